@@ -31,6 +31,9 @@ export interface LeadershipOptions {
 export class Leadership {
   readonly #options: LeadershipOptions;
   #isChecking = false;
+  /** Why a resync is due. It waits until it is known whether Redis lost data, which decides whether
+   * it is spread. */
+  #dueResync: string | undefined;
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
@@ -38,31 +41,34 @@ export class Leadership {
 
   /** This process leads from now on, as long as the Lease says so. */
   begin(lease: LeaseStatus): void {
-    const { driver, gate, resync, failover, foreignLeader, sweep, isRedisOurs, log } =
-      this.#options;
+    const { driver, gate, failover, foreignLeader, sweep, isRedisOurs, log } = this.#options;
     gate.allow(() => isRedisOurs() && lease.isLeader);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
     foreignLeader.observe(undefined);
-    // Before the resync: it also tells the workers that no other provisioner leads, and they put
-    // off what they take while one does.
-    void this.#checkIncarnation();
+    // The check before the resync also tells the workers that no other provisioner leads, and they
+    // put off what they take while one does.
+    this.#requestResync('leading');
     failover.checkNow();
-    void resync.run('leading');
     sweep?.begin();
   }
 
   /** Another ingest leads, or none. */
   end(reason: string): void {
-    this.#options.gate.block();
-    this.#options.log.warn({ reason }, 'not leading any more: this ingest enqueues nothing');
+    const { gate, resync, log } = this.#options;
+    gate.block();
+    resync.stop();
+    log.warn({ reason }, 'not leading any more: this ingest enqueues nothing');
   }
 
   /** Redis belongs to our cluster again: passes on the hints that were kept meanwhile. */
   resume(): void {
-    const { gate, resync } = this.#options;
-    if (!gate.isAllowing) return;
-    gate.passKept();
-    void resync.run('this Redis is ours again');
+    this.#options.gate.passKept();
+    this.#requestResync('this Redis is ours again');
+  }
+
+  /** Redis can be reached again: it may have been restarted with less than it had. */
+  reconnected(): void {
+    this.#requestResync('Redis can be reached again');
   }
 
   /** To be called every second: tells the workers about a foreign leader, and checks the
@@ -73,13 +79,29 @@ export class Leadership {
     void this.#checkIncarnation();
   }
 
+  #requestResync(reason: string): void {
+    this.#dueResync = reason;
+    void this.#checkIncarnation();
+  }
+
+  #takeDueResync(): string | undefined {
+    const reason = this.#dueResync;
+    this.#dueResync = undefined;
+    return reason;
+  }
+
+  /** Checks whether Redis lost data, and does the resync that follows from it or is due. */
   async #checkIncarnation(): Promise<void> {
     const { gate, incarnation, resync, log } = this.#options;
     if (!gate.isAllowing || this.#isChecking) return;
     this.#isChecking = true;
     try {
-      if (await incarnation.check()) await resync.run('Redis lost data');
+      const hasLostData = await incarnation.check();
+      const reason = this.#takeDueResync();
+      if (hasLostData) void resync.runAfterLoss();
+      else if (reason !== undefined) await resync.run(reason);
     } catch (error) {
+      if (this.#takeDueResync() !== undefined) void resync.runDoubtful();
       // The check reports the Lease, and the connection Redis.
       log.debug({ err: error }, 'could not check the incarnation of Redis; trying again');
     } finally {

@@ -78,11 +78,10 @@ async function start(context: Context): Promise<void> {
   if (stopping.aborted) return;
   openWaits(base, watcher, changes);
   openAudit(base, events);
-  const resync = openResync(base, watcher, producer);
+  const resync = openResync(base, watcher);
   const leadership = openLeadership(base, watcher, resync);
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
-  connections.marker.onChange((isOurs) => isOurs && leadership.resume());
   if (flags.leaderElection) competeForLease(base, times, leadership);
   else leadAlways(base, leadership);
 }
@@ -221,19 +220,26 @@ function addFirstChecks(health: Context['health']): void {
   health.live('leader-election', () => undefined);
 }
 
-/** Resyncs at each interval, and when Redis can be reached again. */
+/** Resyncs at each interval; leadership.ts says when else. */
 function openResync(
   { context, connections: { link }, driver, gate }: Base,
   watcher: Watcher,
-  producer: Producer,
 ): Resync {
   const { flags, closers, log } = context;
   const openJobsOfDriver = () => openJobs(link.redis, flags.redisPrefix, driver.name);
-  const resync = new Resync({ watcher, gate, openJobs: openJobsOfDriver, log });
-  producer.onRedisBack((reason) => producer.resync(resync.outstanding(), reason));
-  link.onReady((isFirst) => !isFirst && void resync.run('Redis can be reached again'));
+  const resync = new Resync({
+    watcher,
+    gate,
+    openJobs: openJobsOfDriver,
+    quarantineMs: quarantineMs(flags),
+    clock: systemClock,
+    log,
+  });
   const timer = setInterval(() => void resync.run('resync'), timerMs(flags.resyncIntervalMs));
-  closers.add('resync', () => clearInterval(timer));
+  closers.add('resync', () => {
+    clearInterval(timer);
+    resync.stop();
+  });
   return resync;
 }
 
@@ -250,7 +256,7 @@ function openLeadership(base: Base, watcher: Watcher, resync: Resync): Leadershi
     log,
   });
   health.ready('incarnation', () => (gate.isAllowing ? incarnation.trouble : undefined));
-  return new Leadership({
+  const leadership = new Leadership({
     driver: driver.name,
     gate,
     resync,
@@ -261,6 +267,9 @@ function openLeadership(base: Base, watcher: Watcher, resync: Resync): Leadershi
     isRedisOurs: () => marker.isOurs,
     log,
   });
+  marker.onChange((isOurs) => isOurs && leadership.resume());
+  link.onReady(() => leadership.reconnected());
+  return leadership;
 }
 
 function openFailover(base: Base): GatewayFailover {

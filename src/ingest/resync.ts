@@ -1,4 +1,5 @@
-import type { JobKey } from '../queue/contract.ts';
+import { type JobKey, keyId } from '../queue/contract.ts';
+import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaderGate } from './leader-gate.ts';
 import type { Watcher } from './watcher.ts';
@@ -8,39 +9,98 @@ export interface ResyncOptions {
   readonly gate: Pick<LeaderGate, 'ensureQueued' | 'isAllowing'>;
   /** Reads the job of each open record. */
   readonly openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
+  /** How long after a loss of Redis' data no record may be opened. */
+  readonly quarantineMs: number;
+  /** Over how long keys are spread after a loss. */
+  readonly spreadMs?: number;
+  readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Makes sure that everything that needs a job has one. */
+const SPREAD_MS = 30_000;
+const SLICE_MS = 100;
+/** Keys in a slice at least, so that a few keys are enqueued soon. */
+const SLICE_MIN = 10;
+
+/** Makes sure that everything that needs a job has one.
+ *
+ * As long as Redis keeps its data, nearly every key has a job, so all keys are enqueued at once.
+ * After a loss none has one, and all would reach the driver together: so they are spread over time
+ * (invariant 11). A change that the watcher sees meanwhile does not wait: its key goes straight to
+ * the gate. */
 export class Resync {
   readonly #options: ResyncOptions;
+  /** Ends the spread that is under way. */
+  #spread: AbortController | undefined;
 
   constructor(options: ResyncOptions) {
     this.#options = options;
   }
 
   /** Enqueues every object that needs a job, and the job of every open record, since its claim may
-   * be gone. Does nothing while this ingest does not lead. */
+   * be gone. Does nothing while this ingest does not lead, or while a spread is under way. */
   async run(reason: string): Promise<void> {
-    const { watcher, gate, openJobs, log } = this.#options;
-    if (!gate.isAllowing) return;
-    let count = 0;
-    for (const key of watcher.outstanding()) {
-      gate.ensureQueued(key);
-      count += 1;
-    }
-    try {
-      for (const key of (await openJobs()).values()) gate.ensureQueued(key);
-    } catch (error) {
-      log.warn({ err: error }, 'could not list open volume records; the next resync tries again');
-    }
-    watcher.reportRefused();
-    log.info({ reason, count }, 'enqueued everything outstanding');
+    const { gate, log } = this.#options;
+    if (!gate.isAllowing || this.#spread !== undefined) return;
+    const keys = await this.#list();
+    for (const key of keys) gate.ensureQueued(key);
+    log.info({ reason, keys: keys.length }, 'enqueued everything outstanding');
   }
 
-  /** Every key that needs a job now; none while this ingest does not lead. */
-  outstanding(): Iterable<JobKey> {
-    const { watcher, gate } = this.#options;
-    return gate.isAllowing ? watcher.outstanding() : [];
+  /** Enqueues the same after a loss of data, spread over time. Begins when the quarantine is over:
+   * no run could do anything before, and by then workers have written again the records that they
+   * had left open. Ends an earlier spread; resolves when this one has ended. */
+  runAfterLoss(): Promise<void> {
+    return this.#runSpread(this.#options.quarantineMs);
+  }
+
+  /** Enqueues the same, spread over time from now on: for when it can't be told whether data was
+   * lost. */
+  runDoubtful(): Promise<void> {
+    return this.#runSpread(0);
+  }
+
+  async #runSpread(waitMs: number): Promise<void> {
+    this.#spread?.abort();
+    const spread = new AbortController();
+    this.#spread = spread;
+    await this.#options.clock.sleep(waitMs, spread.signal);
+    await this.#enqueueInSlices(spread.signal);
+    if (this.#spread === spread) this.#spread = undefined;
+  }
+
+  /** Ends the spread that is under way. */
+  stop(): void {
+    this.#spread?.abort();
+    this.#spread = undefined;
+  }
+
+  async #enqueueInSlices(signal: AbortSignal): Promise<void> {
+    const { gate, spreadMs = SPREAD_MS, clock, log } = this.#options;
+    if (signal.aborted || !gate.isAllowing) return;
+    const keys = await this.#list();
+    const slice = Math.max(SLICE_MIN, Math.ceil((keys.length * SLICE_MS) / spreadMs));
+    log.info({ keys: keys.length }, 'enqueuing everything outstanding, spread over time');
+    for (let from = 0; from < keys.length; from += slice) {
+      if (signal.aborted || !gate.isAllowing) return;
+      for (const key of keys.slice(from, from + slice)) gate.ensureQueued(key);
+      await clock.sleep(SLICE_MS, signal);
+    }
+  }
+
+  async #list(): Promise<readonly JobKey[]> {
+    const { watcher, openJobs, log } = this.#options;
+    const keys = new Map<string, JobKey>();
+    try {
+      for (const key of watcher.outstanding()) keys.set(keyId(key), key);
+      watcher.reportRefused();
+      for (const key of (await openJobs()).values()) keys.set(keyId(key), key);
+    } catch (error) {
+      log.warn(
+        { err: error },
+        'could not list everything outstanding; the next resync tries again',
+      );
+    }
+    return [...keys.values()];
   }
 }

@@ -8,7 +8,8 @@ import type { Outcome } from './outcome.ts';
  *            jitter
  *   later    grows with each such run from 0.5 s to 30 s, full jitter; 0.5 s to 1 s while the
  *            driver can't be reached, since the circuit breaker keeps the queue from running then,
- *            and while its gateway is full, since the call has waited before the run ended
+ *            and while its gateway is full, since the call has waited before the run ended; a wait
+ *            whose end is known takes that long and up to half as much again
  *   running  grows with each such run from 1 s to 30 s
  *   parked   --retry-interval-max, unless its object changes before
  *
@@ -26,6 +27,8 @@ export interface Backoff {
 const LATER: Backoff = { startMs: 500, maxMs: 30_000 };
 const POLL: Backoff = { startMs: 1_000, maxMs: 30_000 };
 const DRIVER_DOWN_OR_FULL_MS = 1_000;
+/** By how much a wait whose end is known is prolonged at most. */
+const LONGEST_EXTRA_MS = 30_000;
 
 /** How long to wait after a failure: uniform in [1, min(maxMs, startMs * 2^(failures-1))] (full
  * jitter), raised to `minDelayMs`.
@@ -62,13 +65,21 @@ export function requeueDelayMs(
     case 'later':
       if (outcome.isDriverDown === true || outcome.isGatewayFull === true)
         return pollDelayMs(1, { startMs: DRIVER_DOWN_OR_FULL_MS, maxMs }, random);
-      return outcome.delayMs ?? retryDelayMs(runs, later, random);
+      return outcome.delayMs === undefined
+        ? retryDelayMs(runs, later, random)
+        : delayBeyondMs(outcome.delayMs, random);
     case 'running':
       return pollDelayMs(runs, POLL, random);
     case 'parked':
       // Up to a tenth more, so that keys that were parked together do not run together.
       return wholeMs(maxMs * (1 + fraction(random) / 10));
   }
+}
+
+/** How long to wait for something that ends in `waitMs`, for many keys at once: never less, and up
+ * to half as much again, so that they do not all run when it ends. */
+function delayBeyondMs(waitMs: number, random: number): number {
+  return wholeMs(Math.ceil(waitMs) + Math.min(waitMs / 2, LONGEST_EXTRA_MS) * fraction(random));
 }
 
 function ceilingMs(count: number, backoff: Backoff): number {

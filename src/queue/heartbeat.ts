@@ -22,12 +22,17 @@ const LONGEST_GAP_MS = 2_500;
 const LONGEST_ANSWER_MS = 2_500;
 
 /** Writes the time, and makes all delayed jobs due later by the time in which no worker lived.
- * KEYS: 1 root of the queue's keys, 2 time of the last heartbeat. ARGV: 1 for how long this worker
- * was alive but stood still, in ms. Answer: the time without a worker in ms, or 0. */
+ * KEYS: 1 root of the queue's keys, 2 the last heartbeat: its time by Redis' clock and by the clock
+ * of the worker that wrote it. ARGV: 1 this worker's time, 2 for how long this worker was alive but
+ * stood still, in ms. Answer: the time without a worker in ms, or 0. That is the shorter of the two
+ * gaps: jobs are due by the workers' clocks, so they must not be delayed because only Redis' clock
+ * was set forward, or because the clocks of two workers differ. */
 const WRITE = `${QUEUE_LUA}${REDIS_NOW}
-local root, heartbeat = KEYS[1], KEYS[2]
-local gapMs = now - (tonumber(redis.call('GET', heartbeat) or '') or now) - tonumber(ARGV[1])
-redis.call('SET', heartbeat, string.format('%.0f', now))
+local root, heartbeat, workerNow = KEYS[1], KEYS[2], tonumber(ARGV[1])
+local last, lastOfWorker = string.match(redis.call('GET', heartbeat) or '', '^(%d+) ?(%d*)$')
+last = tonumber(last) or now
+local gapMs = math.min(now - last, workerNow - (tonumber(lastOfWorker) or last)) - tonumber(ARGV[2])
+redis.call('SET', heartbeat, string.format('%.0f %.0f', now, workerNow))
 if gapMs <= ${LONGEST_GAP_MS} then return 0 end
 extendDelays(root, gapMs)
 return gapMs
@@ -54,7 +59,7 @@ export function startHeartbeat(
   const send = async (): Promise<void> => {
     // EVAL, not EVALSHA: a Redis that was restarted does not have the script, and a worker could
     // take jobs before the script is sent again.
-    const args = [...keys, Math.round(stillMs())];
+    const args = [...keys, Date.now(), Math.round(stillMs())];
     const written = link.redis.eval(WRITE, keys.length, ...args);
     const gapMs = Number(await link.observe('heartbeat', written));
     if (gapMs > 0)

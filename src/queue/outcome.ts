@@ -22,10 +22,11 @@ export type Outcome =
       readonly isAbsent?: true;
       readonly holdOffScope?: string;
     }
-  /** Did not reach the driver, so it counts as no failure. Without `delayMs` the delay grows with
-   * every run in a row that ended so. `isDriverDown`: no other key would reach the driver either,
-   * so the circuit breaker opens. `isGatewayFull`: other keys reach the driver, as many at once as
-   * its gateway allows, so the circuit breaker stays or becomes closed. */
+  /** Did not reach the driver, so it counts as no failure. `delayMs`: when what it waits for ends;
+   * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.
+   * `isDriverDown`: no other key would reach the driver either, so the circuit breaker opens.
+   * `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows, so the
+   * circuit breaker stays or becomes closed. */
   | {
       readonly kind: 'later';
       readonly reason: string;

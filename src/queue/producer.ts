@@ -6,7 +6,6 @@ import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.
 import { keyPrefix } from '../redis/key-names.ts';
 import { unlessAborted } from '../runtime/abort.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
-import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { MAX_EVENTS_FIELD, metaKey } from './bullmq-layout.ts';
 import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './contract.ts';
@@ -25,16 +24,10 @@ export interface ProducerOptions {
   readonly driver: string;
   readonly log: Logger;
   readonly metrics: Registry;
-  /** Over how long a resync is spread: a lock's duration, so that earlier runs have ended. */
-  readonly spreadMs?: number;
 }
 
 const BATCH_KEYS = 200;
 const BATCH_PERIOD_MS = 10;
-const RESYNC_SPREAD_MS = 30_000;
-const RESYNC_SLICE_MS = 100;
-/** Keys in a slice of a resync at least, so that a few keys are added at once. */
-const RESYNC_SLICE_MIN = 10;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
@@ -61,8 +54,6 @@ export class Producer {
   #flushing: Promise<void> | undefined;
   #lastBatchMs = 0;
   #lastFairnessMs = 0;
-  readonly #redisBack = new Listeners<string>();
-  #resyncs = 0;
 
   /** Begins to connect.
    * @throws UsageError for an unreadable Redis URL or prefix */
@@ -79,12 +70,10 @@ export class Producer {
       onEmptied: () => {
         this.#metrics.emptied.inc({ driver });
         void this.#register();
-        this.#redisBack.notify('Redis was emptied');
       },
     });
-    this.#link.onReady((isFirst) => {
+    this.#link.onReady(() => {
       void this.#register();
-      if (!isFirst) this.#redisBack.notify('Redis can be reached again');
     });
   }
 
@@ -103,28 +92,6 @@ export class Producer {
   /** Promotes the key's job if it is delayed, and does nothing otherwise. */
   promote(key: JobKey): void {
     this.#addHint({ key, kind: 'promote' });
-  }
-
-  /** Calls the listener, with the reason, when Redis can be reached again or was found emptied. The
-   * listener gives the keys that need a job to `resync`. */
-  onRedisBack(listener: (reason: string) => void): void {
-    this.#redisBack.subscribe(listener);
-  }
-
-  /** Ensures that these keys are queued, spread over time. A later resync ends this one. If
-   * the keys can't be listed, it logs why. */
-  resync(keys: Iterable<JobKey>, reason: string): void {
-    let list: readonly JobKey[];
-    try {
-      list = [...keys];
-    } catch (error) {
-      const fix = 'could not list the outstanding keys; the resync of ingest tries again';
-      return this.#options.log.error({ err: error, reason }, fix);
-    }
-    if (list.length === 0) return;
-    this.#options.log.info({ keys: list.length, reason }, 'adding outstanding keys again');
-    this.#resyncs += 1;
-    void this.#resyncInSlices(list, this.#resyncs);
   }
 
   /** Why hints don't reach Redis now, in one line for /readyz; undefined while they do. */
@@ -336,16 +303,5 @@ export class Producer {
     await Promise.all(
       entries.map(({ name }) => redis.hset(metaKey(prefix, name), MAX_EVENTS_FIELD, EVENTS_KEPT)),
     );
-  }
-
-  async #resyncInSlices(keys: readonly JobKey[], resync: number): Promise<void> {
-    const { signal } = this.#stopping;
-    const slices = Math.max(1, (this.#options.spreadMs ?? RESYNC_SPREAD_MS) / RESYNC_SLICE_MS);
-    const slice = Math.max(Math.ceil(keys.length / slices), RESYNC_SLICE_MIN);
-    for (let from = 0; from < keys.length; from += slice) {
-      if (signal.aborted || resync !== this.#resyncs) return;
-      for (const key of keys.slice(from, from + slice)) this.ensureQueued(key);
-      if (from + slice < keys.length) await systemClock.sleep(RESYNC_SLICE_MS, signal);
-    }
   }
 }

@@ -3,10 +3,12 @@ import { NOT_OPENED, type NotOpened } from './record-scripts.ts';
 import type { VolumeRequest } from './stored-request.ts';
 
 /** Nothing may be sent yet; explainNotOpened has the reasons. */
-interface NotYet {
+export interface NotYet {
   readonly kind: 'not-yet';
   readonly reason: string;
   readonly waitMs: number;
+  /** No other record of the driver may be opened either. */
+  readonly isForAll: boolean;
 }
 
 /** Another run owns the record. */
@@ -63,9 +65,17 @@ const NO_INCARNATION_WAIT_MS = 500;
 /** A change-over to sutler takes minutes, and sutler's leader enqueues everything after it. */
 const FOREIGN_WAIT_MS = 5_000;
 
+/** The answers that every record of the driver gets. */
+const FOR_ALL: ReadonlySet<NotOpened['kind']> = new Set(['no-incarnation', 'quarantine', 'moved']);
+
 /** Adds the reason, for people to read, to an answer that nothing was opened. */
 export function explainNotOpened(answer: NotOpened): NotYet | Busy {
-  const notYet = (waitMs: number, reason: string): NotYet => ({ kind: 'not-yet', reason, waitMs });
+  const notYet = (waitMs: number, reason: string): NotYet => ({
+    kind: 'not-yet',
+    reason,
+    waitMs,
+    isForAll: FOR_ALL.has(answer.kind),
+  });
   switch (answer.kind) {
     case 'busy':
       return answer;

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
 import { keyId, type JobKey } from '../queue/contract.ts';
 import type { NamedScript } from '../redis/named-script.ts';
@@ -18,6 +19,7 @@ import { encodeJob, openJobs } from './open-jobs.ts';
 import {
   explainNotOpened,
   isNotOpened,
+  type NotYet,
   type OpenedCreate,
   type OpenedDelete,
 } from './open-results.ts';
@@ -69,6 +71,8 @@ export class VolumeRecords {
   readonly #count: OpeningCount;
   readonly #lost: LostCreations;
   #incarnation = 'none seen yet';
+  /** The last answer that no record of the driver may be opened, and when it ends. */
+  #notYet: { readonly answer: NotYet; readonly endMs: number } | undefined;
 
   constructor(options: VolumeRecordsOptions) {
     const { prefix, driver, processName = randomUUID() } = options;
@@ -94,6 +98,14 @@ export class VolumeRecords {
    * nothing after it. */
   get incarnation(): string {
     return this.#incarnation;
+  }
+
+  /** Why no record may be opened yet, if an earlier run was told so: then a run need not read its
+   * object to be told the same. */
+  get notYet(): NotYet | undefined {
+    if (this.#notYet === undefined) return undefined;
+    const waitMs = this.#notYet.endMs - performance.now();
+    return waitMs > 0 ? { ...this.#notYet.answer, waitMs } : undefined;
   }
 
   /** Reads the incarnation, so that the first run is not refused for knowing none. */
@@ -237,7 +249,10 @@ export class VolumeRecords {
   #notOpened(answer: NotOpened): ReturnType<typeof explainNotOpened> {
     if (answer.kind === 'stale') this.#incarnation = answer.incarnation;
     if (answer.kind === 'went-back') this.#lost.wentBack(answer.count);
-    return explainNotOpened(answer);
+    const explained = explainNotOpened(answer);
+    if (explained.kind === 'not-yet' && explained.isForAll)
+      this.#notYet = { answer: explained, endMs: performance.now() + explained.waitMs };
+    return explained;
   }
 
   #openingArgs(id: string, { owner, job, incarnation = '' }: Opening) {

@@ -8,7 +8,7 @@ import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Host, Invocation } from '#src/runtime/process.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import { type SampleDriverOptions, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
 import { startTestGateway } from './csi-gateway.ts';
 import { startTestRedis, type TestRedis } from './redis.ts';
@@ -25,6 +25,14 @@ export interface Running {
   readonly output: readonly string[];
   /** Ends it as SIGTERM does. */
   stop(): Promise<void>;
+}
+
+interface BedOptions {
+  /** Of the redis-server. */
+  readonly settings?: readonly string[];
+  /** Of both processes; of two values of a flag the last one counts. */
+  readonly flags?: readonly string[];
+  readonly onCall?: NonNullable<SampleDriverOptions['onCall']>;
 }
 
 /** A Redis, a cluster with a class and a volume binder, a sample driver and its gateway; ingest and
@@ -51,8 +59,7 @@ export class ProcessBed {
     this.#argv = parts.argv;
   }
 
-  /** @param settings  of the redis-server */
-  static async open(settings: readonly string[] = []): Promise<ProcessBed> {
+  static async open({ settings = [], flags = [], onCall }: BedOptions = {}): Promise<ProcessBed> {
     const closers = new Closers();
     const folder = await makeFolder();
     closers.add('folder', () => folder.remove());
@@ -65,6 +72,7 @@ export class ProcessBed {
     const driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
       dataDir: folder.file('volumes'),
+      ...(onCall === undefined ? {} : { onCall }),
     });
     closers.add('driver', () => driver.close());
     const listen = { kind: 'unix', path: folder.file('gateway.sock') } as const;
@@ -84,6 +92,7 @@ export class ProcessBed {
       '--http-endpoint=127.0.0.1:0',
       '--timeout=1s',
       '--write-allowance=1s',
+      ...flags,
     ];
     return new ProcessBed({ redis, cluster, kube, closers, argv });
   }
@@ -98,7 +107,7 @@ export class ProcessBed {
     return this.#start('jobs', jobsMain, argv);
   }
 
-  newClaim(): Promise<Claim> {
+  newClaim(storage = '1Mi'): Promise<Claim> {
     return this.kube.create<Claim>(claims, 'default', {
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
@@ -106,7 +115,7 @@ export class ProcessBed {
       spec: {
         storageClassName: 'sample',
         accessModes: ['ReadWriteOnce'],
-        resources: { requests: { storage: '1Mi' } },
+        resources: { requests: { storage } },
       },
     });
   }

@@ -49,23 +49,16 @@ export class QueueBench {
     this.#driver = driver;
   }
 
-  /** @param o.outstanding  the keys that are queued again when Redis can be reached again */
-  producer({
-    outstanding,
-    ...o
-  }: Partial<ProducerOptions> & { outstanding?: () => Iterable<JobKey> } = {}): Producer {
+  producer(o: Partial<ProducerOptions> = {}): Producer {
     const producer = new Producer({
       redisUrl: this.#redis.url,
       prefix: 'csi',
       driver: this.#driver,
       log: silentLog,
       metrics: this.metrics,
-      spreadMs: 200,
       ...o,
     });
     this.#close.push(() => producer.close());
-    if (outstanding !== undefined)
-      producer.onRedisBack((reason) => producer.resync(outstanding(), reason));
     return producer;
   }
 

@@ -11,13 +11,14 @@ describe('Leadership', () => {
   const key: JobKey = { kind: 'claim', uid: 'u', namespace: 'n', name: 'c' };
   const lease = { isLeader: true, holder: undefined as string | undefined };
   let done: string[];
-  let isLost: boolean;
+  /** Whether Redis lost data. */
+  let check: () => Promise<boolean>;
   let isRedisOurs: boolean;
   let gate: LeaderGate;
   let leadership: Leadership;
   beforeEach(() => {
     done = [];
-    isLost = false;
+    check = () => Promise.resolve(false);
     isRedisOurs = true;
     lease.isLeader = true;
     lease.holder = undefined;
@@ -35,6 +36,8 @@ describe('Leadership', () => {
       },
       gate,
       openJobs: () => Promise.resolve(new Map()),
+      quarantineMs: 40_000,
+      clock: { nowMs: () => 0, sleep: (ms) => Promise.resolve(void done.push(`waited ${ms}`)) },
       log: silentLog,
     });
     leadership = new Leadership({
@@ -44,7 +47,7 @@ describe('Leadership', () => {
       incarnation: {
         check: () => {
           done.push('incarnation checked');
-          return Promise.resolve(isLost);
+          return check();
         },
       },
       foreignLeader: { observe: (holder) => void done.push(`holder ${holder}`) },
@@ -92,17 +95,34 @@ describe('Leadership', () => {
     isRedisOurs = true;
     leadership.resume();
     await setImmediate();
-    assert.deepEqual(done, ['promoted', 'queued']);
+    assert.deepEqual(done, ['promoted', 'incarnation checked', 'queued']);
   });
 
-  it('resyncs when a check of the incarnation finds that Redis lost data', async () => {
+  it('resyncs after the quarantine when a check finds that Redis lost data', async () => {
     leadership.begin(lease);
     await setImmediate();
-    isLost = true;
+    check = () => Promise.resolve(true);
     done = [];
     leadership.tick(lease);
     await setImmediate();
-    assert.deepEqual(done, ['holder undefined', 'incarnation checked', 'queued']);
+    assert.deepEqual(done.slice(0, 3), ['holder undefined', 'incarnation checked', 'waited 40000']);
+  });
+
+  it('resyncs at once when Redis can be reached again and lost nothing', async () => {
+    leadership.begin(lease);
+    await setImmediate();
+    done = [];
+    leadership.reconnected();
+    await setImmediate();
+    assert.deepEqual(done, ['incarnation checked', 'queued']);
+  });
+
+  it('spreads the resync while it can’t be told whether Redis lost data', async () => {
+    check = () => Promise.reject(new Error('the API server is away'));
+    leadership.begin(lease);
+    await setImmediate();
+    assert.ok(done.includes('waited 0') && !done.includes('waited 40000'), done.join());
+    assert.ok(done.includes('queued'));
   });
 
   it('tells the workers who holds the Lease while it does not lead', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { Resync } from '#src/ingest/resync.ts';
-import type { JobKey } from '#src/queue/contract.ts';
+import { type JobKey, keyId } from '#src/queue/contract.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 describe('Resync', () => {
@@ -9,12 +9,24 @@ describe('Resync', () => {
   let queued: string[];
   let reports: number;
   let isAllowing: boolean;
+  let outstanding: JobKey[];
   let openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
-  const resync = (): Resync =>
-    new Resync({
+  /** Every pause: its length, and how many keys were queued before. */
+  let pauses: { readonly ms: number; readonly queued: number }[];
+  let duringPause: () => void;
+  let resync: Resync;
+  beforeEach(() => {
+    queued = [];
+    reports = 0;
+    isAllowing = true;
+    outstanding = [key('watched')];
+    openJobs = () => Promise.resolve(new Map([['id', key('open')]]));
+    pauses = [];
+    duringPause = () => undefined;
+    resync = new Resync({
       watcher: {
         *outstanding() {
-          yield key('watched');
+          yield* outstanding;
         },
         reportRefused: () => void (reports += 1),
       },
@@ -22,35 +34,123 @@ describe('Resync', () => {
         get isAllowing() {
           return isAllowing;
         },
-        ensureQueued: ({ name }) => void queued.push(name),
+        ensureQueued: (each) => void queued.push(keyId(each)),
       },
       openJobs: () => openJobs(),
+      quarantineMs: 40_000,
+      clock: {
+        nowMs: () => 0,
+        sleep: async (ms) => {
+          pauses.push({ ms, queued: queued.length });
+          duringPause();
+          await Promise.resolve();
+        },
+      },
       log: silentLog,
     });
-  beforeEach(() => {
-    queued = [];
-    reports = 0;
-    isAllowing = true;
-    openJobs = () => Promise.resolve(new Map([['id', key('open')]]));
   });
+  const manyKeys = (count: number): JobKey[] =>
+    Array.from({ length: count }, (_, i) => key(`c${i}`));
 
   it('enqueues what the watched objects need, and every open record', async () => {
-    await resync().run('test');
-    assert.deepEqual(queued, ['watched', 'open']);
+    await resync.run('test');
+    assert.deepEqual(queued, ['claim/watched', 'claim/open']);
     assert.equal(reports, 1, 'refused volumes are reported');
+  });
+
+  it('enqueues a key once that is outstanding and has an open record', async () => {
+    outstanding = [key('open')];
+    await resync.run('test');
+    assert.deepEqual(queued, ['claim/open']);
   });
 
   it('enqueues nothing while this ingest does not lead', async () => {
     isAllowing = false;
-    await resync().run('test');
+    await resync.run('test');
+    await resync.runAfterLoss();
     assert.deepEqual(queued, []);
     assert.equal(reports, 0);
-    assert.deepEqual([...resync().outstanding()], []);
   });
 
   it('enqueues the watched objects although the open records can’t be read', async () => {
     openJobs = () => Promise.reject(new Error('Redis is away'));
-    await resync().run('test');
-    assert.deepEqual(queued, ['watched']);
+    await resync.run('test');
+    assert.deepEqual(queued, ['claim/watched']);
+  });
+
+  it('enqueues everything at once while Redis keeps its data', async () => {
+    outstanding = manyKeys(6_000);
+    await resync.run('test');
+    assert.equal(queued.length, 6_001);
+    assert.deepEqual(pauses, []);
+  });
+
+  it('spreads everything over half a minute after a loss, open records too', async () => {
+    outstanding = manyKeys(2_999);
+    openJobs = () => Promise.resolve(new Map(manyKeys(6_000).map((each) => [each.uid, each])));
+    await resync.runAfterLoss();
+    assert.deepEqual(pauses[0], { ms: 40_000, queued: 0 }, 'none in the quarantine');
+    const slices = pauses.slice(1);
+    assert.equal(slices.length, 300);
+    assert.ok(slices.every(({ ms, queued: before }, i) => ms === 100 && before === 20 * (i + 1)));
+    assert.equal(queued.length, 6_000);
+  });
+
+  it('enqueues a few keys soon after a loss', async () => {
+    outstanding = manyKeys(20);
+    await resync.runAfterLoss();
+    assert.deepEqual(
+      pauses.slice(1).map(({ queued: before }) => before),
+      [10, 20, 21],
+    );
+  });
+
+  it('lists what is outstanding when the quarantine is over', async () => {
+    duringPause = () => (outstanding = [key('late')]);
+    await resync.runAfterLoss();
+    assert.deepEqual(queued, ['claim/late', 'claim/open']);
+  });
+
+  it('enqueues nothing at once while it spreads, and does again afterwards', async () => {
+    outstanding = manyKeys(300);
+    let atOnce = Promise.resolve();
+    duringPause = () => {
+      atOnce = resync.run('test');
+    };
+    await resync.runAfterLoss();
+    await atOnce;
+    assert.equal(queued.length, 301);
+    await resync.run('test');
+    assert.equal(queued.length, 602);
+  });
+
+  it('begins again when Redis loses its data while it spreads', async () => {
+    outstanding = manyKeys(100);
+    let losses = 1;
+    let second = Promise.resolve();
+    duringPause = () => {
+      if (queued.length !== 50 || losses > 1) return;
+      losses += 1;
+      second = resync.runAfterLoss();
+    };
+    await resync.runAfterLoss();
+    await second;
+    assert.equal(queued.length, 50 + 101);
+  });
+
+  it('ends when this ingest stops leading, and can be run again', async () => {
+    outstanding = manyKeys(100);
+    duringPause = () => (isAllowing = queued.length < 50);
+    await resync.runAfterLoss();
+    assert.equal(queued.length, 50);
+    isAllowing = true;
+    await resync.run('leading');
+    assert.equal(queued.length, 50 + 101);
+  });
+
+  it('ends when it is stopped', async () => {
+    duringPause = () => resync.stop();
+    await resync.runAfterLoss();
+    assert.deepEqual(queued, []);
   });
 });

@@ -237,7 +237,7 @@ describe('wait watch', () => {
     const keys = Array.from({ length: 20 }, (_, i) => claimKey(`c${i}`));
     const first = bench.consumer(() => parked());
     const watching = watch();
-    const producer = bench.producer({ outstanding: () => keys });
+    const producer = bench.producer();
     for (const key of keys) producer.ensureQueued(key);
     await until(async () => (await delayed()) === 20, 'all wait');
     await first.close(1000);

@@ -64,8 +64,16 @@ describe('requeueDelayMs', () => {
     assert.deepEqual(ceilings({ kind: 'later', reason: 'x' }), [500, 1000, 30_000]);
   });
 
-  it('takes the delay that the outcome asks for', () => {
-    assert.deepEqual(ceilings({ kind: 'later', reason: 'x', delayMs: 7 }), [7, 7, 7]);
+  it('waits as long as the outcome asks for, and up to half as much again', () => {
+    const wait = (delayMs: number, random: number): number =>
+      requeueDelayMs({ kind: 'later', reason: 'x', delayMs }, 20, backoff, random);
+    assert.deepEqual(
+      [0, 0.5, 1].map((random) => wait(40_000, random)),
+      [40_000, 50_000, 60_000],
+    );
+    assert.equal(wait(600_000, 1), 630_000, 'half a minute longer at most');
+    assert.equal(wait(39_999.2, 0), 40_000, 'never shorter');
+    assert.equal(wait(0, 1), 1, 'at once');
   });
 
   it('repeats a run after 0.5 s to 1 s while the driver can’t be reached', () => {

@@ -102,7 +102,7 @@ for (const { word, what, fix, settings, inject, repair } of REFUSALS)
     let bed: ProcessBed;
     let processes: readonly Running[] = [];
     before(async () => {
-      bed = await ProcessBed.open(settings);
+      bed = await ProcessBed.open(settings === undefined ? {} : { settings });
     });
     after(() => bed.close());
 

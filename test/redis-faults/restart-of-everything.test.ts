@@ -71,7 +71,7 @@ describe('400 claims that fail, and a restart of everything', () => {
   /** Does what a leader and a worker do when they start: the leader enqueues every outstanding key,
    * then once more, as a resync or an unrelated change does. */
   function start(bench: QueueBench, process: (key: JobKey) => Outcome): void {
-    const producer = bench.producer({ outstanding: () => KEYS });
+    const producer = bench.producer();
     for (const key of KEYS) producer.ensureQueued(key);
     bench.consumer(process, { backoff: BACKOFF, concurrency: 100 });
     void producer.waitUntilFlushed().then(() => KEYS.forEach((key) => producer.ensureQueued(key)));

@@ -1,15 +1,20 @@
 import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
+import { LeaderGate } from '#src/ingest/leader-gate.ts';
+import { Leadership } from '#src/ingest/leadership.ts';
+import { Resync } from '#src/ingest/resync.ts';
 import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
-import { openRedis } from '#src/redis/connection.ts';
+import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import type { Consumer, Run } from '#src/queue/consumer.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import type { Producer } from '#src/queue/producer.ts';
 import { watchSettings, type SettingsWatch } from '#src/redis/settings-watch.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
+import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { createLogger, type Logger, silentLog } from '#src/runtime/log.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import type { TestRedis } from '../harness/redis.ts';
@@ -54,35 +59,10 @@ export class TestBed {
       ownMs: OWN_MS,
       settleMs: 1000,
     });
-    let leaseIncarnation: string | undefined;
-    const incarnation = new IncarnationCheck({
-      incarnations: redisIncarnationStore(link.redis, 'csi', driver),
-      store: {
-        read: () => Promise.resolve(leaseIncarnation),
-        write: (next) => {
-          leaseIncarnation = next;
-          return Promise.resolve();
-        },
-      },
-      quarantineMs: OWN_MS,
-      log,
-    });
-    let isChecking = false;
-    const leader = setInterval(() => {
-      if (isChecking) return;
-      isChecking = true;
-      void incarnation
-        .check()
-        .catch(() => undefined)
-        .finally(() => (isChecking = false));
-    }, 100);
+    this.producer = this.bench.producer({ ...url, log });
+    const leader = this.#startLeader(link, driver, log);
     const rewriteLost = (): void => void this.#records.rewriteLostRecords().catch(() => undefined);
     const rewriting = setInterval(rewriteLost, 500);
-    this.producer = this.bench.producer({
-      ...url,
-      log,
-      outstanding: () => this.keys.filter(({ uid }) => !this.volumes.has(uid)),
-    });
     const process = (key: JobKey, run: Run): Promise<Outcome> =>
       runToOutcome(key, silentLog, () => this.#reconcile(key, run));
     const options = {
@@ -102,6 +82,52 @@ export class TestBed {
     this.#closers.add('bench', () => this.bench.close());
   }
 
+  /** Does what the leading ingest does for Redis.
+   * @returns the timer of its checks */
+  #startLeader(link: RedisLink, driver: string, log: Logger): NodeJS.Timeout {
+    const lease = { isLeader: true, holder: undefined };
+    const gate = new LeaderGate(this.producer, OWN_MS);
+    const resync = new Resync({
+      watcher: {
+        outstanding: () => this.#unserved(),
+        reportRefused: () => undefined,
+      },
+      gate,
+      openJobs: () => openJobs(link.redis, 'csi', driver),
+      quarantineMs: OWN_MS,
+      spreadMs: 200,
+      clock: systemClock,
+      log,
+    });
+    this.#closers.add('resync', () => resync.stop());
+    let leaseIncarnation: string | undefined;
+    const leadership = new Leadership({
+      driver,
+      gate,
+      resync,
+      incarnation: new IncarnationCheck({
+        incarnations: redisIncarnationStore(link.redis, 'csi', driver),
+        store: {
+          read: () => Promise.resolve(leaseIncarnation),
+          write: (next) => {
+            leaseIncarnation = next;
+            return Promise.resolve();
+          },
+        },
+        quarantineMs: OWN_MS,
+        log,
+      }),
+      foreignLeader: { observe: () => undefined },
+      failover: { checkNow: () => undefined },
+      sweep: undefined,
+      isRedisOurs: () => true,
+      log,
+    });
+    leadership.begin(lease);
+    link.onReady(() => leadership.reconnected());
+    return setInterval(() => leadership.tick(lease), 100);
+  }
+
   /** Adds claims, one after the other. */
   async addClaims(count: number, everyMs: number): Promise<void> {
     for (let i = 0; i < count; i += 1) {
@@ -114,6 +140,10 @@ export class TestBed {
 
   get isDone(): boolean {
     return this.keys.every(({ uid }) => this.volumes.has(uid));
+  }
+
+  *#unserved(): Generator<JobKey> {
+    yield* this.keys.filter(({ uid }) => !this.volumes.has(uid));
   }
 
   /** What /readyz of ingest and jobs would report. */

@@ -28,7 +28,8 @@ export async function reconcileClaim(
 ): Promise<Outcome> {
   const startMs = ports.clock.nowMs();
   // Taken before the claim is read (record rule 6).
-  const { incarnation } = ports.records;
+  const { incarnation, notYet } = ports.records;
+  if (notYet !== undefined) return waitForRecord(notYet);
   let claim = await readClaim(ports, job);
   const delayed = await delayIfRecentlyInfeasible(ports, claim, run);
   if (delayed !== undefined) {

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
+
+describe('claims during a quarantine', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+  const begin = async (quarantineMs: number): Promise<void> => {
+    const store = redisIncarnationStore(rig.redis, 'csi', DRIVER);
+    await store.begin({ id: 'after the loss', quarantineMs, sequence: 0 });
+    await rig.ports.records.learnIncarnation();
+  };
+
+  it('are put off without a request, once a worker was told of it', async () => {
+    await begin(60_000);
+    const [first, second] = [await rig.claim(), await rig.claim()];
+    assert.equal((await rig.provision(first)).kind, 'later');
+    rig.cluster.api.requests.reset();
+    const outcome = await rig.provision(second);
+    assert.deepEqual(rig.cluster.api.requests.snapshot(), {});
+    assert.ok(outcome.kind === 'later' && /Redis lost its data/.test(outcome.reason));
+    const { delayMs = 0 } = outcome;
+    assert.ok(delayMs > 50_000 && delayMs <= 60_000, `${delayMs}`);
+  });
+
+  it('are provisioned when it is over', async () => {
+    await begin(300);
+    const claim = await rig.claim();
+    const outcome = await rig.provision(claim);
+    assert.ok(outcome.kind === 'later' && outcome.delayMs !== undefined);
+    await rig.ports.clock.sleep(outcome.delayMs + 1);
+    assert.equal((await rig.provision(claim)).kind, 'done');
+  });
+});

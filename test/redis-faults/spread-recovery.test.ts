@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it, type TestContext } from 'node:test';
+import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import { Code } from '#src/csi/status.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims } from '#src/kube/resources.ts';
+import { DELAYED_SCORE_PER_MS, queueRoot } from '#src/queue/bullmq-layout.ts';
+import { queueName } from '#src/queue/key-names.ts';
+import type { DriverCall } from '../../sandbox/driver/server.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
+import { until } from '../harness/until.ts';
+import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
+
+const OUTSTANDING = 1_000;
+/** Claims that are created during the quarantine. */
+const WAITING = 300;
+const QUARANTINE_MS = 10_000;
+/** The size of the volumes that the driver has space for. */
+const ADMITTED = '2Mi';
+
+/** ingest and jobs with a thousand claims that the driver refuses for want of space, each of which
+ * has to be tried again after a loss of Redis' data. */
+describe('after Redis was emptied', () => {
+  let bed: ProcessBed;
+  const outstanding = new Set<string>();
+  /** The first CreateVolume of each volume since the loss of data, by its name. */
+  const firstCalls = new Map<string, number>();
+  const deletions: number[] = [];
+  let bound: Claim;
+
+  before(async () => {
+    bed = await ProcessBed.open({
+      flags: ['--timeout=2s', `--write-allowance=${QUARANTINE_MS - 2_000}ms`],
+      onCall: answer,
+    });
+    await bed.startIngest();
+    // A key that was refused is not tried again before the test is over.
+    const retries = ['--retry-interval-start=10h', '--retry-interval-max=10h'];
+    await bed.startJobs(...retries, '--settle-time=100ms');
+    bound = await bed.newClaim(ADMITTED);
+    await until(() => bed.isBound(bound), 'a claim is bound');
+    await newClaims(OUTSTANDING, outstanding);
+    await until(() => haveAll(outstanding), 'the driver has refused all others');
+  });
+  beforeEach(() => firstCalls.clear());
+  after(() => bed.close());
+
+  it('tries the outstanding claims one after the other, and new work at once', async (t) => {
+    await bed.redis.redis.flushall();
+    await until(() => firstCalls.size > OUTSTANDING / 10, 'some are tried');
+    const startedMs = Date.now();
+    const claim = await bed.newClaim(ADMITTED);
+    await bed.kube.delete(claims, { namespace: 'default', name: bound.metadata.name });
+    await until(() => bed.isBound(claim), 'a new claim is bound');
+    await until(() => deletions.length > 0, 'the volume of a deleted claim is deleted');
+    t.diagnostic(`new work was done after ${Date.now() - startedMs} ms`);
+    assert.ok(firstCalls.size < OUTSTANDING / 2, 'most outstanding claims still wait');
+    await until(() => haveAll(outstanding), 'all are tried');
+    const times = [...outstanding].map((volume) => firstCalls.get(volume) ?? 0);
+    const busiest = busiestOf(times, 1_000, t);
+    assert.ok(busiest <= OUTSTANDING * 0.3, 'about a hundred a second');
+  });
+
+  it('delays claims that come during the quarantine to different times after it', async (t) => {
+    const { redis } = bed.redis;
+    await redis.flushall();
+    const emptiedMs = Date.now();
+    await newClaims(WAITING, new Set());
+    const key = `${queueRoot('csi', queueName('claim', DRIVER))}delayed`;
+    await until(async () => (await redis.zcard(key)) >= WAITING, 'all are delayed');
+    const scores = (await redis.zrange(key, 0, '-1', 'WITHSCORES')).filter((_, i) => i % 2 === 1);
+    const times = scores.map((score) => Number(score) / DELAYED_SCORE_PER_MS);
+    assert.ok(Math.min(...times) - emptiedMs >= QUARANTINE_MS, 'none comes due in the quarantine');
+    assert.ok(busiestOf(times, 100, t) <= WAITING / 5, 'no burst at its end');
+    assert.deepEqual([...firstCalls], [], 'nothing was tried in the quarantine');
+  });
+
+  function answer({ method, request }: DriverCall): void {
+    if (method === 'DeleteVolume') deletions.push(Date.now());
+    if (method !== 'CreateVolume') return;
+    const { name, capacityRange } = request as CreateVolumeRequest;
+    if (!firstCalls.has(name)) firstCalls.set(name, Date.now());
+    if (capacityRange?.requiredBytes === 1n << 20n)
+      throw new DriverStatus(Code.ResourceExhausted, 'no space');
+  }
+
+  async function newClaims(count: number, volumes: Set<string>): Promise<void> {
+    for (let i = 0; i < count; i += 20)
+      for (const claim of await Promise.all(Array.from({ length: 20 }, () => bed.newClaim())))
+        volumes.add(`pvc-${claim.metadata.uid}`);
+  }
+
+  function haveAll(volumes: ReadonlySet<string>): boolean {
+    return [...volumes].every((volume) => firstCalls.has(volume));
+  }
+
+  /** How many of these times lie in the busiest window. */
+  function busiestOf(times: readonly number[], windowMs: number, t: TestContext): number {
+    const counts = times.map(
+      (fromMs) => times.filter((ms) => ms >= fromMs && ms < fromMs + windowMs).length,
+    );
+    const busiest = Math.max(...counts);
+    const spanMs = Math.round(Math.max(...times) - Math.min(...times));
+    t.diagnostic(`${times.length} in ${spanMs} ms, ${busiest} in the busiest ${windowMs} ms`);
+    return busiest;
+  }
+});
