@@ -5,7 +5,7 @@ import { violations, runChaos } from './chaos-run.ts';
 
 // Run together, because both wait most of the time.
 describe('npm run chaos', { concurrency: true }, () => {
-  it('loses nothing under kills, freezes, Redis restarts and API server outages', async () => {
+  it('loses nothing under faults of every kind', async () => {
     const run = await runChaos([
       '--backend=sandbox',
       '--seed=1',
@@ -20,6 +20,26 @@ describe('npm run chaos', { concurrency: true }, () => {
     assert.ok(run.report.claims > 20, `${run.report.claims} claims`);
     assert.ok(run.report.volumesMade > 20, `${run.report.volumesMade} volumes`);
     assert.ok(Object.keys(run.report.faults).length >= 7, JSON.stringify(run.report.faults));
+  });
+
+  it('loses nothing in failovers that lose data, with a frozen API server and wrong clocks', async () => {
+    const kinds = ['failover-redis', 'freeze-api', 'advance-clock', 'delay-clock'];
+    const run = await runChaos([
+      '--backend=sandbox',
+      '--seed=2',
+      '--minutes=0.75',
+      `--faults=${kinds.join(',')}`,
+      '--fault-gap=2s',
+      '--timeout=1s',
+      '--patience=90s',
+    ]);
+    assert.deepEqual(violations(run), {}, run.report.dir);
+    assert.deepEqual(Object.keys(run.report.faults), kinds.sort());
+    const { losses } = run.report;
+    assert.ok(
+      losses.some(({ records }) => records.length > 0),
+      JSON.stringify(losses),
+    );
   });
 
   it('reports leaks where jobs open no volume records', async () => {
