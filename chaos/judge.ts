@@ -37,8 +37,6 @@ export interface Evidence {
   readonly openRecords: readonly string[];
   /** What failovers of Redis lost. */
   readonly losses: readonly DataLoss[];
-  /** The longest time between the driver's answer and what a run writes to Redis because of it. */
-  readonly ownershipMs: number;
 }
 
 /** The violations that were found, one line each. All lists must be empty. */
@@ -51,7 +49,7 @@ export interface Verdict {
    * its deadline; or two volumes for one UID at once. */
   readonly double: readonly string[];
   /** Volumes created again for a UID whose volume had been deleted, although Redis lost nothing of
-   * that deletion. */
+   * its record. */
   readonly remade: readonly string[];
   /** DeleteVolume calls for volumes whose claim existed or whose PV was never Released. */
   readonly wrong: readonly string[];
@@ -77,7 +75,7 @@ export function judge(evidence: Evidence): Verdict {
       .filter(({ isBound, deleteSentMs }) => !isBound && deleteSentMs === undefined)
       .map(({ name, uid }) => `claim ${name} (${uid}) is not Bound`),
     double: [...overlaps(evidence.calls, history.nameOf), ...history.twins],
-    remade: history.remade.filter(({ isForgotten }) => !isForgotten).map(({ line }) => line),
+    remade: history.remade.filter(({ hadLoss }) => !hadLoss).map(({ line }) => line),
     wrong: wrongDeletes(evidence, history.nameOf),
     missing: there
       .filter(({ handle, phase }) => phase === 'Bound' && !had.has(handle))
@@ -87,12 +85,12 @@ export function judge(evidence: Evidence): Verdict {
   };
 }
 
-/** Volumes that were created again for a UID because Redis lost that the first one was deleted, one
- * line each. No violation: who remembers nothing of the deletion has to finish the creation. The
- * second volume must be deleted too, or it counts as leaked. */
+/** Volumes that were created again for a UID after Redis had lost a part of its record, one line
+ * each. No violation: who remembers nothing of the deletion has to finish the creation. The second
+ * volume must be deleted too, or it counts as leaked. */
 export function findRemadeAfterLoss(evidence: Evidence): readonly string[] {
   const { remade } = readHistory(evidence);
-  return remade.filter(({ isForgotten }) => isForgotten).map(({ line }) => line);
+  return remade.filter(({ hadLoss }) => hadLoss).map(({ line }) => line);
 }
 
 /** Whether an open record, or a claim that is still to become Bound, leads to the volume. */
@@ -104,19 +102,24 @@ function isAwaited({ name }: DriverVolume, { openRecords, claims }: Evidence): b
 }
 
 /** Names the failovers that lost something of the volume's record. */
-function lossOf({ name }: DriverVolume, { losses }: Evidence): string {
+function lossOf(volume: DriverVolume, { losses }: Evidence): string {
   return losses
-    .filter(({ records }) => records.some((id) => name.endsWith(id)))
+    .filter((loss) => isHit(loss, volume))
     .map(
       ({ splitMs, killedMs }) => `; Redis lost what its record had from ${splitMs} to ${killedMs}`,
     )
     .join('');
 }
 
+/** Whether the failover lost a part of the volume's record, whose id ends the volume's name. */
+function isHit({ records }: DataLoss, { name }: Pick<DriverVolume, 'name'>): boolean {
+  return records.some((id) => name.endsWith(id));
+}
+
 interface Remade {
   readonly line: string;
-  /** Whether Redis lost what was written of the deletion. */
-  readonly isForgotten: boolean;
+  /** Whether Redis had lost a part of the record. */
+  readonly hadLoss: boolean;
 }
 
 interface History {
@@ -127,24 +130,22 @@ interface History {
   readonly twins: readonly string[];
 }
 
-function readHistory({ calls, losses, ownershipMs }: Evidence): History {
+function readHistory({ calls, losses }: Evidence): History {
   const nameOf = new Map<string, string>();
   const latest = new Map<string, string>();
-  /** When the driver last said that the volume is deleted, by handle. */
-  const deleted = new Map<string, number>();
+  const deleted = new Set<string>();
   const remade: Remade[] = [];
   const twins: string[] = [];
   for (const event of calls) {
-    if (event.event === 'deleted') deleted.set(event.handle, event.atMs);
+    if (event.event === 'deleted') deleted.add(event.handle);
     if (event.event !== 'made' || nameOf.has(event.handle)) continue;
     const previous = latest.get(event.volume);
     const line = `${event.volume}: ${event.handle} made at ${event.atMs}, after ${previous}`;
-    const deletedMs = deleted.get(previous ?? '');
-    if (deletedMs !== undefined)
+    if (previous !== undefined && deleted.has(previous))
       remade.push({
-        line: `${line} had been deleted at ${deletedMs}`,
-        isForgotten: losses.some(
-          ({ splitMs, killedMs }) => splitMs < deletedMs + ownershipMs && deletedMs < killedMs,
+        line: `${line} had been deleted`,
+        hadLoss: losses.some(
+          (loss) => loss.killedMs < event.atMs && isHit(loss, { name: event.volume }),
         ),
       });
     else if (previous !== undefined) twins.push(`${line}, which was still there`);

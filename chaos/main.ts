@@ -93,7 +93,6 @@ async function chaos(context: Context): Promise<void> {
     claims: workload.claims,
     openRecords: await readOpenRecords(testbed),
     losses: injected.flatMap(({ loss }) => loss ?? []),
-    ownershipMs: timing.ownershipMs,
   };
   const report = toReport({
     settings: {

@@ -27,7 +27,7 @@ export interface Report {
   readonly faults: Readonly<Partial<Record<FaultKind, Recovery>>>;
   /** What each failover of Redis lost. */
   readonly losses: readonly DataLoss[];
-  /** Volumes created again because Redis lost that they had been deleted; no violation. */
+  /** Volumes created again after their deletion and after a loss in their record; no violation. */
   readonly remadeAfterLoss: readonly string[];
   readonly idleAfterMs: number;
   readonly verdict: Verdict;
@@ -193,7 +193,11 @@ function lossRows({
     ['  records', sum(({ records }) => records.length), 'volume records among them'],
     ['  forgotten', sum(({ forgotten }) => forgotten.length), 'open records that vanished'],
     ['  reopened', sum(({ reopened }) => reopened.length), 'closed records that are open again'],
-    ['remade after a loss', remadeAfterLoss.length, 'volumes whose deletion Redis lost'],
+    [
+      'remade after a loss',
+      remadeAfterLoss.length,
+      'volumes made again after their deletion, no violation',
+    ],
   ];
 }
 
@@ -201,7 +205,7 @@ const MEANING: Readonly<Record<keyof Verdict, string>> = {
   leaked: 'volumes that no PV, no open record and no pending claim leads to',
   lost: 'claims that should be Bound and are not',
   double: 'two calls or two volumes for one name at once',
-  remade: 'volumes made again after their deletion, which Redis had not lost',
+  remade: 'volumes made again after their deletion, without such a loss',
   wrong: 'DeleteVolume while the claim existed or the PV was not Released',
   missing: 'Bound PVs without a volume',
 };

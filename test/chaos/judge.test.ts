@@ -68,7 +68,6 @@ const bound: Evidence = {
   claims: [claim],
   openRecords: [],
   losses: [],
-  ownershipMs: 2,
 };
 /** The same after the deletion of claim and volume. */
 const removed: Evidence = {
@@ -80,13 +79,13 @@ const removed: Evidence = {
 };
 
 /** A failover that lost what was written between the two times. */
-const loss = (splitMs: number, killedMs: number): DataLoss => ({
+const loss = (splitMs: number, killedMs: number, id = 'u1'): DataLoss => ({
   splitMs,
   killedMs,
   overMs: killedMs,
   keys: 1,
-  records: ['u1'],
-  forgotten: ['u1'],
+  records: [id],
+  forgotten: [id],
   reopened: [],
 });
 
@@ -202,7 +201,7 @@ describe('judge', () => {
     assert.deepEqual(countViolations({ ...removed, calls }), { remade: 1 });
   });
 
-  it('counts a volume that was created again because Redis lost its deletion, as no violation', () => {
+  it('counts a volume that was made again after a loss in its record, as no violation', () => {
     const calls = [...removed.calls, starts(40, 3), made(45, 3, 'h2'), ends(46, 3)];
     const remade = { ...removed, calls, losses: [loss(34, 38)] };
     assert.deepEqual(countViolations(remade), {});
@@ -211,9 +210,9 @@ describe('judge', () => {
     assert.deepEqual(countViolations({ ...remade, driverVolumes: leaked }), { leaked: 1 });
   });
 
-  it('reports a volume that was created again although Redis kept its deletion', () => {
+  it('reports a volume that was created again although Redis lost nothing of its record', () => {
     const calls = [...removed.calls, starts(60, 3), made(65, 3, 'h2'), ends(66, 3)];
-    for (const losses of [[loss(10, 20)], [loss(38, 50)]]) {
+    for (const losses of [[loss(34, 38, 'u2')], [loss(66, 68)]]) {
       const remade = { ...removed, calls, losses };
       assert.deepEqual(countViolations(remade), { remade: 1 });
       assert.deepEqual(findRemadeAfterLoss(remade), []);
