@@ -53,14 +53,19 @@ export interface SchedulePlan {
   readonly timing: FaultTiming;
 }
 
+/** While the API server stands still nothing else happens that a fault could meet. So it is frozen
+ * at most a quarter of the time. */
+const API_RESTS = 3;
+
 /** Plans the faults of a run; the same plan gives the same faults. Each kind occurs once per round,
- * in random order. Faults may overlap, except two of the same process; the clock of a process counts
- * as another one. */
+ * in random order. Faults may overlap, except two of the same process. The clock of a process does
+ * not count as part of it. */
 export function planFaults(plan: SchedulePlan): readonly Fault[] {
   const random = seededRandom(plan.seed);
   const busyUntil = new Map<string, number>();
   const faults: Fault[] = [];
   let round: readonly FaultKind[] = [];
+  let apiRestsUntilMs = 0;
   if (plan.kinds.length === 0) return faults;
   for (
     let atMs = random.between(500, 500 + plan.gapMs);
@@ -78,8 +83,11 @@ export function planFaults(plan: SchedulePlan): readonly Fault[] {
       forMs: chooseDurationMs(kind, plan.timing, random),
     };
     const victim = victimOf(fault);
-    if (fault.atMs + fault.forMs > plan.runMs || (busyUntil.get(victim) ?? 0) > atMs) continue;
-    busyUntil.set(victim, fault.atMs + fault.forMs);
+    const endMs = fault.atMs + fault.forMs;
+    if (endMs > plan.runMs || (busyUntil.get(victim) ?? 0) > atMs) continue;
+    if (kind === 'freeze-api' && apiRestsUntilMs > atMs) continue;
+    if (kind === 'freeze-api') apiRestsUntilMs = endMs + API_RESTS * fault.forMs;
+    busyUntil.set(victim, endMs);
     faults.push(fault);
   }
   return faults;

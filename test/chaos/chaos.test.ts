@@ -22,7 +22,7 @@ describe('npm run chaos', { concurrency: true }, () => {
     assert.ok(Object.keys(run.report.faults).length >= 7, JSON.stringify(run.report.faults));
   });
 
-  it('loses nothing in failovers that lose data, with a frozen API server and wrong clocks', async () => {
+  it('loses nothing with failovers that lose data, a frozen API server, wrong clocks', async () => {
     const kinds = ['failover-redis', 'freeze-api', 'advance-clock', 'delay-clock'];
     const run = await runChaos([
       '--backend=sandbox',

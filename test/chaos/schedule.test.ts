@@ -53,6 +53,13 @@ describe('planFaults', () => {
     }
   });
 
+  it('freezes the API server for at most a quarter of the time', () => {
+    const freezes = planFaults(plan).filter(({ kind }) => kind === 'freeze-api');
+    assert.ok(freezes.length > 1);
+    for (const [i, { atMs, forMs }] of freezes.entries())
+      assert.ok((freezes[i + 1]?.atMs ?? Infinity) >= atMs + 4 * forMs);
+  });
+
   it('plans no faults for no kinds', () =>
     assert.deepEqual(planFaults({ ...plan, kinds: [] }), []));
 });
