@@ -54,6 +54,7 @@ async function chaos(context: Context): Promise<void> {
     timing,
     leaky: flags.leaky,
     capricious: flags.capricious,
+    slowShare: flags.slowShare,
     ingestArgs: [...finalizer, ...splitArgs(flags.ingestArgs)],
     jobsArgs: [...finalizer, ...splitArgs(flags.jobsArgs)],
     dataDir: flags.dataDir,

@@ -55,6 +55,8 @@ export interface TestbedOptions {
   readonly leaky: boolean;
   /** The driver refuses CreateVolume even for volumes that exist. */
   readonly capricious: boolean;
+  /** Share of driver calls that take longer than their deadline. */
+  readonly slowShare: number;
   readonly ingestArgs: readonly string[];
   readonly jobsArgs: readonly string[];
   /** Empty: a temp folder. */
@@ -148,6 +150,7 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     `--call-log=${callLog}`,
     `--seed=${options.seed}`,
     `--capricious=${options.capricious}`,
+    `--slow-share=${options.slowShare}`,
     `--slow-ms=${timing.timeoutMs + SLOW_MS}`,
   ]);
   const driverName = driver.facts['driver'] ?? '';
