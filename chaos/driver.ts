@@ -30,6 +30,7 @@ const table = defineFlags({
     default: false,
     help: 'Refuse CreateVolume even for volumes that exist.',
   },
+  'slow-share': { type: 'float', default: 0.05, help: 'Share of calls that are slow.' },
   'slow-ms': {
     type: 'int',
     default: 2_800,
@@ -38,7 +39,6 @@ const table = defineFlags({
 });
 
 /* Shares of calls. */
-const SLOW = 0.05;
 const REFUSED = 0.05;
 const UNCLEAR = 0.05;
 
@@ -87,7 +87,8 @@ async function start(context: ProcessContext<typeof table>): Promise<void> {
 
     async function serve(): Promise<unknown> {
       const chance = random.next();
-      const delayMs = chance < SLOW ? flags.slowMs : random.between(0.5, 1.5) * flags.delayMs;
+      const delayMs =
+        chance < flags.slowShare ? flags.slowMs : random.between(0.5, 1.5) * flags.delayMs;
       if (busy.has(volume))
         throw new DriverStatus(Code.Aborted, `an operation on ${volume} is under way`);
       busy.add(volume);

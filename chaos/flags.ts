@@ -59,6 +59,12 @@ export const flags = defineFlags({
       'Let the driver refuse CreateVolume even for volumes that exist. ' +
       'sutler promises nothing for such a driver.',
   },
+  'slow-share': {
+    type: 'float',
+    default: 0.05,
+    min: 0,
+    help: 'Share of driver calls that take longer than their deadline, and then continue.',
+  },
   timeout: {
     type: 'durationMs',
     default: '2s',

@@ -10,7 +10,7 @@ import { flags as table, summary } from './flags.ts';
 import { judge, type Evidence } from './judge.ts';
 import { isPassed, toJson, toReport, toText } from './report.ts';
 import { faultKinds, planFaults, type Fault, type FaultKind } from './schedule.ts';
-import { waitUntilIdle } from './wait-until-idle.ts';
+import { readOpenRecords, waitUntilIdle } from './wait-until-idle.ts';
 import { NAMESPACE, REPLICAS, scaledTiming, startTestbed, type Testbed } from './testbed.ts';
 import { startWorkload } from './workload.ts';
 
@@ -54,6 +54,7 @@ async function chaos(context: Context): Promise<void> {
     timing,
     leaky: flags.leaky,
     capricious: flags.capricious,
+    slowShare: flags.slowShare,
     ingestArgs: [...finalizer, ...splitArgs(flags.ingestArgs)],
     jobsArgs: [...finalizer, ...splitArgs(flags.jobsArgs)],
     dataDir: flags.dataDir,
@@ -91,6 +92,8 @@ async function chaos(context: Context): Promise<void> {
     driverVolumes: new VolumeStore(testbed.volumesDir).list(),
     volumes: [...workload.volumes.values()],
     claims: workload.claims,
+    openRecords: await readOpenRecords(testbed),
+    losses: injected.flatMap(({ loss }) => loss ?? []),
   };
   const report = toReport({
     settings: {

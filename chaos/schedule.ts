@@ -11,9 +11,13 @@ export const faultKinds = {
   'freeze-jobs-past-lock': 'SIGSTOP of one jobs process, past the locks of its jobs',
   'kill-redis': 'SIGKILL of Redis, which is restarted with its append-only file',
   'freeze-redis': 'SIGSTOP of Redis',
+  'failover-redis': 'the master of Redis dies, and its replica lacks the last 0 to 2 s',
   'flush-redis': 'FLUSHALL; sutler survives it only with --claim-finalizer',
   'cut-api': 'connections to the API server are reset, new ones too',
   'hang-api': 'connections to the API server stay open and pass no data',
+  'freeze-api': 'SIGSTOP of the API server past every lease and ownership, 20 s by default',
+  'advance-clock': 'the clock of one jobs process is 5 s ahead for a while',
+  'delay-clock': 'the clock of one jobs process is 5 s behind for a while',
 } as const;
 
 export type FaultKind = keyof typeof faultKinds;
@@ -25,7 +29,8 @@ export interface Fault {
   readonly kind: FaultKind;
   /** Which of the ingest or jobs processes, from 0. */
   readonly target: number;
-  /** How long it lasts; for a kill, how long the process stays down. */
+  /** How long it lasts; for a kill, how long the process stays down; for a failover, how much of
+   * the latest data is lost. */
   readonly forMs: number;
 }
 
@@ -48,13 +53,19 @@ export interface SchedulePlan {
   readonly timing: FaultTiming;
 }
 
+/** While the API server stands still nothing else happens that a fault could meet. So it is frozen
+ * at most a quarter of the time. */
+const API_RESTS = 3;
+
 /** Plans the faults of a run; the same plan gives the same faults. Each kind occurs once per round,
- * in random order. Faults may overlap, except two of the same process. */
+ * in random order. Faults may overlap, except two of the same process. The clock of a process does
+ * not count as part of it. */
 export function planFaults(plan: SchedulePlan): readonly Fault[] {
   const random = seededRandom(plan.seed);
   const busyUntil = new Map<string, number>();
   const faults: Fault[] = [];
   let round: readonly FaultKind[] = [];
+  let apiRestsUntilMs = 0;
   if (plan.kinds.length === 0) return faults;
   for (
     let atMs = random.between(500, 500 + plan.gapMs);
@@ -72,8 +83,11 @@ export function planFaults(plan: SchedulePlan): readonly Fault[] {
       forMs: chooseDurationMs(kind, plan.timing, random),
     };
     const victim = victimOf(fault);
-    if (fault.atMs + fault.forMs > plan.runMs || (busyUntil.get(victim) ?? 0) > atMs) continue;
-    busyUntil.set(victim, fault.atMs + fault.forMs);
+    const endMs = fault.atMs + fault.forMs;
+    if (endMs > plan.runMs || (busyUntil.get(victim) ?? 0) > atMs) continue;
+    if (kind === 'freeze-api' && apiRestsUntilMs > atMs) continue;
+    if (kind === 'freeze-api') apiRestsUntilMs = endMs + API_RESTS * fault.forMs;
+    busyUntil.set(victim, endMs);
     faults.push(fault);
   }
   return faults;
@@ -86,6 +100,7 @@ function chooseDurationMs(
 ): number {
   const downtime = [50, 1_000] as const;
   const outage = [500, 1.5 * ownershipMs] as const;
+  const wrongTime = [2 * ownershipMs, 5 * ownershipMs] as const;
   const limits: Readonly<Record<FaultKind, readonly [min: number, max: number]>> = {
     'kill-ingest': downtime,
     'kill-jobs': downtime,
@@ -98,6 +113,10 @@ function chooseDurationMs(
     'freeze-redis': outage,
     'cut-api': outage,
     'hang-api': outage,
+    'freeze-api': [5 * ownershipMs, 5 * ownershipMs],
+    'advance-clock': wrongTime,
+    'delay-clock': wrongTime,
+    'failover-redis': [0, 2_000],
     'flush-redis': [0, 0],
   };
   return Math.round(random.between(...limits[kind]));
@@ -106,5 +125,5 @@ function chooseDurationMs(
 /** The process that a fault affects: it can have one fault at a time. */
 function victimOf({ kind, target }: Fault): string {
   const [, what = ''] = kind.split('-');
-  return what === 'jobs' || what === 'ingest' ? `${what} ${target}` : what;
+  return ['jobs', 'ingest', 'clock'].includes(what) ? `${what} ${target}` : what;
 }

@@ -5,14 +5,16 @@ import { fileURLToPath } from 'node:url';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { namespaces } from '#src/kube/resources.ts';
+import { systemClock } from '#src/runtime/clock.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { version } from '#src/runtime/version.ts';
 import { openControlPlane } from '../bench/control-plane.ts';
-import { startApiProxy, type ApiProxy } from './api-proxy.ts';
+import { ChaosClock } from './clock.ts';
 import { ChaosRedis } from './redis.ts';
 import type { FaultTiming } from './schedule.ts';
 import { Supervised } from './supervised.ts';
+import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 
 /** Namespace of claims and Lease. */
 export const NAMESPACE = 'sutler-chaos';
@@ -53,6 +55,8 @@ export interface TestbedOptions {
   readonly leaky: boolean;
   /** The driver refuses CreateVolume even for volumes that exist. */
   readonly capricious: boolean;
+  /** Share of driver calls that take longer than their deadline. */
+  readonly slowShare: number;
   readonly ingestArgs: readonly string[];
   readonly jobsArgs: readonly string[];
   /** Empty: a temp folder. */
@@ -63,18 +67,25 @@ export interface TestbedOptions {
   readonly closers: Closers;
 }
 
+type FreezeApiServer = (forMs: number, signal: AbortSignal) => Promise<void>;
+
 /** The started processes, each of which can be killed and frozen. */
 export interface Testbed {
   readonly dir: string;
   readonly driverName: string;
   /** Bypasses the proxy, so that the workload and the observer are never cut off. */
   readonly client: KubeClient;
-  readonly proxy: ApiProxy;
+  /** In front of the API server. */
+  readonly proxy: TcpProxy;
+  /** Sends SIGSTOP to the API server, and after a while SIGCONT. */
+  readonly freezeApiServer: FreezeApiServer;
   readonly redis: ChaosRedis;
   readonly driver: Supervised;
   readonly gateway: Supervised;
   readonly ingest: readonly Supervised[];
   readonly jobs: readonly Supervised[];
+  /** The clocks of the jobs processes. */
+  readonly clocks: readonly ChaosClock[];
   readonly callLog: string;
   readonly volumesDir: string;
   /** Exits that no fault explains, and errors in logs that show a defect. */
@@ -101,11 +112,11 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     name: string,
     script: string,
     args: readonly string[],
-    env: Record<string, string> = {},
+    { env = {}, nodeArgs = [] }: StartOptions = {},
   ) => {
     const child = new Supervised({
       name,
-      command: [options.node, '--enable-source-maps', script, ...args],
+      command: [options.node, '--enable-source-maps', ...nodeArgs, script, ...args],
       // Keeps every process away from clusters other than the testbed's.
       env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
       logFile: join(logsDir, `${name}.log`),
@@ -118,15 +129,15 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     closers.add(name, () => child.stop(STOP_GRACE_MS));
     return { child, facts: await child.start() };
   };
-  const sutler = (name: string, args: readonly string[], env: Record<string, string> = {}) =>
+  const sutler = (name: string, args: readonly string[], o: StartOptions = {}) =>
     start(
       name,
       CLI,
       [name.split('#')[0] ?? name, '-v=4', '--http-endpoint=127.0.0.1:0', ...args],
-      env,
+      o,
     );
 
-  const { kubeconfig, proxied, proxy } = await openCluster(options, dir, sutler);
+  const { kubeconfig, proxied, proxy, freezeApiServer } = await openCluster(options, dir, sutler);
   const redis = await ChaosRedis.start({ dataDir: join(dir, 'redis'), log });
   closers.add('redis-server', () => redis.close());
   const socket = `unix://${join(dir, 'csi.sock')}`;
@@ -139,6 +150,7 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     `--call-log=${callLog}`,
     `--seed=${options.seed}`,
     `--capricious=${options.capricious}`,
+    `--slow-share=${options.slowShare}`,
     `--slow-ms=${timing.timeoutMs + SLOW_MS}`,
   ]);
   const driverName = driver.facts['driver'] ?? '';
@@ -193,23 +205,30 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
   ];
   const ingest: Supervised[] = [];
   const jobs: Supervised[] = [];
+  const clocks = Array.from(
+    { length: REPLICAS },
+    (_, i) => new ChaosClock(join(dir, `clock-${i}`)),
+  );
   const leakyJobs = fileURLToPath(new URL('./leaky-jobs.js', import.meta.url));
   for (let i = 1; i <= REPLICAS; i += 1)
-    ingest.push((await sutler(`ingest#${i}`, ingestArgs, env)).child);
-  for (let i = 1; i <= REPLICAS; i += 1) {
+    ingest.push((await sutler(`ingest#${i}`, ingestArgs, { env })).child);
+  for (const [i, clock] of clocks.entries()) {
     const [script, args] = options.leaky ? [leakyJobs, jobsArgs] : [CLI, ['jobs', ...jobsArgs]];
-    jobs.push((await start(`jobs#${i}`, script, args, env)).child);
+    const o = { env: { ...env, ...clock.env }, nodeArgs: clock.nodeArgs };
+    jobs.push((await start(`jobs#${i + 1}`, script, args, o)).child);
   }
   return {
     dir,
     driverName,
     client,
     proxy,
+    freezeApiServer,
     redis,
     driver: driver.child,
     gateway: gateway.child,
     ingest,
     jobs,
+    clocks,
     callLog,
     volumesDir,
     troubles,
@@ -230,13 +249,23 @@ async function openFolder(dataDir: string): Promise<string> {
   return dir;
 }
 
-type StartSutler = (name: string, args: readonly string[]) => Promise<unknown>;
+interface StartOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  /** Arguments of node itself. */
+  readonly nodeArgs?: readonly string[];
+}
+
+type StartSutler = (
+  name: string,
+  args: readonly string[],
+) => Promise<{ readonly child: Supervised }>;
 
 interface Cluster {
   readonly kubeconfig: string;
   /** The same through the proxy. */
   readonly proxied: string;
-  readonly proxy: ApiProxy;
+  readonly proxy: TcpProxy;
+  readonly freezeApiServer: FreezeApiServer;
 }
 
 async function openCluster(
@@ -249,7 +278,7 @@ async function openCluster(
     // Never the cluster of KUBECONFIG, which is not for injecting faults.
     const cluster = await openControlPlane({ ...options.env, KUBECONFIG: undefined });
     closers.add('control plane', () => cluster.close());
-    const proxy = await startApiProxy('127.0.0.1');
+    const proxy = await startTcpProxy('127.0.0.1');
     closers.add('proxy', () => proxy.close());
     const { port } = new URL(cluster.url);
     proxy.aim(Number(port));
@@ -257,16 +286,34 @@ async function openCluster(
       kubeconfig: cluster.kubeconfig,
       proxied: await redirect(cluster.kubeconfig, dir, `127.0.0.1:${proxy.port}`),
       proxy,
+      freezeApiServer: (forMs, signal) => freezeProgram(cluster.apiServerPid, forMs, signal),
     };
   }
   // The sandbox answers to its own port only, so the proxy has the same port on the other loopback
   // address.
-  const proxy = await startApiProxy('::1');
+  const proxy = await startTcpProxy('::1');
   closers.add('proxy', () => proxy.close());
   proxy.aim(proxy.port);
   const kubeconfig = join(dir, 'kubeconfig');
-  await start('sandbox-api', [`--api-port=${proxy.port}`, `--kubeconfig-out=${kubeconfig}`]);
-  return { kubeconfig, proxied: await redirect(kubeconfig, dir, `[::1]:${proxy.port}`), proxy };
+  const args = [`--api-port=${proxy.port}`, `--kubeconfig-out=${kubeconfig}`];
+  const { child } = await start('sandbox-api', args);
+  return {
+    kubeconfig,
+    proxied: await redirect(kubeconfig, dir, `[::1]:${proxy.port}`),
+    proxy,
+    freezeApiServer: (forMs, signal) => child.freeze(forMs, signal),
+  };
+}
+
+async function freezeProgram(
+  pid: number | undefined,
+  forMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  if (pid === undefined) throw new Error('the API server is not a child process of this one');
+  process.kill(pid, 'SIGSTOP');
+  await systemClock.sleep(forMs, signal);
+  process.kill(pid, 'SIGCONT');
 }
 
 /** A copy of the kubeconfig with another server. */

@@ -19,8 +19,7 @@ export async function waitUntilIdle(
   workload: Workload,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const redis = new Redis(redisOptions(testbed.redis.url, 'plain'));
-  redis.on('error', () => undefined);
+  const redis = openRedis(testbed);
   const queues = (['claim', 'volume'] as const).map(
     (kind) =>
       new Queue(queueName(kind, testbed.driverName), {
@@ -28,9 +27,10 @@ export async function waitUntilIdle(
         prefix: keyPrefix(DEFAULT_PREFIX),
       }),
   );
+  const openKey = openRecordsKey(DEFAULT_PREFIX, testbed.driverName);
   const readOutstanding = async (): Promise<readonly string[]> => {
     const calls = underWay(readCallLog(testbed.callLog));
-    const records = await redis.hkeys(openRecordsKey(DEFAULT_PREFIX, testbed.driverName));
+    const records = await redis.hkeys(openKey);
     const counts = await Promise.all(
       queues.map(async (queue) => {
         const count = await queue.getJobCountByTypes('wait', 'active', 'delayed', 'prioritized');
@@ -61,4 +61,20 @@ export async function waitUntilIdle(
     await Promise.allSettled(queues.map((queue) => queue.close()));
     redis.disconnect();
   }
+}
+
+/** The ids of the volume records that are open. */
+export async function readOpenRecords(testbed: Testbed): Promise<readonly string[]> {
+  const redis = openRedis(testbed);
+  try {
+    return await redis.hkeys(openRecordsKey(DEFAULT_PREFIX, testbed.driverName));
+  } finally {
+    redis.disconnect();
+  }
+}
+
+function openRedis(testbed: Testbed): Redis {
+  const redis = new Redis(redisOptions(testbed.redis.url, 'plain'));
+  redis.on('error', () => undefined);
+  return redis;
 }

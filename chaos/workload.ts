@@ -2,6 +2,7 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { startReflector } from '#src/kube/reflector.ts';
 import { claims, classes, volumes } from '#src/kube/resources.ts';
 import type { KubeClient } from '#src/kube/client.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import type { SeenVolume, TrackedClaim } from './judge.ts';
 import { seededRandom, type Random } from './random.ts';
@@ -9,6 +10,9 @@ import { seededRandom, type Random } from './random.ts';
 const CLASS = 'sutler-chaos';
 /** A claim that is deleted within this time is usually deleted during its creation. */
 const CREATION_MS = 700;
+/** More than the API server is ever frozen for. */
+const ANSWER_WITHIN_MS = 60_000;
+const RETRY_MS = 500;
 /** Longest lifetime of the other claims that are deleted. */
 const MAX_LIFE_MS = 8_000;
 
@@ -95,16 +99,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
   await Promise.all([claimReflector.waitForSync(), volumeReflector.waitForSync()]);
 
   const live = async (name: string, life: Life, signal: AbortSignal): Promise<void> => {
-    const { metadata } = await client.create<RawObject>(claims, namespace, {
-      apiVersion: 'v1',
-      kind: 'PersistentVolumeClaim',
-      metadata: { name },
-      spec: {
-        accessModes: ['ReadWriteOnce'],
-        resources: { requests: { storage: '1Mi' } },
-        storageClassName: CLASS,
-      },
-    });
+    const { metadata } = await createClaim(client, namespace, name);
     const claim: TrackedClaim = { name, uid: metadata.uid, isBound: false };
     tracked.set(claim.uid, claim);
     // The watch may have shown the claim before the answer arrived.
@@ -115,7 +110,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
     // At the end of the run, only claims with a short life are still deleted.
     if (signal.aborted && life.forMs > CREATION_MS) return;
     claim.deleteSentMs = systemClock.nowMs();
-    await client.delete(claims, { namespace, name });
+    await untilAnswered(() => client.delete(claims, { namespace, name }));
   };
 
   return {
@@ -142,6 +137,49 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       await Promise.all([claimReflector.stop(), volumeReflector.stop()]);
     },
   };
+}
+
+async function createClaim(
+  client: KubeClient,
+  namespace: string,
+  name: string,
+): Promise<RawObject> {
+  const body = {
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: { name },
+    spec: {
+      accessModes: ['ReadWriteOnce'],
+      resources: { requests: { storage: '1Mi' } },
+      storageClassName: CLASS,
+    },
+  };
+  return untilAnswered(async () => {
+    try {
+      return await client.create<RawObject>(claims, namespace, body);
+    } catch (error) {
+      if (!(error instanceof KubeError) || error.reason !== 'AlreadyExists') throw error;
+      // An earlier request has created it without an answer.
+      const claim = await client.get<RawObject>(claims, { namespace, name });
+      if (claim === undefined) throw error;
+      return claim;
+    }
+  });
+}
+
+/** Repeats a request that the API server, which a fault freezes, did not answer or could not
+ * carry out. */
+async function untilAnswered<T>(request: () => Promise<T>): Promise<T> {
+  const untilMs = systemClock.nowMs() + ANSWER_WITHIN_MS;
+  for (;;) {
+    try {
+      return await request();
+    } catch (error) {
+      const isUnanswered = error instanceof KubeError && (error.code === 0 || error.code >= 500);
+      if (!isUnanswered || systemClock.nowMs() > untilMs) throw error;
+      await systemClock.sleep(RETRY_MS);
+    }
+  }
 }
 
 interface Life {

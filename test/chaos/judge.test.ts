@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CallEvent } from '../../chaos/call-log.ts';
+import type { DataLoss } from '../../chaos/data-loss.ts';
 import {
+  findRemadeAfterLoss,
   isClean,
   judge,
   type Evidence,
@@ -64,14 +66,28 @@ const bound: Evidence = {
   driverVolumes: [{ handle: 'h1', name: NAME }],
   volumes: [volume],
   claims: [claim],
+  openRecords: [],
+  losses: [],
 };
 /** The same after the deletion of claim and volume. */
 const removed: Evidence = {
+  ...bound,
   calls: [...bound.calls, starts(30, 2, 'DeleteVolume', 'h1'), deleted(35, 2, 'h1'), ends(36, 2)],
   driverVolumes: [],
   volumes: [{ ...volume, phase: 'Released', wasReleased: true, isThere: false }],
   claims: [{ ...claim, deleteSentMs: 20 }],
 };
+
+/** A failover that lost what was written between the two times. */
+const loss = (splitMs: number, killedMs: number, id = 'u1'): DataLoss => ({
+  splitMs,
+  killedMs,
+  overMs: killedMs,
+  keys: 1,
+  records: [id],
+  forgotten: [id],
+  reopened: [],
+});
 
 /** The number of violations of each kind. */
 function countViolations(evidence: Evidence): Partial<Record<keyof Verdict, number>> {
@@ -93,6 +109,22 @@ describe('judge', () => {
     assert.deepEqual(countViolations({ ...removed, driverVolumes: bound.driverVolumes }), {
       leaked: 1,
     }));
+
+  it('names the failover that lost the record of a leaked volume', () => {
+    const leaked = { ...removed, driverVolumes: bound.driverVolumes, losses: [loss(9, 20)] };
+    assert.deepEqual(judge(leaked).leaked, [
+      `h1 (${NAME}): no PV names it; Redis lost what its record had from 9 to 20`,
+    ]);
+  });
+
+  it('reports no leak while an open record or a pending claim leads to the volume', () => {
+    const unnamed = { ...bound, volumes: [] };
+    assert.deepEqual(countViolations({ ...unnamed, openRecords: ['u1'] }), {});
+    assert.deepEqual(countViolations({ ...unnamed, claims: [{ ...claim, isBound: false }] }), {
+      lost: 1,
+    });
+    assert.deepEqual(countViolations(unnamed), { leaked: 1 });
+  });
 
   it('reports a claim that is not Bound, unless it was deleted', () => {
     const pending = { name: 'c2', uid: 'u2', isBound: false };
@@ -167,6 +199,24 @@ describe('judge', () => {
   it('reports a volume that was created again after its deletion', () => {
     const calls = [...removed.calls, starts(40, 3), made(45, 3, 'h2'), ends(46, 3)];
     assert.deepEqual(countViolations({ ...removed, calls }), { remade: 1 });
+  });
+
+  it('counts a volume that was made again after a loss in its record, as no violation', () => {
+    const calls = [...removed.calls, starts(40, 3), made(45, 3, 'h2'), ends(46, 3)];
+    const remade = { ...removed, calls, losses: [loss(34, 38)] };
+    assert.deepEqual(countViolations(remade), {});
+    assert.equal(findRemadeAfterLoss(remade).length, 1);
+    const leaked = [{ handle: 'h2', name: NAME }];
+    assert.deepEqual(countViolations({ ...remade, driverVolumes: leaked }), { leaked: 1 });
+  });
+
+  it('reports a volume that was created again although Redis lost nothing of its record', () => {
+    const calls = [...removed.calls, starts(60, 3), made(65, 3, 'h2'), ends(66, 3)];
+    for (const losses of [[loss(34, 38, 'u2')], [loss(66, 68)]]) {
+      const remade = { ...removed, calls, losses };
+      assert.deepEqual(countViolations(remade), { remade: 1 });
+      assert.deepEqual(findRemadeAfterLoss(remade), []);
+    }
   });
 
   it('reports two volumes for one name', () => {

@@ -30,6 +30,8 @@ describe('planFaults', () => {
       if (kind === 'freeze-leader') assert.ok(forMs > timing.leaseMs);
       if (kind === 'freeze-jobs') assert.ok(forMs > timing.ownershipMs);
       if (kind === 'freeze-jobs-past-lock') assert.ok(forMs > timing.lockMs);
+      if (kind === 'freeze-api') assert.ok(forMs > Math.max(timing.leaseMs, timing.ownershipMs));
+      if (kind === 'failover-redis') assert.ok(forMs <= 2_000);
     }
   });
 
@@ -45,10 +47,17 @@ describe('planFaults', () => {
     for (const [one, other] of overlapping) {
       if (what(one.kind) !== what(other.kind)) continue;
       assert.ok(
-        what(one.kind) === 'jobs' && one.target !== other.target,
+        ['jobs', 'clock'].includes(what(one.kind)) && one.target !== other.target,
         `${one.kind} and ${other.kind}`,
       );
     }
+  });
+
+  it('freezes the API server for at most a quarter of the time', () => {
+    const freezes = planFaults(plan).filter(({ kind }) => kind === 'freeze-api');
+    assert.ok(freezes.length > 1);
+    for (const [i, { atMs, forMs }] of freezes.entries())
+      assert.ok((freezes[i + 1]?.atMs ?? Infinity) >= atMs + 4 * forMs);
   });
 
   it('plans no faults for no kinds', () =>

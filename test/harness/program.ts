@@ -2,6 +2,8 @@ import { spawn } from 'node:child_process';
 
 /** A third-party program, as a child process that does not outlive this one. */
 export interface Program {
+  /** Undefined if it could not be started. */
+  readonly pid: number | undefined;
   /** The end of its output, or why it could not be started. */
   output(): string;
   readonly hasEnded: boolean;
@@ -44,6 +46,7 @@ export function startProgram(
     process.removeListener('exit', killNow);
   });
   return {
+    pid: child.pid,
     output: () => output,
     get hasEnded() {
       return hasEnded;

@@ -23,6 +23,8 @@ export interface RealControlPlane {
   readonly token?: string;
   /** Kubeconfig of a cluster administrator. */
   readonly kubeconfig: string;
+  /** Absent for the cluster of KUBECONFIG. */
+  readonly apiServerPid?: number | undefined;
   /** Whether kube-controller-manager runs, so that claims become Bound. */
   readonly hasBinder: boolean;
   readonly hasScheduler: boolean;
@@ -271,7 +273,7 @@ async function startApiServer(
   await agent.close();
   const kubeconfig = join(folder, 'admin.kubeconfig');
   await writeKubeconfig(kubeconfig, { url, caFile: authority.caFile, ...admin });
-  return { url, tls, token, kubeconfig };
+  return { url, tls, token, kubeconfig, apiServerPid: child.pid };
 }
 
 interface ClientContext extends Context {

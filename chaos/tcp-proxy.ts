@@ -4,10 +4,10 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
  * hang: it keeps them open and forwards no data. */
 export type Passage = 'open' | 'cut' | 'hang';
 
-/** A TCP proxy in front of the API server. It forwards TLS without decrypting it. */
-export interface ApiProxy {
+/** A TCP proxy in front of a server. It forwards TLS without decrypting it. */
+export interface TcpProxy {
   readonly port: number;
-  /** Sets the port of the API server. */
+  /** Sets the port of the server; present connections stay where they are. */
   aim(port: number): void;
   set(passage: Passage): void;
   close(): Promise<void>;
@@ -20,7 +20,7 @@ interface Pair {
 
 /** Listens on a free port.
  * @param host  a loopback address */
-export async function startApiProxy(host: string): Promise<ApiProxy> {
+export async function startTcpProxy(host: string): Promise<TcpProxy> {
   let passage: Passage = 'open';
   let target = 0;
   const pairs = new Set<Pair>();

@@ -3,14 +3,14 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { startApiProxy, type ApiProxy } from '../../chaos/api-proxy.ts';
+import { startTcpProxy, type TcpProxy } from '../../chaos/tcp-proxy.ts';
 
-describe('startApiProxy', () => {
+describe('startTcpProxy', () => {
   const echo = createServer((socket) => {
     socket.on('error', () => undefined);
     socket.pipe(socket);
   });
-  let proxy: ApiProxy;
+  let proxy: TcpProxy;
   const clients: Socket[] = [];
   const open = async (): Promise<Socket> => {
     const client = connect(proxy.port, '127.0.0.1');
@@ -31,7 +31,7 @@ describe('startApiProxy', () => {
   before(async () => {
     echo.listen(0, '127.0.0.1');
     await once(echo, 'listening');
-    proxy = await startApiProxy('127.0.0.1');
+    proxy = await startTcpProxy('127.0.0.1');
     proxy.aim((echo.address() as AddressInfo).port);
   });
   after(async () => {
