@@ -24,8 +24,8 @@ redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
  *           existing  only takes up the open one
  *           again     as plan; also takes up `stored`, because the PV was removed
  * Answers   opened    with the given request
- *           replay    with the stored request, which has to be sent again. `settlesInMs`: time until
- *                     no call of unknown end is at work any more, 0 where none is
+ *           replay    with the stored request, which has to be sent again. `settlesInMs`: time
+ *                     until no call of unknown end is at work any more, 0 where none is
  *           closed    there is nothing to do for this mode
  *           none      no record, and the mode opens none
  *           or NOT_OPENED */

@@ -3,15 +3,15 @@ import { REQUEST } from './creation-scripts.ts';
 import { COUNT_ARGS, COUNTED, KEEP_COUNT, NOTICE_LOSS, WENT_BACK } from './opening-count.ts';
 import { OPENING_KEYS } from './record-scripts.ts';
 
-/* The scripts by which a process checks the creations that it left open, and writes those again that
- * Redis has lost (record rules 6 and 8). record-scripts.ts explains keys and fields. */
+/* The scripts by which a process checks the creations that it left open, and writes those again
+ * that Redis has lost (record rules 6 and 8). record-scripts.ts explains keys and fields. */
 
 /** Reads the states of many records in one step, and whether Redis went back.
  *
  * Args      ids     record ids, separated by spaces
  *           prefix  what their keys begin with
- * Answers   checked   `states`: for each id `o` open, `c` closed, `-` no record; `incarnation`: that
- *                     of Redis' data, '' while none is confirmed
+ * Answers   checked   `states`: for each id `o` open, `c` closed, `-` no record; `incarnation`:
+ *                     that of Redis' data, '' while none is confirmed
  *           or WENT_BACK */
 export const checkLeftOpen = defineNamedScript({
   keys: ['incarnationKey', 'countKey'],

@@ -4,8 +4,9 @@
  * this process: a failover to a replica that lagged behind, or a restart without the last writes.
  * The count expires after a day without the process.
  *
- * The process that finds a loss withdraws the confirmation of Redis' data, unless somebody has found
- * it already. Nothing is opened then until the leader has begun a new incarnation (record rule 6).
+ * The process that finds a loss withdraws the confirmation of Redis' data, unless somebody has
+ * found it already. Nothing is opened then until the leader has begun a new incarnation (record
+ * rule 6).
  *
  * Arguments
  * confirmed    the highest count that Redis has told this process

@@ -3,8 +3,8 @@ import { COUNT_ARGS, COUNTED, NOTICE_LOSS, WENT_BACK } from './opening-count.ts'
 import { RECORD_STATES } from './record-state.ts';
 
 /* What the Lua scripts of the volume record share, and `revert`; the other scripts are in
- * creation-scripts.ts, deletion-scripts.ts and lost-record-scripts.ts. Each script is one atomic compare-and-set. Together
- * they enforce the record rules of docs/invariants.md.
+ * creation-scripts.ts, deletion-scripts.ts and lost-record-scripts.ts. Each script is one atomic
+ * compare-and-set. Together they enforce the record rules of docs/invariants.md.
  *
  * Keys
  * recordKey       the record, a hash

@@ -25,10 +25,13 @@ export interface Exploration {
 }
 
 /** Checks every state, the nearest first, and stops at the first violation. If there is none, finds
- * a state from which nothing can settle any more without a fault or an action of the user (I5). */
-export function explore(protocol: Protocol, limit = 3_000_000): Exploration {
-  return new Search(protocol, limit).run();
+ * a state from which nothing can settle any more without a fault or an action of the user (I5).
+ * @param maxDepth  checks only the states that are at most so many steps away, and not I5 */
+export function explore(protocol: Protocol, maxDepth = Infinity): Exploration {
+  return new Search(protocol, maxDepth).run();
 }
+
+const MAX_STATES = 10_000_000;
 
 interface ReachedState {
   readonly id: number;
@@ -37,7 +40,7 @@ interface ReachedState {
 
 class Search {
   readonly #protocol: Protocol;
-  readonly #limit: number;
+  readonly #maxDepth: number;
   readonly #ids = new Map<string, number>();
   /** By id: the state before, and the step from there. */
   readonly #parents = new Numbers();
@@ -48,9 +51,9 @@ class Search {
   readonly #settled: number[] = [];
   #transitions = 0;
 
-  constructor(protocol: Protocol, limit: number) {
+  constructor(protocol: Protocol, maxDepth: number) {
     this.#protocol = protocol;
-    this.#limit = limit;
+    this.#maxDepth = maxDepth;
   }
 
   run(): Exploration {
@@ -65,6 +68,7 @@ class Search {
         if (finding !== undefined) return this.#result(depth + 1, finding);
       }
       if (following.length === 0) return this.#result(depth, this.#findStuck());
+      if (depth + 1 === this.#maxDepth) return this.#result(this.#maxDepth, undefined);
       frontier = following;
     }
   }
@@ -95,7 +99,7 @@ class Search {
     const known = this.#ids.get(key);
     if (known !== undefined) return { id: known, isNew: false };
     const id = this.#ids.size;
-    if (id >= this.#limit) throw new Error(`more than ${this.#limit} states: lower the bounds`);
+    if (id >= MAX_STATES) throw new Error(`more than ${MAX_STATES} states: lower the bounds`);
     this.#ids.set(key, id);
     this.#parents.push(from);
     this.#labels.push(label);

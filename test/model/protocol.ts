@@ -141,6 +141,15 @@ export interface Protocol {
   readonly areRunsTimely: boolean;
 }
 
+/** All rules, and the assumptions of docs/leak-proof.md. */
+export const PROTOCOL: Protocol = {
+  rules: records.ALL_RULES,
+  bounds: { deaths: 0, emptyings: 0, failovers: 0, flips: 0, calls: 2 },
+  isDriverIdempotent: true,
+  isForgettingExcused: true,
+  areRunsTimely: true,
+};
+
 /** `isProgress`: neither a fault nor an action of the user, so it can still happen without them. */
 interface Step {
   readonly label: string;
@@ -513,8 +522,8 @@ class Stepper {
     };
   }
 
-  /** Before a loss is noticed, a worker remembers what it opens; after it, what it had opened before
-   * and not seen closed. */
+  /** Before a loss is noticed, a worker remembers what it opens; after it, what it had opened
+   * before and not seen closed. */
   #isRemembered(worker: Worker, kind: ReplyKind): boolean {
     const s = this.#state;
     if (s.isLossNoticed)
@@ -682,7 +691,7 @@ class Stepper {
 
   /** The run sends a call, if it still may (record rule 3). */
   #send(who: number, what: string, call: Pick<Call, 'kind' | 'handle'>, stage: Stage): void {
-    // Where Redis went back, the record may have no fence: only the gateway's single flight is left.
+    // Where Redis went back, the record may be no fence: the gateway's single flight is left.
     if (this.#state.wentBack && this.#state.calls.some(isUnderWay)) return;
     const maySend = this.#worker(who).sendTicks > 0 || !this.#protocol.rules.deadline;
     if (maySend && this.#state.calls.length < this.#protocol.bounds.calls)

@@ -9,9 +9,9 @@ import { DUPLICATE_LEFT } from './delete-duplicate.ts';
 import { reportSuccess } from './store-volume.ts';
 
 /** Finishes a creation that an earlier run left open. If the PV of this claim exists, the record
- * closes without a call as soon as no earlier call is at work any more (invariant 4, record rule 5);
- * otherwise the stored request is sent again (invariant 3). It is sent again, too, where the claim is
- * gone or the PV Released: the PV is about to be deleted. */
+ * closes without a call as soon as no earlier call is at work any more (invariant 4, record rule
+ * 5); otherwise the stored request is sent again (invariant 3). It is sent again, too, where the
+ * claim is gone or the PV Released: the PV is about to be deleted. */
 export async function replayCreation(
   ports: ProcessorPorts,
   claimAttempt: ClaimAttempt,
