@@ -8,11 +8,16 @@ export interface LeftOpen {
   readonly texts: RequestTexts;
   /** The incarnation of Redis' data when the record was opened. */
   readonly incarnation: string;
+  /** The opening count of this process with that opening. */
+  readonly count: number;
   /** When the run that opened it has ended or may send no call any more, by performance.now(). */
   readonly mayCallUntilMs: number;
-  /** Redis went back and may have lost this opening (record rule 8). */
+  /** Redis went back and lost this opening (record rule 8). */
   readonly isLost: boolean;
 }
+
+/** A creation as a run has just opened it. */
+type Opened = Pick<LeftOpen, 'job' | 'texts' | 'incarnation' | 'count'>;
 
 /** What a check of Redis shows of a creation that was left open. */
 type Found = 'open' | 'closed' | 'lost';
@@ -43,7 +48,7 @@ export class LeftOpenCreations {
   /** Remembers a creation that a run has just opened with its own request; unless one from before a
    * loss is remembered: the call of that one may still create the volume, and the new record is
    * removed if nothing is sent. */
-  addOpened(id: string, opened: Pick<LeftOpen, 'job' | 'texts' | 'incarnation'>): void {
+  addOpened(id: string, opened: Opened): void {
     const before = this.#byId.get(id);
     if (before === undefined || (before.incarnation === opened.incarnation && !before.isLost))
       this.#add(id, opened);
@@ -51,11 +56,11 @@ export class LeftOpenCreations {
 
   /** Remembers a creation that a run has just taken up: its record, which Redis has, covers all
    * earlier calls. */
-  addTakenUp(id: string, opened: Pick<LeftOpen, 'job' | 'texts' | 'incarnation'>): void {
+  addTakenUp(id: string, opened: Opened): void {
     this.#add(id, opened);
   }
 
-  #add(id: string, opened: Pick<LeftOpen, 'job' | 'texts' | 'incarnation'>): void {
+  #add(id: string, opened: Opened): void {
     const mayCallUntilMs = performance.now() + this.#ownMs;
     this.#byId.set(id, { ...opened, mayCallUntilMs, isLost: false });
   }
@@ -71,9 +76,11 @@ export class LeftOpenCreations {
     this.#byId.delete(id);
   }
 
-  /** Redis went back: what it has now tells nothing of these creations. */
-  markAllLost(): void {
-    for (const [id, left] of this.#byId) this.#byId.set(id, { ...left, isLost: true });
+  /** Redis went back, to when it had that many openings of this process: what it has now tells
+   * nothing of the later ones. */
+  markLostAfter(count: number): void {
+    for (const [id, left] of this.#byId)
+      if (left.count > count) this.#byId.set(id, { ...left, isLost: true });
   }
 
   /** Judges a creation by its record.
@@ -86,11 +93,12 @@ export class LeftOpenCreations {
     return incarnation === before ? 'closed' : 'lost';
   }
 
-  /** The record was written again, in the given incarnation: a missing record means again that
+  /** The record was written again, as `at` says: a missing record means again that
    * another run closed it. While the run that had opened it may still send its call, it is written
    * again with each check, since the success of another run proves nothing about that call. */
-  rewritten(id: string, left: LeftOpen, incarnation: string): void {
+  rewritten(id: string, left: LeftOpen, at: Pick<LeftOpen, 'incarnation' | 'count'>): void {
     const isLost = left.isLost && performance.now() < left.mayCallUntilMs;
-    this.#byId.set(id, { ...left, incarnation, isLost });
+    const { incarnation, count } = at;
+    this.#byId.set(id, { ...left, incarnation, count, isLost });
   }
 }

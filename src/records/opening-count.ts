@@ -65,10 +65,13 @@ export class OpeningCount {
 
   /** Takes note of an answer that advanced the count, in the order in which Redis answered. Each
    * count is higher than the one before; otherwise Redis went back between two commands that were
-   * under way together, and the next script answers `went-back`. */
-  confirm({ count, incarnation }: { readonly count: number; readonly incarnation: string }): void {
-    this.#confirmed = count > this.#confirmed ? count : Number.MAX_SAFE_INTEGER;
+   * under way together, and the next script answers `went-back`.
+   * @returns whether the count is higher */
+  confirm({ count, incarnation }: { readonly count: number; readonly incarnation: string }) {
+    const isHigher = count > this.#confirmed;
+    this.#confirmed = isHigher ? count : Number.MAX_SAFE_INTEGER;
     this.#countedIn = incarnation;
+    return isHigher;
   }
 
   /** Goes on from the count that Redis has after a loss. */

@@ -41,7 +41,7 @@ export class LostCreations {
     const { ids } = this.#options.leftOpen;
     for (let from = 0; from === 0 || from < ids.length; from += CHECKED_AT_ONCE) {
       const found = await this.#check(ids.slice(from, from + CHECKED_AT_ONCE));
-      // All of them are lost now, those that were checked already too.
+      // Those that were checked already may be lost too.
       if (found === 'went-back') return this.rewrite();
       lost.push(...found);
     }
@@ -54,11 +54,17 @@ export class LostCreations {
     return rewritten;
   }
 
+  /** Takes note of an answer that advanced the opening count, before what it opened is added. */
+  counted(answer: { readonly count: number; readonly incarnation: string }): void {
+    const { count, leftOpen } = this.#options;
+    if (!count.confirm(answer)) leftOpen.markLostAfter(answer.count - 1);
+  }
+
   /** Redis went back.
    * @param count  of this process, as Redis has it now */
   wentBack(count: number): void {
     this.#options.count.resumeFrom(count);
-    this.#options.leftOpen.markAllLost();
+    this.#options.leftOpen.markLostAfter(count);
   }
 
   /** Drops those of these creations that are closed by now.
@@ -105,11 +111,11 @@ export class LostCreations {
       ),
     );
     if (answer.kind === 'went-back') this.wentBack(answer.count);
-    if (answer.kind === 'rewritten') count.confirm(answer);
+    if (answer.kind === 'rewritten') this.counted(answer);
     if (leftOpen.get(id) !== left) return undefined;
     if (answer.kind === 'closed') leftOpen.forget(id);
     if (answer.kind !== 'rewritten') return undefined;
-    leftOpen.rewritten(id, left, answer.incarnation);
+    leftOpen.rewritten(id, left, answer);
     return answer.incarnation === incarnation ? undefined : job;
   }
 }

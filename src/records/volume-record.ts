@@ -139,16 +139,16 @@ export class VolumeRecords {
     const answer = await this.#run(creation.openCreate, id, args);
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind === 'none' || answer.kind === 'closed') return answer;
-    this.#count.confirm(answer);
-    const { kind, incarnation, endpoint } = answer;
+    this.#lost.counted(answer);
+    const { kind, incarnation, count, endpoint } = answer;
     if (kind === 'opened') {
       const sent = { ...texts, ...endpointField(endpoint) };
-      this.#leftOpen.addOpened(id, { job, texts: sent, incarnation });
+      this.#leftOpen.addOpened(id, { job, texts: sent, incarnation, count });
       return { kind, ...endpointField(endpoint) };
     }
     const { request, skeleton, secret, ambiguous, settlesInMs, lastCode } = answer;
     const found = { request, skeleton, secret, endpoint };
-    this.#leftOpen.addTakenUp(id, { job, texts: found, incarnation });
+    this.#leftOpen.addTakenUp(id, { job, texts: found, incarnation, count });
     const facts = { ambiguous, settlesInMs, lastCode, answer: decodeAnswer(answer.answer) };
     return { kind, stored: decodeRequest(found), ...facts };
   }
@@ -194,7 +194,7 @@ export class VolumeRecords {
     const answer = await this.#run(deletion.openDelete, id, args);
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind !== 'opened') return answer;
-    this.#count.confirm(answer);
+    this.#lost.counted(answer);
     this.#leftOpen.forget(id);
     return { kind: 'opened', ...endpointField(answer.endpoint) };
   }

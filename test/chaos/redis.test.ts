@@ -70,7 +70,8 @@ describe('ChaosRedis', () => {
       // Counted besides: the number itself, and one that was written but not confirmed.
       const others = loss.keys - lost.length;
       assert.ok(others === 1 || others === 2, `${lost.length} lost, ${loss.keys} counted`);
-      assert.ok(loss.killedMs - loss.splitMs >= 200 && loss.overMs > loss.killedMs);
+      // A timer may be a millisecond early by this clock.
+      assert.ok(loss.killedMs - loss.splitMs >= 199 && loss.overMs >= loss.killedMs);
     });
 
   it('loses nothing in a failover while no one writes', async () => {

@@ -7,7 +7,7 @@ import { ALL_RULES, type Rules } from './record.ts';
 const SMALL: Bounds = { deaths: 1, emptyings: 0, failovers: 0, flips: 0, calls: 2 };
 const EMPTIED: Bounds = { ...SMALL, deaths: 0, emptyings: 1 };
 const FAILED_OVER: Bounds = { ...SMALL, deaths: 0, failovers: 1 };
-const DEPTH = 22;
+const DEPTH = 18;
 
 function exploreWith(
   bounds: Bounds,
@@ -106,12 +106,6 @@ describe('the protocol of the volume record, all interleavings', () => {
 
     it('4: a refusal from before the settle time, written after it, hides a volume', (t) => {
       assertFails(exploreWith(SMALL, { refusalCountsFrom: 'close' }), /\(I1\)/, (text) =>
-        t.diagnostic(text),
-      );
-    });
-
-    it('8: a record that outlived the loss settles before the calls it does not know of', (t) => {
-      assertFails(exploreWith(FAILED_OVER, { keptRecordsSettleAnew: false }), /\(I1\)/, (text) =>
         t.diagnostic(text),
       );
     });

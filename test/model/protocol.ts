@@ -64,11 +64,13 @@ interface Worker {
   readonly remembers: boolean;
   /** It opened a record that the replica does not have. */
   readonly isUnreplicated: boolean;
+  /** The creation that it remembers is such a record, or Redis lost it since. */
+  readonly isMemoryUnreplicated: boolean;
   /** Redis lost an opening of this process, which does not know yet. */
   readonly isBehind: boolean;
   /** It knows that Redis lost an opening that it remembers. */
   readonly knowsLoss: boolean;
-  /** Its run began before Redis was found to have gone back. */
+  /** Its run began before Redis was found to have gone back: it ends before the quarantine does. */
   readonly isOfBefore: boolean;
 }
 
@@ -137,8 +139,6 @@ export interface Protocol {
   readonly isDriverIdempotent: boolean;
   /** Whether a leak is allowed in a state that isForgotten. */
   readonly isForgettingExcused: boolean;
-  /** Whether a run that began before a loss ends before the quarantine does. */
-  readonly areRunsTimely: boolean;
 }
 
 /** All rules, and the assumptions of docs/leak-proof.md. */
@@ -147,7 +147,6 @@ export const PROTOCOL: Protocol = {
   bounds: { deaths: 0, emptyings: 0, failovers: 0, flips: 0, calls: 2 },
   isDriverIdempotent: true,
   isForgettingExcused: true,
-  areRunsTimely: true,
 };
 
 /** `isProgress`: neither a fault nor an action of the user, so it can still happen without them. */
@@ -166,6 +165,7 @@ const IDLE: Worker = {
   answer: 0,
   remembers: false,
   isUnreplicated: false,
+  isMemoryUnreplicated: false,
   isBehind: false,
   knowsLoss: false,
   isOfBefore: false,
@@ -413,8 +413,8 @@ class Stepper {
       replica: undefined,
       hasLagged: false,
       workers: [
-        { ...s.workers[0], isUnreplicated: false },
-        { ...s.workers[1], isUnreplicated: false },
+        { ...s.workers[0], isUnreplicated: false, isMemoryUnreplicated: false },
+        { ...s.workers[1], isUnreplicated: false, isMemoryUnreplicated: false },
       ],
     });
   }
@@ -479,9 +479,16 @@ class Stepper {
       hasOnlyRead && this.#protocol.rules.runsEndWithTheIncarnation
         ? { ...IDLE, remembers: worker.remembers }
         : worker;
-    const knowsLoss = worker.isBehind && worker.remembers;
-    const isOfBefore = this.#protocol.areRunsTimely && ended.stage !== 'idle';
-    return { ...ended, isUnreplicated: false, isBehind: false, knowsLoss, isOfBefore };
+    const knowsLoss = worker.isMemoryUnreplicated && worker.remembers;
+    const isOfBefore = this.#state.wentBack && ended.stage !== 'idle';
+    return {
+      ...ended,
+      isUnreplicated: false,
+      isMemoryUnreplicated: false,
+      isBehind: false,
+      knowsLoss,
+      isOfBefore,
+    };
   }
 
   // Workers.
@@ -507,13 +514,14 @@ class Stepper {
     record: VolumeRecord = this.#state.record,
   ): Pick<State, 'workers' | 'record' | 'replica'> {
     const { replica } = this.#state;
-    const { isUnreplicated, isBehind, knowsLoss } = this.#worker(who);
+    const { isUnreplicated, isMemoryUnreplicated, isBehind, knowsLoss } = this.#worker(who);
     const disown = (r: VolumeRecord) => (r.owner === who + 1 ? { ...r, owner: DEAD } : r);
     return {
       ...this.#changeWorker(who, {
         ...IDLE,
         remembers,
         isUnreplicated,
+        isMemoryUnreplicated: isMemoryUnreplicated && remembers,
         isBehind,
         knowsLoss: knowsLoss && remembers,
       }),
@@ -541,8 +549,9 @@ class Stepper {
   }
 
   /** The changes to a worker that has opened a record. */
-  #afterOpening(): Pick<Worker, 'sendTicks' | 'isUnreplicated'> {
-    return { sendTicks: SEND + 1, isUnreplicated: this.#state.replica !== undefined };
+  #afterOpening(): Pick<Worker, 'sendTicks' | 'isUnreplicated' | 'isMemoryUnreplicated'> {
+    const isUnreplicated = this.#state.replica !== undefined;
+    return { sendTicks: SEND + 1, isUnreplicated, isMemoryUnreplicated: isUnreplicated };
   }
 
   #opening(who: number): Opening {
@@ -714,7 +723,7 @@ class Stepper {
   #openCreation(who: number): void {
     const worker = this.#worker(who);
     if (this.#notices(who, 'opens a record')) return;
-    if (this.#state.isLossNoticed && this.#isCheckDue) return;
+    if (this.#state.wentBack && this.#state.isLossNoticed && this.#isCheckDue) return;
     const mode = worker.wanted ? 'plan' : 'existing';
     const { kind, record } = records.openCreate(this.#state.record, mode, this.#opening(who));
     const next = { ...this.#afterOpening(), remembers: this.#isRemembered(worker, kind) };
@@ -789,7 +798,7 @@ class Stepper {
   #resumeCreation(who: number): void {
     const worker = this.#worker(who);
     if (this.#notices(who, 'takes a creation up')) return;
-    if (this.#state.isLossNoticed && this.#isCheckDue) return;
+    if (this.#state.wentBack && this.#state.isLossNoticed && this.#isCheckDue) return;
     const { kind, record } = records.openCreate(this.#state.record, 'existing', this.#opening(who));
     if (kind !== 'replay') return this.#end(who, `opens no record: ${kind}`, record);
     const { answer } = record;
@@ -895,6 +904,7 @@ function clearUnread(worker: Worker): Worker {
     stage: worker.stage,
     remembers: worker.remembers,
     isUnreplicated: worker.isUnreplicated,
+    isMemoryUnreplicated: worker.isMemoryUnreplicated && worker.remembers,
     isBehind: worker.isBehind,
     knowsLoss: worker.knowsLoss,
     isOfBefore: worker.isOfBefore && worker.stage !== 'idle',
@@ -1001,7 +1011,8 @@ function workerKey(s: State, who: 0 | 1): number {
     (bit(w.knowsLoss) << 26) |
     (ownsReplica << 27) |
     (bit(w.isOfBefore) << 28) |
-    (bit(w.isClaimGone) << 29)
+    (bit(w.isClaimGone) << 29) |
+    (bit(w.isMemoryUnreplicated) << 30)
   );
 }
 

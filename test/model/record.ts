@@ -33,9 +33,6 @@ export interface Rules {
   /** Record rule 8: Redis counts the openings of each process, so a process notices when Redis lost
    * one of them. */
   readonly openingsAreCounted: boolean;
-  /** Part of record rule 8: a record that outlived the loss is settled when calls from before the
-   * loss are. */
-  readonly keptRecordsSettleAnew: boolean;
   /** Record rule 6: after a loss nothing is opened at first, then records begin ambiguous, and
    * workers write again what they remember. */
   readonly lostData: boolean;
@@ -54,7 +51,6 @@ export const ALL_RULES: Rules = {
   areRecordsRewrittenInTime: true,
   memoryIsKept: true,
   openingsAreCounted: true,
-  keptRecordsSettleAnew: true,
 };
 
 /** Durations in ticks: the smallest numbers that allow every order of events that real durations
@@ -195,7 +191,7 @@ function takeOver(record: VolumeRecord, { owner, rules }: Opening): VolumeRecord
 /** Ticks to the end of the settle time of calls from before a loss, as a record sees it that
  * outlived the loss. */
 function lossTicks({ rules, recovery }: Opening): number {
-  return rules.lostData && rules.keptRecordsSettleAnew ? recovery.left : 0;
+  return rules.lostData ? recovery.left : 0;
 }
 
 /** Whether a new record is ambiguous: calls from before a loss may still be at work. */

@@ -374,6 +374,9 @@ describe('volume record', () => {
       await underWay;
       await worker.rewriteLostRecords();
       assert.equal(await confirmed(), null);
+      await beginIncarnation('e2');
+      assert.ok((await worker.rewriteLostRecords()).length > 0);
+      assert.equal(await states(), 'creating');
       link.disconnect();
     });
 
