@@ -10,6 +10,10 @@ import type { Testbed } from './testbed.ts';
 import type { Workload } from './workload.ts';
 
 const POLL_PERIOD_MS = 500;
+/** Longer than the time between two checks of a worker for creations that Redis has lost, which
+ * only that worker knows of. Several polls, because one may miss work that moves from place to
+ * place. */
+const IDLE_POLLS = 12;
 
 /** Waits until no work is outstanding: pending claims, Released PVs, jobs, open records, driver
  * calls.
@@ -53,8 +57,7 @@ export async function waitUntilIdle(
     for (let idlePolls = 0; ;) {
       const left = await readOutstanding();
       idlePolls = left.length === 0 ? idlePolls + 1 : 0;
-      // Two polls in a row, because one poll may miss work that moves from one place to another.
-      if (idlePolls === 2 || signal.aborted) return left;
+      if (idlePolls === IDLE_POLLS || signal.aborted) return left;
       await systemClock.sleep(POLL_PERIOD_MS, signal);
     }
   } finally {
