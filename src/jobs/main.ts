@@ -119,6 +119,7 @@ function openLostRecords({ context, connections }: Base, records: VolumeRecords)
   const isRedisOurs = () => connections.marker.isOurs;
   const lostRecords = startLostRecords({ records, isRedisOurs, log: context.log });
   context.closers.add('open records', () => lostRecords.stop());
+  connections.link.onReady(() => lostRecords.checkNow());
   return lostRecords;
 }
 

@@ -301,6 +301,22 @@ describe('volume record', () => {
     });
   });
 
+  it('checks what was left open with a script for each thousand, and sends no request', async () => {
+    const worker = records();
+    const openings = Array.from({ length: 2_500 }, (_, at) =>
+      worker.openCreate(`u${at}`, { owner: 'a', job, planned, mode: 'plan' }),
+    );
+    await Promise.all(openings);
+    await worker.rewriteLostRecords();
+    await redis.config('RESETSTAT');
+    assert.deepEqual(await worker.rewriteLostRecords(), []);
+    const stats = (await redis.info('commandstats')) + (await redis.info('stats'));
+    assert.match(stats, /cmdstat_evalsha:calls=3,/);
+    const bytes = Number(/total_net_input_bytes:(\d+)/.exec(stats)?.[1]);
+    assert.ok(bytes < 2_500 * 20, `${bytes} bytes`);
+    assert.equal(worker.leftOpen, 2_500);
+  });
+
   describe('record rule 8, a Redis that went back', () => {
     /** Brings Redis back to what it had before `between`, as a failover to a replica that lagged
      * behind does. */
