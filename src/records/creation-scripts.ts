@@ -47,9 +47,6 @@ export const openCreate = defineNamedScript({
     },
   },
   lua: `${shared.BEGIN_OPENING}
-local function answerOpened()
-  return {'opened', 'incarnation', incarnation, 'count', countOpening(), 'endpoint', activeEndpoint}
-end
 local function answerReplay(settlesInMs)
   local req, skel, secretRef, ep, ans, code = unpack(redis.call(
     'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code'))

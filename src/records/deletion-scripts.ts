@@ -21,9 +21,6 @@ export const openDelete = defineNamedScript({
     gone: {},
   },
   lua: `${shared.BEGIN_OPENING}
-local function answerOpened()
-  return {'opened', 'incarnation', incarnation, 'count', countOpening(), 'endpoint', activeEndpoint}
-end
 if isRepeated and state == 'deleting' then return answerOpened() end
 if state == 'creating' or state == 'suspect' then return {'creating'} end
 -- After a loss of data there may be a second volume of this claim.

@@ -72,7 +72,7 @@ end
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
  * Sets what TAKE_OVER sets, and now, incarnation, quarantineUntil, foreignLeader, lossSettledAt,
  * activeEndpoint ('' where no leader has named a gateway), untilNew and previous, and defines
- * countOpening. Answers one of NOT_OPENED. */
+ * countOpening and answerOpened. Answers one of NOT_OPENED. */
 export const BEGIN_OPENING = `${REDIS_NOW}${NOTICE_LOSS}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object
 -- in this incarnation ('' = it read none).
@@ -92,6 +92,9 @@ if activeEndpoint ~= '' and now < openAt then return {'moved', 'waitMs', openAt 
 ${TAKE_OVER}
 local untilNew = now + ownMs
 local previous = state and (state .. ' ' .. amb .. ' ' .. n) or ''
+local function answerOpened()
+  return {'opened', 'incarnation', incarnation, 'count', countOpening(), 'endpoint', activeEndpoint}
+end
 `;
 
 /** Lua: answers `elsewhere` before a call of unknown end has settled at another gateway (record
