@@ -1,5 +1,5 @@
 import { KubeError } from './kube-error.ts';
-import { TokenBucket } from './token-bucket.ts';
+import { TokenBucket } from '../runtime/token-bucket.ts';
 
 /** Refusals within this time after a reduction do not reduce the limit again. */
 const REDUCTION_PAUSE_MS = 1000;

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { Lru } from './lru.ts';
-import { TokenBucket } from './token-bucket.ts';
+import { TokenBucket } from '../runtime/token-bucket.ts';
 
 /** The object of an event. */
 export interface Regarding {

@@ -8,7 +8,7 @@ import type { KubeClient } from './client.ts';
 import { EventCorrelator, type EventInput, type Series } from './event-correlation.ts';
 import { EventWriter } from './event-writer.ts';
 import { isOutage, KubeError } from './kube-error.ts';
-import { TokenBucket } from './token-bucket.ts';
+import { TokenBucket } from '../runtime/token-bucket.ts';
 
 export type { EventInput, Regarding } from './event-correlation.ts';
 

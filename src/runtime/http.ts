@@ -1,8 +1,10 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Registry } from 'prom-client';
 import type { HealthChecks } from './health.ts';
+import { createLimitedServer } from './limited-server.ts';
 import { listenHttp } from './listen-http.ts';
 import type { Logger } from './log.ts';
+import { MetricsPage } from './metrics-page.ts';
 import type { processFlags } from './process-flags.ts';
 import type { ProcessContext } from './process.ts';
 
@@ -32,13 +34,25 @@ export async function openHttpEndpoint(
   return { http: http.url };
 }
 
+/** Longest time for which a client may take to read an answer. */
+const ANSWER_MS = 10_000;
+
 /** Serves metrics and the health checks: /healthz, /readyz, and one check alone below them
  * (/readyz/NAME).
  * @throws UsageError when the port is taken or the address is not this machine's */
 export function startHttp(options: HttpOptions): ReturnType<typeof listenHttp> {
-  const server = createServer((request, response) => {
-    serve(options, request, response).catch((error: unknown) => {
-      options.log.error({ err: error, path: request.url }, 'HTTP request failed');
+  const { metrics, metricsPath = '/metrics', health, log } = options;
+  const pages: Pages = {
+    health,
+    metricsPath,
+    metrics: metrics === undefined ? undefined : new MetricsPage(metrics),
+  };
+  let logged: unknown;
+  const server = createLimitedServer({ answerMs: ANSWER_MS }, (request, response) => {
+    serve(pages, request, response).catch((error: unknown) => {
+      // All who asked for the same collection get the same error.
+      if (error !== logged) log.error({ err: error }, 'HTTP request failed');
+      logged = error;
       if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
       response.end('internal error: see the log of this process\n');
     });
@@ -46,19 +60,29 @@ export function startHttp(options: HttpOptions): ReturnType<typeof listenHttp> {
   return listenHttp(server, 'http-endpoint', options.address);
 }
 
+interface Pages {
+  readonly health: HealthChecks;
+  readonly metrics: MetricsPage | undefined;
+  readonly metricsPath: string;
+}
+
 async function serve(
-  options: HttpOptions,
+  { health, metrics, metricsPath }: Pages,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
   const path = (request.url ?? '/').split('?')[0] ?? '/';
   const [, page, name] = /^\/(healthz|readyz)(?:\/(.*))?$/.exec(path) ?? [];
-  if (page !== undefined) {
-    const { code, text } = options.health.answer(page === 'healthz' ? 'live' : 'ready', name ?? '');
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    // A body that is not read would keep the connection busy.
+    const headers = { 'content-type': 'text/plain', allow: 'GET, HEAD', connection: 'close' };
+    response.writeHead(405, headers).end('only GET and HEAD are answered here\n');
+  } else if (page !== undefined) {
+    const { code, text } = health.answer(page === 'healthz' ? 'live' : 'ready', name ?? '');
     response.writeHead(code, { 'content-type': 'text/plain; charset=utf-8' }).end(text);
-  } else if (options.metrics !== undefined && path === (options.metricsPath ?? '/metrics')) {
-    const text = await options.metrics.metrics();
-    response.writeHead(200, { 'content-type': options.metrics.contentType }).end(text);
+  } else if (metrics !== undefined && path === metricsPath) {
+    const text = await metrics.read();
+    response.writeHead(200, { 'content-type': metrics.contentType }).end(text);
   } else {
     response
       .writeHead(404, { 'content-type': 'text/plain' })

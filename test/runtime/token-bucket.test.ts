@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { TokenBucket } from '#src/kube/token-bucket.ts';
+import { TokenBucket } from '#src/runtime/token-bucket.ts';
 
 describe('TokenBucket', () => {
   it('refills with time, up to the burst', () => {
