@@ -2,6 +2,7 @@ import type { BoardHooks } from '@bull-board/api/typings/app';
 import type { RequestHandler } from 'express';
 import type { Logger } from '../runtime/log.ts';
 import { isReading } from './login.ts';
+import { addressOf } from './proxies.ts';
 
 /** The actions of Bull Board that are safe on a live queue: a promoted job keeps its deduplication
  * key. After retry, clean, drain, obliterate or add, a key could run twice at the same time or not
@@ -22,9 +23,9 @@ const PROMOTE_PATH = /^\/api\/queues\/[^/]+\/(?:[^/]+\/)?promote$/;
 /** Refuses every request that changes something. If actions are allowed, PUT …/promote passes. */
 export function guardActions(allowActions: boolean, log: Logger): RequestHandler {
   return (request, response, next) => {
-    const { method, path, originalUrl, socket } = request;
+    const { method, path, originalUrl } = request;
     if (isReading(method)) return next();
-    const fields = { method, path: originalUrl, address: socket.remoteAddress };
+    const fields = { method, path: originalUrl, address: addressOf(request) };
     if (allowActions && method === 'PUT' && PROMOTE_PATH.test(path)) {
       log.info(fields, 'dashboard: promoting jobs');
       return next();

@@ -16,14 +16,30 @@ export const flags = defineFlags({
       'Listen address of the dashboard. It serves plain HTTP: keep it on loopback, ' +
       'or put a proxy with TLS in front of it.',
   },
+  'dashboard-hosts': {
+    type: 'strings',
+    default: '',
+    help:
+      'Host names under which the dashboard is reached, such as that of a proxy or Service. ' +
+      'Requests for other names get 421. Loopback names and the host of --dashboard-address are ' +
+      'always served.',
+  },
+  'dashboard-trusted-proxies': {
+    type: 'strings',
+    default: '',
+    help:
+      'Addresses and networks (10.1.0.0/16) of proxies in front of the dashboard whose ' +
+      'X-Forwarded-For and X-Forwarded-Proto are believed. Without it, all clients behind a ' +
+      'proxy share one limit of wrong passwords.',
+  },
   'dashboard-user': { type: 'string', default: 'admin', help: 'User name of the dashboard.' },
   'dashboard-password': {
     type: 'string',
     default: '',
     env: 'SUTLER_DASHBOARD_PASSWORD',
     help:
-      'Password of the dashboard. Set it by its variable: every user of the machine can read ' +
-      'arguments. Empty: generated at start and logged once.',
+      'Password of the dashboard, of 12 characters at least. Set it by its variable: every user ' +
+      'of the machine can read arguments. Empty: generated at start and logged once.',
   },
   'dashboard-allow-actions': {
     type: 'bool',

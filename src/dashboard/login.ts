@@ -1,7 +1,7 @@
 import express, { type Request, type RequestHandler, type Response } from 'express';
 import type { Logger } from '../runtime/log.ts';
 import { loginPage, logoutPage, refusedPage } from './pages.ts';
-import { PasswordCheck, type PasswordCheckOptions } from './password-check.ts';
+import { PasswordCheck, type PasswordCheckOptions, type Verdict } from './password-check.ts';
 import { originOf } from './same-origin.ts';
 import { SESSION_MS, Sessions } from './sessions.ts';
 
@@ -26,12 +26,11 @@ export function createLogin(options: PasswordCheckOptions): Login {
   };
 }
 
-const REFUSED = 'A login from another site’s page is not accepted.';
-const LIMITED = 'Too many wrong passwords from this address: wait a minute.';
+const REFUSED = 'Requests from another site’s page are not accepted.';
 
 function createPages(sessions: Sessions, passwords: PasswordCheck): RequestHandler {
   const pages = express.Router();
-  const parseForm = express.urlencoded({ extended: false, limit: '4kb' });
+  const parseForm = express.urlencoded({ extended: false, limit: '4kb', inflate: false });
   pages.get('/login', (request, response) => {
     response.send(loginPage(safeNext(request.query['next']), ''));
   });
@@ -39,12 +38,14 @@ function createPages(sessions: Sessions, passwords: PasswordCheck): RequestHandl
     if (originOf(request) === 'other') return response.status(403).send(refusedPage(REFUSED));
     const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
     const next = safeNext(nextField);
-    switch (passwords.check(request, user, password)) {
+    const verdict = passwords.check(request, user, password);
+    switch (verdict.result) {
       case 'ok':
+        sessions.end(sessionOf(request));
         setCookie(request, response, sessions.open(), SESSION_MS);
         return response.redirect(303, next);
       case 'limited':
-        return passwords.limit(request, response).send(loginPage(next, LIMITED));
+        return limit(response, verdict).send(loginPage(next, limitedText(verdict)));
       case 'wrong':
         response.status(401).send(loginPage(next, 'Wrong user or password.'));
     }
@@ -53,30 +54,41 @@ function createPages(sessions: Sessions, passwords: PasswordCheck): RequestHandl
     response.send(logoutPage());
   });
   pages.post('/logout', (request, response) => {
-    // Another site can't end a session: SameSite keeps the cookie out of its requests.
+    if (originOf(request) === 'other') return response.status(403).send(refusedPage(REFUSED));
     sessions.end(sessionOf(request));
     setCookie(request, response, '', 0);
-    response.redirect(303, '/login');
+    return response.redirect(303, '/login');
   });
   return pages;
+}
+
+function limitedText({ waitSeconds }: Verdict): string {
+  return `Too many wrong passwords were sent: try again in ${waitSeconds} s.`;
+}
+
+/** Sets status and headers of the answer to somebody who is limited. */
+function limit(response: Response, { waitSeconds }: Verdict): Response {
+  return response.status(429).set('retry-after', String(waitSeconds));
 }
 
 function requireLogin(sessions: Sessions, passwords: PasswordCheck, log: Logger): RequestHandler {
   return (request, response, next) => {
     const basic = basicOf(request);
-    const verdict =
-      basic === undefined
-        ? sessions.isOpen(sessionOf(request))
-        : passwords.check(request, basic.user, basic.password);
-    if (verdict === 'limited') return passwords.limit(request, response).json({ error: LIMITED });
-    if (verdict === false || verdict === 'wrong') return askForLogin(request, response);
+    const verdict = basic && passwords.check(request, basic.user, basic.password);
+    if (verdict?.result === 'limited')
+      return limit(response, verdict).json({ error: limitedText(verdict) });
+    const isLoggedIn =
+      verdict === undefined ? sessions.isOpen(sessionOf(request)) : verdict.result === 'ok';
+    if (!isLoggedIn) return askForLogin(request, response);
     if (isReading(request.method)) return next();
-    const origin = originOf(request);
+    const from = originOf(request);
     // A page of another site may make the browser send its cookie: only the origin tells such a
     // request apart. It can't make the browser send a password by HTTP basic.
-    if (origin === 'same' || (origin === 'unknown' && basic !== undefined)) return next();
+    if (from === 'same' || (from === 'unknown' && basic !== undefined)) return next();
     const { method, path, headers } = request;
-    const fields = { method, path, origin: headers.origin };
+    // The origin is any text that a client chose.
+    const origin = headers.origin?.replaceAll(/[^\x21-\x7e]/g, '?').slice(0, 100);
+    const fields = { method, path, origin };
     log.warn(fields, 'dashboard: refused a request that is not from its own pages');
     const error = 'requests that change something must come from the dashboard’s own pages';
     response.status(403).json({ error });
@@ -101,7 +113,9 @@ function askForLogin(request: Request, response: Response): void {
 /** The page to open after the login: only one of the dashboard, so that a link to the login can't
  * lead to another site. */
 function safeNext(next: unknown): string {
-  return typeof next === 'string' && /^\/queues\/[\w./~%?=&:@+,-]*$/.test(next) ? next : '/queues/';
+  return typeof next === 'string' && /^\/queues\/(?!.*\.\.)[\w./~%?=&:@+,-]*$/.test(next)
+    ? next
+    : '/queues/';
 }
 
 function fieldsOf(body: unknown): Readonly<Record<string, string>> {
@@ -122,8 +136,8 @@ function setCookie(request: Request, response: Response, value: string, maxAgeMs
     sameSite: 'strict',
     path: '/',
     maxAge: maxAgeMs,
-    // Set by a proxy with TLS. A false header only restricts the cookie more.
-    secure: request.headers['x-forwarded-proto'] === 'https',
+    // As a trusted proxy says.
+    secure: request.secure,
   });
 }
 

@@ -32,6 +32,8 @@ async function start(context: DashboardContext): Promise<void> {
 
   const dashboard = await startDashboard({
     address: flags.dashboardAddress,
+    hosts: flags.dashboardHosts,
+    trustedProxies: flags.dashboardTrustedProxies,
     user: flags.dashboardUser,
     password: generated === '' ? flags.dashboardPassword : generated,
     allowActions: flags.dashboardAllowActions,
@@ -76,6 +78,7 @@ function checkFlags({ flags, log }: DashboardContext): void {
     throw new UsageError(
       '--dashboard-user: must not be empty or contain a colon, which HTTP basic can’t carry',
     );
+  checkPassword(flags.dashboardPassword);
   const { dashboardAddress: address } = flags;
   const { host } = parseListenAddress('dashboard-address', address);
   if (host === undefined || !isLoopback(host))
@@ -83,5 +86,21 @@ function checkFlags({ flags, log }: DashboardContext): void {
       { address },
       'the dashboard can be reached from other machines, in plain HTTP: ' +
         'put a proxy with TLS in front of it',
+    );
+}
+
+const MIN_PASSWORD_LENGTH = 12;
+const MIN_DIFFERENT_CHARACTERS = 5;
+
+/** @throws UsageError, which doesn't contain the password */
+function checkPassword(password: string): void {
+  const characters = Array.from(password);
+  const isWeak =
+    characters.length < MIN_PASSWORD_LENGTH || new Set(characters).size < MIN_DIFFERENT_CHARACTERS;
+  if (password !== '' && isWeak)
+    throw new UsageError(
+      `--dashboard-password (SUTLER_DASHBOARD_PASSWORD): too weak; give at least ` +
+        `${MIN_PASSWORD_LENGTH} characters, ${MIN_DIFFERENT_CHARACTERS} of them different, ` +
+        'or leave it out: then one is generated at start and logged once',
     );
 }

@@ -1,9 +1,10 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import { Counter, type Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { FailureLimit } from './failure-limit.ts';
+import { addressOf } from './proxies.ts';
 
 export interface PasswordCheckOptions {
   readonly user: string;
@@ -13,8 +14,13 @@ export interface PasswordCheckOptions {
   readonly clock: Clock;
 }
 
-/** Checks the user and password of a request, counts the results, and limits the failures of each
- * address. */
+export interface Verdict {
+  readonly result: 'ok' | 'wrong' | 'limited';
+  /** How long who is limited has to wait; otherwise 0. */
+  readonly waitSeconds: number;
+}
+
+/** Checks the user and password of a request, counts the results, and limits the failures. */
 export class PasswordCheck {
   readonly #log: Logger;
   readonly #limit: FailureLimit;
@@ -35,24 +41,20 @@ export class PasswordCheck {
     });
   }
 
-  /** A limited address is refused even with the right password. */
-  check({ socket, path }: Request, user: string, password: string): 'ok' | 'wrong' | 'limited' {
-    const address = socket.remoteAddress ?? '';
-    const verdict =
-      this.#limit.waitMs(address) > 0 ? 'limited' : this.#isRight(user, password) ? 'ok' : 'wrong';
-    if (verdict === 'ok') this.#limit.clear(address);
-    if (verdict === 'wrong') {
-      this.#limit.countFailure(address);
-      this.#log.warn({ address, path }, 'dashboard: wrong user or password');
+  /** Who is limited is refused even with the right password. */
+  check(request: Request, user: string, password: string): Verdict {
+    const attempt = { address: addressOf(request), user };
+    const waitMs = this.#limit.waitMs(attempt);
+    const isRight = waitMs === 0 && this.#isRight(user, password);
+    const result = waitMs > 0 ? 'limited' : isRight ? 'ok' : 'wrong';
+    this.#results.inc({ result });
+    if (result === 'ok') this.#limit.countSuccess(attempt);
+    if (result === 'wrong') {
+      this.#limit.countFailure(attempt);
+      const { path } = request;
+      this.#log.warn({ address: attempt.address, path }, 'dashboard: wrong user or password');
     }
-    this.#results.inc({ result: verdict });
-    return verdict;
-  }
-
-  /** Sets status and headers of the answer to a limited address. */
-  limit({ socket }: Request, response: Response): Response {
-    const seconds = Math.ceil(this.#limit.waitMs(socket.remoteAddress ?? '') / 1000);
-    return response.status(429).set('retry-after', String(Math.max(1, seconds)));
+    return { result, waitSeconds: Math.ceil(waitMs / 1000) };
   }
 
   /** Takes the same time however many characters are right. */

@@ -1,19 +1,26 @@
-import { createServer } from 'node:http';
 import express from 'express';
 import type { ErrorRequestHandler, Express, Request, RequestHandler, Response } from 'express';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
+import { createLimitedServer } from '../runtime/limited-server.ts';
 import { listenHttp } from '../runtime/listen-http.ts';
 import type { Logger } from '../runtime/log.ts';
 import { guardActions } from './actions.ts';
 import { Boards, type BoardsOptions } from './boards.ts';
+import { parseHosts } from './hosts.ts';
 import { createLogin } from './login.ts';
 import { troublePage } from './pages.ts';
 import type { PasswordCheckOptions } from './password-check.ts';
+import { parseProxies } from './proxies.ts';
+import { checkRequests, reportUnnamedProxy } from './request-checks.ts';
 
 export interface DashboardOptions extends PasswordCheckOptions, Omit<BoardsOptions, 'mountPath'> {
   /** "127.0.0.1:8088", ":8088", "[::1]:0". */
   readonly address: string;
+  /** Value of --dashboard-hosts. */
+  readonly hosts: readonly string[];
+  /** Value of --dashboard-trusted-proxies. */
+  readonly trustedProxies: readonly string[];
   /** Time limit for the answer of one page. */
   readonly answerMs?: number;
 }
@@ -28,12 +35,17 @@ const MOUNT_PATH = '/queues';
 
 /** Longer than the limit of one Redis command, so that the command's own error arrives first. */
 const ANSWER_MS = 8000;
+/** With the time that a slow connection takes to receive it. */
+const SEND_MS = 60_000;
 
 /** Starts to listen, whether or not Redis can be reached.
- * @throws UsageError when the port is taken or the address is not this machine's */
+ * @throws UsageError when the port is taken, the address is not this machine's, or a host or proxy
+ * is none */
 export async function startDashboard(options: DashboardOptions): Promise<Dashboard> {
+  const isProxy = parseProxies(options.trustedProxies);
   const boards = new Boards({ ...options, mountPath: MOUNT_PATH });
-  const server = createServer(createApp(options, boards));
+  const app = createApp(options, boards, isProxy);
+  const server = createLimitedServer({ answerMs: SEND_MS, isProxy }, app);
   const { url, close } = await listenHttp(server, 'dashboard-address', options.address);
   return {
     url: `${url}${MOUNT_PATH}/`,
@@ -44,17 +56,26 @@ export async function startDashboard(options: DashboardOptions): Promise<Dashboa
   };
 }
 
-function createApp(options: DashboardOptions, boards: Boards): Express {
+function createApp(
+  options: DashboardOptions,
+  boards: Boards,
+  isProxy: (address: string) => boolean,
+): Express {
+  const { log } = options;
   const login = createLogin(options);
   const app = express();
   app.disable('x-powered-by');
+  // Whose X-Forwarded-For and X-Forwarded-Proto Express believes.
+  app.set('trust proxy', isProxy);
   app.use(securityHeaders);
+  app.use(checkRequests(parseHosts(options.address, options.hosts)));
+  app.use(reportUnnamedProxy(isProxy, log));
   app.use(login.pages);
   app.use(login.required);
   app.get('/', (_request, response) => response.redirect(303, `${MOUNT_PATH}/`));
   app.use(
     MOUNT_PATH,
-    guardActions(options.allowActions, options.log),
+    guardActions(options.allowActions, log),
     limitTime(options.answerMs ?? ANSWER_MS),
     refreshBoards(options.link, boards),
     boards.router,
@@ -62,7 +83,7 @@ function createApp(options: DashboardOptions, boards: Boards): Express {
   app.use((_request, response) => {
     response.status(404).type('text').send(`not found: the queues are at ${MOUNT_PATH}/\n`);
   });
-  app.use(answerErrors(options.log));
+  app.use(answerErrors(log));
   return app;
 }
 

@@ -26,6 +26,31 @@ const routes = appRoutes.api.flatMap((route) =>
   ),
 );
 const actions = routes.filter(({ method }) => method !== 'GET');
+const KNOWN_ACTIONS: readonly string[] = [
+  'PATCH /api/queues/:queueName/:jobId/delay',
+  'PATCH /api/queues/:queueName/:jobId/priority',
+  'PATCH /api/queues/:queueName/:jobId/update-data',
+  'PATCH /api/queues/:queueName/job-schedulers/:schedulerId',
+  'POST /api/queues/:queueName/add',
+  'PUT /api/queues/:queueName/:jobId/clean',
+  'PUT /api/queues/:queueName/:jobId/promote',
+  'PUT /api/queues/:queueName/:jobId/remove-unprocessed-children',
+  'PUT /api/queues/:queueName/:jobId/retry',
+  'PUT /api/queues/:queueName/clean/:queueStatus',
+  'PUT /api/queues/:queueName/concurrency',
+  'PUT /api/queues/:queueName/empty',
+  'PUT /api/queues/:queueName/job-schedulers/:schedulerId/remove',
+  'PUT /api/queues/:queueName/job-schedulers/:schedulerId/run',
+  'PUT /api/queues/:queueName/obliterate',
+  'PUT /api/queues/:queueName/pause',
+  'PUT /api/queues/:queueName/promote',
+  'PUT /api/queues/:queueName/rate-limit',
+  'PUT /api/queues/:queueName/rate-limit/release',
+  'PUT /api/queues/:queueName/resume',
+  'PUT /api/queues/:queueName/retry/:queueStatus',
+  'PUT /api/queues/pause',
+  'PUT /api/queues/resume',
+];
 const isPromote = ({ path }: { readonly path: string }): boolean => path.endsWith('/promote');
 
 function fillIn(path: string, jobId: string): string {
@@ -68,27 +93,9 @@ describe('actions', () => {
   afterEach(() => dashboard.close());
   after(() => redis.close());
 
-  it('include those that Bull Board is known to have', () => {
+  it('are those that were looked at: a new one in Bull Board needs a decision', () => {
     dashboard = { close: () => Promise.resolve() } as RunningDashboard;
-    const known = [
-      'retry',
-      'clean',
-      'obliterate',
-      'empty',
-      'add',
-      'pause',
-      'resume',
-      'promote',
-      'update-data',
-      'delay',
-      'priority',
-    ];
-    for (const word of known)
-      assert.ok(
-        actions.some(({ path }) => path.includes(`/${word}`)),
-        word,
-      );
-    assert.ok(actions.length >= 20, `only ${actions.length} actions`);
+    assert.deepEqual(actions.map(({ name }) => name).sort(), KNOWN_ACTIONS);
   });
 
   it('are all refused by default, and write nothing', async () => {

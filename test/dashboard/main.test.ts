@@ -131,4 +131,17 @@ describe('dashboard', () => {
     assert.equal(await colon.exited, 2);
     assert.match(colon.log(), /^sutler dashboard: --dashboard-user: /m);
   });
+
+  for (const [what, password] of [
+    ['a short password', 'elevenchars'],
+    ['a password of one character', 'a'.repeat(40)],
+  ] as const)
+    it(`refuses ${what} without writing it`, async () => {
+      const weak = run([`--redis-url=${redis.server.url}`, '--dashboard-address=127.0.0.1:0'], {
+        SUTLER_DASHBOARD_PASSWORD: password,
+      });
+      assert.equal(await weak.exited, 2);
+      assert.match(weak.log(), /^sutler dashboard: --dashboard-password .*at least 12 characters/m);
+      assert.ok(!weak.log().includes(password));
+    });
 });

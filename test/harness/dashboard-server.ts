@@ -105,6 +105,8 @@ export async function startTestDashboard(
   const ready = new Promise<void>((resolve) => link.onReady(() => resolve()));
   const dashboard: Dashboard = await startDashboard({
     address: '127.0.0.1:0',
+    hosts: [],
+    trustedProxies: [],
     user: USER,
     password: PASSWORD,
     allowActions: false,
