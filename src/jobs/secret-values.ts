@@ -1,6 +1,4 @@
 import { isUtf8 } from 'node:buffer';
-import { redactText } from '../csi/redact.ts';
-import { CsiError } from '../csi/status.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Secret } from '../kube/objects.ts';
 import { secrets } from '../kube/resources.ts';
@@ -64,15 +62,4 @@ export async function readSecretValues(
     "store it as text in the way that the driver's manual says, " +
     "for example in base64 on top of Kubernetes' own";
   return { kind: 'not-text', ref, message, waitsFor };
-}
-
-/** Removes secret values from the error of a driver call. Some drivers quote what they were given,
- * and their messages go into events, logs and Redis.
- * @throws error if it is not the driver's */
-export function redactDriverError(error: unknown, values: SecretValues): CsiError {
-  if (!(error instanceof CsiError)) throw error;
-  const details = redactText(error.details, Object.values(values));
-  if (details === error.details) return error;
-  const { code, method, driverSaid, notForwarded, isGatewayFull } = error;
-  return new CsiError({ code, method, driverSaid, notForwarded, isGatewayFull, details });
 }
