@@ -44,9 +44,7 @@ export function logCall(log: Logger, call: CallRecord): void {
       ms: call.durationMs,
       request: 'message' in request ? redact(...request.message) : request.shown,
       response:
-        'message' in response
-          ? redactAnswer(redact(...response.message), secrets)
-          : response.shown,
+        'message' in response ? redactAnswer(redact(...response.message), secrets) : response.shown,
     },
     'CSI call',
   );

@@ -69,11 +69,16 @@ interface Escape {
   readonly decode: (match: RegExpExecArray) => Uint8Array;
 }
 
-const BACKSLASH =
-  /\\(?:u([dD][89abAB]\h\h)\\u([dD][c-fC-F]\h\h)|u(\h{4})|U(\h{8})|x(\h\h)|([0-7]{1,3})|([^]))/.source.replaceAll(
-    '\\h',
-    '[0-9a-fA-F]',
-  );
+const HEX = '[0-9a-fA-F]';
+/** A surrogate pair, a character by its number, a byte, or a letter. */
+const BACKSLASH = [
+  String.raw`\\(?:u([dD][89abAB]${HEX}{2})\\u([dD][c-fC-F]${HEX}{2})`,
+  `u(${HEX}{4})`,
+  `U(${HEX}{8})`,
+  `x(${HEX}{2})`,
+  '([0-7]{1,3})',
+  '([^]))',
+].join('|');
 
 const ESCAPES: readonly Escape[] = [
   { token: /%([0-9a-f]{2})/gi, decode: ([, hex = '']) => Buffer.from(hex, 'hex') },

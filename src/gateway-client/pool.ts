@@ -60,7 +60,11 @@ export function openGatewayPool(options: {
   readonly showsShortSecrets?: boolean;
   readonly log: Logger;
 }): GatewayPool {
-  const { log, showsShortSecrets = false, security = { tls: undefined, insecure: false } } = options;
+  const {
+    log,
+    showsShortSecrets = false,
+    security = { tls: undefined, insecure: false },
+  } = options;
   const byAddress = new Map<string, GatewayClient>();
   for (const text of options.addresses) {
     const parsed = parseAddress('gateway', text);

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { KubeError } from '../kube/kube-error.ts';
+import { isForbidden, KubeError } from '../kube/kube-error.ts';
 import type { Secret } from '../kube/objects.ts';
 import { secrets } from '../kube/resources.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
@@ -26,6 +26,11 @@ export interface SecretProblem {
   readonly error?: KubeError;
 }
 
+/** The API server's own text names the account, the verb, the secret and its namespace. */
+const NOT_GRANTED =
+  '; sutler is given no secrets by default: bind that account to a Role in the namespace of the ' +
+  'secret that may get it (k8s/secrets-by-name)';
+
 /** Reads the values of a secret for one call; without a reference there are none. */
 export async function readSecretValues(
   { kube }: Pick<ProcessorPorts, 'kube'>,
@@ -40,7 +45,8 @@ export async function readSecretValues(
     secret = await kube.get<Secret>(secrets, ref);
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
-    return { kind: 'unreadable', ref, message: `${prefix}: ${error.message}`, waitsFor: [], error };
+    const message = `${prefix}: ${error.message}${isForbidden(error) ? NOT_GRANTED : ''}`;
+    return { kind: 'unreadable', ref, message, waitsFor: [], error };
   }
   const seen = secret?.metadata.resourceVersion ?? '';
   const waitsFor = [{ resource: secrets.plural, namespace, name, seen }];

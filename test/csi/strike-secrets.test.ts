@@ -42,7 +42,7 @@ const ENCODINGS: Readonly<Record<string, Encoding>> = {
   'each byte as \\x': (text) => toHex(text).replaceAll(/../g, '\\x$&'),
   'a shell’s backslashes': (text) => text.replaceAll(/[^\w\n]/gu, '\\$&'),
   'a shell’s single quotes': (text) => `'${text.replaceAll("'", "'\\''")}'`,
-  'Python’s shlex.quote': (text) => `'${text.replaceAll("'", '\'"\'"\'')}'`,
+  'Python’s shlex.quote': (text) => `'${text.replaceAll("'", "'\"'\"'")}'`,
   'doubled quotes': (text) => `'${text.replaceAll("'", "''")}'`,
   encodeURIComponent,
   'lower-case percent-encoding': (text) =>
@@ -167,7 +167,10 @@ describe('redactDriverText', () => {
 
   it('withholds the driver’s words if a value is shorter than 4 characters', () => {
     for (const short of ['123', '123\n', ' "123" ', 'é'])
-      assert.equal(redactDriverText(text, ['hunter2', short], { showsShort: false }), WITHHELD.short);
+      assert.equal(
+        redactDriverText(text, ['hunter2', short], { showsShort: false }),
+        WITHHELD.short,
+      );
   });
 
   it('names the flag that shows them', () =>
