@@ -16,7 +16,7 @@ export const WITHHELD = {
 
 /** Shorter values stay in a text: striking them would garble it and show where they were. */
 const MIN_CHARACTERS = 4;
-/** So many bytes of a longer value are struck by themselves, too: a driver may cut what it shows. */
+/** So many bytes of a longer value are struck by themselves: a driver may cut what it shows. */
 const PIECE_BYTES = 24;
 
 /** Removes the secrets of a call from a text of the driver: some drivers quote what they received.

@@ -1,5 +1,5 @@
-/** A text as one way of decoding shows it: its bytes, and from which bytes of the original text each
- * of them came. */
+/** A text as one way of decoding shows it: its bytes, and from which bytes of the original text
+ * each of them came. */
 export interface TextView {
   readonly bytes: Buffer;
   /** First byte of the original text, by index in `bytes`. */
@@ -14,9 +14,9 @@ const MAX_BYTES = 2 * 1024 * 1024;
 /** Encodings within one another, as JSON in a quoted Go string in a URL. */
 const MAX_DEPTH = 3;
 
-/** The text itself, and what is left of it when percent-encoding, backslash escapes, doubled quotes,
- * base64 and hex in it are decoded, also within one another. A part that is not encoded decodes to
- * nonsense, which does no harm to a search.
+/** The text itself, and what is left of it when percent-encoding, backslash escapes, doubled
+ * quotes, base64 and hex in it are decoded, also within one another. A part that is not encoded
+ * decodes to nonsense, which does no harm to a search.
  * @returns undefined if there are too many bytes to look at */
 export function viewsOf(text: string): readonly TextView[] | undefined {
   const original = plainView(text);

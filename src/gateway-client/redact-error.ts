@@ -1,5 +1,5 @@
-// What of a failed call may be shown. Used by client.ts, so that no other part of sutler ever has the
-// driver's own words.
+// What of a failed call may be shown. Used by client.ts, so that no other part of sutler ever has
+// the driver's own words.
 import { type DescMessage, fromBinary } from '@bufbuild/protobuf';
 import { collectSecretValues } from '../csi/redact.ts';
 import { CANCELED_DETAILS, CsiError, DEADLINE_DETAILS } from '../csi/status.ts';

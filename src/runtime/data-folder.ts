@@ -20,9 +20,9 @@ const SOCKET_NAME_BYTES = 16;
 const SOCKET_PATH_BYTES = 107;
 const LOCK = 'pid';
 
-/** Creates the folder where it is missing, readable by its owner only, and locks it. Follows no link
- * in place of the folder or of a file in it, and takes no folder that others may write to: what it
- * contains is believed, and deleted.
+/** Creates the folder where it is missing, readable by its owner only, and locks it. Follows no
+ * link in place of the folder or of a file in it, and takes no folder that others may write to:
+ * what it contains is believed, and deleted.
  * @param flag  the flag that the error names
  * @param kind  the process whose data it contains; a folder with other contents is refused
  * @throws UsageError if the folder is not private to this user, contains something else, or is in

@@ -149,24 +149,29 @@ function findTemplates(
 const VARIABLE = /\$(?:\{([^}]*)\}|([*#$@!?0-9-])|(\w+))/g;
 /** The same where no brace is closed any more: every `${` would be looked for in vain, which takes
  * quadratic time. */
-const UNCLOSED_VARIABLE = /\$(?:(\{)|([*#$@!?0-9-])|(\w+))/g;
+const UNCLOSED_VARIABLE = /\$(?:\{|([*#$@!?0-9-])|(\w+))/g;
 
 /** Replaces variables as Go's os.Expand does: `${}` and an unclosed `${` vanish, what follows them
  * and any other `$` stay. Upstream: resolveTemplate.
  * @throws RefusedError that names the unknown variables */
 function expand(template: string, values: ReadonlyMap<string, string>): string {
   const unknown = new Set<string>();
-  const resolve = (_: string, braced?: string, sign?: string, word?: string): string => {
-    const name = braced ?? sign ?? word ?? '';
-    if (name === '' || name === '{') return '';
+  const resolve = (name: string | undefined): string => {
+    if (name === undefined || name === '') return '';
     const value = values.get(name);
     if (value === undefined) unknown.add(name);
     return value ?? '';
   };
   const closed = template.lastIndexOf('}') + 1;
   const resolved =
-    template.slice(0, closed).replace(VARIABLE, resolve) +
-    template.slice(closed).replace(UNCLOSED_VARIABLE, resolve);
+    template
+      .slice(0, closed)
+      .replace(VARIABLE, (_, braced?: string, sign?: string, word?: string) =>
+        resolve(braced ?? sign ?? word),
+      ) +
+    template
+      .slice(closed)
+      .replace(UNCLOSED_VARIABLE, (_, sign?: string, word?: string) => resolve(sign ?? word));
   if (unknown.size > 0) {
     const names = [...unknown].sort().map(quote);
     throw new RefusedError(
