@@ -7,9 +7,7 @@ import {
 } from '@bufbuild/protobuf';
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import { csi_secret } from './generated/csi_pb.ts';
-
-/** Replaces a secret, as in csi-lib-utils protosanitizer/protosanitizer.go StripSecrets. */
-const STRIPPED = '***stripped***';
+import { STRIPPED } from './strike-secrets.ts';
 
 /** A message as a JSON-like object for a log line. Keys are csi.proto's field names, sorted; unset
  * fields are left out. Fields marked csi_secret are replaced, and unknown fields of the wire format
@@ -92,14 +90,4 @@ function toTexts(message: ReflectMessage, field: DescField): readonly string[] {
   if (field.fieldKind === 'map') return [...message.get(field)].map(([, value]) => String(value));
   if (field.fieldKind === 'list') return [...message.get(field)].map(String);
   return field.fieldKind === 'scalar' ? [String(scalarToValue(message.get(field)))] : [];
-}
-
-/** Replaces the secrets of a request in a text of the driver: some drivers quote what they
- * received. Values shorter than four characters stay; replacing them would garble the text and show
- * where they were. */
-export function redactText(text: string, secrets: Iterable<string>): string {
-  return [...secrets]
-    .filter((secret) => secret.length >= 4)
-    .sort((a, b) => b.length - a.length)
-    .reduce((rest, secret) => rest.replaceAll(secret, STRIPPED), text);
 }

@@ -37,6 +37,7 @@ import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { openChannel, waitUntilConnected } from './channel.ts';
 import type { ClientTls } from './credentials.ts';
+import { redactError } from './redact-error.ts';
 
 /** How one call is made. */
 export interface CallSettings {
@@ -69,10 +70,14 @@ export interface CsiClientOptions {
   readonly clock?: Clock;
   /** Mutual TLS for TCP addresses; plaintext if absent. */
   readonly tls?: ClientTls | undefined;
+  /** Whether an error shows the driver's words although a secret of the call is too short to be
+   * struck from them. */
+  readonly showsShortSecrets?: boolean;
 }
 
 /** One channel to a gateway or a driver. It connects when the first call is made, and finds a
- * socket that appears later within about 2 s. Every call rejects with CsiError and nothing else. */
+ * socket that appears later within about 2 s. Every call rejects with CsiError and nothing else,
+ * whose text has none of the secrets of the request. */
 export class CsiClient {
   readonly probe = this.#query(Identity.method.probe);
   readonly getPluginInfo = this.#query(Identity.method.getPluginInfo);
@@ -143,6 +148,10 @@ export class CsiClient {
     try {
       const response = await this.#send(grpc, { path, request, deadlineMs, settings });
       return decodeResponse(method.output, response, path);
+    } catch (error) {
+      if (!(error instanceof CsiError)) throw error;
+      const showsShort = this.#options.showsShortSecrets ?? false;
+      throw redactError(error, { schema: method.input, request }, { showsShort });
     } finally {
       this.#releaseChannel(grpc);
     }

@@ -36,7 +36,10 @@ export interface GatewaySecurity {
 /** Reads the TLS files that the flags name, and watches them.
  * @throws UsageError if only some of the files are named, or one can't be used */
 export async function openGatewaySecurity(
-  flags: Omit<Flags<typeof gatewayClientFlags>, 'gateway' | 'timeoutMs'>,
+  flags: Omit<
+    Flags<typeof gatewayClientFlags>,
+    'gateway' | 'timeoutMs' | 'showMessagesWithShortSecrets'
+  >,
   options: { readonly clock: Clock; readonly log: Logger },
 ): Promise<GatewaySecurity> {
   const tlsFiles = {

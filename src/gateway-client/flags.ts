@@ -48,4 +48,11 @@ export const gatewayClientFlags = defineFlags({
     help: 'Deadline of one driver call.',
     upstream: 'same',
   },
+  'show-messages-with-short-secrets': {
+    type: 'bool',
+    default: false,
+    help:
+      'Show what the driver says about a failed call although a value of its secret is shorter ' +
+      'than 4 characters, which can’t be struck from a text. Otherwise such a message is withheld.',
+  },
 });

@@ -19,7 +19,12 @@ export async function openDriver(context: {
   const { flags, closers, log } = context;
   const security = await openGatewaySecurity(flags, { clock: systemClock, log });
   closers.add('gateway TLS files', () => security.close());
-  const gateways = openGatewayPool({ addresses: flags.gateway, security, log });
+  const gateways = openGatewayPool({
+    addresses: flags.gateway,
+    security,
+    showsShortSecrets: flags.showMessagesWithShortSecrets,
+    log,
+  });
   closers.add('gateway clients', () => gateways.close());
   const driver = new DriverWatch({ gateways, timeoutMs: flags.timeoutMs, clock: systemClock, log });
   closers.add('driver watch', () => driver.close());

@@ -56,9 +56,15 @@ export function openGatewayPool(options: {
   readonly addresses: readonly string[];
   /** If absent: plaintext, on loopback only. */
   readonly security?: GatewaySecurity;
+  /** As in CsiClientOptions. */
+  readonly showsShortSecrets?: boolean;
   readonly log: Logger;
 }): GatewayPool {
-  const { log, security = { tls: undefined, insecure: false } } = options;
+  const {
+    log,
+    showsShortSecrets = false,
+    security = { tls: undefined, insecure: false },
+  } = options;
   const byAddress = new Map<string, GatewayClient>();
   for (const text of options.addresses) {
     const parsed = parseAddress('gateway', text);
@@ -67,7 +73,7 @@ export function openGatewayPool(options: {
     if (!byAddress.has(address))
       byAddress.set(address, {
         address,
-        client: new CsiClient({ address: parsed, log, tls: security.tls }),
+        client: new CsiClient({ address: parsed, log, tls: security.tls, showsShortSecrets }),
       });
   }
   const gateways = [...byAddress.values()];

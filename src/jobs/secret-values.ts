@@ -1,7 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { redactText } from '../csi/redact.ts';
-import { CsiError } from '../csi/status.ts';
-import { KubeError } from '../kube/kube-error.ts';
+import { isForbidden, KubeError } from '../kube/kube-error.ts';
 import type { Secret } from '../kube/objects.ts';
 import { secrets } from '../kube/resources.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
@@ -28,6 +26,11 @@ export interface SecretProblem {
   readonly error?: KubeError;
 }
 
+/** The API server's own text names the account, the verb, the secret and its namespace. */
+const NOT_GRANTED =
+  '; sutler is given no secrets by default: bind that account to a Role in the namespace of the ' +
+  'secret that may get it (k8s/secrets-by-name)';
+
 /** Reads the values of a secret for one call; without a reference there are none. */
 export async function readSecretValues(
   { kube }: Pick<ProcessorPorts, 'kube'>,
@@ -42,7 +45,8 @@ export async function readSecretValues(
     secret = await kube.get<Secret>(secrets, ref);
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
-    return { kind: 'unreadable', ref, message: `${prefix}: ${error.message}`, waitsFor: [], error };
+    const message = `${prefix}: ${error.message}${isForbidden(error) ? NOT_GRANTED : ''}`;
+    return { kind: 'unreadable', ref, message, waitsFor: [], error };
   }
   const seen = secret?.metadata.resourceVersion ?? '';
   const waitsFor = [{ resource: secrets.plural, namespace, name, seen }];
@@ -64,15 +68,4 @@ export async function readSecretValues(
     "store it as text in the way that the driver's manual says, " +
     "for example in base64 on top of Kubernetes' own";
   return { kind: 'not-text', ref, message, waitsFor };
-}
-
-/** Removes secret values from the error of a driver call. Some drivers quote what they were given,
- * and their messages go into events, logs and Redis.
- * @throws error if it is not the driver's */
-export function redactDriverError(error: unknown, values: SecretValues): CsiError {
-  if (!(error instanceof CsiError)) throw error;
-  const details = redactText(error.details, Object.values(values));
-  if (details === error.details) return error;
-  const { code, method, driverSaid, notForwarded, isGatewayFull } = error;
-  return new CsiError({ code, method, driverSaid, notForwarded, isGatewayFull, details });
 }

@@ -29,6 +29,9 @@ export interface ClusterAccess {
   readonly namespace?: string | undefined;
   /** HTTP proxy that tunnels to the server. */
   readonly proxy?: URL | undefined;
+  /** Name of the kubeconfig's cluster if its server's certificate is not checked
+   * (insecure-skip-tls-verify). */
+  readonly unverifiedCluster?: string | undefined;
   /** Returns the same object as long as nothing has changed. */
   tls(): Promise<TlsMaterial>;
   /** Value of the Authorization header, if the user has one. */
@@ -77,6 +80,7 @@ async function fromContext(
 ): Promise<ClusterAccess> {
   const where = `kubeconfig ${context.path}, context "${context.context}"`;
   const server = serverOf(context, where, options.master);
+  refusePlaintext(context, where, server);
   if ((context.cert === undefined) !== (context.key === undefined)) {
     const half = context.cert
       ? 'a client-certificate but no client-key'
@@ -84,10 +88,15 @@ async function fromContext(
     throw new UsageError(`${where}: its user has ${half}; give both`);
   }
   const open = createFileOpener(where, 'make the file readable or correct its path', nowMs);
-  const { skipVerify } = context;
-  const { namespace } = context;
+  const { skipVerify, namespace, cluster } = context;
   return createAccess(
-    { server, source: where, namespace, proxy: parseProxy(where, context.proxyUrl) },
+    {
+      server,
+      source: where,
+      namespace,
+      proxy: parseProxy(where, context.proxyUrl),
+      unverifiedCluster: skipVerify ? cluster : undefined,
+    },
     {
       where,
       // The name in the kubeconfig belongs to the kubeconfig's server; kubectl ignores it, too.
@@ -121,6 +130,22 @@ function serverOf(context: KubeconfigContext, where: string, master: string | un
       `${where}: its cluster has no server; run: kubectl config set-cluster NAME --server=URL`,
     );
   return parseServer(`${where}: server`, server, protocol);
+}
+
+/** Everybody on the way could read a token or password that is sent by http, and use it. client-go
+ * leaves a kubeconfig's credentials out then, for loopback, too (tools/clientcmd/client_config.go
+ * ClientConfig: it reads them only if IsConfigTransportTLS); saying so beats an unexplained 401.
+ * @throws UsageError if credentials would be sent in plaintext */
+function refusePlaintext(context: KubeconfigContext, where: string, server: URL): void {
+  const { token, basic, plugin, user, cluster } = context;
+  if (server.protocol === 'https:') return;
+  const has = token ? 'a token' : basic ? 'a password' : plugin && `an ${plugin.kind} plugin`;
+  if (has === undefined) return;
+  throw new UsageError(
+    `${where}: its user "${user}" has ${has}, which is not sent to ${server.href} since anybody ` +
+      `on the way could read it; give cluster "${cluster}" (or --master) an https:// URL, or the ` +
+      'context a user without credentials',
+  );
 }
 
 async function fromServiceAccount(
@@ -167,7 +192,7 @@ interface CredentialSources {
 }
 
 async function createAccess(
-  place: Pick<ClusterAccess, 'server' | 'source' | 'namespace' | 'proxy'>,
+  place: Pick<ClusterAccess, 'server' | 'source' | 'namespace' | 'proxy' | 'unverifiedCluster'>,
   sources: CredentialSources,
 ): Promise<ClusterAccess> {
   const { where, ca, cert, key, token, basic, plugin } = sources;

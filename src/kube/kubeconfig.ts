@@ -15,6 +15,10 @@ export interface KubeconfigContext {
   readonly path: string;
   readonly context: string;
   readonly namespace: string | undefined;
+  /** Name of the cluster. */
+  readonly cluster: string;
+  /** Name of the user; '' if there is none. */
+  readonly user: string;
   readonly server: string;
   readonly ca: Material | undefined;
   readonly servername: string | undefined;
@@ -60,6 +64,7 @@ function readCluster(file: Section, context: Section, directory: string) {
     throw context.fail(`its cluster "${name}" is not in the file; run: kubectl config set-cluster`);
   const cluster = new Section(`${context.where}, cluster "${name}"`, fields);
   return {
+    cluster: name,
     server: cluster.text('server') ?? '',
     ca: cluster.material('certificate-authority', directory),
     servername: cluster.text('tls-server-name'),
@@ -83,6 +88,7 @@ function readUser(file: Section, context: Section, directory: string) {
   }
   const username = user.text('username');
   return {
+    user: name,
     cert: user.material('client-certificate', directory),
     key: user.material('client-key', directory),
     token: user.token(directory),

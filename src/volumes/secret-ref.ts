@@ -59,8 +59,8 @@ export interface SecretContext {
 
 /** The secret that the class parameters name for a purpose, else their default secret, else none.
  * Upstream: external-provisioner pkg/controller/controller.go getSecretReference.
- * @throws RefusedError for half a reference, two spellings of one key, unknown template variables,
- *   and an invalid name */
+ * @throws RefusedError for half a reference, two spellings of one key, a template that is too long,
+ *   unknown template variables, and an invalid name */
 export function secretRef(
   purpose: SecretPurpose,
   parameters: Readonly<Record<string, string>>,
@@ -99,20 +99,34 @@ export function secretRefs(
   return omitUnset(Object.fromEntries(refs) as SecretRefs);
 }
 
-/** Upstream: verifyAndGetSecretNameAndNamespaceTemplate. */
+/** What a template stands for has at most 253 characters, and a variable for an annotation at most
+ * 340. Class parameters may have 256 KiB (Kubernetes pkg/apis/storage/validation), and upstream
+ * has no limit. */
+const MAX_TEMPLATE_LENGTH = 4096;
+
+/** Upstream: verifyAndGetSecretNameAndNamespaceTemplate.
+ * @throws RefusedError also for a template that is too long */
 function findTemplates(
   purpose: SecretPurpose | 'Default',
   keys: typeof DEFAULT_KEYS,
   parameters: Readonly<Record<string, string>>,
 ): SecretRef | undefined {
-  const read = (spellings: readonly string[]): readonly string[] =>
-    spellings.map((key) => parameters[key]).filter((value) => value !== undefined);
-  const names = read(keys.names);
-  const namespaces = read(keys.namespaces);
   const refuse = (why: string): RefusedError => {
     const which = purpose === 'Default' ? 'default name' : 'name';
     return new RefusedError(`failed to get ${which} and namespace template from params: ${why}`);
   };
+  const read = (spellings: readonly string[]): readonly string[] =>
+    spellings.flatMap((key) => {
+      const value = parameters[key] ?? '';
+      if (value.length > MAX_TEMPLATE_LENGTH)
+        throw refuse(
+          `the parameter ${key} has ${value.length} characters; ` +
+            `a template may have ${MAX_TEMPLATE_LENGTH} at most`,
+        );
+      return parameters[key] === undefined ? [] : [value];
+    });
+  const names = read(keys.names);
+  const namespaces = read(keys.namespaces);
   if (names.length > 1 || namespaces.length > 1)
     throw refuse(
       `${purpose} secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys`,
@@ -131,24 +145,33 @@ function findTemplates(
   return { name, namespace };
 }
 
-/** `${anything}`, an unclosed `${`, `$` with one sign or digit, `$word`. */
-const VARIABLE = /\$(?:\{([^}]*)\}|\{|([*#$@!?0-9-])|(\w+))/g;
+/** `${anything}`, `$` with one sign or digit, `$word`. */
+const VARIABLE = /\$(?:\{([^}]*)\}|([*#$@!?0-9-])|(\w+))/g;
+/** The same where no brace is closed any more: every `${` would be looked for in vain, which takes
+ * quadratic time. */
+const UNCLOSED_VARIABLE = /\$(?:\{|([*#$@!?0-9-])|(\w+))/g;
 
 /** Replaces variables as Go's os.Expand does: `${}` and an unclosed `${` vanish, what follows them
  * and any other `$` stay. Upstream: resolveTemplate.
  * @throws RefusedError that names the unknown variables */
 function expand(template: string, values: ReadonlyMap<string, string>): string {
   const unknown = new Set<string>();
-  const resolved = template.replace(
-    VARIABLE,
-    (_, braced?: string, sign?: string, word?: string) => {
-      const name = braced ?? sign ?? word ?? '';
-      if (name === '') return '';
-      const value = values.get(name);
-      if (value === undefined) unknown.add(name);
-      return value ?? '';
-    },
-  );
+  const resolve = (name: string | undefined): string => {
+    if (name === undefined || name === '') return '';
+    const value = values.get(name);
+    if (value === undefined) unknown.add(name);
+    return value ?? '';
+  };
+  const closed = template.lastIndexOf('}') + 1;
+  const resolved =
+    template
+      .slice(0, closed)
+      .replace(VARIABLE, (_, braced?: string, sign?: string, word?: string) =>
+        resolve(braced ?? sign ?? word),
+      ) +
+    template
+      .slice(closed)
+      .replace(UNCLOSED_VARIABLE, (_, sign?: string, word?: string) => resolve(sign ?? word));
   if (unknown.size > 0) {
     const names = [...unknown].sort().map(quote);
     throw new RefusedError(

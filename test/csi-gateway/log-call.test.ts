@@ -60,6 +60,32 @@ describe('logCall', () => {
         assert.doesNotMatch(log(change, 6, format), /hunter2/);
   });
 
+  it('logs no secret in another encoding, nor one that the driver answers with', () => {
+    const encoded = Buffer.from('admin:hunter2hunter2').toString('base64');
+    const response = toBinary(
+      CreateVolumeResponseSchema,
+      create(CreateVolumeResponseSchema, {
+        volume: { volumeId: 'h', volumeContext: { url: `https://u:hunter2hunter2@host`, encoded } },
+      }),
+    );
+    const logged = log({ response, details: `Basic ${encoded}` });
+    assert.doesNotMatch(logged, /hunter2/);
+    assert.ok(!logged.includes(encoded.slice(8, -4)), logged);
+    assert.match(logged, /"volume_id":"h"/);
+  });
+
+  it('withholds the driver’s texts if a secret is too short to be struck, or not known', () => {
+    const request = toBinary(
+      CreateVolumeRequestSchema,
+      create(CreateVolumeRequestSchema, { name: 'v', secrets: { pin: '123' } }),
+    );
+    assert.match(String(fieldsOf({ request, details: 'PIN 123' })['details']), /withheld/);
+    const change = { path: '/vendor.v1.Extra/Do', details: 'PIN 123' };
+    assert.match(String(fieldsOf(change)['details']), /withheld/);
+    const own = { ...change, driverSaid: false, notForwarded: true };
+    assert.equal(fieldsOf(own)['details'], 'PIN 123');
+  });
+
   it('logs no byte of a message that it can’t decode', () => {
     const size = CALL.request?.length;
     assert.equal(

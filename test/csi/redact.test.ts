@@ -10,7 +10,7 @@ import {
   NodeStageVolumeRequestSchema,
   type VolumeCapability_AccessMode_Mode,
 } from '#src/csi/generated/csi_pb.ts';
-import { redact, redactText, collectSecretValues } from '#src/csi/redact.ts';
+import { redact, collectSecretValues } from '#src/csi/redact.ts';
 
 describe('redact', () => {
   it('replaces secrets and shows the other fields by name, sorted (Q-59)', () => {
@@ -83,15 +83,11 @@ describe('redact', () => {
     assert.equal(marked.length, 17);
   });
 
-  it('replaces secret values in a text of the driver', () => {
+  it('collects the secret values of a request', () => {
     const request = create(NodeStageVolumeRequestSchema, {
       secrets: { user: 'bob', password: 'hunter2', token: 'hunter2hunter2' },
     });
     const secrets = collectSecretValues(NodeStageVolumeRequestSchema, request);
     assert.deepEqual([...secrets].sort(), ['bob', 'hunter2', 'hunter2hunter2']);
-    assert.equal(
-      redactText('login bob/hunter2hunter2 failed (hunter2)', secrets),
-      'login bob/***stripped*** failed (***stripped***)',
-    );
   });
 });

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Secret } from '#src/kube/objects.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
 import { secrets } from '#src/kube/resources.ts';
 import { callsOf, endFaults, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
+import { kubeWith } from './kube-with.ts';
 import { openRig, type Rig } from './rig.ts';
 import {
   countDeletions,
@@ -68,6 +70,38 @@ describe('a secret', () => {
       'done',
     );
     assert.deepEqual(sentSecrets(), [{ text: TEXT.toString('utf8'), none: '' }]);
+  });
+
+  it('that may not be read delays the claim; one event says who needs which right', async () => {
+    const claim = await claimWith({ key: TEXT });
+    const { name, uid } = claim.metadata;
+    // As kube-apiserver puts it.
+    const serverMessage =
+      `secrets "${name}" is forbidden: User "system:serviceaccount:sutler:sutler-jobs" ` +
+      'cannot get resource "secrets" in API group "" in the namespace "default"';
+    const refused = kubeWith(rig, {
+      get: (resource, ref) =>
+        resource.plural === 'secrets'
+          ? Promise.reject(new KubeError({ code: 403, reason: 'Forbidden', serverMessage }))
+          : rig.kube.get(resource, ref),
+    });
+    const outcomes = [await rig.provision(claim, refused), await rig.provision(claim, refused)];
+    for (const outcome of outcomes)
+      assert.ok(
+        // A retry waits, up to --retry-interval-max; the log shows its reason.
+        outcome.kind === 'retry' && outcome.reason.includes(serverMessage),
+        JSON.stringify(outcome),
+      );
+    const [event, ...others] = messagesOf(rig);
+    assert.ok(event?.includes(`secret ${name} in namespace default: ${serverMessage}; `), event);
+    assert.match(
+      event ?? '',
+      /bind that account to a Role .* may get it \(k8s\/secrets-by-name\)$/,
+    );
+    assert.deepEqual(others, []);
+    assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
+    assert.deepEqual(await rig.record(uid), {}, 'nothing is open');
+    assert.equal((await rig.provision(claim)).kind, 'done');
   });
 
   describe('with a value that is not text', () => {

@@ -100,13 +100,17 @@ interface Rule {
   readonly verbs: readonly string[];
   readonly apiGroups: readonly string[];
   readonly resources: readonly string[];
+  readonly resourceNames?: readonly string[];
 }
 interface Kustomization {
   readonly resources?: readonly string[];
+  readonly components?: readonly string[];
   readonly patches?: readonly { readonly path?: string }[];
   readonly images?: readonly { readonly name: string }[];
 }
 
+/** The components that an administrator copies to grant secrets; nothing includes them. */
+const SECRET_FOLDERS: readonly string[] = ['secrets-by-name', 'secrets-by-namespace'];
 const manifests = manifestFolders().flatMap(readManifests);
 const workloads = manifests
   .filter(({ object }) => object.kind === 'Deployment' || object.kind === 'StatefulSet')
@@ -410,9 +414,10 @@ describe('k8s/', () => {
     ]);
     for (const { file, object } of manifests) {
       if (clusterScoped.has(object.kind) || object.metadata.name === 'any') continue;
+      const isGrant = SECRET_FOLDERS.includes(file.split('/')[0] ?? '');
       assert.equal(
         object.metadata.namespace,
-        'sutler',
+        isGrant ? 'storage-secrets' : 'sutler',
         `${file} ${object.kind} ${object.metadata.name}`,
       );
     }
@@ -461,6 +466,49 @@ describe('k8s/', () => {
       ];
       assert.deepEqual([...rightsOf('sutler-jobs')].toSorted(), asked.toSorted());
     });
+  });
+
+  describe('the right to read a Secret', () => {
+    const grants = manifests
+      .filter(({ object }) => object.kind === 'Role' || object.kind === 'ClusterRole')
+      .flatMap(({ file, object }) =>
+        (object['rules'] as readonly Rule[])
+          .filter(({ resources }) => resources.some((name) => /^(secrets(\/.*)?|\*)$/.test(name)))
+          .map((rule) => ({ folder: file.split('/')[0] ?? '', kind: object.kind, rule })),
+      );
+
+    it('is granted by no role but those of the two components for it', () =>
+      assert.deepEqual(
+        [...new Set(grants.map(({ folder }) => folder))].toSorted(),
+        SECRET_FOLDERS.toSorted(),
+      ));
+
+    it('is in no folder that includes those components', () => {
+      for (const folder of manifestFolders()) {
+        const [kustomization] = readYaml(
+          `${folder}/kustomization.yaml`,
+        ) as readonly Kustomization[];
+        const included = [
+          ...(kustomization?.components ?? []),
+          ...(kustomization?.resources ?? []),
+        ];
+        assert.ok(!included.some((path) => path.includes('secrets-by')), folder);
+      }
+    });
+
+    it('is limited to one namespace, and by one of the components to names', () => {
+      for (const { folder, kind, rule } of grants) {
+        assert.equal(kind, 'Role');
+        const names = folder === 'secrets-by-name' ? ['driver-credentials'] : undefined;
+        assert.deepEqual(rule.resourceNames, names);
+      }
+    });
+
+    it('is to get for jobs, and to list and watch for ingest', () =>
+      assert.deepEqual(
+        grants.map(({ rule }) => rule.verbs),
+        SECRET_FOLDERS.flatMap(() => [['get'], ['list', 'watch']]),
+      ));
   });
 
   it('grants no account a wildcard', () => {

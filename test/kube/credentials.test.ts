@@ -141,6 +141,8 @@ describe('loadClusterAccess from a kubeconfig', () => {
       }),
     });
     assert.deepEqual([(await access.tls()).skipVerify, (await access.tls()).ca], [true, undefined]);
+    assert.equal(access.unverifiedCluster, 'c');
+    assert.equal((await load({ kubeconfig: kubeconfig() })).unverifiedCluster, undefined);
   });
 
   it('lets --master replace the server, and with it the name to verify', async () => {
@@ -154,6 +156,36 @@ describe('loadClusterAccess from a kubeconfig', () => {
     assert.equal(access.server.href, 'https://10.9.9.9:6443/');
     const tls = await access.tls();
     assert.deepEqual([tls.servername, tls.ca], [undefined, authority.ca]);
+  });
+
+  it('refuses to send a token or a password by http, on loopback too', async () => {
+    const cases: readonly (readonly [string, object])[] = [
+      ['a token', { token: 't' }],
+      ['a token', { tokenFile: 'token-a' }],
+      ['a password', { username: 'u', password: 'p' }],
+      ['an exec plugin', { exec: { command: './missing.sh' } }],
+      ['an auth-provider plugin', { 'auth-provider': { name: 'gcp' } }],
+    ];
+    for (const server of ['http://10.0.0.1:8080', 'http://127.0.0.1:8080'])
+      for (const [has, user] of cases) {
+        const path = kubeconfig({ cluster: { server }, user });
+        const parts = ['context "here"', `user "u" has ${has}`, 'cluster "c"', 'https://'];
+        await refused({ kubeconfig: path }, ...parts, server);
+      }
+  });
+
+  it('refuses it for a --master of http, and for a server without a scheme', async () => {
+    const user = { token: 't' };
+    const secured = kubeconfig({ user });
+    await refused({ kubeconfig: secured, master: 'http://10.9.9.9:1' }, 'http://10.9.9.9:1/');
+    await refused({ kubeconfig: secured, master: '10.9.9.9:1' }, 'http://10.9.9.9:1/');
+    await refused({ kubeconfig: kubeconfig({ cluster: { server: 'a:1' }, user }) }, 'http://a:1/');
+  });
+
+  it('accepts http for a user without credentials', async () => {
+    const path = kubeconfig({ cluster: { server: 'http://127.0.0.1:8001' } });
+    const access = await load({ kubeconfig: path });
+    assert.equal(await access.authorization(), undefined);
   });
 
   it('accepts HTTP proxies and refuses others', async () => {

@@ -73,7 +73,7 @@ const RIGHTS: Readonly<
       'watch storage.k8s.io/storageclasses',
       'watch storage.k8s.io/volumeattachments',
     ],
-    atHome: ['get /secrets'],
+    atHome: [],
   },
   'sutler-dashboard': { everywhere: [], atHome: [] },
 };
@@ -190,15 +190,31 @@ describe('k8s/ on kube-apiserver', () => {
     isAllowed(await api.call('DELETE', `${VOLUMES}/made-by-jobs`, as('sutler-jobs')));
   });
 
-  it('lets jobs read secrets where a RoleBinding allows it, and list them nowhere', async () => {
+  it('lets no account read a secret by default', async () => {
     await api.create(paths(NAMESPACE).secrets, secret('driver-secret'));
-    isAllowed(
-      await api.call('GET', `${paths(NAMESPACE).secrets}/driver-secret`, as('sutler-jobs')),
-    );
-    isForbidden(await api.call('GET', paths(NAMESPACE).secrets, as('sutler-jobs')));
-    isForbidden(
-      await api.call('GET', `${paths('default').secrets}/driver-secret`, as('sutler-jobs')),
-    );
+    for (const account of Object.keys(RIGHTS))
+      for (const namespace of [NAMESPACE, 'default']) {
+        const { secrets } = paths(namespace);
+        isForbidden(await api.call('GET', `${secrets}/driver-secret`, as(account)));
+        isForbidden(await api.call('GET', secrets, as(account)));
+      }
+  });
+
+  it('lets jobs read the secrets that secrets-by-name names, and no others', async () => {
+    const home = 'storage-secrets';
+    const { secrets } = paths(home);
+    const object = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: home } };
+    await apply(api, { file: 'here', object });
+    for (const manifest of readManifests('secrets-by-name')) await apply(api, manifest);
+    for (const name of ['driver-credentials', 'other']) await api.create(secrets, secret(name));
+    isAllowed(await api.call('GET', `${secrets}/driver-credentials`, as('sutler-jobs')));
+    isForbidden(await api.call('GET', `${secrets}/other`, as('sutler-jobs')));
+    isForbidden(await api.call('GET', secrets, as('sutler-jobs')));
+    isForbidden(await api.call('GET', `${secrets}/driver-credentials`, as('sutler-ingest')));
+    const query = { watch: true, timeoutSeconds: 1, fieldSelector: 'metadata.name=other' };
+    isForbidden(await api.call('GET', secrets, { ...as('sutler-ingest'), query }));
+    const named = { ...query, fieldSelector: 'metadata.name=driver-credentials' };
+    isAllowed(await api.call('GET', secrets, { ...as('sutler-ingest'), query: named }));
   });
 
   it('lets no account create or delete claims, classes or roles', async () => {
@@ -222,6 +238,8 @@ function whole(): readonly Manifest[] {
     manifestFolders()
       // Its objects are of kinds that only clusters with cert-manager have.
       .filter((folder) => folder !== 'cert-manager')
+      // What these grant, an administrator chooses.
+      .filter((folder) => !folder.startsWith('secrets-by'))
       .flatMap(readManifests)
       .filter(({ object }) => object.metadata.name !== 'any')
   );
@@ -249,7 +267,7 @@ function pathOf({ apiVersion, kind, metadata }: ManifestObject): string {
   const plural = PLURALS[kind] ?? `${kind.toLowerCase()}s`;
   return CLUSTER_SCOPED.has(kind)
     ? `${group}/${plural}/${metadata.name}`
-    : `${group}/namespaces/${NAMESPACE}/${plural}/${metadata.name}`;
+    : `${group}/namespaces/${metadata.namespace ?? NAMESPACE}/${plural}/${metadata.name}`;
 }
 
 /** Creates a pod of that template as a dry run: admission plug-ins check only pods. */

@@ -312,6 +312,27 @@ describe('a template', () => {
   });
 });
 
+describe('a template of more than 4096 characters', () => {
+  const long = 'x'.repeat(4097);
+
+  it('is refused with the name of its parameter', () => {
+    const refusal = (key: string) =>
+      hasMessage(
+        `failed to get name and namespace template from params: the parameter ${N}${key} ` +
+          'has 4097 characters; a template may have 4096 at most',
+      );
+    assert.throws(() => provisioner(long, 'ns'), refusal('provisioner-secret-name'));
+    assert.throws(() => provisioner('name', long), refusal('provisioner-secret-namespace'));
+  });
+
+  it('is refused, and one of 4096 is not', () => {
+    const allowed = `${'${}'.repeat(1362)}\${pv.name}`;
+    assert.equal(allowed.length, 4096);
+    assert.equal(provisioner(allowed, 'ns')?.name, 'pvname');
+    assert.throws(() => provisioner(`${allowed}b`, 'ns'));
+  });
+});
+
 describe('a template, expanded as Go’s os.Expand does,', () => {
   const claim = { name: 'pvcname', namespace: 'pvcnamespace', annotations: { '': 'none' } };
   const same: readonly (readonly [string, string, string])[] = [

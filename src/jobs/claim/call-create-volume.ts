@@ -13,7 +13,7 @@ import type { ClaimAttempt } from '../attempt.ts';
 import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { readSecretValues, redactDriverError, type SecretValues } from '../secret-values.ts';
+import { readSecretValues, type SecretValues } from '../secret-values.ts';
 import { cleanUpVolume } from './clean-up.ts';
 import type { CreatedVolume, OpenCreation } from './creation.ts';
 import { startHoldOff } from './hold-off.ts';
@@ -75,8 +75,7 @@ async function callCreateVolume(
   try {
     answer = await sendCreateVolume(ports, creation, values);
   } catch (error) {
-    if (error instanceof CsiError)
-      return handleFailure(ports, creation, redactDriverError(error, values));
+    if (error instanceof CsiError) return handleFailure(ports, creation, error);
     await ports.records.leaveAmbiguous(attempt.id, attempt.owner, 'Unknown');
     throw error;
   }

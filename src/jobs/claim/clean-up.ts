@@ -1,8 +1,9 @@
+import { CsiError } from '../../csi/status.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import { MAX_READ_AGE_MS } from '../attempt.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { redactDriverError, type SecretValues } from '../secret-values.ts';
+import type { SecretValues } from '../secret-values.ts';
 import type { OpenCreation } from './creation.ts';
 
 const MAX_CALLS = 5;
@@ -33,7 +34,8 @@ export async function cleanUpVolume(
       );
       return undefined;
     } catch (error) {
-      failure = redactDriverError(error, secrets).message;
+      if (!(error instanceof CsiError)) throw error;
+      failure = error.message;
     }
   }
   return failure;

@@ -1,3 +1,4 @@
+import { CsiError } from '../../csi/status.ts';
 import type { NewVolume, Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
@@ -7,7 +8,7 @@ import { completeVolume } from '../../volumes/persistent-volume.ts';
 import { MAX_READ_AGE_MS } from '../attempt.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { readSecretValues, redactDriverError } from '../secret-values.ts';
+import { readSecretValues } from '../secret-values.ts';
 import { type CreatedVolume, keepAnswer } from './creation.ts';
 
 /** Takes the place of a gRPC code in the record: a duplicate volume may still exist. */
@@ -80,7 +81,8 @@ async function sendDeletion(
     );
     return undefined;
   } catch (error) {
-    const { notForwarded, message } = redactDriverError(error, secrets.values);
+    if (!(error instanceof CsiError)) throw error;
+    const { notForwarded, message } = error;
     // After a DeleteVolume was sent the volume may be gone: no PV may be written for the answer any
     // more, so the creation is repeated.
     if (notForwarded) await keepAnswer(ports, created);

@@ -1,4 +1,4 @@
-import type { CsiError } from '../../csi/status.ts';
+import { CsiError } from '../../csi/status.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
@@ -10,7 +10,7 @@ import type { Attempt } from '../attempt.ts';
 import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
 import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { readSecretValues, redactDriverError, type SecretProblem } from '../secret-values.ts';
+import { readSecretValues, type SecretProblem } from '../secret-values.ts';
 import { findSharer } from './find-sharer.ts';
 
 /** A record that is open for a deletion and that this run owns. */
@@ -43,7 +43,8 @@ export async function callDeleteVolume(
       { timeoutMs, notAfterMs, gateway, migrated: plan.isMigrated, stopping: run.signal },
     );
   } catch (error) {
-    return handleFailure(ports, deletion, redactDriverError(error, secrets.values));
+    if (!(error instanceof CsiError)) throw error;
+    return handleFailure(ports, deletion, error);
   }
   await ports.records.closeGone(attempt.id, attempt.owner);
   ports.log.info({ volume: volume.metadata.name, handle: plan.handle }, 'volume deleted');

@@ -26,7 +26,7 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
         'could not find a secret namespace in PersistentVolumeSource or ClaimRef',
       );
     const resourceGroup = metadata.annotations?.[AZURE_FILE_RESOURCE_GROUP] ?? '';
-    const account = /azure-storage-account-(.+)-secret/.exec(secretName)?.[1] ?? secretName;
+    const account = accountIn(secretName) ?? secretName;
     return {
       volumeHandle: [resourceGroup, account, shareName, metadata.name, namespace].join('#'),
       ...omitUnset({ readOnly: source.readOnly }),
@@ -44,6 +44,17 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
     return { ...volume, metadata: { ...volume.metadata, annotations } };
   },
 };
+
+/** What is between `azure-storage-account-` and the last `-secret`; a RegExp would search a long
+ * name in quadratic time. */
+function accountIn(secretName: string): string | undefined {
+  const found = secretName.indexOf(ACCOUNT_PREFIX);
+  const start = found + ACCOUNT_PREFIX.length;
+  const end = secretName.lastIndexOf('-secret');
+  return found === -1 || end <= start ? undefined : secretName.slice(start, end);
+}
+
+const ACCOUNT_PREFIX = 'azure-storage-account-';
 
 /** The in-tree source. Share and secret are taken from the handle only if neither the attributes
  * nor the secret reference name them; the resource group is known only then, as in upstream.

@@ -187,7 +187,9 @@ describe('DeleteVolume', () => {
       const volume = await annotated('hidden');
       assert.equal((await rig.remove(volume, withholding(403))).kind, 'retry');
       assert.deepEqual(listWarnings(rig), [
-        'VolumeFailedDelete error getting secret hidden in namespace default: not for you',
+        'VolumeFailedDelete error getting secret hidden in namespace default: not for you; ' +
+          'sutler is given no secrets by default: bind that account to a Role in the namespace of ' +
+          'the secret that may get it (k8s/secrets-by-name)',
       ]);
       assert.equal(countDeletions(rig), 0);
       assert.deepEqual(await rig.record(volume.metadata.uid), {}, 'nothing is open');

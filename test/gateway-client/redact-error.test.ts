@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { inspect } from 'node:util';
+import { CsiClient, type CsiClientOptions } from '#src/gateway-client/client.ts';
+import { Code, type CsiError, DEADLINE_DETAILS } from '#src/csi/status.ts';
+import { STRIPPED, WITHHELD } from '#src/csi/strike-secrets.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
+import {
+  type DriverCall,
+  type SampleDriver,
+  startSampleDriver,
+} from '../../sandbox/driver/server.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { failureOf, volumeRequest } from '../harness/csi-gateway.ts';
+
+const SECRET = 'hunter2hunter2';
+const IN_BASE64 = Buffer.from(`admin:${SECRET}`).toString('base64');
+
+describe('an error of CsiClient', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: SampleDriver;
+  let hook: (call: DriverCall) => unknown = () => undefined;
+
+  before(async () => {
+    folder = await makeFolder();
+    driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+      onCall: (call) => hook(call),
+    });
+  });
+  after(async () => {
+    await driver.close();
+    await folder.remove();
+  });
+
+  /** Has the driver refuse a CreateVolume with these secrets. */
+  async function failWith(
+    said: string,
+    secrets: Readonly<Record<string, string>>,
+    options: Partial<CsiClientOptions> = {},
+  ): Promise<CsiError> {
+    hook = () => {
+      throw new DriverStatus(Code.ResourceExhausted, said);
+    };
+    const address = { kind: 'unix', path: folder.file('csi.sock') } as const;
+    const client = new CsiClient({ address, log: silentLog, ...options });
+    try {
+      const request = { ...volumeRequest('refused'), secrets };
+      return await failureOf(client.createVolume(request, { timeoutMs: 30_000 }));
+    } finally {
+      client.close();
+    }
+  }
+
+  it('shows no secret of the request, in no form and no field', async () => {
+    const error = await failWith(`Authorization: Basic ${IN_BASE64}: ${SECRET}`, { key: SECRET });
+    assert.equal(error.message.split('desc = ')[1], error.details);
+    const shown = inspect(error, { depth: 9, showHidden: true });
+    assert.ok(!shown.includes(SECRET) && !shown.includes(IN_BASE64.slice(8, -4)), shown);
+    assert.ok(error.details.endsWith(STRIPPED), error.details);
+  });
+
+  it('keeps the code and what is known about the status', async () => {
+    const [plain, struck] = [await failWith('x', {}), await failWith(SECRET, { key: SECRET })];
+    const { details: _plain, message: _a, stack: _b, cause: _c, ...expected } = plain;
+    const { details, message: _d, stack: _e, cause: _f, ...actual } = struck;
+    assert.deepEqual(actual, expected);
+    assert.equal(details, STRIPPED);
+  });
+
+  it('withholds the driver’s words, not the code, if a value is too short to be struck', async () => {
+    const error = await failWith('PIN 123 is wrong', { pin: '123' });
+    assert.equal(error.details, WITHHELD.short);
+    assert.equal(error.codeName, 'ResourceExhausted');
+    assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes('PIN 123'));
+  });
+
+  it('shows them if the flag allows it', async () => {
+    const secrets = { pin: '123', key: SECRET };
+    const error = await failWith(`PIN 123, ${SECRET}`, secrets, { showsShortSecrets: true });
+    assert.equal(error.details, `PIN 123, ${STRIPPED}`);
+  });
+
+  it('shows what sutler itself says, whatever the length of the values', async () => {
+    const address = { kind: 'unix', path: folder.file('nobody.sock') } as const;
+    const client = new CsiClient({ address, log: silentLog });
+    const request = { ...volumeRequest('late'), secrets: { pin: '123' } };
+    const error = await failureOf(client.createVolume(request, { timeoutMs: 50 }));
+    client.close();
+    assert.ok(error.notForwarded);
+    assert.notEqual(error.details, WITHHELD.short);
+    hook = () => new Promise(() => {});
+    const slow = new CsiClient({
+      address: { kind: 'unix', path: folder.file('csi.sock') },
+      log: silentLog,
+    });
+    const timedOut = await failureOf(slow.createVolume(request, { timeoutMs: 500 }));
+    slow.close();
+    assert.equal(timedOut.details, DEADLINE_DETAILS);
+  });
+});

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { kubeFlags } from '#src/kube/flags.ts';
+import { openKubeClient } from '#src/kube/open-client.ts';
+import { Closers } from '#src/runtime/closers.ts';
+import { parseFlags } from '#src/runtime/flags.ts';
+import { createLogger } from '#src/runtime/log.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'sutler-open-client-'));
+after(() => rmSync(directory, { recursive: true }));
+
+/** Opens a client for a cluster with these fields, and returns what was logged. */
+async function logOf(fields: object): Promise<string> {
+  const path = join(directory, 'config');
+  const config = {
+    'current-context': 'here',
+    contexts: [{ name: 'here', context: { cluster: 'lab', user: 'u' } }],
+    clusters: [{ name: 'lab', cluster: { server: 'https://10.0.0.1:6443', ...fields } }],
+    users: [{ name: 'u', user: { token: 't' } }],
+  };
+  writeFileSync(path, JSON.stringify(config));
+  const parsed = parseFlags(kubeFlags, { argv: [`--kubeconfig=${path}`], env: {} });
+  assert.ok(parsed.kind === 'run');
+  let text = '';
+  const write = (line: string): void => void (text += line);
+  const log = createLogger({ name: 'test', verbosity: 0, format: 'json', write });
+  const closers = new Closers();
+  await openKubeClient('test', { flags: parsed.flags, env: {}, closers, log });
+  await closers.close();
+  return text;
+}
+
+describe('openKubeClient', () => {
+  it('warns once if the kubeconfig says insecure-skip-tls-verify', async () => {
+    const lines = (await logOf({ 'insecure-skip-tls-verify': true })).trim().split('\n');
+    const [warning, ...others] = lines.filter((line) => line.includes('insecure-skip-tls-verify'));
+    assert.deepEqual(others, []);
+    const { level, cluster, source } = JSON.parse(warning ?? '') as Record<string, unknown>;
+    assert.deepEqual([level, cluster], [40, 'lab']);
+    assert.match(String(source), /context "here"$/);
+  });
+
+  it('does not warn otherwise', async () => {
+    assert.doesNotMatch(await logOf({}), /insecure/);
+    assert.doesNotMatch(await logOf({ 'insecure-skip-tls-verify': false }), /insecure/);
+  });
+});
