@@ -1,7 +1,7 @@
 /* The steps that a fresh machine needs before sutler can run: install packages, compile, find a
  * Redis. Uses Node only, because it runs before npm has installed anything. */
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { judgeNode } from './judge-node.mjs';
@@ -42,6 +42,10 @@ export function install() {
     statSync(installed).mtimeMs >= statSync(join(root, 'package-lock.json')).mtimeMs
   )
     return;
+  // npm ci would empty the folder that a link leads to, and with it every folder that shares it.
+  const folder = join(root, 'node_modules');
+  if (lstatSync(folder, { throwIfNoEntry: false })?.isSymbolicLink())
+    fail(`${folder} is a link to packages older than the lock file: replace it, then run npm ci`);
   print('Installing packages (npm ci) …');
   if (run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']) !== 0)
     fail('npm ci failed: see its output above');
