@@ -1,7 +1,10 @@
 # docker build -t sutler .                                        the image for clusters
 # docker build -t sutler-sample-driver --target sample-driver .   the driver that k8s/dev uses
 
-FROM node:20-slim AS build
+# The digest names one build of the image for all platforms; CONTRIBUTING.md says how to renew it.
+FROM node:24.21.0-bookworm-slim@sha256:d6aa754f16b3197301076f047b5def2f02ea1dbbc2ca920407d46d7ec7f87b20 AS base
+
+FROM base AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
@@ -14,10 +17,10 @@ COPY sandbox ./sandbox
 RUN npx tsc -b sandbox
 
 FROM build AS dependencies
-RUN npm prune --omit=dev
+RUN npm prune --omit=dev --omit=optional --ignore-scripts
 
 # What both images share.
-FROM node:20-slim AS runtime
+FROM base AS runtime
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=dependencies /app/package.json /app/LICENSE ./

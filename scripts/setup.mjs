@@ -1,9 +1,10 @@
 /* The steps that a fresh machine needs before sutler can run: install packages, compile, find a
  * Redis. Uses Node only, because it runs before npm has installed anything. */
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { judgeNode } from './judge-node.mjs';
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const print = (line) => process.stderr.write(`${line}\n`);
@@ -24,17 +25,27 @@ function run(command, args, options = {}) {
   return status ?? 1;
 }
 
+/** Fails on a version of Node that is too old, and warns of one that no test ran on. */
+function checkNode() {
+  const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const { verdict, line } = judgeNode(process.versions.node, engines.node);
+  if (verdict === 'too old') fail(line);
+  if (verdict === 'untested') print(line);
+}
+
 /** Installs packages if they are missing or older than the lock file. */
 export function install() {
-  const [major, minor] = process.versions.node.split('.').map(Number);
-  if (major < 20 || (major === 20 && minor < 18))
-    fail(`Node ${process.versions.node} is too old: install Node 20.18 or later`);
+  checkNode();
   const installed = join(root, 'node_modules', '.package-lock.json');
   if (
     existsSync(installed) &&
     statSync(installed).mtimeMs >= statSync(join(root, 'package-lock.json')).mtimeMs
   )
     return;
+  // npm ci would empty the folder that a link leads to, and with it every folder that shares it.
+  const folder = join(root, 'node_modules');
+  if (lstatSync(folder, { throwIfNoEntry: false })?.isSymbolicLink())
+    fail(`${folder} is a link to packages older than the lock file: replace it, then run npm ci`);
   print('Installing packages (npm ci) …');
   if (run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']) !== 0)
     fail('npm ci failed: see its output above');
