@@ -3,6 +3,7 @@ import { openRedis } from '../../redis/connection.ts';
 import { forgetRecord, type Forgotten } from '../../records/forget.ts';
 import { systemClock } from '../../runtime/clock.ts';
 import { UsageError } from '../../runtime/flags.ts';
+import { escapeControls } from '../../runtime/printable.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { forget } from '../flags.ts';
 
@@ -32,7 +33,7 @@ async function start(context: ProcessContext<typeof forget.flags>): Promise<void
   const result = await forgetRecord(link.redis, { prefix, driver, id }, note);
   if (result.kind === 'forgotten')
     log.warn({ id, driver, state: result.state, why }, 'volume record forgotten');
-  context.stdout.write(`${describeResult(id, driver, result)}\n`);
+  context.stdout.write(`${escapeControls(describeResult(id, driver, result))}\n`);
   context.stop(result.kind === 'busy' ? 1 : 0);
 }
 

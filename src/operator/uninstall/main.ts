@@ -9,6 +9,7 @@ import { openRedis } from '../../redis/connection.ts';
 import { keyPrefix } from '../../redis/key-names.ts';
 import { listQueues } from '../../queue/registry.ts';
 import { openRecords, type OpenRecord } from '../../records/open-records.ts';
+import { escapeControls } from '../../runtime/printable.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { uninstall } from '../flags.ts';
 import { hasFinalizer, removeFinalizer } from '../../volumes/finalizer-patches.ts';
@@ -24,7 +25,7 @@ async function start(context: ProcessContext<typeof uninstall.flags>): Promise<v
   const { flags, closers, stdout } = context;
   const log = context.log.child({}, { level: 'warn' });
   const end = (message: string, status: 0 | 1): void => {
-    stdout.write(`${message}\n`);
+    stdout.write(`${escapeControls(message)}\n`);
     context.stop(status);
   };
   const kube = await openKubeClient('uninstall', { ...context, log });
