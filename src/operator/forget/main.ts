@@ -1,4 +1,5 @@
 import { userInfo } from 'node:os';
+import { openRedisAccess } from '../../redis/access.ts';
 import { openRedis } from '../../redis/connection.ts';
 import { forgetRecord, type Forgotten } from '../../records/forget.ts';
 import { systemClock } from '../../runtime/clock.ts';
@@ -26,7 +27,8 @@ async function start(context: ProcessContext<typeof forget.flags>): Promise<void
   if (why === '')
     throw new UsageError('--why is missing: give the reason for dropping the record; it is kept');
   const log = context.log.child({}, { level: 'warn' });
-  const link = openRedis({ url, role: 'plain', name: 'sutler-forget', log });
+  const access = await openRedisAccess({ ...context, log });
+  const link = openRedis({ url, access, role: 'plain', name: 'sutler-forget', log });
   context.closers.add('Redis', () => link.close());
 
   const note = { by: userInfo().username, why, atMs: systemClock.nowMs() };

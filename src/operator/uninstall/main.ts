@@ -5,6 +5,7 @@ import { CLAIM_FINALIZER, INCARNATION } from '../../kube/keys.ts';
 import { listPages } from '../../kube/list-pages.ts';
 import type { Claim, Lease } from '../../kube/objects.ts';
 import { claims, leases } from '../../kube/resources.ts';
+import { openRedisAccess } from '../../redis/access.ts';
 import { openRedis } from '../../redis/connection.ts';
 import { keyPrefix } from '../../redis/key-names.ts';
 import { listQueues } from '../../queue/registry.ts';
@@ -29,7 +30,14 @@ async function start(context: ProcessContext<typeof uninstall.flags>): Promise<v
     context.stop(status);
   };
   const kube = await openKubeClient('uninstall', { ...context, log });
-  const link = openRedis({ url: flags.redisUrl, role: 'plain', name: 'sutler-uninstall', log });
+  const access = await openRedisAccess({ ...context, log });
+  const link = openRedis({
+    url: flags.redisUrl,
+    access,
+    role: 'plain',
+    name: 'sutler-uninstall',
+    log,
+  });
   closers.add('Redis', () => link.close());
 
   const open = await listOpenRecords(link.redis, flags.redisPrefix);
