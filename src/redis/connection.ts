@@ -22,6 +22,8 @@ export function redisOptions(
 ): RedisSettings {
   return {
     ...redisSettings(url, access),
+    // CLIENT SETINFO would be one more right, which Redis 7.0 has no name for.
+    disableClientInfo: true,
     // openRedis connects after it has attached its listeners.
     lazyConnect: true,
     retryStrategy: (times: number) => Math.min(50 * times, 2000),
