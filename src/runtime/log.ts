@@ -7,8 +7,8 @@ import { escapeControls } from './printable.ts';
  * debug from -v=4, trace from -v=6. */
 export type Logger = PinoLogger;
 
-/** Creates the logger of a process. All parts receive it, or a child of it, as an argument. Whatever
- * is logged passes toLoggable, and a line contains no raw control characters.
+/** Creates the logger of a process. All parts receive it, or a child of it, as an argument. All
+ * that is logged passes toLoggable, and a line contains no raw control characters.
  * @param o.verbosity  the value of -v
  * @param o.write      receives whole lines, with the newline */
 export function createLogger(o: {

@@ -5,8 +5,8 @@ import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
 
-/** Paths of PEM files, which may be replaced at any time, for example by cert-manager; '' for a file
- * that is not used. */
+/** Paths of PEM files, which may be replaced at any time, for example by cert-manager; '' for a
+ * file that is not used. */
 export interface TlsFiles {
   /** Authorities that the other side's certificate is verified against. */
   readonly ca: string;
