@@ -8,7 +8,7 @@ const FILE = fileURLToPath(new URL('../../../k8s/redis/users.acl', import.meta.u
 export type RedisUser = 'ingest' | 'jobs' | 'dashboard' | 'promoter' | 'operator';
 
 /** Password of all of them in tests. */
-export const USER_PASSWORD = 'password-of-a-user';
+const USER_PASSWORD = 'password-of-a-user';
 
 /** Lines of redis.conf that create the users of k8s/redis/users.acl, for keys with this prefix. */
 export function redisUsers(prefix = 'csi'): readonly string[] {
