@@ -1,4 +1,5 @@
 import { defineFlags } from '#src/runtime/flags.ts';
+import { redisAccessFlags } from '#src/redis/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
@@ -50,5 +51,6 @@ export const flags = defineFlags({
     default: '.sutler/sandbox',
     help: 'Folder for all files that are written. Emptied at start.',
   },
+  ...redisAccessFlags,
   ...sandboxOnlyFlags,
 });

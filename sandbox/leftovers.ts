@@ -3,6 +3,7 @@ import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
+import type { RedisAccess } from '#src/redis/access.ts';
 import { redisOptions } from '#src/redis/connection.ts';
 import { keyPrefix } from '#src/redis/key-names.ts';
 import { parseAddress } from '#src/runtime/address.ts';
@@ -11,6 +12,7 @@ import type { Logger } from '#src/runtime/log.ts';
 
 export interface LeftoverOptions {
   readonly redisUrl: string;
+  readonly redisAccess: RedisAccess;
   readonly prefix: string;
   readonly gateway: string;
   readonly clock: Clock;
@@ -23,7 +25,7 @@ export async function waitForNoLeftovers(
   options: LeftoverOptions,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const redis = new Redis(redisOptions(options.redisUrl, 'plain'));
+  const redis = new Redis(redisOptions(options.redisUrl, 'plain', options.redisAccess));
   redis.on('error', (error) => options.log.debug({ err: error }, 'Redis'));
   const driver = new CsiClient({
     address: parseAddress('gateway', options.gateway),

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { claims } from '#src/kube/resources.ts';
+import { openRedisAccess, type RedisAccess } from '#src/redis/access.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { emptyDataFolder, openDataFolder } from '#src/runtime/data-folder.ts';
 import { withoutFlags } from '#src/runtime/flags.ts';
@@ -34,7 +35,8 @@ async function start(context: Context): Promise<void> {
   const folder = flags.examples === '' ? EXAMPLES : resolve(flags.examples);
   const examples = await readExamples(folder);
   print(INTRODUCTION);
-  const environment = await open(context);
+  const redisAccess = await openRedisAccess(context);
+  const environment = await open(context, redisAccess);
   if (environment === undefined) return;
   const access = await loadClusterAccess({ kubeconfig: environment.kubeconfig, env: {} });
   // The screen shows what this process watches; log only its problems.
@@ -44,7 +46,7 @@ async function start(context: Context): Promise<void> {
   const watch = watchProgress(client, quiet);
   closers.add('watches', () => watch.stop());
 
-  const run = { context, client, watch, examples, environment };
+  const run = { context, client, watch, examples, environment, redisAccess };
   const isBound = await provisionExamples(run);
   if (flags.once) await finishOnce(run, isBound);
   else if (!stopping.aborted)
@@ -64,9 +66,10 @@ interface Run {
   readonly watch: ProgressWatch;
   readonly examples: readonly Example[];
   readonly environment: Environment;
+  readonly redisAccess: RedisAccess;
 }
 
-async function open(context: Context): Promise<Environment | undefined> {
+async function open(context: Context, access: RedisAccess): Promise<Environment | undefined> {
   const { flags, log, closers, stopping } = context;
   const dataDir = resolve(flags.dataDir);
   const folder = await openDataFolder('data-dir', dataDir, 'sandbox');
@@ -74,7 +77,7 @@ async function open(context: Context): Promise<Environment | undefined> {
   await emptyDataFolder(folder);
   if (flags.redisUrl !== '') {
     const print = printer(context);
-    await waitForRedis(flags.redisUrl, { print, stopping, clock: systemClock, log });
+    await waitForRedis(flags.redisUrl, { access, print, stopping, clock: systemClock, log });
   }
   return startEnvironment({
     dataDir,
@@ -138,6 +141,7 @@ async function deleteExamples(run: Run): Promise<readonly string[]> {
   const volumesLeft = await watch.waitUntilNoVolumes(signal);
   const options = {
     redisUrl: environment.redisUrl,
+    redisAccess: run.redisAccess,
     gateway: environment.facts['gateway'] ?? '',
     prefix: 'csi',
     clock: systemClock,

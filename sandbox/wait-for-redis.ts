@@ -1,3 +1,4 @@
+import type { RedisAccess } from '#src/redis/access.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { checkSettings } from '#src/redis/settings.ts';
 import type { Clock } from '#src/runtime/clock.ts';
@@ -12,6 +13,7 @@ const RETRY_MS = 100;
 export async function waitForRedis(
   url: string,
   o: {
+    readonly access: RedisAccess;
     readonly print: (line: string) => unknown;
     readonly stopping: AbortSignal;
     readonly clock: Clock;
@@ -20,6 +22,7 @@ export async function waitForRedis(
 ): Promise<void> {
   const link = openRedis({
     url,
+    access: o.access,
     role: 'plain',
     name: 'sutler-sandbox',
     log: o.log.child({}, { level: 'error' }),

@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadClusterAccess } from '../kube/credentials.ts';
 import { keepRedisServer } from '../redis/own-server.ts';
+import { parseRedisUrl, redisAddress } from '../redis/url.ts';
 import { unlessAborted } from '../runtime/abort.ts';
 import { parseListenAddress } from '../runtime/address.ts';
 import { startChild, type Child } from '../runtime/children.ts';
@@ -45,8 +46,11 @@ async function start(context: AllContext): Promise<void> {
     return startProcess(context, name, { redisUrl, gateway, httpEndpoint });
   });
 
-  const redis = redisUrl.replace(/\/\/[^@/]*@/, '//');
-  const facts = { redis, gateway, ...(await collectFacts(children, stopping)) };
+  const facts = {
+    redis: redisAddress(parseRedisUrl(redisUrl)),
+    gateway,
+    ...(await collectFacts(children, stopping)),
+  };
   if (!stopping.aborted) context.announce(facts);
 }
 

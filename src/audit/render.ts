@@ -1,4 +1,5 @@
 import { formatBytes } from '../kube/quantity.ts';
+import { escapeControls } from '../runtime/printable.ts';
 import type { OpenRecord } from '../records/open-records.ts';
 import type { AuditReport } from './audit.ts';
 
@@ -6,7 +7,7 @@ import type { AuditReport } from './audit.ts';
 export function renderAuditJson(report: AuditReport): string {
   const toPlain = (_: string, value: unknown): unknown =>
     typeof value === 'bigint' ? value.toString() : value;
-  return JSON.stringify(report, toPlain, 2);
+  return JSON.stringify(report, toPlain, 2).split('\n').map(escapeControls).join('\n');
 }
 
 const ORPHANS_HEAD =
@@ -29,7 +30,7 @@ export function renderAuditText(report: AuditReport): string {
     );
   if (waiting > 0)
     lines.push('', `${waiting} more have no PersistentVolume: audit again after --min-age.`);
-  return lines.join('\n');
+  return lines.map(escapeControls).join('\n');
 }
 
 function renderRecord(record: OpenRecord): string {

@@ -8,6 +8,7 @@ import { readClusterUid } from '../kube/cluster-uid.ts';
 import type { kubeFlags } from '../kube/flags.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import { watchClusterMarker, type ClusterMarker } from '../redis/cluster-marker.ts';
+import { openRedisAccess, type RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { watchSettings } from '../redis/settings-watch.ts';
@@ -20,6 +21,7 @@ export interface Connections {
   readonly kube: KubeClient;
   readonly gateways: GatewayPool;
   readonly driver: DriverWatch;
+  readonly redisAccess: RedisAccess;
   readonly link: RedisLink;
   /** Whether Redis belongs to the cluster of `kube`. */
   readonly marker: ClusterMarker;
@@ -38,7 +40,8 @@ export async function openConnections(
   const { flags, closers, health, log } = context;
   const kube = await openKubeClient(name, context);
   const { gateways, driver } = await openDriver(context);
-  const link = openRedis({ url: flags.redisUrl, role: 'plain', name: redisName, log });
+  const access = await openRedisAccess(context);
+  const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name: redisName, log });
   closers.add('Redis', () => link.close());
   const settings = watchSettings(link, log);
   closers.add('Redis settings', () => settings.close());
@@ -49,7 +52,7 @@ export async function openConnections(
   health.ready('redis-cluster', () => marker.trouble);
   health.ready('redis-settings', () => settings.trouble);
   health.ready('driver', () => driver.trouble);
-  return { kube, gateways, driver, link, marker };
+  return { kube, gateways, driver, redisAccess: access, link, marker };
 }
 
 /** A name that no other process has: host, pid and a random part. */

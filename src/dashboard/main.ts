@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { listQueues } from '../queue/registry.ts';
+import { openRedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
@@ -25,7 +26,8 @@ async function start(context: DashboardContext): Promise<void> {
   const generated = flags.dashboardPassword === '' ? randomBytes(15).toString('base64url') : '';
 
   const name = `sutler-dashboard:${context.pid}`;
-  const link = openRedis({ url: flags.redisUrl, role: 'plain', name, log });
+  const access = await openRedisAccess(context);
+  const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name, log });
   closers.add('Redis', () => link.close());
   health.ready('redis', () => link.trouble ?? link.refusal);
   closers.add('reading of Redis', readRepeatedly(link, flags.redisPrefix, log));

@@ -99,11 +99,11 @@ function leaseTimes(flags: Context['flags']): LeaseTimes {
 
 function openProducer(
   { flags, closers, health, log, metrics }: Context,
-  { link }: Connections,
+  { link, redisAccess }: Connections,
   { name: driver }: DriverInfo,
 ): Producer {
   const { redisUrl, redisPrefix: prefix } = flags;
-  const producer = new Producer({ redisUrl, prefix, driver, log, metrics });
+  const producer = new Producer({ redisUrl, redisAccess, prefix, driver, log, metrics });
   closers.add('producer', () => producer.close());
   health.ready('redis', () => producer.trouble ?? link.trouble ?? link.refusal);
   return producer;

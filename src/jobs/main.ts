@@ -175,7 +175,7 @@ const SNAPSHOT_CONCURRENCY = 2;
 
 /** A consumer for each queue, and what it does with a key. */
 function startConsumers(
-  { context, driver, instance }: Base,
+  { context, connections, driver, instance }: Base,
   parts: { readonly ports: ProcessorPorts; readonly lostRecords: LostRecords },
 ): readonly Consumer[] {
   const { flags, closers, health, log, metrics } = context;
@@ -187,6 +187,7 @@ function startConsumers(
   ): Consumer => {
     const consumer = new Consumer({
       redisUrl: flags.redisUrl,
+      redisAccess: connections.redisAccess,
       prefix: flags.redisPrefix,
       driver: driver.name,
       name: instance,

@@ -1,5 +1,6 @@
 import { type Job, MetricsTime, Worker } from 'bullmq';
 import type { Registry } from 'prom-client';
+import type { RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { isRefusal } from '../redis/error-text.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
@@ -34,6 +35,7 @@ export interface Run {
 
 export interface ConsumerOptions {
   readonly redisUrl: string;
+  readonly redisAccess?: RedisAccess;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
@@ -95,7 +97,7 @@ export class Consumer {
    * @throws UsageError for an unreadable Redis URL or prefix */
   constructor(options: ConsumerOptions) {
     const { redisUrl: url, driver, kind, prefix, lockMs, backoff, log } = options;
-    const { random = Math.random } = options;
+    const { redisAccess: access, random = Math.random } = options;
     keyPrefix(prefix);
     this.#options = options;
     this.#queue = queueName(kind, driver);
@@ -104,7 +106,13 @@ export class Consumer {
     const onLockLost = (): void => this.#metrics.locksLost.inc(this.#labels);
     this.#locks = new RunLocks({ lockMs, log, onLockLost });
     this.#lockTimer = setInterval(() => this.#locks.abortExpiring(Date.now()), lockMs / 20);
-    this.#link = openRedis({ url, role: 'worker', name: `sutler-worker:${this.#queue}`, log });
+    this.#link = openRedis({
+      url,
+      ...(access === undefined ? {} : { access }),
+      role: 'worker',
+      name: `sutler-worker:${this.#queue}`,
+      log,
+    });
     const { redis } = this.#link;
     const place = { prefix, queue: this.#queue };
     this.#flushDetector = startFlushDetector({

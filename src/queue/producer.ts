@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type BulkJobOptions, Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
+import type { RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
@@ -19,6 +20,7 @@ import { registerQueues } from './registry.ts';
 
 export interface ProducerOptions {
   readonly redisUrl: string;
+  readonly redisAccess?: RedisAccess;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
@@ -58,11 +60,17 @@ export class Producer {
   /** Begins to connect.
    * @throws UsageError for an unreadable Redis URL or prefix */
   constructor(options: ProducerOptions) {
-    const { redisUrl: url, prefix, driver, log } = options;
+    const { redisUrl: url, redisAccess: access, prefix, driver, log } = options;
     keyPrefix(prefix);
     this.#options = options;
     this.#metrics = producerMetrics(options.metrics);
-    this.#link = openRedis({ url, role: 'producer', name: `sutler-producer:${driver}`, log });
+    this.#link = openRedis({
+      url,
+      ...(access === undefined ? {} : { access }),
+      role: 'producer',
+      name: `sutler-producer:${driver}`,
+      log,
+    });
     this.#flushDetector = startFlushDetector({
       link: this.#link,
       prefix,

@@ -4,7 +4,9 @@ import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { describeRedisError, isRefusal } from './error-text.ts';
 import { Refusals } from './refusals.ts';
-import { parseRedisUrl, redisAddress, type RedisSettings } from './url.ts';
+import { DEFAULT_ACCESS, type RedisAccess, redisSettings } from './access.ts';
+import { findSentinelFault, isUnexplained } from './sentinel-fault.ts';
+import { redisAddress, type RedisSettings } from './url.ts';
 
 /** What a connection is for. `producer` and `plain` reject commands soon when Redis has gone away,
  * and the caller decides. `worker` keeps commands until Redis is back, as BullMQ requires: the end
@@ -12,10 +14,16 @@ import { parseRedisUrl, redisAddress, type RedisSettings } from './url.ts';
 type RedisRole = 'producer' | 'worker' | 'plain';
 
 /** Options of a connection.
- * @throws UsageError for a URL that can't be read; see parseRedisUrl */
-export function redisOptions(url: string, role: RedisRole): RedisSettings {
+ * @throws UsageError for a URL that can't be read or used; see redisSettings */
+export function redisOptions(
+  url: string,
+  role: RedisRole,
+  access: RedisAccess = DEFAULT_ACCESS,
+): RedisSettings {
   return {
-    ...parseRedisUrl(url),
+    ...redisSettings(url, access),
+    // CLIENT SETINFO would be one more right, which Redis 7.0 has no name for.
+    disableClientInfo: true,
     // openRedis connects after it has attached its listeners.
     lazyConnect: true,
     retryStrategy: (times: number) => Math.min(50 * times, 2000),
@@ -72,16 +80,18 @@ const LOOKING_FOR_MASTER = 'reconnect';
 const LOADING_CHECK_MS = 1_000;
 
 /** Connects, and reconnects until closed.
- * @throws UsageError for an unreadable URL; never because Redis is away */
+ * @throws UsageError for a URL that can't be read or used; never because Redis is away */
 export function openRedis(options: {
   readonly url: string;
+  /** Default: that of a process without flags for it. */
+  readonly access?: RedisAccess;
   readonly role: RedisRole;
   /** Shown by CLIENT LIST. */
   readonly name?: string;
   readonly log: Logger;
 }): RedisLink {
-  const { url, role, name, log } = options;
-  const settings = redisOptions(url, role);
+  const { url, access, role, name, log } = options;
+  const settings = redisOptions(url, role, access);
   const address = redisAddress(settings);
   const refusals = new Refusals(address, name, log);
   const shouldReconnect = reconnectOnReadOnly();
@@ -94,12 +104,13 @@ export function openRedis(options: {
       return isReadOnly;
     },
   });
-  return new Link({ redis, address, refusals, log });
+  return new Link({ redis, settings, address, refusals, log });
 }
 
 class Link implements RedisLink {
   readonly redis: DuplicatedRedis;
   readonly address: string;
+  readonly #settings: RedisSettings;
   readonly #refusals: Refusals;
   readonly #log: Logger;
   readonly #listeners = new Listeners<boolean>();
@@ -109,20 +120,26 @@ class Link implements RedisLink {
   /** A connection was made that the listeners were not told of. */
   #isUnannounced = false;
   #isClosed = false;
+  #isAskingSentinels = false;
 
   constructor(parts: {
     readonly redis: DuplicatedRedis;
+    readonly settings: RedisSettings;
     readonly address: string;
     readonly refusals: Refusals;
     readonly log: Logger;
   }) {
-    const { redis, address, refusals, log } = parts;
+    const { redis, settings, address, refusals, log } = parts;
     this.redis = redis;
+    this.#settings = settings;
     this.address = address;
     this.#refusals = refusals;
     this.#log = log;
     this.#trouble = `Redis at ${address}: not connected yet`;
-    redis.on('error', (error: Error) => this.#reportTrouble(describeRedisError(address, error)));
+    redis.on('error', (error: Error) => {
+      if (isUnexplained(error)) void this.#explainSentinels(error);
+      else this.#reportError(error);
+    });
     redis.on('close', () => this.#connectionClosed());
     redis.on('ready', () => {
       this.#trouble = undefined;
@@ -163,6 +180,19 @@ class Link implements RedisLink {
     clearInterval(this.#loading);
     this.#trouble = `Redis at ${this.address}: connection closed`;
     this.redis.disconnectAll();
+  }
+
+  #reportError(error: Error): void {
+    const { address } = this;
+    this.#reportTrouble(describeRedisError(address, error, this.#settings.tls !== undefined));
+  }
+
+  async #explainSentinels(error: Error): Promise<void> {
+    if (this.#isAskingSentinels) return;
+    this.#isAskingSentinels = true;
+    const fault = await findSentinelFault(this.#settings);
+    this.#isAskingSentinels = false;
+    if (this.redis.status !== 'ready') this.#reportError(fault ?? error);
   }
 
   #reportTrouble(trouble: string): void {

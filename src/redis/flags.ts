@@ -1,5 +1,61 @@
 import { defineFlags } from '../runtime/flags.ts';
 
+/** How a process may connect to the Redis that its URL names. */
+export const redisAccessFlags = defineFlags({
+  'redis-tls-ca': {
+    type: 'string',
+    default: '',
+    help:
+      'PEM file with the authorities that sign the certificates of Redis and of its Sentinels. ' +
+      'Empty: those that Node.js knows. Changed TLS files are used for the next connection.',
+  },
+  'redis-tls-cert': {
+    type: 'string',
+    default: '',
+    help: 'PEM file with this process’s certificate for Redis, where Redis asks for one.',
+  },
+  'redis-tls-key': {
+    type: 'string',
+    default: '',
+    help: 'PEM file with the private key of --redis-tls-cert.',
+  },
+  'redis-tls-server-name': {
+    type: 'string',
+    default: '',
+    help:
+      'Name or IP address that the certificates of Redis and of its Sentinels must contain. If ' +
+      'empty, the host of --redis-url, and for a master the host that the Sentinels name.',
+  },
+  'redis-insecure': {
+    type: 'bool',
+    default: false,
+    help:
+      'Allow plaintext to a Redis beyond loopback. Anyone on the network path can then read the ' +
+      'password, and change what Redis holds.',
+  },
+  'redis-sentinel-username': {
+    type: 'string',
+    default: '',
+    env: 'REDIS_SENTINEL_USERNAME',
+    help: 'User at the Sentinels; that of --redis-url is the user at Redis.',
+  },
+  'redis-sentinel-password': {
+    type: 'string',
+    default: '',
+    env: 'REDIS_SENTINEL_PASSWORD',
+    help:
+      'Password at the Sentinels; that of --redis-url is the password at Redis. Set it by its ' +
+      'variable: every user of the machine can read arguments.',
+  },
+  'redis-sentinel-plaintext': {
+    type: 'bool',
+    default: false,
+    help:
+      'With rediss-sentinel://: speak TLS to Redis, but none to the Sentinels. Anyone on the ' +
+      'network path can then read the Sentinels’ password.',
+  },
+});
+
 /** How a process reaches Redis. */
 export const redisFlags = defineFlags({
   'redis-url': {
@@ -7,12 +63,14 @@ export const redisFlags = defineFlags({
     default: 'redis://127.0.0.1:6379',
     env: 'REDIS_URL',
     help:
-      'Redis that holds queues and volume records: redis://[user:password@]host:port/db, ' +
-      'rediss:// with TLS.',
+      'Redis that holds queues and volume records: rediss://[user:password@]host:port/db with ' +
+      'TLS, redis:// without, unix:///path, or ' +
+      'rediss-sentinel://[user:password@]host:port,host:port/master-name.',
   },
   'redis-prefix': {
     type: 'string',
     default: 'csi',
     help: 'First part of all keys, in braces; one per installation that shares a Redis.',
   },
+  ...redisAccessFlags,
 });

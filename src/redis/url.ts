@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import type { RedisOptions } from 'ioredis';
 import { UsageError } from '../runtime/flags.ts';
 
@@ -5,8 +6,8 @@ import { UsageError } from '../runtime/flags.ts';
 export type RedisSettings = Omit<RedisOptions, 'replyMapping'>;
 
 const FORMS =
-  'redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:///path, ' +
-  'or redis-sentinel://host:port,host:port/master-name';
+  'rediss://[user:password@]host[:port][/db], redis:// without TLS, unix:///path, ' +
+  'or rediss-sentinel://host:port,host:port/master-name';
 const SENTINEL_URL = /^(redis|rediss)-sentinel:\/\/(?:([^@/]*)@)?([^@/]+)\/([^/?]+)(?:\/(\d+))?$/;
 
 /** Reads a Redis URL; user and password are percent-encoded.
@@ -66,7 +67,8 @@ function hostSettings(url: URL): RedisSettings {
     port: url.port === '' ? 6379 : Number(url.port),
     ...credentials(url.username, url.password),
     ...(db === '' ? {} : { db: Number(db) }),
-    ...(url.protocol === 'rediss:' ? { tls: { servername: host } } : {}),
+    // An IP address is no server name; Node.js then compares the host with the certificate.
+    ...(url.protocol === 'rediss:' ? { tls: isIP(host) === 0 ? { servername: host } : {} } : {}),
   };
 }
 

@@ -210,8 +210,11 @@ function splitWord(word: string, table: FlagTable): { name: string; inline: stri
   const [, letter, value] = /^-([A-Za-z])=?([\s\S]*)$/.exec(word) ?? [];
   const [name] = Object.entries(table).find(([, { short }]) => letter && short === letter) ?? [];
   if (name !== undefined) return { name, inline: value === '' ? undefined : value };
-  if (word.startsWith('-') && word.length > 2)
-    throw new UsageError(`unknown flag ${word}: long flags take two dashes, --${word.slice(1)}`);
+  if (word.startsWith('-') && word.length > 2) {
+    // Without its value, which may be a password.
+    const name = word.replace(/=[\s\S]*/, '');
+    throw new UsageError(`unknown flag ${name}: long flags take two dashes, -${name}`);
+  }
   throw new UsageError(
     `unexpected argument "${word}": ` +
       'flags are written --name=value, switches --name or --name=false',

@@ -12,6 +12,8 @@ import {
 import { Closers } from './closers.ts';
 import { createLogger, type Logger } from './log.ts';
 import { createRegistry, type Registry } from './metrics.ts';
+import { strikeSecrets } from './loggable.ts';
+import { escapeControls } from './printable.ts';
 import type { processFlags } from './process-flags.ts';
 import { version } from './version.ts';
 
@@ -90,7 +92,8 @@ export async function runProcess<T extends ProcessTable>(
 ): Promise<void> {
   const { host } = invocation;
   const exitForUsage = (error: UsageError): void => {
-    host.stderr.write(`sutler ${description.name}: ${error.message.replaceAll('\n', ' ')}\n`);
+    const line = escapeControls(strikeSecrets(error.message.replaceAll('\n', ' ')));
+    host.stderr.write(`sutler ${description.name}: ${line}\n`);
     host.exit(2);
   };
   let parsed: Parsed<T>;

@@ -5,7 +5,8 @@ import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
 
-/** Paths of PEM files, which may be replaced at any time, for example by cert-manager. */
+/** Paths of PEM files, which may be replaced at any time, for example by cert-manager; '' for a
+ * file that is not used. */
 export interface TlsFiles {
   /** Authorities that the other side's certificate is verified against. */
   readonly ca: string;
@@ -14,12 +15,12 @@ export interface TlsFiles {
   readonly key: string;
 }
 
-/** Contents of the files when key and certificate last matched. */
+/** Contents of the files when key and certificate last matched; '' for a file that is not used. */
 export interface TlsMaterial {
   readonly ca: string;
   readonly cert: string;
   readonly key: string;
-  /** When the own certificate expires, in Unix milliseconds. */
+  /** When the own certificate expires, in Unix milliseconds; Infinity without one. */
   readonly notAfterMs: number;
 }
 
@@ -94,7 +95,7 @@ export async function watchTlsFiles(o: {
     const before = current;
     current = read;
     log.info(
-      { cert: files.cert, notAfter: timeText(read) },
+      files.cert === '' ? { ca: files.ca } : { cert: files.cert, notAfter: timeText(read) },
       'the TLS files were replaced and are now in use',
     );
     for (const listener of listeners) listener(read, before);
@@ -133,18 +134,14 @@ async function readMaterial(files: TlsFiles, flags: TlsFiles): Promise<TlsMateri
   const texts = { ca: '', cert: '', key: '' };
   for (const part of ['ca', 'cert', 'key'] as const) {
     try {
-      texts[part] = await readFile(files[part], 'utf8');
+      if (files[part] !== '') texts[part] = await readFile(files[part], 'utf8');
     } catch (error) {
       return `--${flags[part]} ${files[part]}: ${messageOf(error)}`;
     }
   }
-  const authorities = texts.ca.match(PEM_CERTIFICATE) ?? [];
-  if (authorities.length === 0) return `--${flags.ca} ${files.ca}: it contains no PEM certificate`;
-  for (const pem of authorities) {
-    const read = tryRead(() => new X509Certificate(pem));
-    if (typeof read === 'string')
-      return `--${flags.ca} ${files.ca}: a certificate in it can't be read: ${read}`;
-  }
+  const trouble = files.ca === '' ? undefined : checkAuthorities(texts.ca);
+  if (trouble !== undefined) return `--${flags.ca} ${files.ca}: ${trouble}`;
+  if (files.cert === '') return { ...texts, notAfterMs: Infinity };
   const cert = tryRead(() => new X509Certificate(texts.cert));
   if (typeof cert === 'string')
     return `--${flags.cert} ${files.cert}: it is no PEM certificate: ${cert}`;
@@ -154,6 +151,17 @@ async function readMaterial(files: TlsFiles, flags: TlsFiles): Promise<TlsMateri
   if (!cert.checkPrivateKey(key))
     return `--${flags.key} ${files.key}: it is not the key of the certificate in ${files.cert}`;
   return { ...texts, notAfterMs: Date.parse(cert.validTo) };
+}
+
+/** @returns why they can't be used */
+function checkAuthorities(text: string): string | undefined {
+  const authorities = text.match(PEM_CERTIFICATE) ?? [];
+  if (authorities.length === 0) return 'it contains no PEM certificate';
+  for (const pem of authorities) {
+    const read = tryRead(() => new X509Certificate(pem));
+    if (typeof read === 'string') return `a certificate in it can't be read: ${read}`;
+  }
+  return undefined;
 }
 
 function tryRead<T extends object>(read: () => T): T | string {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { DEFAULT_ACCESS } from '#src/redis/access.ts';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { startChild, type Child } from '#src/runtime/children.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -167,6 +168,7 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       for (const volume of volumes) await api.until(`${VOLUMES}/${volume}`, isAbsent);
       const place = {
         redisUrl: redis.url,
+        redisAccess: DEFAULT_ACCESS,
         prefix: 'csi',
         gateway: facts['gateway'] ?? '',
         clock: systemClock,

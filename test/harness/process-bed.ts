@@ -11,6 +11,7 @@ import { startBinder } from '../../sandbox/binder/binder.ts';
 import { type SampleDriverOptions, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
 import { startTestGateway } from './csi-gateway.ts';
+import { redisUsers, urlOf } from './redis-users.ts';
 import { startTestRedis, type TestRedis } from './redis.ts';
 import { openSandboxCluster, type SandboxCluster } from './sandbox-cluster.ts';
 
@@ -35,8 +36,8 @@ interface BedOptions {
   readonly onCall?: NonNullable<SampleDriverOptions['onCall']>;
 }
 
-/** A Redis, a cluster with a class and a volume binder, a sample driver and its gateway; ingest and
- * jobs are started by the test. */
+/** A Redis with the users of k8s/redis, a cluster with a class and a volume binder, a sample driver
+ * and its gateway; ingest and jobs are started by the test, each as its user. */
 export class ProcessBed {
   readonly redis: TestRedis;
   readonly cluster: SandboxCluster;
@@ -63,7 +64,7 @@ export class ProcessBed {
     const closers = new Closers();
     const folder = await makeFolder();
     closers.add('folder', () => folder.remove());
-    const redis = await startTestRedis({ settings });
+    const redis = await startTestRedis({ settings: [...redisUsers(), ...settings] });
     closers.add('Redis', () => redis.close());
     const cluster = await openSandboxCluster();
     closers.add('cluster', () => cluster.close());
@@ -88,7 +89,6 @@ export class ProcessBed {
     const argv = [
       `--kubeconfig=${cluster.kubeconfig}`,
       `--gateway=unix://${listen.path}`,
-      `--redis-url=${redis.url}`,
       '--http-endpoint=127.0.0.1:0',
       '--timeout=1s',
       '--write-allowance=1s',
@@ -98,12 +98,14 @@ export class ProcessBed {
   }
 
   startIngest(...flags: readonly string[]): Promise<Running> {
-    const argv = [...this.#argv, '--leader-election-namespace=default', ...flags];
+    const redis = `--redis-url=${urlOf('ingest', this.redis.url)}`;
+    const argv = [...this.#argv, redis, '--leader-election-namespace=default', ...flags];
     return this.#start('ingest', ingestMain, argv);
   }
 
   startJobs(...flags: readonly string[]): Promise<Running> {
-    const argv = [...this.#argv, '--retry-interval-start=50ms', ...flags];
+    const redis = `--redis-url=${urlOf('jobs', this.redis.url)}`;
+    const argv = [...this.#argv, redis, '--retry-interval-start=50ms', ...flags];
     return this.#start('jobs', jobsMain, argv);
   }
 

@@ -47,7 +47,11 @@ interface Container {
   readonly name: string;
   readonly image: string;
   readonly args: readonly string[];
-  readonly env?: readonly { readonly name: string }[];
+  readonly env?: readonly {
+    readonly name: string;
+    readonly value?: string;
+    readonly valueFrom?: { readonly secretKeyRef?: object };
+  }[];
   readonly ports?: readonly Port[];
   readonly livenessProbe?: Probe;
   readonly readinessProbe?: Probe;
@@ -70,7 +74,7 @@ interface Pod {
   readonly containers: readonly Container[];
   readonly volumes?: readonly {
     readonly name: string;
-    readonly secret?: { readonly secretName: string };
+    readonly secret?: { readonly secretName: string; readonly items?: readonly object[] };
   }[];
 }
 interface Workload {
@@ -133,6 +137,11 @@ const stages = readFileSync(join(ROOT, 'Dockerfile'), 'utf8')
   .split(/^(?=FROM )/m)
   .slice(1)
   .map((text) => ({ name: /^FROM \S+ AS (\S+)$/m.exec(text)?.[1], text }));
+const redisUsersFile = readFileSync(join(ROOT, 'k8s/redis/users.acl'), 'utf8')
+  .trim()
+  .split('\n')
+  .filter((line) => line !== 'user default off');
+const redisUserNames = redisUsersFile.map((line) => line.split(' ')[1]);
 const ofKind = (kind: string) => manifests.filter(({ object }) => object.kind === kind);
 const portOf = (container: Container, name: string): number | undefined =>
   container.ports?.find((port) => port.name === name)?.containerPort;
@@ -521,6 +530,46 @@ describe('k8s/', () => {
       ({ object }) => object.metadata.name === 'sutler-dashboard',
     )?.object;
     assert.equal(account?.['automountServiceAccountToken'], false);
+  });
+
+  it('each process logs in to Redis as its own user, with TLS', () => {
+    const withRedis = ours.filter(({ container }) => 'redisUrl' in flagsOf(container));
+    assert.ok(withRedis.length >= 5);
+    for (const { title, container, pod } of withRedis) {
+      const env = new Map(container.env?.map((entry) => [entry.name, entry]));
+      const name = container.args[0];
+      assert.deepEqual(
+        env.get('REDIS_URL')?.valueFrom?.secretKeyRef,
+        { name: 'sutler-redis', key: `${name}-url` },
+        title,
+      );
+      const path = env.get(`SUTLER_REDIS_TLS_CA`)?.value ?? '';
+      const mount = container.volumeMounts?.find(({ mountPath }) => path === `${mountPath}/ca.crt`);
+      const volume = pod.volumes?.find((entry) => entry.name === mount?.name);
+      assert.deepEqual(volume?.secret?.items, [{ key: 'ca.crt', path: 'ca.crt' }], title);
+      assert.ok(redisUserNames.includes(`sutler-${name}`));
+    }
+  });
+
+  it('the Redis for a laptop has the password of each user, which the URLs name', () => {
+    const secret = ofKind('Secret').find(({ object }) => object.metadata.name === 'sutler-redis');
+    const data = secret?.object['stringData'] as Readonly<Record<string, string>>;
+    const args = containers.find(({ container }) => container.name === 'redis')?.container.args;
+    for (const name of ['ingest', 'jobs', 'dashboard']) {
+      const { username, password } = new URL(data[`${name}-url`] ?? '');
+      assert.equal(username, `sutler-${name}`);
+      assert.equal(password, data[`${name}-password`]);
+      const variable = `${name.toUpperCase()}_PASSWORD`;
+      assert.ok(args?.join(' ').includes(`s/^user sutler-${name} on/& >$${variable}/`));
+    }
+  });
+
+  it('gives no user of Redis a password, and every user only keys of the prefix', () => {
+    for (const line of redisUsersFile) {
+      assert.doesNotMatch(line, / [>#]|nopass|allkeys|\+@/);
+      for (const [, pattern = ''] of line.matchAll(/(?:^| |\()(?:%R)?~(\S+?)\)?(?= |$)/g))
+        assert.ok(pattern.startsWith('{csi}:'), pattern);
+    }
   });
 
   it('runs Redis with an append-only file and without eviction', () => {

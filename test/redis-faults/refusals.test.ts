@@ -21,6 +21,12 @@ interface Refusal {
 const setting = (name: string, value: string) => (redis: TestRedis) =>
   redis.redis.config('SET', name, value);
 
+/** Changes what ingest and jobs may do; the selectors of their users permit scripts. */
+async function changeUsers(redis: TestRedis['redis'], rule: string): Promise<void> {
+  for (const user of ['sutler-ingest', 'sutler-jobs'])
+    await redis.call('ACL', 'SETUSER', user, rule);
+}
+
 /** The snapshot can't be renamed to the name of a folder. */
 const snapshotFile = ({ dataDir }: TestRedis): string => join(dataDir, 'dump.rdb');
 
@@ -79,8 +85,8 @@ const REFUSALS: readonly Refusal[] = [
     word: 'NOPERM',
     what: 'forbids scripts',
     fix: /grant its user the missing permission/,
-    inject: ({ redis }) => redis.call('ACL', 'SETUSER', 'default', '-evalsha', '-eval'),
-    repair: ({ redis }) => redis.call('ACL', 'SETUSER', 'default', '+@all'),
+    inject: ({ redis }) => changeUsers(redis, 'clearselectors'),
+    repair: ({ redis }) => changeUsers(redis, '(~{csi}:* +eval +evalsha)'),
   },
   {
     word: 'CLUSTERDOWN',

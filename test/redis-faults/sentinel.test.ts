@@ -1,16 +1,14 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
+import { startRedisServer } from '#src/redis/server.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { TestBed } from './test-bed.ts';
+import { startSentinel } from '../harness/sentinel.ts';
 import { until } from '../harness/until.ts';
 
 describe('a failover by Sentinel', () => {
@@ -36,7 +34,13 @@ describe('a failover by Sentinel', () => {
         async () => /master_link_status:up/.test(await reader.info('replication')),
         'the replica has its data',
       );
-      const port = await startSentinel({ dir, master, password, closers });
+      const port = await startSentinel({
+        dir,
+        masterPort: master.port,
+        masterPassword: password,
+        closers,
+      });
+      await waitForReplica(port, closers);
 
       const testBed = new TestBed(
         { url: `redis-sentinel://:${password}@127.0.0.1:${port}/main` },
@@ -73,48 +77,15 @@ describe('a failover by Sentinel', () => {
   });
 });
 
-/** Starts one Sentinel that decides alone, and quickly. */
-async function startSentinel(o: {
-  readonly dir: string;
-  readonly master: RedisServer;
-  readonly password: string;
-  readonly closers: Closers;
-}): Promise<number> {
-  const port = await freePort();
-  const file = join(o.dir, 'sentinel.conf');
-  const lines = [
-    `port ${port}`,
-    'bind 127.0.0.1',
-    `dir ${o.dir}`,
-    `sentinel monitor main 127.0.0.1 ${o.master.port} 1`,
-    `sentinel auth-pass main ${o.password}`,
-    'sentinel down-after-milliseconds main 500',
-    'sentinel failover-timeout main 3000',
-  ];
-  await writeFile(file, `${lines.join('\n')}\n`);
-  const child = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' });
-  o.closers.add('Sentinel', async () => {
-    child.kill('SIGKILL');
-    await once(child, 'exit');
-  });
+async function waitForReplica(port: number, closers: Closers): Promise<void> {
   const sentinel = new Redis(port, '127.0.0.1', {
     retryStrategy: () => 50,
     maxRetriesPerRequest: null,
   });
   sentinel.on('error', () => undefined);
-  o.closers.add('connection to Sentinel', () => sentinel.disconnect());
+  closers.add('connection to Sentinel', () => sentinel.disconnect());
   await until(async () => {
     const replicas = (await sentinel.call('SENTINEL', 'replicas', 'main')) as readonly unknown[];
     return replicas.length === 1;
   }, 'Sentinel knows the replica');
-  return port;
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

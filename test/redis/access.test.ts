@@ -1,81 +1,290 @@
 import assert from 'node:assert/strict';
+import { copyFile, mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-
-import { checkSettings } from '#src/redis/settings.ts';
-import { readStatus } from '#src/queue/status.ts';
-
-import { claimKey, QueueBench } from '../harness/queue.ts';
-import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { DEFAULT_ACCESS, openRedisAccess, redisSettings } from '#src/redis/access.ts';
+import type { RedisAccess } from '#src/redis/access.ts';
+import { openRedis, type RedisLink } from '#src/redis/connection.ts';
+import { redisAccessFlags } from '#src/redis/flags.ts';
+import { Closers } from '#src/runtime/closers.ts';
+import { parseFlags, UsageError } from '#src/runtime/flags.ts';
+import { HealthChecks } from '#src/runtime/health.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { createAuthority } from '../harness/real-certificates.ts';
+import { startTlsRedis, type TlsRedis, serverTls } from '../harness/redis-tls.ts';
+import { startSentinel } from '../harness/sentinel.ts';
 import { until } from '../harness/until.ts';
 
-/** The commands that producer and consumer send, for a Redis user with restricted rights. */
-const COMMANDS =
-  '+bzpopmin +client|setname +del +eval +evalsha +exists +get +hello +hget +hgetall +hincrby ' +
-  '+hmget +hmset +hset +incr +info +llen +hscan +lpos +lpush +lrange +lrem +ltrim +pexpire ' +
-  '+persist +pttl +rpoplpush +rpush +sadd +scard +set +smembers +srem +time +xadd +xtrim +zadd ' +
-  '+zcard +zpopmin +zrange +zcount +zrangebyscore +zrem +zremrangebyrank +zrevrange ' +
-  '+zrevrangebyscore +zscore';
+/** The UsageError that a URL is refused with. */
+function refusalOf(url: string, access: Partial<RedisAccess> = {}): string {
+  try {
+    redisSettings(url, { ...DEFAULT_ACCESS, ...access });
+    return '';
+  } catch (error) {
+    assert.ok(error instanceof UsageError);
+    return error.message;
+  }
+}
 
-describe('a Redis user with the least rights', () => {
-  let redis: TestRedis;
-  before(async () => {
-    redis = await startTestRedis();
-    await redis.redis.call(
-      'ACL',
-      'SETUSER',
-      'sutler',
-      'on',
-      '>hidden',
-      '~{csi}:*',
-      ...COMMANDS.split(' '),
-    );
-  });
-  after(() => redis.close());
-
-  it('may add, run, retry, park, promote and take over jobs', async () => {
-    const url = new URL(redis.url);
-    url.username = 'sutler';
-    url.password = 'hidden';
-    const bench = new QueueBench(redis, 'd.example');
-    const key = claimKey('data');
-    const outcomes = [
-      { kind: 'retry', reason: 'a' },
-      { kind: 'later', reason: 'b', delayMs: 1 },
-      { kind: 'parked', reason: 'c' },
-    ] as const;
-    const producer = bench.producer({ redisUrl: url.href });
-    const consumer = bench.consumer(() => outcomes[bench.runs.length - 1] ?? { kind: 'done' }, {
-      redisUrl: url.href,
+describe('redisSettings', () => {
+  for (const url of [
+    'redis://:hidden@redis.example',
+    'redis://:hidden@10.0.0.1:6379/1',
+    'redis://:hidden@[fd00::1]',
+    'redis-sentinel://:hidden@127.0.0.1,10.0.0.1/main',
+  ])
+    it(`refuses plaintext beyond loopback: ${url}`, () => {
+      const refusal = refusalOf(url);
+      assert.match(refusal, /--redis-url.*rediss:\/\/.*--redis-tls-ca.*--redis-insecure/);
+      assert.ok(!refusal.includes('hidden'));
+      assert.equal(refusalOf(url, { insecure: true }), '');
     });
-    producer.ensureQueued(key);
-    await until(() => bench.runs.length >= 3, 'three runs');
-    await until(
-      async () =>
-        (await readStatus(redis.redis, { prefix: 'csi', driver: 'd.example', key }))?.outcome ===
-        'parked',
-      'it is parked',
+
+  for (const url of [
+    'redis://127.0.0.1',
+    'redis://localhost:6379',
+    'redis://[::1]:6379',
+    'unix:///run/redis.sock',
+    'redis-sentinel://127.0.0.1:1,localhost:2/main',
+    'rediss://redis.example',
+    'rediss-sentinel://redis.example/main',
+  ])
+    it(`takes ${url} without a flag`, () => assert.equal(refusalOf(url), ''));
+
+  it('refuses TLS flags for a URL without TLS', () => {
+    const refusal = refusalOf('redis://127.0.0.1', { serverName: 'redis' });
+    assert.match(refusal, /--redis-tls-server-name is given.*write rediss:\/\//);
+  });
+
+  it('refuses a login for Sentinels where the URL names none', () => {
+    assert.match(refusalOf('redis://127.0.0.1', { sentinelPassword: 'hidden' }), /names none/);
+  });
+
+  it('checks certificates whatever the environment says', () => {
+    const { tls } = redisSettings('rediss://redis.example', DEFAULT_ACCESS);
+    assert.equal(tls?.rejectUnauthorized, true);
+    assert.equal(tls.servername, 'redis.example');
+  });
+});
+
+describe('openRedisAccess', () => {
+  const open = (...argv: readonly string[]): Promise<RedisAccess> => {
+    const parsed = parseFlags(redisAccessFlags, { argv, env: {} });
+    assert.ok(parsed.kind === 'run');
+    const context = { closers: new Closers(), health: new HealthChecks(), log: silentLog };
+    return openRedisAccess({ ...context, flags: parsed.flags });
+  };
+
+  it('names the missing half of a client certificate', async () => {
+    await assert.rejects(open('--redis-tls-cert=/tmp/x'), /--redis-tls-key is missing/);
+    await assert.rejects(open('--redis-tls-key=/tmp/x'), /--redis-tls-cert is missing/);
+  });
+
+  it('names a file that can’t be read', async () => {
+    await assert.rejects(open('--redis-tls-ca=/no/such.pem'), /--redis-tls-ca \/no\/such.pem/);
+  });
+});
+
+/** What to close after a test, and the links that it opened. */
+function opener(): { open: (url: string, access?: RedisAccess) => RedisLink; close: () => void } {
+  const links: RedisLink[] = [];
+  return {
+    open: (url, access = DEFAULT_ACCESS) => {
+      const link = openRedis({ url, access, role: 'plain', log: silentLog });
+      links.push(link);
+      return link;
+    },
+    close: () => links.forEach((link) => link.close()),
+  };
+}
+
+const isUsable = (link: RedisLink, what: string): Promise<void> =>
+  until(() => link.trouble === undefined, what);
+const reports = (link: RedisLink, line: RegExp): Promise<void> =>
+  until(() => line.test(link.trouble ?? ''), `${line} is reported`);
+
+describe('a Redis with TLS', () => {
+  let redis: TlsRedis;
+  const { open, close } = opener();
+  before(async () => {
+    redis = await startTlsRedis();
+  });
+  after(async () => {
+    close();
+    await redis.close();
+  });
+
+  it('is used by the connection, its duplicates and the queues on it', async () => {
+    const link = open(redis.url(), await redis.access({ ca: redis.authority.caFile }));
+    await isUsable(link, 'connected');
+    const copy = link.redis.duplicate();
+    assert.equal(await copy.ping(), 'PONG');
+    const queue = new Queue('q', { connection: link.redis });
+    await queue.waitUntilReady();
+    const clients = String(await redis.redis.redis.client('LIST'));
+    const viaTls = [...clients.matchAll(/laddr=127.0.0.1:(\d+)/g)].filter(
+      ([, port]) => Number(port) === redis.tlsPort,
     );
-    producer.enqueueNow(key);
-    await until(
-      async () => (await redis.redis.zcard('{csi}:claims.d.example:completed')) === 1,
-      'it is done',
-    );
-    await until(
-      async () => (await redis.redis.exists('{csi}:epoch')) === 1,
-      'the flush marker is set',
-    );
-    assert.deepEqual([producer.trouble, consumer.trouble], [undefined, undefined]);
-    const asUser = new Redis(url.href);
-    assert.deepEqual(await checkSettings(asUser), []);
-    asUser.disconnect();
-    const denied = (await redis.redis.call('ACL', 'LOG')) as unknown[];
-    // The client tells Redis 7.2 and later its version; a refusal of that is harmless.
-    assert.deepEqual(
-      denied.filter((entry) => !JSON.stringify(entry).includes('client|setinfo')),
-      [],
-    );
-    assert.deepEqual(await checkSettings(redis.redis), []);
-    await bench.close();
+    assert.ok(viaTls.length >= 2, clients);
+    await queue.close();
+  });
+
+  it('with an authority that is not known here is refused, and the flag is named', async () => {
+    await reports(open(redis.url()), /^Redis at 127.*no authority .*--redis-tls-ca$/);
+  });
+
+  it('whose certificate has another name is refused, unless a flag gives that name', async () => {
+    const access = await redis.access({ ca: redis.authority.caFile });
+    const url = redis.url('127.0.0.2');
+    await reports(open(url, access), /another name \(.*127\.0\.0\.2.*--redis-tls-server-name/);
+    await isUsable(open(url, { ...access, serverName: 'localhost' }), 'by name');
+    await isUsable(open(url, { ...access, serverName: '127.0.0.1' }), 'by address');
+    await reports(open(url, { ...access, serverName: 'other.example' }), /other\.example/);
+  });
+
+  it('is used as soon as a replaced file names its authority', async () => {
+    const other = join(redis.folder, 'other');
+    await mkdir(other);
+    const { caFile } = await createAuthority(other);
+    const link = open(redis.url(), await redis.access({ ca: caFile }));
+    await reports(link, /--redis-tls-ca/);
+    await copyFile(redis.authority.caFile, caFile);
+    await isUsable(link, 'with the new file');
+  });
+
+  it('is told from a port without TLS', async () => {
+    const url = redis.url().replace(String(redis.tlsPort), String(redis.redis.port));
+    await reports(open(url), /ETIMEDOUT.*leave TLS out where it has none \(redis:\/\//);
+  });
+
+  it('whose refused certificate is reported once, not at each attempt', async () => {
+    const lines: string[] = [];
+    const write = (line: string): void => void lines.push(line);
+    const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write });
+    const link = openRedis({ url: redis.url(), role: 'plain', log });
+    let attempts = 0;
+    link.redis.on('close', () => (attempts += 1));
+    await until(() => attempts >= 3, 'three attempts');
+    link.close();
+    assert.equal(lines.length, 1, lines.join(''));
+  });
+});
+
+describe('a Redis that asks for a client certificate', () => {
+  let redis: TlsRedis;
+  const { open, close } = opener();
+  before(async () => {
+    redis = await startTlsRedis({ asksForCertificate: true });
+  });
+  after(async () => {
+    close();
+    await redis.close();
+  });
+
+  it('refuses a client without one, which names the flags', async () => {
+    const link = open(redis.url(), await redis.access({ ca: redis.authority.caFile }));
+    await reports(link, /refuses our certificate \(.+\): .*--redis-tls-cert and --redis-tls-key/);
+  });
+
+  it('serves a client with one', async () => {
+    const client = await redis.authority.client('jobs', { commonName: 'jobs' });
+    const files = { ca: redis.authority.caFile, cert: client.certFile, key: client.keyFile };
+    await isUsable(open(redis.url(), await redis.access(files)), 'connected');
+  });
+});
+
+describe('Sentinels with TLS and a login', () => {
+  let redis: TlsRedis;
+  let url: string;
+  let access: RedisAccess;
+  const { open, close } = opener();
+  const login = { sentinelUsername: 'finder', sentinelPassword: 'found' };
+  before(async () => {
+    redis = await startTlsRedis();
+    const port = await startSentinel({
+      dir: redis.folder,
+      masterPort: redis.tlsPort,
+      masterPassword: redis.password,
+      closers: redis.closers,
+      settings: (tlsPort) => [
+        // Without TLS it does not listen at all.
+        'port 0',
+        `tls-port ${tlsPort}`,
+        ...serverTls(redis.authority, redis.server),
+        'tls-auth-clients no',
+        'tls-replication yes',
+        'user finder on >found +@all',
+        'requirepass unused',
+      ],
+    });
+    url = `rediss-sentinel://:${redis.password}@127.0.0.1:${port}/main`;
+    access = await redis.access({ ca: redis.authority.caFile });
+  });
+  after(async () => {
+    close();
+    await redis.close();
+  });
+
+  it('name the master, which is then used', async () => {
+    await isUsable(open(url, { ...access, ...login }), 'connected');
+  });
+
+  it('are not asked without TLS', async () => {
+    const plaintext = { ...access, ...login, hasPlaintextSentinels: true };
+    await reports(open(url, plaintext), /can't be reached \((ECONNRESET|it ends the connection)/);
+  });
+
+  it('refuse a wrong or missing login, and the flags are named', async () => {
+    const wrong = { ...login, sentinelPassword: 'hidden' };
+    for (const given of [wrong, {}]) {
+      const link = open(url, { ...access, ...given });
+      await reports(link, /--redis-sentinel-username and --redis-sentinel-password/);
+      assert.doesNotMatch(link.trouble ?? '', /hidden/);
+    }
+  });
+
+  it('with an authority that is not known here are refused, and the flag is named', async () => {
+    await reports(open(url, { ...DEFAULT_ACCESS, ...login }), /no authority .*--redis-tls-ca$/);
+  });
+});
+
+describe('Sentinels without TLS', () => {
+  let redis: TlsRedis;
+  let host: string;
+  const { open, close } = opener();
+  before(async () => {
+    redis = await startTlsRedis();
+    const port = await startSentinel({
+      dir: redis.folder,
+      masterPort: redis.tlsPort,
+      masterPassword: redis.password,
+      closers: redis.closers,
+      settings: (own) => [`port ${own}`, ...serverTls(redis.authority, redis.server)],
+    });
+    host = `:${redis.password}@127.0.0.1:${port}/main`;
+  });
+  after(async () => {
+    close();
+    await redis.close();
+  });
+
+  it('can name a master with TLS if a flag allows that', async () => {
+    const access = await redis.access({ ca: redis.authority.caFile });
+    const url = `rediss-sentinel://${host}`;
+    await isUsable(open(url, { ...access, hasPlaintextSentinels: true }), 'connected');
+  });
+
+  it('can’t lead a process to a master beyond loopback without TLS', async () => {
+    const port = Number(/:(\d+)\/main$/.exec(host)?.[1]);
+    const sentinel = new Redis(port, '127.0.0.1');
+    await until(async () => (await sentinel.ping()) === 'PONG', 'the Sentinel answers');
+    await sentinel.call('SENTINEL', 'REMOVE', 'main');
+    // Of TEST-NET-1: nothing answers there, and nothing is sent there.
+    await sentinel.call('SENTINEL', 'MONITOR', 'main', '192.0.2.1', '6379', '1');
+    sentinel.disconnect();
+    const link = open(`redis-sentinel://${host}`);
+    await reports(link, /192\.0\.2\.1 is beyond loopback.*--redis-insecure/);
   });
 });

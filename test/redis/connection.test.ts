@@ -7,11 +7,11 @@ import { until } from '../harness/until.ts';
 
 describe('redisOptions', () => {
   it('lets a worker wait for Redis, and other roles fail soon', () => {
-    assert.equal(redisOptions('redis://x', 'worker').maxRetriesPerRequest, null);
+    assert.equal(redisOptions('rediss://x', 'worker').maxRetriesPerRequest, null);
     // A time limit would also end the worker's blocking read of ten seconds.
-    assert.equal(redisOptions('redis://x', 'worker').commandTimeout, undefined);
-    assert.equal(redisOptions('redis://x', 'producer').maxRetriesPerRequest, 1);
-    assert.equal(redisOptions('redis://x', 'plain').commandTimeout, 5000);
+    assert.equal(redisOptions('rediss://x', 'worker').commandTimeout, undefined);
+    assert.equal(redisOptions('rediss://x', 'producer').maxRetriesPerRequest, 1);
+    assert.equal(redisOptions('rediss://x', 'plain').commandTimeout, 5000);
   });
 });
 

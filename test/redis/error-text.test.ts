@@ -47,4 +47,26 @@ describe('describeRedisError', () => {
     const error = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
     assert.match(describeRedisError('h:1', error), /can't be reached \(ECONNREFUSED\): start it/);
   });
+
+  for (const [said, fix] of [
+    ['self-signed certificate in certificate chain', /--redis-tls-ca$/],
+    ['unable to get local issuer certificate', /--redis-tls-ca$/],
+    [
+      "Hostname/IP does not match certificate's altnames: x",
+      /altnames: x\).*--redis-tls-server-name/,
+    ],
+    ['certificate has expired', /renew that$/],
+    ['C0:error:0A00010B:SSL routines:wrong version number', /without TLS.*redis:\/\//],
+    ['C0:error:0A00045C:SSL routines:tlsv13 alert certificate required:x', /--redis-tls-cert and/],
+    ['connect ETIMEDOUT', /leave TLS out/],
+  ] as const)
+    it(`says what to do about "${said}"`, () => {
+      assert.match(describeRedisError('h:1', new Error(said), true), fix);
+    });
+
+  it('says the same at each attempt to reach the Sentinels', () => {
+    const error = (delayMs: number): Error =>
+      new Error(`All sentinels are unreachable. Retrying from scratch after ${delayMs}ms. Last: x`);
+    assert.equal(describeRedisError('h:1', error(10)), describeRedisError('h:1', error(20)));
+  });
 });

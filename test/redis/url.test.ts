@@ -29,6 +29,11 @@ describe('parseRedisUrl', () => {
     });
   });
 
+  it('gives TLS no server name for an IP address, which can be none', () => {
+    assert.deepEqual(parseRedisUrl('rediss://10.0.0.1').tls, {});
+    assert.deepEqual(parseRedisUrl('rediss://[::1]').tls, {});
+  });
+
   it('reads the Sentinels and the name of the master', () => {
     assert.deepEqual(parseRedisUrl('redis-sentinel://:pw@a:26379,[::1],c:1/main/2'), {
       sentinels: [

@@ -149,7 +149,10 @@ describe('parseFlags', () => {
       /unknown flag --worker-thread: did you mean --worker-threads\?/,
     ],
     'an unknown flag that resembles nothing': [['--xyz'], /unknown flag --xyz \(--help/],
-    'a single dash before a long name': [['-worker-threads=5'], /two dashes, --worker-threads=5/],
+    'a single dash before a long name, without repeating the value': [
+      ['-worker-threads=5'],
+      /two dashes, --worker-threads$/,
+    ],
     'a number below the minimum': [
       ['--worker-threads=0'],
       /--worker-threads: 0 is below the minimum of 1/,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { createLogger } from '#src/runtime/log.ts';
+import { createLogger, type Logger } from '#src/runtime/log.ts';
 
 function lines(
   verbosity: number,
@@ -54,5 +54,55 @@ describe('log', () => {
     const { log, written } = lines(0, 'text');
     log.error({ err: new Error('it broke') }, 'm');
     assert.match(written[0] ?? '', /err="it broke"\n$/);
+  });
+
+  const failure = (): Error =>
+    Object.assign(new Error('it broke at redis://u:planted@h'), { command: ['AUTH', 'planted'] });
+
+  for (const [way, write] of Object.entries<(log: Logger) => void>({
+    'as the first argument': (log) => log.error(failure()),
+    'as the first argument, with a message': (log) => log.error(failure(), 'm'),
+    'under err': (log) => log.error({ err: failure() }, 'm'),
+    'under err, without a message': (log) => log.error({ err: failure() }),
+    'in any other field': (log) => log.error({ cause: failure(), list: [failure()] }, 'm'),
+    'as an argument of the message': (log) =>
+      log.error('m %j %o %s', failure(), failure(), failure()),
+    'in the message': (log) => log.error(`m ${failure().message}`),
+    'in the fields of a child': (log) => log.child({ cause: failure() }).child({}).error('m'),
+    'in the fields of a child’s child': (log) => log.child({}).child({ err: failure() }).error('m'),
+    'through a child of another level': (log) =>
+      log.child({}, { level: 'warn' }).error({ x: failure() }, 'm'),
+  })) {
+    it(`drops what an error carries ${way}`, () => {
+      for (const format of ['text', 'json'] as const) {
+        const { log, written } = lines(6, format);
+        write(log);
+        assert.equal(written.length, 1);
+        assert.ok(!(written[0] ?? 'planted').includes('planted'), written[0]);
+      }
+    });
+  }
+
+  it('takes the message of an error that comes alone', () => {
+    const { log, written } = lines(0, 'json');
+    log.error(new Error('it broke'));
+    const { msg, err } = JSON.parse(written[0] ?? '') as { msg: string; err: { type: string } };
+    assert.deepEqual([msg, err.type], ['it broke', 'Error']);
+  });
+
+  it('writes no control characters, in names, values, messages and errors', () => {
+    const evil = 'a\u001b[31m\u009b2J\u007f\u202e\r\nforged';
+    for (const format of ['text', 'json'] as const) {
+      const { log, written } = lines(0, format);
+      log.child({ child: evil }).info({ [evil]: evil, err: new Error(evil) }, evil);
+      assert.match(written[0] ?? '', /^[^\p{Cc}\p{Cf}]+\n$/u);
+      assert.match(written[0] ?? '', /\\u009b2J\\u007f\\u202e/);
+    }
+  });
+
+  it('writes JSON from which the control characters can be read again', () => {
+    const { log, written } = lines(0, 'json');
+    log.info({ handle: '\u009b\u202e\n' }, 'm');
+    assert.equal((JSON.parse(written[0] ?? '') as { handle: string }).handle, '\u009b\u202e\n');
   });
 });

@@ -3,6 +3,7 @@ import { renderAuditJson, renderAuditText } from '../../audit/render.ts';
 import { openDriver } from '../../gateway-client/open-driver.ts';
 import { openKubeClient } from '../../kube/open-client.ts';
 import { redisAuditLedger } from '../../records/audit-ledger.ts';
+import { openRedisAccess } from '../../redis/access.ts';
 import { openRedis } from '../../redis/connection.ts';
 import { openRecords } from '../../records/open-records.ts';
 import { systemClock } from '../../runtime/clock.ts';
@@ -21,7 +22,14 @@ async function start(context: ProcessContext<typeof audit.flags>): Promise<void>
   const log = context.log.child({}, { level: 'warn' });
   const kube = await openKubeClient('audit', { ...context, log });
   const { gateways, driver } = await openDriver({ ...context, log });
-  const link = openRedis({ url: flags.redisUrl, role: 'plain', name: 'sutler-audit', log });
+  const access = await openRedisAccess({ ...context, log });
+  const link = openRedis({
+    url: flags.redisUrl,
+    access,
+    role: 'plain',
+    name: 'sutler-audit',
+    log,
+  });
   closers.add('Redis', () => link.close());
 
   const driverInfo = await driver.waitUntilKnown(stopping);

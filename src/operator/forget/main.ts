@@ -1,8 +1,10 @@
 import { userInfo } from 'node:os';
+import { openRedisAccess } from '../../redis/access.ts';
 import { openRedis } from '../../redis/connection.ts';
 import { forgetRecord, type Forgotten } from '../../records/forget.ts';
 import { systemClock } from '../../runtime/clock.ts';
 import { UsageError } from '../../runtime/flags.ts';
+import { escapeControls } from '../../runtime/printable.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { forget } from '../flags.ts';
 
@@ -25,14 +27,15 @@ async function start(context: ProcessContext<typeof forget.flags>): Promise<void
   if (why === '')
     throw new UsageError('--why is missing: give the reason for dropping the record; it is kept');
   const log = context.log.child({}, { level: 'warn' });
-  const link = openRedis({ url, role: 'plain', name: 'sutler-forget', log });
+  const access = await openRedisAccess({ ...context, log });
+  const link = openRedis({ url, access, role: 'plain', name: 'sutler-forget', log });
   context.closers.add('Redis', () => link.close());
 
   const note = { by: userInfo().username, why, atMs: systemClock.nowMs() };
   const result = await forgetRecord(link.redis, { prefix, driver, id }, note);
   if (result.kind === 'forgotten')
     log.warn({ id, driver, state: result.state, why }, 'volume record forgotten');
-  context.stdout.write(`${describeResult(id, driver, result)}\n`);
+  context.stdout.write(`${escapeControls(describeResult(id, driver, result))}\n`);
   context.stop(result.kind === 'busy' ? 1 : 0);
 }
 

@@ -5,10 +5,12 @@ import { CLAIM_FINALIZER, INCARNATION } from '../../kube/keys.ts';
 import { listPages } from '../../kube/list-pages.ts';
 import type { Claim, Lease } from '../../kube/objects.ts';
 import { claims, leases } from '../../kube/resources.ts';
+import { openRedisAccess } from '../../redis/access.ts';
 import { openRedis } from '../../redis/connection.ts';
 import { keyPrefix } from '../../redis/key-names.ts';
 import { listQueues } from '../../queue/registry.ts';
 import { openRecords, type OpenRecord } from '../../records/open-records.ts';
+import { escapeControls } from '../../runtime/printable.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { uninstall } from '../flags.ts';
 import { hasFinalizer, removeFinalizer } from '../../volumes/finalizer-patches.ts';
@@ -24,11 +26,18 @@ async function start(context: ProcessContext<typeof uninstall.flags>): Promise<v
   const { flags, closers, stdout } = context;
   const log = context.log.child({}, { level: 'warn' });
   const end = (message: string, status: 0 | 1): void => {
-    stdout.write(`${message}\n`);
+    stdout.write(`${escapeControls(message)}\n`);
     context.stop(status);
   };
   const kube = await openKubeClient('uninstall', { ...context, log });
-  const link = openRedis({ url: flags.redisUrl, role: 'plain', name: 'sutler-uninstall', log });
+  const access = await openRedisAccess({ ...context, log });
+  const link = openRedis({
+    url: flags.redisUrl,
+    access,
+    role: 'plain',
+    name: 'sutler-uninstall',
+    log,
+  });
   closers.add('Redis', () => link.close());
 
   const open = await listOpenRecords(link.redis, flags.redisPrefix);

@@ -1,0 +1,173 @@
+// How a connection to Redis is secured: TLS, the login at Sentinels, and no plaintext by accident.
+import { isIP } from 'node:net';
+import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
+import { isLoopback } from '../runtime/address.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { type Flags, UsageError } from '../runtime/flags.ts';
+import type { ProcessContext } from '../runtime/process.ts';
+import { type TlsSource, watchTlsFiles } from '../runtime/tls-files.ts';
+import type { redisAccessFlags } from './flags.ts';
+import { parseRedisUrl, type RedisSettings } from './url.ts';
+
+/** What a connection needs beside the URL. */
+export interface RedisAccess {
+  /** The TLS files that flags name; undefined if there are none. */
+  readonly files: TlsSource | undefined;
+  /** Name or IP address in the certificates; '' for the host of the connection. */
+  readonly serverName: string;
+  /** Whether plaintext beyond loopback is allowed. */
+  readonly insecure: boolean;
+  /** '' where there is none. */
+  readonly sentinelUsername: string;
+  readonly sentinelPassword: string;
+  /** Whether Sentinels of a Redis with TLS are spoken to without TLS. */
+  readonly hasPlaintextSentinels: boolean;
+}
+
+/** Access without any flag. */
+export const DEFAULT_ACCESS: RedisAccess = {
+  files: undefined,
+  serverName: '',
+  insecure: false,
+  sentinelUsername: '',
+  sentinelPassword: '',
+  hasPlaintextSentinels: false,
+};
+
+const FLAGS = { ca: 'redis-tls-ca', cert: 'redis-tls-cert', key: 'redis-tls-key' };
+
+type Context = Pick<
+  ProcessContext<typeof redisAccessFlags>,
+  'flags' | 'closers' | 'health' | 'log'
+>;
+
+/** Reads the TLS files that the flags name, watches them until the process closes, and reports in
+ * /readyz if they can't be used.
+ * @throws UsageError for flags or files that can't be used */
+export async function openRedisAccess({
+  flags,
+  closers,
+  health,
+  log,
+}: Context): Promise<RedisAccess> {
+  const access: RedisAccess = {
+    files: undefined,
+    serverName: flags.redisTlsServerName,
+    insecure: flags.redisInsecure,
+    sentinelUsername: flags.redisSentinelUsername,
+    sentinelPassword: flags.redisSentinelPassword,
+    hasPlaintextSentinels: flags.redisSentinelPlaintext,
+  };
+  const files = namedFiles(flags);
+  if (files.ca === '' && files.cert === '') return access;
+  const watched = await watchTlsFiles({ files, flags: FLAGS, clock: systemClock, log });
+  closers.add('TLS files of Redis', () => watched.close());
+  health.ready('redis-tls', () => watched.trouble);
+  return { ...access, files: watched };
+}
+
+function namedFiles(flags: Flags<typeof redisAccessFlags>): Record<'ca' | 'cert' | 'key', string> {
+  const files = { ca: flags.redisTlsCa, cert: flags.redisTlsCert, key: flags.redisTlsKey };
+  if ((files.cert === '') !== (files.key === ''))
+    throw new UsageError(
+      'a client certificate for Redis needs both --redis-tls-cert and --redis-tls-key: ' +
+        `--${files.cert === '' ? FLAGS.cert : FLAGS.key} is missing`,
+    );
+  return files;
+}
+
+/** The settings of a connection to the Redis that the URL names.
+ * @throws UsageError for a URL that can't be read, and for one that does not go with the access */
+export function redisSettings(url: string, access: RedisAccess): RedisSettings {
+  const settings = parseRedisUrl(url);
+  const sentinels = sentinelSettings(settings, access);
+  if (settings.tls === undefined) {
+    refuseUnusedTls(access);
+    refusePlaintext(settings, access);
+    return { ...settings, ...sentinels };
+  }
+  const tls = currentTls(access);
+  return {
+    ...settings,
+    ...sentinels,
+    tls: Object.assign(tls, access.serverName === '' ? settings.tls : undefined),
+    ...(settings.sentinels !== undefined && !access.hasPlaintextSentinels
+      ? { sentinelTLS: currentTls(access) }
+      : {}),
+  };
+}
+
+/** @throws UsageError */
+function refuseUnusedTls({ files, serverName }: RedisAccess): void {
+  if (files === undefined && serverName === '') return;
+  const flag =
+    files === undefined ? '--redis-tls-server-name' : '--redis-tls-ca or --redis-tls-cert';
+  throw new UsageError(
+    `${flag} is given, but --redis-url asks for no TLS: write rediss:// or rediss-sentinel://, ` +
+      'or leave the flag out',
+  );
+}
+
+/** @throws UsageError where others could read the connection */
+function refusePlaintext(settings: RedisSettings, { insecure }: RedisAccess): void {
+  if (insecure || settings.path !== undefined) return;
+  for (const { host = '127.0.0.1' } of settings.sentinels ?? [settings])
+    if (!isLoopback(host)) throw new UsageError(plaintextTo(host));
+}
+
+function plaintextTo(host: string): string {
+  return (
+    `--redis-url: ${host} is beyond loopback, which needs TLS: write rediss:// ` +
+    '(rediss-sentinel:// for Sentinels), with --redis-tls-ca for an authority of your own, ' +
+    'or allow plaintext with --redis-insecure'
+  );
+}
+
+function sentinelSettings(settings: RedisSettings, access: RedisAccess): RedisSettings {
+  const { sentinelUsername, sentinelPassword, insecure } = access;
+  if (settings.sentinels === undefined) {
+    if (sentinelPassword === '' && sentinelUsername === '') return {};
+    throw new UsageError(
+      'a login for Sentinels is given, but --redis-url names none: ' +
+        'write rediss-sentinel://host:port/master-name',
+    );
+  }
+  return {
+    ...(sentinelUsername === '' ? {} : { sentinelUsername }),
+    ...(sentinelPassword === '' ? {} : { sentinelPassword }),
+    ...(settings.tls === undefined && !insecure ? { natMap: refuseRemoteAddress } : {}),
+  };
+}
+
+/** Refuses the address of a master, or of another Sentinel, beyond loopback. ioredis calls it with
+ * each address that a Sentinel names, and reports what it throws. */
+function refuseRemoteAddress(address: string): null {
+  const host = address.slice(0, address.lastIndexOf(':'));
+  if (!isLoopback(host)) throw new UsageError(plaintextTo(host));
+  return null;
+}
+
+/** TLS options whose certificates are those of the moment: ioredis reads them at each connection,
+ * and BullMQ's duplicates of a connection share the object. */
+function currentTls({ files, serverName }: RedisAccess): ConnectionOptions {
+  const current = (part: 'ca' | 'cert' | 'key'): string | undefined =>
+    files?.current[part] || undefined;
+  const tls: ConnectionOptions = {
+    // Not even if NODE_TLS_REJECT_UNAUTHORIZED says otherwise.
+    rejectUnauthorized: true,
+    get ca() {
+      return current('ca');
+    },
+    get cert() {
+      return current('cert');
+    },
+    get key() {
+      return current('key');
+    },
+  };
+  if (serverName === '') return tls;
+  tls.checkServerIdentity = (_host, certificate) => checkServerIdentity(serverName, certificate);
+  // RFC 6066 section 3 forbids IP addresses as the name that is asked for.
+  if (isIP(serverName) === 0) tls.servername = serverName;
+  return tls;
+}

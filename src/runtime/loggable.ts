@@ -1,0 +1,85 @@
+// What may pass into the log. The callers of a logger pass on what libraries threw and made, so
+// nothing is copied that is not named here.
+import { types } from 'node:util';
+import type { Fields } from './json.ts';
+
+const MAX_DEPTH = 6;
+const MAX_ERRORS = 20;
+const STRUCK = '***';
+const PRIVATE_KEY =
+  /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g;
+/** Names of fields below the first level whose value is never logged: headers and login options. */
+const SECRET_FIELD =
+  /^((proxy-)?authorization|(set-)?cookie|.*password|passphrase|.*secrets?|.*token|auth)$/i;
+
+/** A copy of a value for the log: texts, numbers, plain objects and lists are kept. An error keeps
+ * its type, message, stack, code, cause and errors, and loses all else: ioredis, for example, adds
+ * the arguments of the refused command, which for AUTH is the password. Any other object becomes
+ * the name of its class, since a client or a request contains logins. */
+export function toLoggable(value: unknown, depth = 0): unknown {
+  if (typeof value === 'string') return strikeSecrets(value);
+  if (typeof value === 'bigint') return value.toString();
+  if (typeof value !== 'object' || value === null) return value;
+  if (value instanceof Date) return value.toJSON();
+  if (value instanceof URL) return strikeSecrets(value.href);
+  if (depth > MAX_DEPTH) return '[…]';
+  if (isError(value)) return loggableError(value, depth);
+  if (Array.isArray(value)) return value.map((item) => toLoggable(item, depth + 1));
+  return isPlain(value) ? loggableFields(value, depth) : `[${className(value)}]`;
+}
+
+/** Strikes the login out of every URL in a text, and private keys. */
+export function strikeSecrets(text: string): string {
+  const struck = text.includes('://') ? text.replaceAll(/[^\s"'<>]+/g, strikeLogins) : text;
+  return struck.includes('PRIVATE KEY') ? struck.replaceAll(PRIVATE_KEY, STRUCK) : struck;
+}
+
+/** Strikes from the first login to the last @ of a word: a password that was not encoded may
+ * contain any of the characters that end a login. */
+function strikeLogins(word: string): string {
+  const end = word.lastIndexOf('@');
+  for (let at = word.indexOf('://'); at !== -1 && at < end; at = word.indexOf('://', at + 3)) {
+    const login = word.slice(at + 3, end);
+    const path = login.search(/[/?#]/);
+    // What follows a host without a port is a path, which may contain an @.
+    if (path === -1 || login.slice(0, path).includes(':'))
+      return `${word.slice(0, at + 3)}${STRUCK}${word.slice(end)}`;
+  }
+  return word;
+}
+
+function isError(value: object): value is Error {
+  return value instanceof Error || types.isNativeError(value);
+}
+
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+function className(value: object): string {
+  return typeof value.constructor === 'function' ? value.constructor.name : 'object';
+}
+
+function loggableError(error: Error, depth: number): unknown {
+  const { message, stack, code, cause, errors } = error as unknown as Fields;
+  return {
+    type: className(error),
+    message: strikeSecrets(String(message)),
+    stack: strikeSecrets(String(stack)),
+    ...(typeof code === 'string' || typeof code === 'number' ? { code: toLoggable(code) } : {}),
+    ...(cause === undefined ? {} : { cause: toLoggable(cause, depth + 1) }),
+    ...(Array.isArray(errors)
+      ? { errors: errors.slice(0, MAX_ERRORS).map((each) => toLoggable(each, depth + 1)) }
+      : {}),
+  };
+}
+
+function loggableFields(fields: object, depth: number): unknown {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [
+      name,
+      depth > 0 && SECRET_FIELD.test(name) ? STRUCK : toLoggable(value, depth + 1),
+    ]),
+  );
+}

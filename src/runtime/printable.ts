@@ -1,0 +1,17 @@
+/** Control characters (C0, DEL, C1), invisible characters that change how a line is shown (the
+ * bidirectional ones among them), and the line separators of Unicode. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/** The text in one line that a terminal shows as it is: control and invisible characters become
+ * the escapes of JSON. */
+export function escapeControls(text: string): string {
+  return text.replaceAll(UNPRINTABLE, (character) =>
+    Array.from({ length: character.length }, (_, i) => unicodeEscape(character.charCodeAt(i))).join(
+      '',
+    ),
+  );
+}
+
+function unicodeEscape(code: number): string {
+  return `\\u${code.toString(16).padStart(4, '0')}`;
+}

@@ -1,0 +1,231 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import type { Volume } from '#src/kube/objects.ts';
+import { claims, volumes } from '#src/kube/resources.ts';
+import { forgetRecord } from '#src/records/forget.ts';
+import { redisAuditLedger } from '#src/records/audit-ledger.ts';
+import { openRecords } from '#src/records/open-records.ts';
+import { checkSettings } from '#src/redis/settings.ts';
+import { RIGHT, startTestDashboard, type RunningDashboard } from '../harness/dashboard-server.ts';
+import { DRIVER, ProcessBed, type Running } from '../harness/process-bed.ts';
+import { redisUsers, urlOf, type RedisUser } from '../harness/redis-users.ts';
+import { until } from '../harness/until.ts';
+
+const QUEUE = `claims.${DRIVER}`;
+
+/** The commands that were denied, by user. */
+async function denials(redis: Redis): Promise<readonly string[]> {
+  const entries = (await redis.call('ACL', 'LOG')) as readonly (readonly unknown[])[];
+  await redis.call('ACL', 'LOG', 'RESET');
+  const field = (entry: readonly unknown[], name: string): string =>
+    String(entry[entry.indexOf(name) + 1]);
+  return entries.map((entry) =>
+    ['username', 'reason', 'context', 'object'].map((name) => field(entry, name)).join(' '),
+  );
+}
+
+describe('the users of k8s/redis/users.acl', () => {
+  let bed: ProcessBed;
+  let jobs: Running;
+  const connections: Redis[] = [];
+  const as = (user: RedisUser): Redis => {
+    const redis = new Redis(urlOf(user, bed.redis.url), { disableClientInfo: true });
+    redis.on('error', () => undefined);
+    connections.push(redis);
+    return redis;
+  };
+  before(async () => {
+    bed = await ProcessBed.open();
+    await bed.startIngest();
+    // After a loss of data, deletions wait for the settle time.
+    jobs = await bed.startJobs('--settle-time=100ms');
+  });
+  after(async () => {
+    for (const redis of connections) redis.disconnect();
+    await bed.close();
+  });
+
+  const provisionAndDelete = async (): Promise<void> => {
+    const claim = await bed.newClaim();
+    await until(() => bed.isBound(claim), 'the claim is bound');
+    await bed.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
+    await until(
+      async () => (await bed.kube.list<Volume>(volumes, {})).items.length === 0,
+      'its volume is deleted',
+    );
+  };
+
+  it('let a claim be provisioned and deleted, and nothing is denied', async () => {
+    await provisionAndDelete();
+    assert.deepEqual(await denials(bed.redis.redis), []);
+  });
+
+  it('let ingest and jobs recover from an emptied Redis, and nothing is denied', async () => {
+    await bed.redis.redis.flushall();
+    await provisionAndDelete();
+    await bed.redis.kill();
+    await bed.redis.start();
+    await provisionAndDelete();
+    assert.deepEqual(await denials(bed.redis.redis), []);
+  });
+
+  it('let the settings be checked by every user', async () => {
+    for (const user of ['ingest', 'jobs', 'operator'] as const)
+      assert.deepEqual(await checkSettings(as(user)), [], user);
+  });
+
+  it('let an operator audit and forget records', async () => {
+    const operator = as('operator');
+    assert.deepEqual(await openRecords(operator, 'csi', DRIVER), []);
+    const ledger = redisAuditLedger(operator, 'csi', DRIVER);
+    await ledger.write(new Map([['handle', 1]]));
+    assert.deepEqual([...(await ledger.read())], [['handle', 1]]);
+    const key = '{csi}:volume:sample.csi.sutler.dev:uid-1';
+    await bed.redis.redis.hset(key, { state: 'suspect', until: '0' });
+    const record = { prefix: 'csi', driver: DRIVER, id: 'uid-1' };
+    const { kind } = await forgetRecord(operator, record, { by: 'me', why: 'test', atMs: 1 });
+    assert.equal(kind, 'forgotten');
+    for await (const page of operator.scanStream({ match: '{csi}:audit:*' }))
+      if ((page as readonly string[]).length > 0)
+        await operator.unlink(...(page as readonly string[]));
+    assert.deepEqual(await denials(bed.redis.redis), []);
+  });
+
+  describe('for the dashboard', () => {
+    let reader: RunningDashboard;
+    let promoter: RunningDashboard;
+    let queue: Queue;
+    const addDelayed = async (id: string, priority = 0): Promise<unknown> =>
+      queue.add('claim', {}, { jobId: id, delay: 3_600_000, priority });
+    const promote = (dashboard: RunningDashboard, job: string) =>
+      dashboard.send(`/queues/api/queues/${QUEUE}/${encodeURIComponent(job)}/promote`, {
+        method: 'PUT',
+        basic: RIGHT,
+      });
+    before(async () => {
+      await jobs.stop();
+      queue = new Queue(QUEUE, { connection: bed.redis.redis, prefix: '{csi}' });
+      await addDelayed('a~1');
+      await addDelayed('b~1', 1);
+      await addDelayed('c~1');
+      const url = bed.redis.url;
+      const options = { allowActions: true };
+      reader = await startTestDashboard(urlOf('dashboard', url), options);
+      promoter = await startTestDashboard(urlOf('promoter', url), options);
+    });
+    after(async () => {
+      await reader.close();
+      await promoter.close();
+      await queue.close();
+    });
+
+    it('show all pages, and nothing is denied', async () => {
+      const paths = ['', `/${QUEUE}/a~1`, `/${QUEUE}/a~1/logs`, `/${QUEUE}/a~1/flow`];
+      for (const dashboard of [reader, promoter])
+        for (const path of [...paths, `?activeQueue=${QUEUE}&status=delayed&page=1`]) {
+          const reply = await dashboard.send(`/queues/api/queues${path}`, { basic: RIGHT });
+          assert.ok([200, 404].includes(reply.status), `${path}: ${reply.status} ${reply.text}`);
+        }
+      assert.deepEqual(await denials(bed.redis.redis), []);
+    });
+
+    it('promote jobs as sutler-promoter', async () => {
+      assert.equal((await promote(promoter, 'a~1')).status, 204);
+      assert.equal((await promote(promoter, 'b~1')).status, 204);
+      assert.equal(await queue.getJobState('a~1'), 'waiting');
+      assert.equal(await queue.getJobState('b~1'), 'prioritized');
+      const all = `/queues/api/queues/${QUEUE}/promote`;
+      assert.equal((await promoter.send(all, { method: 'PUT', basic: RIGHT })).status, 200);
+      assert.equal(await queue.getJobState('c~1'), 'waiting');
+      assert.deepEqual(await denials(bed.redis.redis), []);
+    });
+
+    it('promote nothing as sutler-dashboard, and the job stays delayed', async () => {
+      await addDelayed('d~1');
+      assert.equal((await promote(reader, 'd~1')).status, 500);
+      assert.equal(await queue.getJobState('d~1'), 'delayed');
+    });
+  });
+
+  /** What each user must not do. */
+  const FORBIDDEN: Readonly<Record<RedisUser, readonly (readonly string[])[]>> = {
+    dashboard: [
+      ['ZREM', `{csi}:${QUEUE}:delayed`, 'a~1'],
+      ['LPUSH', `{csi}:${QUEUE}:wait`, 'x'],
+      ['HSET', `{csi}:${QUEUE}:a~1`, 'data', 'x'],
+      ['EVAL', "return redis.call('SET', KEYS[1], 'x')", '1', '{csi}:epoch'],
+      ['EVAL', "return redis.call('LPUSH', KEYS[1], 'x')", '1', `{csi}:${QUEUE}:wait`],
+    ],
+    promoter: [
+      ['HSET', `{csi}:${QUEUE}:meta`, 'paused', '1'],
+      ['ZREM', `{csi}:${QUEUE}:prioritized`, 'b~1'],
+      ['EVAL', "return redis.call('SET', KEYS[1], 'x')", '1', '{csi}:epoch'],
+      ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:${QUEUE}:a~1`],
+      ['EVAL', "return redis.call('HGET', KEYS[1], 'request')", '1', `{csi}:volume:${DRIVER}:u`],
+    ],
+    ingest: [
+      ['HSET', `{csi}:volume:${DRIVER}:uid`, 'state', 'stored'],
+      ['HDEL', `{csi}:open:${DRIVER}`, 'uid'],
+      ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:volume:${DRIVER}:uid`],
+      ['KEYS', '*'],
+    ],
+    jobs: [
+      ['HSET', `{csi}:gateway:${DRIVER}`, 'address', 'x'],
+      ['DEL', `{csi}:shared:${DRIVER}`],
+      ['HSET', '{csi}:queues', 'q', 'x'],
+      ['KEYS', '*'],
+    ],
+    operator: [['KEYS', '*']],
+  };
+  const FORBIDDEN_TO_ALL = [
+    ['FLUSHALL'],
+    ['CONFIG', 'GET', '*'],
+    ['ACL', 'LIST'],
+    ['MONITOR'],
+    ['SCRIPT', 'FLUSH'],
+    ['REPLICAOF', '127.0.0.1', '1'],
+    ['PUBLISH', 'channel', 'x'],
+    ['GET', '{other}:epoch'],
+    ['SET', '{other}:epoch', 'x'],
+    ['EVAL', "return redis.call('GET', KEYS[1])", '1', '{other}:epoch'],
+    ['EVAL', "return redis.call('GET', '{other}:epoch')", '0'],
+  ] as const;
+
+  for (const user of ['dashboard', 'promoter', 'ingest', 'jobs', 'operator'] as const)
+    it(`deny sutler-${user} everything else`, async () => {
+      const redis = as(user);
+      for (const [command, ...args] of [...FORBIDDEN_TO_ALL, ...FORBIDDEN[user]])
+        await assert.rejects(
+          redis.call(command ?? '', ...args),
+          /NOPERM|can't run this command|can't access|No permissions|without permission/i,
+          `${command} ${args.join(' ')}`,
+        );
+    });
+
+  it('deny sutler-dashboard and sutler-promoter to write, add and delete', async () => {
+    for (const redis of [as('dashboard'), as('promoter')])
+      for (const [command, ...args] of [
+        ['SET', '{csi}:epoch', 'x'],
+        ['DEL', `{csi}:${QUEUE}:a~1`],
+        ['UNLINK', '{csi}:queues'],
+        ['GET', '{csi}:epoch'],
+        ['HGETALL', `{csi}:volume:${DRIVER}:uid`],
+        ['RPUSH', `{csi}:${QUEUE}:wait`, 'x'],
+      ] as const)
+        await assert.rejects(redis.call(command, ...args), /NOPERM/, command);
+  });
+
+  it('work for an installation with another prefix', async () => {
+    const line = redisUsers('other').find((user) => user.startsWith('user sutler-jobs '));
+    const rules = line?.split(' ').slice(2) ?? [];
+    await bed.redis.redis.call('ACL', 'SETUSER', 'sutler-jobs-other', ...rules);
+    const url = new URL(urlOf('jobs', bed.redis.url));
+    url.username += '-other';
+    const redis = new Redis(url.href, { disableClientInfo: true });
+    connections.push(redis);
+    assert.equal(await redis.set('{other}:epoch', 'x'), 'OK');
+    await assert.rejects(redis.get('{csi}:epoch'), /NOPERM/);
+  });
+});

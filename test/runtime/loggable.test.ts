@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
+import { describe, it } from 'node:test';
+import { Redis } from 'ioredis';
+import { strikeSecrets, toLoggable } from '#src/runtime/loggable.ts';
+
+const SECRET = 'planted-secret';
+
+/** An error as ioredis makes it for a refused login. */
+function refusedLogin(options?: ErrorOptions): Error {
+  const command = { name: 'auth', args: ['default', SECRET] };
+  return Object.assign(new Error('WRONGPASS invalid password', options), { command });
+}
+
+describe('toLoggable', () => {
+  it('keeps type, message, stack and code of an error, and nothing else', () => {
+    const error = Object.assign(refusedLogin(), { code: 'EREFUSED' });
+    assert.deepEqual(toLoggable(error), {
+      type: 'Error',
+      message: 'WRONGPASS invalid password',
+      stack: error.stack,
+      code: 'EREFUSED',
+    });
+  });
+
+  for (const [where, value] of Object.entries({
+    'in a field': { trouble: refusedLogin() },
+    'in a list of a field': { troubles: [{ deep: refusedLogin() }] },
+    'as the cause of a cause': new Error('a', {
+      cause: new Error('b', { cause: refusedLogin() }),
+    }),
+    'in an AggregateError': new AggregateError([refusedLogin()], 'both failed'),
+    'as a cause that is no error': new Error('a', { cause: { command: { password: SECRET } } }),
+  })) {
+    it(`drops what an error carries ${where}`, () => {
+      const text = JSON.stringify(toLoggable(value));
+      assert.ok(!text.includes(SECRET), text);
+    });
+  }
+
+  it('keeps the messages of causes and of an AggregateError’s errors', () => {
+    const error = new AggregateError([new Error('first')], 'both', { cause: new Error('why') });
+    const text = JSON.stringify(toLoggable(error));
+    for (const message of ['first', 'both', 'why'])
+      assert.ok(text.includes(`"message":"${message}"`), message);
+  });
+
+  it('ends with errors that are their own cause', () => {
+    const error = new Error('again');
+    error.cause = error;
+    assert.ok(JSON.stringify(toLoggable(error)).length < 20_000);
+  });
+
+  it('names the class of an object that is not plain, without its content', () => {
+    const redis = new Redis({ lazyConnect: true, password: SECRET });
+    const request = new IncomingMessage(new Socket());
+    request.headers.authorization = SECRET;
+    class Session {
+      readonly cookie = SECRET;
+    }
+    assert.deepEqual(
+      toLoggable({ redis, request, session: new Session(), bytes: Buffer.from(SECRET) }),
+      {
+        // ioredis gives its class the constructor of an event emitter.
+        redis: '[EventEmitter]',
+        request: '[IncomingMessage]',
+        session: '[Session]',
+        bytes: '[Buffer]',
+      },
+    );
+  });
+
+  it('strikes headers and login options in plain objects below the first level', () => {
+    const login = { Authorization: SECRET, cookie: SECRET, sentinelPassword: SECRET, host: 'h' };
+    assert.deepEqual(toLoggable({ login }), {
+      login: { Authorization: '***', cookie: '***', sentinelPassword: '***', host: 'h' },
+    });
+  });
+
+  it('keeps texts, numbers, dates and whole numbers of any size', () => {
+    assert.deepEqual(
+      toLoggable({ a: 'text', b: 1.5, c: [true, null], d: 2n ** 70n, e: new Date(0) }),
+      {
+        a: 'text',
+        b: 1.5,
+        c: [true, null],
+        d: '1180591620717411303424',
+        e: '1970-01-01T00:00:00.000Z',
+      },
+    );
+  });
+});
+
+describe('strikeSecrets', () => {
+  for (const [text, struck] of [
+    ['at redis://user:pass@host:1/0 now', 'at redis://***@host:1/0 now'],
+    ['rediss://:p@ss@host', 'rediss://***@host'],
+    ['redis://u:pa/ss@host', 'redis://***@host'],
+    ['redis://u:pa?s#s@host', 'redis://***@host'],
+    ['redis-sentinel://u:pass@a:1,b:2/main', 'redis-sentinel://***@a:1,b:2/main'],
+    ['--redis-url=redis://u:pass@h, http://x:pass@y', '--redis-url=redis://***@h, http://***@y'],
+    ['"https://x/y,redis://u:pass@h"', '"https://x/y,redis://***@h"'],
+    ['-----BEGIN PRIVATE KEY-----\npass\n-----END PRIVATE KEY-----', '***'],
+    ['-----BEGIN EC PRIVATE KEY-----\npass', '***'],
+  ] as const)
+    it(`makes ${JSON.stringify(struck)} of ${JSON.stringify(text)}`, () => {
+      assert.equal(strikeSecrets(text), struck);
+    });
+
+  for (const text of [
+    'file:///app/node_modules/@bull-board/api/index.js:1:2',
+    'https://example.com/@name',
+    'mail to a@b',
+    'dns:///host:9808',
+  ])
+    it(`keeps ${text}`, () => assert.equal(strikeSecrets(text), text));
+
+  it('takes a time that grows with the length of the text, not with its square', () => {
+    const startedMs = performance.now();
+    for (const part of ['a://', 'a:b://', '://@', 'x@']) strikeSecrets(`${part.repeat(250_000)}@`);
+    assert.ok(performance.now() - startedMs < 2_000);
+  });
+});
