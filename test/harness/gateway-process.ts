@@ -66,7 +66,7 @@ export class GatewayProcess {
     return this.#log
       .join('')
       .split('\n')
-      .filter((line) => / (ERROR|FATAL) |Error:|FATAL/.test(line) || line.includes('Warning'));
+      .filter((line) => / (ERROR|FATAL) /.test(line) || line.includes('Warning'));
   }
 
   /** Resident memory; 0 once it has ended. */

@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ATTACKS } from '../harness/attacks/attacks.ts';
-import { AttackedDoor, type AttackOutcome, type Door } from '../harness/attacks/door.ts';
+import { AttackedDoor, type AttackOutcome } from '../harness/attacks/attacked-door.ts';
+import type { DoorKind } from '../harness/attacks/door.ts';
 import { formatRow, ROW_HEADS } from '../harness/attacks/table.ts';
 
 /* test/README.md says which variables choose a part of this. */
 const only = process.env['DOORS_ONLY'] ?? '';
 const durationMs = Number(process.env['DOORS_SECONDS'] ?? 30) * 1_000;
 const counts = (process.env['DOORS_STRANGERS'] ?? '1,50').split(',').map(Number);
-const DOORS: readonly Door[] = ['tls', 'tls, same address', 'plaintext'];
+const DOORS: readonly DoorKind[] = ['tls', 'tls, same address', 'plaintext'];
 
 const MOST_P99_MS = 250;
 const MOST_GROWTH = 1.2;
@@ -41,7 +42,7 @@ describe('a gateway under attack by strangers', () => {
 });
 
 /** Lets one attack be made by 1 stranger, then by 50; by a new gateway if the first one ended. */
-async function attackBy(door: Door, name: string): Promise<Result> {
+async function attackBy(door: DoorKind, name: string): Promise<Result> {
   const outcomes: AttackOutcome[] = [];
   let bed = await AttackedDoor.open(door);
   try {

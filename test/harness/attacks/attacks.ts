@@ -24,9 +24,10 @@ export interface Attack {
 const MIB = 1024 * 1024;
 const FEW = 50;
 
-/** All attacks, by the names that a table shows. */
+/** All attacks, by the names that a table shows; the first is none, for comparison. */
 export const ATTACKS: ReadonlyMap<string, Attack> = new Map(
   Object.entries({
+    'no attack': { run: stayAway, sockets: FEW },
     'health checks reset before their body': { run: resetHealthChecks, sockets: FEW },
     'health checks of 8 MiB': { run: checkHealthOf(8 * MIB), sockets: FEW },
     'health checks of 1 MiB': { run: checkHealthOf(MIB), sockets: FEW },
@@ -57,4 +58,9 @@ async function floodEmptyFrames(stranger: Stranger): Promise<void> {
   const requests = Object.values(FLOODED_REQUESTS);
   const headers = requests[stranger.rounds % requests.length] ?? {};
   await floodFrames(headers, 0)(stranger);
+}
+
+/** Does nothing until the attack is over. */
+async function stayAway({ signal }: Stranger): Promise<void> {
+  await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
 }

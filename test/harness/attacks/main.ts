@@ -4,7 +4,7 @@ import { ATTACKS } from './attacks.ts';
 import { type AttackTarget, Stranger } from './stranger.ts';
 
 /* The program that holds the strangers, so that they share no event loop with the gateway or with
- * its callers. It gets one order by IPC, and ends when it is told so or when its parent is gone. */
+ * its callers. It gets orders by IPC, one after another, and ends with its parent. */
 
 /** What the program shall do. */
 export interface AttackOrder {
@@ -17,6 +17,9 @@ export interface AttackOrder {
   readonly ownAddresses: boolean;
 }
 
+/** Starts an attack, or ends the one under way: the program then reports. */
+export type AttackMessage = AttackOrder | 'end';
+
 /** What the strangers did. */
 export interface AttackSummary {
   readonly connections: number;
@@ -27,14 +30,19 @@ export interface AttackSummary {
  * real stranger has processors of its own. */
 const NICENESS = 15;
 
-process.once('message', (order: AttackOrder) => void start(order));
-process.once('disconnect', () => process.exit(0));
+let end = new AbortController();
 
-async function start(order: AttackOrder): Promise<void> {
-  setPriority(NICENESS);
+process.on('message', (message: AttackMessage) => {
+  if (message === 'end') end.abort();
+  else void carryOut(message).then((summary) => process.send?.(summary));
+});
+process.once('disconnect', () => process.exit(0));
+setPriority(NICENESS);
+
+async function carryOut(order: AttackOrder): Promise<AttackSummary> {
   const attack = ATTACKS.get(order.attack);
   if (attack === undefined) throw new Error(`there is no attack ${order.attack}`);
-  const end = new AbortController();
+  end = new AbortController();
   setMaxListeners(0, end.signal);
   const strangers = Array.from(
     { length: order.strangers },
@@ -46,13 +54,8 @@ async function start(order: AttackOrder): Promise<void> {
         signal: end.signal,
       }),
   );
-  process.once('message', () => end.abort());
   await Promise.all(strangers.map((stranger) => stranger.attack(attack.run)));
-  const sum = (key: 'connections' | 'rounds'): number =>
+  const sum = (key: keyof AttackSummary): number =>
     strangers.reduce((total, stranger) => total + stranger[key], 0);
-  process.send?.({
-    connections: sum('connections'),
-    rounds: sum('rounds'),
-  } satisfies AttackSummary);
-  process.disconnect();
+  return { connections: sum('connections'), rounds: sum('rounds') };
 }

@@ -23,6 +23,8 @@ export class RawConnection {
   #initialWindow = DEFAULT_WINDOW_BYTES;
   #unread = Buffer.alloc(0);
   #receivedBytes = 0;
+  #headerBytes = 0;
+  readonly #ended = new Map<number, 'answer' | 'reset'>();
   #stream = -1;
   readonly #waiting: (() => void)[] = [];
 
@@ -93,6 +95,16 @@ export class RawConnection {
     await this.send(frame(FrameType.data, { stream, flags: FrameFlag.endStream }));
   }
 
+  /** Waits until the gateway has ended a stream, or the connection.
+   * @returns which, and the bytes of all headers received by then */
+  async ended(stream: number): Promise<{
+    readonly by: 'answer' | 'reset' | 'close';
+    readonly headerBytes: number;
+  }> {
+    while (!this.isClosed && !this.#ended.has(stream)) await this.#nextChange();
+    return { by: this.#ended.get(stream) ?? 'close', headerBytes: this.#headerBytes };
+  }
+
   /** Resolves once the connection is closed. */
   async closed(): Promise<void> {
     while (!this.isClosed) await this.#nextChange();
@@ -151,6 +163,7 @@ export class RawConnection {
     const [type, flags] = [bytes[3], bytes[4] ?? 0];
     const stream = bytes.readUInt32BE(5);
     const payload = bytes.subarray(FRAME_HEAD_BYTES);
+    this.#noteEnd(type, { flags, stream, payload });
     const isAck = (flags & FrameFlag.ack) !== 0;
     if (type === FrameType.settings && !isAck) {
       this.#takeSettings(payload);
@@ -162,6 +175,17 @@ export class RawConnection {
     } else if (type === FrameType.windowUpdate) {
       this.#addToStream(stream, payload.readUInt32BE(0));
     }
+  }
+
+  #noteEnd(
+    type: number | undefined,
+    { flags, stream, payload }: { flags: number; stream: number; payload: Buffer },
+  ): void {
+    const isHeaders = type === FrameType.headers || type === FrameType.continuation;
+    if (isHeaders) this.#headerBytes += payload.length;
+    const hasEnd = isHeaders || type === FrameType.data;
+    if (hasEnd && (flags & FrameFlag.endStream) !== 0) this.#ended.set(stream, 'answer');
+    if (type === FrameType.reset) this.#ended.set(stream, 'reset');
   }
 
   #takeSettings(payload: Buffer): void {

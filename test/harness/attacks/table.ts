@@ -1,7 +1,7 @@
 import { percentile } from '../../../bench/percentile.ts';
-import type { AttackOutcome } from './door.ts';
+import type { AttackOutcome } from './attacked-door.ts';
 
-const WIDTHS = [18, 44, 9, 6, 6, 7, 7, 7, 12, 16, 5, 7, 7] as const;
+const WIDTHS = [18, 44, 9, 6, 6, 7, 7, 7, 12, 16, 5, 7, 7, 0] as const;
 
 /** The first line of a table of attacks. */
 export const ROW_HEADS = formatCells([
@@ -18,6 +18,7 @@ export const ROW_HEADS = formatCells([
   'cpu',
   'conns',
   'end',
+  'first failure',
 ]);
 
 /** One line of a table of attacks.
@@ -42,6 +43,7 @@ export function formatRow(outcome: AttackOutcome, rssAfter: number): string {
     `${(cpuShare * 100).toFixed(0)}%`,
     String(summary.connections),
     outcome.ending,
+    (failures[0] ?? newConnectionFailures[0] ?? '').slice(0, 90),
   ]);
 }
 
