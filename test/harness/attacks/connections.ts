@@ -9,6 +9,10 @@ import type { Stranger } from './stranger.ts';
 /* Attacks with connections that stay open. */
 
 const REOPEN_MS = 100;
+/** Connections opened at once, and the time between two bursts: the system drops more than a few
+ * hundred that were not accepted yet, and repeats them only after a second. */
+const BURST = 50;
+const BURST_MS = 50;
 
 /** Opens connections that each make one health check and stay open. */
 export async function stayAfterOneCall(stranger: Stranger): Promise<void> {
@@ -38,13 +42,14 @@ export async function stayHalfway(stranger: Stranger): Promise<void> {
 /** Keeps as many connections open as the stranger may have, until the attack is over.
  * @param open  opens one, and resolves or rejects once it is closed */
 async function keepOpen(stranger: Stranger, open: () => Promise<void>): Promise<void> {
-  const keepOne = async (): Promise<void> => {
+  const keepOne = async (_: unknown, index: number): Promise<void> => {
+    await delay(Math.floor(index / BURST) * BURST_MS);
     while (!stranger.signal.aborted) {
       await open().catch(() => undefined);
       await delay(REOPEN_MS);
     }
   };
-  await Promise.all(Array.from({ length: stranger.maxSockets }, keepOne));
+  await Promise.all(Array.from({ length: stranger.maxSockets }).map(keepOne));
 }
 
 async function closed(socket: Socket): Promise<void> {

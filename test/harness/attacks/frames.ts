@@ -111,15 +111,23 @@ export async function bombHeaders(stranger: Stranger): Promise<void> {
   }
 }
 
-/** Sends headers of almost 16 KiB, alternating a single long one with a hundred short ones. */
-export const sendLargeHeaders = startCalls((stream) => {
+/** Sends headers of almost 16 KiB, alternating a single long one with many short ones. */
+export async function sendLargeHeaders(stranger: Stranger): Promise<void> {
+  const connection = await stranger.open();
   const long = { 'x-long': 'x'.repeat(15_000) };
-  const many = Object.fromEntries(
-    Array.from({ length: 110 }, (_, i) => [`x-${i}`, 'x'.repeat(100)]),
+  const many = Array.from({ length: 110 }, (_, i) => [`x-${i}`, 'x'.repeat(100)] as const);
+  const payloads = [long, Object.fromEntries(many)].map((extra) =>
+    hpackLiterals({ ...call, ...extra }),
   );
-  const extra = Math.floor(stream / 2) % 2 === 0 ? long : many;
-  return headersFrame(stream, { ...call, ...extra }, { endStream: true });
-});
+  const flags = FrameFlag.endHeaders + FrameFlag.endStream;
+  for (;;) {
+    const frames = payloads.map((payload) =>
+      frame(FrameType.headers, { stream: connection.newStream(), flags, payload }),
+    );
+    await connection.send(...frames);
+    await delay(1);
+  }
+}
 
 /** Sends batches of what starts a call and does something to it. */
 function startCalls(bytesOf: (stream: number) => Buffer): (stranger: Stranger) => Promise<void> {

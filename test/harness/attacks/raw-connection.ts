@@ -170,6 +170,9 @@ export class RawConnection {
       this.#reply(SETTINGS_ACK);
     } else if (type === FrameType.ping && !isAck) {
       this.#reply(frame(FrameType.ping, { flags: FrameFlag.ack, payload }));
+    } else if (type === FrameType.goaway) {
+      // The gateway has had enough, so that it may no longer read. Attackers come back.
+      this.destroy();
     } else if (type === FrameType.windowUpdate && stream === 0) {
       this.#connectionWindow += payload.readUInt32BE(0);
     } else if (type === FrameType.windowUpdate) {

@@ -33,6 +33,8 @@ export class Stranger {
   readonly #sockets = new Set<Socket>();
   /** Connections opened so far. */
   connections = 0;
+  /** Those of them that were established, or were refused. */
+  settled = 0;
   /** How often the attack was made. */
   rounds = 0;
 
@@ -72,7 +74,7 @@ export class Stranger {
     this.connections += 1;
     socket.on('error', () => undefined);
     socket.once('close', () => this.#sockets.delete(socket));
-    await settle(socket, 'connect');
+    await settle(socket, 'connect').finally(() => (this.settled += 1));
     return socket;
   }
 
