@@ -4,7 +4,7 @@ import { AttackedDoor } from '../harness/attacks/attacked-door.ts';
 import type { DoorKind } from '../harness/attacks/door.ts';
 
 const STRANGERS = 4;
-const DURATION_MS = 600;
+const DURATION_MS = 500;
 /** The attacks that the gateway has always stood. test/long/doors.test.ts makes all of them for
  * longer, and measures latency and memory. */
 const FLOODS = [
@@ -22,7 +22,7 @@ const FLOODS = [
 for (const kind of ['tls', 'plaintext'] satisfies readonly DoorKind[])
   describe(`a gateway whose door is ${kind}, attacked by ${STRANGERS} strangers`, () => {
     let door: AttackedDoor;
-    before(async () => (door = await AttackedDoor.open(kind)));
+    before(async () => (door = await AttackedDoor.open(kind, 0)));
     after(() => door.close());
 
     for (const name of FLOODS)

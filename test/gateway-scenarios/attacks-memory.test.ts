@@ -105,7 +105,7 @@ for (const kind of KINDS)
     await Promise.race([Promise.allSettled(bodies), delay(2_000)]);
     const parameters = { text: 'x'.repeat(100_000) };
     const other = { ...volumeRequest('other'), parameters };
-    const result = await visited.caller.createVolume(other, SETTINGS).catch(String);
+    const failure = await visited.caller.createVolume(other, SETTINGS).then(() => '', String);
     await visited.close();
-    assert.notEqual(typeof result, 'string', String(result));
+    assert.equal(failure, '');
   });

@@ -55,8 +55,10 @@ export class AttackedDoor {
     return this.#door.gateway;
   }
 
-  /** Starts the gateway and the allowed caller, which does some ordinary work. */
-  static async open(kind: DoorKind): Promise<AttackedDoor> {
+  /** Starts all of them.
+   * @param warmUpCalls  how many calls the allowed caller makes at once, so that the memory of the
+   *   gateway can be compared afterwards; 0: none */
+  static async open(kind: DoorKind, warmUpCalls: number): Promise<AttackedDoor> {
     const door = await openDoor(kind);
     const { closers, gateway } = door;
     const caller = startChild('caller-main.js');
@@ -64,12 +66,13 @@ export class AttackedDoor {
     const order: CallerOrder = {
       address: gateway.address,
       tls: door.callerTls,
+      warmUpCalls,
     };
     caller.send(order);
     await once(caller, 'message');
     const attackers = startChild('main.js');
     closers.add('attackers', () => stopChild(attackers));
-    const rssBefore = await gateway.stableRss();
+    const rssBefore = await (warmUpCalls > 0 ? gateway.stableRss() : gateway.rss());
     return new AttackedDoor({ door, attackers, caller, rssBefore });
   }
 

@@ -6,6 +6,7 @@ import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { TlsMaterial } from '#src/runtime/tls-files.ts';
 import { verdict, volumeRequest } from '../csi-gateway.ts';
+import { until } from '../until.ts';
 
 /* The program of an allowed caller: calls a gateway 50 times a second, as jobs does, and one more
  * time a second on a new connection, as a process that has just started. */
@@ -14,6 +15,9 @@ import { verdict, volumeRequest } from '../csi-gateway.ts';
 export interface CallerOrder {
   readonly address: string;
   readonly tls: TlsMaterial | undefined;
+  /** Calls at once, four times, before it reports that it is ready: the gateway has then compiled
+   * its code and holds the buffers of ordinary work. */
+  readonly warmUpCalls: number;
 }
 
 /** What became of its calls since the last report. */
@@ -33,8 +37,8 @@ const TIMEOUT_MS = 10_000;
 class Caller {
   readonly #order: CallerOrder;
   readonly #client: CsiClient;
+  readonly #running = new Set<Promise<void>>();
   #count = 0;
-  #running = new Set<Promise<void>>();
   #report = emptyReport();
 
   constructor(order: CallerOrder) {
@@ -60,18 +64,16 @@ class Caller {
     return report;
   }
 
-  /** Makes calls at once, so that the gateway has done ordinary work before it is attacked. */
-  async warmUp(): Promise<void> {
-    for (let round = 0; round < 4; round += 1)
-      await Promise.all(
-        Array.from({ length: 500 }, () =>
-          this.#change(this.#client, 60_000).catch(() => undefined),
-        ),
+  /** Waits until the gateway forwards calls, and warms it up. */
+  async prepare(): Promise<void> {
+    const isServed = (): Promise<boolean> =>
+      this.#change(this.#client, TIMEOUT_MS).then(
+        () => true,
+        () => false,
       );
-  }
-
-  close(): void {
-    this.#client.close();
+    await until(isServed, 'the gateway forwards calls');
+    for (let round = 0; round < 4; round += 1)
+      await Promise.all(Array.from({ length: this.#order.warmUpCalls }, isServed));
   }
 
   #connect(): CsiClient {
@@ -131,16 +133,15 @@ function emptyReport(): { readonly [K in keyof CallerReport]: CallerReport[K][nu
 }
 
 async function start(order: CallerOrder): Promise<void> {
-  const end = new AbortController();
   const caller = new Caller(order);
-  await caller.warmUp();
+  await caller.prepare();
   process.send?.('ready');
-  let running = Promise.resolve();
   let pause = new AbortController();
+  let running = Promise.resolve();
   process.on('message', (command: 'start' | 'stop') => {
     if (command === 'start') {
       pause = new AbortController();
-      running = caller.run(AbortSignal.any([end.signal, pause.signal]));
+      running = caller.run(pause.signal);
     } else {
       pause.abort();
       void running.then(() => caller.takeReport()).then((report) => process.send?.(report));

@@ -11,6 +11,8 @@ export interface Identity {
 }
 
 const run = promisify(execFile);
+const CURVE = 'ec_paramgen_curve:prime256v1';
+const NEW_KEY = ['req', '-new', '-newkey', 'ec', '-pkeyopt', CURVE, '-nodes'];
 
 /** Signs a client certificate as `k8s/gateway/certificates.sh` does, but with any contents.
  * @param folder  with the files of that script
@@ -33,15 +35,12 @@ export async function signCertificate(
     'basicConstraints=critical,CA:FALSE',
   ];
   await writeFile(file('forged.ext'), extensions.join('\n'));
-  await run('openssl', [
-    ...['req', '-new', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
-    ...['-keyout', file('forged.key'), '-out', file('forged.csr'), '-subj', `/CN=${commonName}`],
-  ]);
-  await run('openssl', [
-    ...['x509', '-req', '-in', file('forged.csr'), '-out', file('forged.crt')],
-    ...['-CA', file(`${issuer}.crt`), '-CAkey', file(`${issuer}.key`)],
-    ...['-set_serial', String(Date.now()), '-days', '2', '-extfile', file('forged.ext')],
-  ]);
+  const request = ['-keyout', file('forged.key'), '-out', file('forged.csr')];
+  await run('openssl', [...NEW_KEY, ...request, '-subj', `/CN=${commonName}`]);
+  const signer = ['-CA', file(`${issuer}.crt`), '-CAkey', file(`${issuer}.key`)];
+  const files = ['-in', file('forged.csr'), '-out', file('forged.crt')];
+  const contents = ['-set_serial', String(Date.now()), '-extfile', file('forged.ext')];
+  await run('openssl', ['x509', '-req', '-days', '2', ...signer, ...files, ...contents]);
   const cert = await readFile(file('forged.crt'), 'utf8');
   const chain = issuer === 'ca' ? '' : await readFile(file(`${issuer}.crt`), 'utf8');
   return { cert: cert + chain, key: await readFile(file('forged.key'), 'utf8') };
