@@ -94,7 +94,7 @@ for (const kind of KINDS)
   });
 
 for (const kind of KINDS)
-  it(`unfinished bodies of a stranger leave room for others where the door is ${kind}`, async () => {
+  it(`a stranger’s unfinished bodies leave room for others, the door being ${kind}`, async () => {
     const visited = await openVisitedDoor(kind, [`--max-message-bytes=${MIB}`]);
     const connection = await visited.stranger.open();
     const bodies = Array.from({ length: 6 }, async (_, i) => {

@@ -27,7 +27,7 @@ const call = grpcHeaders(CREATE);
 
 /** Starts calls and resets each at once.
  * @param code  of the resets */
-export function resetCalls(path: string, code: number): (stranger: Stranger) => Promise<void> {
+function resetCalls(path: string, code: number): (stranger: Stranger) => Promise<void> {
   return startCalls((stream) =>
     Buffer.concat([headersFrame(stream, grpcHeaders(path)), resetFrame(stream, code)]),
   );
@@ -58,7 +58,7 @@ const PROVOCATIONS: readonly ((stream: number) => Buffer)[] = [
 ];
 
 /** Starts calls and makes the gateway reset each of them. */
-export function provokeResets(provocation: number): (stranger: Stranger) => Promise<void> {
+function provokeResets(provocation: number): (stranger: Stranger) => Promise<void> {
   const provoke = PROVOCATIONS[provocation % PROVOCATIONS.length];
   return startCalls((stream) =>
     Buffer.concat([
@@ -74,7 +74,7 @@ export async function provokeAllResets(stranger: Stranger): Promise<void> {
 }
 
 /** Sends the same frame again and again. */
-export function flood(bytes: Buffer): (stranger: Stranger) => Promise<void> {
+function flood(bytes: Buffer): (stranger: Stranger) => Promise<void> {
   const batch = Buffer.alloc(Math.ceil(FLOOD_BYTES / bytes.length) * bytes.length, bytes);
   return async (stranger) => {
     const connection = await stranger.open();

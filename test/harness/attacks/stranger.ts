@@ -22,7 +22,7 @@ export interface StrangerOptions {
   readonly signal: AbortSignal;
 }
 
-/** Time after which a stranger that was cut off comes back. Without it, strangers would only measure
+/** Time after which a stranger that was cut off comes back. Without it, strangers would only show
  * how many TCP connections this machine can open. */
 const COMEBACK_MS = 50;
 const CONNECT_MS = 5_000;
