@@ -1,6 +1,3 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import {
   connect as connectHttp2,
   constants,
@@ -10,15 +7,14 @@ import {
 } from 'node:http2';
 import { connect as connectSocket, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { rssBytes } from '../../bench/proc.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, frame, PREFACE } from './csi-frames.ts';
 import { volumeRequest } from './csi-gateway.ts';
+import { GatewayProcess } from './gateway-process.ts';
 import { seeded } from './seeded.ts';
 import { until } from './until.ts';
 
@@ -43,17 +39,12 @@ export interface FuzzReport {
   readonly refused: number;
   /** Resident memory in bytes: at rest before, highest seen, at rest afterwards. */
   readonly rss: { readonly before: number; readonly peak: number; readonly after: number };
-  readonly exitCode: number | null;
+  /** How the gateway's process ended; '' if it did not. */
+  readonly ending: string;
   /** Lines of the gateway's log that show a defect. */
   readonly defects: readonly string[];
 }
 
-/** The environment in k8s/gateway/sidecar.yaml; it influences how much memory stays in use. */
-const SIDECAR = readFileSync(new URL('../../../k8s/gateway/sidecar.yaml', import.meta.url), 'utf8');
-const NODE_FLAGS = /NODE_OPTIONS, value: ([^}]+?) *}/.exec(SIDECAR)?.[1]?.split(' ');
-const MALLOC_ARENA_MAX = /MALLOC_ARENA_MAX, value: '(\d+)' }/.exec(SIDECAR)?.[1];
-/** V8 frees the memory of a burst after some idle seconds, in up to three rounds. */
-const SHRINK_MS = 60_000;
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const LIST = '/csi.v1.Controller/ListVolumes';
 
@@ -268,20 +259,6 @@ class Attacker {
   }
 }
 
-function spawnGateway({ folder }: FuzzOptions, address: string): ChildProcess {
-  const args = [
-    'csi-gateway',
-    `--csi-address=${folder.file('csi.sock')}`,
-    `--listen=${address}`,
-    '--max-message-bytes=1000000',
-  ];
-  const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-  return spawn(process.execPath, [...(NODE_FLAGS ?? []), cli, ...args], {
-    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-    env: { ...process.env, MALLOC_ARENA_MAX },
-  });
-}
-
 /** Starts a gateway in front of the sample driver, attacks it for a while, and reports how many
  * good calls succeeded meanwhile and how much memory it used. */
 export async function fuzzGateway(options: FuzzOptions): Promise<FuzzReport> {
@@ -290,12 +267,12 @@ export async function fuzzGateway(options: FuzzOptions): Promise<FuzzReport> {
     socket: options.folder.file('csi.sock'),
     dataDir: options.folder.file('data'),
   });
-  const child = spawnGateway(options, address);
-  const log: string[] = [];
-  child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString()));
-  const exited = once(child, 'exit') as Promise<[number | null]>;
+  const gateway = await GatewayProcess.start([
+    `--csi-address=${options.folder.file('csi.sock')}`,
+    `--listen=${address}`,
+    '--max-message-bytes=1000000',
+  ]);
   const client = new CsiClient({ address: parseAddress('fuzz', address), log: silentLog });
-  const rss = (): Promise<number> => rssBytes(child.pid ?? 0);
   let goodCalls = 0;
   let refused = 0;
   const failures: string[] = [];
@@ -332,12 +309,12 @@ export async function fuzzGateway(options: FuzzOptions): Promise<FuzzReport> {
     for (let round = 0; round < 4; round += 1) await work();
     failures.length = 0;
     goodCalls = 0;
-    const before = await stableRss(rss);
+    const before = await gateway.stableRss();
     let peak = before;
     await attacker.openIdle(options.idleConnections);
     const endMs = Date.now() + options.durationMs;
     const isOver = (): boolean =>
-      child.exitCode !== null ||
+      gateway.hasEnded ||
       (Date.now() >= endMs && [...attacks.values()].every((times) => times > 0));
     const attack = async (): Promise<void> => {
       while (!isOver()) {
@@ -348,72 +325,25 @@ export async function fuzzGateway(options: FuzzOptions): Promise<FuzzReport> {
     const behave = async (): Promise<void> => {
       while (!isOver()) {
         await good();
-        peak = Math.max(peak, await rss());
+        peak = Math.max(peak, await gateway.rss());
         await delay(50);
       }
     };
     await Promise.all([attack(), attack(), attack(), attack(), behave()]);
     attacker.close();
-    const result = { attacks, goodCalls, failures: [...failures], refused };
-    if (child.exitCode !== null)
-      return {
-        ...result,
-        goodAfterwards: false,
-        rss: { before, peak, after: 0 },
-        exitCode: child.exitCode,
-        defects: defectsIn(log),
-      };
-    const after = await shrunkRss(rss, before * 1.2, work);
-    const goodAfterwards = await good();
+    const result = { attacks, goodCalls, failures, refused };
+    const after = await gateway.shrunkRss(before * 1.2, work);
     return {
       ...result,
-      goodAfterwards,
+      goodAfterwards: !gateway.hasEnded && (await good()),
       rss: { before, peak, after },
-      exitCode: child.exitCode,
-      defects: defectsIn(log),
+      ending: gateway.ending,
+      defects: gateway.defects,
     };
   } finally {
     attacker.close();
     client.close();
-    if (child.exitCode === null) {
-      child.kill('SIGTERM');
-      await exited;
-    }
+    await gateway.stop();
     await driver.close();
   }
-}
-
-/** Waits until the memory hardly changes, at most 2 s, and returns it. */
-async function stableRss(rss: () => Promise<number>): Promise<number> {
-  let last = await rss();
-  for (let i = 0; i < 8; i += 1) {
-    await delay(250);
-    const now = await rss();
-    if (Math.abs(now - last) < 200_000) return now;
-    last = now;
-  }
-  return last;
-}
-
-/** Waits until the memory is below a limit, at most SHRINK_MS, and returns it. Meanwhile the
- * gateway works as it did before: V8 of Node 24 frees nothing while there is nothing to do. */
-async function shrunkRss(
-  rss: () => Promise<number>,
-  limitBytes: number,
-  work: () => Promise<unknown>,
-): Promise<number> {
-  const endMs = Date.now() + SHRINK_MS;
-  let now = await rss();
-  while (now > limitBytes && Date.now() < endMs) {
-    await work();
-    now = await stableRss(rss);
-  }
-  return now;
-}
-
-function defectsIn(log: readonly string[]): readonly string[] {
-  return log
-    .join('')
-    .split('\n')
-    .filter((line) => / (ERROR|FATAL) /.test(line) || line.includes('Warning'));
 }

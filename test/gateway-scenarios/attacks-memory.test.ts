@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { after, beforeEach, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  CREATE,
+  FLOODED_REQUESTS,
+  HEALTH_CHECK,
+  healthCheck,
+  healthRequest,
+} from '../harness/attacks/bodies.ts';
+import type { DoorKind } from '../harness/attacks/door.ts';
+import { openVisitedDoor, type VisitedDoor } from '../harness/attacks/one-stranger.ts';
+import type { RawConnection } from '../harness/attacks/raw-connection.ts';
+import { grpcHeaders, headersFrame, ResetCode, resetFrame } from '../harness/csi-frames.ts';
+import { volumeRequest } from '../harness/csi-gateway.ts';
+
+const MIB = 1024 * 1024;
+const KINDS: readonly DoorKind[] = ['tls', 'plaintext'];
+const SETTINGS = { timeoutMs: 30_000 };
+const SHORT_ANSWER_BYTES = 4 * 1024;
+/** What one request may bring in one flow-control window, with one byte in each. */
+const TINY_FRAMES = 1_000_000;
+const MOST_GROWTH_BYTES = 32 * MIB;
+
+/** Starts a call without a body.
+ * @returns its stream */
+async function startCall(connection: RawConnection, path: string): Promise<number> {
+  const stream = connection.newStream();
+  await connection.send(headersFrame(stream, grpcHeaders(path)));
+  return stream;
+}
+
+/** Waits until the gateway has read all that was sent so far. */
+async function waitUntilRead(connection: RawConnection): Promise<void> {
+  const stream = connection.newStream();
+  await connection.send(healthCheck(stream)).catch(() => undefined);
+  await connection.ended(stream);
+}
+
+for (const kind of KINDS)
+  describe(`a gateway whose door is ${kind}, and a stranger`, () => {
+    let visited: VisitedDoor | undefined;
+    const use = (): VisitedDoor => visited ?? assert.fail('there is no gateway');
+
+    beforeEach(async () => {
+      if (visited?.door.gateway.hasEnded === false) return;
+      await visited?.close();
+      visited = await openVisitedDoor(kind);
+    });
+    after(() => visited?.close());
+
+    const assertServed = async (): Promise<void> => {
+      await use().caller.createVolume(volumeRequest('afterwards'), SETTINGS);
+      assert.equal(use().door.gateway.ending, '');
+    };
+
+    it('outlives a health check that is reset before its body', async () => {
+      const connection = await use().stranger.open();
+      const stream = await startCall(connection, HEALTH_CHECK);
+      await connection.send(resetFrame(stream, ResetCode.none));
+      await waitUntilRead(connection);
+      await assertServed();
+    });
+
+    for (const mib of [1, 8])
+      it(`answers a health check of ${mib} MiB in less than 4 KiB`, async () => {
+        const connection = await use().stranger.open();
+        const stream = await startCall(connection, HEALTH_CHECK);
+        const body = healthRequest('é'.repeat((mib * MIB) / 2));
+        const sent = connection.sendBody(stream, body).then(() => connection.endBody(stream));
+        const [{ headerBytes }] = await Promise.all([
+          connection.ended(stream),
+          sent.catch(() => undefined),
+        ]);
+        assert.ok(headerBytes < SHORT_ANSWER_BYTES, `${headerBytes} bytes`);
+        await assertServed();
+      });
+
+    for (const [what, headers] of Object.entries(FLOODED_REQUESTS))
+      it(`holds little memory for a million tiny frames of ${what}`, async () => {
+        const connection = await use().stranger.open();
+        const { gateway } = use().door;
+        const beforeBytes = await gateway.stableRss();
+        const stream = connection.newStream();
+        await connection.send(headersFrame(stream, headers));
+        const frames = { count: TINY_FRAMES, bytes: 1 };
+        await connection.sendFrames(stream, frames).catch(() => undefined);
+        await waitUntilRead(connection);
+        const growth = (await gateway.rss()) - beforeBytes;
+        connection.destroy();
+        assert.ok(growth < MOST_GROWTH_BYTES, `${growth} bytes`);
+        await assertServed();
+      });
+  });
+
+for (const kind of KINDS)
+  it(`a stranger’s unfinished bodies leave room for others, the door being ${kind}`, async () => {
+    const visited = await openVisitedDoor(kind, [`--max-message-bytes=${MIB}`]);
+    const connection = await visited.stranger.open();
+    const bodies = Array.from({ length: 6 }, async (_, i) => {
+      const stream = await startCall(connection, i % 2 === 0 ? HEALTH_CHECK : CREATE);
+      await connection.sendBody(stream, Buffer.alloc(MIB - 1_000));
+    });
+    // The windows of refused bodies may never open again.
+    await Promise.race([Promise.allSettled(bodies), delay(2_000)]);
+    const parameters = { text: 'x'.repeat(100_000) };
+    const other = { ...volumeRequest('other'), parameters };
+    const failure = await visited.caller.createVolume(other, SETTINGS).then(() => '', String);
+    await visited.close();
+    assert.equal(failure, '');
+  });

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ATTACKS } from '../harness/attacks/attacks.ts';
+import { AttackedDoor, type AttackOutcome } from '../harness/attacks/attacked-door.ts';
+import type { DoorKind } from '../harness/attacks/door.ts';
+import { formatRow, ROW_HEADS } from '../harness/attacks/table.ts';
+
+/* test/README.md says which variables choose a part of this. */
+const only = new RegExp(process.env['DOORS_ONLY'] ?? '');
+const durationMs = Number(process.env['DOORS_SECONDS'] ?? 30) * 1_000;
+const counts = (process.env['DOORS_STRANGERS'] ?? '1,50').split(',').map(Number);
+const DOORS: readonly DoorKind[] = ['tls', 'tls, same address', 'plaintext'];
+
+/** What --max-in-flight lets by at once. */
+const WARM_UP_CALLS = 500;
+const MOST_P99_MS = 250;
+const MOST_GROWTH = 1.2;
+
+interface Result {
+  readonly outcomes: readonly AttackOutcome[];
+  /** Resident memory at rest after all of them; 0 if the gateway has ended. */
+  readonly rssAfter: number;
+}
+
+describe('a gateway under attack by strangers', () => {
+  console.log(ROW_HEADS);
+  for (const door of DOORS)
+    for (const name of ATTACKS.keys())
+      if (only.test(`${door}: ${name}`))
+        it(
+          `serves its allowed caller and keeps its memory: ${door}, ${name}`,
+          { timeout: 300_000 + counts.length * durationMs * 2 },
+          async () => {
+            const { outcomes, rssAfter } = await attackBy(door, name);
+            for (const outcome of outcomes) console.log(formatRow(outcome, rssAfter));
+            for (const outcome of outcomes) assertUnharmed(outcome);
+            const { rssBefore } = outcomes[0] ?? assert.fail('no strangers');
+            assert.ok(
+              rssAfter <= rssBefore * MOST_GROWTH,
+              `${rssAfter} bytes, ${rssBefore} before`,
+            );
+          },
+        );
+});
+
+/** Lets one attack be made by 1 stranger, then by 50; by a new gateway if the first one ended. */
+async function attackBy(door: DoorKind, name: string): Promise<Result> {
+  const outcomes: AttackOutcome[] = [];
+  let bed = await AttackedDoor.open(door, WARM_UP_CALLS);
+  try {
+    for (const strangers of counts) {
+      if (bed.gateway.hasEnded) {
+        await bed.close();
+        bed = await AttackedDoor.open(door, WARM_UP_CALLS);
+      }
+      outcomes.push(await bed.attack(name, strangers, durationMs));
+    }
+    const limitBytes = bed.rssBefore * MOST_GROWTH;
+    const rssAfter = await bed.gateway.shrunkRss(limitBytes, () => bed.work());
+    return { outcomes, rssAfter };
+  } finally {
+    await bed.close();
+  }
+}
+
+function assertUnharmed({ ending, defects, caller, p99Ms, strangers }: AttackOutcome): void {
+  const by = `by ${strangers} strangers`;
+  assert.equal(ending, '', `the gateway ended, ${by}`);
+  assert.deepEqual(defects, [], by);
+  assert.deepEqual([...caller.failures, ...caller.newConnectionFailures].slice(0, 5), [], by);
+  assert.ok(caller.newConnectionsMs.length > 0, by);
+  assert.ok(p99Ms < MOST_P99_MS, `p99 ${p99Ms} ms, ${by}`);
+}
