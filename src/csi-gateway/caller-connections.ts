@@ -1,12 +1,12 @@
 import type { Http2Session, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
-import type { TLSSocket } from 'node:tls';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { networkOf } from '../runtime/network-of.ts';
 import type { TlsSource } from '../runtime/tls-files.ts';
 import type { CertificateName } from './certificate-names.ts';
 import type { ConnectionReaper } from './connection-reaper.ts';
-import { type Caller, identifyCaller, isStillTrusted, revokeCaller } from './identify-caller.ts';
+import { type Caller, isStillTrusted, revokeCaller } from './identify-caller.ts';
 import type { GatewayMetrics } from './metrics.ts';
 
 /** TLS of the listeners on TCP. */
@@ -25,13 +25,21 @@ export interface CallerConnectionsOptions {
 }
 
 const WINDOW_BYTES = 4 * 1024 * 1024;
-/** Many times what ingest and jobs need. Beyond that, a new connection replaces an idle one. */
+/** Many times what ingest and jobs need. Beyond that, a new connection replaces one that is not in
+ * use; see ConnectionReaper.evict. */
 const MAX_CONNECTIONS = 256;
+/** Of these, how many one allowed name may have. */
+const MAX_PER_NAME = 192;
+/** How many one network may have. Callers on this machine share its loopback address. */
+const MAX_PER_NETWORK = 64;
+/** How many callers that may not call may have together. */
+const MAX_REFUSED = 16;
 /** At most one warning about rejected callers in this time. */
 const WARN_INTERVAL_MS = 10_000;
 
 interface Connection {
   caller: Caller;
+  readonly network: string;
   readonly destroy: () => void;
 }
 
@@ -45,34 +53,56 @@ export class CallerConnections {
     this.#options = options;
   }
 
-  /** Registers a new connection, or destroys it if there are too many and none is idle.
-   * @param socket  the connection's socket
-   * @param tls     of its listener; undefined if the listener asks for no certificate */
-  add(session: ServerHttp2Session, socket: Socket, tls: ListenerTls | undefined): void {
+  /** Registers a new connection, or destroys it if there are too many and none can make room.
+   * @param socket  the connection's socket */
+  add(session: ServerHttp2Session, socket: Socket, caller: Caller): void {
     const { metrics, reaper } = this.#options;
     // session.destroy() alone waits for pending writes, forever if the peer does not read.
     const destroy = (): void => {
       session.destroy();
       socket.destroy();
     };
-    if (this.#connections.size >= MAX_CONNECTIONS) {
-      metrics.countTurnedAway('too-many');
-      if (!reaper.evictIdle()) return destroy();
-    }
-    const caller = identifyCaller(session, tls?.allowedNames);
+    const connection = { caller, network: networkOf(socket.remoteAddress ?? ''), destroy };
     if (caller.refusal !== undefined) {
       metrics.countTurnedAway('name');
       const fields = { caller: caller.name, reason: caller.refusal.details };
       this.#warn(fields, 'the calls of a caller are refused');
     }
-    this.#connections.set(session, { caller, destroy });
+    if (!this.#makeRoom(connection)) return destroy();
+    this.#connections.set(session, connection);
     reaper.addConnection(session, destroy);
-    session.setLocalWindowSize(WINDOW_BYTES);
+    if (caller.refusal === undefined) session.setLocalWindowSize(WINDOW_BYTES);
     metrics.changeConnections(1);
     session.once('close', () => {
       this.#connections.delete(session);
       metrics.changeConnections(-1);
     });
+  }
+
+  /** Ends other connections where there are too many.
+   * @returns whether there is room for this one */
+  #makeRoom({ caller, network }: Connection): boolean {
+    const isLocal = network === '' || network === 'loopback';
+    return (
+      (caller.refusal === undefined || this.#keepBelow(MAX_REFUSED, caller, isRefused)) &&
+      (caller.certificate === undefined ||
+        this.#keepBelow(MAX_PER_NAME, caller, (other) => other.caller.name === caller.name)) &&
+      (isLocal || this.#keepBelow(MAX_PER_NETWORK, caller, (other) => other.network === network)) &&
+      this.#keepBelow(MAX_CONNECTIONS, caller, () => true)
+    );
+  }
+
+  /** Ends one of these connections if there are `max` or more: first one whose caller may not call;
+   * one whose caller may call never makes room for a caller who may not.
+   * @returns whether there are fewer now */
+  #keepBelow(max: number, caller: Caller, isCounted: (other: Connection) => boolean): boolean {
+    const { metrics, reaper } = this.#options;
+    const counted = [...this.#connections].filter(([, connection]) => isCounted(connection));
+    if (counted.length < max) return true;
+    metrics.countTurnedAway('too-many');
+    const refused = counted.filter(([, connection]) => isRefused(connection));
+    if (reaper.evict(refused.map(([session]) => session))) return true;
+    return caller.refusal === undefined && reaper.evict(counted.map(([session]) => session));
   }
 
   /** The caller of a stream. If its certificate has expired since the handshake, its calls are
@@ -99,19 +129,22 @@ export class CallerConnections {
   }
 
   /** Counts and logs a failed TLS handshake. */
-  rejectHandshake(error: Error, socket: TLSSocket): void {
+  rejectHandshake(reason: string, { remoteAddress }: Socket): void {
     this.#options.metrics.countTurnedAway('handshake');
-    this.#warn(
-      { from: socket.remoteAddress, reason: error.message },
-      'a caller’s TLS handshake failed',
-    );
+    this.#warn({ from: remoteAddress, reason }, 'a caller’s TLS handshake failed');
   }
 
-  /** Counts and logs a connection that the reaper ends for its many waiting calls. */
-  reportTooManyWaiting(session: Http2Session): void {
+  /** Counts and logs a connection of a network that opens too many. */
+  rejectSocket({ remoteAddress }: Socket): void {
+    this.#options.metrics.countTurnedAway('too-many');
+    this.#warn({ from: remoteAddress }, 'a network opens too many connections: one was ended');
+  }
+
+  /** Counts and logs a connection that the reaper ends for its many calls. */
+  reportTooManyCalls(session: Http2Session): void {
     this.#options.metrics.countTurnedAway('too-many');
     const caller = this.#connections.get(session)?.caller.name;
-    this.#warn({ caller }, 'a caller kept too many calls waiting: its connection was ended');
+    this.#warn({ caller }, 'a caller had too many calls open or waiting: its connection was ended');
   }
 
   /** Closes each connection as soon as its calls have ended. */
@@ -133,4 +166,8 @@ export class CallerConnections {
     this.#warnedMs = nowMs;
     log.warn(fields, message);
   }
+}
+
+function isRefused({ caller }: Connection): boolean {
+  return caller.refusal !== undefined;
 }

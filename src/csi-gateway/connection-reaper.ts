@@ -36,8 +36,8 @@ class Connection {
   streams = 0;
   /** Those of the streams that wait for the caller. */
   waiting = 0;
-  /** Calls since the connection was opened. */
-  calls = 0;
+  /** Whether the driver has answered one of its calls. */
+  isProven = false;
   /** When a ping was sent that is not answered yet; Infinity if there is none. */
   pingedMs = Infinity;
   /** Since when its calls are refused; Infinity if they are not. */
@@ -74,8 +74,8 @@ export interface ConnectionReaperOptions {
   readonly clock: Clock;
   /** Ends a late call; must move it to another phase. */
   readonly onLateCall: (stream: ServerHttp2Stream, step: AwaitedStep) => void;
-  /** Called before a connection is destroyed because too many calls wait. */
-  readonly onTooManyWaiting: (session: Http2Session) => void;
+  /** Called before a connection is destroyed because of too many calls that are open or wait. */
+  readonly onTooManyCalls: (session: Http2Session) => void;
 }
 
 /** Ends calls and connections of callers that are too slow, idle or no longer allowed. One timer
@@ -104,16 +104,29 @@ export class ConnectionReaper {
     session.once('close', () => this.#removeConnection(session));
   }
 
-  /** Destroys one connection without calls under way, to make room for another: the one that has
-   * been idle longest, of those that never made a call if there are any.
+  /** Destroys one of these connections, to make room for another: one that never had an answer of
+   * the driver if there are any, and of these one without calls; else one without calls; each time
+   * the one that has been idle longest.
    * @returns whether there was one */
-  evictIdle(): boolean {
-    const [idlest] = [...this.#connections]
-      .filter(([session, { streams }]) => streams === 0 && !session.destroyed)
-      .map(([, connection]) => connection)
-      .sort((a, b) => Math.min(a.calls, 1) - Math.min(b.calls, 1) || a.idleSinceMs - b.idleSinceMs);
-    idlest?.destroy();
-    return idlest !== undefined;
+  evict(sessions: Iterable<Http2Session>): boolean {
+    const [first] = [...sessions]
+      .map((session) => this.#connections.get(session))
+      .filter((connection) => connection !== undefined)
+      .filter(({ streams, isProven }) => streams === 0 || !isProven)
+      .sort(
+        (a, b) =>
+          Number(a.isProven) - Number(b.isProven) ||
+          Math.min(a.streams, 1) - Math.min(b.streams, 1) ||
+          a.idleSinceMs - b.idleSinceMs,
+      );
+    first?.destroy();
+    return first !== undefined;
+  }
+
+  /** Remembers that the driver has answered a call of this connection. */
+  prove({ session }: ServerHttp2Stream): void {
+    const connection = session === undefined ? undefined : this.#connections.get(session);
+    if (connection !== undefined) connection.isProven = true;
   }
 
   /** Closes a connection, whose calls are refused from now on, once it has been quiet for a while.
@@ -124,13 +137,14 @@ export class ConnectionReaper {
     if (connection?.retiredMs === Infinity) connection.retiredMs = this.#options.clock.nowMs();
   }
 
-  /** Starts watching a call, in phase `request`. */
-  addCall(stream: ServerHttp2Stream): void {
+  /** Starts watching a call, in phase `request`.
+   * @param maxStreams  calls that its connection may have open; one more ends the connection */
+  addCall(stream: ServerHttp2Stream, maxStreams: number): void {
     const { session } = stream;
     const connection = session === undefined ? undefined : this.#connections.get(session);
-    if (connection === undefined) return;
+    if (session === undefined || connection === undefined) return;
     connection.streams += 1;
-    connection.calls += 1;
+    if (connection.streams > maxStreams) return this.#endConnection(session, connection);
     this.#calls.set(stream, { connection, phase: 'work', sinceMs: 0 });
     this.enterPhase(stream, 'request');
     stream.once('close', () => {
@@ -160,11 +174,15 @@ export class ConnectionReaper {
   }
 
   #endBusiestConnection(): void {
-    const [session, { destroy }] = [...this.#connections].reduce((a, b) =>
+    const [session, connection] = [...this.#connections].reduce((a, b) =>
       b[1].waiting > a[1].waiting ? b : a,
     );
+    this.#endConnection(session, connection);
+  }
+
+  #endConnection(session: Http2Session, { destroy }: Connection): void {
     this.#removeConnection(session);
-    this.#options.onTooManyWaiting(session);
+    this.#options.onTooManyCalls(session);
     destroy();
   }
 

@@ -1,17 +1,25 @@
-import { constants, type ServerHttp2Stream } from 'node:http2';
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
 import { encodeStatusMessage, frameMessage, unframeMessage } from './grpc-wire.ts';
 import { eachField } from './protobuf-fields.ts';
+import { respond } from './write-reply.ts';
 
 const SERVING = 1;
 const NOT_SERVING = 2;
 const SERVICE_UNKNOWN = 3;
 /** Services with a health status: the gateway as a whole, and the CSI services it forwards. */
 const SERVICES = new Set(['', 'csi.v1.Identity', 'csi.v1.Controller', 'csi.v1.Node']);
+/** The largest request, which only names a service. */
+export const MAX_HEALTH_BYTES = 1_024;
+const MAX_SHOWN_CHARACTERS = 200;
 const POLL_INTERVAL_MS = 250;
 const MAX_WATCHES = 100;
 const HEADERS = { ':status': 200, 'content-type': 'application/grpc' };
+const SHUTTING_DOWN = {
+  'grpc-status': String(Code.Unavailable),
+  'grpc-message': 'the gateway is shutting down',
+};
 
 /** Whether a call is for the gateway's health service. Such calls never go to the driver. */
 export function isHealthPath(path: string): boolean {
@@ -37,16 +45,14 @@ export class HealthService {
       return endWithError(stream, Code.InvalidArgument, 'the request is not a HealthCheckRequest');
     if (path.endsWith('/Watch')) return this.#watch(stream, service);
     if (!path.endsWith('/Check')) {
-      const details = `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, 200)}`;
+      const details = `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, MAX_SHOWN_CHARACTERS)}`;
       return endWithError(stream, Code.Unimplemented, details);
     }
     if (!SERVICES.has(service)) {
-      const details = `the health of service ${JSON.stringify(service)} is unknown`;
+      const details = `the health of service ${JSON.stringify(service.slice(0, MAX_SHOWN_CHARACTERS))} is unknown`;
       return endWithError(stream, Code.NotFound, details);
     }
-    stream.once('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
-    stream.respond(HEADERS, { waitForTrailers: true });
-    stream.end(encodeStatus(this.#statusOf(service)));
+    if (begin(stream, { 'grpc-status': '0' })) stream.end(encodeStatus(this.#statusOf(service)));
     return true;
   }
 
@@ -57,17 +63,8 @@ export class HealthService {
   }
 
   #watch(stream: ServerHttp2Stream, service: string): boolean {
-    if (this.#watches.size >= MAX_WATCHES) {
-      const details = `${MAX_WATCHES} health watches are open already`;
-      return endWithError(stream, Code.ResourceExhausted, details);
-    }
-    stream.once('wantTrailers', () =>
-      stream.sendTrailers({
-        'grpc-status': String(Code.Unavailable),
-        'grpc-message': 'the gateway is shutting down',
-      }),
-    );
-    stream.respond(HEADERS, { waitForTrailers: true });
+    if (!begin(stream, SHUTTING_DOWN)) return true;
+    this.#makeRoom();
     const lastStatus = this.#statusOf(service);
     stream.write(encodeStatus(lastStatus));
     this.#watches.set(stream, { service, lastStatus });
@@ -79,6 +76,17 @@ export class HealthService {
       this.#timer = undefined;
     });
     return false;
+  }
+
+  /** Ends the oldest watch of the connection that has most, if there are too many. */
+  #makeRoom(): void {
+    if (this.#watches.size < MAX_WATCHES) return;
+    const bySession = new Map<unknown, ServerHttp2Stream[]>();
+    for (const stream of this.#watches.keys())
+      bySession.set(stream.session, [...(bySession.get(stream.session) ?? []), stream]);
+    const [oldest] = [...bySession.values()].reduce((a, b) => (b.length > a.length ? b : a));
+    oldest?.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    if (oldest !== undefined) this.#watches.delete(oldest);
   }
 
   #notifyWatchers(): void {
@@ -114,10 +122,18 @@ function encodeStatus(status: number): Buffer {
   return frameMessage(new BinaryWriter().tag(1, WireType.Varint).int32(status).finish());
 }
 
+/** Begins an answer with a body.
+ * @returns false if the caller has ended the stream */
+function begin(stream: ServerHttp2Stream, trailers: OutgoingHttpHeaders): boolean {
+  stream.once('wantTrailers', () => {
+    // A stream that was just reset wants trailers too.
+    if (!stream.destroyed && !stream.closed) stream.sendTrailers(trailers);
+  });
+  return respond(stream, HEADERS, { waitForTrailers: true });
+}
+
 function endWithError(stream: ServerHttp2Stream, code: number, details: string): true {
-  stream.respond(
-    { ...HEADERS, 'grpc-status': String(code), 'grpc-message': encodeStatusMessage(details) },
-    { endStream: true },
-  );
+  const status = { 'grpc-status': String(code), 'grpc-message': encodeStatusMessage(details) };
+  respond(stream, { ...HEADERS, ...status }, { endStream: true });
   return true;
 }

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
-import type { ServerHttp2Session } from 'node:http2';
-import type { TLSSocket } from 'node:tls';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import { Code } from '../csi/status.ts';
 import { PEM_CERTIFICATE } from '../runtime/tls-files.ts';
 import {
@@ -27,15 +27,14 @@ export interface Caller {
  * @param allowed  names of --tls-allowed-names; undefined if the listener asks for no certificate
  *                 (unix socket, plaintext) */
 export function identifyCaller(
-  session: ServerHttp2Session,
+  socket: Socket,
   allowed: readonly CertificateName[] | undefined,
 ): Caller {
-  const { socket } = session;
-  const host = socket?.remoteAddress;
-  const address = host === undefined ? 'unix' : `${host}:${socket?.remotePort ?? 0}`;
+  const { remoteAddress: host, remotePort } = socket;
+  const address = host === undefined ? 'unix' : `${host}:${remotePort ?? 0}`;
   const anonymous = { name: address, certificate: undefined, notAfterMs: Infinity };
   if (allowed === undefined) return { ...anonymous, refusal: undefined };
-  const certificate = (socket as TLSSocket | undefined)?.getPeerX509Certificate();
+  const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined;
   // The TLS handshake requires a certificate. This check remains in case those options change.
   if (certificate === undefined)
     return refuse(anonymous, Code.Unauthenticated, 'the caller shows no certificate');

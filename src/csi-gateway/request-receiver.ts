@@ -5,8 +5,11 @@ import type { Logger } from '../runtime/log.ts';
 import type { CallerConnections } from './caller-connections.ts';
 import type { AwaitedStep, ConnectionReaper } from './connection-reaper.ts';
 import type { Forwarder, GatewayReply, InboundCall } from './forwarder.ts';
-import { type HeaderPairs, joinChunks } from './grpc-wire.ts';
-import { type HealthService, isHealthPath } from './health-service.ts';
+import type { HeaderPairs } from './grpc-wire.ts';
+import { type HealthService, isHealthPath, MAX_HEALTH_BYTES } from './health-service.ts';
+import type { Caller } from './identify-caller.ts';
+import { Arrival } from './arrival.ts';
+import { RequestMemory } from './request-memory.ts';
 import { rejectHttp, writeReply } from './write-reply.ts';
 
 export interface RequestReceiverOptions {
@@ -23,6 +26,11 @@ export interface RequestReceiverOptions {
 /** gRPC's hard limit for the metadata of a call. Enforced here, because a
  * SETTINGS_MAX_HEADER_LIST_SIZE binds only callers that acknowledge it. */
 const MAX_METADATA_BYTES = 16 * 1024;
+/** Calls that a caller who may not call may have open on one connection. */
+const MAX_REFUSED_STREAMS = 16;
+/** Bytes of a request that are read and discarded after it was refused. Callers stop sending when
+ * they have the answer; until then, some is on its way. */
+const DISCARD_BYTES = 4 * 1024 * 1024;
 
 /** Receives requests within limits of size, time and number, and passes complete ones to the health
  * service or the forwarder. */
@@ -30,12 +38,13 @@ export class RequestReceiver {
   readonly #options: RequestReceiverOptions;
   /** Calls at the forwarder. */
   readonly #calls = new Set<AbortController>();
-  /** Bytes in the buffers of all requests. */
-  readonly #memory = { bytes: 0 };
+  readonly #memory: RequestMemory;
   #onIdle: () => void = () => undefined;
 
   constructor(options: RequestReceiverOptions) {
     this.#options = options;
+    // A single request always fits; all requests together may take twice as much.
+    this.#memory = new RequestMemory(2 * options.maxMessageBytes + 10);
   }
 
   /** Number of calls under way. */
@@ -70,30 +79,75 @@ export class RequestReceiver {
 
   /** Takes a call whose headers have arrived. */
   receive(stream: ServerHttp2Stream, headers: HeaderPairs): void {
-    const { forwarder, log, reaper } = this.#options;
+    const { callers, log, reaper } = this.#options;
     // 'close' reports what a stream error means for the call. Without this listener the error would
     // end the process.
     stream.on('error', (error) => log.trace({ err: error }, 'stream error'));
-    reaper.addCall(stream);
+    const caller = callers.findCaller(stream);
+    reaper.addCall(stream, caller?.refusal === undefined ? Infinity : MAX_REFUSED_STREAMS);
     // This call was one too many, so the reaper has just ended its connection.
     if (stream.destroyed) return;
+    const path = findHeader(headers, ':path') ?? '';
+    this.#guard(stream, path, () => {
+      if (!this.#refuseByHeaders(stream, headers, caller))
+        this.#readRequest(stream, { path, headers, caller });
+    });
+  }
+
+  /** Runs one step of a call. An error of sutler's own ends that call, and nothing else. */
+  #guard(stream: ServerHttp2Stream, path: string, step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#endFailedCall(stream, path, error);
+    }
+  }
+
+  #endFailedCall(stream: ServerHttp2Stream, path: string, error: unknown): void {
+    this.#options.log.error(
+      { err: error, method: path.slice(0, 200) },
+      'a call failed: a defect of sutler, please report it',
+    );
+    stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+  }
+
+  /** Answers a call whose body does not matter.
+   * @returns whether it did */
+  #refuseByHeaders(
+    stream: ServerHttp2Stream,
+    headers: HeaderPairs,
+    caller: Caller | undefined,
+  ): boolean {
+    const { forwarder, reaper } = this.#options;
+    const path = findHeader(headers, ':path') ?? '';
     const httpStatus = findHttpError(headers);
     if (httpStatus !== undefined) {
       rejectHttp(stream, httpStatus);
-      return reaper.enterPhase(stream, 'answer');
-    }
-    if (countBytes(headers) > MAX_METADATA_BYTES) {
+      reaper.enterPhase(stream, 'answer');
+    } else if (countBytes(headers) > MAX_METADATA_BYTES) {
       const details = `not forwarded: more than ${MAX_METADATA_BYTES} bytes of metadata`;
       this.#refuse(stream, forwarder.refuse('too-large', Code.ResourceExhausted, details));
-      return void stream.resume();
+    } else if (caller?.refusal !== undefined && !isHealthPath(path)) {
+      // Callers that may not call may still use the health service.
+      this.#refuse(stream, forwarder.refuse('caller', caller.refusal.code, caller.refusal.details));
+    } else {
+      return false;
     }
-    this.#readRequest(stream, headers);
+    const arrival = new Arrival();
+    stream.on('data', (chunk: Buffer) => discard(stream, arrival, chunk));
+    return true;
   }
 
-  #readRequest(stream: ServerHttp2Stream, headers: HeaderPairs): void {
-    const { callers, clock, forwarder, health, maxMessageBytes, reaper } = this.#options;
-    const path = findHeader(headers, ':path') ?? '';
-    const caller = callers.findCaller(stream);
+  #readRequest(
+    stream: ServerHttp2Stream,
+    request: {
+      readonly path: string;
+      readonly headers: HeaderPairs;
+      readonly caller: Caller | undefined;
+    },
+  ): void {
+    const { clock, forwarder, health, reaper } = this.#options;
+    const { path, headers, caller } = request;
     const gone = new AbortController();
     const call = {
       path,
@@ -103,46 +157,51 @@ export class RequestReceiver {
       caller: caller?.name ?? '',
       connection: stream.session ?? stream,
     };
-    const buffer = new RequestBuffer(this.#memory);
-    // The rest of a refused request is read and discarded; callers stop sending after the answer.
-    const refuse = (reply: GatewayReply): void => {
-      buffer.clear();
-      this.#refuse(stream, reply);
-    };
+    // Callers with a certificate share memory by their names, others by connection.
+    const owner = caller?.certificate === undefined ? call.connection : call.caller;
+    const buffer = this.#memory.open(owner, () => {
+      const why = 'the requests that it receives reach its memory limit';
+      this.#refuse(stream, forwarder.refuseFull('busy', why));
+    });
+    const arrival = new Arrival();
     stream.on('close', () => {
       buffer.clear();
       // Only for calls at the forwarder: an abort costs more than the rest of a call's bookkeeping.
       if (this.#calls.has(gone)) gone.abort('the caller is gone');
     });
     stream.on('data', (chunk: Buffer) => {
-      buffer.receivedBytes += chunk.length;
-      if (buffer.receivedBytes > 4 * maxMessageBytes)
-        return stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-      if (stream.headersSent) return;
-      if (buffer.receivedBytes > maxMessageBytes + 5) {
-        const details =
-          `the request of ${path.slice(0, 200)} is larger than ${maxMessageBytes} bytes: ` +
-          `raise the gateway's --max-message-bytes`;
-        return refuse(forwarder.refuse('too-large', Code.ResourceExhausted, details));
-      }
-      // A single request may always fill its buffer; all requests together may take twice as much.
-      const totalBytes = this.#memory.bytes + chunk.length;
-      if (totalBytes > 2 * maxMessageBytes + 10 && this.#memory.bytes > buffer.bytes)
-        return refuse(
-          forwarder.refuseFull('busy', 'the requests that it receives reach its memory limit'),
-        );
-      buffer.add(chunk);
+      if (stream.headersSent) return discard(stream, arrival, chunk);
+      arrival.add(chunk);
+      const refusal = this.#checkArrival(arrival, path);
+      if (refusal === undefined) return buffer.add(chunk);
+      buffer.clear();
+      this.#refuse(stream, refusal);
     });
     stream.on('end', () => {
       if (stream.headersSent || stream.destroyed) return;
-      const body = joinChunks(buffer.chunks);
+      const body = buffer.take();
       reaper.enterPhase(stream, 'work');
       if (!isHealthPath(path)) return void this.#forward(stream, { ...call, body }, gone);
-      if (health.handle(stream, path, body)) reaper.enterPhase(stream, 'answer');
+      this.#guard(stream, path, () => {
+        if (health.handle(stream, path, body)) reaper.enterPhase(stream, 'answer');
+      });
     });
-    // Callers that may not call may still use the health service.
-    if (caller?.refusal !== undefined && !isHealthPath(path))
-      refuse(forwarder.refuse('caller', caller.refusal.code, caller.refusal.details));
+  }
+
+  /** The answer to a request that is too large, or that arrives in too many parts. */
+  #checkArrival(arrival: Arrival, path: string): GatewayReply | undefined {
+    const { forwarder, maxMessageBytes } = this.#options;
+    const isHealth = isHealthPath(path);
+    const maxBytes = isHealth ? MAX_HEALTH_BYTES : maxMessageBytes;
+    const what = `not forwarded: the request of ${path.slice(0, 200)}`;
+    if (arrival.bytes > maxBytes + 5) {
+      const remedy = isHealth ? '' : `: raise the gateway's --max-message-bytes`;
+      const details = `${what} is larger than ${maxBytes} bytes${remedy}`;
+      return forwarder.refuse('too-large', Code.ResourceExhausted, details);
+    }
+    if (!arrival.isScattered) return undefined;
+    const details = `${what} arrives in ${arrival.frames} parts of a few bytes; send larger ones`;
+    return forwarder.refuse('malformed', Code.ResourceExhausted, details);
   }
 
   #refuse(stream: ServerHttp2Stream, reply: GatewayReply): void {
@@ -157,14 +216,12 @@ export class RequestReceiver {
   ): Promise<void> {
     this.#calls.add(gone);
     try {
-      writeReply(stream, await this.#options.forwarder.forward(call));
+      const reply = await this.#options.forwarder.forward(call);
+      if (reply.kind === 'driver') this.#options.reaper.prove(stream);
+      writeReply(stream, reply);
       this.#options.reaper.enterPhase(stream, 'answer');
     } catch (error) {
-      this.#options.log.error(
-        { err: error, method: call.path.slice(0, 200) },
-        'forwarding failed: a defect of sutler, please report it',
-      );
-      stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+      this.#endFailedCall(stream, call.path, error);
     } finally {
       this.#calls.delete(gone);
       if (this.#calls.size === 0) this.#onIdle();
@@ -172,31 +229,13 @@ export class RequestReceiver {
   }
 }
 
-/** The body of one request while it arrives. */
-class RequestBuffer {
-  /** Bytes that have arrived, including discarded ones. */
-  receivedBytes = 0;
-  /** Bytes in this buffer. */
-  bytes = 0;
-  readonly chunks: Buffer[] = [];
-  readonly #memory: { bytes: number };
-
-  /** @param memory  counts the bytes in all buffers */
-  constructor(memory: { bytes: number }) {
-    this.#memory = memory;
-  }
-
-  add(chunk: Buffer): void {
-    this.chunks.push(chunk);
-    this.bytes += chunk.length;
-    this.#memory.bytes += chunk.length;
-  }
-
-  clear(): void {
-    this.#memory.bytes -= this.bytes;
-    this.bytes = 0;
-    this.chunks.length = 0;
-  }
+/** Counts a part of a request that was refused, and resets the stream if its caller goes on and on
+ * sending. */
+function discard(stream: ServerHttp2Stream, arrival: Arrival, chunk: Buffer): void {
+  arrival.add(chunk);
+  arrival.discardedBytes += chunk.length;
+  if (arrival.discardedBytes > DISCARD_BYTES || arrival.isScattered)
+    stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 function countBytes(headers: HeaderPairs): number {

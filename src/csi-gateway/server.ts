@@ -1,21 +1,11 @@
 import type { EventEmitter } from 'node:events';
-import {
-  createSecureServer,
-  createServer,
-  type Http2SecureServer,
-  type Http2Server,
-  type ServerHttp2Session,
-  type ServerHttp2Stream,
-} from 'node:http2';
-import type { Socket } from 'node:net';
-import type { SecureContextOptions, TLSSocket } from 'node:tls';
+import { createServer, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { Code, CsiError } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
-import type { TlsMaterial } from '../runtime/tls-files.ts';
 import { CallerConnections, type ListenerTls } from './caller-connections.ts';
 import { ConnectionReaper, type ReaperLimits } from './connection-reaper.ts';
 import { toPairs } from './grpc-wire.ts';
-import { listen } from './listen.ts';
+import { Listener, type NewConnection } from './listener.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { sessionMemoryMb } from './open-session.ts';
 import { RequestReceiver, type RequestReceiverOptions } from './request-receiver.ts';
@@ -37,12 +27,9 @@ const MAX_STREAMS = 1_024;
 const FLUSH_MS = 1_000;
 /** Longest wait, after the drain, for a failover probe, whose answer tells ingest about it. */
 const DRAIN_REPORT_MS = 2_000;
-/** Connections per listener, including those in the TLS handshake. */
-const MAX_SOCKETS = 1_024;
 /** Limit for the driver's answers, whose texts are sent in headers. Beyond Node's default limit
  * Node would break the stream, and callers would refuse the next ones. */
 const MAX_HEADER_BYTES = 16 * 1024 * 1024;
-const HANDSHAKE_MS = 10_000;
 
 /** The gateway's server for unary gRPC over HTTP/2.
  *
@@ -51,7 +38,7 @@ const HANDSHAKE_MS = 10_000;
  * method) and parses metadata that only has to be forwarded. It also takes more CPU per call. */
 export class GatewayServer {
   readonly #options: GatewayServerOptions;
-  readonly #servers: readonly (Http2Server | Http2SecureServer)[];
+  readonly #listeners: readonly Listener[];
   readonly #reaper: ConnectionReaper;
   readonly #callers: CallerConnections;
   readonly #receiver: RequestReceiver;
@@ -59,95 +46,74 @@ export class GatewayServer {
 
   constructor(options: GatewayServerOptions) {
     this.#options = options;
-    const { clock, log, metrics, reaperLimits, tls } = options;
+    const { addresses, clock, log, metrics, reaperLimits, tls } = options;
     const reaper = new ConnectionReaper({
       limits: reaperLimits,
       clock,
       onLateCall: (stream, step) => this.#receiver.endLateCall(stream, step),
-      onTooManyWaiting: (session) => this.#callers.reportTooManyWaiting(session),
+      onTooManyCalls: (session) => this.#callers.reportTooManyCalls(session),
     });
     const callers = new CallerConnections({ reaper, metrics, clock, log });
     this.#reaper = reaper;
     this.#callers = callers;
     this.#receiver = new RequestReceiver({ ...options, callers, reaper });
-    this.#servers = options.addresses.map((address) =>
-      this.#createServer(address.kind === 'tcp' ? tls : undefined),
-    );
+    const onConnection = this.#createHttp2();
+    this.#listeners = addresses.map((address) => {
+      const listenerTls = address.kind === 'tcp' ? tls : undefined;
+      return new Listener({ address, tls: listenerTls, callers, onConnection });
+    });
     this.#stopTlsUpdates = tls?.source.onChange((next, before) => {
-      for (const server of this.#servers)
-        if ('setSecureContext' in server) server.setSecureContext(secureContext(next));
+      for (const listener of this.#listeners) listener.setTls(next);
       if (next.ca !== before.ca) callers.revokeUntrusted(next.ca);
     });
   }
 
-  #createServer(tls: ListenerTls | undefined): Http2Server | Http2SecureServer {
-    const common = {
+  /** Creates an HTTP/2 server that does not listen itself.
+   * @returns begins HTTP/2 on a connection */
+  #createHttp2(): (connection: NewConnection) => void {
+    const { log, maxMessageBytes } = this.#options;
+    const server = createServer({
       settings: {
         initialWindowSize: WINDOW_BYTES,
         maxConcurrentStreams: MAX_STREAMS,
         enablePush: false,
       },
-      maxSessionMemory: sessionMemoryMb(this.#options.maxMessageBytes),
+      maxSessionMemory: sessionMemoryMb(maxMessageBytes),
       maxSendHeaderBlockLength: MAX_HEADER_BYTES,
-    };
-    const server =
-      tls === undefined
-        ? createServer(common)
-        : createSecureServer({
-            ...common,
-            ...secureContext(tls.source.current),
-            requestCert: true,
-            rejectUnauthorized: true,
-            ALPNProtocols: ['h2'],
-            handshakeTimeout: HANDSHAKE_MS,
-          });
-    server.maxConnections = MAX_SOCKETS;
-    this.#addListeners(server, tls);
-    return server;
-  }
-
-  #addListeners(server: EventEmitter, tls: ListenerTls | undefined): void {
-    const { log, metrics } = this.#options;
-    // Node drops connections above maxConnections.
-    server.on('drop', () => metrics.countTurnedAway('too-many'));
-    server.on('tlsClientError', (error: Error, socket: TLSSocket) =>
-      this.#callers.rejectHandshake(error, socket),
-    );
-    // A session does not give access to its socket. Node emits 'session' while it handles the event
-    // of the new connection, so the socket that was seen last belongs to the session.
-    let socket: Socket | undefined;
-    server.prependListener(
-      tls === undefined ? 'connection' : 'secureConnection',
-      (newSocket: Socket) => (socket = newSocket),
-    );
+    });
+    // A session does not give access to its connection. Node emits 'session' while it handles
+    // 'connection', so the connection that was handed over last belongs to the session.
+    let latest: NewConnection | undefined;
     server.on('session', (session: ServerHttp2Session) => {
-      if (socket !== undefined) this.#callers.add(session, socket, tls);
+      if (latest !== undefined) this.#callers.add(session, latest.socket, latest.caller);
     });
     server.on('sessionError', (error: Error) =>
       log.debug({ err: error }, 'a caller broke its connection'),
     );
     // Node's types leave out the fourth argument, the headers in their order and with duplicates.
-    server.on(
+    const events: EventEmitter = server;
+    events.on(
       'stream',
       (stream: ServerHttp2Stream, _headers: unknown, _flags: number, raw: readonly string[]) =>
         this.#receiver.receive(stream, toPairs(raw)),
     );
+    return (connection) => {
+      latest = connection;
+      server.emit('connection', connection.stream);
+    };
   }
 
   /** @returns where it listens, in the order of the options
    * @throws UsageError as listen() in listen.ts does; all servers are closed then */
   async listen(): Promise<readonly Address[]> {
-    const { addresses, insecure, tls } = this.#options;
+    const { insecure, tls } = this.#options;
     const beyondLoopback = insecure || tls !== undefined;
     const bound: Address[] = [];
     try {
-      for (const [index, address] of addresses.entries()) {
-        const server = this.#servers[index];
-        if (server !== undefined) bound.push(await listen(server, address, { beyondLoopback }));
-      }
+      for (const listener of this.#listeners) bound.push(await listener.listen({ beyondLoopback }));
       return bound;
     } catch (error) {
-      for (const server of this.#servers) server.close();
+      for (const listener of this.#listeners) void listener.close();
       this.#stopTimers();
       throw error;
     }
@@ -183,17 +149,11 @@ export class GatewayServer {
   }
 
   async #close(): Promise<void> {
-    const closed = Promise.all(
-      this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))),
-    );
+    const closed = Promise.all(this.#listeners.map((listener) => listener.close()));
     this.#callers.closeGracefully();
     const flush = setTimeout(() => this.#callers.destroyAll(), FLUSH_MS);
     await closed;
     clearTimeout(flush);
     this.#stopTimers();
   }
-}
-
-function secureContext({ ca, cert, key }: TlsMaterial): SecureContextOptions {
-  return { ca, cert, key, minVersion: 'TLSv1.3' };
 }

@@ -1,4 +1,9 @@
-import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import {
+  constants,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+  type ServerStreamResponseOptions,
+} from 'node:http2';
 import {
   Code,
   DRAINING_TRAILER,
@@ -15,11 +20,27 @@ import { encodeStatusMessage, stripHopHeaders } from './grpc-wire.ts';
 const HEADERS_ONLY = { endStream: true, sendDate: false };
 const WITH_TRAILERS = { waitForTrailers: true, sendDate: false };
 
+/** The longest text of its own that the gateway sends, in characters. Encoded they may take three
+ * times as many bytes. */
+const MAX_DETAILS_CHARACTERS = 1_000;
+
+/** Begins an answer. Does nothing if the caller has ended the stream, for which respond() throws.
+ * @returns whether the answer has begun */
+export function respond(
+  stream: ServerHttp2Stream,
+  headers: OutgoingHttpHeaders,
+  options: ServerStreamResponseOptions & { readonly sendDate?: boolean },
+): boolean {
+  if (stream.destroyed || stream.closed || stream.aborted) return false;
+  stream.respond(headers, options);
+  return true;
+}
+
 /** Sends a caller the driver's response unchanged, marked as the driver's, or the gateway's own
  * status. */
 export function writeReply(stream: ServerHttp2Stream, reply: Reply): void {
   if (stream.destroyed || stream.closed) return;
-  if (reply.kind === 'gateway') return stream.respond(toHeaders(reply), HEADERS_ONLY);
+  if (reply.kind === 'gateway') return void respond(stream, toHeaders(reply), HEADERS_ONLY);
   const { headers, trailers, body } = reply.answer;
   const marked = { ...stripHopHeaders(trailers), [DRIVER_STATUS_TRAILER]: '1' };
   try {
@@ -32,16 +53,15 @@ export function writeReply(stream: ServerHttp2Stream, reply: Reply): void {
     // so the status is ambiguous.
     if (stream.headersSent) throw error;
     const details = `the driver's answer has a header that can't be forwarded: ${messageOf(error)}`;
-    stream.respond(toHeaders({ code: Code.Internal, details, notForwarded: false }), HEADERS_ONLY);
+    respond(stream, toHeaders({ code: Code.Internal, details, notForwarded: false }), HEADERS_ONLY);
   }
 }
 
 /** Answers a request that is not gRPC with an HTTP status. */
 export function rejectHttp(stream: ServerHttp2Stream, status: number): void {
-  stream.respond({ ':status': status }, { endStream: true });
-  // Read and discard the rest. If the stream were closed here, some releases of Node (seen on 22)
-  // would lose the answer.
-  stream.resume();
+  // The rest of the request is read and discarded. If the stream were closed here, some releases of
+  // Node (seen on 22) would lose the answer.
+  respond(stream, { ':status': status }, { endStream: true });
 }
 
 function sendTrailers(stream: ServerHttp2Stream, trailers: OutgoingHttpHeaders): void {
@@ -58,7 +78,7 @@ function toHeaders(reply: Omit<GatewayReply, 'kind'>): OutgoingHttpHeaders {
     ':status': 200,
     'content-type': 'application/grpc',
     'grpc-status': String(reply.code),
-    'grpc-message': encodeStatusMessage(reply.details),
+    'grpc-message': encodeStatusMessage(reply.details.slice(0, MAX_DETAILS_CHARACTERS)),
     ...(reply.notForwarded ? { [NOT_FORWARDED_TRAILER]: '1' } : {}),
     ...(reply.isFull === true ? { [FULL_TRAILER]: '1' } : {}),
     ...(reply.draining === undefined ? {} : { [DRAINING_TRAILER]: String(reply.draining) }),

@@ -32,6 +32,11 @@ export class ConnectionLimit {
     else if (this.#total > this.#counts.total) this.#endOldest(this.#largestNetwork());
   }
 
+  /** Stops counting a connection; it stays open. */
+  remove(socket: Socket): void {
+    this.#forget(networkOf(socket.remoteAddress ?? ''), socket);
+  }
+
   #endOldest(network: string): void {
     const [oldest] = this.#open.get(network) ?? [];
     if (oldest === undefined) return;

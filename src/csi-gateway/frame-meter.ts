@@ -1,0 +1,64 @@
+/** Bytes before the first frame of a connection: "PRI * HTTP/2.0…" (RFC 9113 section 3.4). */
+const PREFACE_BYTES = 24;
+const HEAD_BYTES = 9;
+
+/** What a frame costs, in units of about 1 µs of the gateway's CPU: each frame; a HEADERS frame,
+ * which opens a call; header blocks, which have to be decoded; and the copying of bytes. */
+const FRAME_COST = 1;
+const CALL_COST = 30;
+const HEADER_BYTES_PER_UNIT = 64;
+const BYTES_PER_UNIT = 256;
+
+const HEADERS = 1;
+const PUSH_PROMISE = 5;
+const CONTINUATION = 9;
+
+/** Follows the frames in the bytes of one HTTP/2 connection, and adds up what they cost. A flood of
+ * empty frames is expensive although it has few bytes. */
+export class FrameMeter {
+  /** Bytes of the preface, or of the current frame's payload, that are still to come. */
+  #restBytes = PREFACE_BYTES;
+  readonly #head = Buffer.alloc(HEAD_BYTES);
+  #headBytes = 0;
+
+  /** Follows as much of a chunk as may be passed on: the frames that begin before their costs have
+   * reached `credit`, and the rest of a frame that has begun.
+   * @returns bytes of the chunk that were followed, and their cost in units */
+  take(chunk: Buffer, credit: number): { readonly bytes: number; readonly cost: number } {
+    let bytes = 0;
+    let cost = 0;
+    while (bytes < chunk.length) {
+      if (this.#restBytes > 0) {
+        const part = Math.min(this.#restBytes, chunk.length - bytes);
+        this.#restBytes -= part;
+        bytes += part;
+        continue;
+      }
+      if (this.#headBytes === 0 && cost >= credit) break;
+      const part = chunk.copy(this.#head, this.#headBytes, bytes, bytes + this.#missingHeadBytes);
+      this.#headBytes += part;
+      bytes += part;
+      if (this.#missingHeadBytes > 0) break;
+      cost += this.#beginPayload();
+    }
+    return { bytes, cost };
+  }
+
+  get #missingHeadBytes(): number {
+    return HEAD_BYTES - this.#headBytes;
+  }
+
+  /** @returns the cost of the frame whose head is complete */
+  #beginPayload(): number {
+    this.#headBytes = 0;
+    this.#restBytes = this.#head.readUIntBE(0, 3);
+    return frameCost(this.#head.readUInt8(3), this.#restBytes);
+  }
+}
+
+function frameCost(type: number, bytes: number): number {
+  if (type === HEADERS || type === PUSH_PROMISE)
+    return FRAME_COST + CALL_COST + bytes / HEADER_BYTES_PER_UNIT;
+  if (type === CONTINUATION) return FRAME_COST + bytes / HEADER_BYTES_PER_UNIT;
+  return FRAME_COST + bytes / BYTES_PER_UNIT;
+}

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { after, afterEach, before, describe, it } from 'node:test';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { InboundThrottle } from '#src/csi-gateway/inbound-throttle.ts';
+import { frame, PREFACE } from '../harness/csi-frames.ts';
+import { until } from '../harness/until.ts';
+
+const PING = frame(6, { payload: Buffer.alloc(8) });
+
+describe('InboundThrottle', () => {
+  let server: Server;
+  let throttle: InboundThrottle;
+  const accepted: Duplex[] = [];
+  const dialled: Socket[] = [];
+
+  before(async () => {
+    server = createServer({ pauseOnConnect: true }, (socket) => {
+      accepted.push(throttle.wrap(socket));
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+  });
+  afterEach(() => {
+    for (const each of [...accepted.splice(0), ...dialled.splice(0)]) each.destroy();
+  });
+  after(() => server.close());
+
+  /** A connection that sends these bytes, and what arrives of them. */
+  const send = async (
+    bytes: Buffer,
+  ): Promise<{ readonly peer: Socket; readonly wrapped: Duplex }> => {
+    const peer = connect((server.address() as AddressInfo).port, '127.0.0.1');
+    peer.on('error', () => undefined);
+    dialled.push(peer);
+    const before = accepted.length;
+    await until(() => accepted.length > before, 'accepted');
+    peer.write(bytes);
+    const wrapped = accepted.at(-1);
+    assert.ok(wrapped !== undefined);
+    return { peer, wrapped };
+  };
+  const count = (wrapped: Duplex): (() => number) => {
+    let bytes = 0;
+    wrapped.on('data', (chunk: Buffer) => (bytes += chunk.length));
+    return () => bytes;
+  };
+
+  it('passes on all bytes in both directions, and the end', async () => {
+    throttle = new InboundThrottle(1_000_000);
+    const { peer, wrapped } = await send(PREFACE);
+    const received: Buffer[] = [];
+    wrapped.on('data', (chunk: Buffer) => received.push(chunk));
+    wrapped.write('answer');
+    assert.equal(String((await once(peer, 'data'))[0]), 'answer');
+    peer.end(Buffer.concat([PING, PING]));
+    await once(wrapped, 'end');
+    assert.deepEqual(Buffer.concat(received), Buffer.concat([PREFACE, PING, PING]));
+  });
+
+  it('passes on frames no faster than their cost allows', async () => {
+    throttle = new InboundThrottle(2_000);
+    const startedMs = performance.now();
+    const pings = Array.from({ length: 600 }, () => PING);
+    const received = count((await send(Buffer.concat([PREFACE, ...pings]))).wrapped);
+    await until(() => received() === PREFACE.length + 600 * PING.length, 'all arrived', 20_000);
+    // 600 frames, of which 40 may come at once and a turn may be ahead.
+    assert.ok(performance.now() - startedMs > ((600 - 40 - 64) / 2_000) * 1_000);
+  });
+
+  it('gives a connection with one call its turn while others flood', async () => {
+    throttle = new InboundThrottle(20_000);
+    const flood = Buffer.concat([PREFACE, ...Array.from({ length: 20_000 }, () => PING)]);
+    const floods = [];
+    for (let i = 0; i < 10; i += 1) floods.push(count((await send(flood)).wrapped));
+    const received = count((await send(Buffer.concat([PREFACE, PING]))).wrapped);
+    await until(() => received() === PREFACE.length + PING.length, 'the call arrived');
+    assert.ok(floods.every((bytes) => bytes() < flood.length));
+  });
+
+  it('ends its connection when the peer is gone, and the other way round', async () => {
+    throttle = new InboundThrottle(1_000);
+    const first = await send(PREFACE);
+    first.wrapped.resume();
+    first.peer.destroy();
+    await once(first.wrapped, 'close');
+    const second = await send(PREFACE);
+    second.wrapped.destroy();
+    await until(() => second.peer.destroyed, 'the peer learns of it');
+  });
+});
