@@ -73,6 +73,8 @@ class ThrottledSocket extends Duplex {
     this.#socket = socket;
     socket.on('data', (chunk: Buffer) => {
       socket.pause();
+      // A socket may emit what it has buffered after it was destroyed.
+      if (this.destroyed) return;
       this.#received = chunk;
       askForTurn(this);
     });
@@ -95,11 +97,11 @@ class ThrottledSocket extends Duplex {
    * @returns their cost, which may be above `credit` by that of one frame */
   passOn(credit: number): number {
     const chunk = this.#received;
-    if (chunk === undefined || this.destroyed) return 0;
+    if (chunk === undefined) return 0;
     const { bytes, cost } = this.#meter.take(chunk, credit);
     this.#received = bytes < chunk.length ? chunk.subarray(bytes) : undefined;
     this.push(chunk.subarray(0, bytes));
-    if (this.#received !== undefined) return cost;
+    if (this.#received !== undefined || this.destroyed) return cost;
     if (this.#hasEnded) this.push(null);
     else this.#socket.resume();
     return cost;

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
 import type { AddressInfo } from 'node:net';
-import type { Duplex } from 'node:stream';
+import { type Duplex, PassThrough } from 'node:stream';
 import { InboundThrottle } from '#src/csi-gateway/inbound-throttle.ts';
 import { frame, PREFACE } from '../harness/csi-frames.ts';
 import { until } from '../harness/until.ts';
@@ -88,5 +88,14 @@ describe('InboundThrottle', () => {
     const second = await send(PREFACE);
     second.wrapped.destroy();
     await until(() => second.peer.destroyed, 'the peer learns of it');
+  });
+
+  it('goes on with other connections when a destroyed one still emits bytes', async () => {
+    throttle = new InboundThrottle(1_000);
+    const gone = new PassThrough();
+    throttle.wrap(gone as unknown as Socket).destroy();
+    gone.emit('data', Buffer.concat([PREFACE, PING]));
+    const received = count((await send(Buffer.concat([PREFACE, PING]))).wrapped);
+    await until(() => received() === PREFACE.length + PING.length, 'the other arrived');
   });
 });
