@@ -5,6 +5,10 @@ import { type Address, formatAddress, isLoopback } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { claimSocketPath } from '../runtime/socket-file.ts';
 
+/** Connections that the kernel keeps until the gateway accepts them; those of a flood must not make
+ * it drop others. It keeps no more than net.core.somaxconn says. */
+const BACKLOG = 4_096;
+
 /** Makes a server listen on TCP, or on a unix socket with mode 0600. The socket file of a dead
  * process is replaced; one that accepts connections is in use.
  * @param allowed.beyondLoopback  whether TCP addresses beyond loopback may be used
@@ -41,7 +45,7 @@ export async function listen(
 
 /** @throws UsageError */
 async function bind(server: Server, options: ListenOptions, flag: string): Promise<void> {
-  server.listen(options);
+  server.listen({ ...options, backlog: BACKLOG });
   try {
     await once(server, 'listening');
   } catch (error) {

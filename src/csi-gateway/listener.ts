@@ -12,10 +12,9 @@ import type { CallerConnections, ListenerTls } from './caller-connections.ts';
 import { type Caller, identifyCaller } from './identify-caller.ts';
 import { InboundThrottle } from './inbound-throttle.ts';
 import { listen } from './listen.ts';
-import { NewSockets } from './new-sockets.ts';
+import { NewSockets, plaintextLimits, tlsLimits } from './new-sockets.ts';
 
 const HANDSHAKE_MS = 5_000;
-const MAX_WAIT_MS = 5_000;
 /** What all refused callers of a listener, and all callers of one in plaintext, may cost together,
  * in the units of FrameMeter: 1 % and 20 % of a CPU. */
 const REFUSED_COST_PER_SECOND = 10_000;
@@ -51,7 +50,7 @@ export class Listener {
     const { address, tls, callers } = options;
     this.#options = options;
     this.#newSockets = new NewSockets({
-      maxWaitMs: MAX_WAIT_MS,
+      limits: tls === undefined ? plaintextLimits : tlsLimits,
       begin: (socket) => this.#beginTcp(socket),
       onRefused: (socket) => callers.rejectSocket(socket),
     });

@@ -4,9 +4,22 @@ import { ConnectionLimit } from '../runtime/connection-limit.ts';
 import { networkOf } from '../runtime/network-of.ts';
 import { TokenBucket } from '../runtime/token-bucket.ts';
 
-/** New connections that begin at once, and per second from then on. With TLS they cost at most some
- * 30 % of a CPU: about 1 ms for a handshake. */
-const BEGINNINGS = { burst: 32, perSecond: 250 };
+export interface NewSocketLimits {
+  /** New connections that begin at once, and per second from then on. */
+  readonly burst: number;
+  readonly perSecond: number;
+  /** Longest wait for the first bytes of a connection. */
+  readonly silentMs: number;
+  /** Longest wait for the turn. Callers give up sooner; a stranger who is made to wait does not
+   * come back at once. */
+  readonly turnMs: number;
+}
+
+const WAITS = { silentMs: 5_000, turnMs: 30_000 };
+/** A TLS handshake and the first call take up to 5 ms of CPU. */
+export const tlsLimits: NewSocketLimits = { burst: 8, perSecond: 50, ...WAITS };
+export const plaintextLimits: NewSocketLimits = { burst: 32, perSecond: 200, ...WAITS };
+
 /** Connections that have not begun. One more ends the oldest of its network, or of the network that
  * has most. They hold little: nothing is read from them. */
 const WAITING = { total: 2_048, perNetwork: 1_536 };
@@ -15,8 +28,7 @@ const UNKNOWN = { total: 512, perNetwork: 128 };
 const TICK_MS = 5;
 
 export interface NewSocketsOptions {
-  /** Longest wait for the first bytes and the turn. */
-  readonly maxWaitMs: number;
+  readonly limits: NewSocketLimits;
   /** Begins TLS or HTTP/2 on a connection. */
   readonly begin: (socket: Socket) => void;
   /** Called with a connection that was ended before it began. */
@@ -25,14 +37,14 @@ export interface NewSocketsOptions {
 
 /** The TCP connections of one listener before it is known who calls. Each begins when its first
  * bytes have arrived, so that silent ones cost nothing, and at a limited rate: networks take turns,
- * and of one network's connections the newest is first. A flood of connections can neither occupy
- * the gateway nor make a new one wait behind thousands. */
+ * and of one network's connections the newest is first, mostly. A flood of connections can neither
+ * occupy the gateway nor make a new one wait behind thousands. */
 export class NewSockets {
   readonly #options: NewSocketsOptions;
   readonly #waitingLimit = new ConnectionLimit(WAITING);
-  /** Connections that can begin, the newest last, by network; the first network has the turn. */
-  readonly #ready = new Map<string, Set<Socket>>();
-  readonly #beginnings = new TokenBucket({ ...BEGINNINGS, nowMs: performance.now() });
+  /** Connections that can begin, by network; the first network has the turn. */
+  readonly #ready = new Map<string, ReadySockets>();
+  readonly #beginnings: TokenBucket;
   /** Those that wait, each with what stops that. */
   readonly #waiting = new Map<Socket, () => void>();
   /** Those that have begun and are not identified, by peer. */
@@ -42,20 +54,22 @@ export class NewSockets {
 
   constructor(options: NewSocketsOptions) {
     this.#options = options;
+    this.#beginnings = new TokenBucket({ ...options.limits, nowMs: performance.now() });
   }
 
   /** Takes in a connection, which must be paused, and begins it when it has its turn. */
   add(socket: Socket): void {
-    const network = networkOf(socket.remoteAddress ?? '');
+    const network = turnTakerOf(socket.remoteAddress ?? '');
     // Nobody else listens for its errors yet; 'close' follows.
     socket.on('error', () => undefined);
-    const timer = setTimeout(() => socket.destroy(), this.#options.maxWaitMs);
+    let timer = setTimeout(() => socket.destroy(), this.#options.limits.silentMs);
     const endWait = (): void => {
       if (!this.#waiting.delete(socket)) return;
       clearTimeout(timer);
       this.#waitingLimit.remove(socket);
       const ready = this.#ready.get(network);
-      if (ready?.delete(socket) === true && ready.size === 0) this.#ready.delete(network);
+      if (ready?.sockets.delete(socket) === true && ready.sockets.size === 0)
+        this.#ready.delete(network);
     };
     this.#waiting.set(socket, endWait);
     socket.once('close', () => {
@@ -67,7 +81,11 @@ export class NewSockets {
     socket.once('readable', () => {
       // The peer has closed it.
       if (socket.readableLength === 0) return void socket.destroy();
-      this.#ready.set(network, (this.#ready.get(network) ?? new Set()).add(socket));
+      clearTimeout(timer);
+      timer = setTimeout(() => socket.destroy(), this.#options.limits.turnMs);
+      const ready = this.#ready.get(network) ?? new ReadySockets();
+      ready.sockets.add(socket);
+      this.#ready.set(network, ready);
       this.#beginNext();
     });
   }
@@ -97,14 +115,14 @@ export class NewSockets {
   }
 
   #beginNext(): void {
-    for (const [network, sockets] of this.#ready) {
+    for (const [network, ready] of this.#ready) {
       if (!this.#beginnings.take(performance.now())) break;
-      const newest = [...sockets].at(-1);
-      if (newest === undefined) continue;
-      this.#waiting.get(newest)?.();
+      const socket = ready.next();
+      if (socket === undefined) continue;
+      this.#waiting.get(socket)?.();
       // The network is last now.
-      if (this.#ready.delete(network)) this.#ready.set(network, sockets);
-      if (!newest.destroyed) this.#options.begin(newest);
+      if (this.#ready.delete(network)) this.#ready.set(network, ready);
+      if (!socket.destroyed) this.#options.begin(socket);
     }
     if (this.#ready.size === 0 || this.#isTicking) return;
     this.#isTicking = true;
@@ -113,6 +131,28 @@ export class NewSockets {
       this.#beginNext();
     }, TICK_MS);
   }
+}
+
+/** The connections of one network that can begin. */
+class ReadySockets {
+  /** The oldest first. */
+  readonly sockets = new Set<Socket>();
+  #turns = 0;
+
+  /** The one that has the next turn: the newest, which would wait behind a flood otherwise, and in
+   * every fourth turn the oldest, which would wait for ever where new ones come all the time. */
+  next(): Socket | undefined {
+    this.#turns += 1;
+    const sockets = [...this.sockets];
+    return this.#turns % 4 === 0 ? sockets[0] : sockets.at(-1);
+  }
+}
+
+/** The network. Addresses of this machine take turns by themselves: whoever can use many of them is
+ * beside the driver already. */
+function turnTakerOf(address: string): string {
+  const network = networkOf(address);
+  return network === 'loopback' ? address : network;
 }
 
 function peerOf({ remoteAddress, remotePort }: Socket): string {

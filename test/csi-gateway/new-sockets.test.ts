@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { NewSockets } from '#src/csi-gateway/new-sockets.ts';
+import { type NewSocketLimits, NewSockets } from '#src/csi-gateway/new-sockets.ts';
 import { until } from '../harness/until.ts';
 
 describe('NewSockets', () => {
@@ -12,9 +12,9 @@ describe('NewSockets', () => {
   let refused = 0;
   const dialled: Socket[] = [];
 
-  const openSockets = (maxWaitMs: number): NewSockets =>
+  const openSockets = (limits: Partial<NewSocketLimits>): NewSockets =>
     new NewSockets({
-      maxWaitMs,
+      limits: { burst: 32, perSecond: 250, silentMs: 30_000, turnMs: 30_000, ...limits },
       begin: (socket) => void begun.push(socket),
       onRefused: () => (refused += 1),
     });
@@ -22,7 +22,7 @@ describe('NewSockets', () => {
   // A server of its own for each test: connections of the test before may still arrive.
   beforeEach(async () => {
     refused = 0;
-    sockets = openSockets(30_000);
+    sockets = openSockets({});
     server = createServer({ pauseOnConnect: true }, (socket) => sockets.add(socket));
     await once(server.listen(0, '127.0.0.1', 2_000), 'listening');
   });
@@ -32,9 +32,10 @@ describe('NewSockets', () => {
     for (const each of [...begun.splice(0), ...dialled.splice(0)]) each.destroy();
   });
 
-  const dial = (count: number, greeting = 'hello'): readonly Socket[] =>
+  const dial = (count: number, greeting = 'hello', localAddress = '127.0.0.1'): readonly Socket[] =>
     Array.from({ length: count }, () => {
-      const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+      const { port } = server.address() as AddressInfo;
+      const socket = connect({ port, host: '127.0.0.1', localAddress });
       socket.on('error', () => undefined);
       if (greeting !== '') socket.write(greeting);
       dialled.push(socket);
@@ -58,11 +59,24 @@ describe('NewSockets', () => {
   });
 
   it('begins no connection that says nothing, and ends it in time', async () => {
-    sockets = openSockets(50);
+    sockets = openSockets({ silentMs: 50 });
     const [silent] = dial(1, '');
     await until(() => silent?.destroyed, 'it is ended');
     assert.equal(begun.length, 0);
     assert.equal(refused, 1);
+  });
+
+  it('does not let the oldest connection of a network wait for ever', async () => {
+    sockets = openSockets({ burst: 1, perSecond: 50 });
+    const [first] = dial(1);
+    await until(() => begun.length === 1, 'the burst is used up');
+    const [oldest] = dial(1);
+    await until(() => oldest?.connecting === false, 'connected');
+    dial(100);
+    const isBegun = (socket: Socket | undefined): boolean =>
+      begun.some(({ remotePort }) => remotePort === socket?.localPort);
+    await until(() => isBegun(oldest), 'the oldest began');
+    assert.ok(isBegun(first) && begun.length < 50, `${begun.length} began before it`);
   });
 
   it('begins the newest connection of a network first', async () => {
@@ -82,6 +96,27 @@ describe('NewSockets', () => {
     dial(1);
     await until(() => begun.length === 1, 'it began');
     assert.ok(silent.filter(({ destroyed }) => !destroyed).length >= 1_000);
+  });
+
+  it('ends a connection that has waited too long for its turn', async () => {
+    sockets = openSockets({ burst: 1, perSecond: 0.001, turnMs: 50 });
+    dial(3);
+    const ended = (): number => dialled.filter(({ destroyed }) => destroyed).length;
+    await until(() => ended() === 2, 'two are ended');
+    assert.equal(begun.length, 1);
+  });
+
+  it('lets networks take turns', async () => {
+    sockets = openSockets({ burst: 1, perSecond: 50 });
+    dial(200);
+    await until(() => begun.length >= 2, 'a flood waits');
+    const [other] = dial(1, 'hello', '127.0.0.2');
+    dial(200);
+    await until(
+      () => begun.some(({ remotePort }) => remotePort === other?.localPort),
+      'the other network has its turn',
+    );
+    assert.ok(begun.length < 150, `${begun.length} began before it`);
   });
 
   it('forgets a connection whose peer has gone while it waited', async () => {
