@@ -1,4 +1,4 @@
-/** Smaller chunks are copied together: kept by itself, a chunk of a byte would hold some hundred. */
+/** Smaller chunks are copied together: one of a single byte would hold some hundred. */
 const SMALL_CHUNK_BYTES = 4 * 1024;
 const BLOCK_BYTES = 16 * 1024;
 

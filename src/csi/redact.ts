@@ -6,8 +6,8 @@ import {
   type MessageShape,
 } from '@bufbuild/protobuf';
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
+import { STRIPPED } from '../runtime/loggable.ts';
 import { csi_secret } from './generated/csi_pb.ts';
-import { STRIPPED } from './strike-secrets.ts';
 
 /** A message as a JSON-like object for a log line. Keys are csi.proto's field names, sorted; unset
  * fields are left out. Fields marked csi_secret are replaced, and unknown fields of the wire format

@@ -1,7 +1,5 @@
+import { STRIPPED } from '../runtime/loggable.ts';
 import { type TextView, viewsOf } from './text-views.ts';
-
-/** Replaces a secret, as in csi-lib-utils protosanitizer/protosanitizer.go StripSecrets. */
-export const STRIPPED = '***stripped***';
 
 /** Stands for a text of the driver that is kept back because it can't be searched for secrets. */
 export const WITHHELD = {

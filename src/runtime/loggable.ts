@@ -5,7 +5,8 @@ import type { Fields } from './json.ts';
 
 const MAX_DEPTH = 6;
 const MAX_ERRORS = 20;
-const STRUCK = '***';
+/** Replaces a secret, as in csi-lib-utils protosanitizer/protosanitizer.go StripSecrets. */
+export const STRIPPED = '***stripped***';
 const PRIVATE_KEY =
   /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g;
 /** Names of fields below the first level whose value is never logged: headers and login options. */
@@ -31,7 +32,7 @@ export function toLoggable(value: unknown, depth = 0): unknown {
 /** Strikes the login out of every URL in a text, and private keys. */
 export function strikeSecrets(text: string): string {
   const struck = text.includes('://') ? text.replaceAll(/[^\s"'<>]+/g, strikeLogins) : text;
-  return struck.includes('PRIVATE KEY') ? struck.replaceAll(PRIVATE_KEY, STRUCK) : struck;
+  return struck.includes('PRIVATE KEY') ? struck.replaceAll(PRIVATE_KEY, STRIPPED) : struck;
 }
 
 /** Strikes from the first login to the last @ of a word: a password that was not encoded may
@@ -43,7 +44,7 @@ function strikeLogins(word: string): string {
     const path = login.search(/[/?#]/);
     // What follows a host without a port is a path, which may contain an @.
     if (path === -1 || login.slice(0, path).includes(':'))
-      return `${word.slice(0, at + 3)}${STRUCK}${word.slice(end)}`;
+      return `${word.slice(0, at + 3)}${STRIPPED}${word.slice(end)}`;
   }
   return word;
 }
@@ -79,7 +80,7 @@ function loggableFields(fields: object, depth: number): unknown {
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [
       name,
-      depth > 0 && SECRET_FIELD.test(name) ? STRUCK : toLoggable(value, depth + 1),
+      depth > 0 && SECRET_FIELD.test(name) ? STRIPPED : toLoggable(value, depth + 1),
     ]),
   );
 }

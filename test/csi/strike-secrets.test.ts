@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import * as fc from 'fast-check';
-import { redactDriverText, STRIPPED, strikeSecrets, WITHHELD } from '#src/csi/strike-secrets.ts';
+import { redactDriverText, strikeSecrets, WITHHELD } from '#src/csi/strike-secrets.ts';
+import { STRIPPED } from '#src/runtime/loggable.ts';
 
 /** A fixed seed, so that every run has the same inputs; a failure prints the smallest input. */
 const SEED = 20_261_122;

@@ -107,7 +107,7 @@ async function runInCluster(closers: Closers): Promise<Readonly<Record<string, L
     const traceDir = folder.file(`trace-${flags.length}-${name}`);
     const env = {
       REDIS_URL: redis.url,
-      SUTLER_DASHBOARD_PASSWORD: 'open sesame',
+      SUTLER_DASHBOARD_PASSWORD: 'open sesame, please',
       SERVICE_ACCOUNT_DIR: folder.file('account'),
       KUBERNETES_SERVICE_HOST: hostname,
       KUBERNETES_SERVICE_PORT: port,
@@ -126,7 +126,7 @@ async function runInCluster(closers: Closers): Promise<Readonly<Record<string, L
     'the claim is bound',
   );
   const page = await fetch(dashboard.facts['dashboard'] ?? '', {
-    headers: { authorization: `Basic ${btoa('admin:open sesame')}` },
+    headers: { authorization: `Basic ${btoa('admin:open sesame, please')}` },
   });
   assert.equal(page.status, 200, await page.text());
   const byPlugin = await start(

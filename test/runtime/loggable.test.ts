@@ -74,7 +74,12 @@ describe('toLoggable', () => {
   it('strikes headers and login options in plain objects below the first level', () => {
     const login = { Authorization: SECRET, cookie: SECRET, sentinelPassword: SECRET, host: 'h' };
     assert.deepEqual(toLoggable({ login }), {
-      login: { Authorization: '***', cookie: '***', sentinelPassword: '***', host: 'h' },
+      login: {
+        Authorization: '***stripped***',
+        cookie: '***stripped***',
+        sentinelPassword: '***stripped***',
+        host: 'h',
+      },
     });
   });
 
@@ -94,15 +99,18 @@ describe('toLoggable', () => {
 
 describe('strikeSecrets', () => {
   for (const [text, struck] of [
-    ['at redis://user:pass@host:1/0 now', 'at redis://***@host:1/0 now'],
-    ['rediss://:p@ss@host', 'rediss://***@host'],
-    ['redis://u:pa/ss@host', 'redis://***@host'],
-    ['redis://u:pa?s#s@host', 'redis://***@host'],
-    ['redis-sentinel://u:pass@a:1,b:2/main', 'redis-sentinel://***@a:1,b:2/main'],
-    ['--redis-url=redis://u:pass@h, http://x:pass@y', '--redis-url=redis://***@h, http://***@y'],
-    ['"https://x/y,redis://u:pass@h"', '"https://x/y,redis://***@h"'],
-    ['-----BEGIN PRIVATE KEY-----\npass\n-----END PRIVATE KEY-----', '***'],
-    ['-----BEGIN EC PRIVATE KEY-----\npass', '***'],
+    ['at redis://user:pass@host:1/0 now', 'at redis://***stripped***@host:1/0 now'],
+    ['rediss://:p@ss@host', 'rediss://***stripped***@host'],
+    ['redis://u:pa/ss@host', 'redis://***stripped***@host'],
+    ['redis://u:pa?s#s@host', 'redis://***stripped***@host'],
+    ['redis-sentinel://u:pass@a:1,b:2/main', 'redis-sentinel://***stripped***@a:1,b:2/main'],
+    [
+      '--redis-url=redis://u:pass@h, http://x:pass@y',
+      '--redis-url=redis://***stripped***@h, http://***stripped***@y',
+    ],
+    ['"https://x/y,redis://u:pass@h"', '"https://x/y,redis://***stripped***@h"'],
+    ['-----BEGIN PRIVATE KEY-----\npass\n-----END PRIVATE KEY-----', '***stripped***'],
+    ['-----BEGIN EC PRIVATE KEY-----\npass', '***stripped***'],
   ] as const)
     it(`makes ${JSON.stringify(struck)} of ${JSON.stringify(text)}`, () => {
       assert.equal(strikeSecrets(text), struck);
