@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { build, compiledTests, fail, findRedis, install, root, testFiles } from './setup.mjs';
 
 /** Folders of test/ that npm test leaves out: they need a control plane, or several minutes. The
- * time is for a whole file; that of long/ is for doors.test.ts, which attacks for 50 minutes. */
+ * time is for a whole file; that of long/ is for doors.test.ts, which attacks for an hour. */
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 7_200_000 } };
 
 const args = process.argv.slice(2);

@@ -1,6 +1,6 @@
 import type { FlagTable } from './runtime/flags.ts';
 import type { Host, Invocation } from './runtime/process.ts';
-import { strikeSecrets } from './runtime/loggable.ts';
+import { strikeCredentials } from './runtime/loggable.ts';
 import { escapeControls } from './runtime/printable.ts';
 import { idleFlags, retiredFlags } from './runtime/retired-flags.ts';
 import { version } from './runtime/version.ts';
@@ -47,7 +47,7 @@ export async function dispatch(
     return 0;
   }
   const names = Object.keys(processes).join(', ');
-  const shown = escapeControls(strikeSecrets(name));
+  const shown = escapeControls(strikeCredentials(name));
   host.stderr.write(`sutler: there is no process "${shown}"; choose ${names}\n`);
   return 2;
 }

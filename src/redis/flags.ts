@@ -65,7 +65,8 @@ export const redisFlags = defineFlags({
     help:
       'Redis that holds queues and volume records: rediss://[user:password@]host:port/db with ' +
       'TLS, redis:// without, unix:///path, or ' +
-      'rediss-sentinel://[user:password@]host:port,host:port/master-name.',
+      'rediss-sentinel://[user:password@]host:port,host:port/master-name. ' +
+      'Set a URL with a password by its variable: every user of the machine can read arguments.',
   },
   'redis-prefix': {
     type: 'string',

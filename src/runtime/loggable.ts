@@ -18,11 +18,11 @@ const SECRET_FIELD =
  * the arguments of the refused command, which for AUTH is the password. Any other object becomes
  * the name of its class, since a client or a request contains logins. */
 export function toLoggable(value: unknown, depth = 0): unknown {
-  if (typeof value === 'string') return strikeSecrets(value);
+  if (typeof value === 'string') return strikeCredentials(value);
   if (typeof value === 'bigint') return value.toString();
   if (typeof value !== 'object' || value === null) return value;
   if (value instanceof Date) return value.toJSON();
-  if (value instanceof URL) return strikeSecrets(value.href);
+  if (value instanceof URL) return strikeCredentials(value.href);
   if (depth > MAX_DEPTH) return '[…]';
   if (isError(value)) return loggableError(value, depth);
   if (Array.isArray(value)) return value.map((item) => toLoggable(item, depth + 1));
@@ -30,7 +30,7 @@ export function toLoggable(value: unknown, depth = 0): unknown {
 }
 
 /** Strikes the login out of every URL in a text, and private keys. */
-export function strikeSecrets(text: string): string {
+export function strikeCredentials(text: string): string {
   const struck = text.includes('://') ? text.replaceAll(/[^\s"'<>]+/g, strikeLogins) : text;
   return struck.includes('PRIVATE KEY') ? struck.replaceAll(PRIVATE_KEY, STRIPPED) : struck;
 }
@@ -66,8 +66,8 @@ function loggableError(error: Error, depth: number): unknown {
   const { message, stack, code, cause, errors } = error as unknown as Fields;
   return {
     type: className(error),
-    message: strikeSecrets(String(message)),
-    stack: strikeSecrets(String(stack)),
+    message: strikeCredentials(String(message)),
+    stack: strikeCredentials(String(stack)),
     ...(typeof code === 'string' || typeof code === 'number' ? { code: toLoggable(code) } : {}),
     ...(cause === undefined ? {} : { cause: toLoggable(cause, depth + 1) }),
     ...(Array.isArray(errors)

@@ -12,7 +12,7 @@ import {
 import { Closers } from './closers.ts';
 import { createLogger, type Logger } from './log.ts';
 import { createRegistry, type Registry } from './metrics.ts';
-import { strikeSecrets } from './loggable.ts';
+import { strikeCredentials } from './loggable.ts';
 import { escapeControls } from './printable.ts';
 import type { processFlags } from './process-flags.ts';
 import { version } from './version.ts';
@@ -92,7 +92,7 @@ export async function runProcess<T extends ProcessTable>(
 ): Promise<void> {
   const { host } = invocation;
   const exitForUsage = (error: UsageError): void => {
-    const line = escapeControls(strikeSecrets(error.message.replaceAll('\n', ' ')));
+    const line = escapeControls(strikeCredentials(error.message.replaceAll('\n', ' ')));
     host.stderr.write(`sutler ${description.name}: ${line}\n`);
     host.exit(2);
   };

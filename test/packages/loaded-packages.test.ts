@@ -18,6 +18,7 @@ import { startTraced } from './traced-process.ts';
 const CLIENT_NODE = '@kubernetes/client-node';
 const CLAIM = { namespace: 'default', name: 'claim' };
 const HTTP = '--http-endpoint=127.0.0.1:0';
+const DASHBOARD_PASSWORD = 'open sesame, please';
 
 type Loaded = ReadonlySet<string>;
 
@@ -107,12 +108,14 @@ async function runInCluster(closers: Closers): Promise<Readonly<Record<string, L
     const traceDir = folder.file(`trace-${flags.length}-${name}`);
     const env = {
       REDIS_URL: redis.url,
-      SUTLER_DASHBOARD_PASSWORD: 'open sesame, please',
+      SUTLER_DASHBOARD_PASSWORD: DASHBOARD_PASSWORD,
       SERVICE_ACCOUNT_DIR: folder.file('account'),
       KUBERNETES_SERVICE_HOST: hostname,
       KUBERNETES_SERVICE_PORT: port,
     };
-    return startTraced([name, ...flags], { traceDir, env });
+    const traced = await startTraced([name, ...flags], { traceDir, env });
+    closers.add(name, () => traced.kill());
+    return traced;
   };
   const listen = `unix://${folder.file('gateway.sock')}`;
   const gateway = await start('csi-gateway', `--csi-address=${socket}`, `--listen=${listen}`, HTTP);
@@ -126,7 +129,7 @@ async function runInCluster(closers: Closers): Promise<Readonly<Record<string, L
     'the claim is bound',
   );
   const page = await fetch(dashboard.facts['dashboard'] ?? '', {
-    headers: { authorization: `Basic ${btoa('admin:open sesame, please')}` },
+    headers: { authorization: `Basic ${btoa(`admin:${DASHBOARD_PASSWORD}`)}` },
   });
   assert.equal(page.status, 200, await page.text());
   const byPlugin = await start(

@@ -9,6 +9,8 @@ const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 export interface TracedProcess {
   /** What it announced when it was ready. */
   readonly facts: Readonly<Record<string, string>>;
+  /** Kills it, where a failure left it running. */
+  kill(): void;
   /** Ends it as SIGTERM does.
    * @returns folders of the packages that it had loaded, such as node_modules/express */
   stop(): Promise<ReadonlySet<string>>;
@@ -46,6 +48,7 @@ export async function startTraced(
   ];
   return {
     facts: message.facts,
+    kill: killNow,
     async stop() {
       child.kill('SIGTERM');
       const [code] = await exited;

@@ -3,7 +3,7 @@ import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { strikeSecrets, toLoggable } from '#src/runtime/loggable.ts';
+import { strikeCredentials, toLoggable } from '#src/runtime/loggable.ts';
 
 const SECRET = 'planted-secret';
 
@@ -97,7 +97,7 @@ describe('toLoggable', () => {
   });
 });
 
-describe('strikeSecrets', () => {
+describe('strikeCredentials', () => {
   for (const [text, struck] of [
     ['at redis://user:pass@host:1/0 now', 'at redis://***stripped***@host:1/0 now'],
     ['rediss://:p@ss@host', 'rediss://***stripped***@host'],
@@ -113,7 +113,7 @@ describe('strikeSecrets', () => {
     ['-----BEGIN EC PRIVATE KEY-----\npass', '***stripped***'],
   ] as const)
     it(`makes ${JSON.stringify(struck)} of ${JSON.stringify(text)}`, () => {
-      assert.equal(strikeSecrets(text), struck);
+      assert.equal(strikeCredentials(text), struck);
     });
 
   for (const text of [
@@ -122,11 +122,12 @@ describe('strikeSecrets', () => {
     'mail to a@b',
     'dns:///host:9808',
   ])
-    it(`keeps ${text}`, () => assert.equal(strikeSecrets(text), text));
+    it(`keeps ${text}`, () => assert.equal(strikeCredentials(text), text));
 
   it('takes a time that grows with the length of the text, not with its square', () => {
     const startedMs = performance.now();
-    for (const part of ['a://', 'a:b://', '://@', 'x@']) strikeSecrets(`${part.repeat(250_000)}@`);
+    for (const part of ['a://', 'a:b://', '://@', 'x@'])
+      strikeCredentials(`${part.repeat(250_000)}@`);
     assert.ok(performance.now() - startedMs < 2_000);
   });
 });
