@@ -57,8 +57,10 @@ export class CallerConnections {
    * @param socket  the connection's socket */
   add(session: ServerHttp2Session, socket: Socket, caller: Caller): void {
     const { metrics, reaper } = this.#options;
-    // session.destroy() alone waits for pending writes, forever if the peer does not read.
+    // session.destroy() alone waits for pending writes, forever if the peer does not read. Its
+    // 'close' comes later, when many more connections may have been made.
     const destroy = (): void => {
+      this.#connections.delete(session);
       session.destroy();
       socket.destroy();
     };
@@ -134,10 +136,13 @@ export class CallerConnections {
     this.#warn({ from: remoteAddress, reason }, 'a caller’s TLS handshake failed');
   }
 
-  /** Counts and logs a connection of a network that opens too many. */
+  /** Counts and logs a connection that was ended before it began. */
   rejectSocket({ remoteAddress }: Socket): void {
     this.#options.metrics.countTurnedAway('too-many');
-    this.#warn({ from: remoteAddress }, 'a network opens too many connections: one was ended');
+    this.#warn(
+      { from: remoteAddress },
+      'a connection was ended: it was silent, or its network opens too many',
+    );
   }
 
   /** Counts and logs a connection that the reaper ends for its many calls. */

@@ -106,13 +106,14 @@ export class ConnectionReaper {
 
   /** Destroys one of these connections, to make room for another: one that never had an answer of
    * the driver if there are any, and of these one without calls; else one without calls; each time
-   * the one that has been idle longest.
+   * the one that has been idle longest. Never one whose call is at the driver: it would become
+   * ambiguous.
    * @returns whether there was one */
   evict(sessions: Iterable<Http2Session>): boolean {
     const [first] = [...sessions]
       .map((session) => this.#connections.get(session))
       .filter((connection) => connection !== undefined)
-      .filter(({ streams, isProven }) => streams === 0 || !isProven)
+      .filter(({ streams, waiting, isProven }) => streams === (isProven ? 0 : waiting))
       .sort(
         (a, b) =>
           Number(a.isProven) - Number(b.isProven) ||

@@ -18,6 +18,8 @@ const CONTINUATION = 9;
 export class FrameMeter {
   /** Bytes of the preface, or of the current frame's payload, that are still to come. */
   #restBytes = PREFACE_BYTES;
+  /** What they cost. */
+  #bytesPerUnit = Infinity;
   readonly #head = Buffer.alloc(HEAD_BYTES);
   #headBytes = 0;
 
@@ -32,6 +34,7 @@ export class FrameMeter {
         const part = Math.min(this.#restBytes, chunk.length - bytes);
         this.#restBytes -= part;
         bytes += part;
+        cost += part / this.#bytesPerUnit;
         continue;
       }
       if (this.#headBytes === 0 && cost >= credit) break;
@@ -48,17 +51,15 @@ export class FrameMeter {
     return HEAD_BYTES - this.#headBytes;
   }
 
-  /** @returns the cost of the frame whose head is complete */
+  /** @returns the cost of the frame whose head is complete, without its payload. That is counted as
+   *   it arrives: a head may announce 16 MiB that never come. */
   #beginPayload(): number {
     this.#headBytes = 0;
     this.#restBytes = this.#head.readUIntBE(0, 3);
-    return frameCost(this.#head.readUInt8(3), this.#restBytes);
+    const type = this.#head.readUInt8(3);
+    const beginsCall = type === HEADERS || type === PUSH_PROMISE;
+    const hasHeaders = beginsCall || type === CONTINUATION;
+    this.#bytesPerUnit = hasHeaders ? HEADER_BYTES_PER_UNIT : BYTES_PER_UNIT;
+    return beginsCall ? FRAME_COST + CALL_COST : FRAME_COST;
   }
-}
-
-function frameCost(type: number, bytes: number): number {
-  if (type === HEADERS || type === PUSH_PROMISE)
-    return FRAME_COST + CALL_COST + bytes / HEADER_BYTES_PER_UNIT;
-  if (type === CONTINUATION) return FRAME_COST + bytes / HEADER_BYTES_PER_UNIT;
-  return FRAME_COST + bytes / BYTES_PER_UNIT;
 }

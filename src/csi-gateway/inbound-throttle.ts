@@ -21,6 +21,7 @@ export class InboundThrottle {
   #credit: number;
   #refilledMs = performance.now();
   #isTicking = false;
+  #isGivingTurns = false;
 
   /** @param costPerSecond  of all connections together, in the units of FrameMeter */
   constructor(costPerSecond: number) {
@@ -37,6 +38,9 @@ export class InboundThrottle {
   }
 
   #giveTurns(): void {
+    // While a socket has its turn, it or another one may ask for the next: the loop comes to it.
+    if (this.#isGivingTurns) return;
+    this.#isGivingTurns = true;
     this.#refill();
     for (const socket of this.#waiting) {
       if (this.#credit <= 0) break;
@@ -45,6 +49,7 @@ export class InboundThrottle {
       // Now it is last.
       if (socket.hasMore) this.#waiting.add(socket);
     }
+    this.#isGivingTurns = false;
     if (this.#waiting.size === 0 || this.#isTicking) return;
     this.#isTicking = true;
     setTimeout(() => {
@@ -67,16 +72,20 @@ class ThrottledSocket extends Duplex {
   readonly #meter = new FrameMeter();
   #received: Buffer | undefined;
   #hasEnded = false;
+  /** Whether the reader has to take what was passed on before it gets more. */
+  #isFull = false;
+  readonly #askForTurn: () => void;
 
   constructor(socket: Socket, askForTurn: (socket: ThrottledSocket) => void) {
     super();
     this.#socket = socket;
+    this.#askForTurn = (): void => askForTurn(this);
     socket.on('data', (chunk: Buffer) => {
       socket.pause();
       // A socket may emit what it has buffered after it was destroyed.
       if (this.destroyed) return;
       this.#received = chunk;
-      askForTurn(this);
+      this.#askForTurn();
     });
     socket.on('end', () => {
       this.#hasEnded = true;
@@ -90,25 +99,36 @@ class ThrottledSocket extends Duplex {
 
   /** Whether it needs another turn. */
   get hasMore(): boolean {
-    return this.#received !== undefined;
+    return this.#received !== undefined && !this.#isFull;
   }
 
   /** Passes on received bytes.
    * @returns their cost, which may be above `credit` by that of one frame */
   passOn(credit: number): number {
     const chunk = this.#received;
-    if (chunk === undefined) return 0;
+    if (chunk === undefined || this.#isFull) return 0;
     const { bytes, cost } = this.#meter.take(chunk, credit);
     this.#received = bytes < chunk.length ? chunk.subarray(bytes) : undefined;
-    this.push(chunk.subarray(0, bytes));
-    if (this.#received !== undefined || this.destroyed) return cost;
-    if (this.#hasEnded) this.push(null);
-    else this.#socket.resume();
+    this.#isFull = !this.push(chunk.subarray(0, bytes));
+    if (!this.#isFull) this.#readOn();
     return cost;
   }
 
-  // Received bytes are pushed when they have their turn.
-  override _read(): void {}
+  /** Reads more of the socket once everything is passed on. */
+  #readOn(): void {
+    if (this.#received !== undefined || this.destroyed) return;
+    if (this.#hasEnded) this.push(null);
+    else this.#socket.resume();
+  }
+
+  // Received bytes are pushed when they have their turn. HTTP/2 stops reading while its peer does
+  // not read what it writes.
+  override _read(): void {
+    if (!this.#isFull) return;
+    this.#isFull = false;
+    if (this.#received === undefined) this.#readOn();
+    else this.#askForTurn();
+  }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void) {
     this.#socket.write(chunk, done);

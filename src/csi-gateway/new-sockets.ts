@@ -21,8 +21,11 @@ export const tlsLimits: NewSocketLimits = { burst: 8, perSecond: 50, ...WAITS };
 export const plaintextLimits: NewSocketLimits = { burst: 32, perSecond: 200, ...WAITS };
 
 /** Connections that have not begun. One more ends the oldest of its network, or of the network that
- * has most. They hold little: nothing is read from them. */
+ * has most. */
 const WAITING = { total: 2_048, perNetwork: 1_536 };
+/** Bytes of a connection that waits for its turn; more end it. Node reads up to 64 KiB to learn that
+ * there are any. Callers send less until the gateway has answered. */
+const MAX_WAITING_BYTES = 16 * 1024;
 /** Connections that have begun and of which it is not known yet who calls, likewise. */
 const UNKNOWN = { total: 512, perNetwork: 128 };
 const TICK_MS = 5;
@@ -31,7 +34,8 @@ export interface NewSocketsOptions {
   readonly limits: NewSocketLimits;
   /** Begins TLS or HTTP/2 on a connection. */
   readonly begin: (socket: Socket) => void;
-  /** Called with a connection that was ended before it began. */
+  /** Called with a connection that was ended before it began, for others or because of its silence
+   * or its many bytes; not with one whose peer ended it. */
   readonly onRefused: (socket: Socket) => void;
 }
 
@@ -60,34 +64,46 @@ export class NewSockets {
   /** Takes in a connection, which must be paused, and begins it when it has its turn. */
   add(socket: Socket): void {
     const network = turnTakerOf(socket.remoteAddress ?? '');
-    // Nobody else listens for its errors yet; 'close' follows.
-    socket.on('error', () => undefined);
     let timer = setTimeout(() => socket.destroy(), this.#options.limits.silentMs);
     const endWait = (): void => {
       if (!this.#waiting.delete(socket)) return;
       clearTimeout(timer);
+      socket.off('readable', onReadable);
       this.#waitingLimit.remove(socket);
       const ready = this.#ready.get(network);
       if (ready?.sockets.delete(socket) === true && ready.sockets.size === 0)
         this.#ready.delete(network);
     };
+    const onReadable = (): void => {
+      if (socket.readableLength === 0) {
+        // Its peer has closed it, as a probe of the port does.
+        endWait();
+        return void socket.destroy();
+      }
+      if (this.#ready.get(network)?.sockets.has(socket) !== true) {
+        clearTimeout(timer);
+        timer = setTimeout(() => socket.destroy(), this.#options.limits.turnMs);
+        this.#makeReady(network, socket);
+      }
+      if (this.#waiting.has(socket) && socket.readableLength > MAX_WAITING_BYTES) socket.destroy();
+    };
     this.#waiting.set(socket, endWait);
+    // Nobody else listens for its errors yet. The peer has broken the connection.
+    socket.on('error', endWait);
     socket.once('close', () => {
       if (this.#waiting.has(socket)) this.#options.onRefused(socket);
       endWait();
     });
     this.#waitingLimit.add(socket);
-    // This does not read: the bytes stay in the socket's buffer.
-    socket.once('readable', () => {
-      // The peer has closed it.
-      if (socket.readableLength === 0) return void socket.destroy();
-      clearTimeout(timer);
-      timer = setTimeout(() => socket.destroy(), this.#options.limits.turnMs);
-      const ready = this.#ready.get(network) ?? new ReadySockets();
-      ready.sockets.add(socket);
-      this.#ready.set(network, ready);
-      this.#beginNext();
-    });
+    socket.on('readable', onReadable);
+  }
+
+  /** Lets a connection take part in the turns, and begins it if it has the next one. */
+  #makeReady(network: string, socket: Socket): void {
+    const ready = this.#ready.get(network) ?? new ReadySockets();
+    ready.sockets.add(socket);
+    this.#ready.set(network, ready);
+    this.#beginNext();
   }
 
   /** Limits a connection that has begun, until it is known who calls or the connection ends. */
@@ -111,7 +127,11 @@ export class NewSockets {
 
   /** Ends all connections that wait or have not been identified. */
   endAll(): void {
-    for (const socket of [...this.#waiting.keys(), ...this.#unknown.values()]) socket.destroy();
+    for (const [socket, endWait] of this.#waiting) {
+      endWait();
+      socket.destroy();
+    }
+    for (const socket of this.#unknown.values()) socket.destroy();
   }
 
   #beginNext(): void {

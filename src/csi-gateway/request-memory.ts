@@ -1,5 +1,5 @@
-/** Smaller chunks are copied together: one of a single byte would hold some hundred. */
-const SMALL_CHUNK_BYTES = 4 * 1024;
+/** Chunks are copied together: a chunk of a byte holds some hundred, and the buffer of up to 64 KiB
+ * in which it was received, whatever else that contains. */
 const BLOCK_BYTES = 16 * 1024;
 
 /** The memory for requests that are being received, shared by all callers. Beyond `maxBytes` the
@@ -60,14 +60,14 @@ export class RequestBuffer {
   }
 
   add(chunk: Buffer): void {
-    if (chunk.length >= SMALL_CHUNK_BYTES) {
-      this.#endBlock();
-      this.#parts.push(chunk);
-      this.#hold(chunk.length);
-      return;
+    for (let copied = 0; copied < chunk.length;) {
+      if (this.#blockBytes === this.#block.length) this.#beginBlock(chunk.length);
+      // The memory was lost just now.
+      if (this.#block.length === 0) return;
+      const bytes = chunk.copy(this.#block, this.#blockBytes, copied);
+      this.#blockBytes += bytes;
+      copied += bytes;
     }
-    if (this.#blockBytes + chunk.length > this.#block.length) this.#beginBlock(chunk.length);
-    this.#blockBytes += chunk.copy(this.#block, this.#blockBytes);
   }
 
   /** Removes and returns the bytes. */

@@ -9,7 +9,7 @@ import type { HeaderPairs } from './grpc-wire.ts';
 import { type HealthService, isHealthPath, MAX_HEALTH_BYTES } from './health-service.ts';
 import type { Caller } from './identify-caller.ts';
 import { Arrival } from './arrival.ts';
-import { RequestMemory } from './request-memory.ts';
+import { type RequestBuffer, RequestMemory } from './request-memory.ts';
 import { rejectHttp, writeReply } from './write-reply.ts';
 
 export interface RequestReceiverOptions {
@@ -39,6 +39,8 @@ export class RequestReceiver {
   /** Calls at the forwarder. */
   readonly #calls = new Set<AbortController>();
   readonly #memory: RequestMemory;
+  /** What has arrived of the requests that are being received. */
+  readonly #buffers = new WeakMap<ServerHttp2Stream, RequestBuffer>();
   #onIdle: () => void = () => undefined;
 
   constructor(options: RequestReceiverOptions) {
@@ -84,7 +86,9 @@ export class RequestReceiver {
     // end the process.
     stream.on('error', (error) => log.trace({ err: error }, 'stream error'));
     const caller = callers.findCaller(stream);
-    reaper.addCall(stream, caller?.refusal === undefined ? Infinity : MAX_REFUSED_STREAMS);
+    // Its connection has ended: nobody waits for an answer, and nobody is known to have called.
+    if (caller === undefined) return stream.close(constants.NGHTTP2_CANCEL);
+    reaper.addCall(stream, caller.refusal === undefined ? Infinity : MAX_REFUSED_STREAMS);
     // This call was one too many, so the reaper has just ended its connection.
     if (stream.destroyed) return;
     const path = findHeader(headers, ':path') ?? '';
@@ -113,11 +117,7 @@ export class RequestReceiver {
 
   /** Answers a call whose body does not matter.
    * @returns whether it did */
-  #refuseByHeaders(
-    stream: ServerHttp2Stream,
-    headers: HeaderPairs,
-    caller: Caller | undefined,
-  ): boolean {
+  #refuseByHeaders(stream: ServerHttp2Stream, headers: HeaderPairs, caller: Caller): boolean {
     const { forwarder, reaper } = this.#options;
     const path = findHeader(headers, ':path') ?? '';
     const httpStatus = findHttpError(headers);
@@ -127,7 +127,7 @@ export class RequestReceiver {
     } else if (countBytes(headers) > MAX_METADATA_BYTES) {
       const details = `not forwarded: more than ${MAX_METADATA_BYTES} bytes of metadata`;
       this.#refuse(stream, forwarder.refuse('too-large', Code.ResourceExhausted, details));
-    } else if (caller?.refusal !== undefined && !isHealthPath(path)) {
+    } else if (caller.refusal !== undefined && !isHealthPath(path)) {
       // Callers that may not call may still use the health service.
       this.#refuse(stream, forwarder.refuse('caller', caller.refusal.code, caller.refusal.details));
     } else {
@@ -143,7 +143,7 @@ export class RequestReceiver {
     request: {
       readonly path: string;
       readonly headers: HeaderPairs;
-      readonly caller: Caller | undefined;
+      readonly caller: Caller;
     },
   ): void {
     const { clock, forwarder, health, reaper } = this.#options;
@@ -154,15 +154,16 @@ export class RequestReceiver {
       headers,
       receivedMs: clock.nowMs(),
       signal: gone.signal,
-      caller: caller?.name ?? '',
+      caller: caller.name,
       connection: stream.session ?? stream,
     };
     // Callers with a certificate share memory by their names, others by connection.
-    const owner = caller?.certificate === undefined ? call.connection : call.caller;
+    const owner = caller.certificate === undefined ? call.connection : call.caller;
     const buffer = this.#memory.open(owner, () => {
       const why = 'the requests that it receives reach its memory limit';
       this.#refuse(stream, forwarder.refuseFull('busy', why));
     });
+    this.#buffers.set(stream, buffer);
     const arrival = new Arrival();
     stream.on('close', () => {
       buffer.clear();
@@ -173,9 +174,8 @@ export class RequestReceiver {
       if (stream.headersSent) return discard(stream, arrival, chunk);
       arrival.add(chunk);
       const refusal = this.#checkArrival(arrival, path);
-      if (refusal === undefined) return buffer.add(chunk);
-      buffer.clear();
-      this.#refuse(stream, refusal);
+      if (refusal === undefined) buffer.add(chunk);
+      else this.#refuse(stream, refusal);
     });
     stream.on('end', () => {
       if (stream.headersSent || stream.destroyed) return;
@@ -204,7 +204,9 @@ export class RequestReceiver {
     return forwarder.refuse('malformed', Code.ResourceExhausted, details);
   }
 
+  /** Answers a call that is not forwarded, and gives back the memory of its request. */
   #refuse(stream: ServerHttp2Stream, reply: GatewayReply): void {
+    this.#buffers.get(stream)?.clear();
     writeReply(stream, reply);
     this.#options.reaper.enterPhase(stream, 'answer');
   }

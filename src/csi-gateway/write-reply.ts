@@ -24,14 +24,16 @@ const WITH_TRAILERS = { waitForTrailers: true, sendDate: false };
  * times as many bytes. */
 const MAX_DETAILS_CHARACTERS = 1_000;
 
-/** Begins an answer. Does nothing if the caller has ended the stream, for which respond() throws.
+/** Begins an answer. Does nothing if the caller has ended the stream or has an answer already, for
+ * which respond() throws.
  * @returns whether the answer has begun */
 export function respond(
   stream: ServerHttp2Stream,
   headers: OutgoingHttpHeaders,
   options: ServerStreamResponseOptions & { readonly sendDate?: boolean },
 ): boolean {
-  if (stream.destroyed || stream.closed || stream.aborted) return false;
+  const { aborted, closed, destroyed, headersSent } = stream;
+  if (destroyed || closed || aborted || headersSent) return false;
   stream.respond(headers, options);
   return true;
 }

@@ -15,13 +15,14 @@ import { Registry } from '#src/runtime/metrics.ts';
 
 const CERTIFICATE = {} as X509Certificate;
 
-/** A connection as CallerConnections knows it: real ones can't come from many networks here. */
+/** A connection as CallerConnections knows it: real ones can't come from many networks here. Like
+ * a real one it closes only a while after it was destroyed. */
 class Session extends EventEmitter {
   destroyed = false;
   setLocalWindowSize(): void {}
   destroy(): void {
     this.destroyed = true;
-    this.emit('close');
+    setImmediate(() => this.emit('close'));
   }
 }
 
@@ -113,9 +114,18 @@ describe('CallerConnections', () => {
   it('ends a connection whose only call was never answered for a new one', () => {
     const halfOpen = addMany(64, () => addAllowed('10.1.1.1'));
     for (const session of halfOpen) openCall(session);
+    reaper.enterPhase(openCall(halfOpen[0] ?? assert.fail()), 'work');
     const next = addAllowed('10.1.1.1');
     assert.equal(next.destroyed, false);
     assert.equal(open(halfOpen), 63);
+    assert.equal(halfOpen[0]?.destroyed, false);
+  });
+
+  it('ends no connection whose call is at the driver', () => {
+    const busy = addMany(64, () => addAllowed('10.1.1.1'));
+    for (const session of busy) reaper.enterPhase(openCall(session), 'work');
+    assert.equal(addAllowed('10.1.1.1').destroyed, true);
+    assert.equal(open(busy), 64);
   });
 
   it('ends no connection with a call of a caller that was served, but the new one', () => {

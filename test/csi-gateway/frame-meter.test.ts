@@ -33,6 +33,12 @@ describe('FrameMeter', () => {
     assert.equal(costOf(frame(9, { stream: 1, payload: Buffer.alloc(6_400) })), 101);
   });
 
+  it('counts the bytes of a frame when they arrive, not when they are announced', () => {
+    const announced = Buffer.from([0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1]);
+    assert.equal(costOf(announced), 1);
+    assert.equal(costOf(Buffer.concat([announced, Buffer.alloc(512)])), 3);
+  });
+
   it('counts the same whatever parts the bytes arrive in', () => {
     const bytes = Buffer.concat([
       HEADERS,
@@ -56,7 +62,7 @@ describe('FrameMeter', () => {
     meter.take(PING.subarray(0, 12), 1);
     assert.deepEqual(meter.take(Buffer.concat([PING.subarray(12), PING]), 0), {
       bytes: 5,
-      cost: 0,
+      cost: 5 / 256,
     });
   });
 });

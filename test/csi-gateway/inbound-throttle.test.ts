@@ -79,6 +79,19 @@ describe('InboundThrottle', () => {
     assert.ok(floods.every((bytes) => bytes() < flood.length));
   });
 
+  it('reads no more of a connection than its reader takes', async () => {
+    throttle = new InboundThrottle(1e9);
+    const flood = Buffer.concat([PREFACE, Buffer.alloc(500_000 * PING.length, PING)]);
+    const { wrapped } = await send(flood);
+    wrapped.pause();
+    const others = count((await send(flood)).wrapped);
+    await until(() => others() === flood.length, 'as many bytes of another connection arrived');
+    assert.ok(wrapped.readableLength < 256 * 1024, `${wrapped.readableLength} bytes`);
+    const received = count(wrapped);
+    wrapped.resume();
+    await until(() => received() === flood.length, 'the rest arrived');
+  });
+
   it('ends its connection when the peer is gone, and the other way round', async () => {
     throttle = new InboundThrottle(1_000);
     const first = await send(PREFACE);

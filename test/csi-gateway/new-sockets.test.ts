@@ -119,6 +119,29 @@ describe('NewSockets', () => {
     assert.ok(begun.length < 150, `${begun.length} began before it`);
   });
 
+  it('keeps no connection with many bytes waiting', async () => {
+    dial(300, 'x'.repeat(60_000));
+    await until(() => begun.length + refused >= 300, 'each began or was ended');
+    assert.ok(refused >= 200, `${refused} were ended`);
+  });
+
+  it('keeps no connection waiting that sends many bytes later', async () => {
+    const waiting = dial(200);
+    await until(() => begun.length >= 8, 'the others wait');
+    for (const socket of waiting) socket.write('x'.repeat(60_000));
+    await until(() => refused >= 50, 'they are ended');
+  });
+
+  it('does not report a connection that its peer ends, as a probe of the port does', async () => {
+    const [probe = assert.fail()] = dial(1, '');
+    await once(probe, 'connect');
+    probe.end();
+    await once(probe, 'close');
+    dial(1);
+    await until(() => begun.length === 1, 'another one began');
+    assert.equal(refused, 0);
+  });
+
   it('forgets a connection whose peer has gone while it waited', async () => {
     dial(32);
     await until(() => begun.length >= 32, 'the burst is used up');

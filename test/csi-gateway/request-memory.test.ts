@@ -25,12 +25,30 @@ describe('RequestMemory', () => {
     assert.deepEqual(buffer.take(), Buffer.concat(chunks));
   });
 
-  it('keeps no reference to the memory in which a small chunk arrived', () => {
-    const slab = Buffer.alloc(64 * KIB, 1);
-    const buffer = openMemory(1_000 * KIB).open('a', 'request');
-    buffer.add(slab.subarray(0, 5));
-    slab.fill(9);
-    assert.deepEqual(buffer.take(), Buffer.alloc(5, 1));
+  for (const bytes of [5, 4 * KIB, 20 * KIB])
+    it(`keeps no reference to the memory in which a chunk of ${bytes} bytes arrived`, () => {
+      const slab = Buffer.alloc(64 * KIB, 1);
+      const buffer = openMemory(1_000 * KIB).open('a', 'request');
+      buffer.add(slab.subarray(0, bytes));
+      slab.fill(9);
+      assert.deepEqual(buffer.take(), Buffer.alloc(bytes, 1));
+    });
+
+  it('holds little more for a large request than its bytes, whatever the size of its chunks', () => {
+    for (const chunkBytes of [1_000, 9_000, 17_000]) {
+      const buffer = openMemory(10_000 * KIB).open('a', 'request');
+      for (let i = 0; i < 100; i += 1) buffer.add(Buffer.alloc(chunkBytes));
+      assert.ok(buffer.heldBytes < 100 * chunkBytes + 17_000, `${buffer.heldBytes}`);
+    }
+  });
+
+  it('keeps nothing of a chunk with which its own request loses its memory', () => {
+    const { lost, open } = openMemory(100 * KIB);
+    const buffer = open('jobs', 'mine');
+    buffer.add(Buffer.alloc(50 * KIB));
+    buffer.add(Buffer.alloc(60 * KIB));
+    assert.deepEqual(lost, ['mine']);
+    assert.equal(buffer.heldBytes, 0);
   });
 
   it('holds no more for ten thousand bytes one by one than for a block', () => {
