@@ -89,13 +89,24 @@ function startProcess(
         `--http-endpoint=${httpEndpoint}`,
       ],
       // Not as an argument, which every user of the machine can read: it may contain a password.
-      env: { ...env, REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
+      env: keepNeeded(name, { ...env, REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl }),
       output: (text) => stderr.write(text),
     },
     { log, onUsageError: () => context.stop(2) },
   );
   closers.add(name, () => child.stop(STOP_GRACE_MS));
   return child;
+}
+
+/** The environment without passwords that this process has no use for. */
+function keepNeeded(
+  name: (typeof PROCESSES)[number],
+  env: AllContext['env'],
+): Readonly<Record<string, string | undefined>> {
+  const isNeeded = (variable: string): boolean =>
+    (name !== 'csi-gateway' || !/^(SUTLER_)?REDIS_/.test(variable)) &&
+    (name === 'dashboard' || variable !== 'SUTLER_DASHBOARD_PASSWORD');
+  return Object.fromEntries(Object.entries(env).filter(([variable]) => isNeeded(variable)));
 }
 
 /** Waits until each child has announced its facts or ended. */

@@ -2,15 +2,20 @@
 const PREFACE_BYTES = 24;
 const HEAD_BYTES = 9;
 
-/** What a frame costs, in units of about 1 µs of the gateway's CPU: each frame; a HEADERS frame,
- * which opens a call; header blocks, which have to be decoded; and the copying of bytes. */
+/** What a frame costs, in units of about 1 µs of the gateway's CPU: each frame; a PING or SETTINGS
+ * frame, which has to be answered; a HEADERS frame, which opens a call (and costs less here than it
+ * takes: calls are what connections are for); header blocks, which have to be decoded; and the
+ * copying of bytes. */
 const FRAME_COST = 1;
+const ANSWERED_FRAME_COST = 5;
 const CALL_COST = 30;
 const HEADER_BYTES_PER_UNIT = 64;
 const BYTES_PER_UNIT = 256;
 
 const HEADERS = 1;
+const SETTINGS = 4;
 const PUSH_PROMISE = 5;
+const PING = 6;
 const CONTINUATION = 9;
 
 /** Follows the frames in the bytes of one HTTP/2 connection, and adds up what they cost. A flood of
@@ -60,6 +65,7 @@ export class FrameMeter {
     const beginsCall = type === HEADERS || type === PUSH_PROMISE;
     const hasHeaders = beginsCall || type === CONTINUATION;
     this.#bytesPerUnit = hasHeaders ? HEADER_BYTES_PER_UNIT : BYTES_PER_UNIT;
-    return beginsCall ? FRAME_COST + CALL_COST : FRAME_COST;
+    if (beginsCall) return FRAME_COST + CALL_COST;
+    return type === SETTINGS || type === PING ? ANSWERED_FRAME_COST : FRAME_COST;
   }
 }

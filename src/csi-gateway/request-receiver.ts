@@ -146,7 +146,7 @@ export class RequestReceiver {
       readonly caller: Caller;
     },
   ): void {
-    const { clock, forwarder, health, reaper } = this.#options;
+    const { callers, clock, forwarder, health, reaper } = this.#options;
     const { path, headers, caller } = request;
     const gone = new AbortController();
     const call = {
@@ -179,6 +179,10 @@ export class RequestReceiver {
     });
     stream.on('end', () => {
       if (stream.headersSent || stream.destroyed) return;
+      // Since its headers arrived, the caller's certificate may have ended or lost its authority.
+      const refusal = isHealthPath(path) ? undefined : callers.findCaller(stream)?.refusal;
+      if (refusal !== undefined)
+        return this.#refuse(stream, forwarder.refuse('caller', refusal.code, refusal.details));
       const body = buffer.take();
       reaper.enterPhase(stream, 'work');
       if (!isHealthPath(path)) return void this.#forward(stream, { ...call, body }, gone);

@@ -22,7 +22,13 @@ function costOf(bytes: Buffer, partBytes = bytes.length): number {
 
 describe('FrameMeter', () => {
   it('counts each frame, however small', () => {
-    assert.equal(costOf(Buffer.concat([EMPTY_SETTINGS, EMPTY_SETTINGS])), 2);
+    const empty = frame(0, { stream: 1 });
+    assert.equal(costOf(Buffer.concat([empty, empty])), 2);
+  });
+
+  it('counts more for frames that have to be answered', () => {
+    assert.equal(costOf(EMPTY_SETTINGS), 5);
+    assert.equal(costOf(PING), 5 + 8 / 256);
   });
 
   it('counts a call as many frames, and the bytes of its headers', () => {
@@ -53,7 +59,7 @@ describe('FrameMeter', () => {
     const meter = new FrameMeter();
     meter.take(PREFACE, 1);
     const pings = Buffer.concat(Array.from({ length: 10 }, () => PING));
-    assert.deepEqual(meter.take(pings, 3), { bytes: 3 * PING.length, cost: 3 + (3 * 8) / 256 });
+    assert.deepEqual(meter.take(pings, 12), { bytes: 3 * PING.length, cost: 15 + (3 * 8) / 256 });
   });
 
   it('passes on the rest of a frame that has begun, without credit', () => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -187,6 +187,15 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       }
     });
 
+    it('gives the gateway no login of Redis, and the dashboard’s password only to the dashboard', () => {
+      const environmentOf = (name: string): string =>
+        readFileSync(`/proc/${deployment.facts[`${name} pid`] ?? ''}/environ`, 'utf8');
+      assert.doesNotMatch(environmentOf('csi-gateway'), /REDIS_|DASHBOARD_PASSWORD/);
+      assert.match(environmentOf('jobs'), /REDIS_URL/);
+      assert.doesNotMatch(environmentOf('jobs'), /DASHBOARD_PASSWORD/);
+      assert.match(environmentOf('dashboard'), /DASHBOARD_PASSWORD/);
+    });
+
     it('stops all its processes', async () => {
       const pids = Object.entries(deployment.facts).flatMap(([fact, value]) =>
         fact.endsWith(' pid') ? [Number(value)] : [],
@@ -225,7 +234,12 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
     const plan = {
       name,
       command: [process.execPath, '--enable-source-maps', CLI, name, ...args] as const,
-      env: { PATH: process.env['PATH'], HOME: dir, REDIS_URL: redis.url },
+      env: {
+        PATH: process.env['PATH'],
+        HOME: dir,
+        REDIS_URL: redis.url,
+        SUTLER_DASHBOARD_PASSWORD: 'not for the others',
+      },
       output: (text: string) => (output = (output + text).slice(-20_000)),
     };
     const child = startChild(plan, { log: silentLog, onUsageError: () => undefined });

@@ -312,6 +312,35 @@ describe('the gateway with mutual TLS', () => {
     );
   });
 
+  it('does not forward a request that began before its authority lost its trust', async () => {
+    const files = tlsFilesOf(validFolder(), 'jobs');
+    const address = addressOf(0);
+    assert.ok(address.kind === 'tcp');
+    const session = connectHttp2(`https://127.0.0.1:${address.port}`, {
+      ca: await readFile(files.ca),
+      cert: await readFile(files.cert),
+      key: await readFile(files.key),
+    });
+    ends.push(() => session.destroy());
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': '/csi.v1.Controller/GetCapacity',
+      'content-type': 'application/grpc',
+    });
+    stream.write(Buffer.alloc(1));
+    // Its answer shows that the gateway has read what was sent before.
+    await new Promise((resolve) => session.ping(resolve));
+    const before = { ca: source.current.ca, calls: driver.counts.get('GetCapacity') };
+    await rm(folder.file('good/ca.key'));
+    await makeCertificates(validFolder());
+    await until(() => source.current.ca !== before.ca, 'the new authority is in use');
+    stream.end(Buffer.alloc(4));
+    const [headers] = (await once(stream, 'response')) as [Record<string, string>];
+    assert.equal(headers['grpc-status'], String(Code.Unavailable));
+    assert.equal(headers['sutler-not-forwarded'], '1');
+    assert.equal(driver.counts.get('GetCapacity'), before.calls);
+  });
+
   it('keeps its certificate when files are damaged or do not match', async () => {
     const files = tlsFilesOf(validFolder(), 'gateway');
     const key = await readFile(files.key);
