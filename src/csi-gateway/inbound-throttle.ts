@@ -16,8 +16,11 @@ const BURST_MS = 20;
  * it looks at the next one. */
 export class InboundThrottle {
   readonly #costPerMs: number;
-  /** Connections with bytes to pass on; the first one has the next turn. */
-  readonly #waiting = new Set<ThrottledSocket>();
+  /** Connections that have received bytes since their last turn; the first one has the next turn. */
+  readonly #fresh = new Set<ThrottledSocket>();
+  /** Connections that had more than a turn lets by. Their turns come when nobody is fresh, so that a
+   * caller with one call need not wait behind those who flood. */
+  readonly #backlogged = new Set<ThrottledSocket>();
   #credit: number;
   #refilledMs = performance.now();
   #isTicking = false;
@@ -32,7 +35,7 @@ export class InboundThrottle {
   /** The same connection, read at the rate of this throttle. */
   wrap(socket: Socket): Duplex {
     return new ThrottledSocket(socket, (waiting) => {
-      this.#waiting.add(waiting);
+      if (!this.#backlogged.has(waiting)) this.#fresh.add(waiting);
       this.#giveTurns();
     });
   }
@@ -42,15 +45,18 @@ export class InboundThrottle {
     if (this.#isGivingTurns) return;
     this.#isGivingTurns = true;
     this.#refill();
-    for (const socket of this.#waiting) {
-      if (this.#credit <= 0) break;
-      this.#waiting.delete(socket);
-      this.#credit -= socket.passOn(TURN_COST);
-      // Now it is last.
-      if (socket.hasMore) this.#waiting.add(socket);
+    while (this.#credit > 0) {
+      const [socket] = this.#fresh.size > 0 ? this.#fresh : this.#backlogged;
+      if (socket === undefined) break;
+      this.#fresh.delete(socket);
+      this.#backlogged.delete(socket);
+      const cost = socket.passOn(TURN_COST);
+      this.#credit -= cost;
+      // Now it is last. One that has passed on nothing will ask for a turn when it can.
+      if (cost > 0 && socket.hasMore) this.#backlogged.add(socket);
     }
     this.#isGivingTurns = false;
-    if (this.#waiting.size === 0 || this.#isTicking) return;
+    if (this.#fresh.size + this.#backlogged.size === 0 || this.#isTicking) return;
     this.#isTicking = true;
     setTimeout(() => {
       this.#isTicking = false;
@@ -70,8 +76,8 @@ export class InboundThrottle {
 class ThrottledSocket extends Duplex {
   readonly #socket: Socket;
   readonly #meter = new FrameMeter();
-  #received: Buffer | undefined;
-  #hasEnded = false;
+  /** The rest of what was read from the socket. */
+  #rest: Buffer | undefined;
   /** Whether the reader has to take what was passed on before it gets more. */
   #isFull = false;
   readonly #askForTurn: () => void;
@@ -80,45 +86,33 @@ class ThrottledSocket extends Duplex {
     super();
     this.#socket = socket;
     this.#askForTurn = (): void => askForTurn(this);
-    socket.on('data', (chunk: Buffer) => {
-      socket.pause();
-      // A socket may emit what it has buffered after it was destroyed.
-      if (this.destroyed) return;
-      this.#received = chunk;
-      this.#askForTurn();
-    });
-    socket.on('end', () => {
-      this.#hasEnded = true;
-      if (this.#received === undefined) this.push(null);
-    });
+    // Not 'data', which gives what arrived in parts one by one: each would need a turn.
+    socket.on('readable', this.#askForTurn);
+    socket.on('end', () => this.push(null));
     socket.on('error', (error) => this.destroy(error));
     socket.on('close', () => this.destroy());
-    // A new connection may have been paused until its turn.
-    socket.resume();
   }
 
   /** Whether it needs another turn. */
   get hasMore(): boolean {
-    return this.#received !== undefined && !this.#isFull;
+    if (this.destroyed || this.#socket.destroyed || this.#isFull) return false;
+    return this.#rest !== undefined || this.#socket.readableLength > 0;
   }
 
   /** Passes on received bytes.
    * @returns their cost, which may be above `credit` by that of one frame */
   passOn(credit: number): number {
-    const chunk = this.#received;
-    if (chunk === undefined || this.#isFull) return 0;
-    const { bytes, cost } = this.#meter.take(chunk, credit);
-    this.#received = bytes < chunk.length ? chunk.subarray(bytes) : undefined;
-    this.#isFull = !this.push(chunk.subarray(0, bytes));
-    if (!this.#isFull) this.#readOn();
-    return cost;
-  }
-
-  /** Reads more of the socket once everything is passed on. */
-  #readOn(): void {
-    if (this.#received !== undefined || this.destroyed) return;
-    if (this.#hasEnded) this.push(null);
-    else this.#socket.resume();
+    let spent = 0;
+    while (spent < credit && !this.#isFull && !this.destroyed) {
+      // Reading also makes the socket receive more.
+      const chunk = this.#rest ?? (this.#socket.read() as Buffer | null);
+      if (chunk === null) break;
+      const { bytes, cost } = this.#meter.take(chunk, credit - spent);
+      this.#rest = bytes < chunk.length ? chunk.subarray(bytes) : undefined;
+      this.#isFull = !this.push(chunk.subarray(0, bytes));
+      spent += cost;
+    }
+    return spent;
   }
 
   // Received bytes are pushed when they have their turn. HTTP/2 stops reading while its peer does
@@ -126,8 +120,7 @@ class ThrottledSocket extends Duplex {
   override _read(): void {
     if (!this.#isFull) return;
     this.#isFull = false;
-    if (this.#received === undefined) this.#readOn();
-    else this.#askForTurn();
+    if (this.hasMore) this.#askForTurn();
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void) {
@@ -139,7 +132,7 @@ class ThrottledSocket extends Duplex {
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    this.#received = undefined;
+    this.#rest = undefined;
     this.#socket.destroy();
     done(error);
   }

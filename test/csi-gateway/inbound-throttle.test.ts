@@ -92,6 +92,25 @@ describe('InboundThrottle', () => {
     await until(() => received() === flood.length, 'the rest arrived');
   });
 
+  it('needs one turn for what arrived in several parts', async () => {
+    throttle = new InboundThrottle(20_000);
+    const flood = Buffer.concat([PREFACE, ...Array.from({ length: 20_000 }, () => PING)]);
+    const floods: (() => number)[] = [];
+    for (let i = 0; i < 10; i += 1) floods.push(count((await send(flood)).wrapped));
+    const { peer, wrapped } = await send(PREFACE);
+    peer.setNoDelay();
+    const received = count(wrapped);
+    for (let i = 0; i < 200; i += 1) {
+      peer.write(PING);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await until(() => received() === PREFACE.length + 200 * PING.length, 'all parts arrived');
+    const passedOn = floods.reduce((bytes, each) => bytes + each(), 0);
+    // 200 turns of their own would have given the others 200 turns each.
+    const turnBytes = (64 / 5) * PING.length;
+    assert.ok(passedOn < 10 * 100 * turnBytes, `${passedOn} bytes`);
+  });
+
   it('ends its connection when the peer is gone, and the other way round', async () => {
     throttle = new InboundThrottle(1_000);
     const first = await send(PREFACE);
@@ -106,8 +125,9 @@ describe('InboundThrottle', () => {
   it('goes on with other connections when a destroyed one still emits bytes', async () => {
     throttle = new InboundThrottle(1_000);
     const gone = new PassThrough();
+    gone.write(Buffer.concat([PREFACE, PING]));
     throttle.wrap(gone as unknown as Socket).destroy();
-    gone.emit('data', Buffer.concat([PREFACE, PING]));
+    gone.emit('readable');
     const received = count((await send(Buffer.concat([PREFACE, PING]))).wrapped);
     await until(() => received() === PREFACE.length + PING.length, 'the other arrived');
   });
