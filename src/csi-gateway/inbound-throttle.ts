@@ -18,9 +18,11 @@ export class InboundThrottle {
   readonly #costPerMs: number;
   /** Connections that have received bytes since their last turn; the first one has the next turn. */
   readonly #fresh = new Set<ThrottledSocket>();
-  /** Connections that had more than a turn lets by. Their turns come when nobody is fresh, so that a
-   * caller with one call need not wait behind those who flood. */
+  /** Connections that have had a turn. They share every second turn, and all that nobody fresh
+   * needs: a caller with one call need not wait behind those who flood, nor a caller with many
+   * behind strangers who come back again and again. */
   readonly #backlogged = new Set<ThrottledSocket>();
+  #wasFresh = false;
   #credit: number;
   #refilledMs = performance.now();
   #isTicking = false;
@@ -46,14 +48,17 @@ export class InboundThrottle {
     this.#isGivingTurns = true;
     this.#refill();
     while (this.#credit > 0) {
-      const [socket] = this.#fresh.size > 0 ? this.#fresh : this.#backlogged;
+      this.#wasFresh = !this.#wasFresh && this.#fresh.size > 0;
+      const isFresh = this.#wasFresh || this.#backlogged.size === 0;
+      const [socket] = isFresh ? this.#fresh : this.#backlogged;
       if (socket === undefined) break;
       this.#fresh.delete(socket);
       this.#backlogged.delete(socket);
       const cost = socket.passOn(TURN_COST);
       this.#credit -= cost;
-      // Now it is last. One that has passed on nothing will ask for a turn when it can.
-      if (cost > 0 && socket.hasMore) this.#backlogged.add(socket);
+      // Now it is last. One that was fresh is not fresh again before the others had their turns, or
+      // floods that pause for a moment would always be first.
+      if (isFresh || (cost > 0 && socket.hasMore)) this.#backlogged.add(socket);
     }
     this.#isGivingTurns = false;
     if (this.#fresh.size + this.#backlogged.size === 0 || this.#isTicking) return;
