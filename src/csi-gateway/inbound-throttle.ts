@@ -16,7 +16,7 @@ const BURST_MS = 20;
  * it looks at the next one. */
 export class InboundThrottle {
   readonly #costPerMs: number;
-  /** Connections that have received bytes since their last turn; the first one has the next turn. */
+  /** Connections that have received bytes and had no turn lately; the first one has the next. */
   readonly #fresh = new Set<ThrottledSocket>();
   /** Connections that have had a turn. They share every second turn, and all that nobody fresh
    * needs: a caller with one call need not wait behind those who flood, nor a caller with many

@@ -23,8 +23,8 @@ export const plaintextLimits: NewSocketLimits = { burst: 32, perSecond: 200, ...
 /** Connections that have not begun. One more ends the oldest of its network, or of the network that
  * has most. */
 const WAITING = { total: 2_048, perNetwork: 1_536 };
-/** Bytes of a connection that waits for its turn; more end it. Node reads up to 64 KiB to learn that
- * there are any. Callers send less until the gateway has answered. */
+/** Bytes of a connection that waits for its turn; more end it. Node reads up to 64 KiB to learn
+ * that there are any. Callers send less until the gateway has answered. */
 const MAX_WAITING_BYTES = 16 * 1024;
 /** Connections that have begun and of which it is not known yet who calls, likewise. */
 const UNKNOWN = { total: 512, perNetwork: 128 };
