@@ -1,3 +1,5 @@
+import { joinChunks } from './grpc-wire.ts';
+
 /** Chunks are copied together: a chunk of a byte holds some hundred, and the buffer of up to 64 KiB
  * in which it was received, whatever else that contains. */
 const BLOCK_BYTES = 16 * 1024;
@@ -73,8 +75,7 @@ export class RequestBuffer {
   /** Removes and returns the bytes. */
   take(): Buffer {
     this.#endBlock();
-    const [only] = this.#parts;
-    const body = this.#parts.length === 1 && only !== undefined ? only : Buffer.concat(this.#parts);
+    const body = joinChunks(this.#parts);
     this.clear();
     return body;
   }

@@ -23,6 +23,13 @@ export interface RequestReceiverOptions {
   readonly log: Logger;
 }
 
+/** What is known of a request when its headers have arrived. */
+interface RequestHead {
+  readonly path: string;
+  readonly headers: HeaderPairs;
+  readonly caller: Caller;
+}
+
 /** gRPC's hard limit for the metadata of a call. Enforced here, because a
  * SETTINGS_MAX_HEADER_LIST_SIZE binds only callers that acknowledge it. */
 const MAX_METADATA_BYTES = 16 * 1024;
@@ -93,8 +100,8 @@ export class RequestReceiver {
     if (stream.destroyed) return;
     const path = findHeader(headers, ':path') ?? '';
     this.#guard(stream, path, () => {
-      if (!this.#refuseByHeaders(stream, headers, caller))
-        this.#readRequest(stream, { path, headers, caller });
+      const request = { path, headers, caller };
+      if (!this.#refuseByHeaders(stream, request)) this.#readRequest(stream, request);
     });
   }
 
@@ -117,9 +124,8 @@ export class RequestReceiver {
 
   /** Answers a call whose body does not matter.
    * @returns whether it did */
-  #refuseByHeaders(stream: ServerHttp2Stream, headers: HeaderPairs, caller: Caller): boolean {
+  #refuseByHeaders(stream: ServerHttp2Stream, { path, headers, caller }: RequestHead): boolean {
     const { forwarder, reaper } = this.#options;
-    const path = findHeader(headers, ':path') ?? '';
     const httpStatus = findHttpError(headers);
     if (httpStatus !== undefined) {
       rejectHttp(stream, httpStatus);
@@ -138,16 +144,8 @@ export class RequestReceiver {
     return true;
   }
 
-  #readRequest(
-    stream: ServerHttp2Stream,
-    request: {
-      readonly path: string;
-      readonly headers: HeaderPairs;
-      readonly caller: Caller;
-    },
-  ): void {
+  #readRequest(stream: ServerHttp2Stream, { path, headers, caller }: RequestHead): void {
     const { callers, clock, forwarder, health, reaper } = this.#options;
-    const { path, headers, caller } = request;
     const gone = new AbortController();
     const call = {
       path,
