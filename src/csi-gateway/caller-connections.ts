@@ -37,6 +37,14 @@ const MAX_REFUSED = 16;
 /** At most one warning about rejected callers in this time. */
 const WARN_INTERVAL_MS = 10_000;
 
+/** Where a connection comes from. */
+export interface ConnectionOrigin {
+  readonly socket: Socket;
+  readonly caller: Caller;
+  /** To be called when the driver has answered a call of this connection. */
+  readonly onProven: () => void;
+}
+
 interface Connection {
   caller: Caller;
   readonly network: string;
@@ -53,9 +61,8 @@ export class CallerConnections {
     this.#options = options;
   }
 
-  /** Registers a new connection, or destroys it if there are too many and none can make room.
-   * @param socket  the connection's socket */
-  add(session: ServerHttp2Session, socket: Socket, caller: Caller): void {
+  /** Registers a new connection, or destroys it if there are too many and none can make room. */
+  add(session: ServerHttp2Session, { socket, caller, onProven }: ConnectionOrigin): void {
     const { metrics, reaper } = this.#options;
     // session.destroy() alone waits for pending writes, forever if the peer does not read. Its
     // 'close' comes later, when many more connections may have been made.
@@ -72,7 +79,7 @@ export class CallerConnections {
     }
     if (!this.#makeRoom(connection)) return destroy();
     this.#connections.set(session, connection);
-    reaper.addConnection(session, destroy);
+    reaper.addConnection(session, { destroy, onProven });
     if (caller.refusal === undefined) session.setLocalWindowSize(WINDOW_BYTES);
     metrics.changeConnections(1);
     session.once('close', () => {

@@ -27,8 +27,17 @@ export const defaultReaperLimits: ReaperLimits = {
   maxWaitingCalls: 2_000,
 };
 
+/** What a connection lets the reaper do. */
+export interface ConnectionActions {
+  /** Ends it at once, with all its calls. */
+  readonly destroy: () => void;
+  /** Called when the driver has answered its first call. */
+  readonly onProven: () => void;
+}
+
 class Connection {
   readonly destroy: () => void;
+  readonly onProven: () => void;
   readonly openedMs: number;
   idleSinceMs: number;
   hasSettings = false;
@@ -44,8 +53,9 @@ class Connection {
   retiredMs = Infinity;
   isGone = false;
 
-  constructor(destroy: () => void, nowMs: number) {
+  constructor({ destroy, onProven }: ConnectionActions, nowMs: number) {
     this.destroy = destroy;
+    this.onProven = onProven;
     this.openedMs = this.idleSinceMs = nowMs;
   }
 }
@@ -95,10 +105,9 @@ export class ConnectionReaper {
     this.#timer.unref();
   }
 
-  /** Starts watching a connection.
-   * @param destroy  ends it at once, with all its calls */
-  addConnection(session: ServerHttp2Session, destroy: () => void): void {
-    const connection = new Connection(destroy, this.#options.clock.nowMs());
+  /** Starts watching a connection. */
+  addConnection(session: ServerHttp2Session, actions: ConnectionActions): void {
+    const connection = new Connection(actions, this.#options.clock.nowMs());
     this.#connections.set(session, connection);
     session.once('remoteSettings', () => (connection.hasSettings = true));
     session.once('close', () => this.#removeConnection(session));
@@ -127,7 +136,9 @@ export class ConnectionReaper {
   /** Remembers that the driver has answered a call of this connection. */
   prove({ session }: ServerHttp2Stream): void {
     const connection = session === undefined ? undefined : this.#connections.get(session);
-    if (connection !== undefined) connection.isProven = true;
+    if (connection === undefined || connection.isProven) return;
+    connection.isProven = true;
+    connection.onProven();
   }
 
   /** Closes a connection, whose calls are refused from now on, once it has been quiet for a while.

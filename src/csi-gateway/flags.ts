@@ -85,6 +85,15 @@ export const flags = defineFlags({
     default: 64 * 1024 * 1024,
     min: 1024,
     max: 1024 * 1024 * 1024,
-    help: 'Largest request or response that is forwarded.',
+    help: 'Largest response that is forwarded.',
+  },
+  'max-request-bytes': {
+    type: 'int',
+    default: 4 * 1024 * 1024,
+    min: 1024,
+    max: 1024 * 1024 * 1024,
+    help:
+      'Largest request that is forwarded. gRPC servers accept 4 MiB unless they were built for ' +
+      'more. Requests that are being received may hold twice as much memory together.',
   },
 });

@@ -18,6 +18,8 @@ import { SingleFlight } from './single-flight.ts';
 export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' | 'metrics'> {
   /** The driver's socket. */
   readonly driver: Address;
+  /** Largest request accepted. */
+  readonly maxRequestBytes: number;
   readonly listen: Address;
   /** Further listen addresses. */
   readonly alsoListen?: readonly Address[];
@@ -53,7 +55,7 @@ export interface Gateway {
 /** Starts a gateway. Does not wait for the driver.
  * @throws UsageError if it can't listen */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
-  const { clock, log, maxMessageBytes } = options;
+  const { clock, log, maxMessageBytes, maxRequestBytes } = options;
   const metrics = createGatewayMetrics(options.metrics);
   const driver = new DriverConnection({ ...options, address: options.driver, metrics });
   const forwarder = new Forwarder({
@@ -83,6 +85,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     forwarder,
     health: new HealthService(() => !isClosing && driver.trouble === undefined),
     metrics,
+    maxRequestBytes,
     maxMessageBytes,
     clock,
     log,

@@ -9,6 +9,8 @@ const TICK_MS = 10;
 /** Unused time that may be caught up with. */
 const BURST_MS = 20;
 
+type Queue = Set<ThrottledSocket>;
+
 /** Limits how fast the gateway reads from connections whose callers have not shown an allowed name.
  * They share a rate, by turns, so that none of them slows the others, and all of them together
  * leave the gateway time for callers with a name. Bytes that have to wait stay in the kernel, which
@@ -16,13 +18,21 @@ const BURST_MS = 20;
  * it looks at the next one. */
 export class InboundThrottle {
   readonly #costPerMs: number;
-  /** Connections that have received bytes and had no turn lately; the first one has the next. */
-  readonly #fresh = new Set<ThrottledSocket>();
-  /** Connections that have had a turn. They share every second turn, and all that nobody fresh
-   * needs: a caller with one call need not wait behind those who flood, nor a caller with many
-   * behind strangers who come back again and again. */
-  readonly #backlogged = new Set<ThrottledSocket>();
-  #wasFresh = false;
+  /** Connections that have received bytes and wait for their turn, in three queues that take turns
+   * too. In each, the first one is next.
+   * - proven: the driver has answered a call of theirs. Strangers whose calls all fail can't slow
+   *   them, however many connections they have.
+   * - fresh: others that had no turn lately. A new caller with one call need not wait behind those
+   *   who flood.
+   * - backlogged: others that had a turn. They need not wait behind strangers who come back again
+   *   and again. */
+  readonly #queues = {
+    proven: new Set<ThrottledSocket>(),
+    fresh: new Set<ThrottledSocket>(),
+    backlogged: new Set<ThrottledSocket>(),
+  };
+  /** The queue that has the next turn is first. */
+  readonly #order = Object.values(this.#queues);
   #credit: number;
   #refilledMs = performance.now();
   #isTicking = false;
@@ -35,9 +45,11 @@ export class InboundThrottle {
   }
 
   /** The same connection, read at the rate of this throttle. */
-  wrap(socket: Socket): Duplex {
+  wrap(socket: Socket): ThrottledSocket {
+    const { proven, fresh, backlogged } = this.#queues;
     return new ThrottledSocket(socket, (waiting) => {
-      if (!this.#backlogged.has(waiting)) this.#fresh.add(waiting);
+      if (waiting.isProven) proven.add(waiting);
+      else if (!backlogged.has(waiting)) fresh.add(waiting);
       this.#giveTurns();
     });
   }
@@ -48,25 +60,39 @@ export class InboundThrottle {
     this.#isGivingTurns = true;
     this.#refill();
     while (this.#credit > 0) {
-      this.#wasFresh = !this.#wasFresh && this.#fresh.size > 0;
-      const isFresh = this.#wasFresh || this.#backlogged.size === 0;
-      const [socket] = isFresh ? this.#fresh : this.#backlogged;
-      if (socket === undefined) break;
-      this.#fresh.delete(socket);
-      this.#backlogged.delete(socket);
-      const cost = socket.passOn(TURN_COST);
-      this.#credit -= cost;
-      // Now it is last. One that was fresh is not fresh again before the others had their turns, or
-      // floods that pause for a moment would always be first.
-      if (isFresh || (cost > 0 && socket.hasMore)) this.#backlogged.add(socket);
+      const queue = this.#nextQueue();
+      if (queue === undefined) break;
+      this.#giveTurn(queue);
     }
     this.#isGivingTurns = false;
-    if (this.#fresh.size + this.#backlogged.size === 0 || this.#isTicking) return;
+    if (this.#order.every(({ size }) => size === 0) || this.#isTicking) return;
     this.#isTicking = true;
     setTimeout(() => {
       this.#isTicking = false;
       this.#giveTurns();
     }, TICK_MS);
+  }
+
+  /** The queue whose turn it is; undefined if nobody waits. Now it is last. */
+  #nextQueue(): Queue | undefined {
+    const index = this.#order.findIndex(({ size }) => size > 0);
+    const [queue] = index < 0 ? [] : this.#order.splice(index, 1);
+    if (queue !== undefined) this.#order.push(queue);
+    return queue;
+  }
+
+  #giveTurn(queue: Queue): void {
+    const [socket] = queue;
+    if (socket === undefined) return;
+    queue.delete(socket);
+    const cost = socket.passOn(TURN_COST);
+    this.#credit -= cost;
+    const { proven, fresh, backlogged } = this.#queues;
+    const needsTurn = cost > 0 && socket.hasMore;
+    // One that was fresh is not fresh again before the others had their turns, or floods that pause
+    // for a moment would always be first.
+    if (!socket.isProven && (queue === fresh || needsTurn)) backlogged.add(socket);
+    else if (needsTurn) proven.add(socket);
   }
 
   #refill(): void {
@@ -78,7 +104,8 @@ export class InboundThrottle {
 }
 
 /** A socket that passes on what it receives only when it has its turn. */
-class ThrottledSocket extends Duplex {
+export class ThrottledSocket extends Duplex {
+  #isProven = false;
   readonly #socket: Socket;
   readonly #meter = new FrameMeter();
   /** The rest of what was read from the socket. */
@@ -96,6 +123,15 @@ class ThrottledSocket extends Duplex {
     socket.on('end', () => this.push(null));
     socket.on('error', (error) => this.destroy(error));
     socket.on('close', () => this.destroy());
+  }
+
+  /** The driver has answered a call of this connection. */
+  prove(): void {
+    this.#isProven = true;
+  }
+
+  get isProven(): boolean {
+    return this.#isProven;
   }
 
   /** Whether it needs another turn. */

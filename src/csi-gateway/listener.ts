@@ -8,8 +8,8 @@ import {
 } from 'node:tls';
 import type { Address } from '../runtime/address.ts';
 import type { TlsMaterial } from '../runtime/tls-files.ts';
-import type { CallerConnections, ListenerTls } from './caller-connections.ts';
-import { type Caller, identifyCaller } from './identify-caller.ts';
+import type { CallerConnections, ConnectionOrigin, ListenerTls } from './caller-connections.ts';
+import { identifyCaller } from './identify-caller.ts';
 import { InboundThrottle } from './inbound-throttle.ts';
 import { listen } from './listen.ts';
 import { NewSockets, plaintextLimits, tlsLimits } from './new-sockets.ts';
@@ -21,11 +21,9 @@ const REFUSED_COST_PER_SECOND = 10_000;
 const PLAINTEXT_COST_PER_SECOND = 200_000;
 
 /** A connection on which HTTP/2 can begin. */
-export interface NewConnection {
-  readonly socket: Socket;
+export interface NewConnection extends ConnectionOrigin {
   /** What to read from and write to: the socket, or the socket at a limited rate. */
   readonly stream: Duplex;
-  readonly caller: Caller;
 }
 
 export interface ListenerOptions {
@@ -59,7 +57,7 @@ export class Listener {
     this.#tlsServer = tls === undefined ? undefined : this.#createTlsServer(tls);
     const isUnix = address.kind === 'unix';
     this.#server = createServer({ noDelay: true, pauseOnConnect: !isUnix }, (socket) => {
-      if (isUnix) this.#beginHttp2(socket, socket);
+      if (isUnix) this.#beginHttp2(socket);
       else this.#newSockets.add(socket);
     });
   }
@@ -99,7 +97,7 @@ export class Listener {
 
   #beginTcp(socket: Socket): void {
     if (this.#tlsServer === undefined) {
-      this.#beginHttp2(socket, this.#throttle.wrap(socket));
+      this.#beginHttp2(socket);
     } else {
       this.#newSockets.addUnknown(socket);
       this.#tlsServer.emit('connection', socket);
@@ -108,17 +106,23 @@ export class Listener {
 
   #endHandshake(socket: TLSSocket): void {
     this.#newSockets.identified(socket);
-    if (socket.alpnProtocol === 'h2') return this.#beginHttp2(socket, socket);
+    if (socket.alpnProtocol === 'h2') return this.#beginHttp2(socket);
     this.#options.callers.rejectHandshake('it does not offer HTTP/2', socket);
     socket.destroy();
   }
 
-  /** @param stream  the socket, or the socket at a limited rate */
-  #beginHttp2(socket: Socket, stream: Duplex): void {
+  #beginHttp2(socket: Socket): void {
     const { tls, address, onConnection } = this.#options;
-    const caller = identifyCaller(socket, address.kind === 'tcp' ? tls?.allowedNames : undefined);
-    const isRefused = caller.refusal !== undefined;
-    onConnection({ socket, stream: isRefused ? this.#throttle.wrap(socket) : stream, caller });
+    const isTcp = address.kind === 'tcp';
+    const caller = identifyCaller(socket, isTcp ? tls?.allowedNames : undefined);
+    const isThrottled = isTcp && (tls === undefined || caller.refusal !== undefined);
+    const throttled = isThrottled ? this.#throttle.wrap(socket) : undefined;
+    onConnection({
+      socket,
+      stream: throttled ?? socket,
+      caller,
+      onProven: () => throttled?.prove(),
+    });
   }
 }
 

@@ -36,6 +36,7 @@ async function start(context: Context): Promise<void> {
     allowAll: flags.allowAll,
     probeTimeoutMs: flags.timeoutMs,
     maxMessageBytes: flags.maxMessageBytes,
+    maxRequestBytes: flags.maxRequestBytes,
     logMessages: flags.v >= 5,
     clock: systemClock,
     log,

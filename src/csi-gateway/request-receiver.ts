@@ -18,7 +18,7 @@ export interface RequestReceiverOptions {
   readonly health: HealthService;
   readonly reaper: ConnectionReaper;
   /** Largest request accepted. */
-  readonly maxMessageBytes: number;
+  readonly maxRequestBytes: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -53,7 +53,7 @@ export class RequestReceiver {
   constructor(options: RequestReceiverOptions) {
     this.#options = options;
     // A single request always fits; all requests together may take twice as much.
-    this.#memory = new RequestMemory(2 * options.maxMessageBytes + 10);
+    this.#memory = new RequestMemory(2 * options.maxRequestBytes + 10);
   }
 
   /** Number of calls under way. */
@@ -192,12 +192,12 @@ export class RequestReceiver {
 
   /** The answer to a request that is too large, or that arrives in too many parts. */
   #checkArrival(arrival: Arrival, path: string): GatewayReply | undefined {
-    const { forwarder, maxMessageBytes } = this.#options;
+    const { forwarder, maxRequestBytes } = this.#options;
     const isHealth = isHealthPath(path);
-    const maxBytes = isHealth ? MAX_HEALTH_BYTES : maxMessageBytes;
+    const maxBytes = isHealth ? MAX_HEALTH_BYTES : maxRequestBytes;
     const what = `not forwarded: the request of ${path.slice(0, 200)}`;
     if (arrival.bytes > maxBytes + 5) {
-      const remedy = isHealth ? '' : `: raise the gateway's --max-message-bytes`;
+      const remedy = isHealth ? '' : `: raise the gateway's --max-request-bytes`;
       const details = `${what} is larger than ${maxBytes} bytes${remedy}`;
       return forwarder.refuse('too-large', Code.ResourceExhausted, details);
     }

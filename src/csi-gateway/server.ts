@@ -17,6 +17,8 @@ export interface GatewayServerOptions extends Omit<RequestReceiverOptions, 'call
   /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure: boolean;
   readonly reaperLimits: ReaperLimits;
+  /** Largest response sent. */
+  readonly maxMessageBytes: number;
   readonly metrics: GatewayMetrics;
 }
 
@@ -71,21 +73,21 @@ export class GatewayServer {
   /** Creates an HTTP/2 server that does not listen itself.
    * @returns begins HTTP/2 on a connection */
   #createHttp2(): (connection: NewConnection) => void {
-    const { log, maxMessageBytes } = this.#options;
+    const { log, maxMessageBytes, maxRequestBytes } = this.#options;
     const server = createServer({
       settings: {
         initialWindowSize: WINDOW_BYTES,
         maxConcurrentStreams: MAX_STREAMS,
         enablePush: false,
       },
-      maxSessionMemory: sessionMemoryMb(maxMessageBytes),
+      maxSessionMemory: sessionMemoryMb(Math.max(maxMessageBytes, maxRequestBytes)),
       maxSendHeaderBlockLength: MAX_HEADER_BYTES,
     });
     // A session does not give access to its connection. Node emits 'session' while it handles
     // 'connection', so the connection that was handed over last belongs to the session.
     let latest: NewConnection | undefined;
     server.on('session', (session: ServerHttp2Session) => {
-      if (latest !== undefined) this.#callers.add(session, latest.socket, latest.caller);
+      if (latest !== undefined) this.#callers.add(session, latest);
     });
     server.on('sessionError', (error: Error) =>
       log.debug({ err: error }, 'a caller broke its connection'),

@@ -46,12 +46,16 @@ describe('CallerConnections', () => {
   const add = (caller: Partial<Caller>, remoteAddress: string): Session => {
     const session = new Session();
     const socket = { remoteAddress, destroy: () => undefined } as unknown as Socket;
-    connections.add(session as unknown as ServerHttp2Session, socket, {
-      name: 'DNS:sutler-jobs',
-      refusal: undefined,
-      certificate: CERTIFICATE,
-      notAfterMs: Infinity,
-      ...caller,
+    connections.add(session as unknown as ServerHttp2Session, {
+      socket,
+      caller: {
+        name: 'DNS:sutler-jobs',
+        refusal: undefined,
+        certificate: CERTIFICATE,
+        notAfterMs: Infinity,
+        ...caller,
+      },
+      onProven: () => undefined,
     });
     return session;
   };

@@ -4,7 +4,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
 import type { AddressInfo } from 'node:net';
 import { type Duplex, PassThrough } from 'node:stream';
-import { InboundThrottle } from '#src/csi-gateway/inbound-throttle.ts';
+import { InboundThrottle, type ThrottledSocket } from '#src/csi-gateway/inbound-throttle.ts';
 import { frame, PREFACE } from '../harness/csi-frames.ts';
 import { until } from '../harness/until.ts';
 
@@ -13,7 +13,7 @@ const PING = frame(6, { payload: Buffer.alloc(8) });
 describe('InboundThrottle', () => {
   let server: Server;
   let throttle: InboundThrottle;
-  const accepted: Duplex[] = [];
+  const accepted: ThrottledSocket[] = [];
   const dialled: Socket[] = [];
 
   before(async () => {
@@ -77,6 +77,24 @@ describe('InboundThrottle', () => {
     const received = count((await send(Buffer.concat([PREFACE, PING]))).wrapped);
     await until(() => received() === PREFACE.length + PING.length, 'the call arrived');
     assert.ok(floods.every((bytes) => bytes() < flood.length));
+  });
+
+  it('serves a caller whose calls succeed before many connections whose calls never do', async () => {
+    throttle = new InboundThrottle(20_000);
+    const flood = Buffer.concat([PREFACE, ...Array.from({ length: 20_000 }, () => PING)]);
+    const { peer, wrapped } = await send(PREFACE);
+    accepted.at(-1)?.prove();
+    const received = count(wrapped);
+    const floods: (() => number)[] = [];
+    for (let i = 0; i < 50; i += 1) floods.push(count((await send(flood)).wrapped));
+    await until(() => floods.every((bytes) => bytes() > 0), 'each flood has had a turn');
+    const pings = 20 * Math.ceil(64 / 5);
+    peer.write(Buffer.concat(Array.from({ length: pings }, () => PING)));
+    await until(() => received() === PREFACE.length + pings * PING.length, 'all arrived');
+    // The share of one of 51 connections would have taken until each flood had 20 turns more.
+    const turnBytes = (64 / 5) * PING.length;
+    const passedOn = floods.reduce((bytes, each) => bytes + each(), 0);
+    assert.ok(passedOn < 50 * 10 * turnBytes, `${passedOn} bytes`);
   });
 
   it('reads no more of a connection than its reader takes', async () => {

@@ -26,7 +26,7 @@ describe('RequestReceiver', () => {
       (call) => call.path === CAPACITY && answerOk(call, new Uint8Array()),
     );
     test = await startTestGateway(folder, {
-      maxMessageBytes: MAX_BYTES,
+      maxRequestBytes: MAX_BYTES,
       reaperLimits: { ...defaultReaperLimits, requestMs: 300 },
     });
     await until(() => test.gateway.trouble === undefined, 'ready');

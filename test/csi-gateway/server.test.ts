@@ -61,7 +61,7 @@ describe('the gateway as a gRPC server', () => {
     driver = await startRawDriver(folder.file('csi.sock'), (call) =>
       call.path.startsWith('/csi.v1.Identity') ? false : script(call),
     );
-    open = await startTestGateway(folder, { allowAll: true, maxMessageBytes: 6_000_000 });
+    open = await startTestGateway(folder, { allowAll: true, maxRequestBytes: 6_000_000 });
     strict = await startTestGateway(folder, {
       listen: { kind: 'tcp', host: '127.0.0.1', port: 0 },
     });

@@ -102,7 +102,7 @@ for (const kind of KINDS)
 
 for (const kind of KINDS)
   it(`a stranger’s unfinished bodies leave room for others, the door being ${kind}`, async () => {
-    const visited = await openVisitedDoor(kind, [`--max-message-bytes=${MIB}`]);
+    const visited = await openVisitedDoor(kind, [`--max-request-bytes=${MIB}`]);
     const connection = await visited.stranger.open();
     const bodies = Array.from({ length: 6 }, async (_, i) => {
       const stream = await startCall(connection, i % 2 === 0 ? HEALTH_CHECK : CREATE);

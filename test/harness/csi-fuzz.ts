@@ -273,6 +273,7 @@ export async function fuzzGateway(options: FuzzOptions): Promise<FuzzReport> {
     `--csi-address=${options.folder.file('csi.sock')}`,
     `--listen=${address}`,
     '--max-message-bytes=1000000',
+    '--max-request-bytes=1000000',
   ]);
   const client = new CsiClient({ address: parseAddress('fuzz', address), log: silentLog });
   let goodCalls = 0;

@@ -22,6 +22,7 @@ export async function startTestGateway(
     allowAll: false,
     probeTimeoutMs: 1_000,
     maxMessageBytes: 64 * 1024 * 1024,
+    maxRequestBytes: 4 * 1024 * 1024,
     logMessages: false,
     clock: systemClock,
     log: silentLog,

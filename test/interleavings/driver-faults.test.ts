@@ -39,6 +39,7 @@ describe('a driver and its gateway', () => {
       allowAll: false,
       probeTimeoutMs: 500,
       maxMessageBytes: 1 << 20,
+      maxRequestBytes: 1 << 20,
       logMessages: false,
       clock: systemClock,
       log: silentLog,

@@ -101,6 +101,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     allowAll: false,
     probeTimeoutMs: 5000,
     maxMessageBytes: 1 << 20,
+    maxRequestBytes: 1 << 20,
     logMessages: false,
     clock: systemClock,
     log: silentLog,
