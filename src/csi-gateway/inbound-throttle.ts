@@ -6,6 +6,9 @@ import { FrameMeter } from './frame-meter.ts';
 /** What a connection may pass on before the next one has its turn: a bit more than one call. */
 const TURN_COST = 64;
 const TICK_MS = 10;
+/** What is taken from a socket at once. It receives more when it holds less than 16 KiB, so a
+ * connection that waits for its turn holds no more than one such part and 64 KiB. */
+const PART_BYTES = 16 * 1024;
 /** Unused time that may be caught up with. */
 const BURST_MS = 20;
 
@@ -146,7 +149,9 @@ export class ThrottledSocket extends Duplex {
     let spent = 0;
     while (spent < credit && !this.#isFull && !this.destroyed) {
       // Reading also makes the socket receive more.
-      const chunk = this.#rest ?? (this.#socket.read() as Buffer | null);
+      const { readableLength } = this.#socket;
+      const next = Math.min(readableLength, PART_BYTES);
+      const chunk = this.#rest ?? (this.#socket.read(next || undefined) as Buffer | null);
       if (chunk === null) break;
       const { bytes, cost } = this.#meter.take(chunk, credit - spent);
       this.#rest = bytes < chunk.length ? chunk.subarray(bytes) : undefined;

@@ -3,6 +3,9 @@ import { joinChunks } from './grpc-wire.ts';
 /** Chunks are copied together: a chunk of a byte holds some hundred, and the buffer of up to 64 KiB
  * in which it was received, whatever else that contains. */
 const BLOCK_BYTES = 16 * 1024;
+/** A large request gets larger blocks. The C library gives blocks of this size back to the system
+ * as soon as they are free. */
+const LARGE_BLOCK_BYTES = 256 * 1024;
 
 /** The memory for requests that are being received, shared by all callers. Beyond `maxBytes` the
  * owner that holds most of it loses its newest request, so that no caller keeps out the others. */
@@ -101,7 +104,8 @@ export class RequestBuffer {
   #beginBlock(bytes: number): void {
     const isFirst = this.#parts.length === 0 && this.#blockBytes === 0;
     this.#endBlock();
-    this.#block = Buffer.allocUnsafeSlow(isFirst ? bytes : BLOCK_BYTES);
+    const next = this.#heldBytes < LARGE_BLOCK_BYTES ? BLOCK_BYTES : LARGE_BLOCK_BYTES;
+    this.#block = Buffer.allocUnsafeSlow(isFirst ? bytes : next);
     this.#hold(this.#block.length);
   }
 
