@@ -38,7 +38,7 @@ describe('RequestMemory', () => {
     for (const chunkBytes of [1_000, 9_000, 17_000]) {
       const buffer = openMemory(10_000 * KIB).open('a', 'request');
       for (let i = 0; i < 100; i += 1) buffer.add(Buffer.alloc(chunkBytes));
-      assert.ok(buffer.heldBytes < 100 * chunkBytes + 17_000, `${buffer.heldBytes}`);
+      assert.ok(buffer.heldBytes < 1.3 * 100 * chunkBytes + 17_000, `${buffer.heldBytes}`);
     }
   });
 
