@@ -34,6 +34,9 @@ const MAX_PER_NAME = 192;
 const MAX_PER_NETWORK = 64;
 /** How many callers that may not call may have together. */
 const MAX_REFUSED = 16;
+/** How many callers without a certificate may have on TCP before the driver has answered a call of
+ * theirs. Each holds up to 80 KiB that wait to be read. */
+const MAX_UNPROVEN = 64;
 /** At most one warning about rejected callers in this time. */
 const WARN_INTERVAL_MS = 10_000;
 
@@ -47,6 +50,8 @@ export interface ConnectionOrigin {
 
 interface Connection {
   caller: Caller;
+  isProven: boolean;
+  /** '' for a unix socket. */
   readonly network: string;
   readonly destroy: () => void;
 }
@@ -71,7 +76,8 @@ export class CallerConnections {
       session.destroy();
       socket.destroy();
     };
-    const connection = { caller, network: networkOf(socket.remoteAddress ?? ''), destroy };
+    const network = networkOf(socket.remoteAddress ?? '');
+    const connection = { caller, network, destroy, isProven: false };
     if (caller.refusal !== undefined) {
       metrics.countTurnedAway('name');
       const fields = { caller: caller.name, reason: caller.refusal.details };
@@ -79,7 +85,13 @@ export class CallerConnections {
     }
     if (!this.#makeRoom(connection)) return destroy();
     this.#connections.set(session, connection);
-    reaper.addConnection(session, { destroy, onProven });
+    reaper.addConnection(session, {
+      destroy,
+      onProven: () => {
+        connection.isProven = true;
+        onProven();
+      },
+    });
     if (caller.refusal === undefined) session.setLocalWindowSize(WINDOW_BYTES);
     metrics.changeConnections(1);
     session.once('close', () => {
@@ -90,9 +102,11 @@ export class CallerConnections {
 
   /** Ends other connections where there are too many.
    * @returns whether there is room for this one */
-  #makeRoom({ caller, network }: Connection): boolean {
+  #makeRoom(connection: Connection): boolean {
+    const { caller, network } = connection;
     const isLocal = network === '' || network === 'loopback';
     return (
+      (!isUnproven(connection) || this.#keepBelow(MAX_UNPROVEN, caller, isUnproven)) &&
       (caller.refusal === undefined || this.#keepBelow(MAX_REFUSED, caller, isRefused)) &&
       (caller.certificate === undefined ||
         this.#keepBelow(MAX_PER_NAME, caller, (other) => other.caller.name === caller.name)) &&
@@ -178,6 +192,10 @@ export class CallerConnections {
     this.#warnedMs = nowMs;
     log.warn(fields, message);
   }
+}
+
+function isUnproven({ caller, network, isProven }: Connection): boolean {
+  return caller.certificate === undefined && network !== '' && !isProven;
 }
 
 function isRefused({ caller }: Connection): boolean {

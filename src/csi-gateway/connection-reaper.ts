@@ -35,6 +35,9 @@ export interface ConnectionActions {
   readonly onProven: () => void;
 }
 
+/** A connection is new for this long after it was opened, or after its last call. */
+const NEW_MS = 2_000;
+
 class Connection {
   readonly destroy: () => void;
   readonly onProven: () => void;
@@ -113,22 +116,18 @@ export class ConnectionReaper {
     session.once('close', () => this.#removeConnection(session));
   }
 
-  /** Destroys one of these connections, to make room for another: one that never had an answer of
-   * the driver if there are any, and of these one without calls; else one without calls; each time
-   * the one that has been idle longest. Never one whose call is at the driver: it would become
-   * ambiguous.
+  /** Destroys one of these connections, to make room for another. Those that never had an answer of
+   * the driver are first: one that has had no call for a while, else the oldest (a new one has had
+   * no time for its call yet). Then those without calls, the one that has been idle longest. Never
+   * one whose call is at the driver: it would become ambiguous.
    * @returns whether there was one */
   evict(sessions: Iterable<Http2Session>): boolean {
+    const nowMs = this.#options.clock.nowMs();
     const [first] = [...sessions]
       .map((session) => this.#connections.get(session))
       .filter((connection) => connection !== undefined)
       .filter(({ streams, waiting, isProven }) => streams === (isProven ? 0 : waiting))
-      .sort(
-        (a, b) =>
-          Number(a.isProven) - Number(b.isProven) ||
-          Math.min(a.streams, 1) - Math.min(b.streams, 1) ||
-          a.idleSinceMs - b.idleSinceMs,
-      );
+      .sort((a, b) => compareWorth(a, b, nowMs));
     first?.destroy();
     return first !== undefined;
   }
@@ -233,6 +232,17 @@ export class ConnectionReaper {
     if (phase === 'reset') connection.destroy();
     else this.#options.onLateCall(stream, phase);
   }
+}
+
+/** Orders connections by what is lost if they end, the least first. */
+function compareWorth(a: Connection, b: Connection, nowMs: number): number {
+  const isBusy = ({ streams, isProven, idleSinceMs }: Connection): boolean =>
+    streams > 0 || (!isProven && nowMs - idleSinceMs < NEW_MS);
+  return (
+    Number(a.isProven) - Number(b.isProven) ||
+    Number(isBusy(a)) - Number(isBusy(b)) ||
+    (a.isProven ? a.idleSinceMs - b.idleSinceMs : a.openedMs - b.openedMs)
+  );
 }
 
 /** Pings an idle connection. If the caller is gone, no answer comes. */

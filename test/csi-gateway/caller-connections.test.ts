@@ -125,6 +125,24 @@ describe('CallerConnections', () => {
     assert.equal(halfOpen[0]?.destroyed, false);
   });
 
+  it('keeps 64 plaintext connections whose calls the driver never answered, the newest', () => {
+    const served = add({ certificate: undefined }, '127.0.0.1');
+    reaper.prove(openCall(served));
+    const unserved = addMany(100, () => add({ certificate: undefined }, '127.0.0.1'));
+    assert.equal(open(unserved), 64);
+    assert.equal(open(unserved.slice(-64)), 64);
+    assert.equal(served.destroyed, false);
+  });
+
+  it('ends an old connection with a call rather than a new one that had no time for one', () => {
+    const flooding = addMany(63, () => addAllowed('10.1.1.1'));
+    for (const session of flooding) openCall(session);
+    const next = addAllowed('10.1.1.1');
+    addAllowed('10.1.1.1');
+    assert.equal(next.destroyed, false);
+    assert.equal(open(flooding), 62);
+  });
+
   it('ends no connection whose call is at the driver', () => {
     const busy = addMany(64, () => addAllowed('10.1.1.1'));
     for (const session of busy) reaper.enterPhase(openCall(session), 'work');
