@@ -1,4 +1,4 @@
-/** A part of the cluster: label keys with one value each, sorted by key. Empty: the whole cluster. */
+/** A part of the cluster: label keys with one value each, sorted by key. Empty: all of it. */
 export type TopologyTerm = readonly (readonly [key: string, value: string])[];
 
 /** @returns the segments of a CSI topology, or labels, as a term */
