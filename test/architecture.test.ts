@@ -15,6 +15,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   redis: [/^ioredis$/],
   'gateway-client': [/^@grpc\/grpc-js$/, /^@bufbuild\/protobuf/],
   volumes: [/^@bufbuild\/protobuf/],
+  topology: [/^prom-client$/],
   queue: [/^bullmq$/, /^ioredis$/, /^prom-client$/],
   records: [/^ioredis$/],
   election: [/^prom-client$/],

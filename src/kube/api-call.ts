@@ -18,9 +18,18 @@ export interface ApiCall {
   readonly method: WireRequest['method'];
   readonly path: string;
   readonly contentType: string;
+  /** The Accept header. */
+  readonly accept: string;
   readonly body: string | undefined;
   readonly options: CallOptions;
 }
+
+/** Accept headers by which the API server sends objects without spec and status. One that does not
+ * know the form sends whole objects. */
+const METADATA_ONLY: Readonly<Partial<Record<Verb, string>>> = {
+  list: 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json',
+  watch: 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json',
+};
 
 const METHODS = {
   get: 'GET',
@@ -48,6 +57,8 @@ export interface CallDescription {
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: unknown;
   readonly contentType?: string;
+  /** Asks for the metadata alone; only for list and watch. */
+  readonly metadataOnly?: boolean | undefined;
 }
 
 export function describeCall(o: CallDescription): ApiCall {
@@ -65,6 +76,7 @@ export function describeCall(o: CallDescription): ApiCall {
     method: METHODS[verb],
     path: pathOf(o.resource, at) + (search.size === 0 ? '' : `?${search.toString()}`),
     contentType: o.contentType ?? 'application/json',
+    accept: (o.metadataOnly === true ? METADATA_ONLY[verb] : undefined) ?? 'application/json',
     body: body === undefined ? undefined : JSON.stringify(body),
     options: o.options ?? {},
   };

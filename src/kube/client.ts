@@ -14,6 +14,8 @@ export interface ListOptions extends CallOptions {
   readonly resourceVersion?: string;
   readonly labelSelector?: string | undefined;
   readonly fieldSelector?: string | undefined;
+  /** The items have only their metadata. */
+  readonly metadataOnly?: boolean | undefined;
 }
 
 export interface ListPage<T> {
@@ -85,6 +87,7 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
         resource,
         at: { namespace: o.namespace },
         options: o,
+        metadataOnly: o.metadataOnly,
         query: {
           limit: o.limit,
           continue: o.continueToken,
@@ -118,7 +121,14 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     },
     async watch(resource, o) {
       const at = { namespace: o.namespace };
-      const call = describeCall({ verb: 'watch', resource, at, query: watchQuery(o) });
+      const { metadataOnly } = o;
+      const call = describeCall({
+        verb: 'watch',
+        resource,
+        at,
+        query: watchQuery(o),
+        metadataOnly,
+      });
       const decoder = new WatchDecoder(call.title, o.onEvent);
       await sender.stream(call, {
         idleTimeoutMs: o.idleTimeoutMs,

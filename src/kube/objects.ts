@@ -103,6 +103,7 @@ export type Event = With<
   }
 >;
 
+export type CsiNode = Stored<k8s.V1CSINode>;
 export type VolumeAttachment = Stored<k8s.V1VolumeAttachment>;
 export type VolumeAttributesClass = Stored<k8s.V1VolumeAttributesClass>;
 

@@ -20,6 +20,8 @@ export interface ReflectorOptions<T extends Transformed> extends StoreOptions<T>
   readonly namespace?: string;
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
+  /** Asks for metadata alone: `transform` gets objects without spec and status. */
+  readonly metadataOnly?: boolean;
   readonly metrics?: Registry;
   readonly clock?: Clock;
   /** Objects per page of a list. */
@@ -170,7 +172,8 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
   /** Fills the store from a consistent list, page by page.
    * @returns the version to watch from */
   async #relist(): Promise<string> {
-    const { client, resource, namespace, fieldSelector, labelSelector, log } = this.#options;
+    const { client, resource, namespace, fieldSelector, labelSelector, metadataOnly, log } =
+      this.#options;
     const { signal } = this.#stopped;
     this.#metrics.countList();
     const listed = new Set<string>();
@@ -179,6 +182,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
       namespace,
       fieldSelector,
       labelSelector,
+      metadataOnly,
       limit: this.#options.pageSize,
       signal,
       timeoutMs: PAGE_TIMEOUT_MS,
@@ -200,7 +204,8 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
 
   /** Follows one watch to its end. */
   async #watch(resourceVersion: string): Promise<void> {
-    const { client, resource, namespace, fieldSelector, labelSelector } = this.#options;
+    const { client, resource, namespace, fieldSelector, labelSelector, metadataOnly } =
+      this.#options;
     const idleTimeoutMs = this.#options.idleTimeoutMs ?? IDLE_TIMEOUT_MS;
     let openedMs = Infinity;
     try {
@@ -208,6 +213,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
         namespace,
         fieldSelector,
         labelSelector,
+        metadataOnly,
         resourceVersion,
         bookmarks: true,
         // Random, so that the watches of many processes don't all end at the same moment.

@@ -176,7 +176,7 @@ export class RequestSender {
       method: call.method,
       path: call.path,
       headers: {
-        accept: 'application/json',
+        accept: call.accept,
         'user-agent': this.#options.userAgent,
         ...(authorization === undefined ? {} : { authorization }),
         ...(call.body === undefined ? {} : { 'content-type': call.contentType }),

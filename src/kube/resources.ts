@@ -21,9 +21,11 @@ export const claims = inNamespace('v1', 'persistentvolumeclaims', 'PersistentVol
 export const volumes = inCluster('v1', 'persistentvolumes', 'PersistentVolume');
 export const secrets = inNamespace('v1', 'secrets', 'Secret');
 export const events = inNamespace('v1', 'events', 'Event');
+export const nodes = inCluster('v1', 'nodes', 'Node');
 export const namespaces = inCluster('v1', 'namespaces', 'Namespace');
 export const leases = inNamespace('coordination.k8s.io/v1', 'leases', 'Lease');
 export const classes = inCluster(storageApi, 'storageclasses', 'StorageClass');
+export const csiNodes = inCluster(storageApi, 'csinodes', 'CSINode');
 export const volumeAttachments = inCluster(storageApi, 'volumeattachments', 'VolumeAttachment');
 export const volumeAttributesClasses = inCluster(
   storageApi,

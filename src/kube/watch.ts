@@ -22,6 +22,8 @@ export interface WatchOptions {
   readonly idleTimeoutMs: number;
   readonly labelSelector?: string | undefined;
   readonly fieldSelector?: string | undefined;
+  /** The objects have only their metadata. */
+  readonly metadataOnly?: boolean | undefined;
   readonly signal?: AbortSignal;
   /** Called when the server has accepted the watch. */
   readonly onOpen?: () => void;

@@ -13,6 +13,7 @@ export const RANK: Readonly<Record<string, number>> = {
   redis: 1,
   volumes: 2,
   'gateway-client': 2,
+  topology: 3,
   queue: 3,
   election: 3,
   records: 4,
