@@ -22,6 +22,7 @@ import { systemClock, timerMs } from '../runtime/clock.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import { startNodeWatch } from '../topology/node-watch.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 import { DemandWatch } from './demand-watch.ts';
@@ -34,6 +35,7 @@ import { LeaderGate } from './leader-gate.ts';
 import { Leadership, type LeaseStatus } from './leadership.ts';
 import { leaseIncarnationStore } from './lease-incarnation-store.ts';
 import { leaseNamespace } from './lease-namespace.ts';
+import { NodeDemand } from './node-demand.ts';
 import { startPeriodicAudit } from './periodic-audit.ts';
 import { Resync } from './resync.ts';
 import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
@@ -170,10 +172,22 @@ function openWaits(
     log,
   });
   closers.add('watch on demand', () => demandWatch.stop());
+  const nodeDemand = new NodeDemand({
+    start: (onChange) =>
+      startNodeWatch({ client: kube, driver: driver.name, log, metrics, onChange }),
+    onChange: (object) => changes.notify(object),
+    clock: systemClock,
+    log,
+  });
+  closers.add('watch of nodes', () => nodeDemand.stop());
   const waitWatch = new WaitWatch({
     waits: new WaitList(link.redis, flags.redisPrefix, driver.name),
-    versionOf: (object) => watcher.versionOf(object) ?? demandWatch.versionOf(object),
-    onWaiting: (objects) => demandWatch.follow(objects),
+    versionOf: (object) =>
+      watcher.versionOf(object) ?? demandWatch.versionOf(object) ?? nodeDemand.versionOf(object),
+    onWaiting(objects) {
+      demandWatch.follow(objects);
+      nodeDemand.follow(objects);
+    },
     isLeading: () => gate.isAllowing,
     driver: driver.name,
     clock: systemClock,

@@ -5,20 +5,23 @@ import { classes, volumeAttachments } from '../kube/resources.ts';
 import { unlessAborted } from '../runtime/abort.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
-import type { DriverFacts } from '../volumes/driver-facts.ts';
+import { type NodeWatch, startNodeWatch } from '../topology/node-watch.ts';
+import { type DriverFacts, supportsTopology } from '../volumes/driver-facts.ts';
+import type { FeatureGates } from '../volumes/feature-gates.ts';
+import type { WatchedTopology } from '../volumes/topology/requirement.ts';
 
-/** The objects that processors read from memory instead of the API server: classes, and the
- * attachments of volumes. */
+/** The objects that processors read from memory instead of the API server: classes, the attachments
+ * of volumes, and nodes. */
 export interface Caches {
   readonly classOf: (name: string) => Class | undefined;
   /** The attachments of a volume; empty for a driver that doesn't attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
-  /** Starts to watch attachments if the driver attaches. Resolves when all objects are listed, or
-   * when the signal aborts. */
-  waitForSync(
-    driver: Pick<DriverFacts, 'controllerCapabilities'>,
-    signal: AbortSignal,
-  ): Promise<void>;
+  /** The nodes as a driver with topology sees them; undefined until they are listed. Starts to watch
+   * them if the driver had no topology when this process started. */
+  readonly topology: (driver: string) => WatchedTopology | undefined;
+  /** Starts to watch attachments if the driver attaches, and nodes if it has topology. Resolves when
+   * all objects are listed, or when the signal aborts. */
+  waitForSync(driver: DriverFacts, signal: AbortSignal): Promise<void>;
   /** Why the caches are not up to date, in one line; undefined while they are. */
   readonly trouble: string | undefined;
   stop(): Promise<void>;
@@ -29,6 +32,7 @@ export function startCaches(options: {
   client: KubeClient;
   log: Logger;
   metrics: Registry;
+  gates: FeatureGates;
 }): Caches {
   const classReflector = startReflector({
     ...options,
@@ -37,9 +41,14 @@ export function startCaches(options: {
   });
   const attachments = new AttachmentIndex();
   let attachmentReflector: Reflector<VolumeAttachment> | undefined;
+  let nodeWatch: NodeWatch | undefined;
   return {
     classOf: (name) => classReflector.get(name),
     attachedTo: (volume) => attachments.of(volume),
+    topology(driver) {
+      nodeWatch ??= startNodeWatch({ ...options, driver });
+      return nodeWatch.hasSynced ? nodeWatch : undefined;
+    },
     async waitForSync(driver, signal) {
       if (driver.controllerCapabilities.has('PUBLISH_UNPUBLISH_VOLUME')) {
         attachmentReflector = startReflector({
@@ -49,16 +58,18 @@ export function startCaches(options: {
           onChange: (change) => attachments.apply(change),
         });
       }
-      await unlessAborted(
-        Promise.all([classReflector.waitForSync(signal), attachmentReflector?.waitForSync(signal)]),
-        signal,
-      );
+      if (supportsTopology(driver, options.gates))
+        nodeWatch = startNodeWatch({ ...options, driver: driver.name });
+      const caches = [classReflector, attachmentReflector, nodeWatch];
+      await unlessAborted(Promise.all(caches.map((each) => each?.waitForSync(signal))), signal);
     },
     get trouble() {
-      return classReflector.trouble ?? attachmentReflector?.trouble;
+      return classReflector.trouble ?? attachmentReflector?.trouble ?? nodeWatch?.trouble;
     },
     async stop() {
-      await Promise.all([classReflector.stop(), attachmentReflector?.stop()]);
+      await Promise.all(
+        [classReflector, attachmentReflector, nodeWatch].map((each) => each?.stop()),
+      );
     },
   };
 }

@@ -53,7 +53,7 @@ async function start(context: Context): Promise<void> {
   const instance = instanceName(context);
   const redisName = `sutler-records:${instance}`;
   const connections = await openConnections(context, 'jobs', redisName);
-  const caches = openCaches(context, connections);
+  const caches = openCaches(context, connections, gates);
   health.ready('queues', () => 'not started yet');
   health.live('progress', () => undefined);
   context.announce(await openHttpEndpoint(context));
@@ -88,8 +88,12 @@ function checkFlags(flags: Context['flags']): FeatureGates {
   return gates;
 }
 
-function openCaches({ closers, health, log, metrics }: Context, { kube }: Connections): Caches {
-  const caches = startCaches({ client: kube, log, metrics });
+function openCaches(
+  { closers, health, log, metrics }: Context,
+  { kube }: Connections,
+  gates: FeatureGates,
+): Caches {
+  const caches = startCaches({ client: kube, log, metrics, gates });
   closers.add('caches', () => caches.stop());
   health.ready('kubernetes', () => caches.trouble);
   return caches;
@@ -148,6 +152,7 @@ function createPorts(
     counts: createOperationCounts(metrics),
     classOf: parts.caches.classOf,
     attachedTo: parts.caches.attachedTo,
+    topology: () => parts.caches.topology(driver.name),
     sharersOf: redisSharedHandles(link.redis, flags.redisPrefix, driver.name).sharersOf,
     driver: () => ({ ...connections.driver.current(), inTreeName }),
     options: { ...flags, gates: parts.gates, defaultFsType: flags.defaultFstype, identity },

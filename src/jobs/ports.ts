@@ -9,6 +9,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/provisioning-options.ts';
+import type { WatchedTopology } from '../volumes/topology/requirement.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
 /** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with. main.ts
@@ -29,6 +30,8 @@ export interface ProcessorPorts {
   readonly classOf: (name: string) => Class | undefined;
   /** The attachments of a PV by its name, from caches.ts; none if the driver does not attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
+  /** The nodes, from caches.ts; undefined until they are listed. Only for a driver with topology. */
+  readonly topology: () => WatchedTopology | undefined;
   /** The PVs that share a handle, by its name, as ingest published them; see shared-handles.ts. */
   readonly sharersOf: SharedHandles['sharersOf'];
   /** The driver's name and capabilities as they are now. */

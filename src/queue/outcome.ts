@@ -9,8 +9,8 @@ export function shownReason(reason: string): string {
 /** How a run ended. apply-outcome.ts makes BullMQ act on it, and backoff.ts computes when the next
  * run comes. Reasons are shown to people, so they must contain no secrets. */
 export type Outcome =
-  /** Nothing more to do for now. */
-  | { readonly kind: 'done'; readonly note?: string }
+  /** Nothing more to do for now. `needsNode`: no volume was made; the claim needs another node. */
+  | { readonly kind: 'done'; readonly note?: string; readonly needsNode?: true }
   /** Failed. The next run comes after a back-off that grows with every failure, and after
    * `minDelayMs` at the earliest. `isAbsent`: it is proven that no volume was made. `holdOffScope`:
    * the delay is a hold-off, which no edit ends as long as the scope (the UID of the claim's class)

@@ -18,16 +18,12 @@ export const retiredFlags: Readonly<
 };
 
 const goOnly = 'it only concerns programs in Go; remove the flag';
-const topology =
-  'this version does not ask for topology; the driver chooses where volumes are created';
 const nodeDeployment = 'this version is deployed centrally only';
 
 /** Flags of external-provisioner (cmd/csi-provisioner/csi-provisioner.go) that have no effect here,
  * with upstream's defaults. They are accepted, so that one argument list serves both programs.
  * `help` says why a value other than the default has no effect. */
 export const idleFlags = defineFlags({
-  'strict-topology': { type: 'bool', default: false, help: topology },
-  'immediate-topology': { type: 'bool', default: true, help: topology },
   'enable-capacity': { type: 'bool', default: false, help: capacity },
   'capacity-for-immediate-binding': { type: 'bool', default: false, help: capacity },
   'capacity-threads': { type: 'int', default: 1, min: 0, help: capacity },

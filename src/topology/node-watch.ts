@@ -2,14 +2,17 @@
 import type { Registry } from 'prom-client';
 import type { KubeClient } from '../kube/client.ts';
 import type { CsiNode, KubeObject, Labels } from '../kube/objects.ts';
-import { type Change, startReflector, type Transformed } from '../kube/reflector.ts';
+import {
+  type Change,
+  type Reflector,
+  startReflector,
+  type Transformed,
+} from '../kube/reflector.ts';
 import { csiNodes, nodes } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
-import type {
-  ClusterTopology,
-  CsiNodeView,
-  NodeView,
-} from '../volumes/topology/cluster-topology.ts';
+import type { CsiNodeView, NodeView } from '../volumes/topology/cluster-topology.ts';
+import type { WatchedTopology } from '../volumes/topology/requirement.ts';
+import { fingerprintCsiNodes, fingerprintNodes } from './fingerprint.ts';
 
 /** What has changed of the nodes: a Node came, went, or has other labels; or a CSINode came, went,
  * or has other keys of this driver. */
@@ -30,7 +33,9 @@ export interface NodeWatchOptions {
 }
 
 /** The nodes as they are now. */
-export interface NodeWatch extends ClusterTopology {
+export interface NodeWatch extends WatchedTopology {
+  /** Whether all nodes are listed. */
+  readonly hasSynced: boolean;
   /** Resolves when all nodes are listed. Rejects with the signal's reason if it aborts before. */
   waitForSync(signal?: AbortSignal): Promise<void>;
   /** Why the view may be out of date, in one line; undefined while it is not. */
@@ -41,50 +46,85 @@ export interface NodeWatch extends ClusterTopology {
 type Metadata = Transformed['metadata'];
 type StoredNode = NodeView & { readonly metadata: Metadata };
 type StoredCsiNode = CsiNodeView & { readonly metadata: Metadata };
+type Stored = StoredNode | StoredCsiNode;
 
 /** Lists and watches Nodes, of which the API server sends the metadata alone, and CSINodes. */
 export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
-  const { client, driver, log, metrics, onChange } = options;
-  const shared = { client, log, ...(metrics === undefined ? {} : { metrics }) };
-  const tell = (
-    resource: NodeChange['resource'],
-    { type, object }: Change<{ readonly name: string } & Transformed>,
-  ): void => onChange?.({ resource, name: object.name, type });
-  const nodeReflector = startReflector<StoredNode>({
-    ...shared,
-    resource: nodes,
-    metadataOnly: true,
-    transform: (raw) => toNode(raw as KubeObject, (name) => nodeReflector.get(name)),
-    onChange(change) {
-      if (change.previous?.labels === change.object.labels && change.type === 'modified') return;
-      tell('nodes', change);
-    },
-  });
-  const csiNodeReflector = startReflector<StoredCsiNode>({
-    ...shared,
-    resource: csiNodes,
-    transform: (raw) => toCsiNode(raw as CsiNode, driver),
-    onChange(change) {
-      const { type, object, previous } = change;
-      if (type === 'modified' && isSameList(previous?.topologyKeys, object.topologyKeys)) return;
-      tell('csinodes', change);
-    },
-  });
-  return {
-    node: (name) => nodeReflector.get(name),
-    csiNode: (name) => csiNodeReflector.get(name),
-    nodes: () => nodeReflector.list(),
-    csiNodes: () => csiNodeReflector.list(),
-    async waitForSync(signal) {
-      await Promise.all([nodeReflector.waitForSync(signal), csiNodeReflector.waitForSync(signal)]);
-    },
-    get trouble() {
-      return nodeReflector.trouble ?? csiNodeReflector.trouble;
-    },
-    async stop() {
-      await Promise.all([nodeReflector.stop(), csiNodeReflector.stop()]);
-    },
-  };
+  return new TwoReflectors(options);
+}
+
+class TwoReflectors implements NodeWatch {
+  readonly #nodes: Reflector<StoredNode>;
+  readonly #csiNodes: Reflector<StoredCsiNode>;
+  /** The fingerprints, where no change has made them outdated. */
+  #versions: Partial<Record<NodeChange['resource'], string>> = {};
+
+  constructor({ client, driver, log, metrics, onChange }: NodeWatchOptions) {
+    const shared = { client, log, ...(metrics === undefined ? {} : { metrics }) };
+    const tell = (resource: NodeChange['resource'], change: Change<Stored>): void => {
+      // The values of nodes count only for keys that some CSINode has.
+      this.#versions = {};
+      onChange?.({ resource, name: change.object.name, type: change.type });
+    };
+    this.#nodes = startReflector<StoredNode>({
+      ...shared,
+      resource: nodes,
+      metadataOnly: true,
+      transform: (raw) => toNode(raw as KubeObject, (name) => this.#nodes.get(name)),
+      onChange(change) {
+        const isSame = change.previous?.labels === change.object.labels;
+        if (change.type !== 'modified' || !isSame) tell('nodes', change);
+      },
+    });
+    this.#csiNodes = startReflector<StoredCsiNode>({
+      ...shared,
+      resource: csiNodes,
+      transform: (raw) => toCsiNode(raw as CsiNode, driver),
+      onChange(change) {
+        const isSame = isSameList(change.previous?.topologyKeys, change.object.topologyKeys);
+        if (change.type !== 'modified' || !isSame) tell('csinodes', change);
+      },
+    });
+  }
+
+  get hasSynced(): boolean {
+    return this.#nodes.hasSynced && this.#csiNodes.hasSynced;
+  }
+
+  get trouble(): string | undefined {
+    return this.#nodes.trouble ?? this.#csiNodes.trouble;
+  }
+
+  node(name: string): NodeView | undefined {
+    return this.#nodes.get(name);
+  }
+
+  csiNode(name: string): CsiNodeView | undefined {
+    return this.#csiNodes.get(name);
+  }
+
+  nodes(): Iterable<NodeView> {
+    return this.#nodes.list();
+  }
+
+  csiNodes(): Iterable<CsiNodeView> {
+    return this.#csiNodes.list();
+  }
+
+  versionOf(resource: NodeChange['resource']): string {
+    return (this.#versions[resource] ??=
+      resource === 'nodes'
+        ? fingerprintNodes(this.nodes(), this.csiNodes())
+        : fingerprintCsiNodes(this.csiNodes()));
+  }
+
+  async waitForSync(signal?: AbortSignal): Promise<void> {
+    await Promise.all([this.#nodes.waitForSync(signal), this.#csiNodes.waitForSync(signal)]);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.#nodes.stop(), this.#csiNodes.stop()]);
+  }
 }
 
 /** Keeps the known labels where they are equal, so that a heartbeat leaves nothing behind. */

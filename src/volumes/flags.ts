@@ -43,6 +43,22 @@ export const provisioningFlags = defineFlags({
       'VolumeSnapshotContent allows it.',
     upstream: 'same',
   },
+  'strict-topology': {
+    type: 'bool',
+    default: false,
+    help:
+      'For a claim with a selected node, asks the driver only for that node’s part of the ' +
+      'cluster, instead of preferring it.',
+    upstream: 'same',
+  },
+  'immediate-topology': {
+    type: 'bool',
+    default: true,
+    help:
+      'For a claim without a selected node and a class without allowed topologies, tells the ' +
+      'driver all parts of the cluster. false: the driver chooses.',
+    upstream: 'same',
+  },
   'feature-gates': {
     type: 'strings',
     keepsRepeats: true,

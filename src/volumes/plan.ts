@@ -13,6 +13,7 @@ import {
   type SourceRef,
 } from './data-source.ts';
 import { type DriverFacts, missingCapability, supportsTopology } from './driver-facts.ts';
+import { selectedNodeOf } from './eligibility.ts';
 import { translateClass } from './migration/classes.ts';
 import { volumeName } from './names.ts';
 import { omitUnset } from './omit-unset.ts';
@@ -23,6 +24,12 @@ import { prefixRefusal, type Refusal, RefusedError } from './refused-error.ts';
 import { read, type Rule } from './rule.ts';
 import { type SecretRef, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
+import {
+  MissingCsiNodeError,
+  topologyRequirement,
+  type TopologyRequirement,
+  type WatchedTopology,
+} from './topology/requirement.ts';
 
 /** What has to be done for an eligible claim. */
 export type VolumePlan =
@@ -37,6 +44,8 @@ export type VolumePlan =
     }
   /** Left to a populator, which creates the volume. */
   | { readonly kind: 'populator' }
+  /** The claim needs another node; `waitsFor` is for a claim that can't get one. */
+  | (Omit<Refusal, 'kind'> & { readonly kind: 'reschedule' })
   | Refusal;
 
 export interface PlanInput {
@@ -45,6 +54,8 @@ export interface PlanInput {
   readonly className: string;
   readonly driver: DriverFacts;
   readonly options: ProvisioningOptions;
+  /** Undefined while the nodes are not listed, and for a driver without topology. */
+  readonly topology?: WatchedTopology | undefined;
 }
 
 /** Plans the volume of an eligible claim: what to ask of the driver, or why not. The checks are in
@@ -55,7 +66,8 @@ export function* planVolume(input: PlanInput): Rule<VolumePlan> {
     return yield* checkClaim(input);
   } catch (error) {
     if (!(error instanceof RefusedError)) throw error;
-    return { kind: 'refuse', message: error.message, waitsFor: error.waitsFor };
+    const kind = error instanceof MissingCsiNodeError ? 'reschedule' : 'refuse';
+    return { kind, message: error.message, waitsFor: error.waitsFor };
   }
 }
 
@@ -91,6 +103,7 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
   const hasMultiWriter = driver.controllerCapabilities.has('SINGLE_NODE_MULTI_WRITER');
   const capabilities = volumeCapabilities(claim, cls, { fsType, hasMultiWriter });
   const content = source && (yield* contentOf(source, { ...input, requestedBytes }));
+  const accessibilityRequirements = requirementOf(input);
   const { name: claimName, namespace = '', annotations = {} } = claim.metadata;
   const secretContext = { volumeName: name, claim: { name: claimName, namespace, annotations } };
   const secrets = secretRefs(cls.parameters ?? {}, secretContext);
@@ -107,6 +120,7 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
       volumeCapabilities: capabilities,
       parameters,
       volumeContentSource: content?.request,
+      accessibilityRequirements,
       mutableParameters,
     }),
   );
@@ -152,6 +166,28 @@ function* contentOf(
   const content = yield* rule({ ...input, source, preventVolumeModeConversion });
   yield* addSourceFinalizer(content);
   return content;
+}
+
+/** Where the volume may be created, for a driver that asks for that. */
+function requirementOf(input: CheckedInput): TopologyRequirement | undefined {
+  const { claim, cls, driver, options, topology } = input;
+  if (!supportsTopology(driver, options.gates)) return undefined;
+  if (topology === undefined) throw new RefusedError('the nodes of the cluster are not listed yet');
+  const { strictTopology, immediateTopology } = options;
+  try {
+    return topologyRequirement({
+      claimName: claim.metadata.name,
+      cls,
+      selectedNode: selectedNodeOf(claim),
+      topology,
+      strictTopology,
+      immediateTopology,
+    });
+  } catch (cause) {
+    if (!(cause instanceof RefusedError) || cause instanceof MissingCsiNodeError) throw cause;
+    const message = `error generating accessibility requirements: ${cause.message}`;
+    throw new RefusedError(message, { cause, waitsFor: cause.waitsFor });
+  }
 }
 
 function* mutableParametersOf(name: string | undefined, driver: string): Rule<Labels | undefined> {

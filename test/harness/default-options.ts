@@ -8,5 +8,7 @@ export const DEFAULT_OPTIONS = {
   extraCreateMetadata: false,
   controllerPublishReadonly: false,
   preventVolumeModeConversion: true,
+  strictTopology: false,
+  immediateTopology: true,
   gates: DEFAULT_GATES,
 } as const;

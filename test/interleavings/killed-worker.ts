@@ -119,6 +119,7 @@ const ports: ProcessorPorts = {
   counts: createOperationCounts(new Registry()),
   classOf: () => cls,
   attachedTo: () => [],
+  topology: () => undefined,
   sharersOf: () => Promise.resolve([]),
   driver: () => ({
     name: orders.driver,

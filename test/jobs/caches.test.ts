@@ -2,16 +2,26 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { type Caches, startCaches } from '#src/jobs/caches.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { volumeAttachments } from '#src/kube/resources.ts';
+import { nodes, volumeAttachments } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
+import type { DriverFacts } from '#src/volumes/driver-facts.ts';
+import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/feature-gates.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 
-const ATTACHES = { controllerCapabilities: new Set(['PUBLISH_UNPUBLISH_VOLUME']) };
-const DOES_NOT_ATTACH = { controllerCapabilities: new Set<string>() };
+const PLAIN: DriverFacts = {
+  name: 'a.example.com',
+  pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
+  controllerCapabilities: new Set(),
+};
+const ATTACHES = { ...PLAIN, controllerCapabilities: new Set(['PUBLISH_UNPUBLISH_VOLUME']) };
+const WITH_TOPOLOGY = {
+  ...PLAIN,
+  pluginCapabilities: new Set(['CONTROLLER_SERVICE', 'VOLUME_ACCESSIBILITY_CONSTRAINTS']),
+};
 
-describe('the cache of attachments', () => {
+describe('the caches of jobs', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   before(async () => {
@@ -30,8 +40,9 @@ describe('the cache of attachments', () => {
       spec: { attacher: 'a.example.com', nodeName, source },
     });
   async function withCaches(
-    driver: typeof ATTACHES,
+    driver: DriverFacts,
     use: (caches: Caches) => Promise<void>,
+    gates: FeatureGates = DEFAULT_GATES,
   ): Promise<readonly string[]> {
     const asked: string[] = [];
     const client: KubeClient = {
@@ -39,7 +50,7 @@ describe('the cache of attachments', () => {
       list: (resource, o) => (asked.push(resource.plural), kube.list(resource, o)),
       watch: (resource, o) => (asked.push(resource.plural), kube.watch(resource, o)),
     };
-    const caches = startCaches({ client, log: silentLog, metrics: new Registry() });
+    const caches = startCaches({ client, log: silentLog, metrics: new Registry(), gates });
     try {
       await caches.waitForSync(driver, new AbortController().signal);
       await use(caches);
@@ -110,11 +121,41 @@ describe('the cache of attachments', () => {
 
   it('neither lists nor watches for a driver that does not attach (R-28)', async () => {
     await attach('unseen', { persistentVolumeName: 'pv-6' });
-    const asked = await withCaches(DOES_NOT_ATTACH, (caches) => {
+    const asked = await withCaches(PLAIN, (caches) => {
       assert.deepEqual(caches.attachedTo('pv-6'), []);
       return Promise.resolve();
     });
     assert.ok(asked.includes('storageclasses'), 'classes were');
     assert.ok(!asked.includes('volumeattachments'));
+  });
+
+  it('ask for no nodes for a driver without topology, or without the feature gate', async () => {
+    const noTopology = { ...DEFAULT_GATES, Topology: false };
+    for (const asked of [
+      await withCaches(PLAIN, () => Promise.resolve()),
+      await withCaches(WITH_TOPOLOGY, () => Promise.resolve(), noTopology),
+    ]) {
+      assert.ok(asked.includes('storageclasses'), 'classes were');
+      assert.deepEqual(
+        asked.filter((plural) => /nodes$/.test(plural)),
+        [],
+      );
+    }
+  });
+
+  it('have the nodes of a driver with topology from the start', async () => {
+    const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n', labels: { zone: 'a' } } };
+    await kube.create(nodes, undefined, node);
+    await withCaches(WITH_TOPOLOGY, (caches) => {
+      assert.deepEqual(caches.topology(PLAIN.name)?.node('n')?.labels, { zone: 'a' });
+      return Promise.resolve();
+    });
+  });
+
+  it('list the nodes for a driver that gets topology later', async () => {
+    await withCaches(PLAIN, async (caches) => {
+      assert.equal(caches.topology(PLAIN.name), undefined);
+      await until(() => caches.topology(PLAIN.name) !== undefined, 'the nodes are listed');
+    });
   });
 });

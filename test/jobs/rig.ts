@@ -136,6 +136,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     counts: createOperationCounts(metrics),
     classOf: (name) => classes.get(name),
     attachedTo: () => [],
+    topology: () => undefined,
     sharersOf: () => Promise.resolve([]),
     driver: () => ({
       name: DRIVER,

@@ -80,6 +80,8 @@ export const options: ProvisioningOptions = {
   extraCreateMetadata: false,
   controllerPublishReadonly: false,
   preventVolumeModeConversion: true,
+  strictTopology: false,
+  immediateTopology: true,
   gates: DEFAULT_GATES,
   identity: 'test-provisioner',
 };

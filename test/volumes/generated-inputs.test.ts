@@ -12,6 +12,7 @@ import { planDeletion } from '#src/volumes/plan-deletion.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { Answer, Step } from '#src/volumes/rule.ts';
 import { aClaim, aClass, aVolume, driver, DRIVER, options } from './builders.ts';
+import { aCluster } from './topology/fake-cluster.ts';
 
 const RUNS = 10_000;
 /** A fixed seed, so that every run has the same inputs; a failure prints the smallest input. */
@@ -112,7 +113,7 @@ const claim: fc.Arbitrary<Claim> = fc
           ),
           word,
         ),
-        fc.oneof(fc.constant(DRIVER), word),
+        fc.oneof(fc.constantFrom(DRIVER, 'node-0', 'node-1'), word),
       ),
     ),
     accessModes: maybe(
@@ -145,6 +146,11 @@ const claim: fc.Arbitrary<Claim> = fc
     } as unknown as Claim),
   );
 
+const topologyKey = fc.oneof(
+  { weight: 8, arbitrary: fc.constantFrom('zone', 'rack') },
+  fc.constantFrom('constructor', '__proto__', 'a b', '', 'x'.repeat(300)),
+);
+
 const cls: fc.Arbitrary<Class> = fc
   .record({
     provisioner: fc.constantFrom(DRIVER, 'kubernetes.io/aws-ebs', 'other'),
@@ -161,7 +167,9 @@ const cls: fc.Arbitrary<Class> = fc
       fc.array(
         fc.record({
           matchLabelExpressions: maybe(
-            fc.array(fc.record({ key: word, values: fc.array(word) }), { maxLength: 2 }),
+            fc.array(fc.record({ key: fc.oneof(topologyKey, word), values: fc.array(word) }), {
+              maxLength: 2,
+            }),
           ),
         }),
         {
@@ -188,12 +196,33 @@ const planOptions = fc
     volumeNameUuidLength: fc.constantFrom(-1, 1, 32),
     extraCreateMetadata: fc.boolean(),
     preventVolumeModeConversion: fc.boolean(),
+    strictTopology: fc.boolean(),
+    immediateTopology: fc.boolean(),
     gates: fc.record({
       VolumeAttributesClass: fc.boolean(),
       CrossNamespaceVolumeDataSource: fc.boolean(),
     }),
   })
   .map(({ gates, ...rest }) => ({ ...options, ...rest, gates: { ...DEFAULT_GATES, ...gates } }));
+
+const labels = fc.dictionary(
+  topologyKey,
+  fc.oneof(fc.constantFrom('a', 'b', '1'), fc.constant('z'.repeat(300)), word),
+  { maxKeys: 3 },
+);
+const testNode = fc.record({
+  labels: mostly(labels, fc.constant(undefined)),
+  keys: mostly(
+    fc.array(topologyKey, { maxLength: 3 }),
+    fc.constantFrom(undefined, 'not registered' as const),
+  ),
+});
+/** Nodes without labels or keys, with keys that the labels contradict, and without one of their two
+ * objects. */
+const cluster = mostly(
+  fc.array(testNode, { minLength: 1, maxLength: 4 }).map((nodes) => aCluster(nodes)),
+  fc.constantFrom(undefined, aCluster([])),
+);
 
 /** Any object that a server may have under a name that a rule reads. */
 const stored = fc
@@ -321,6 +350,12 @@ const REFUSALS: readonly RegExp[] = [
       String.raw`parameter key "csi\.storage\.k8s\.io/`,
   ),
   /^VAC [^]* referenced in PVC is for driver [^]* which does not match driver name /,
+  new RegExp(
+    '^error generating accessibility requirements: (no topology key found for node |' +
+      'topology labels from selected node map\\[|selected node |no available topology found$|' +
+      'topology \\[|topologyKeys \\[|error parsing topology keys selector: )',
+  ),
+  /^the nodes of the cluster are not listed yet$/,
   /^volumeattributesclasses\.storage\.k8s\.io "[^]*" not found$/,
   /^volumesnapshots\.snapshot\.storage\.k8s\.io "source" not found$/,
   /^persistentvolumeclaims "source" not found$/,
@@ -410,21 +445,24 @@ function run(rule: ReturnType<typeof planVolume>, answers: readonly Answer[]): V
 
 describe(`the rules, on ${RUNS} generated inputs each`, () => {
   it('end in a plan, a populator or a refusal that names the fault, and throw nothing', () => {
-    const seen = { create: 0, populator: 0, refuse: 0 };
+    const seen = { create: 0, populator: 0, refuse: 0, reschedule: 0 };
     fc.assert(
       fc.property(
         claim,
         cls,
         driverFacts,
         planOptions,
+        cluster,
         fc.array(answer, { maxLength: 5 }),
-        (...[claim, cls, driver, options, answers]) => {
+        (...[claim, cls, driver, options, topology, answers]) => {
           const plan = run(
-            planVolume({ claim, cls, className: 'class', driver, options }),
+            planVolume({ claim, cls, className: 'class', driver, options, topology }),
             answers,
           );
           seen[plan.kind] += 1;
           if (plan.kind === 'refuse') isOneOf(plan.message, REFUSALS);
+          if (plan.kind === 'reschedule')
+            assert.match(plan.message, /^failed to get selected CSINode/);
         },
       ),
       { numRuns: RUNS, seed: SEED },

@@ -18,8 +18,10 @@ import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
 import { RefusedError } from '#src/volumes/refused-error.ts';
+import type { WatchedTopology } from '#src/volumes/topology/requirement.ts';
 import { aClaim, aClass, driver, options } from './builders.ts';
 import { type ApiObjects, type Run, run } from './source-builders.ts';
+import { aCluster } from './topology/fake-cluster.ts';
 
 /* Plans and volumes for the fixture of builders.ts: 100 bytes for claim space/claim, UID testid. */
 
@@ -29,6 +31,8 @@ export interface Given {
   readonly driver?: DriverFacts;
   readonly options?: Partial<ProvisioningOptions>;
   readonly gates?: Partial<FeatureGates>;
+  /** Undefined: a cluster without nodes. */
+  readonly topology?: WatchedTopology;
   /** Objects that the API server has besides. */
   readonly objects?: ApiObjects;
 }
@@ -44,6 +48,7 @@ export function runPlan(given: Given = {}): Run<VolumePlan> {
       className: cls.metadata.name,
       driver: given.driver ?? driver,
       options: changed,
+      topology: given.topology ?? aCluster(),
     }),
     objects,
   );

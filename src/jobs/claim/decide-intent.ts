@@ -1,5 +1,6 @@
 import type { Claim } from '../../kube/objects.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
+import { supportsTopology } from '../../volumes/driver-facts.ts';
 import { judgeClaim } from '../../volumes/eligibility.ts';
 import { planVolume, type VolumePlan } from '../../volumes/plan.ts';
 import type { ProcessorPorts } from '../ports.ts';
@@ -14,7 +15,8 @@ export type Intent =
   | { readonly kind: 'none'; readonly reason: string }
   /** Wait for the claim's class. */
   | { readonly kind: 'no-class'; readonly className: string }
-  /** Leave the claim to a volume populator, or tell the user why no volume can be created now. */
+  /** Leave the claim to a volume populator, ask the scheduler for another node, or tell the user why
+   * no volume can be created now. */
   | Exclude<VolumePlan, { kind: 'create' }>;
 
 /** Decides what to do with a claim: whether it is ours (src/volumes/eligibility.ts), and the
@@ -31,9 +33,11 @@ export async function decideIntent(
   if (verdict.kind === 'ignore') return { kind: 'none', reason: verdict.reason };
   if (verdict.kind === 'no-class') return verdict;
   const { cls, className } = verdict;
+  const { options } = ports;
+  const topology = supportsTopology(driver, options.gates) ? ports.topology() : undefined;
   const plan = await runRule(
     ports,
-    planVolume({ claim, cls, className, driver, options: ports.options }),
+    planVolume({ claim, cls, className, driver, options, topology }),
   );
   if (plan.kind !== 'create') return plan;
   const clash = await findNameClash(ports, claim);

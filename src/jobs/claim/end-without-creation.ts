@@ -1,9 +1,12 @@
+import { SELECTED_NODE } from '../../kube/keys.ts';
+import type { Claim } from '../../kube/objects.ts';
 import { classes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { parkOrRetry } from '../common-outcomes.ts';
 import { type ClaimRun, recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import type { Intent } from './decide-intent.ts';
+import { requestReschedule } from './request-reschedule.ts';
 
 /** Ends the run of a claim that has no open record and for which no volume is to be created. */
 export async function endWithoutCreation(
@@ -32,5 +35,20 @@ export async function endWithoutCreation(
     case 'refuse':
       await reportProvisioningFailed(ports, { claim, run }, intent.message);
       return parkOrRetry(intent.message, intent.waitsFor);
+    case 'reschedule':
+      await reportProvisioningFailed(ports, { claim, run }, intent.message);
+      return rescheduleOrPark(ports, claim, intent);
   }
+}
+
+/** Asks for another node. A claim from which no selected node can be removed waits for a change of
+ * the nodes. */
+async function rescheduleOrPark(
+  ports: ProcessorPorts,
+  claim: Claim | undefined,
+  { message: reason, waitsFor }: Extract<Intent, { kind: 'reschedule' }>,
+): Promise<Outcome> {
+  if (claim?.metadata.annotations?.[SELECTED_NODE] === undefined)
+    return parkOrRetry(reason, waitsFor);
+  return (await requestReschedule(ports, claim)) ?? { kind: 'retry', reason };
 }

@@ -101,7 +101,8 @@ function countAttempt(
 ): void {
   const { claim, intent, outcome, startMs } = ended;
   if (intent.kind === 'none' || outcome.kind === 'later') return;
-  if (outcome.kind === 'done' && intent.kind !== 'populator')
+  const isDone = outcome.kind === 'done' && outcome.needsNode !== true;
+  if (isDone && intent.kind !== 'populator')
     counts.countProvisioned(claim, clock.nowMs() - startMs);
   else counts.countNotProvisioned(claim);
 }

@@ -3,10 +3,85 @@ export type TopologyTerm = readonly (readonly [key: string, value: string])[];
 
 /** @returns the segments of a CSI topology, or labels, as a term */
 export function toTerm(segments: Readonly<Record<string, string>>): TopologyTerm {
-  return Object.entries(segments).toSorted(([a], [b]) => compareTexts(a, b));
+  return sortSegments(Object.entries(segments));
 }
+
+/** @returns the term as the segments of a CSI topology; of two values of a key the last one */
+export function toSegments(term: TopologyTerm): Record<string, string> {
+  return Object.fromEntries(term);
+}
+
+/** Sorts by key, then by value. Upstream: external-provisioner pkg/controller/topology.go
+ * topologyTerm.sort. */
+export function sortSegments(segments: TopologyTerm): TopologyTerm {
+  return segments.length < 2 ? segments : segments.toSorted(compareSegments);
+}
+
+/** The order of terms: fewer segments first, then by their segments. Upstream: topologyTerm.compare.
+ */
+export function compareTerms(a: TopologyTerm, b: TopologyTerm): number {
+  if (a.length !== b.length) return a.length - b.length;
+  for (const [i, segment] of a.entries()) {
+    const order = compareSegments(segment, b[i] ?? segment);
+    if (order !== 0) return order;
+  }
+  return 0;
+}
+
+/** Sorts terms and drops those that are equal to another one. */
+export function sortTerms(terms: readonly TopologyTerm[]): readonly TopologyTerm[] {
+  const distinct = new Map(terms.map((term) => [JSON.stringify(term), term]));
+  return [...distinct.values()].sort(compareTerms);
+}
+
+/** Whether all segments of the first term are in the second. Upstream: topologyTerm.subset. */
+export function isSubset(term: TopologyTerm, of: TopologyTerm): boolean {
+  let found = 0;
+  for (const [key, value] of of) {
+    const next = term[found];
+    if (next === undefined) return true;
+    if (next[0] !== key) continue;
+    if (next[1] !== value) return false;
+    found += 1;
+  }
+  return found === term.length;
+}
+
+/** A term in messages: `[{zone a} {rack 1}]`. */
+export function describeTerm(term: TopologyTerm): string {
+  return `[${term.map(([key, value]) => `{${key} ${value}}`).join(' ')}]`;
+}
+
+/** Terms in messages: `[[{zone a}] [{zone b}]]`. */
+export function describeTerms(terms: readonly TopologyTerm[]): string {
+  return `[${terms.map(describeTerm).join(' ')}]`;
+}
+
+/** Labels in messages: `map[rack:1 zone:a]`. */
+export function describeLabels(labels: Readonly<Record<string, string>>): string {
+  return `map[${toTerm(labels)
+    .map(([key, value]) => `${key}:${value}`)
+    .join(' ')}]`;
+}
+
+function compareSegments(a: TopologyTerm[number], b: TopologyTerm[number]): number {
+  return compareTexts(a[0], b[0]) || compareTexts(a[1], b[1]);
+}
+
+/** From here on, the order of UTF-16 and that of bytes may differ. */
+const FIRST_SURROGATE = 0xd800;
 
 /** Orders texts by their bytes, as Go does. */
 export function compareTexts(a: string, b: string): number {
-  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+  if (a === b) return 0;
+  const length = Math.min(a.length, b.length);
+  for (let i = 0; i < length; i += 1) {
+    const x = a.charCodeAt(i);
+    const y = b.charCodeAt(i);
+    if (x === y) continue;
+    return Math.max(x, y) < FIRST_SURROGATE
+      ? x - y
+      : Buffer.compare(Buffer.from(a), Buffer.from(b));
+  }
+  return a.length - b.length;
 }

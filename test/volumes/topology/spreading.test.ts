@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { firstTermFor, hashName } from '#src/volumes/topology/spreading.ts';
+import { topologyRequirement } from '#src/volumes/topology/requirement.ts';
+import { aClass } from '../builders.ts';
+import { aCluster, allow, registered } from './fake-cluster.ts';
+
+describe('the hash of a name', () => {
+  it('is FNV-1 with 32 bits', () => {
+    assert.equal(hashName('testset'), 1_633_848_515);
+    assert.equal(hashName('testpvc'), 1_684_622_678);
+    assert.equal(hashName(''), 2_166_136_261);
+  });
+});
+
+describe('the first term for a claim', () => {
+  const count = 1000;
+  it('is one further for the next member of a StatefulSet', () =>
+    assert.equal(
+      firstTermFor('data-set-4', count),
+      (firstTermFor('data-set-3', count) + 1) % count,
+    ));
+  it('depends on the whole name where it ends with no number', () => {
+    assert.equal(firstTermFor('testpvc', count), 1_684_622_678 % count);
+    assert.equal(firstTermFor('set-x1', count), hashName('set-x1') % count);
+    assert.equal(firstTermFor('set-', count), hashName('set-') % count);
+    assert.equal(firstTermFor('set-4294967296', count), hashName('set-4294967296') % count);
+  });
+  it('is found where hash and number exceed 32 bits', () =>
+    assert.equal(firstTermFor('testset-4294967295', count), (1_633_848_515 - 1) % count));
+});
+
+describe('the claims of a StatefulSet', () => {
+  const places = [
+    { zone: 'zone1', rack: 'rackA' },
+    { zone: 'zone2', rack: 'rackB' },
+    { zone: 'zone3', rack: 'rackC' },
+    { zone: 'zone4', rack: 'rackD' },
+  ];
+  const [first = {}] = places;
+  const topology = aCluster(registered(first, ...places));
+  const allowed = {
+    one: allow({ zone: ['zone1'], rack: ['rackA'] }),
+    two: allow({ zone: ['zone2'], rack: ['rackB'] }, { zone: ['zone1'], rack: ['rackA'] }),
+  };
+  const cases = [
+    ['H-06', 'testpvcA-testset-1', undefined, [1, 2, 3, 4]],
+    ['H-07', 'testpvcB-testset-1', undefined, [1, 2, 3, 4]],
+    ['H-08', 'testpvcC-testset-1', allowed.one, [1]],
+    ['H-09', 'testset-2', undefined, [2, 3, 4, 1]],
+    ['H-10', 'testpvcB-testset-2', allowed.two, [2, 1]],
+    ['H-11', 'testpvc-testset-3', undefined, [3, 4, 1, 2]],
+    ['H-12', 'testpvc-testset-4', undefined, [4, 1, 2, 3]],
+  ] as const;
+  for (const [id, claimName, allowedTopologies, order] of cases) {
+    it(`${claimName} prefers the zones ${order.join(', ')} (${id})`, () => {
+      for (const strictTopology of [false, true])
+        for (const immediateTopology of [false, true]) {
+          const requirement = topologyRequirement({
+            claimName,
+            cls: aClass(allowedTopologies === undefined ? {} : { allowedTopologies }),
+            selectedNode: '',
+            topology,
+            strictTopology,
+            immediateTopology,
+          });
+          const isAbsent = allowedTopologies === undefined && !immediateTopology;
+          assert.deepEqual(
+            requirement?.preferred,
+            isAbsent ? undefined : order.map((i) => ({ segments: places[i - 1] })),
+          );
+        }
+    });
+  }
+});
