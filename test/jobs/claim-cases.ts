@@ -6,6 +6,7 @@ import { claims } from '#src/kube/resources.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
+import { aCluster, type TestNode } from '../volumes/topology/fake-cluster.ts';
 import type { Rig } from './rig.ts';
 
 /* Helpers of the numbered cases of claims: faults of the driver, and the state of the record. */
@@ -118,10 +119,15 @@ export async function passSettleTime(rig: Rig, { metadata }: Claim): Promise<voi
   await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${metadata.uid}`, 'call', '1');
 }
 
-/** Ports with a driver that supports topology. */
-export function withTopology({ ports }: Rig): Partial<ProcessorPorts> {
+/** Ports with a driver that supports topology.
+ * @param nodes by default one with the name `node` */
+export function withTopology(
+  { ports }: Rig,
+  nodes: readonly TestNode[] = [{ name: 'node', labels: { zone: 'a' }, keys: ['zone'] }],
+): Partial<ProcessorPorts> {
   const facts = ports.driver();
   return {
+    topology: () => aCluster(nodes),
     driver: () => ({
       ...facts,
       pluginCapabilities: new Set([

@@ -1,8 +1,17 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Class } from '#src/kube/objects.ts';
-import { aClaim, aClass, DRIVER } from './builders.ts';
-import { planCreation, runPlan, completePv, withTopology } from './plans.ts';
+import type { Class, Labels } from '#src/kube/objects.ts';
+import { planVolume } from '#src/volumes/plan.ts';
+import { aClaim, aClass, driver, DRIVER, options } from './builders.ts';
+import {
+  completePv,
+  type Given,
+  planCreation,
+  planRefusal,
+  runPlan,
+  withTopology,
+} from './plans.ts';
+import { aCluster, registered } from './topology/fake-cluster.ts';
 
 const NODE = 'volume.kubernetes.io/selected-node';
 const onNode = (node: string) =>
@@ -13,8 +22,10 @@ const allowing: Partial<Class> = {
   allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['zone1'] }] }],
 };
 const zone = (name: string) => ({ segments: { zone: name } });
-const affinity = (accessibleTopology: { segments: Record<string, string> }[]) =>
-  completePv({ driver: withTopology }, { accessibleTopology }).spec.nodeAffinity;
+const affinity = (accessibleTopology: { segments: Record<string, string> }[]) => {
+  const topology = aCluster(registered({ zone: 'zone1' }));
+  return completePv({ driver: withTopology, topology }, { accessibleTopology }).spec.nodeAffinity;
+};
 const isIn = (key: string, value: string) => ({ key, operator: 'In', values: [value] });
 
 describe('the node affinity of a PV', () => {
@@ -62,6 +73,9 @@ describe('the node affinity of a PV', () => {
     });
   });
 
+  it('has zero terms for topologies without segments, which the API server refuses', () =>
+    assert.deepEqual(affinity([{ segments: {} }]), { required: { nodeSelectorTerms: [] } }));
+
   it('has no term for a topology without segments', () => {
     assert.deepEqual(affinity([{ segments: {} }, zone('zone1')]), {
       required: { nodeSelectorTerms: [{ matchExpressions: [isIn('zone', 'zone1')] }] },
@@ -70,20 +84,104 @@ describe('the node affinity of a PV', () => {
 });
 
 describe('the topology requirement of a request', () => {
-  const asked = (cls: Class, claim = aClaim(), facts = withTopology) =>
-    planCreation({ cls, claim, driver: facts }).request.accessibilityRequirements;
+  const nodes = [
+    { labels: { zone: 'zone1' }, keys: ['zone'] },
+    { name: 'node', labels: { zone: 'zone2' }, keys: ['zone'] },
+  ];
+  const topology = aCluster(nodes);
+  const asked = (given: Given) => {
+    const { request } = planCreation({ driver: withTopology, topology, ...given });
+    const { accessibilityRequirements: found } = request;
+    const zones = (terms: readonly { segments: Labels }[] = []) =>
+      terms.map(({ segments }) => segments['zone']).join();
+    return found && [zones(found.requisite), zones(found.preferred)];
+  };
 
-  it('is absent for a class without topologies (P-42)', () =>
-    assert.equal(asked(aClass()), undefined));
+  it('is absent for a class without topologies, if the driver is not to be told all (P-42)', () =>
+    assert.equal(asked({ options: { immediateTopology: false } }), undefined));
 
-  /* sutler sends no topology requirement: the driver chooses where the volume is. */
-  it('is not sent yet for a class with allowed topologies (P-43)', () =>
-    assert.equal(asked(aClass(allowing)), undefined));
-  it('is not sent yet for a selected node (P-44)', () =>
-    assert.equal(asked(aClass(), onNode('node')), undefined));
-  it('is not sent yet for both (P-45)', () =>
-    assert.equal(asked(aClass(allowing), onNode('node')), undefined));
-  it('is not sent yet for an unknown node, which is not read (B-41, R-08)', () => {
-    assert.deepEqual(runPlan({ claim: onNode('bar'), driver: withTopology }).steps, []);
+  it('is absent for a driver without topology, which needs no nodes', () =>
+    assert.equal(
+      asked({ driver, cls: aClass(allowing), claim: onNode('node'), topology: undefined }),
+      undefined,
+    ));
+
+  it('has the topologies that the class allows (P-43)', () =>
+    assert.deepEqual(asked({ cls: aClass(allowing) }), ['zone1', 'zone1']));
+
+  it('prefers that of the selected node (P-44)', () =>
+    assert.deepEqual(asked({ claim: onNode('node') }), ['zone1,zone2', 'zone2,zone1']));
+
+  it('has that of the selected node alone if it is strict', () =>
+    assert.deepEqual(asked({ claim: onNode('node'), options: { strictTopology: true } }), [
+      'zone2',
+      'zone2',
+    ]));
+
+  it('fails for a selected node that the class does not allow (P-45)', () =>
+    assert.match(
+      planRefusal({
+        driver: withTopology,
+        topology,
+        cls: aClass(allowing),
+        claim: onNode('node'),
+      }).message,
+      /^error generating accessibility requirements: topology \[\{zone zone2\}\] from selected/,
+    ));
+
+  it('is for the first annotation of a selected node that is present, even if it is empty', () => {
+    const metadata = (annotations: Labels) => ({ claim: aClaim({ metadata: { annotations } }) });
+    const alpha = { 'volume.alpha.kubernetes.io/selected-node': 'node' };
+    const options = { immediateTopology: false };
+    assert.deepEqual(asked({ ...metadata(alpha), options }), ['zone1,zone2', 'zone2,zone1']);
+    assert.equal(asked({ ...metadata({ ...alpha, [NODE]: '' }), options }), undefined);
+  });
+
+  it('has the driver’s key for the zones of a migrated class', () => {
+    const EBS = 'ebs.csi.aws.com';
+    const key = 'topology.ebs.csi.aws.com/zone';
+    const zone = { key: 'topology.kubernetes.io/zone', values: ['us-west-2a'] };
+    const migrated = { ...withTopology, name: EBS, inTreeName: 'kubernetes.io/aws-ebs' };
+    const { request } = planCreation({
+      driver: migrated,
+      cls: aClass({
+        provisioner: 'kubernetes.io/aws-ebs',
+        allowedTopologies: [{ matchLabelExpressions: [zone] }],
+      }),
+      topology,
+    });
+    assert.deepEqual(
+      request.accessibilityRequirements?.requisite.map(({ segments }) => segments),
+      [{ [key]: 'us-west-2a' }],
+    );
+  });
+
+  it('needs another node if the selected one has no CSINode (B-41)', () => {
+    const { value } = runPlan({ claim: onNode('bar'), driver: withTopology, topology });
+    assert.ok(value?.kind === 'reschedule', value?.kind);
+    assert.equal(
+      value.message,
+      'failed to get selected CSINode bar: csinode.storage.k8s.io "bar" not found',
+    );
+  });
+
+  it('can’t be made while the nodes are not listed', () => {
+    const rule = planVolume({
+      claim: aClaim(),
+      cls: aClass(),
+      className: 'class',
+      driver: withTopology,
+      options,
+    });
+    assert.deepEqual(rule.next().value, {
+      kind: 'refuse',
+      message: 'the nodes of the cluster are not listed yet',
+      waitsFor: [],
+    });
+  });
+
+  it('passes a defect on', () => {
+    const broken = { ...topology, csiNodes: () => assert.fail('broken') };
+    assert.throws(() => runPlan({ driver: withTopology, topology: broken }), /broken/);
   });
 });

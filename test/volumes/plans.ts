@@ -31,8 +31,8 @@ export interface Given {
   readonly driver?: DriverFacts;
   readonly options?: Partial<ProvisioningOptions>;
   readonly gates?: Partial<FeatureGates>;
-  /** Undefined: a cluster without nodes. */
-  readonly topology?: WatchedTopology;
+  /** Absent: a cluster without nodes. */
+  readonly topology?: WatchedTopology | undefined;
   /** Objects that the API server has besides. */
   readonly objects?: ApiObjects;
 }

@@ -4,18 +4,19 @@ import type { WatchedTopology } from '#src/volumes/topology/requirement.ts';
 
 /** A node of a test. */
 export interface TestNode {
+  /** node-0, node-1 and so on where absent. */
+  readonly name?: string;
   /** Undefined: there is no Node object. */
   readonly labels?: Labels | undefined;
   /** The keys of its CSINode. 'not registered': the driver is not in it; undefined: there is none. */
   readonly keys?: readonly string[] | 'not registered' | undefined;
 }
 
-/** A cluster in memory; its nodes are named node-0, node-1 and so on. */
+/** A cluster in memory. */
 export function aCluster(given: readonly TestNode[] = []): WatchedTopology {
   const nodes = new Map<string, NodeView>();
   const csiNodes = new Map<string, CsiNodeView>();
-  for (const [i, { labels, keys }] of given.entries()) {
-    const name = `node-${i}`;
+  for (const [i, { name = `node-${i}`, labels, keys }] of given.entries()) {
     if (labels !== undefined) nodes.set(name, { name, labels });
     if (keys === 'not registered') csiNodes.set(name, { name, topologyKeys: undefined });
     else if (keys !== undefined) csiNodes.set(name, { name, topologyKeys: keys });

@@ -1,0 +1,192 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import { type CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import { claims } from '#src/kube/resources.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import type { TestNode } from '../../volumes/topology/fake-cluster.ts';
+import {
+  ALPHA_SELECTED_NODE,
+  annotatedClaim,
+  claimNow,
+  endFaults,
+  failWith,
+  loseAnswer,
+  messagesOf,
+  SELECTED_NODE,
+  stateOf,
+  withTopology,
+} from '../claim-cases.ts';
+import { kubeWith } from '../kube-with.ts';
+import { openRig, type Rig } from '../rig.ts';
+
+const NODES: readonly TestNode[] = [1, 2, 3].map((id) => ({
+  name: `node-${id}`,
+  labels: { zone: `zone${id}`, rack: `rack${id}` },
+  keys: ['zone', 'rack'],
+}));
+const NOT_FOUND =
+  'failed to get selected CSINode node-1: csinode.storage.k8s.io "node-1" not found';
+
+describe('a claim of a driver with topology', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  const onNode = (name = 'node-1') => annotatedClaim(rig, { [SELECTED_NODE]: name });
+  /** The requests that the driver got. */
+  const requests = () =>
+    rig.driver.calls
+      .filter(({ method }) => method === 'CreateVolume')
+      .map(({ request }) => request as CreateVolumeRequest);
+  const preferredZones = () =>
+    requests().map(({ accessibilityRequirements: asked }) =>
+      asked?.preferred.map(({ segments }) => segments['zone']),
+    );
+  const withOptions = (
+    nodes: readonly TestNode[],
+    change: Partial<ProcessorPorts['options']>,
+  ): Partial<ProcessorPorts> => ({
+    ...withTopology(rig, nodes),
+    options: { ...rig.ports.options, ...change },
+  });
+
+  it('gets a PV with the affinity of the driver’s answer (E-01)', async () => {
+    const claim = await onNode();
+    rig.onCall = async ({ method, proceed }) => {
+      if (method !== 'CreateVolume') return undefined;
+      const answer = (await proceed()) as { volume: object };
+      const segments = { zone: 'zone1', rack: 'rack2' };
+      return { volume: { ...answer.volume, accessibleTopology: [{ segments }] } };
+    };
+    assert.equal((await rig.provision(claim, withTopology(rig, NODES))).kind, 'done');
+    const terms = (await rig.volumeOf(claim))?.spec.nodeAffinity?.required?.nodeSelectorTerms;
+    assert.equal(terms?.length, 1);
+    const expressions = terms[0]?.matchExpressions?.toSorted((a, b) => (a.key < b.key ? -1 : 1));
+    assert.deepEqual(expressions, [
+      { key: 'rack', operator: 'In', values: ['rack2'] },
+      { key: 'zone', operator: 'In', values: ['zone1'] },
+    ]);
+  });
+
+  it('gets no call if keys are registered and no Node exists (E-02)', async () => {
+    const nodes = NODES.map(({ labels: _, ...node }) => node);
+    const claim = await annotatedClaim(rig, {});
+    const outcome = await rig.provision(claim, withTopology(rig, nodes));
+    assert.equal(outcome.kind, 'parked');
+    assert.deepEqual(messagesOf(rig), [
+      'Warning ProvisioningFailed error generating accessibility requirements: ' +
+        'topologyKeys [zone rack] were not found on any nodes',
+    ]);
+    assert.deepEqual(requests(), []);
+    assert.equal(await rig.volumeOf(claim), undefined);
+  });
+
+  it('waits for a change of nodes, CSINodes or its class while it fits on none', async () => {
+    const claim = await onNode();
+    const nodes = NODES.map(({ keys: _, ...node }) => ({ ...node, keys: [] }));
+    const outcome = await rig.provision(claim, withTopology(rig, nodes));
+    assert.ok(outcome.kind === 'parked', outcome.kind);
+    assert.deepEqual(
+      outcome.until?.map(({ resource, name }) => `${resource} ${name}`),
+      ['nodes *', 'csinodes *', `storageclasses ${claim.spec.storageClassName}`],
+    );
+  });
+
+  describe('whose selected node has no CSINode', () => {
+    it('is given back to the scheduler (B-41)', async () => {
+      const claim = await onNode();
+      const outcome = await rig.provision(claim, withTopology(rig, []));
+      assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
+      assert.equal((await claimNow(rig, claim))?.metadata.annotations?.[SELECTED_NODE], undefined);
+      assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${NOT_FOUND}`]);
+      assert.deepEqual(requests(), []);
+    });
+
+    it('is counted as not provisioned', async () => {
+      const claim = await onNode();
+      await rig.provision(claim, withTopology(rig, []));
+      const series = (await rig.metrics.metrics())
+        .split('\n')
+        .filter((line) => line.includes(`"${claim.spec.storageClassName}"`));
+      assert.equal(series.length, 1);
+      assert.match(series[0] ?? '', /provision_failed_total.* 1$/);
+    });
+
+    it('keeps it if the claim has changed meanwhile, and is retried', async () => {
+      const claim = await onNode();
+      const { namespace = '', name } = claim.metadata;
+      const stale = kubeWith(rig, {
+        patch: async (resource, ref, patch) => {
+          const body = { metadata: { labels: { edited: 'yes' } } };
+          await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body });
+          return rig.kube.patch(resource, ref, patch);
+        },
+      });
+      const outcome = await rig.provision(claim, { ...withTopology(rig, []), ...stale });
+      assert.deepEqual(outcome, { kind: 'retry', reason: NOT_FOUND });
+      const now = await claimNow(rig, claim);
+      assert.equal(now?.metadata.annotations?.[SELECTED_NODE], 'node-1');
+    });
+
+    it('waits for the node if only the alpha annotation names it', async () => {
+      const claim = await annotatedClaim(rig, { [ALPHA_SELECTED_NODE]: 'node-1' });
+      const outcome = await rig.provision(claim, withTopology(rig, []));
+      assert.equal(outcome.kind, 'parked');
+      const now = await claimNow(rig, claim);
+      assert.equal(now?.metadata.annotations?.[ALPHA_SELECTED_NODE], 'node-1');
+    });
+
+    it('keeps it once its volume is stored', async () => {
+      const claim = await onNode();
+      assert.equal((await rig.provision(claim, withTopology(rig, NODES))).kind, 'done');
+      const outcome = await rig.provision(claim, withTopology(rig, []));
+      assert.deepEqual(outcome, { kind: 'done', note: 'its volume exists' });
+      const now = await claimNow(rig, claim);
+      assert.equal(now?.metadata.annotations?.[SELECTED_NODE], 'node-1');
+    });
+  });
+
+  it('keeps its node if the Node is gone and the CSINode is not (R-08)', async () => {
+    const claim = await onNode();
+    const nodes = [{ name: 'node-1', keys: ['zone'] }];
+    assert.equal((await rig.provision(claim, withTopology(rig, nodes))).kind, 'parked');
+    const now = await claimNow(rig, claim);
+    assert.equal(now?.metadata.annotations?.[SELECTED_NODE], 'node-1');
+  });
+
+  describe('whose nodes vanish after a call of unknown end', () => {
+    const cases: readonly (readonly [string, string | undefined, boolean])[] = [
+      ['late, on node 1 (H-45)', 'node-1', false],
+      ['late, on node 2 (H-46)', 'node-2', false],
+      ['late, strict (H-48)', 'node-1', true],
+      ['immediate (H-50, H-52)', undefined, false],
+    ];
+    for (const [title, node, strictTopology] of cases)
+      it(`gets the same request again: ${title}`, async () => {
+        const claim = node === undefined ? await annotatedClaim(rig, {}) : await onNode(node);
+        await loseAnswer(rig, claim, withOptions(NODES, { strictTopology }));
+        assert.equal(
+          (await rig.provision(claim, withOptions([], { strictTopology }))).kind,
+          'done',
+        );
+        const [first, second] = requests();
+        assert.ok(first?.accessibilityRequirements !== undefined);
+        assert.deepEqual(second, first);
+      });
+
+    it('gets the request of the new nodes once the driver has refused the old one', async () => {
+      const claim = await annotatedClaim(rig, {});
+      failWith(rig, new DriverStatus(Code.Internal, 'no'));
+      await rig.provision(claim, withTopology(rig, NODES));
+      assert.equal(await stateOf(rig, claim), 'none');
+      endFaults(rig);
+      await rig.provision(claim, withTopology(rig, NODES.slice(2)));
+      assert.deepEqual(preferredZones()[1], ['zone3']);
+    });
+  });
+});

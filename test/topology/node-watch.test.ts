@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'node:test';
+import type { KubeClient } from '#src/kube/client.ts';
+import type { KubeObject } from '#src/kube/objects.ts';
+import { csiNodes, nodes } from '#src/kube/resources.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { type NodeChange, type NodeWatch, startNodeWatch } from '#src/topology/node-watch.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { until } from '../harness/until.ts';
+
+const DRIVER = 'a.example.com';
+
+describe('the watch of nodes', () => {
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  let watch: NodeWatch;
+  const changes: string[] = [];
+  before(async () => {
+    cluster = await openSandboxCluster();
+    kube = await cluster.client();
+  });
+  afterEach(async () => {
+    await watch.stop();
+    for (const resource of [nodes, csiNodes])
+      for (const { metadata } of (await kube.list<KubeObject>(resource)).items)
+        await kube.delete(resource, { name: metadata.name });
+  });
+  after(() => cluster.close());
+
+  async function start(client: KubeClient = kube): Promise<void> {
+    changes.length = 0;
+    const onChange = ({ resource, type, name }: NodeChange): void =>
+      void changes.push(`${resource} ${type} ${name}`);
+    watch = startNodeWatch({ client, driver: DRIVER, log: silentLog, onChange });
+    await watch.waitForSync();
+  }
+  const addNode = (name: string, labels?: Record<string, string>) =>
+    kube.create(nodes, undefined, {
+      apiVersion: 'v1',
+      kind: 'Node',
+      metadata: { name, ...(labels === undefined ? {} : { labels }) },
+    });
+  const setLabels = (name: string, labels: object) =>
+    kube.patch(nodes, { name }, { type: 'merge', body: { metadata: { labels } } });
+  const drivers = (topologyKeys?: readonly string[], driver = DRIVER) => [
+    { name: 'b.example.com', nodeID: 'b', topologyKeys: ['other'] },
+    { name: driver, nodeID: 'a', ...(topologyKeys === undefined ? {} : { topologyKeys }) },
+  ];
+  const addCsiNode = (name: string, of: object) =>
+    kube.create(csiNodes, undefined, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'CSINode',
+      metadata: { name },
+      spec: { drivers: of },
+    });
+  const setDrivers = (name: string, of: object) =>
+    kube.patch(csiNodes, { name }, { type: 'merge', body: { spec: { drivers: of } } });
+  const versions = () => [watch.versionOf('nodes'), watch.versionOf('csinodes')] as const;
+  const reported = async (change: string): Promise<void> =>
+    until(() => changes.includes(change), change);
+  /** Waits until everything that was written before has arrived. */
+  const catchUp = async (): Promise<void> => {
+    await addNode('last');
+    await reported('nodes added last');
+  };
+
+  it('has the labels of nodes, and the keys that this driver has registered', async () => {
+    await addNode('one', { zone: 'a' });
+    await addNode('bare');
+    await addCsiNode('one', drivers(['zone', 'rack']));
+    await addCsiNode('keyless', drivers());
+    await addCsiNode('foreign', drivers(['zone'], 'c.example.com'));
+    await start();
+    assert.deepEqual(watch.node('one')?.labels, { zone: 'a' });
+    assert.deepEqual(watch.node('bare')?.labels, {});
+    assert.equal(watch.node('none'), undefined);
+    assert.deepEqual(watch.csiNode('one')?.topologyKeys, ['zone', 'rack']);
+    assert.deepEqual(watch.csiNode('keyless')?.topologyKeys, []);
+    assert.deepEqual(watch.csiNode('foreign'), {
+      ...watch.csiNode('foreign'),
+      topologyKeys: undefined,
+    });
+    assert.equal(watch.csiNode('none'), undefined);
+    assert.deepEqual(
+      [...watch.nodes()].map(({ name }) => name),
+      ['bare', 'one'],
+    );
+    assert.equal([...watch.csiNodes()].length, 3);
+    assert.equal(watch.trouble, undefined);
+  });
+
+  it('asks for the metadata of nodes alone', async () => {
+    const asked: (boolean | undefined)[] = [];
+    await start({
+      ...kube,
+      list: (resource, o) => (asked.push(o?.metadataOnly), kube.list(resource, o)),
+    });
+    assert.deepEqual(asked, [true, undefined]);
+  });
+
+  it('reports what comes, goes and changes', async () => {
+    await start();
+    await addNode('one', { zone: 'a' });
+    await reported('nodes added one');
+    await setLabels('one', { zone: 'b' });
+    await reported('nodes modified one');
+    assert.deepEqual(watch.node('one')?.labels, { zone: 'b' });
+    await kube.delete(nodes, { name: 'one' });
+    await reported('nodes deleted one');
+    await addCsiNode('one', drivers());
+    await reported('csinodes added one');
+    await setDrivers('one', drivers(['zone']));
+    await reported('csinodes modified one');
+    changes.length = 0;
+    await setDrivers('one', drivers(['zone', 'rack']));
+    await reported('csinodes modified one');
+    await kube.delete(csiNodes, { name: 'one' });
+    await reported('csinodes deleted one');
+  });
+
+  it('does nothing for a heartbeat: no report, no new labels, no new version', async () => {
+    await addNode('one', { zone: 'a', host: 'x' });
+    await addCsiNode('one', drivers(['zone']));
+    await start();
+    const labels = watch.node('one')?.labels;
+    const seen = versions();
+    let reads = 0;
+    const list = watch.nodes.bind(watch);
+    watch.nodes = () => ((reads += 1), list());
+    changes.length = 0;
+    const heartbeat = {
+      conditions: [{ type: 'Ready', status: 'True', reason: 'x', message: 'y' }],
+    };
+    const body = { status: heartbeat };
+    await kube.patch(nodes, { name: 'one' }, { type: 'merge', subresource: 'status', body });
+    await setDrivers('one', [{ name: DRIVER, nodeID: 'another', topologyKeys: ['zone'] }]);
+    for (const [resource, view] of [
+      [nodes, () => watch.node('one')],
+      [csiNodes, () => watch.csiNode('one')],
+    ] as const) {
+      const stored = await kube.get<KubeObject>(resource, { name: 'one' });
+      const arrived = () => (view() as unknown as KubeObject).metadata.resourceVersion;
+      await until(() => arrived() === stored?.metadata.resourceVersion, 'the update has arrived');
+    }
+    assert.deepEqual(versions(), seen);
+    assert.equal(reads, 0, 'no version was computed anew');
+    assert.deepEqual(changes, []);
+    assert.equal(watch.node('one')?.labels, labels, 'the same object');
+  });
+
+  it('has another version once a registered key has another value', async () => {
+    await addNode('one', { zone: 'a' });
+    await addCsiNode('one', drivers(['zone']));
+    await start();
+    const [ofNodes, ofCsiNodes] = versions();
+    await setLabels('one', { zone: 'b' });
+    await reported('nodes modified one');
+    assert.notEqual(watch.versionOf('nodes'), ofNodes);
+    assert.equal(watch.versionOf('csinodes'), ofCsiNodes);
+  });
+
+  it('has other versions once other keys are registered', async () => {
+    await addNode('one', { zone: 'a', rack: '1' });
+    await addCsiNode('one', drivers(['zone']));
+    await start();
+    const [ofNodes, ofCsiNodes] = versions();
+    await setDrivers('one', drivers(['rack']));
+    await reported('csinodes modified one');
+    assert.notEqual(watch.versionOf('nodes'), ofNodes);
+    assert.notEqual(watch.versionOf('csinodes'), ofCsiNodes);
+  });
+
+  it('has the same versions after a change that no requirement is made of', async () => {
+    await addNode('one', { zone: 'a' });
+    await addCsiNode('one', drivers(['zone']));
+    await start();
+    const seen = versions();
+    await setLabels('one', { color: 'red' });
+    await addCsiNode('two', drivers(undefined));
+    await catchUp();
+    await reported('csinodes added two');
+    assert.deepEqual(versions(), seen);
+  });
+
+  it('says what it lacks if it may not list nodes, and lists them once it may', async () => {
+    const fault = { action: { kind: 'status', code: 403 }, verb: 'list', plural: 'nodes' } as const;
+    const cancel = cluster.api.faults.inject({ ...fault, times: Infinity });
+    const synced = start();
+    await until(() => /403|grant/.test(watch.trouble ?? ''), 'it is in trouble');
+    assert.match(watch.trouble ?? '', /^nodes: .*\(grant list and watch\)$/);
+    assert.equal(watch.hasSynced, false);
+    cancel();
+    await synced;
+    assert.equal(watch.hasSynced, true);
+  });
+});
