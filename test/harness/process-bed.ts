@@ -34,6 +34,8 @@ interface BedOptions {
   /** Of both processes; of two values of a flag the last one counts. */
   readonly flags?: readonly string[];
   readonly onCall?: NonNullable<SampleDriverOptions['onCall']>;
+  /** Of all volumes; absent: a driver without topology. */
+  readonly topology?: Readonly<Record<string, string>>;
 }
 
 /** A Redis with the users of k8s/redis, a cluster with a class and a volume binder, a sample driver
@@ -60,7 +62,8 @@ export class ProcessBed {
     this.#argv = parts.argv;
   }
 
-  static async open({ settings = [], flags = [], onCall }: BedOptions = {}): Promise<ProcessBed> {
+  static async open(options: BedOptions = {}): Promise<ProcessBed> {
+    const { settings = [], flags = [], onCall, topology } = options;
     const closers = new Closers();
     const folder = await makeFolder();
     closers.add('folder', () => folder.remove());
@@ -74,6 +77,7 @@ export class ProcessBed {
       socket: folder.file('csi.sock'),
       dataDir: folder.file('volumes'),
       ...(onCall === undefined ? {} : { onCall }),
+      ...(topology === undefined ? {} : { topology }),
     });
     closers.add('driver', () => driver.close());
     const listen = { kind: 'unix', path: folder.file('gateway.sock') } as const;

@@ -86,7 +86,7 @@ describe('the watch of nodes', () => {
       ['bare', 'one'],
     );
     assert.equal([...watch.csiNodes()].length, 3);
-    assert.equal(watch.trouble, undefined);
+    await until(() => watch.trouble === undefined, 'the watches are open');
   });
 
   it('asks for the metadata of nodes alone', async () => {
