@@ -60,16 +60,20 @@ export function startCaches(options: {
       }
       if (supportsTopology(driver, options.gates))
         nodeWatch = startNodeWatch({ ...options, driver: driver.name });
-      const caches = [classReflector, attachmentReflector, nodeWatch];
-      await unlessAborted(Promise.all(caches.map((each) => each?.waitForSync(signal))), signal);
+      await unlessAborted(
+        Promise.all([
+          classReflector.waitForSync(signal),
+          attachmentReflector?.waitForSync(signal),
+          nodeWatch?.waitForSync(signal),
+        ]),
+        signal,
+      );
     },
     get trouble() {
       return classReflector.trouble ?? attachmentReflector?.trouble ?? nodeWatch?.trouble;
     },
     async stop() {
-      await Promise.all(
-        [classReflector, attachmentReflector, nodeWatch].map((each) => each?.stop()),
-      );
+      await Promise.all([classReflector.stop(), attachmentReflector?.stop(), nodeWatch?.stop()]);
     },
   };
 }

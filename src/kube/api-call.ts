@@ -76,8 +76,12 @@ export function describeCall(o: CallDescription): ApiCall {
     method: METHODS[verb],
     path: pathOf(o.resource, at) + (search.size === 0 ? '' : `?${search.toString()}`),
     contentType: o.contentType ?? 'application/json',
-    accept: (o.metadataOnly === true ? METADATA_ONLY[verb] : undefined) ?? 'application/json',
+    accept: acceptOf(o),
     body: body === undefined ? undefined : JSON.stringify(body),
     options: o.options ?? {},
   };
+}
+
+function acceptOf({ verb, metadataOnly }: CallDescription): string {
+  return (metadataOnly === true ? METADATA_ONLY[verb] : undefined) ?? 'application/json';
 }

@@ -210,18 +210,7 @@ describe('a zonal driver', () => {
       (await zonal.warnings(claim)).join(),
       /^error generating accessibility requirements: topology labels from selected node map\[\]/,
     );
-    const { requests } = zonal.bed.cluster.api;
     await until(() => zonal.bed.cluster.api.watchCount('nodes') === 2, 'ingest watches nodes too');
-    const before = requests.snapshot()['get persistentvolumeclaims'] ?? 0;
-    for (const reason of ['1', '2', '3', '4', '5']) {
-      const conditions = [{ type: 'Ready', status: 'True', reason, message: '' }];
-      const patch = {
-        type: 'merge',
-        subresource: 'status',
-        body: { status: { conditions } },
-      } as const;
-      await kube.patch(nodes, { name: 'node-a' }, patch);
-    }
     const startMs = performance.now();
     const found = { metadata: { labels: { zone: 'd' } } };
     await kube.patch(nodes, { name: 'node-d' }, { type: 'merge', body: found });
@@ -229,8 +218,6 @@ describe('a zonal driver', () => {
     assert.ok(performance.now() - startMs < 1000, `${performance.now() - startMs} ms`);
     await zonal.bound(claim);
     assert.equal(zonal.zonesOf(claim), 'abcd; dabc');
-    const reads = (requests.snapshot()['get persistentvolumeclaims'] ?? 0) - before;
-    assert.ok(reads <= 2, `heartbeats wake nothing; the claim was read ${reads} times`);
   });
 
   it('is told the selected node’s zone alone with --strict-topology', async () => {

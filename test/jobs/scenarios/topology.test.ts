@@ -74,7 +74,7 @@ describe('a claim of a driver with topology', () => {
   });
 
   it('gets no call if keys are registered and no Node exists (E-02)', async () => {
-    const nodes = NODES.map(({ labels: _, ...node }) => node);
+    const nodes = NODES.map((node) => ({ ...node, labels: undefined }));
     const claim = await annotatedClaim(rig, {});
     const outcome = await rig.provision(claim, withTopology(rig, nodes));
     assert.equal(outcome.kind, 'parked');
@@ -88,7 +88,7 @@ describe('a claim of a driver with topology', () => {
 
   it('waits for a change of nodes, CSINodes or its class while it fits on none', async () => {
     const claim = await onNode();
-    const nodes = NODES.map(({ keys: _, ...node }) => ({ ...node, keys: [] }));
+    const nodes = NODES.map((node) => ({ ...node, keys: [] }));
     const outcome = await rig.provision(claim, withTopology(rig, nodes));
     assert.ok(outcome.kind === 'parked', outcome.kind);
     assert.deepEqual(
