@@ -7,6 +7,7 @@ import { unlessAborted } from '#src/runtime/abort.ts';
 import { startChild, type Child } from '#src/runtime/children.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
+import { SANDBOX_NODES } from './nodes.ts';
 
 const CLI = fileURLToPath(new URL('cli.js', import.meta.url));
 /** Longer than the 40 s that `all` gives its own children. */
@@ -18,6 +19,8 @@ export interface EnvironmentOptions {
   readonly sockets: string;
   readonly apiPort: number;
   readonly driverDelayMs: number;
+  /** The sample driver has topology, and a pool on each node. */
+  readonly topology: boolean;
   readonly redisUrl: string;
   /** Arguments for `all`. */
   readonly argv: readonly string[];
@@ -70,17 +73,21 @@ export async function startEnvironment(
     `--csi-address=${socket}`,
     `--data-dir=${join(dataDir, 'volumes')}`,
     `--delay-ms=${Math.ceil(options.driverDelayMs)}`,
+    ...(options.topology ? topologyArgs() : []),
   ];
   const isUp =
     (await start('sandbox-api', [
       `--api-port=${options.apiPort}`,
       `--kubeconfig-out=${kubeconfig}`,
+      '--scheduler',
     ])) &&
     (await start('sandbox-driver', driverArgs)) &&
     (await start(
       'all',
       [
         '--dashboard-address=127.0.0.1:0',
+        // A volume on another node than the selected one would be of no use to its pod.
+        '--strict-topology',
         ...options.argv,
         `--kubeconfig=${kubeconfig}`,
         `--csi-address=${socket}`,
@@ -89,6 +96,14 @@ export async function startEnvironment(
       { REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
     ));
   return isUp ? { kubeconfig, socket, redisUrl, facts } : undefined;
+}
+
+function topologyArgs(): readonly string[] {
+  const [first] = SANDBOX_NODES;
+  return [
+    `--node-id=${first.name}`,
+    ...SANDBOX_NODES.map(({ zone, name, size }) => `--pool=${zone}/${name}=${size}`),
+  ];
 }
 
 async function startRedis({ dataDir, closers, log }: EnvironmentOptions): Promise<string> {

@@ -6,6 +6,7 @@ import { isAlreadyExists } from '#src/kube/kube-error.ts';
 import { claims, classes, secrets, volumes, type Resource } from '#src/kube/resources.ts';
 import { messageOf } from '#src/runtime/error-message.ts';
 import { UsageError } from '#src/runtime/flags.ts';
+import { pods, statefulSets } from './resources.ts';
 
 /** One object of the example files. */
 export interface Example {
@@ -16,7 +17,10 @@ export interface Example {
 }
 
 const KINDS: ReadonlyMap<string, Resource> = new Map(
-  [claims, volumes, classes, secrets].map((resource) => [resource.kind, resource]),
+  [claims, volumes, classes, secrets, pods, statefulSets].map((resource) => [
+    resource.kind,
+    resource,
+  ]),
 );
 
 /** Reads every YAML file of a folder, in the order of the file names. Classes and secrets come

@@ -27,6 +27,13 @@ export const sandboxOnlyFlags = defineFlags({
     max: 65_535,
     help: 'Port of the Kubernetes API on loopback. 0: a free port.',
   },
+  topology: {
+    type: 'bool',
+    default: true,
+    help:
+      'Give the sample driver topology and each node a pool of its own, some of them small. ' +
+      'Off: one pool that all nodes reach.',
+  },
   'driver-delay': {
     type: 'durationMs',
     default: '0s',
@@ -50,6 +57,11 @@ export const flags = defineFlags({
     type: 'string',
     default: '.sutler/sandbox',
     help: 'Folder for all files that are written. Emptied at start.',
+  },
+  'enable-capacity': {
+    type: 'bool',
+    default: false,
+    help: "Also lets the scheduler heed the driver's CSIStorageCapacity objects.",
   },
   ...redisAccessFlags,
   ...sandboxOnlyFlags,

@@ -9,12 +9,14 @@ import { emptyDataFolder, openDataFolder } from '#src/runtime/data-folder.ts';
 import { withoutFlags } from '#src/runtime/flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
-import { watchProgress, type ProgressWatch } from './claim-progress.ts';
 import { startEnvironment, type Environment } from './environment.ts';
 import { createExample, readExamples, type Example } from './examples.ts';
 import { flags, sandboxOnlyFlags, summary } from './flags.ts';
 import { waitForNoLeftovers } from './leftovers.ts';
-import { describeEnvironment, describeProgress, INTRODUCTION } from './texts.ts';
+import { createNodes } from './nodes.ts';
+import { watchProgress, type ProgressWatch } from './progress-watch.ts';
+import { pods, statefulSets } from './resources.ts';
+import { describeEnvironment, describePod, describeProgress, INTRODUCTION } from './texts.ts';
 import { waitForRedis } from './wait-for-redis.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
@@ -43,12 +45,16 @@ async function start(context: Context): Promise<void> {
   const quiet = log.child({}, { level: 'warn' });
   const client = createKubeClient({ access, userAgent: `sutler-sandbox/${version}`, log: quiet });
   closers.add('API client', () => client.close());
+  await createNodes(client, {
+    topology: flags.topology,
+    storageCapacity: flags.enableCapacity && flags.topology,
+  });
   const watch = watchProgress(client, quiet);
   closers.add('watches', () => watch.stop());
 
-  const run = { context, client, watch, examples, environment, redisAccess };
-  const isBound = await provisionExamples(run);
-  if (flags.once) await finishOnce(run, isBound);
+  const run = { context, client, watch, examples, claims: [], environment, redisAccess };
+  const left = await provisionExamples(run);
+  if (flags.once) await finishOnce(run, left);
   else if (!stopping.aborted)
     print(
       describeEnvironment(environment, {
@@ -65,6 +71,8 @@ interface Run {
   readonly client: KubeClient;
   readonly watch: ProgressWatch;
   readonly examples: readonly Example[];
+  /** Keys of the claims of the examples, with those that StatefulSets create. */
+  readonly claims: string[];
   readonly environment: Environment;
   readonly redisAccess: RedisAccess;
 }
@@ -84,6 +92,7 @@ async function open(context: Context, access: RedisAccess): Promise<Environment 
     sockets: folder.sockets,
     apiPort: flags.apiPort,
     driverDelayMs: flags.driverDelayMs,
+    topology: flags.topology,
     redisUrl: flags.redisUrl,
     argv: withoutFlags(context.argv, sandboxOnlyFlags),
     node: process.execPath,
@@ -99,24 +108,36 @@ async function open(context: Context, access: RedisAccess): Promise<Environment 
   });
 }
 
-/** @returns whether all claims became Bound */
-async function provisionExamples({ context, client, watch, examples }: Run): Promise<boolean> {
+/** @returns the claims that did not become Bound and the pods that did not become Running */
+async function provisionExamples(run: Run): Promise<readonly string[]> {
+  const { context, client, watch, examples } = run;
   const print = printer(context);
   print('\nProvisioning the example claims:');
   for (const example of examples) {
-    if (example.resource === claims) watch.begin(`${example.namespace}/${example.name}`);
+    watch.begin(example);
     await createExample(client, example);
   }
-  const progress = await watch.waitUntilBound(signalWithin(context.stopping, EXAMPLES_TIMEOUT_MS));
-  for (const entry of progress) print(describeProgress(entry));
-  return progress.every(({ boundMs }) => boundMs !== undefined);
+  const progress = await watch.waitUntilReady(signalWithin(context.stopping, EXAMPLES_TIMEOUT_MS));
+  for (const entry of progress.claims) print(describeProgress(entry));
+  if (progress.pods.length > 0) print('\nThe example pods:');
+  for (const entry of progress.pods) print(describePod(entry, progress.claims));
+  run.claims.push(...progress.claims.map(({ claim }) => claim));
+  return [
+    ...progress.claims.flatMap((each) =>
+      each.boundMs === undefined ? [`claim ${each.claim}, which is not Bound`] : [],
+    ),
+    ...progress.pods.flatMap((each) =>
+      each.runningMs === undefined ? [`pod ${each.pod}, which is not Running`] : [],
+    ),
+  ];
 }
 
-/** `--once`: deletes the examples and exits. */
-async function finishOnce(run: Run, isBound: boolean): Promise<void> {
+/** `--once`: deletes the examples and exits.
+ * @param unready  what did not become Bound or Running */
+async function finishOnce(run: Run, unready: readonly string[]): Promise<void> {
   const { context } = run;
   const print = printer(context);
-  const left = isBound ? await deleteExamples(run) : ['claims that are not Bound'];
+  const left = unready.length === 0 ? await deleteExamples(run) : unready;
   for (const line of left) print(`  left: ${line}`);
   const isClean = left.length === 0;
   print(
@@ -134,9 +155,13 @@ async function deleteExamples(run: Run): Promise<readonly string[]> {
   print('\nDeleting the example claims:');
   const signal = signalWithin(context.stopping, EXAMPLES_TIMEOUT_MS);
   const startedMs = systemClock.nowMs();
-  for (const { resource, namespace, name } of examples) {
-    if (resource === claims)
-      await client.delete(resource, { name, ...(namespace === undefined ? {} : { namespace }) });
+  // Pods first: a claim stays while a pod uses it. A StatefulSet leaves its claims behind.
+  for (const { resource, namespace = '', name } of examples)
+    if (resource === pods || resource === statefulSets)
+      await client.delete(resource, { namespace, name });
+  for (const claim of run.claims) {
+    const [namespace = '', name = ''] = claim.split('/');
+    await client.delete(claims, { namespace, name });
   }
   const volumesLeft = await watch.waitUntilNoVolumes(signal);
   const options = {

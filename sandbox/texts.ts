@@ -1,5 +1,7 @@
 import type { ClaimProgress } from './claim-progress.ts';
 import type { Environment } from './environment.ts';
+import { describeNode } from './nodes.ts';
+import type { PodProgress } from './pod-progress.ts';
 
 /** The first lines of `npm start`. */
 export const INTRODUCTION = `sutler sandbox: sutler with a small Kubernetes API and a sample CSI driver.
@@ -14,7 +16,26 @@ export function describeProgress(progress: ClaimProgress): string {
     step('PersistentVolume', progress.volumeMs),
     step('Bound', progress.boundMs),
   ];
-  return `  ${progress.claim.padEnd(18)} ${steps.join(', ')}`;
+  const place = progress.node === undefined ? '' : ` on ${nodeText(progress.node)}`;
+  return `  ${progress.claim.padEnd(18)} ${steps.join(', ')}${place}`;
+}
+
+/** One line: the pod, its node, and the nodes that were tried before.
+ * @param claims  the progress of all claims */
+export function describePod(progress: PodProgress, claims: readonly ClaimProgress[]): string {
+  const { pod, runningMs, node } = progress;
+  const name = `  ${pod.padEnd(18)}`;
+  if (runningMs === undefined || node === undefined) return `${name} Running never`;
+  const tried = claims
+    .filter(({ claim }) => progress.claims.includes(claim))
+    .flatMap(({ selectedNodes }) => selectedNodes.filter((each) => each !== node));
+  const others =
+    tried.length === 0 ? '' : `; no room on ${[...new Set(tried)].map(nodeText).join(', ')}`;
+  return `${name} Running after ${Math.round(runningMs)} ms on ${nodeText(node)}${others}`;
+}
+
+function nodeText(name: string): string {
+  return describeNode(name) ?? name;
 }
 
 /** What runs, where, and what to try next. */
@@ -49,6 +70,7 @@ Open the dashboard:
 Or try in another terminal:
   export KUBECONFIG=${kubeconfig}
   kubectl get pvc,pv,sc
+  kubectl get pods,nodes,csinodes -o wide
   kubectl describe pvc ${next.claim}
   kubectl delete pvc ${next.claim}    # deletes its volume too
   kubectl apply -f ${next.examplesFolder}     # creates it again

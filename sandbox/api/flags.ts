@@ -15,6 +15,11 @@ export const flags = defineFlags({
     max: 65_535,
     help: 'Port on loopback. 0: a free port.',
   },
+  scheduler: {
+    type: 'bool',
+    default: false,
+    help: 'Give pods a node, and create the claims and pods of StatefulSets.',
+  },
   'kubeconfig-out': {
     type: 'string',
     default: '',

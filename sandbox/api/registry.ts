@@ -1,3 +1,4 @@
+import { statefulSets } from './kinds/apps.ts';
 import { claims } from './kinds/claims.ts';
 import { leases } from './kinds/coordination.ts';
 import { configMaps, namespaces, nodes, pods, secrets, serviceAccounts } from './kinds/core.ts';
@@ -29,6 +30,7 @@ const BUILT_IN: readonly Resource[] = [
   definitions,
   selfSubjectReviews,
   selfSubjectAccessReviews,
+  statefulSets,
   leases,
   newEvents,
   csiDrivers,

@@ -1,15 +1,14 @@
 import type { Logger } from '#src/runtime/log.ts';
-import { ApiError } from '../api/api-error.ts';
 import { claims } from '../api/kinds/claims.ts';
 import { pods } from '../api/kinds/core.ts';
 import { classes } from '../api/kinds/storage.ts';
 import { volumes } from '../api/kinds/volumes.ts';
 import { keyOf } from '../api/kube-object.ts';
 import type { Operations } from '../api/operations.ts';
-import type { Resource } from '../api/resource.ts';
 import type { Change } from '../api/store.ts';
 import { textAt } from '../api/json-value.ts';
-import { ClaimEvents } from './claim-events.ts';
+import { ControlLoop } from '../control/control-loop.ts';
+import { ObjectEvents } from '../control/object-events.ts';
 import { ClaimSync, claimsOfPod } from './claim-sync.ts';
 import { claimKeyOf, VolumeIndex } from './volume-index.ts';
 import { VolumeSync } from './volume-sync.ts';
@@ -26,9 +25,6 @@ export interface Binder {
   close(): Promise<void>;
 }
 
-/** Keys per turn of the event loop, so that API requests are served in between. */
-const BATCH = 64;
-
 /** Binds claims and volumes as kube-controller-manager does (the conformance tests compare them):
  * annotates claims of dynamic classes, binds both sides, releases volumes, and removes the
  * protection finalizers. It calls the API's operations in the same process, so its writes are not
@@ -40,27 +36,24 @@ export function startBinder(options: BinderOptions): Binder {
 
 class BinderLoop implements Binder {
   readonly #operations: Operations;
-  readonly #log: Logger;
+  readonly #loop: ControlLoop;
   readonly #index = new VolumeIndex();
-  readonly #claimEvents: ClaimEvents;
+  readonly #claimEvents: ObjectEvents;
   readonly #claimSync: ClaimSync;
   readonly #volumeSync: VolumeSync;
-  /** What to sync, by key, in the order of the first change. */
-  readonly #dirty = new Map<string, () => void>();
-  readonly #unsubscribe: (() => void)[] = [];
-  readonly #waiters: (() => void)[] = [];
-  #scheduled: NodeJS.Immediate | undefined;
 
   constructor(operations: Operations, log: Logger, nowMs: () => number) {
     this.#operations = operations;
-    this.#log = log;
-    this.#claimEvents = new ClaimEvents(operations, nowMs);
+    this.#loop = new ControlLoop(operations, log);
+    this.#claimEvents = new ObjectEvents(operations, 'persistentvolume-controller', nowMs);
     this.#claimSync = new ClaimSync(operations, this.#index, this.#claimEvents);
     this.#volumeSync = new VolumeSync(operations);
-    this.#listen(claims, (change) => this.#onClaim(change));
-    this.#listen(volumes, (change) => this.#onVolume(change));
-    this.#listen(classes, ({ stored }) => this.#enqueueClaimsOfClass(stored.object.metadata.name));
-    this.#listen(pods, ({ stored }) => {
+    this.#loop.listen(claims, (change) => this.#onClaim(change));
+    this.#loop.listen(volumes, (change) => this.#onVolume(change));
+    this.#loop.listen(classes, ({ stored }) =>
+      this.#enqueueClaimsOfClass(stored.object.metadata.name),
+    );
+    this.#loop.listen(pods, ({ stored }) => {
       for (const key of claimsOfPod(stored.object)) this.#enqueueClaim(key);
     });
     for (const each of operations.store.collection(volumes).sorted) {
@@ -70,23 +63,13 @@ class BinderLoop implements Binder {
     for (const each of operations.store.collection(claims).sorted) this.#enqueueClaim(each.key);
   }
 
-  async idle(): Promise<void> {
-    if (this.#dirty.size === 0) return;
-    await new Promise<void>((resolve) => this.#waiters.push(resolve));
+  idle(): Promise<void> {
+    return this.#loop.idle();
   }
 
   close(): Promise<void> {
-    for (const unsubscribe of this.#unsubscribe) unsubscribe();
-    this.#dirty.clear();
-    clearImmediate(this.#scheduled);
-    this.#resolveWaiters();
+    this.#loop.close();
     return Promise.resolve();
-  }
-
-  #listen(resource: Resource, listener: (change: Change) => void): void {
-    const { listeners } = this.#operations.store.collection(resource);
-    listeners.add(listener);
-    this.#unsubscribe.push(() => listeners.delete(listener));
   }
 
   #onClaim({ type, stored }: Change): void {
@@ -133,7 +116,7 @@ class BinderLoop implements Binder {
   }
 
   #enqueueClaim(key: string): void {
-    this.#enqueue(`claim ${key}`, () => {
+    this.#loop.enqueue(`claim ${key}`, () => {
       const [namespace = '', name = ''] = key.split('/');
       const claim = this.#operations.store
         .collection(claims)
@@ -143,38 +126,9 @@ class BinderLoop implements Binder {
   }
 
   #enqueueVolume(name: string): void {
-    this.#enqueue(`volume ${name}`, () => {
+    this.#loop.enqueue(`volume ${name}`, () => {
       const volume = this.#operations.store.collection(volumes).objects.get(name)?.object;
       if (volume !== undefined) this.#volumeSync.sync(volume);
     });
-  }
-
-  #enqueue(key: string, work: () => void): void {
-    this.#dirty.set(key, work);
-    this.#scheduled ??= setImmediate(() => this.#run());
-  }
-
-  #run(): void {
-    this.#scheduled = undefined;
-    let left = BATCH;
-    for (const [key, work] of this.#dirty) {
-      if (left === 0) break;
-      left -= 1;
-      this.#dirty.delete(key);
-      try {
-        work();
-      } catch (error) {
-        // Not retried now, because the API would refuse it again; the next change of the object
-        // syncs it again.
-        const why = error instanceof ApiError ? error.message : error;
-        this.#log.warn({ key, err: why }, 'binder could not write');
-      }
-    }
-    if (this.#dirty.size > 0) this.#scheduled ??= setImmediate(() => this.#run());
-    else this.#resolveWaiters();
-  }
-
-  #resolveWaiters(): void {
-    for (const resolve of this.#waiters.splice(0)) resolve();
   }
 }

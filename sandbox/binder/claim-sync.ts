@@ -12,6 +12,7 @@ import { classes } from '../api/kinds/storage.ts';
 import { volumes } from '../api/kinds/volumes.ts';
 import type { KubeObject } from '../api/kube-object.ts';
 import type { Operations } from '../api/operations.ts';
+import type { ObjectEvents } from '../control/object-events.ts';
 import {
   BIND_COMPLETED,
   BOUND_BY_CONTROLLER,
@@ -19,7 +20,6 @@ import {
   PROVISIONER_BETA,
   SELECTED_NODE,
 } from './annotations.ts';
-import type { ClaimEvents } from './claim-events.ts';
 import { bestMatch, mismatch, refersTo } from './match.ts';
 import type { VolumeIndex } from './volume-index.ts';
 import { setVolumePhase } from './volume-sync.ts';
@@ -28,9 +28,9 @@ import { setVolumePhase } from './volume-sync.ts';
 export class ClaimSync {
   readonly #operations: Operations;
   readonly #index: VolumeIndex;
-  readonly #events: ClaimEvents;
+  readonly #events: ObjectEvents;
 
-  constructor(operations: Operations, index: VolumeIndex, claimEvents: ClaimEvents) {
+  constructor(operations: Operations, index: VolumeIndex, claimEvents: ObjectEvents) {
     this.#operations = operations;
     this.#index = index;
     this.#events = claimEvents;
@@ -61,11 +61,31 @@ export class ClaimSync {
   }
 
   #isUsed(claim: KubeObject): boolean {
+    return this.#podsOf(claim).length > 0;
+  }
+
+  /** The pods that use a claim and have not ended. */
+  #podsOf(claim: KubeObject): readonly KubeObject[] {
     const key = `${claim.metadata.namespace ?? ''}/${claim.metadata.name}`;
-    return [...this.#operations.store.collection(pods).objects.values()].some(({ object }) => {
-      const phase = textAt(object, 'status', 'phase');
-      return phase !== 'Succeeded' && phase !== 'Failed' && claimsOfPod(object).includes(key);
-    });
+    return [...this.#operations.store.collection(pods).objects.values()]
+      .map(({ object }) => object)
+      .filter((pod) => {
+        const phase = textAt(pod, 'status', 'phase');
+        return phase !== 'Succeeded' && phase !== 'Failed' && claimsOfPod(pod).includes(key);
+      });
+  }
+
+  /** Says what a claim waits for whose class waits for a consumer. */
+  #recordWaiting(claim: KubeObject): void {
+    const names = this.#podsOf(claim)
+      .filter((pod) => textAt(pod, 'spec', 'nodeName') === '')
+      .map((pod) => pod.metadata.name);
+    if (names.length === 0) {
+      const message = 'waiting for first consumer to be created before binding';
+      return this.#events.record(claim, 'Normal', 'WaitForFirstConsumer', message);
+    }
+    const waiting = `waiting for pod${names.length === 1 ? '' : 's'} ${names.join(',')}`;
+    this.#events.record(claim, 'Normal', 'WaitForPodScheduled', `${waiting} to be scheduled`);
   }
 
   /** A claim that was bound before: completes the binding, or marks the claim as lost if its volume
@@ -135,12 +155,7 @@ export class ClaimSync {
     const storageClass = this.#operations.store.collection(classes).objects.get(className)?.object;
     const waits = storageClass?.['volumeBindingMode'] === 'WaitForFirstConsumer';
     if (waits && metadata.annotations?.[SELECTED_NODE] === undefined) {
-      return this.#events.record(
-        claim,
-        'Normal',
-        'WaitForFirstConsumer',
-        'waiting for first consumer to be created before binding',
-      );
+      return this.#recordWaiting(claim);
     }
     // Once a node is chosen, the scheduler matches free volumes.
     const free = waits ? undefined : bestMatch(claim, this.#freeVolumes());

@@ -1,7 +1,8 @@
-import { memberAt, objectAt, textAt, textsAt, type Json } from '../api/json-value.ts';
+import { memberAt, objectAt, textAt, textsAt } from '../api/json-value.ts';
 import { classOf } from '../api/kinds/claims.ts';
 import type { KubeObject } from '../api/kube-object.ts';
 import { compareQuantities } from '../api/quantity.ts';
+import { selectsLabels } from '../control/label-selector.ts';
 
 const sizeOf = (volume: KubeObject) => textAt(volume, 'spec', 'capacity', 'storage');
 
@@ -42,7 +43,7 @@ export function bestMatch(
     if (!isFree(volume) || (classOf(volume) ?? '') !== (classOf(claim) ?? '')) continue;
     if (
       mismatch(volume, claim) !== undefined ||
-      !selects(memberAt(claim, 'spec', 'selector'), volume)
+      !selectsLabels(memberAt(claim, 'spec', 'selector'), volume.metadata.labels ?? {})
     )
       continue;
     if (best === undefined || compareQuantities(sizeOf(volume), sizeOf(best)) < 0) best = volume;
@@ -59,32 +60,4 @@ function isFree(volume: KubeObject): boolean {
 
 function modeOf(object: KubeObject): string {
   return textAt(object, 'spec', 'volumeMode') || 'Filesystem';
-}
-
-/** Whether a label selector (matchLabels, matchExpressions) matches a volume's labels. */
-function selects(selector: Json | undefined, volume: KubeObject): boolean {
-  const labels = volume.metadata.labels ?? {};
-  const wanted = Object.entries(objectAt(selector, 'matchLabels'));
-  const expressions = memberAt(selector, 'matchExpressions');
-  return (
-    wanted.every(([key, value]) => labels[key] === value) &&
-    (!Array.isArray(expressions) || expressions.every((each) => expressionHolds(each, labels)))
-  );
-}
-
-function expressionHolds(expression: Json, labels: Readonly<Record<string, string>>): boolean {
-  const value = labels[textAt(expression, 'key')];
-  const values = textsAt(expression, 'values');
-  switch (textAt(expression, 'operator')) {
-    case 'In':
-      return value !== undefined && values.includes(value);
-    case 'NotIn':
-      return value === undefined || !values.includes(value);
-    case 'Exists':
-      return value !== undefined;
-    case 'DoesNotExist':
-      return value === undefined;
-    default:
-      return false;
-  }
 }

@@ -8,6 +8,8 @@ export interface Stored {
   /** The name given at creation; a repeated creation with it returns the same item. */
   readonly name: string;
   readonly capacityBytes: bigint;
+  /** The pool that it uses capacity of; absent: of the only one. */
+  readonly pool?: string;
 }
 
 /** How one kind of item is stored. */
@@ -27,7 +29,7 @@ export class DirectoryStore<T extends Stored> {
   readonly #kind: StoreKind<T>;
   readonly #byHandle = new Map<string, T>();
   readonly #byName = new Map<string, T>();
-  #usedBytes = 0n;
+  readonly #usedBytes = new Map<string, bigint>();
 
   /** Opens the folder, creates it if it is missing, and reads its items. A directory without valid
    * metadata belongs to a creation that was never answered, and is removed. */
@@ -43,9 +45,9 @@ export class DirectoryStore<T extends Stored> {
     }
   }
 
-  /** The sum of all capacities. */
-  get usedBytes(): bigint {
-    return this.#usedBytes;
+  /** The sum of the capacities in one pool. */
+  usedBytes(pool: string): bigint {
+    return this.#usedBytes.get(pool) ?? 0n;
   }
 
   /** All items, ordered by handle. */
@@ -126,7 +128,7 @@ export class DirectoryStore<T extends Stored> {
   #remember(item: T): void {
     this.#byHandle.set(item.handle, item);
     this.#byName.set(item.name, item);
-    this.#usedBytes += item.capacityBytes;
+    this.#count(item.pool, item.capacityBytes);
   }
 
   #forget(handle: string): void {
@@ -134,6 +136,10 @@ export class DirectoryStore<T extends Stored> {
     if (item === undefined) return;
     this.#byHandle.delete(handle);
     this.#byName.delete(item.name);
-    this.#usedBytes -= item.capacityBytes;
+    this.#count(item.pool, -item.capacityBytes);
+  }
+
+  #count(pool = '', bytes: bigint): void {
+    this.#usedBytes.set(pool, this.usedBytes(pool) + bytes);
   }
 }

@@ -23,7 +23,11 @@ export const flags = defineFlags({
     default: 'sample.csi.sutler.dev',
     help: 'Name of the driver.',
   },
-  'node-id': { type: 'string', default: 'sample-node', help: 'Node ID that NodeGetInfo answers.' },
+  'node-id': {
+    type: 'string',
+    default: 'sample-node',
+    help: 'Node ID that NodeGetInfo answers, with the topology of the pool of that name.',
+  },
   'delay-ms': {
     type: 'int',
     default: 0,
@@ -35,6 +39,13 @@ export const flags = defineFlags({
     default: 1024,
     min: 0,
     help: 'Size of the storage pool. CreateVolume in a full pool fails with ResourceExhausted.',
+  },
+  pool: {
+    type: 'strings',
+    default: '',
+    help:
+      'ZONE/NODE=SIZE: a node and the size of its pool, such as zone-a/node-a1=10Gi. Given once for ' +
+      'each node: volumes then have a topology, and --capacity-gib is not used.',
   },
   'mutable-parameters': {
     type: 'strings',

@@ -4,6 +4,7 @@ import { UsageError } from '#src/runtime/flags.ts';
 import { openHttpEndpoint } from '#src/runtime/http.ts';
 import { runProcess, type Invocation } from '#src/runtime/process.ts';
 import { flags as table, summary } from './flags.ts';
+import { parsePools } from './pool-flag.ts';
 import { startSampleDriver } from './server.ts';
 
 /** `sutler sandbox-driver`: the sample driver. */
@@ -22,6 +23,9 @@ export function main(invocation: Invocation): Promise<void> {
         );
       if (flags.dataDir === '')
         throw new UsageError('--data-dir is missing: name a folder for the volumes');
+      const pools = parsePools(flags.pool);
+      if (pools.length > 0 && !pools.some(({ name }) => name === flags.nodeId))
+        throw new UsageError(`--node-id ${flags.nodeId}: name one of the nodes of --pool`);
       const calls = new Counter({
         name: 'sutler_sample_driver_calls_total',
         help: 'Calls to the sample driver, by method.',
@@ -35,6 +39,7 @@ export function main(invocation: Invocation): Promise<void> {
         nodeId: flags.nodeId,
         delayMs: flags.delayMs,
         capacityBytes: BigInt(flags.capacityGib) * 1024n ** 3n,
+        ...(pools.length === 0 ? {} : { pools }),
         ...(flags.mutableParameters.length === 0
           ? {}
           : { mutableParameters: flags.mutableParameters }),

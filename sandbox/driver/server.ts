@@ -20,6 +20,7 @@ import { messageOf } from '#src/runtime/error-message.ts';
 import { claimSocketPath } from '#src/runtime/socket-file.ts';
 import { DEFAULT_CAPABILITIES, type SampleCapability } from './capabilities.ts';
 import { DriverStatus } from './driver-status.ts';
+import { Pools, type Pool } from './pools.ts';
 import { driverOperations, type Operation } from './services.ts';
 import { VolumeStore, type StoredSnapshot, type StoredVolume } from './volume-store.ts';
 
@@ -55,6 +56,8 @@ export interface SampleDriverOptions {
   readonly topology?: Readonly<Record<string, string>>;
   /** Size of the pool; default 1 TiB. */
   readonly capacityBytes?: bigint;
+  /** A pool for each node, in place of the one pool with `topology` and `capacityBytes`. */
+  readonly pools?: readonly Pool[];
   /** Runs before each call. A result other than undefined is the answer, a thrown DriverStatus the
    * status; a promise that never settles lets the call hang. */
   readonly onCall?: (call: DriverCall) => unknown;
@@ -83,15 +86,20 @@ export interface SampleDriver {
 export async function startSampleDriver(options: SampleDriverOptions): Promise<SampleDriver> {
   await claimSocketPath(`--csi-address ${options.socket}`, options.socket);
   const store = options.store ?? new VolumeStore(options.dataDir);
+  const { nodeId = 'sample-node', capacityBytes = 1024n ** 4n, topology } = options;
+  const pools = new Pools(
+    options.pools ?? [{ name: '', segments: topology, capacityBytes }],
+    store,
+  );
   const operations = driverOperations({
     name: options.name ?? 'sample.csi.sutler.dev',
-    nodeId: options.nodeId ?? 'sample-node',
-    capacityBytes: options.capacityBytes ?? 1024n ** 4n,
+    nodeId,
+    pools,
+    nodeSegments: pools.segmentsOf(nodeId) ?? topology,
     delayMs: options.delayMs ?? 0,
     capabilities: new Set(options.capabilities ?? DEFAULT_CAPABILITIES),
     mutableParameters:
       options.mutableParameters === undefined ? undefined : new Set(options.mutableParameters),
-    topology: options.topology,
     clock: options.clock ?? systemClock,
     store,
   });

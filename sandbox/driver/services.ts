@@ -17,6 +17,7 @@ import type { SampleCapability } from './capabilities.ts';
 import { publish, unpublish } from './node-operations.ts';
 import { OperationLocks } from './operation-locks.ts';
 import { pageOf } from './page.ts';
+import type { Pools, Segments } from './pools.ts';
 import { SnapshotOperations } from './snapshot-operations.ts';
 import { VolumeOperations } from './volume-operations.ts';
 import type { VolumeStore } from './volume-store.ts';
@@ -24,12 +25,13 @@ import type { VolumeStore } from './volume-store.ts';
 export interface ServiceOptions {
   readonly name: string;
   readonly nodeId: string;
-  readonly capacityBytes: bigint;
+  readonly pools: Pools;
   /** Minimum time of each creation, deletion and change. */
   readonly delayMs: number;
   readonly capabilities: ReadonlySet<SampleCapability>;
   readonly mutableParameters: ReadonlySet<string> | undefined;
-  readonly topology: Readonly<Record<string, string>> | undefined;
+  /** Segments of the node that this driver runs on; undefined: no topology. */
+  readonly nodeSegments: Segments | undefined;
   readonly store: VolumeStore;
   readonly clock: Clock;
 }
@@ -77,7 +79,11 @@ export function driverOperations(options: ServiceOptions): readonly Operation[] 
         ]
       : []),
     ...(has('GET_CAPACITY')
-      ? [operation(Controller.method.getCapacity, () => ({ availableCapacity: volumes.freeBytes }))]
+      ? [
+          operation(Controller.method.getCapacity, ({ accessibleTopology, parameters }) =>
+            volumes.capacity(accessibleTopology?.segments ?? {}, parameters),
+          ),
+        ]
       : []),
     ...(has('LIST_VOLUMES') ? [listOperation(options.store, volumes)] : []),
     ...(has('CREATE_DELETE_SNAPSHOT') ? snapshotOperations(snapshots) : []),
@@ -86,10 +92,10 @@ export function driverOperations(options: ServiceOptions): readonly Operation[] 
   ];
 }
 
-function identityOperations({ name, topology }: ServiceOptions): Operation[] {
+function identityOperations({ name, pools }: ServiceOptions): Operation[] {
   const services = [
     PluginService.CONTROLLER_SERVICE,
-    ...(topology === undefined ? [] : [PluginService.VOLUME_ACCESSIBILITY_CONSTRAINTS]),
+    ...(pools.haveTopology ? [PluginService.VOLUME_ACCESSIBILITY_CONSTRAINTS] : []),
   ];
   return [
     operation(Identity.method.getPluginInfo, () => ({ name, vendorVersion: version })),
@@ -144,13 +150,15 @@ function listSnapshotsOperation(snapshots: SnapshotOperations): Operation {
 }
 
 function nodeOperations(
-  { nodeId, topology, store }: ServiceOptions,
+  { nodeId, nodeSegments, store }: ServiceOptions,
   volumes: VolumeOperations,
 ): Operation[] {
   return [
     operation(Node.method.nodeGetInfo, () => ({
       nodeId,
-      ...(topology === undefined ? {} : { accessibleTopology: { segments: { ...topology } } }),
+      ...(nodeSegments === undefined
+        ? {}
+        : { accessibleTopology: { segments: { ...nodeSegments } } }),
     })),
     operation(Node.method.nodeGetCapabilities, () => ({})),
     operation(Node.method.nodePublishVolume, (request) => {

@@ -2,6 +2,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import type {
   ControllerModifyVolumeRequest,
   CreateVolumeRequest,
+  GetCapacityResponseSchema,
   VolumeCapability,
   VolumeContentSource,
   VolumeSchema,
@@ -10,17 +11,17 @@ import { Code } from '#src/csi/status.ts';
 import type { SampleCapability } from './capabilities.ts';
 import { createContents, pathInside } from './contents.ts';
 import { DriverStatus } from './driver-status.ts';
+import type { Pools, Segments } from './pools.ts';
+import { reservedBytesOf } from './reserved-bytes.ts';
 import type { OperationLocks } from './operation-locks.ts';
 import { REQUIRE_SECRET_PARAMETER, requireSecret } from './secrets.ts';
 import type { AccessType, StoredSource, StoredVolume, VolumeStore } from './volume-store.ts';
 
 export interface VolumeRules {
-  readonly capacityBytes: bigint;
+  readonly pools: Pools;
   readonly capabilities: ReadonlySet<SampleCapability>;
   /** Names of mutable parameters; undefined accepts all. */
   readonly mutableParameters: ReadonlySet<string> | undefined;
-  /** Topology segments of all volumes; undefined: no topology. */
-  readonly topology: Readonly<Record<string, string>> | undefined;
   readonly store: VolumeStore;
   readonly locks: OperationLocks;
 }
@@ -35,9 +36,22 @@ export class VolumeOperations {
     this.#rules = rules;
   }
 
-  get freeBytes(): bigint {
-    const free = this.#rules.capacityBytes - this.#rules.store.usedBytes;
-    return free > 0n ? free : 0n;
+  /** Room within these segments for volumes with these parameters: altogether, and for one volume
+   * where there are several pools.
+   * @throws DriverStatus InvalidArgument */
+  capacity(
+    segments: Segments,
+    parameters: Readonly<Record<string, string>>,
+  ): MessageInitShape<typeof GetCapacityResponseSchema> {
+    const { pools } = this.#rules;
+    const reservedBytes = reservedBytesOf(parameters);
+    const free = pools.within(segments).map((pool) => pools.freeBytes(pool, reservedBytes));
+    return {
+      availableCapacity: free.reduce((a, b) => a + b, 0n),
+      ...(pools.haveTopology
+        ? { maximumVolumeSize: free.reduce((a, b) => (a > b ? a : b), 0n) }
+        : {}),
+    };
   }
 
   /** @throws DriverStatus InvalidArgument without a handle, NotFound for an unknown one */
@@ -106,14 +120,15 @@ export class VolumeOperations {
 
   /** The volume as a message for answers, which has no field for mutable parameters. */
   toMessage(volume: StoredVolume): MessageInitShape<typeof VolumeSchema> {
-    const { store, topology } = this.#rules;
+    const { store, pools } = this.#rules;
+    const segments = pools.segmentsOf(volume.pool ?? '');
     const path = pathInside(store.directory(volume.handle), volume.accessType);
     return {
       volumeId: volume.handle,
       capacityBytes: volume.capacityBytes,
       volumeContext: volume.accessType === 'block' ? { file: path } : { directory: path },
       ...(volume.source === undefined ? {} : { contentSource: sourceMessage(volume.source) }),
-      ...(topology === undefined ? {} : { accessibleTopology: [{ segments: { ...topology } }] }),
+      ...(segments === undefined ? {} : { accessibleTopology: [{ segments: { ...segments } }] }),
     };
   }
 
@@ -121,27 +136,33 @@ export class VolumeOperations {
    * @throws DriverStatus AlreadyExists if it differs from what is requested, Aborted while it is
    *   being changed or deleted, OutOfRange */
   #findExisting(request: CreateVolumeRequest, wanted: Wanted): StoredVolume | undefined {
-    const { store, locks } = this.#rules;
+    const { store, locks, pools } = this.#rules;
     const range = rangeOf(request);
     const existing = store.byName(request.name);
     if (existing === undefined) return undefined;
     locks.checkFree(`volume ${existing.handle}`);
-    const difference = differenceOf(existing, wanted, range);
+    const isInPlace = pools.satisfies(existing.pool ?? '', request.accessibilityRequirements);
+    const difference = isInPlace
+      ? differenceOf(existing, wanted, range)
+      : `on ${existing.pool ?? 'another node'}`;
     if (difference === undefined) return existing;
     throw new DriverStatus(Code.AlreadyExists, `volume ${request.name} exists ${difference}`);
   }
 
   #createVolume(request: CreateVolumeRequest, wanted: Wanted): StoredVolume {
-    const { store } = this.#rules;
+    const { store, pools } = this.#rules;
     const source = wanted.source === undefined ? undefined : this.#openSource(wanted.source);
     const capacityBytes = capacityFor(rangeOf(request), source?.capacityBytes);
-    if (capacityBytes > this.freeBytes) {
-      throw new DriverStatus(
-        Code.ResourceExhausted,
-        `the pool has ${this.freeBytes} free bytes, ${capacityBytes} are requested`,
-      );
-    }
-    const volume = { name: request.name, capacityBytes, ...wanted };
+    const pool = pools.choose(capacityBytes, {
+      requirement: request.accessibilityRequirements,
+      reservedBytes: reservedBytesOf(request.parameters),
+    });
+    const volume = {
+      name: request.name,
+      capacityBytes,
+      ...wanted,
+      ...(pool.name === '' ? {} : { pool: pool.name }),
+    };
     return store.create(volume, (directory) =>
       createContents(directory, volume, source?.directory),
     );
@@ -192,7 +213,7 @@ export class VolumeOperations {
   }
 }
 
-type Wanted = Omit<StoredVolume, 'handle' | 'name' | 'capacityBytes'>;
+type Wanted = Omit<StoredVolume, 'handle' | 'name' | 'capacityBytes' | 'pool'>;
 
 interface Range {
   readonly requiredBytes: bigint;

@@ -49,10 +49,11 @@ type Raw = Readonly<Record<string, unknown>>;
 function parseVolume(raw: Raw, handle: string): StoredVolume | undefined {
   const base = parseBase(raw, handle);
   if (base === undefined) return undefined;
-  const { source, mutableParameters } = raw;
+  const { source, mutableParameters, pool } = raw;
   return {
     ...base,
     ...(isSource(source) ? { source } : {}),
+    ...(typeof pool === 'string' ? { pool } : {}),
     mutableParameters: isObject(mutableParameters)
       ? Object.fromEntries(
           Object.entries(mutableParameters).map(([key, value]) => [key, String(value)]),

@@ -47,7 +47,7 @@ Done: every claim was provisioned and deleted, and nothing is left.
 
   it('names the steps that a claim has not reached', () =>
     assert.equal(
-      describeProgress({ claim: 'default/website', requestedMs: 12.3 }),
+      describeProgress({ claim: 'default/website', requestedMs: 12.3, selectedNodes: [] }),
       '  default/website    requested after 12 ms, PersistentVolume never, Bound never',
     ));
 
@@ -80,6 +80,7 @@ Open the dashboard:
 Or try in another terminal:
   export KUBECONFIG=/data/kubeconfig
   kubectl get pvc,pv,sc
+  kubectl get pods,nodes,csinodes -o wide
   kubectl describe pvc website
   kubectl delete pvc website    # deletes its volume too
   kubectl apply -f examples     # creates it again

@@ -210,8 +210,14 @@ export const nodes: Resource = {
   ],
 };
 
-const lengthAt = (object: KubeObject, ...path: readonly string[]) =>
-  ((memberAt(object, ...path) as Json[] | undefined) ?? []).length;
+function readyContainers(pod: KubeObject): string {
+  const listAt = (...path: readonly string[]) =>
+    (memberAt(pod, ...path) as Json[] | undefined) ?? [];
+  const ready = listAt('status', 'containerStatuses').filter(
+    (each) => memberAt(each, 'ready') === true,
+  );
+  return `${ready.length}/${listAt('spec', 'containers').length}`;
+}
 
 /** Pods, complete enough to be the consumer of a claim. No kubelet runs them, so a deletion takes
  * effect at once. */
@@ -247,7 +253,7 @@ export const pods: Resource = {
   },
   columns: [
     nameColumn,
-    textColumn('Ready', (o) => `0/${lengthAt(o, 'spec', 'containers')}`),
+    textColumn('Ready', readyContainers),
     textColumn('Status', (o) =>
       o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating',
     ),

@@ -136,6 +136,8 @@ export const coreFields: FieldTable = {
     $: 'open',
     phase: 'string',
     conditions: 'Condition[] merge=type map=type',
+    containerStatuses: 'Open[]',
+    startTime: 'time',
     podIP: 'string',
     nominatedNodeName: 'string',
   },

@@ -1,0 +1,132 @@
+import type { TopologyRequirement } from '#src/csi/generated/csi_pb.ts';
+import { Code } from '#src/csi/status.ts';
+import { DriverStatus } from './driver-status.ts';
+import type { VolumeStore } from './volume-store.ts';
+
+export type Segments = Readonly<Record<string, string>>;
+
+/** The driver's own key: the node that a volume is on. */
+export const NODE_KEY = 'topology.sample.csi.sutler.dev/node';
+export const ZONE_KEY = 'topology.kubernetes.io/zone';
+
+/** Storage of a fixed size, on one node or for all nodes. */
+export interface Pool {
+  /** Name of the node; '' for a pool that is not on a node. */
+  readonly name: string;
+  /** Where its volumes can be used; undefined: everywhere. */
+  readonly segments: Segments | undefined;
+  readonly capacityBytes: bigint;
+}
+
+/** The pool of a node, with the node and its zone as topology. */
+export function nodePool(node: {
+  readonly name: string;
+  readonly zone: string;
+  readonly capacityBytes: bigint;
+}): Pool {
+  const { name, zone, capacityBytes } = node;
+  return { name, segments: { [NODE_KEY]: name, [ZONE_KEY]: zone }, capacityBytes };
+}
+
+/** What a call says about where a volume may be, and its class about the room it must leave. */
+export interface Placement {
+  readonly requirement: TopologyRequirement | undefined;
+  /** Bytes that stay free in each pool. */
+  readonly reservedBytes: bigint;
+}
+
+/** The pools of a driver: which one a volume goes to, and how much room is left. */
+export class Pools {
+  readonly #pools: readonly Pool[];
+  readonly #store: VolumeStore;
+
+  constructor(pools: readonly Pool[], store: VolumeStore) {
+    this.#pools = pools;
+    this.#store = store;
+  }
+
+  /** Whether volumes can be used on some nodes only. */
+  get haveTopology(): boolean {
+    return this.#pools.some(({ segments }) => segments !== undefined);
+  }
+
+  /** The segments of the pool with that name. A volume that was created in a pool which no longer
+   * exists has none. */
+  segmentsOf(name: string): Segments | undefined {
+    return this.#pools.find((pool) => pool.name === name)?.segments;
+  }
+
+  freeBytes(pool: Pool, reservedBytes = 0n): bigint {
+    const free = pool.capacityBytes - this.#store.usedBytes(pool.name) - reservedBytes;
+    return free > 0n ? free : 0n;
+  }
+
+  /** The pools that have all of these segments; all pools where there are none. */
+  within(segments: Segments): readonly Pool[] {
+    return this.#pools.filter((pool) => hasSegments(pool.segments ?? {}, segments));
+  }
+
+  /** The first preferred term with room wins, then the first requisite term; of several pools of a
+   * term the one with the most free bytes.
+   * @throws DriverStatus ResourceExhausted */
+  choose(bytes: bigint, { requirement, reservedBytes }: Placement): Pool {
+    const requisite = termsOf(requirement?.requisite);
+    const preferred = termsOf(requirement?.preferred);
+    const allowed =
+      requisite.length === 0 || !this.haveTopology
+        ? this.#pools
+        : this.#pools.filter((pool) => isIn(pool, requisite));
+    const choices = [
+      ...[...preferred, ...requisite].map((term) =>
+        allowed.filter((pool) => hasSegments(pool.segments ?? {}, term)),
+      ),
+      allowed,
+    ];
+    const free = (pool: Pool): bigint => this.freeBytes(pool, reservedBytes);
+    for (const pools of choices) {
+      const [best] = pools.toSorted((a, b) => Number(free(b) - free(a)));
+      if (best !== undefined && free(best) >= bytes) return best;
+    }
+    if (allowed.length === 0) {
+      const terms = requisite.map(describe).join(' or ');
+      throw new DriverStatus(Code.ResourceExhausted, `there is no pool with ${terms}`);
+    }
+    throw new DriverStatus(Code.ResourceExhausted, describeFull(allowed.map(free), bytes));
+  }
+
+  /** Whether a volume of that pool satisfies a requirement. */
+  satisfies(name: string, requirement: TopologyRequirement | undefined): boolean {
+    const segments = this.segmentsOf(name);
+    const requisite = termsOf(requirement?.requisite);
+    return (
+      segments === undefined ||
+      requisite.length === 0 ||
+      requisite.some((term) => hasSegments(segments, term))
+    );
+  }
+}
+
+function isIn(pool: Pool, terms: readonly Segments[]): boolean {
+  return terms.some((term) => hasSegments(pool.segments ?? {}, term));
+}
+
+function termsOf(topologies: TopologyRequirement['requisite'] = []): readonly Segments[] {
+  return topologies.map(({ segments }) => segments);
+}
+
+function hasSegments(segments: Segments, wanted: Segments): boolean {
+  return Object.entries(wanted).every(([key, value]) => segments[key] === value);
+}
+
+function describe(term: Segments): string {
+  return Object.entries(term)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(',');
+}
+
+function describeFull(free: readonly bigint[], bytes: bigint): string {
+  const most = free.reduce((a, b) => (a > b ? a : b), 0n);
+  return free.length === 1
+    ? `the pool has ${most} free bytes, ${bytes} are requested`
+    : `none of ${free.length} pools has ${bytes} free bytes, the emptiest has ${most}`;
+}
