@@ -36,23 +36,25 @@ export class ClaimClocks {
     const key = `${claim.metadata.namespace}/${claim.metadata.name}`;
     const entry = this.#progress.get(key);
     if (entry === undefined) return;
-    const nowMs = performance.now();
-    const startedMs = this.#startedMs.get(key) ?? nowMs;
-    this.#startedMs.set(key, startedMs);
-    const elapsedMs = nowMs - startedMs;
-    const selected = claim.metadata.annotations?.[SELECTED_NODE];
-    if (selected !== undefined && entry.selectedNodes.at(-1) !== selected)
-      entry.selectedNodes.push(selected);
+    const elapsedMs = this.#elapsedMs(key);
+    addSelectedNode(entry, claim.metadata.annotations?.[SELECTED_NODE]);
     if (isRequested(claim)) entry.requestedMs ??= elapsedMs;
     if (claim.status?.phase !== 'Bound') return;
     entry.boundMs ??= elapsedMs;
     entry.volume ??= claim.spec.volumeName ?? '';
     const found = this.#volumes.get(entry.volume);
-    if (found !== undefined) addVolume(entry, found.volume, found.seenMs - startedMs);
+    if (found !== undefined) addVolume(entry, found.volume, this.#elapsedMs(key, found.seenMs));
   }
 
   onVolume(volume: Volume): void {
     this.#volumes.set(volume.metadata.name, { seenMs: performance.now(), volume });
+  }
+
+  /** Starts the claim's clock unless it runs. */
+  #elapsedMs(key: string, atMs = performance.now()): number {
+    const startedMs = this.#startedMs.get(key) ?? atMs;
+    this.#startedMs.set(key, startedMs);
+    return atMs - startedMs;
   }
 
   all(): readonly ClaimProgress[] {
@@ -63,6 +65,10 @@ export class ClaimClocks {
 function isRequested({ metadata }: Claim): boolean {
   const annotations = metadata.annotations ?? {};
   return STORAGE_PROVISIONER in annotations || BETA_STORAGE_PROVISIONER in annotations;
+}
+
+function addSelectedNode({ selectedNodes }: ClaimProgress, selected: string | undefined): void {
+  if (selected !== undefined && selectedNodes.at(-1) !== selected) selectedNodes.push(selected);
 }
 
 function addVolume(entry: ClaimProgress, volume: Volume, elapsedMs: number): void {

@@ -63,7 +63,7 @@ export class Pools {
 
   /** The pools that have all of these segments; all pools where there are none. */
   within(segments: Segments): readonly Pool[] {
-    return this.#pools.filter((pool) => hasSegments(pool.segments ?? {}, segments));
+    return this.#pools.filter((pool) => isIn(pool, [segments]));
   }
 
   /** The first preferred term with room wins, then the first requisite term; of several pools of a
@@ -73,13 +73,9 @@ export class Pools {
     const requisite = termsOf(requirement?.requisite);
     const preferred = termsOf(requirement?.preferred);
     const allowed =
-      requisite.length === 0 || !this.haveTopology
-        ? this.#pools
-        : this.#pools.filter((pool) => isIn(pool, requisite));
+      requisite.length === 0 ? this.#pools : this.#pools.filter((pool) => isIn(pool, requisite));
     const choices = [
-      ...[...preferred, ...requisite].map((term) =>
-        allowed.filter((pool) => hasSegments(pool.segments ?? {}, term)),
-      ),
+      ...[...preferred, ...requisite].map((term) => allowed.filter((pool) => isIn(pool, [term]))),
       allowed,
     ];
     const free = (pool: Pool): bigint => this.freeBytes(pool, reservedBytes);
@@ -106,8 +102,9 @@ export class Pools {
   }
 }
 
-function isIn(pool: Pool, terms: readonly Segments[]): boolean {
-  return terms.some((term) => hasSegments(pool.segments ?? {}, term));
+/** Whether volumes of a pool can be used where one of the terms says. */
+function isIn({ segments }: Pool, terms: readonly Segments[]): boolean {
+  return segments === undefined || terms.some((term) => hasSegments(segments, term));
 }
 
 function termsOf(topologies: TopologyRequirement['requisite'] = []): readonly Segments[] {
