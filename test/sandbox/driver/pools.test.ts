@@ -67,9 +67,11 @@ async function nodeOf(
 }
 
 async function roomOf(driver: DriverUnderTest, segments?: Segments): Promise<string> {
-  const answer = await driver.ask(getCapacity, {
-    ...(segments === undefined ? {} : { accessibleTopology: { segments: { ...segments } } }),
-  });
+  const accessibleTopology = { segments: { ...segments } };
+  const answer = await driver.ask(
+    getCapacity,
+    segments === undefined ? {} : { accessibleTopology },
+  );
   return `${answer.availableCapacity / GIB} (${(answer.maximumVolumeSize ?? -GIB) / GIB})`;
 }
 

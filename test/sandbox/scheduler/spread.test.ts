@@ -12,9 +12,7 @@ const node = (name: string, zone?: string) =>
   }) as unknown as KubeObject;
 const pod = (owner?: string) =>
   ({
-    metadata: {
-      ...(owner === undefined ? {} : { ownerReferences: [{ uid: owner, controller: true }] }),
-    },
+    metadata: owner === undefined ? {} : { ownerReferences: [{ uid: owner, controller: true }] },
   }) as unknown as KubeObject;
 const placed = (nodeName: string, owner?: string) => ({ pod: pod(owner), nodeName });
 
