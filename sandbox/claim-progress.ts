@@ -47,7 +47,12 @@ export class ClaimClocks {
   }
 
   onVolume(volume: Volume): void {
-    this.#volumes.set(volume.metadata.name, { seenMs: performance.now(), volume });
+    const { name } = volume.metadata;
+    const seenMs = performance.now();
+    this.#volumes.set(name, { seenMs, volume });
+    // The watch of claims may be ahead of the one of volumes.
+    const entry = this.all().find((each) => each.volume === name);
+    if (entry !== undefined) addVolume(entry, volume, this.#elapsedMs(entry.claim, seenMs));
   }
 
   /** Starts the claim's clock unless it runs. */

@@ -6,12 +6,12 @@ import { csiDrivers } from './resources.ts';
 
 const DRIVER = 'sample.csi.sutler.dev';
 
-/** The nodes of `npm start`, and the sizes of their pools. The one of node-b1 is smaller than a
+/** The nodes of `npm start`, and the sizes of their pools. The one of node-b1 is smaller than the
  * claim of examples/4-full-node.yaml. */
 export const SANDBOX_NODES = [
   { name: 'node-a1', zone: 'zone-a', size: '10Gi' },
   { name: 'node-a2', zone: 'zone-a', size: '10Gi' },
-  { name: 'node-b1', zone: 'zone-b', size: '2Gi' },
+  { name: 'node-b1', zone: 'zone-b', size: '4Gi' },
   { name: 'node-b2', zone: 'zone-b', size: '10Gi' },
 ] as const;
 

@@ -86,7 +86,9 @@ export function watchProgress(client: KubeClient, log: Logger): ProgressWatch {
     },
     async waitUntilReady(signal) {
       const isReady = (): boolean =>
-        claimClocks.all().every(({ boundMs }) => boundMs !== undefined) &&
+        claimClocks
+          .all()
+          .every(({ boundMs, volumeMs }) => boundMs !== undefined && volumeMs !== undefined) &&
         podClocks.all().every(({ runningMs }) => runningMs !== undefined);
       await waitUntil(isReady, signal);
       return { claims: claimClocks.all(), pods: podClocks.all() };

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { describeEnvironment, describeProgress } from '../../sandbox/texts.ts';
+import { describeEnvironment, describePod, describeProgress } from '../../sandbox/texts.ts';
 
 const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 
@@ -23,15 +23,28 @@ describe('sutler sandbox', () => {
     const dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'));
     try {
       const { code, stdout } = await runSandbox(['--once', `--data-dir=${dir}`]);
+      const steps = 'requested after N ms, PersistentVolume after N ms, Bound after N ms on NODE';
       assert.equal(
-        stdout.replaceAll(/\d+ ms/g, 'N ms'),
+        stdout.replaceAll(/\d+ ms/g, 'N ms').replaceAll(/node-([ab])\d in zone-\1/g, 'NODE'),
         `sutler sandbox: sutler with a small Kubernetes API and a sample CSI driver.
 Everything runs on this machine. No cluster is touched.
 
 Provisioning the example claims:
-  default/website    requested after N ms, PersistentVolume after N ms, Bound after N ms
-  default/archive    requested after N ms, PersistentVolume after N ms, Bound after N ms
-  default/database   requested after N ms, PersistentVolume after N ms, Bound after N ms
+  default/website    ${steps}
+  default/archive    ${steps}
+  default/database   ${steps}
+  default/report     ${steps}
+  default/backup     ${steps}
+  default/data-db-0  ${steps}
+  default/data-db-1  ${steps}
+  default/data-db-2  ${steps}
+
+The example pods:
+  default/report     Running after N ms on NODE
+  default/backup     Running after N ms on NODE; no room on NODE
+  default/db-0       Running after N ms on NODE
+  default/db-1       Running after N ms on NODE
+  default/db-2       Running after N ms on NODE
 
 Deleting the example claims:
   volumes, records and jobs gone after N ms
@@ -40,6 +53,31 @@ Done: every claim was provisioned and deleted, and nothing is left.
 `,
       );
       assert.equal(code, 0);
+      const lineOf = (name: string): string =>
+        stdout.split('\n').findLast((line) => line.startsWith(`  default/${name} `)) ?? '';
+      assert.match(lineOf('backup'), /on node-b2 in zone-b; no room on node-b1 in zone-b$/);
+      const zones = ['db-0', 'db-1', 'db-2'].map((pod) => lineOf(pod).slice(-1));
+      assert.equal(new Set(zones).size, 2, `zones of the StatefulSet: ${zones.join(', ')}`);
+      for (const pod of ['report', 'backup'])
+        assert.equal(
+          /on (\S+)/.exec(lineOf(pod))?.[1],
+          /Bound .* on (\S+)/.exec(
+            stdout.split('\n').find((l) => l.startsWith(`  default/${pod} `)) ?? '',
+          )?.[1],
+        );
+    } finally {
+      await rm(dir, { recursive: true, force: true });
+    }
+  });
+
+  it('--topology=false gives all nodes one pool, and pods run all the same', async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'));
+    try {
+      const args = ['--once', '--topology=false', `--data-dir=${dir}`];
+      const { code, stdout } = await runSandbox(args);
+      assert.equal(code, 0, stdout);
+      assert.match(stdout, /default\/backup +Running after \d+ ms on node-b1 in zone-b$/m);
+      assert.doesNotMatch(stdout, /Bound after \d+ ms on/);
     } finally {
       await rm(dir, { recursive: true, force: true });
     }
@@ -50,6 +88,18 @@ Done: every claim was provisioned and deleted, and nothing is left.
       describeProgress({ claim: 'default/website', requestedMs: 12.3, selectedNodes: [] }),
       '  default/website    requested after 12 ms, PersistentVolume never, Bound never',
     ));
+
+  it('names the node of a pod, and those where its volume had no room', () => {
+    const backup = { claim: 'default/data', selectedNodes: ['node-b1', 'other', 'node-b2'] };
+    const foreign = { claim: 'default/other', selectedNodes: ['node-a1'] };
+    const pod = { pod: 'default/backup', claims: ['default/data'] };
+    assert.equal(
+      describePod({ ...pod, runningMs: 7.2, node: 'node-b2' }, [backup, foreign]),
+      '  default/backup     Running after 7 ms on node-b2 in zone-b; ' +
+        'no room on node-b1 in zone-b, other',
+    );
+    assert.equal(describePod(pod, []), '  default/backup     Running never');
+  });
 
   it('prints the addresses and what to try next', () => {
     const facts = {
