@@ -7,6 +7,7 @@ import { describeRepresentations } from './api-representations.ts';
 import { describeStorageObjects } from './api-storage-objects.ts';
 import { describeUpdates } from './api-updates.ts';
 import { describeWatches } from './api-watches.ts';
+import { describeWorkloadObjects } from './api-workload-objects.ts';
 import type { ApiServerUnderTest } from './connection.ts';
 import { describeServer } from './describe-server.ts';
 
@@ -22,6 +23,7 @@ export function describeApiServer(name: string, open: () => Promise<ApiServerUnd
     describeLists(api);
     describeWatches(api);
     describeStorageObjects(api);
+    describeWorkloadObjects(api);
     describeRepresentations(api);
     describeDiscovery(api);
   });

@@ -65,6 +65,35 @@ function describeRequests(api: () => Connection): void {
       assert.equal(at(await api().read(path), 'metadata', 'annotations'), undefined);
     });
 
+    it('names the pods that it waits for with WaitForFirstConsumer', async () => {
+      const { namespace } = await newClaim(
+        api(),
+        await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
+      );
+      await eventOf(api(), namespace, 'WaitForFirstConsumer');
+      await newPod(api(), namespace, 'user');
+      const event = await eventOf(api(), namespace, 'WaitForPodScheduled');
+      assert.equal(at(event, 'message'), 'waiting for pod user to be scheduled');
+    });
+
+    it('keeps the annotations, but waits again, when the selected node is removed', async () => {
+      const { path, namespace } = await newClaim(
+        api(),
+        await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
+      );
+      await newPod(api(), namespace, 'user');
+      const select = (node: string | null) =>
+        api().patch('merge', path, { metadata: { annotations: { [SELECTED_NODE]: node } } });
+      await select('node-1');
+      await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
+      await select(null);
+      await eventOf(api(), namespace, 'WaitForPodScheduled');
+      assert.deepEqual(at(await api().read(path), 'metadata', 'annotations'), {
+        [STORAGE_PROVISIONER]: DRIVER,
+        [BETA_STORAGE_PROVISIONER]: DRIVER,
+      });
+    });
+
     it('gets the annotations when a node is selected', async () => {
       const { path } = await newClaim(
         api(),
@@ -248,6 +277,36 @@ function describeBinding(api: () => Connection): void {
       assert.equal(at(await api().read(`${VOLUMES}/${name}`), 'status', 'phase'), 'Available');
     });
 
+    it('is left to the scheduler with WaitForFirstConsumer, and a node selected too', async () => {
+      const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
+      const name = unique('pv');
+      await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
+      await api().until(`${VOLUMES}/${name}`, isIn('Available'));
+      const made = await newClaim(api(), className);
+      await eventOf(api(), made.namespace, 'WaitForFirstConsumer');
+      await api().patch('merge', made.path, {
+        metadata: { annotations: { [SELECTED_NODE]: 'node-1' } },
+      });
+      await api().until(made.path, (reply) => annotation(reply, STORAGE_PROVISIONER) === DRIVER);
+      assert.equal(at(await api().read(`${VOLUMES}/${name}`), 'status', 'phase'), 'Available');
+      assert.equal(at(await api().read(made.path), 'spec', 'volumeName'), undefined);
+    });
+
+    it('is bound without a selected node if its claimRef names the waiting claim', async () => {
+      const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
+      const made = await newClaim(api(), className);
+      await eventOf(api(), made.namespace, 'WaitForFirstConsumer');
+      const name = unique('pv');
+      const { namespace, claimName, uid } = made;
+      const claimRef = { namespace, name: claimName, uid };
+      await api().create(
+        VOLUMES,
+        volume(name, { spec: { storageClassName: className, claimRef } }),
+      );
+      const { body } = await api().until(made.path, isIn('Bound'));
+      assert.equal(at(body, 'spec', 'volumeName'), name);
+    });
+
     it('is chosen if it is the smallest that satisfies the claim', async () => {
       const className = unique('class');
       for (const size of ['5Gi', '2Gi', '9Gi']) {
@@ -392,6 +451,20 @@ async function newClaim(
     claim('a', { spec: { storageClassName: className, ...spec } }),
   );
   return { namespace, claimName: 'a', uid: textAt(stored, 'metadata', 'uid'), path: `${claims}/a` };
+}
+
+/** Creates a pod that uses the claim `a`, and that no scheduler gives a node. */
+async function newPod(api: Connection, namespace: string, name: string): Promise<void> {
+  await api.create(`/api/v1/namespaces/${namespace}/pods`, {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name },
+    spec: {
+      schedulerName: 'none',
+      containers: [{ name: 'main', image: 'none' }],
+      volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'a' } }],
+    },
+  });
 }
 
 /** Creates the PV for a claim, as an external provisioner does. */

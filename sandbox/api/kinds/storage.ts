@@ -1,9 +1,18 @@
 import type { Cause } from '../api-error.ts';
 import { ageColumn, nameColumn, textColumn } from '../columns.ts';
 import { forbiddenValue, immutable, invalidValue, notSupported, required } from '../field-error.ts';
-import { equalJson, memberAt, objectAt, textAt, textsAt, type Json } from '../json-value.ts';
+import {
+  equalJson,
+  memberAt,
+  objectAt,
+  plainText,
+  textAt,
+  textsAt,
+  type Json,
+} from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
-import { qualifiedNameComplaint } from '../names.ts';
+import { qualifiedNameComplaint, subdomainComplaint } from '../names.ts';
+import { compareQuantities } from '../quantity.ts';
 import type { Resource } from '../resource.ts';
 import { schemaOf } from '../schema/schemas.ts';
 
@@ -227,8 +236,17 @@ export const storageCapacities: Resource = {
   kind: 'CSIStorageCapacity',
   namespaced: true,
   struct: schemaOf('CSIStorageCapacity'),
-  validate: (object) =>
-    textAt(object, 'storageClassName') === '' ? [required('storageClassName')] : [],
+  validate(object) {
+    const causes: Cause[] = [];
+    const className = textAt(object, 'storageClassName');
+    const complaint = subdomainComplaint(className);
+    if (complaint !== undefined)
+      causes.push(invalidValue('storageClassName', className, complaint));
+    const { capacity } = object;
+    if (capacity !== undefined && compareQuantities(plainText(capacity), '0') < 0)
+      causes.push(invalidValue('capacity', capacity, 'must be greater than or equal to 0'));
+    return causes;
+  },
   validateUpdate: (object, old) =>
     immutableCauses(object, old, ['nodeTopology', 'storageClassName']),
   columns: [

@@ -135,7 +135,7 @@ export const storageFields: FieldTable = {
   CSINodeDriver: {
     name: 'string !',
     nodeID: 'string !',
-    topologyKeys: 'string[] *',
+    topologyKeys: 'string[] * null',
     allocatable: 'VolumeNodeResources',
   },
   VolumeNodeResources: { count: 'int *' },
