@@ -16,11 +16,11 @@ export interface Caches {
   readonly classOf: (name: string) => Class | undefined;
   /** The attachments of a volume; empty for a driver that doesn't attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
-  /** The nodes as a driver with topology sees them; undefined until they are listed. Starts to watch
-   * them if the driver had no topology when this process started. */
+  /** The nodes as a driver with topology sees them; undefined until they are listed. Starts to
+   * watch them if the driver had no topology when this process started. */
   readonly topology: (driver: string) => WatchedTopology | undefined;
-  /** Starts to watch attachments if the driver attaches, and nodes if it has topology. Resolves when
-   * all objects are listed, or when the signal aborts. */
+  /** Starts to watch attachments if the driver attaches, and nodes if it has topology. Resolves
+   * when all objects are listed, or when the signal aborts. */
   waitForSync(driver: DriverFacts, signal: AbortSignal): Promise<void>;
   /** Why the caches are not up to date, in one line; undefined while they are. */
   readonly trouble: string | undefined;

@@ -30,7 +30,8 @@ export interface ProcessorPorts {
   readonly classOf: (name: string) => Class | undefined;
   /** The attachments of a PV by its name, from caches.ts; none if the driver does not attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
-  /** The nodes, from caches.ts; undefined until they are listed. Only for a driver with topology. */
+  /** The nodes, from caches.ts; undefined until they are listed. Asked only for a driver with
+   * topology. */
   readonly topology: () => WatchedTopology | undefined;
   /** The PVs that share a handle, by its name, as ingest published them; see shared-handles.ts. */
   readonly sharersOf: SharedHandles['sharersOf'];

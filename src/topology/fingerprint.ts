@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { CsiNodeView, NodeView } from '../volumes/topology/cluster-topology.ts';
 
-/* Short texts by which parked claims recognise that nodes have changed. They contain what a topology
- * requirement is made of and nothing else, so no heartbeat and no other label changes them. They are
- * the same in every process that sees the same nodes. */
+/* Short texts by which parked claims recognise that nodes have changed. They are made of what a
+ * topology requirement is made of and of nothing else, so no heartbeat and no other label changes
+ * them. They are the same in every process that sees the same nodes. */
 
 /** Changes with the keys that the driver has registered on any node. */
 export function fingerprintCsiNodes(csiNodes: Iterable<CsiNodeView>): string {

@@ -71,6 +71,8 @@ export interface Rig {
   /** Sets the phase as the volume controller does. */
   setPhase(volume: Volume, phase: 'Bound' | 'Released'): Promise<Volume>;
   record(id: string): Promise<Record<string, string>>;
+  /** The records as a process that has just started sees them. */
+  newRecords(): VolumeRecords;
   reset(): Promise<void>;
   close(): Promise<void>;
 }
@@ -241,6 +243,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
         { name: volume.metadata.name },
         { type: 'merge', body: { status: { phase } }, subresource: 'status' },
       ),
+    newRecords: createRecords,
     record: (id) => redis.hgetall(`{csi}:volume:${DRIVER}:${id}`),
     async reset() {
       hook = () => undefined;

@@ -475,6 +475,11 @@ describe('k8s/', () => {
       ];
       assert.deepEqual([...rightsOf('sutler-jobs')].toSorted(), asked.toSorted());
     });
+
+    it('of a driver with topology are, in a component of their own, to list and watch nodes', () => {
+      const asked = grants(['list', 'watch'], [kinds.nodes, kinds.csiNodes]);
+      assert.deepEqual([...rightsOf('sutler-topology')].toSorted(), asked.toSorted());
+    });
   });
 
   describe('the right to read a Secret', () => {

@@ -113,6 +113,34 @@ describe('KubeClient', () => {
     );
   });
 
+  it('asks for whole objects, or in a list and a watch for the metadata alone', async () => {
+    const client = connect();
+    const acceptOf = () => server.seen.at(-1)?.headers.accept;
+    await client.get(volumes, { name: 'x' });
+    assert.equal(acceptOf(), 'application/json');
+    await client.list(volumes);
+    assert.equal(acceptOf(), 'application/json');
+    await client.list(volumes, { metadataOnly: true });
+    assert.equal(
+      acceptOf(),
+      'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json',
+    );
+    const { watches } = open();
+    const watching = client.watch(volumes, {
+      resourceVersion: '1',
+      metadataOnly: true,
+      idleTimeoutMs: 10_000,
+      onEvent: () => undefined,
+    });
+    await until(() => watches.length === 1, 'the watch is open');
+    assert.equal(
+      acceptOf(),
+      'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json',
+    );
+    watches[0]?.end();
+    await watching;
+  });
+
   it('returns undefined for an object that does not exist', async () => {
     server.handler = (_, reply) => reply.status(404, 'NotFound', 'persistentvolumes "x" not found');
     const client = connect();

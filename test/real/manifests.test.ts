@@ -27,6 +27,12 @@ const PLURALS: Readonly<Record<string, string>> = {
 };
 const CLUSTER_SCOPED = new Set(['Namespace', 'ClusterRole', 'ClusterRoleBinding', 'StorageClass']);
 
+/** What a driver with topology needs besides. */
+const NODES: readonly string[] = ['list', 'watch'].flatMap((verb) => [
+  `${verb} /nodes`,
+  `${verb} storage.k8s.io/csinodes`,
+]);
+
 /** Everything that each account may do: `verb group/resource names`, in every namespace and in its
  * own. */
 const RIGHTS: Readonly<
@@ -34,6 +40,7 @@ const RIGHTS: Readonly<
 > = {
   'sutler-ingest': {
     everywhere: [
+      ...NODES,
       'create /events',
       'get /namespaces kube-system',
       'patch /events',
@@ -53,6 +60,7 @@ const RIGHTS: Readonly<
   },
   'sutler-jobs': {
     everywhere: [
+      ...NODES,
       'create /events',
       'create /persistentvolumes',
       'delete /persistentvolumes',

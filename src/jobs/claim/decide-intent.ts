@@ -15,8 +15,8 @@ export type Intent =
   | { readonly kind: 'none'; readonly reason: string }
   /** Wait for the claim's class. */
   | { readonly kind: 'no-class'; readonly className: string }
-  /** Leave the claim to a volume populator, ask the scheduler for another node, or tell the user why
-   * no volume can be created now. */
+  /** Leave the claim to a volume populator, ask the scheduler for another node, or tell the user
+   * why no volume can be created now. */
   | Exclude<VolumePlan, { kind: 'create' }>;
 
 /** Decides what to do with a claim: whether it is ours (src/volumes/eligibility.ts), and the

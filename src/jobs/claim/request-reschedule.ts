@@ -7,8 +7,8 @@ import { selectedNodeOf } from '../../volumes/eligibility.ts';
 import { supportsTopology } from '../../volumes/driver-facts.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** Asks the scheduler for another node by removing the selected node from a claim whose volume can't
- * be created for it (sig-storage-lib-external-provisioner controller/controller.go
+/** Asks the scheduler for another node by removing the selected node from a claim whose volume
+ * can't be created for it (sig-storage-lib-external-provisioner controller/controller.go
  * rescheduleProvisioning).
  * @returns undefined if the claim has no selected node, or it could not be removed */
 export async function requestReschedule(

@@ -1,5 +1,7 @@
 /** A part of the cluster: label keys with one value each, sorted by key. Empty: all of it. */
-export type TopologyTerm = readonly (readonly [key: string, value: string])[];
+export type TopologyTerm = readonly Segment[];
+
+type Segment = readonly [key: string, value: string];
 
 /** @returns the segments of a CSI topology, or labels, as a term */
 export function toTerm(segments: Readonly<Record<string, string>>): TopologyTerm {
@@ -17,15 +19,14 @@ export function sortSegments(segments: TopologyTerm): TopologyTerm {
   return segments.length < 2 ? segments : segments.toSorted(compareSegments);
 }
 
-/** The order of terms: fewer segments first, then by their segments. Upstream: topologyTerm.compare.
- */
+/** The order of terms: fewer segments first, then by the first segment that differs. Upstream:
+ * topologyTerm.compare. */
 export function compareTerms(a: TopologyTerm, b: TopologyTerm): number {
   if (a.length !== b.length) return a.length - b.length;
-  for (const [i, segment] of a.entries()) {
-    const order = compareSegments(segment, b[i] ?? segment);
-    if (order !== 0) return order;
-  }
-  return 0;
+  const texts = a.flat();
+  const others = b.flat();
+  const at = texts.findIndex((text, i) => text !== others[i]);
+  return at === -1 ? 0 : compareTexts(String(texts[at]), String(others[at]));
 }
 
 /** Sorts terms and drops those that are equal to another one. */
@@ -64,7 +65,7 @@ export function describeLabels(labels: Readonly<Record<string, string>>): string
     .join(' ')}]`;
 }
 
-function compareSegments(a: TopologyTerm[number], b: TopologyTerm[number]): number {
+function compareSegments(a: Segment, b: Segment): number {
   return compareTexts(a[0], b[0]) || compareTexts(a[1], b[1]);
 }
 

@@ -179,7 +179,68 @@ describe('a claim of a driver with topology', () => {
         assert.deepEqual(second, first);
       });
 
-    it('gets the request of the new nodes once the driver has refused the old one', async () => {
+    it('finds its request after a restart, in the record, and none for another claim (I-01, I-02)', async () => {
+      const claim = await onNode();
+      const other = await onNode('node-2');
+      await loseAnswer(rig, claim, withOptions(NODES, {}));
+      const records = rig.newRecords();
+      await records.learnIncarnation();
+      const restarted = { ...withOptions([], {}), records };
+      assert.equal((await rig.provision(claim, restarted)).kind, 'done');
+      const outcome = await rig.provision(other, restarted);
+      assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
+      const [first, second, ...more] = requests();
+      assert.deepEqual(second, first);
+      assert.deepEqual(more, []);
+    });
+
+    it('keeps the request no longer than until its volume is stored (I-03)', async () => {
+      const claim = await onNode();
+      await loseAnswer(rig, claim, withOptions(NODES, {}));
+      assert.ok((await rig.record(claim.metadata.uid))['req'] !== undefined);
+      await rig.provision(claim, withOptions([], {}));
+      assert.equal((await rig.record(claim.metadata.uid))['req'], undefined);
+    });
+
+    it('keeps each claim’s own request, however many there are at once (I-06)', async () => {
+      const zones = [1, 2, 3].map((id) => `zone${id}`);
+      const all = await Promise.all(
+        Array.from({ length: 30 }, (_, i) => onNode(`node-${1 + (i % 3)}`)),
+      );
+      const ports = withOptions(NODES, { strictTopology: true, extraCreateMetadata: true });
+      rig.onCall = async ({ method, proceed }) => {
+        if (method !== 'CreateVolume') return undefined;
+        await proceed();
+        throw new DriverStatus(Code.DeadlineExceeded, 'out of time');
+      };
+      await Promise.all(all.map((claim) => rig.provision(claim, ports)));
+      endFaults(rig);
+      await Promise.all(all.map((claim) => rig.provision(claim, withOptions([], {}))));
+      for (const [i, claim] of all.entries()) {
+        const own = requests().filter(
+          ({ parameters }) => parameters['csi.storage.k8s.io/pvc/name'] === claim.metadata.name,
+        );
+        assert.equal(own.length, 2);
+        for (const { accessibilityRequirements: asked } of own)
+          assert.equal(asked?.requisite[0]?.segments['zone'], zones[i % 3]);
+      }
+    });
+
+    it('keeps the request as sent, whatever becomes of the nodes as they are seen (I-07, I-08, I-09)', async () => {
+      const claim = await onNode();
+      const labels: Record<string, string> = { zone: 'zone1', rack: 'rack1' };
+      const keys = ['zone', 'rack'];
+      const ports = withTopology(rig, [{ name: 'node-1', labels, keys }]);
+      await loseAnswer(rig, claim, ports);
+      labels['zone'] = 'changed';
+      keys.push('host');
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      const [first, second] = requests();
+      assert.deepEqual(second, first);
+      assert.deepEqual(preferredZones(), [['zone1'], ['zone1']]);
+    });
+
+    it('gets that of the new nodes once the driver has refused the old one (I-04, I-05)', async () => {
       const claim = await annotatedClaim(rig, {});
       failWith(rig, new DriverStatus(Code.Internal, 'no'));
       await rig.provision(claim, withTopology(rig, NODES));

@@ -8,7 +8,7 @@ export interface TestNode {
   readonly name?: string;
   /** Undefined: there is no Node object. */
   readonly labels?: Labels | undefined;
-  /** The keys of its CSINode. 'not registered': the driver is not in it; undefined: there is none. */
+  /** The keys of its CSINode. 'not registered': it lacks the driver; undefined: there is none. */
   readonly keys?: readonly string[] | 'not registered' | undefined;
 }
 

@@ -64,7 +64,8 @@ describe('isSubset', () => {
     ['a term of one whose value begins alike', [zone], [['zone', 'zone10']], false],
   ];
   for (const [title, term, of, expected] of cases)
-    it(`is ${expected} for ${title}`, () => assert.equal(isSubset(term, of), expected));
+    it(`is ${expected ? 'true' : 'false'} for ${title}`, () =>
+      assert.equal(isSubset(term, of), expected));
 });
 
 describe('sortTerms', () => {
