@@ -46,11 +46,6 @@ export class NodeDemand {
       this.#watch = start(() => this.#collect());
       // "Not listed yet" is no trouble at the start.
       this.#loggedTrouble = this.#watch.trouble;
-      // Keys may have parked on other nodes than those that are listed now.
-      void this.#watch.waitForSync().then(
-        () => this.#collect(),
-        () => undefined,
-      );
     }
     this.#logTrouble();
     if (!isWanted && clock.nowMs() - this.#lastWantedMs >= lingerMs) void this.stop();

@@ -32,7 +32,11 @@ class ZonalBed {
   static async open(): Promise<ZonalBed> {
     let self: ZonalBed | undefined;
     const bed = await ProcessBed.open({
-      topology: { zone: 'a' },
+      pools: ZONES.map((zone) => ({
+        name: zone,
+        segments: { zone },
+        capacityBytes: 1n << 40n,
+      })),
       onCall({ method, request }) {
         if (method === 'CreateVolume') self?.note(request as CreateVolumeRequest);
         return undefined;
@@ -148,7 +152,7 @@ describe('a zonal driver', () => {
     });
     assert.deepEqual(volume?.spec.nodeAffinity, {
       required: {
-        nodeSelectorTerms: [{ matchExpressions: [{ key: 'zone', operator: 'In', values: ['a'] }] }],
+        nodeSelectorTerms: [{ matchExpressions: [{ key: 'zone', operator: 'In', values: ['c'] }] }],
       },
     });
   });

@@ -34,8 +34,8 @@ interface BedOptions {
   /** Of both processes; of two values of a flag the last one counts. */
   readonly flags?: readonly string[];
   readonly onCall?: NonNullable<SampleDriverOptions['onCall']>;
-  /** Of all volumes; absent: a driver without topology. */
-  readonly topology?: Readonly<Record<string, string>>;
+  /** Of the driver; absent: one without topology. */
+  readonly pools?: NonNullable<SampleDriverOptions['pools']>;
 }
 
 /** A Redis with the users of k8s/redis, a cluster with a class and a volume binder, a sample driver
@@ -63,7 +63,7 @@ export class ProcessBed {
   }
 
   static async open(options: BedOptions = {}): Promise<ProcessBed> {
-    const { settings = [], flags = [], onCall, topology } = options;
+    const { settings = [], flags = [], onCall, pools } = options;
     const closers = new Closers();
     const folder = await makeFolder();
     closers.add('folder', () => folder.remove());
@@ -77,7 +77,7 @@ export class ProcessBed {
       socket: folder.file('csi.sock'),
       dataDir: folder.file('volumes'),
       ...(onCall === undefined ? {} : { onCall }),
-      ...(topology === undefined ? {} : { topology }),
+      ...(pools === undefined ? {} : { pools }),
     });
     closers.add('driver', () => driver.close());
     const listen = { kind: 'unix', path: folder.file('gateway.sock') } as const;

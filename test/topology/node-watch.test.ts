@@ -94,8 +94,10 @@ describe('the watch of nodes', () => {
     await start({
       ...kube,
       list: (resource, o) => (asked.push(o?.metadataOnly), kube.list(resource, o)),
+      watch: (resource, o) => (asked.push(o.metadataOnly), kube.watch(resource, o)),
     });
-    assert.deepEqual(asked, [true, undefined]);
+    await until(() => asked.length === 4, 'both are listed and watched');
+    assert.equal(asked.filter(Boolean).length, 2, 'the list and the watch of nodes');
   });
 
   it('reports what comes, goes and changes', async () => {
