@@ -39,8 +39,8 @@ const LONGEST_RETRY_MS = 10_000;
 
 /** Gives pods a node, by their volumes alone, as kube-scheduler's VolumeBinding plugin does: for a
  * claim of a WaitForFirstConsumer class it writes the selected node, waits until the claim is
- * Bound, and then binds the pod. If the provisioner removes the selected node, it chooses another one. It
- * knows neither CPU and memory nor taints and affinities, except a pod's nodeSelector. */
+ * Bound, and then binds the pod. If the provisioner removes the selected node, it chooses another
+ * one. It knows neither CPU and memory nor taints and affinities, except a pod's nodeSelector. */
 export function startScheduler(options: SchedulerOptions): Scheduler {
   return new SchedulerLoop(options);
 }
