@@ -17,8 +17,7 @@ export interface Progress {
 export interface ProgressWatch {
   /** Follows the claims and pods of an example; call it just before the example is created. */
   begin(example: Example): void;
-  /** Resolves when all begun claims are Bound and all begun pods Running, or when the signal aborts.
-   */
+  /** Resolves when all begun claims are Bound and all begun pods Running, or at the signal. */
   waitUntilReady(signal: AbortSignal): Promise<Progress>;
   /** Resolves when no PersistentVolume is left, or when the signal aborts.
    * @returns the names of those that are left */

@@ -13,7 +13,7 @@ export function describeProgress(progress: ClaimProgress): string {
     `${name} ${ms === undefined ? 'never' : `after ${Math.round(ms)} ms`}`;
   const steps = [
     step('requested', progress.requestedMs),
-    step('PersistentVolume', progress.volumeMs),
+    step('PV', progress.volumeMs),
     step('Bound', progress.boundMs),
   ];
   const place = progress.node === undefined ? '' : ` on ${nodeText(progress.node)}`;

@@ -44,8 +44,8 @@ export const flags = defineFlags({
     type: 'strings',
     default: '',
     help:
-      'ZONE/NODE=SIZE: a node and the size of its pool, such as zone-a/node-a1=10Gi. Given once for ' +
-      'each node: volumes then have a topology, and --capacity-gib is not used.',
+      'ZONE/NODE=SIZE: a node and the size of its pool, such as zone-a/node-a1=10Gi. Given once ' +
+      'for each node: volumes then have a topology, and --capacity-gib is not used.',
   },
   'mutable-parameters': {
     type: 'strings',

@@ -11,9 +11,9 @@ export const ZONE_KEY = 'topology.kubernetes.io/zone';
 
 /** Storage of a fixed size, on one node or for all nodes. */
 export interface Pool {
-  /** Name of the node; '' for a pool that is not on a node. */
+  /** Name of the node; '' for a pool that is not on a node, which serves every requirement. */
   readonly name: string;
-  /** Where its volumes can be used; undefined: everywhere. */
+  /** What is said of where its volumes can be used; undefined: nothing. */
   readonly segments: Segments | undefined;
   readonly capacityBytes: bigint;
 }
@@ -45,9 +45,13 @@ export class Pools {
     this.#store = store;
   }
 
-  /** Whether volumes can be used on some nodes only. */
+  /** Whether the driver says where its volumes can be used. */
   get haveTopology(): boolean {
     return this.#pools.some(({ segments }) => segments !== undefined);
+  }
+
+  get areOnNodes(): boolean {
+    return this.#pools.some(({ name }) => name !== '');
   }
 
   /** The segments of the pool with that name. A volume that was created in a pool which no longer
@@ -92,19 +96,15 @@ export class Pools {
 
   /** Whether a volume of that pool satisfies a requirement. */
   satisfies(name: string, requirement: TopologyRequirement | undefined): boolean {
-    const segments = this.segmentsOf(name);
+    const pool = this.#pools.find((each) => each.name === name);
     const requisite = termsOf(requirement?.requisite);
-    return (
-      segments === undefined ||
-      requisite.length === 0 ||
-      requisite.some((term) => hasSegments(segments, term))
-    );
+    return pool === undefined || requisite.length === 0 || isIn(pool, requisite);
   }
 }
 
 /** Whether volumes of a pool can be used where one of the terms says. */
-function isIn({ segments }: Pool, terms: readonly Segments[]): boolean {
-  return segments === undefined || terms.some((term) => hasSegments(segments, term));
+function isIn({ name, segments = {} }: Pool, terms: readonly Segments[]): boolean {
+  return name === '' || terms.some((term) => hasSegments(segments, term));
 }
 
 function termsOf(topologies: TopologyRequirement['requisite'] = []): readonly Segments[] {

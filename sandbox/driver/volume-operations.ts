@@ -48,7 +48,7 @@ export class VolumeOperations {
     const free = pools.within(segments).map((pool) => pools.freeBytes(pool, reservedBytes));
     return {
       availableCapacity: free.reduce((a, b) => a + b, 0n),
-      ...(pools.haveTopology
+      ...(pools.areOnNodes
         ? { maximumVolumeSize: free.reduce((a, b) => (a > b ? a : b), 0n) }
         : {}),
     };

@@ -5,8 +5,8 @@ export interface PendingPod {
   readonly claimKeys: readonly string[];
   /** The chosen node, while the claims of the pod are being bound. */
   nodeName: string | undefined;
-  /** What is to be done for each waiting claim on that node, by UID: its volume is created, or it is
-   * bound to a free one. */
+  /** What is to be done for each waiting claim on that node, by UID: its volume is created, or it
+   * is bound to a free one. */
   plans: ReadonlyMap<string, 'create' | 'bind'>;
   /** Nodes where a volume could not be created. */
   readonly fullNodes: Set<string>;

@@ -46,7 +46,7 @@ export function readPodClaims(operations: Operations, pod: KubeObject): PodClaim
 }
 
 /** Whether both sides of the binding are written. */
-export function isBound(claim: KubeObject): boolean {
+function isBound(claim: KubeObject): boolean {
   return (
     textAt(claim, 'spec', 'volumeName') !== '' &&
     claim.metadata.annotations?.[BIND_COMPLETED] !== undefined

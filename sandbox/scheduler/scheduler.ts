@@ -38,9 +38,9 @@ const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 10_000;
 
 /** Gives pods a node, by their volumes alone, as kube-scheduler's VolumeBinding plugin does: for a
- * claim of a WaitForFirstConsumer class it writes the selected node, waits until the claim is Bound,
- * and then binds the pod. If the provisioner removes the selected node, it chooses another one. It
- * knows neither CPU and memory nor taints and affinities, except a pod's nodeSelector. */
+ * claim of a WaitForFirstConsumer class it writes the selected node, waits until the claim is
+ * Bound, and then binds the pod. If the provisioner removes the selected node, it chooses another
+ * one. It knows neither CPU and memory nor taints and affinities, except a pod's nodeSelector. */
 export function startScheduler(options: SchedulerOptions): Scheduler {
   return new SchedulerLoop(options);
 }
@@ -108,8 +108,8 @@ class SchedulerLoop implements Scheduler {
     else this.#proceed(pod, found, { pending, nodeName: pending.nodeName });
   }
 
-  /** Binds a pod to its chosen node when its claims are Bound. If the claims can't be Bound there, a
-   * node is chosen again. */
+  /** Binds a pod to its chosen node when its claims are Bound. If the claims can't be Bound there,
+   * a node is chosen again. */
   #proceed(
     pod: KubeObject,
     found: PodClaims,

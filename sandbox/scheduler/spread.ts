@@ -9,8 +9,9 @@ export interface PlacedPod {
   readonly nodeName: string;
 }
 
-/** Sorts the nodes that a pod fits on: the zone with the fewest pods of its controller first, then the node with
- * the fewest of them, then the zone and the node with the fewest pods, then by name. */
+/** Sorts the nodes that a pod fits on: the zone with the fewest pods of its controller first, then
+ * the node with the fewest of them, then the zone and the node with the fewest pods, then by name.
+ */
 export function spreadOrder(
   pod: KubeObject,
   candidates: readonly KubeObject[],

@@ -23,7 +23,7 @@ describe('sutler sandbox', () => {
     const dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'));
     try {
       const { code, stdout } = await runSandbox(['--once', `--data-dir=${dir}`]);
-      const steps = 'requested after N ms, PersistentVolume after N ms, Bound after N ms on NODE';
+      const steps = 'requested after N ms, PV after N ms, Bound after N ms on NODE';
       assert.equal(
         stdout.replaceAll(/\d+ ms/g, 'N ms').replaceAll(/node-([ab])\d in zone-\1/g, 'NODE'),
         `sutler sandbox: sutler with a small Kubernetes API and a sample CSI driver.
@@ -86,7 +86,7 @@ Done: every claim was provisioned and deleted, and nothing is left.
   it('names the steps that a claim has not reached', () =>
     assert.equal(
       describeProgress({ claim: 'default/website', requestedMs: 12.3, selectedNodes: [] }),
-      '  default/website    requested after 12 ms, PersistentVolume never, Bound never',
+      '  default/website    requested after 12 ms, PV never, Bound never',
     ));
 
   it('names the node of a pod, and those where its volume had no room', () => {

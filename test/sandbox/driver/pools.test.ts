@@ -191,6 +191,19 @@ describe('a sample driver with a pool on each node', () => {
         );
     }));
 
+  it('with one topology for all volumes serves every requirement', () =>
+    using(
+      async (d) => {
+        const wanted = terms([onNode('anywhere')]);
+        for (const _repeated of [1, 2]) {
+          const { volume } = await d.ask(createVolume, request('v', 1n, wanted));
+          assert.deepEqual(volume?.accessibleTopology[0]?.segments, { zone: 'z1' });
+        }
+        assert.equal(await roomOf(d, onNode('anywhere')), '2 (-1)');
+      },
+      { capacityBytes: 3n * GIB, topology: { zone: 'z1' } },
+    ));
+
   it('without pools has one for all nodes and reports no maximum size', () =>
     using(
       async (d) => {
