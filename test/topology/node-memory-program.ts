@@ -1,5 +1,5 @@
-/* Started by node-memory.test.ts with --expose-gc: lists the nodes of a cluster, and writes how much
- * memory they take. */
+/* Started by node-memory.test.ts with --expose-gc: lists the nodes of a cluster, and writes how
+ * much memory they take. */
 import { performance } from 'node:perf_hooks';
 import { createKubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';

@@ -137,25 +137,6 @@ describe('the topology requirement of a request', () => {
     assert.equal(asked({ ...metadata({ ...alpha, [NODE]: '' }), options }), undefined);
   });
 
-  it('has the driver’s key for the zones of a migrated class', () => {
-    const EBS = 'ebs.csi.aws.com';
-    const key = 'topology.ebs.csi.aws.com/zone';
-    const zone = { key: 'topology.kubernetes.io/zone', values: ['us-west-2a'] };
-    const migrated = { ...withTopology, name: EBS, inTreeName: 'kubernetes.io/aws-ebs' };
-    const { request } = planCreation({
-      driver: migrated,
-      cls: aClass({
-        provisioner: 'kubernetes.io/aws-ebs',
-        allowedTopologies: [{ matchLabelExpressions: [zone] }],
-      }),
-      topology,
-    });
-    assert.deepEqual(
-      request.accessibilityRequirements?.requisite.map(({ segments }) => segments),
-      [{ [key]: 'us-west-2a' }],
-    );
-  });
-
   it('needs another node if the selected one has no CSINode (B-41)', () => {
     const { value } = runPlan({ claim: onNode('bar'), driver: withTopology, topology });
     assert.ok(value?.kind === 'reschedule', value?.kind);
@@ -183,5 +164,89 @@ describe('the topology requirement of a request', () => {
   it('passes a defect on', () => {
     const broken = { ...topology, csiNodes: () => assert.fail('broken') };
     assert.throws(() => runPlan({ driver: withTopology, topology: broken }), /broken/);
+  });
+});
+
+describe('a migrated class', () => {
+  const ZONE = 'topology.kubernetes.io/zone';
+  const REGION = 'topology.kubernetes.io/region';
+  const plugins = [
+    {
+      name: 'kubernetes.io/aws-ebs',
+      csi: 'ebs.csi.aws.com',
+      key: 'topology.ebs.csi.aws.com/zone',
+      zones: ['us-west-2a', 'us-west-2b'],
+      region: 'us-west-2',
+      handle: 'vol-1',
+    },
+    {
+      name: 'kubernetes.io/gce-pd',
+      csi: 'pd.csi.storage.gke.io',
+      key: 'topology.gke.io/zone',
+      zones: ['us-east1-a', 'us-east1-b'],
+      region: 'us-east1',
+      handle: 'projects/p/zones/us-east1-a/disks/d',
+    },
+    {
+      name: 'kubernetes.io/cinder',
+      csi: 'cinder.csi.openstack.org',
+      key: 'topology.cinder.csi.openstack.org/zone',
+      zones: ['nova', 'other'],
+      region: undefined,
+      handle: 'volume-1',
+    },
+  ];
+  for (const { name, csi, key, zones, region, handle } of plugins) {
+    const [zone = ''] = zones;
+    const allowed = (of: string): Partial<Class> => ({
+      provisioner: name,
+      allowedTopologies: [{ matchLabelExpressions: [{ key: of, values: zones }] }],
+    });
+    const given = (cls: Partial<Class>): Given => ({
+      driver: { ...withTopology, name: csi, inTreeName: name },
+      cls: aClass(cls),
+      claim: onNode('node-0'),
+      topology: aCluster(registered(...zones.map((each) => ({ [key]: each })))),
+    });
+    const requisite = (cls: Partial<Class>) =>
+      planCreation(given(cls)).request.accessibilityRequirements?.requisite.map(
+        ({ segments }) => segments,
+      );
+
+    it(`of ${name} asks for its zones by the driver’s key`, () => {
+      const expected = zones.map((each) => ({ [key]: each }));
+      for (const of of [ZONE, 'failure-domain.beta.kubernetes.io/zone', key])
+        assert.deepEqual(requisite(allowed(of)), expected);
+      if (region !== undefined)
+        assert.deepEqual(
+          requisite({ provisioner: name, parameters: { zones: zones.join() } }),
+          expected,
+        );
+    });
+
+    it(`of ${name} gets a PV that is tied to Kubernetes’ zone`, () => {
+      const volume = { volumeId: handle, accessibleTopology: [{ segments: { [key]: zone } }] };
+      const { metadata, spec } = completePv(given(allowed(ZONE)), volume);
+      assert.equal(spec.csi, undefined);
+      const regions = region === undefined ? [] : [isIn(REGION, region)];
+      assert.deepEqual(spec.nodeAffinity?.required?.nodeSelectorTerms, [
+        { matchExpressions: [isIn(ZONE, zone), ...regions] },
+      ]);
+      assert.equal(metadata.labels?.[ZONE], zone);
+      assert.equal(metadata.labels[REGION], region);
+    });
+  }
+
+  it('of Azure disks asks for no zone where its zones are numbers of fault domains', () => {
+    const key = 'topology.disk.csi.azure.com/zone';
+    const name = 'kubernetes.io/azure-disk';
+    const { request } = planCreation({
+      driver: { ...withTopology, name: 'disk.csi.azure.com', inTreeName: name },
+      cls: aClass({ provisioner: name, parameters: { zones: '0,1' } }),
+    });
+    assert.deepEqual(
+      request.accessibilityRequirements?.requisite.map(({ segments }) => segments),
+      [{ [key]: '' }],
+    );
   });
 });
