@@ -10,7 +10,11 @@ import {
 } from '../kube/reflector.ts';
 import { csiNodes, nodes } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { CsiNodeView, NodeView } from '../volumes/topology/cluster-topology.ts';
+import type {
+  ComputedTopology,
+  CsiNodeView,
+  NodeView,
+} from '../volumes/topology/cluster-topology.ts';
 import type { WatchedTopology } from '../volumes/topology/requirement.ts';
 import { fingerprintCsiNodes, fingerprintNodes } from './fingerprint.ts';
 
@@ -58,12 +62,14 @@ class TwoReflectors implements NodeWatch {
   readonly #csiNodes: Reflector<StoredCsiNode>;
   /** The fingerprints, where no change has made them outdated. */
   #versions: Partial<Record<NodeChange['resource'], string>> = {};
+  #computed: ComputedTopology = { terms: new Map() };
 
   constructor({ client, driver, log, metrics, onChange }: NodeWatchOptions) {
     const shared = { client, log, ...(metrics === undefined ? {} : { metrics }) };
     const tell = (resource: NodeChange['resource'], change: Change<Stored>): void => {
       // The values of nodes count only for keys that some CSINode has.
       this.#versions = {};
+      this.#computed = { terms: new Map() };
       onChange?.({ resource, name: change.object.name, type: change.type });
     };
     this.#nodes = startReflector<StoredNode>({
@@ -89,6 +95,10 @@ class TwoReflectors implements NodeWatch {
 
   get hasSynced(): boolean {
     return this.#nodes.hasSynced && this.#csiNodes.hasSynced;
+  }
+
+  get computed(): ComputedTopology {
+    return this.#computed;
   }
 
   get trouble(): string | undefined {

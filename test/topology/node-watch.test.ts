@@ -126,6 +126,7 @@ describe('the watch of nodes', () => {
     await start();
     const labels = watch.node('one')?.labels;
     const seen = versions();
+    const { computed } = watch;
     let reads = 0;
     const list = watch.nodes.bind(watch);
     watch.nodes = () => ((reads += 1), list());
@@ -145,6 +146,7 @@ describe('the watch of nodes', () => {
       await until(() => arrived() === stored?.metadata.resourceVersion, 'the update has arrived');
     }
     assert.deepEqual(versions(), seen);
+    assert.equal(watch.computed, computed, 'what rules have computed is kept');
     assert.equal(reads, 0, 'no version was computed anew');
     assert.deepEqual(changes, []);
     assert.equal(watch.node('one')?.labels, labels, 'the same object');
@@ -155,8 +157,10 @@ describe('the watch of nodes', () => {
     await addCsiNode('one', drivers(['zone']));
     await start();
     const [ofNodes, ofCsiNodes] = versions();
+    const { computed } = watch;
     await setLabels('one', { zone: 'b' });
     await reported('nodes modified one');
+    assert.notEqual(watch.computed, computed);
     assert.notEqual(watch.versionOf('nodes'), ofNodes);
     assert.equal(watch.versionOf('csinodes'), ofCsiNodes);
   });

@@ -1,7 +1,7 @@
 import type { Labels } from '../../kube/objects.ts';
 import { RefusedError } from '../refused-error.ts';
 import type { ClusterTopology } from './cluster-topology.ts';
-import { compareTexts, sortSegments, type TopologyTerm } from './term.ts';
+import { compareTexts, sortSegments, sortTerms, type TopologyTerm } from './term.ts';
 
 /** The values that labels have for all keys, as a term; undefined if a key is missing. */
 export function termOf(labels: Labels, keys: readonly string[]): TopologyTerm | undefined {
@@ -15,11 +15,12 @@ export function termOf(labels: Labels, keys: readonly string[]): TopologyTerm | 
   return sortSegments(term);
 }
 
-/** The terms of all nodes that have all keys as labels, each once. Nodes on which the driver does
- * not run count too. Upstream: external-provisioner pkg/controller/topology.go aggregateTopologies.
+/** The terms of all nodes that have all keys as labels, sorted and each once. Nodes on which the
+ * driver does not run count too. Upstream: external-provisioner pkg/controller/topology.go
+ * aggregateTopologies.
  * @throws RefusedError for a key that no label can have */
 export function clusterTerms(
-  topology: Pick<ClusterTopology, 'nodes'>,
+  topology: Pick<ClusterTopology, 'nodes' | 'computed'>,
   keys: readonly string[],
 ): readonly TopologyTerm[] {
   const invalid = keys.find((key) => !isLabelKey(key));
@@ -27,12 +28,17 @@ export function clusterTerms(
     throw new RefusedError(
       `error parsing topology keys selector: ${JSON.stringify(invalid)} is no valid key of a label`,
     );
-  const terms = new Map<string, TopologyTerm>();
+  const id = JSON.stringify(keys);
+  const known = topology.computed?.terms.get(id);
+  if (known !== undefined) return known;
+  const terms: TopologyTerm[] = [];
   for (const { labels } of topology.nodes()) {
     const term = termOf(labels, keys);
-    if (term !== undefined) terms.set(JSON.stringify(term), term);
+    if (term !== undefined) terms.push(term);
   }
-  return [...terms.values()];
+  const sorted = sortTerms(terms);
+  topology.computed?.terms.set(id, sorted);
+  return sorted;
 }
 
 const KEY_NAME = /^[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?$/;
@@ -49,8 +55,21 @@ function isLabelKey(key: string): boolean {
  * driver is upgraded: then those that most nodes have registered, if labels of some node have them
  * all. Empty if none is registered. Upstream takes those of any node, by chance. */
 export function registeredKeys(
-  topology: Pick<ClusterTopology, 'csiNodes' | 'nodes'>,
+  topology: Pick<ClusterTopology, 'csiNodes' | 'nodes' | 'computed'>,
 ): readonly string[] {
+  const { computed } = topology;
+  if (computed === undefined) return chooseKeys(topology);
+  return (computed.registeredKeys ??= chooseKeys(topology));
+}
+
+function chooseKeys(topology: Pick<ClusterTopology, 'csiNodes' | 'nodes'>): readonly string[] {
+  const lists = listsOfKeys(topology);
+  const onNode = lists.length > 1 ? lists.find((keys) => isOnNode(topology, keys)) : undefined;
+  return onNode ?? lists[0] ?? [];
+}
+
+/** The lists of keys that nodes have registered, each once, those of most nodes first. */
+function listsOfKeys(topology: Pick<ClusterTopology, 'csiNodes'>): readonly (readonly string[])[] {
   const counts = new Map<string, { readonly keys: readonly string[]; count: number }>();
   for (const { topologyKeys: keys = [] } of topology.csiNodes()) {
     if (keys.length === 0) continue;
@@ -59,15 +78,9 @@ export function registeredKeys(
     if (known === undefined) counts.set(id, { keys, count: 1 });
     else known.count += 1;
   }
-  const byCount = [...counts].sort(
-    ([a, { count: countA }], [b, { count: countB }]) => countB - countA || compareTexts(a, b),
-  );
-  const lists = byCount.map(([, { keys }]) => keys);
-  return (
-    (lists.length < 2 ? undefined : lists.find((keys) => isOnNode(topology, keys))) ??
-    lists[0] ??
-    []
-  );
+  return [...counts]
+    .sort(([a, { count: countA }], [b, { count: countB }]) => countB - countA || compareTexts(a, b))
+    .map(([, { keys }]) => keys);
 }
 
 function isOnNode(topology: Pick<ClusterTopology, 'nodes'>, keys: readonly string[]): boolean {

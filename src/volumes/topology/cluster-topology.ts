@@ -1,4 +1,5 @@
 import type { Labels } from '../../kube/objects.ts';
+import type { TopologyTerm } from './term.ts';
 
 /** A CSINode as one driver sees it. */
 export interface CsiNodeView {
@@ -22,4 +23,14 @@ export interface ClusterTopology {
   node(name: string): NodeView | undefined;
   csiNodes(): Iterable<CsiNodeView>;
   nodes(): Iterable<NodeView>;
+  /** What rules have computed of all nodes; a new one after each change of a node. Absent: nothing
+   * is kept. */
+  readonly computed?: ComputedTopology;
+}
+
+/** Results that cost a look at every node, kept for the next claim. */
+export interface ComputedTopology {
+  registeredKeys?: readonly string[];
+  /** Sorted terms of the nodes, by the keys as JSON. */
+  readonly terms: Map<string, readonly TopologyTerm[]>;
 }

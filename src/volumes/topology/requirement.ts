@@ -57,7 +57,7 @@ export function topologyRequirement(input: RequirementInput): TopologyRequiremen
     checkAllowed(input, selected.term);
     return toRequirement([selected.term], 0);
   }
-  const requisite = sortTerms(requisiteTerms(input, selected?.keys));
+  const requisite = requisiteTerms(input, selected?.keys);
   if (requisite.length === 0) return undefined;
   if (selected === undefined)
     return toRequirement(requisite, firstTermFor(input.claimName, requisite.length));
@@ -110,7 +110,7 @@ function checkAllowed(input: RequirementInput, selected: TopologyTerm): void {
   );
 }
 
-/** The class's terms, or those of all nodes; none where nothing limits the volume.
+/** The class's terms, or those of all nodes, sorted; none where nothing limits the volume.
  * @param selectedKeys those of the selected node, if there is one */
 function requisiteTerms(
   input: RequirementInput,
@@ -118,7 +118,7 @@ function requisiteTerms(
 ): readonly TopologyTerm[] {
   const { cls, topology, immediateTopology } = input;
   const { allowedTopologies = [] } = cls;
-  if (allowedTopologies.length > 0) return flattenAllowed(allowedTopologies);
+  if (allowedTopologies.length > 0) return sortTerms(flattenAllowed(allowedTopologies));
   if (selectedKeys === undefined && !immediateTopology) return [];
   const keys = selectedKeys ?? registeredKeys(topology);
   if (keys.length === 0) throw refuse(input, 'no available topology found');

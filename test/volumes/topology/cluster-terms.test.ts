@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { clusterTerms, registeredKeys, termOf } from '#src/volumes/topology/cluster-terms.ts';
+import type { ClusterTopology, ComputedTopology } from '#src/volumes/topology/cluster-topology.ts';
 import { aCluster, registered } from './fake-cluster.ts';
 
 describe('the keys that the driver has registered', () => {
@@ -27,6 +28,41 @@ describe('the keys that the driver has registered', () => {
   it('are those of most nodes, if no node has any as labels', () => {
     const nodes = [{ keys: ['old'] }, { keys: ['new'] }, { keys: ['new'] }];
     assert.deepEqual(registeredKeys(aCluster(nodes)), ['new']);
+  });
+});
+
+describe('what is computed of all nodes', () => {
+  const cluster = aCluster(registered({ zone: 'b', rack: '1' }, { zone: 'a', rack: '1' }));
+  let reads = 0;
+  const counting = (computed?: ComputedTopology): ClusterTopology => ({
+    ...cluster,
+    ...(computed === undefined ? {} : { computed }),
+    nodes: () => ((reads += 1), cluster.nodes()),
+    csiNodes: () => ((reads += 1), cluster.csiNodes()),
+  });
+  const ask = (topology: ClusterTopology): unknown => [
+    registeredKeys(topology),
+    clusterTerms(topology, ['zone']),
+    clusterTerms(topology, ['rack']),
+  ];
+
+  it('is computed once, if it may be kept', () => {
+    const topology = counting({ terms: new Map() });
+    const first = ask(topology);
+    const { terms } = topology.computed ?? assert.fail();
+    assert.equal(terms.size, 2);
+    reads = 0;
+    assert.deepEqual(ask(topology), first);
+    assert.equal(reads, 0);
+    assert.deepEqual(ask(counting()), first);
+  });
+
+  it('is computed each time, if it may not', () => {
+    const topology = counting();
+    ask(topology);
+    reads = 0;
+    ask(topology);
+    assert.equal(reads, 3);
   });
 });
 
