@@ -19,6 +19,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   queue: [/^bullmq$/, /^ioredis$/, /^prom-client$/],
   records: [/^ioredis$/],
   election: [/^prom-client$/],
+  capacity: [/^ioredis$/, /^@bufbuild\/protobuf/],
   connections: [],
   ingest: [/^express$/, /^prom-client$/],
   jobs: [/^@bufbuild\/protobuf/, /^prom-client$/],

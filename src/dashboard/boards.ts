@@ -108,6 +108,7 @@ const DESCRIPTIONS: Readonly<Record<JobKind, string>> = {
   claim: 'claims to provision',
   volume: 'volumes to delete',
   snapshot: 'snapshots to remove our finalizer from',
+  capacity: 'storage capacities to ask the driver for',
 };
 
 function createQueueAdapter(

@@ -1,3 +1,4 @@
+import { capacityFlags } from '../capacity/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
@@ -19,6 +20,7 @@ export const flags = defineFlags({
   ...electionFlags,
   ...recordFlags,
   ...waitFlags,
+  ...capacityFlags,
   'audit-interval': {
     type: 'durationMs',
     default: '1h',
@@ -39,6 +41,13 @@ export const flags = defineFlags({
     help:
       'How often the leader looks for snapshots that kept our finalizer ' +
       'although no claim is restored from them. 0: never.',
+    upstream: 'same',
+  },
+  'capacity-poll-interval': {
+    type: 'durationMs',
+    default: '1m',
+    min: '100ms',
+    help: 'How often the driver is asked for every capacity; after a change it is asked at once.',
     upstream: 'same',
   },
   'resync-interval': {

@@ -1,3 +1,4 @@
+import { capacityNamespace } from '../capacity/environment.ts';
 import {
   instanceName,
   openConnections,
@@ -9,6 +10,7 @@ import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.t
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
+import { JOB_KINDS } from '../queue/contract.ts';
 import { Producer } from '../queue/producer.ts';
 import { WaitList } from '../queue/wait-list.ts';
 import { redisActiveGateway } from '../records/active-gateway.ts';
@@ -25,6 +27,7 @@ import { runProcess, type Invocation, type ProcessContext } from '../runtime/pro
 import { startNodeWatch } from '../topology/node-watch.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
+import { openCapacity } from './capacity/open-capacity.ts';
 import { DemandWatch } from './demand-watch.ts';
 import { flags as table, summary } from './flags.ts';
 import { ForeignLeader, IDENTITY_PREFIX } from './foreign-leader.ts';
@@ -61,7 +64,7 @@ export function main(invocation: Invocation): Promise<void> {
 
 async function start(context: Context): Promise<void> {
   const { flags, health, stopping } = context;
-  const times = leaseTimes(flags);
+  const times = checkFlags(context);
   const namespace = await leaseNamespace(flags.leaderElectionNamespace, context.env);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
   addFirstChecks(health);
@@ -80,6 +83,17 @@ async function start(context: Context): Promise<void> {
   if (stopping.aborted) return;
   openWaits(base, watcher, changes);
   openAudit(base, events);
+  openCapacity(context, connections, {
+    driver: driver.name,
+    gate,
+    watcher,
+    changes,
+    startNodes: (onChange) => {
+      const { log, metrics } = context;
+      const client = connections.kube;
+      return startNodeWatch({ client, driver: driver.name, log, metrics, onChange });
+    },
+  });
   const resync = openResync(base, watcher);
   const leadership = openLeadership(base, watcher, resync);
   await connections.marker.waitUntilOurs(stopping);
@@ -88,8 +102,10 @@ async function start(context: Context): Promise<void> {
   else leadAlways(base, leadership);
 }
 
-/** @throws UsageError for times that can't work together */
-function leaseTimes(flags: Context['flags']): LeaseTimes {
+/** @returns the times of the Lease
+ * @throws UsageError for times that can't work together, and a variable that is not set */
+function checkFlags({ flags, env }: Context): LeaseTimes {
+  if (flags.enableCapacity) capacityNamespace(env);
   const times = {
     leaseDurationMs: flags.leaderElectionLeaseDurationMs,
     renewDeadlineMs: flags.leaderElectionRenewDeadlineMs,
@@ -104,8 +120,9 @@ function openProducer(
   { link, redisAccess }: Connections,
   { name: driver }: DriverInfo,
 ): Producer {
-  const { redisUrl, redisPrefix: prefix } = flags;
-  const producer = new Producer({ redisUrl, redisAccess, prefix, driver, log, metrics });
+  const { redisUrl, redisPrefix: prefix, enableCapacity } = flags;
+  const kinds = enableCapacity ? { kinds: JOB_KINDS } : {};
+  const producer = new Producer({ redisUrl, redisAccess, prefix, driver, ...kinds, log, metrics });
   closers.add('producer', () => producer.close());
   health.ready('redis', () => producer.trouble ?? link.trouble ?? link.refusal);
   return producer;

@@ -102,6 +102,11 @@ export class Watcher {
     return reflector.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
   }
 
+  /** All classes, without their parameters. */
+  classes(): Iterable<Class> {
+    return this.#classes.list();
+  }
+
   /** The snapshots that pending claims of any namespace are restored from, as "namespace/name". */
   restoredSnapshots(): ReadonlySet<string> {
     return new Set(

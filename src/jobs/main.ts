@@ -22,6 +22,12 @@ import { runProcess, type Invocation, type ProcessContext } from '../runtime/pro
 import { parseFeatureGates, type FeatureGates } from '../volumes/feature-gates.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 import { startCaches, type Caches } from './caches.ts';
+import {
+  capacityPlace,
+  type CapacityPlace,
+  openCapacity,
+  openCapacityHints,
+} from './capacity/open-capacity.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
 import { flags as table, summary } from './flags.ts';
 import { type LostRecords, startLostRecords } from './lost-records.ts';
@@ -50,6 +56,7 @@ export function main(invocation: Invocation): Promise<void> {
 async function start(context: Context): Promise<void> {
   const { flags, health, log, stopping } = context;
   const gates = checkFlags(flags);
+  const place = capacityPlace(context);
   const instance = instanceName(context);
   const redisName = `sutler-records:${instance}`;
   const connections = await openConnections(context, 'jobs', redisName);
@@ -68,11 +75,9 @@ async function start(context: Context): Promise<void> {
   const ports = createPorts(base, { caches, records, gates });
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
-  const consumers = startConsumers(base, { ports, lostRecords });
-  // With another cluster's Redis nothing is taken.
-  connections.marker.onChange((isOurs) => {
-    for (const consumer of consumers) void (isOurs ? consumer.resume() : consumer.pause());
-  });
+  const startOne = consumerStarter(base, lostRecords);
+  startConsumers(base, ports, startOne);
+  startCapacity(base, { place, classOf: caches.classOf, startOne });
   log.info({ driver: driver.name, workers: flags.workerThreads }, 'taking jobs');
 }
 
@@ -150,6 +155,7 @@ function createPorts(
     names: new VolumeNames(link.redis, flags.redisPrefix, driver.name),
     events,
     counts: createOperationCounts(metrics),
+    capacity: openCapacityHints(context, connections, driver.name),
     classOf: parts.caches.classOf,
     attachedTo: parts.caches.attachedTo,
     topology: () => parts.caches.topology(driver.name),
@@ -178,18 +184,20 @@ function createOwnerNames(instance: string): () => string {
 /** There are few snapshots to remove our finalizer from, and none of them is urgent. */
 const SNAPSHOT_CONCURRENCY = 2;
 
-/** A consumer for each queue, and what it does with a key. */
-function startConsumers(
+type StartOne = (
+  kind: JobKind,
+  concurrency: number,
+  reconcile: (key: JobKey, run: Run) => Promise<Outcome>,
+) => Consumer;
+
+/** @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
+function consumerStarter(
   { context, connections, driver, instance }: Base,
-  parts: { readonly ports: ProcessorPorts; readonly lostRecords: LostRecords },
-): readonly Consumer[] {
-  const { flags, closers, health, log, metrics } = context;
-  const { ports, lostRecords } = parts;
-  const startOne = (
-    kind: JobKind,
-    concurrency: number,
-    reconcile: (ports: ProcessorPorts, key: JobKey, run: Run) => Promise<Outcome>,
-  ): Consumer => {
+  lostRecords: LostRecords,
+): StartOne {
+  const { flags, closers, log, metrics } = context;
+  const { marker } = connections;
+  return (kind, concurrency, reconcile) => {
     const consumer = new Consumer({
       redisUrl: flags.redisUrl,
       redisAccess: connections.redisAccess,
@@ -201,24 +209,57 @@ function startConsumers(
       stalledCheckMs: Math.min(5_000, flags.lockDurationMs / 2),
       kind,
       concurrency,
-      process: (key, run) => runToOutcome(key, log, () => reconcile(ports, key, run)),
+      process: (key, run) => runToOutcome(key, log, () => reconcile(key, run)),
       onRedisEmptied: () => lostRecords.checkNow(),
       log,
       metrics,
     });
-    closers.add(`${kind}s consumer`, () => consumer.close(flags.gracePeriodMs));
+    if (!marker.isOurs) void consumer.pause();
+    marker.onChange((isOurs) => void (isOurs ? consumer.resume() : consumer.pause()));
+    closers.add(`${kind} consumer`, () => consumer.close(flags.gracePeriodMs));
     return consumer;
   };
+}
+
+/** A consumer for each queue of claims, volumes and snapshots. */
+function startConsumers(
+  { context: { flags, health }, driver }: Base,
+  ports: ProcessorPorts,
+  startOne: StartOne,
+): void {
   const consumers = [
-    startOne('claim', flags.workerThreads, reconcileClaim),
-    startOne('volume', flags.workerThreads, reconcileVolume),
+    startOne('claim', flags.workerThreads, (key, run) => reconcileClaim(ports, key, run)),
+    startOne('volume', flags.workerThreads, (key, run) => reconcileVolume(ports, key, run)),
   ];
   // A consumer is a connection, and ingest enqueues no snapshots for a driver that makes none.
   if (driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT'))
-    consumers.push(startOne('snapshot', SNAPSHOT_CONCURRENCY, reconcileSnapshot));
+    consumers.push(
+      startOne('snapshot', SNAPSHOT_CONCURRENCY, (key) => reconcileSnapshot(ports, key)),
+    );
   health.ready('queues', () => firstOf(consumers.map(({ trouble }) => trouble)));
   health.live('progress', () => firstOf(consumers.map(({ stuck }) => stuck)));
-  return consumers;
+}
+
+/** Takes jobs of the capacity queue, if this process shall, when what it needs has been found. */
+function startCapacity(
+  { context, connections, driver }: Base,
+  parts: {
+    readonly place: CapacityPlace | undefined;
+    readonly classOf: Caches['classOf'];
+    readonly startOne: StartOne;
+  },
+): void {
+  const { place, classOf } = parts;
+  if (place === undefined) return;
+  openCapacity(context, connections, {
+    place,
+    driver: driver.name,
+    classOf,
+    startConsumer(reconcile) {
+      const consumer = parts.startOne('capacity', context.flags.capacityThreads, reconcile);
+      return () => consumer.trouble ?? consumer.stuck;
+    },
+  });
 }
 
 function firstOf(lines: readonly (string | undefined)[]): string | undefined {

@@ -10,6 +10,7 @@ import type { Logger } from '../runtime/log.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/provisioning-options.ts';
 import type { WatchedTopology } from '../volumes/topology/requirement.ts';
+import type { CapacityHints } from './capacity/report-hints.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
 /** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with. main.ts
@@ -26,6 +27,8 @@ export interface ProcessorPorts {
   readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
   readonly events: Pick<EventRecorder, 'record'>;
   readonly counts: OperationCounts;
+  /** Tells ingest what to ask the driver's capacity of. */
+  readonly capacity: CapacityHints;
   /** A StorageClass by its name, from caches.ts. */
   readonly classOf: (name: string) => Class | undefined;
   /** The attachments of a PV by its name, from caches.ts; none if the driver does not attach. */

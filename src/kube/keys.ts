@@ -77,3 +77,11 @@ export const PROVISIONER_IDENTITY = 'storage.kubernetes.io/csiProvisionerIdentit
 /** Prefix of class parameters that upstream and sutler read themselves and never pass to the
  * driver. Written by administrators; read by jobs. */
 export const RESERVED_PARAMETER_PREFIX = 'csi.storage.k8s.io/';
+
+// Labels of CSIStorageCapacity objects, by which each provisioner finds its own. Written by jobs;
+// ingest and jobs select by them.
+
+/** Name of the driver. */
+export const CAPACITY_DRIVER = 'csi.storage.k8s.io/drivername';
+/** Which of the driver's provisioners manages the object. */
+export const CAPACITY_MANAGED_BY = 'csi.storage.k8s.io/managed-by';

@@ -107,6 +107,10 @@ export type CsiNode = Stored<k8s.V1CSINode>;
 export type VolumeAttachment = Stored<k8s.V1VolumeAttachment>;
 export type VolumeAttributesClass = Stored<k8s.V1VolumeAttributesClass>;
 
+/** CSIStorageCapacity. */
+export type StorageCapacity = Stored<k8s.V1CSIStorageCapacity>;
+export type OwnerReference = Json<k8s.V1OwnerReference>;
+
 /** VolumeSnapshot of snapshot.storage.k8s.io. */
 export interface Snapshot extends KubeObject {
   readonly spec: {

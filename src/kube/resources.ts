@@ -32,6 +32,12 @@ export const volumeAttributesClasses = inCluster(
   'volumeattributesclasses',
   'VolumeAttributesClass',
 );
+export const storageCapacities = inNamespace(
+  storageApi,
+  'csistoragecapacities',
+  'CSIStorageCapacity',
+);
+export const pods = inNamespace('v1', 'pods', 'Pod');
 export const snapshots = inNamespace(snapshotApi, 'volumesnapshots', 'VolumeSnapshot');
 export const snapshotContents = inCluster(
   snapshotApi,

@@ -2,8 +2,9 @@
  * separately, so every change of the data needs a new version. */
 export const CONTRACT_VERSION = 1;
 
-/** The kinds of objects that jobs reconcile; each kind has a queue of its own. */
-export const JOB_KINDS = ['claim', 'volume', 'snapshot'] as const;
+/** The kinds of objects that jobs reconcile; each kind has a queue of its own. `capacity`: a value
+ * or an object of storage capacity, see src/capacity/keys.ts. */
+export const JOB_KINDS = ['claim', 'volume', 'snapshot', 'capacity'] as const;
 
 export type JobKind = (typeof JOB_KINDS)[number];
 
@@ -12,7 +13,7 @@ export type JobKind = (typeof JOB_KINDS)[number];
 export interface JobKey {
   readonly kind: JobKind;
   readonly uid: string;
-  /** Empty for volumes. */
+  /** Empty for volumes, and for values of capacity. */
   readonly namespace: string;
   readonly name: string;
 }
@@ -47,9 +48,13 @@ function parseKey({ kind, uid, namespace, name }: Readonly<Record<string, unknow
   if (!isJobKind(kind)) return malformed(`its kind is none of ${JOB_KINDS.join(', ')}`);
   if (typeof uid !== 'string' || uid === '') return malformed('it has no uid');
   if (typeof name !== 'string' || name === '') return malformed('it has no name');
-  if (typeof namespace !== 'string' || (namespace === '') !== (kind === 'volume'))
+  if (typeof namespace !== 'string' || !fitsKind(namespace, kind))
     return malformed('its namespace does not fit its kind');
   return { ok: true, key: { kind, uid, namespace, name } };
+}
+
+function fitsKind(namespace: string, kind: JobKind): boolean {
+  return kind === 'capacity' || (namespace === '') === (kind === 'volume');
 }
 
 /** Whether this version knows jobs of this kind. */

@@ -13,10 +13,11 @@ export interface QueuePlace {
 }
 
 /** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`,
- * `snapshots.<driver>`. */
+ * `snapshots.<driver>`, `capacity.<driver>`. */
 export function queueName(kind: JobKind, driver: string): string {
+  const kinds = kind === 'capacity' ? kind : `${kind}s`;
   // ':' separates the parts of BullMQ's keys.
-  return `${kind}s.${driver.replaceAll(':', '-')}`;
+  return `${kinds}.${driver.replaceAll(':', '-')}`;
 }
 
 /** Hash of the registered queues; queue/registry.ts. */

@@ -24,6 +24,9 @@ export interface ProducerOptions {
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
+  /** The kinds of jobs that are added; where absent, all but those of storage capacity, which is
+   * off by default. Each has a queue. */
+  readonly kinds?: readonly JobKind[];
   readonly log: Logger;
   readonly metrics: Registry;
 }
@@ -38,7 +41,10 @@ const REGISTER_PAUSE_MS = 1_000;
 const REDIS_PAUSE_MS = 50;
 
 type JobQueue = Queue<ReturnType<typeof jobData>, unknown, JobKind>;
-type Queues = Readonly<Record<JobKind, JobQueue>>;
+type Queues = ReadonlyMap<JobKind, JobQueue>;
+
+/** The kinds that every driver has. */
+const USUAL_KINDS = JOB_KINDS.filter((kind) => kind !== 'capacity');
 
 /** Puts hints for keys into a driver's queues. Hints never throw and never block. Builds on
  * contract.ts and dirty-set.ts, which keeps hints until Redis takes them. */
@@ -47,6 +53,7 @@ export class Producer {
   readonly #metrics: ProducerMetrics;
   readonly #link: RedisLink;
   readonly #flushDetector: FlushDetector;
+  readonly #kinds: readonly JobKind[];
   readonly #fairness = new Fairness();
   readonly #dirty = new DirtySet();
   readonly #stopping = new AbortController();
@@ -63,6 +70,7 @@ export class Producer {
     const { redisUrl: url, redisAccess: access, prefix, driver, log } = options;
     keyPrefix(prefix);
     this.#options = options;
+    this.#kinds = options.kinds ?? USUAL_KINDS;
     this.#metrics = producerMetrics(options.metrics);
     this.#link = openRedis({
       url,
@@ -127,7 +135,7 @@ export class Producer {
     this.#flushDetector.stop();
     this.#link.close();
     await this.#flushing;
-    await Promise.allSettled(Object.values(this.#queues ?? {}).map((queue) => queue.close()));
+    await Promise.allSettled([...(this.#queues?.values() ?? [])].map((queue) => queue.close()));
   }
 
   #addHint(hint: Hint): void {
@@ -172,13 +180,10 @@ export class Producer {
       return undefined;
     }
     if (this.#queues !== undefined) return this.#queues;
-    const queues = {
-      claim: this.#openQueue('claim'),
-      volume: this.#openQueue('volume'),
-      snapshot: this.#openQueue('snapshot'),
-    };
+    const queues = new Map(this.#kinds.map((kind) => [kind, this.#openQueue(kind)]));
+    const opened = [...queues.values()];
     try {
-      const ready = JOB_KINDS.map((kind) => queues[kind].waitUntilReady());
+      const ready = opened.map((queue) => queue.waitUntilReady());
       // Virtual time continues from what the queue holds.
       await this.#link.observe(
         'queues',
@@ -189,7 +194,7 @@ export class Producer {
     } catch {
       // A queue keeps the failure of its first connection for ever, so these are discarded.
       this.#metrics.rejected.inc({ driver: this.#options.driver });
-      await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
+      await Promise.allSettled(opened.map((queue) => queue.close()));
       await systemClock.sleep(200, this.#stopping.signal);
       return undefined;
     }
@@ -216,10 +221,10 @@ export class Producer {
   /** @returns whether Redis refused any hints; those are in the dirty set again */
   async #addBatch(queues: Queues, batch: readonly Hint[]): Promise<boolean> {
     void this.#flushDetector.check();
-    const parts = JOB_KINDS.map(async (kind) => {
+    const parts = [...queues].map(async ([kind, queue]) => {
       const hints = batch.filter(({ key }) => key.kind === kind);
       try {
-        await this.#add(queues[kind], kind, hints);
+        await this.#add(queue, kind, hints);
       } catch (error) {
         for (const hint of hints) this.#dirty.add(hint);
         this.#metrics.rejected.inc({ driver: this.#options.driver });
@@ -272,8 +277,8 @@ export class Producer {
     this.#serial += 1;
     return {
       jobId: jobId(key, `${this.#uniqueBase}${this.#serial.toString(36)}`),
-      // Volumes have no namespace to be fair to, and snapshots are few: both run in order of
-      // arrival.
+      // Volumes and capacity have no namespace to be fair to, and snapshots are few: these run in
+      // order of arrival.
       ...(key.kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
       deduplication: {
         id: keyId(key),
@@ -283,9 +288,11 @@ export class Producer {
     };
   }
 
-  async #syncFairness({ claim }: Queues): Promise<void> {
+  async #syncFairness(queues: Queues): Promise<void> {
     this.#lastFairnessMs = Date.now();
-    await syncFairness(this.#link.redis, this.#options.prefix, claim.name, this.#fairness);
+    const claimQueue = queues.get('claim');
+    if (claimQueue === undefined) return;
+    await syncFairness(this.#link.redis, this.#options.prefix, claimQueue.name, this.#fairness);
   }
 
   /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Called
@@ -306,7 +313,7 @@ export class Producer {
   async #writeRegistry(): Promise<void> {
     const { redis } = this.#link;
     const { driver, prefix } = this.#options;
-    const entries = JOB_KINDS.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
+    const entries = this.#kinds.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
     await registerQueues(redis, prefix, entries);
     await Promise.all(
       entries.map(({ name }) => redis.hset(metaKey(prefix, name), MAX_EVENTS_FIELD, EVENTS_KEPT)),

@@ -102,7 +102,7 @@ return {'page', 'nextCursor', nextCursor, 'promoted', promoted, 'running', runni
 /** The wait list of one driver's keys. Methods reject when Redis can't be asked. */
 export class WaitList {
   readonly #redis: Redis;
-  readonly #keys: Readonly<Record<'waits' | `${JobKind}Root`, string>>;
+  readonly #keys: Readonly<Record<'waits' | `${Exclude<JobKind, 'capacity'>}Root`, string>>;
 
   constructor(redis: Redis, prefix: string, driver: string) {
     const rootOf = (kind: JobKind): string => queueRoot(prefix, queueName(kind, driver));

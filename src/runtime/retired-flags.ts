@@ -1,7 +1,5 @@
 import { defineFlags } from './flags.ts';
 
-const capacity = 'this version publishes no CSIStorageCapacity objects';
-
 /** Flags that external-provisioner once had. Manifests that still set them work; a warning says
  * what has replaced each flag. */
 export const retiredFlags: Readonly<
@@ -14,7 +12,10 @@ export const retiredFlags: Readonly<
   },
   'leader-election-type': { takesValue: true, advice: 'a Lease is used; remove the flag' },
   'enable-leader-election': { takesValue: false, advice: 'use --leader-election' },
-  'capacity-controller-deployment-mode': { takesValue: true, advice: capacity },
+  'capacity-controller-deployment-mode': {
+    takesValue: true,
+    advice: 'use --enable-capacity, and --capacity-ownerref-level for the owner of the objects',
+  },
 };
 
 const goOnly = 'it only concerns programs in Go; remove the flag';
@@ -24,13 +25,6 @@ const nodeDeployment = 'this version is deployed centrally only';
  * with upstream's defaults. They are accepted, so that one argument list serves both programs.
  * `help` says why a value other than the default has no effect. */
 export const idleFlags = defineFlags({
-  'enable-capacity': { type: 'bool', default: false, help: capacity },
-  'capacity-for-immediate-binding': { type: 'bool', default: false, help: capacity },
-  'capacity-threads': { type: 'int', default: 1, min: 0, help: capacity },
-  'capacity-poll-interval': { type: 'durationMs', default: '1m', help: capacity },
-  'capacity-ownerref-level': { type: 'int', default: 1, help: capacity },
-  'kube-api-capacity-qps': { type: 'float', default: 1, help: capacity },
-  'kube-api-capacity-burst': { type: 'int', default: 5, help: capacity },
   'node-deployment': { type: 'bool', default: false, help: nodeDeployment },
   'node-deployment-immediate-binding': { type: 'bool', default: true, help: nodeDeployment },
   'node-deployment-base-delay': { type: 'durationMs', default: '20s', help: nodeDeployment },

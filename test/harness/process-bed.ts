@@ -33,6 +33,7 @@ interface BedOptions {
   readonly settings?: readonly string[];
   /** Of both processes; of two values of a flag the last one counts. */
   readonly flags?: readonly string[];
+  readonly env?: Host['env'];
   readonly onCall?: NonNullable<SampleDriverOptions['onCall']>;
   /** Of the driver; absent: one without topology. */
   readonly pools?: NonNullable<SampleDriverOptions['pools']>;
@@ -46,6 +47,7 @@ export class ProcessBed {
   readonly kube: KubeClient;
   readonly #closers: Closers;
   readonly #argv: readonly string[];
+  readonly #env: Host['env'];
   #serial = 0;
 
   private constructor(parts: {
@@ -54,16 +56,18 @@ export class ProcessBed {
     readonly kube: KubeClient;
     readonly closers: Closers;
     readonly argv: readonly string[];
+    readonly env: Host['env'];
   }) {
     this.redis = parts.redis;
     this.cluster = parts.cluster;
     this.kube = parts.kube;
     this.#closers = parts.closers;
     this.#argv = parts.argv;
+    this.#env = parts.env;
   }
 
   static async open(options: BedOptions = {}): Promise<ProcessBed> {
-    const { settings = [], flags = [], onCall, pools } = options;
+    const { settings = [], flags = [], env = {}, onCall, pools } = options;
     const closers = new Closers();
     const folder = await makeFolder();
     closers.add('folder', () => folder.remove());
@@ -98,7 +102,7 @@ export class ProcessBed {
       '--write-allowance=1s',
       ...flags,
     ];
-    return new ProcessBed({ redis, cluster, kube, closers, argv });
+    return new ProcessBed({ redis, cluster, kube, closers, argv, env });
   }
 
   startIngest(...flags: readonly string[]): Promise<Running> {
@@ -141,7 +145,7 @@ export class ProcessBed {
     main: (invocation: Invocation) => Promise<void>,
     argv: readonly string[],
   ): Promise<Running> {
-    const running = await runMain(main, argv);
+    const running = await runMain(main, argv, this.#env);
     this.#closers.add(name, () => running.stop());
     return running;
   }
@@ -160,6 +164,7 @@ export async function isReady({ url }: Running): Promise<boolean> {
 async function runMain(
   main: (invocation: Invocation) => Promise<void>,
   argv: readonly string[],
+  env: Host['env'],
 ): Promise<Running> {
   const listeners = new Map<string, () => void>();
   const output: string[] = [];
@@ -169,7 +174,7 @@ async function runMain(
   const reportedUrl = new Promise<string>((resolve) => (reportUrl = resolve));
   const host: Host = {
     argv: [],
-    env: {},
+    env,
     pid: 1,
     stdout: { write: (text: string) => output.push(text) },
     stderr: { write: (text: string) => output.push(text) },

@@ -18,6 +18,7 @@ export const RANK: Readonly<Record<string, number>> = {
   election: 3,
   records: 4,
   audit: 5,
+  capacity: 5,
   connections: 5,
   ingest: 6,
   jobs: 6,

@@ -8,6 +8,7 @@ import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Class } from '#src/kube/objects.ts';
 import { classes, volumes } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
+import { NO_CAPACITY_HINTS } from '#src/jobs/capacity/report-hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { VolumeNames } from '#src/records/names-in-use.ts';
@@ -117,6 +118,7 @@ const ports: ProcessorPorts = {
   names: new VolumeNames(redis, 'csi', orders.driver),
   events: { record: () => undefined },
   counts: createOperationCounts(new Registry()),
+  capacity: NO_CAPACITY_HINTS,
   classOf: () => cls,
   attachedTo: () => [],
   topology: () => undefined,

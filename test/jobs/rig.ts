@@ -9,6 +9,7 @@ import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { ownershipMs } from '#src/records/flags.ts';
+import { NO_CAPACITY_HINTS } from '#src/jobs/capacity/report-hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
@@ -136,6 +137,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     names: new VolumeNames(redis, 'csi', DRIVER),
     events: { record: (event) => void events.push(event) },
     counts: createOperationCounts(metrics),
+    capacity: NO_CAPACITY_HINTS,
     classOf: (name) => classes.get(name),
     attachedTo: () => [],
     topology: () => undefined,

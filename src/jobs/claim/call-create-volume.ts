@@ -31,6 +31,7 @@ export function sendPlanned(
   planned: VolumeRequest,
   { endpoint = planned.endpoint }: { readonly endpoint?: string },
 ): Promise<Outcome> {
+  ports.capacity.creationBegins(planned);
   return callCreateVolume(ports, { ...claimAttempt, stored: { ...planned, endpoint } });
 }
 
@@ -75,14 +76,19 @@ async function callCreateVolume(
   try {
     answer = await sendCreateVolume(ports, creation, values);
   } catch (error) {
-    if (error instanceof CsiError) return handleFailure(ports, creation, error);
+    if (error instanceof CsiError) {
+      const outcome = await handleFailure(ports, creation, error);
+      if (!error.notForwarded) ports.capacity.creationFailed(stored);
+      return outcome;
+    }
     await ports.records.leaveAmbiguous(attempt.id, attempt.owner, 'Unknown');
     throw error;
   }
   const wasSlow = ports.clock.nowMs() - sentMs >= SLOW_CALL_MS;
-  return 'message' in answer
-    ? handleUnusableAnswer(ports, creation, answer, values)
-    : onCreated(ports, { ...creation, answer, wasSlow });
+  if (!('message' in answer)) return onCreated(ports, { ...creation, answer, wasSlow });
+  const outcome = await handleUnusableAnswer(ports, creation, answer, values);
+  ports.capacity.creationFailed(stored);
+  return outcome;
 }
 
 async function sendCreateVolume(

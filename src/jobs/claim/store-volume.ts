@@ -34,6 +34,7 @@ async function closeRecord(
   const { attempt, claim, stored, answer, wasSlow } = created;
   const { name } = volume.metadata;
   await ports.records.closeStored(attempt.id, attempt.owner);
+  ports.capacity.volumeChanged(volume.spec);
   ports.log.info(
     { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: name, handle: answer.handle },
     'volume provisioned',

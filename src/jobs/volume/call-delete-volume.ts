@@ -47,6 +47,7 @@ export async function callDeleteVolume(
     return handleFailure(ports, deletion, error);
   }
   await ports.records.closeGone(attempt.id, attempt.owner);
+  ports.capacity.volumeChanged(volume.spec);
   ports.log.info({ volume: volume.metadata.name, handle: plan.handle }, 'volume deleted');
   return undefined;
 }

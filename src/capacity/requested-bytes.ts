@@ -1,0 +1,76 @@
+import { fromBinary } from '@bufbuild/protobuf';
+import type { Redis } from 'ioredis';
+import { CreateVolumeRequestSchema } from '../csi/generated/csi_pb.ts';
+import { askRedis } from '../records/ask-redis.ts';
+import { volumeRecordKey } from '../records/key-names.ts';
+import { openJobs } from '../records/open-jobs.ts';
+import { decodeRequest, type VolumeRequest } from '../records/stored-request.ts';
+import type { CapacityItem } from '../volumes/capacity/items.ts';
+import { toTerm } from '../volumes/topology/term.ts';
+import { itemId } from './keys.ts';
+
+/* What creations under way have asked for, which the driver may not have set aside yet. The open
+ * volume records tell: each keeps the request that was or is being sent. */
+
+/** All runs within this time share one reading of the records. */
+const FRESH_MS = 500;
+
+/** Bytes that open creations of a class ask for in a segment.
+ * @throws RecordsUnavailable */
+export type RequestedBytes = (item: CapacityItem) => Promise<bigint>;
+
+/** The creations of one driver. */
+export function redisRequestedBytes(redis: Redis, prefix: string, driver: string): RequestedBytes {
+  let reading: Promise<ReadonlyMap<string, bigint>> | undefined;
+  const read = (): Promise<ReadonlyMap<string, bigint>> => {
+    if (reading === undefined) {
+      reading = askRedis(readSums(redis, prefix, driver));
+      setTimeout(() => (reading = undefined), FRESH_MS).unref();
+    }
+    return reading;
+  };
+  return async (item) => (await read()).get(itemId(item)) ?? 0n;
+}
+
+/** The sum of each item, by its id. */
+async function readSums(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+): Promise<ReadonlyMap<string, bigint>> {
+  const sums = new Map<string, bigint>();
+  const ids = [...(await openJobs(redis, prefix, driver)).keys()];
+  const records = await Promise.all(
+    ids.map((id) => redis.hmget(volumeRecordKey(prefix, driver, id), 'state', 'req', 'skel')),
+  );
+  for (const [state, request, skeleton] of records) {
+    if ((state !== 'creating' && state !== 'suspect') || !request || !skeleton) continue;
+    const { item, bytes } = readRequest(request, skeleton);
+    const id = itemId(item);
+    sums.set(id, (sums.get(id) ?? 0n) + bytes);
+  }
+  return sums;
+}
+
+function readRequest(
+  request: string,
+  skeleton: string,
+): { readonly item: CapacityItem; readonly bytes: bigint } {
+  const stored = decodeRequest({ request, skeleton, secret: '', endpoint: '' });
+  return { item: itemOfRequest(stored), bytes: BigInt(stored.skeleton.requestedBytes) };
+}
+
+/** The item of which a creation takes: its volume is expected in the first of the places that it
+ * prefers. */
+export function itemOfRequest({
+  request,
+  skeleton,
+}: Pick<VolumeRequest, 'request' | 'skeleton'>): CapacityItem {
+  const { accessibilityRequirements } = fromBinary(CreateVolumeRequestSchema, request);
+  const { preferred = [], requisite = [] } = accessibilityRequirements ?? {};
+  const [place] = [...preferred, ...requisite];
+  return {
+    className: skeleton.volume.spec.storageClassName ?? '',
+    segment: toTerm(place?.segments ?? {}),
+  };
+}

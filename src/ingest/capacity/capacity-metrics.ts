@@ -1,0 +1,61 @@
+import { metricsIn, type Registry } from '../../runtime/metrics.ts';
+import { describeSegment } from '../../volumes/capacity/segments.ts';
+import type { DesiredItem } from './desired-items.ts';
+
+/** With more values than this, ages are shown for each class only: every value is a series. */
+const MAX_SERIES = 2_000;
+/** Longest text of a segment in a label. */
+const MAX_LABEL = 200;
+
+export type CapacityMetrics = ReturnType<typeof capacityMetrics>;
+
+/** The metrics of storage capacity: upstream's three, and how old the values are. */
+export function capacityMetrics(registry: Registry) {
+  const { gauge } = metricsIn(registry);
+  const goal = gauge(
+    'csistoragecapacities_desired_goal',
+    'Number of CSIStorageCapacity objects that should exist.',
+    [],
+  );
+  const current = gauge(
+    'csistoragecapacities_desired_current',
+    'Number of CSIStorageCapacity objects that exist and should exist.',
+    [],
+  );
+  const obsolete = gauge(
+    'csistoragecapacities_obsolete',
+    'Number of CSIStorageCapacity objects that exist and will be deleted.',
+    [],
+  );
+  const age = gauge(
+    'sutler_capacity_age_seconds',
+    'Time since a value was last read from the driver; absent above 2,000 values.',
+    ['class', 'segment'],
+  );
+  const oldest = gauge(
+    'sutler_capacity_oldest_age_seconds',
+    'Age of the oldest value of a class.',
+    ['class'],
+  );
+  return {
+    /** All zero while another ingest leads. */
+    setCounts(counts: { goal: number; current: number; obsolete: number }): void {
+      goal.set(counts.goal);
+      current.set(counts.current);
+      obsolete.set(counts.obsolete);
+    },
+    /** Shows the ages of these items and no others. */
+    setAges(ages: readonly { readonly item: DesiredItem['item']; readonly ageMs: number }[]): void {
+      age.reset();
+      oldest.reset();
+      const byClass = new Map<string, number>();
+      for (const { item, ageMs } of ages) {
+        const seconds = ageMs / 1000;
+        byClass.set(item.className, Math.max(byClass.get(item.className) ?? 0, seconds));
+        const segment = describeSegment(item.segment).slice(0, MAX_LABEL);
+        if (ages.length <= MAX_SERIES) age.set({ class: item.className, segment }, seconds);
+      }
+      for (const [className, seconds] of byClass) oldest.set({ class: className }, seconds);
+    },
+  };
+}

@@ -1,0 +1,92 @@
+import { itemId, objectName } from '../../capacity/keys.ts';
+import type { ListedObject } from '../../capacity/object-store.ts';
+import type { StorageCapacity } from '../../kube/objects.ts';
+import type { CapacityItem } from '../../volumes/capacity/items.ts';
+import { type CapacityManager, chooseObject } from '../../volumes/capacity/objects.ts';
+import { segmentText } from '../../volumes/capacity/segments.ts';
+import type { TopologyTerm } from '../../volumes/topology/term.ts';
+
+/** An item that is published. */
+export interface DesiredItem {
+  readonly id: string;
+  readonly item: CapacityItem;
+  /** Unix ms since when it is wanted. */
+  readonly sinceMs: number;
+}
+
+/** How the objects compare with the items. */
+export interface Comparison {
+  /** Ids of the items that have an object. */
+  readonly published: ReadonlySet<string>;
+  /** Objects that stand for no item, or for one that has another object. */
+  readonly superfluous: readonly StorageCapacity[];
+}
+
+/** The items that should be published now. Builds on src/volumes/capacity/. */
+export class DesiredItems {
+  #items = new Map<string, DesiredItem>();
+
+  get size(): number {
+    return this.#items.size;
+  }
+
+  has(id: string): boolean {
+    return this.#items.has(id);
+  }
+
+  all(): Iterable<DesiredItem> {
+    return this.#items.values();
+  }
+
+  ofClass(className: string): readonly CapacityItem[] {
+    return this.#select((item) => item.className === className);
+  }
+
+  /** The items of exactly this segment, of all classes. */
+  ofSegment(segment: TopologyTerm): readonly CapacityItem[] {
+    const text = segmentText(segment);
+    return this.#select((item) => segmentText(item.segment) === text);
+  }
+
+  /** Replaces the items.
+   * @returns those that are new */
+  replace(items: readonly CapacityItem[], nowMs: number): readonly CapacityItem[] {
+    const known = this.#items;
+    this.#items = new Map(
+      items.map((item) => {
+        const id = itemId(item);
+        return [id, known.get(id) ?? { id, item, sinceMs: nowMs }];
+      }),
+    );
+    return this.#select((_, id) => !known.has(id));
+  }
+
+  /** Compares the items with our objects. */
+  compare(objects: Iterable<ListedObject>, manager: CapacityManager): Comparison {
+    const byItem = new Map<string, StorageCapacity[]>();
+    const superfluous: StorageCapacity[] = [];
+    for (const { object, itemId: id } of objects) {
+      if (id === undefined || !this.#items.has(id)) superfluous.push(object);
+      else byItem.set(id, [...(byItem.get(id) ?? []), object]);
+    }
+    for (const [id, others] of byItem) superfluous.push(...this.#duplicates(id, others, manager));
+    return { published: new Set(byItem.keys()), superfluous };
+  }
+
+  #duplicates(
+    id: string,
+    objects: readonly StorageCapacity[],
+    manager: CapacityManager,
+  ): readonly StorageCapacity[] {
+    const desired = this.#items.get(id);
+    if (desired === undefined || objects.length < 2) return [];
+    const kept = chooseObject(objects, objectName(manager, desired.item));
+    return objects.filter((object) => object !== kept);
+  }
+
+  #select(isWanted: (item: CapacityItem, id: string) => boolean): readonly CapacityItem[] {
+    return [...this.#items.values()]
+      .filter(({ id, item }) => isWanted(item, id))
+      .map(({ item }) => item);
+  }
+}
