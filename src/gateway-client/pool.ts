@@ -17,8 +17,14 @@ export interface ControllerCallSettings extends CallSettings {
 }
 
 /** The calls that change a volume. */
-export type ControllerCalls = {
-  readonly [Method in 'createVolume' | 'deleteVolume']: (
+export type ControllerCalls = NamedGatewayCalls<'createVolume' | 'deleteVolume'>;
+
+/** GetCapacity, which the active gateway alone gets too: the other replicas may not know yet what
+ * it has created. */
+export type CapacityCalls = NamedGatewayCalls<'getCapacity'>;
+
+type NamedGatewayCalls<Methods extends 'createVolume' | 'deleteVolume' | 'getCapacity'> = {
+  readonly [Method in Methods]: (
     request: Parameters<CsiClient[Method]>[0],
     settings: ControllerCallSettings,
   ) => ReturnType<CsiClient[Method]>;
@@ -44,7 +50,7 @@ export interface GatewayPool {
   prefer(address: string): void;
   /** Go to the gateway that the settings name. If the pool does not have it, they fail with
    * Unavailable, not forwarded. */
-  readonly calls: ControllerCalls;
+  readonly calls: ControllerCalls & CapacityCalls;
   /** For questions that each replica answers alike: goes to the preferred gateway. */
   readonly anyReplica: Pick<CsiClient, 'listVolumes'>;
   close(): void;
@@ -111,6 +117,8 @@ export function openGatewayPool(options: {
         clientFor(settings.gateway, 'CreateVolume').createVolume(request, settings),
       deleteVolume: async (request, settings) =>
         clientFor(settings.gateway, 'DeleteVolume').deleteVolume(request, settings),
+      getCapacity: async (request, settings) =>
+        clientFor(settings.gateway, 'GetCapacity').getCapacity(request, settings),
     },
     anyReplica: {
       listVolumes: (request, settings) => preferred.client.listVolumes(request, settings),
