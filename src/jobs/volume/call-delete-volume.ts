@@ -47,6 +47,7 @@ export async function callDeleteVolume(
     return handleFailure(ports, deletion, error);
   }
   await ports.records.closeGone(attempt.id, attempt.owner);
+  await ports.nodeLocal?.room.grown();
   ports.log.info({ volume: volume.metadata.name, handle: plan.handle }, 'volume deleted');
   return undefined;
 }
@@ -113,9 +114,13 @@ async function handleFailure(
   deletion: OpenDeletion,
   error: CsiError,
 ): Promise<Outcome> {
-  const { attempt } = deletion;
+  const { attempt, gateway } = deletion;
   const { codeName, message: reason } = error;
-  if (error.notForwarded) return handleNotForwarded(ports, attempt, error);
+  if (error.notForwarded) {
+    const outcome = await handleNotForwarded(ports, attempt, error, gateway);
+    if (outcome.kind === 'parked') await reportDeletionFailed(ports, deletion, outcome.reason);
+    return outcome;
+  }
   await ports.records.leaveDeleting(attempt.id, attempt.owner, codeName);
   await reportDeletionFailed(ports, deletion, reason);
   return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason };
