@@ -31,6 +31,7 @@ import {
 import { reconcileClaim } from './claim/reconcile-claim.ts';
 import { flags as table, summary } from './flags.ts';
 import { type LostRecords, startLostRecords } from './lost-records.ts';
+import { openNodeLocal } from './node-local/open-node-local.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import type { ProcessorPorts } from './ports.ts';
 import { runToOutcome } from './run-to-outcome.ts';
@@ -77,7 +78,7 @@ async function start(context: Context): Promise<void> {
   if (stopping.aborted) return;
   const startOne = consumerStarter(base, lostRecords);
   startConsumers(base, ports, startOne);
-  startCapacity(base, { place, classOf: caches.classOf, startOne });
+  startCapacity(base, { place, caches, startOne });
   log.info({ driver: driver.name, workers: flags.workerThreads }, 'taking jobs');
 }
 
@@ -159,6 +160,7 @@ function createPorts(
     classOf: parts.caches.classOf,
     attachedTo: parts.caches.attachedTo,
     topology: () => parts.caches.topology(driver.name),
+    nodeLocal: openNodeLocal(context, connections, driver.name),
     sharersOf: redisSharedHandles(link.redis, flags.redisPrefix, driver.name).sharersOf,
     driver: () => ({ ...connections.driver.current(), inTreeName }),
     options: { ...flags, gates: parts.gates, defaultFsType: flags.defaultFstype, identity },
@@ -245,16 +247,17 @@ function startCapacity(
   { context, connections, driver }: Base,
   parts: {
     readonly place: CapacityPlace | undefined;
-    readonly classOf: Caches['classOf'];
+    readonly caches: Caches;
     readonly startOne: StartOne;
   },
 ): void {
-  const { place, classOf } = parts;
+  const { place, caches } = parts;
   if (place === undefined) return;
   openCapacity(context, connections, {
     place,
     driver: driver.name,
-    classOf,
+    classOf: caches.classOf,
+    topology: () => caches.topology(driver.name),
     startConsumer(reconcile) {
       const consumer = parts.startOne('capacity', context.flags.capacityThreads, reconcile);
       return () => consumer.trouble ?? consumer.stuck;

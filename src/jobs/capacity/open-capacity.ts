@@ -17,7 +17,9 @@ import { messageOf } from '../../runtime/error-message.ts';
 import { UsageError } from '../../runtime/flags.ts';
 import type { ProcessContext } from '../../runtime/process.ts';
 import { managedBy } from '../../volumes/capacity/managed-by.ts';
+import type { ClusterTopology } from '../../volumes/topology/cluster-topology.ts';
 import type { flags as table } from '../flags.ts';
+import { findSegmentGateway } from '../node-local/segment-gateway.ts';
 import { lookUpOwner } from './owner.ts';
 import { type CapacityPorts, reconcileCapacity } from './reconcile-capacity.ts';
 import { type CapacityHints, createCapacityHints, NO_CAPACITY_HINTS } from './report-hints.ts';
@@ -59,6 +61,7 @@ interface CapacityParts {
   readonly place: CapacityPlace;
   readonly driver: string;
   readonly classOf: (name: string) => Class | undefined;
+  readonly topology: () => ClusterTopology | undefined;
   /** Starts to take jobs of the capacity queue.
    * @returns why none arrive, in one line for /readyz */
   readonly startConsumer: (
@@ -103,17 +106,20 @@ export function openCapacity(
 
 function createPorts(
   { flags, log }: Context,
-  { kube, gateways, link }: Connections,
+  { kube, gateways, nodeGateways, link }: Connections,
   parts: CapacityParts & Pick<CapacityPorts, 'owner' | 'manager'> & { objects: ObjectStore },
 ): CapacityPorts {
   const { redis } = link;
   const { redisPrefix: prefix } = flags;
-  const { place, driver, classOf, objects, owner, manager } = parts;
+  const { place, driver, classOf, topology, objects, owner, manager } = parts;
   const active = redisActiveGateway(redis, prefix, driver);
   return {
     kube,
     csi: gateways.calls,
-    gateway: async () => (await askRedis(active.read())).endpoint || gateways.soleAddress,
+    gatewayOf: async (segment) =>
+      nodeGateways === undefined
+        ? (await askRedis(active.read())).endpoint || gateways.soleAddress
+        : findSegmentGateway(segment, topology(), nodeGateways),
     classOf,
     objects,
     readTimes: redisReadTimes(redis, prefix, driver),

@@ -24,14 +24,15 @@ import {
   type ReportedCapacity,
   transformCapacity,
 } from '../../volumes/capacity/objects.ts';
+import type { TopologyTerm } from '../../volumes/topology/term.ts';
 import { WORKER_STOPPING } from '../common-outcomes.ts';
 
 /** What runs of the capacity queue work with. */
 export interface CapacityPorts {
   readonly kube: Pick<KubeClient, 'get' | 'create' | 'patch' | 'delete'>;
   readonly csi: CapacityCalls;
-  /** Address of the active gateway. */
-  readonly gateway: () => Promise<string>;
+  /** Address of the gateway that is asked about a segment; undefined where none can be. */
+  readonly gatewayOf: (segment: TopologyTerm) => Promise<string | undefined>;
   readonly classOf: (name: string) => Class | undefined;
   readonly objects: Pick<ObjectStore, 'get' | 'resource'>;
   readonly readTimes: Pick<ReadTimes, 'note'>;
@@ -107,16 +108,19 @@ async function refreshValue(
 /** @returns an outcome if the answer can't be published
  * @throws CsiError */
 async function askDriver(
-  { csi, gateway, timeoutMs }: CapacityPorts,
+  { csi, gatewayOf, timeoutMs }: CapacityPorts,
   item: CapacityItem,
   cls: Class,
 ): Promise<ReportedCapacity | Outcome> {
+  const gateway = await gatewayOf(item.segment);
+  if (gateway === undefined)
+    return { kind: 'later', reason: `${describeItem(item)}: no gateway runs on a node of it` };
   const answer = await csi.getCapacity(
     {
       parameters: { ...cls.parameters },
       accessibleTopology: { segments: Object.fromEntries(item.segment) },
     },
-    { timeoutMs, gateway: await gateway() },
+    { timeoutMs, gateway },
   );
   const read = readCapacity(answer);
   return typeof read === 'string'

@@ -38,6 +38,7 @@ export async function reconcileClaim(
     return delayed;
   }
   const intent = await decideIntent(ports, claim);
+  if (intent.kind === 'create') claim = intent.claim ?? claim;
   if (run.signal.aborted) return WORKER_STOPPING;
   if (claim !== undefined && intent.kind === 'create' && ports.usesClaimFinalizer) {
     claim = await addClaimFinalizer(ports, claim);
@@ -107,8 +108,8 @@ function countAttempt(
   else counts.countNotProvisioned(claim);
 }
 
-/** Releases what is no longer needed after this run: the volume's name, the claim's finalizer, and
- * a claim that clones were created from.
+/** Releases what is no longer needed after this run: the volume's name, the room that is reserved
+ * for it, the claim's finalizer, and a claim that clones were created from.
  * @returns the outcome of the run */
 async function releaseUnneeded(
   ports: ProcessorPorts,
@@ -117,7 +118,7 @@ async function releaseUnneeded(
   outcome: Outcome,
 ): Promise<Outcome> {
   const isAbsent = outcome.kind === 'retry' && outcome.isAbsent === true;
-  if (outcome.kind === 'done' || isAbsent) await freeName(ports, uid);
+  if (outcome.kind === 'done' || isAbsent) await releaseNameAndRoom(ports, uid);
   else if (claim === undefined) await keepName(ports, uid);
   if (claim === undefined) return outcome;
   // The finalizer stays while the volume is not done, except on a claim that is being deleted and
@@ -128,4 +129,9 @@ async function releaseUnneeded(
   if (outcome.kind === 'done' || (hasFailed && isBeingDeleted))
     await removeClaimFinalizer(ports, claim);
   return outcome.kind === 'done' ? ((await releaseCloneSource(ports, claim)) ?? outcome) : outcome;
+}
+
+async function releaseNameAndRoom(ports: ProcessorPorts, uid: string): Promise<void> {
+  await freeName(ports, uid);
+  await ports.nodeLocal?.room.release(uid);
 }
