@@ -13,6 +13,9 @@ const CLI = fileURLToPath(new URL('cli.js', import.meta.url));
 /** Longer than the 40 s that `all` gives its own children. */
 const STOP_GRACE_MS = 45_000;
 
+/** Where sutler publishes CSIStorageCapacity objects. */
+const CAPACITY_NAMESPACE = 'default';
+
 export interface EnvironmentOptions {
   readonly dataDir: string;
   /** Folder for sockets. */
@@ -21,6 +24,8 @@ export interface EnvironmentOptions {
   readonly driverDelayMs: number;
   /** The sample driver has topology, and a pool on each node. */
   readonly topology: boolean;
+  /** sutler publishes the driver's capacity. */
+  readonly enableCapacity: boolean;
   readonly redisUrl: string;
   /** Arguments for `all`. */
   readonly argv: readonly string[];
@@ -88,12 +93,14 @@ export async function startEnvironment(
         '--dashboard-address=127.0.0.1:0',
         // A volume on another node than the selected one would be of no use to its pod.
         '--strict-topology',
+        // No pod that could own the CSIStorageCapacity objects runs here.
+        ...(options.enableCapacity ? ['--enable-capacity', '--capacity-ownerref-level=-1'] : []),
         ...options.argv,
         `--kubeconfig=${kubeconfig}`,
         `--csi-address=${socket}`,
         `--data-dir=${join(dataDir, 'all')}`,
       ],
-      { REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
+      { NAMESPACE: CAPACITY_NAMESPACE, REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
     ));
   return isUp ? { kubeconfig, socket, redisUrl, facts } : undefined;
 }

@@ -47,7 +47,7 @@ async function start(context: Context): Promise<void> {
   closers.add('API client', () => client.close());
   await createNodes(client, {
     topology: flags.topology,
-    storageCapacity: flags.enableCapacity && flags.topology,
+    storageCapacity: flags.enableCapacity,
   });
   const watch = watchProgress(client, quiet);
   closers.add('watches', () => watch.stop());
@@ -93,6 +93,7 @@ async function open(context: Context, access: RedisAccess): Promise<Environment 
     apiPort: flags.apiPort,
     driverDelayMs: flags.driverDelayMs,
     topology: flags.topology,
+    enableCapacity: flags.enableCapacity,
     redisUrl: flags.redisUrl,
     argv: withoutFlags(context.argv, sandboxOnlyFlags),
     node: process.execPath,

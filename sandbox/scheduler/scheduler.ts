@@ -123,8 +123,10 @@ class SchedulerLoop implements Scheduler {
     );
     if (refused !== undefined) {
       pending.fullNodes.add(nodeName);
-      const { name } = refused.claim.metadata;
-      const why = `provisioning failed for PVC "${name}"`;
+      const { name, annotations } = refused.claim.metadata;
+      const what =
+        annotations === undefined ? 'selectedNode annotation reset' : 'provisioning failed';
+      const why = `${what} for PVC "${name}"`;
       this.#refuse(pod, `running PreBind plugin "VolumeBinding": binding volumes: ${why}`);
     } else if (
       node !== undefined &&

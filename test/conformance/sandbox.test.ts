@@ -1,13 +1,29 @@
 import { startSandboxApi } from '../../sandbox/api/server.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
+import { startScheduler } from '../../sandbox/scheduler/scheduler.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { describeApiServer } from './api-server.ts';
 import { describeVolumeBinder } from './binder.ts';
 import { Connection, unique } from './connection.ts';
 import { paths } from './objects.ts';
+import { describeScheduler } from './scheduler.ts';
 
 describeApiServer('the sandbox', open);
 describeVolumeBinder('the sandbox', open);
+describeScheduler('the sandbox', openWithScheduler);
+
+/** Starts the sandbox's scheduler too. */
+async function openWithScheduler() {
+  const api = await startSandboxApi({ log: silentLog });
+  const binder = startBinder({ operations: api.operations, log: silentLog });
+  const scheduler = startScheduler({ operations: api.operations, log: silentLog });
+  const close = async (): Promise<void> => {
+    await scheduler.close();
+    await binder.close();
+    await api.close();
+  };
+  return { url: api.url, tls: { ca: api.ca }, token: api.token, close };
+}
 
 /** Starts the sandbox's API server and volume binder. */
 async function open() {
