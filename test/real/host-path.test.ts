@@ -54,6 +54,7 @@ if (program === undefined || program === '') {
         const sutler = await startSutler({
           kubeconfig: plane.kubeconfig,
           socket: driver.socket,
+          env: {},
           folder,
           namespace,
           flags: ['--retry-interval-start=200ms'],
