@@ -48,7 +48,11 @@ if (program === undefined || program === '') {
         await installSnapshotCrds(plane.kubeconfig);
         const folder = await mkdtemp(join(tmpdir(), 'sutler-host-path-'));
         closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-        driver = await startHostPathDriver(program, folder, `${unique('hostpath')}.csi.k8s.io`);
+        driver = await startHostPathDriver({
+          program,
+          folder,
+          name: `${unique('hostpath')}.csi.k8s.io`,
+        });
         closers.add('driver', () => driver.stop());
         namespace = await api.namespace();
         const sutler = await startSutler({

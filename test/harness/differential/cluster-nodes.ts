@@ -17,7 +17,7 @@ export interface NodeShape {
 }
 
 /** The name of one of the scenario's nodes in the cluster. */
-export function nodeName(scene: Scene, short: string): string {
+function nodeName(scene: Scene, short: string): string {
   return `${short}-${scene.className}`;
 }
 
