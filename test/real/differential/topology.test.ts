@@ -1,5 +1,5 @@
 import { describeDifferential } from '../../harness/differential/suite.ts';
-import { onPurpose } from './scenarios/on-purpose.ts';
+import { ofTopology, onPurpose } from './scenarios/on-purpose.ts';
 import { allowedOnly } from './scenarios/topology/allowed.ts';
 import { answers } from './scenarios/topology/answers.ts';
 import { gateOff, immediate, immediateOff } from './scenarios/topology/immediate.ts';
@@ -15,6 +15,7 @@ describeDifferential(
       ...topology,
       name: 'topology',
       scenarios: [...late('late'), ...allowedOnly('allowed'), ...answers],
+      known: [...onPurpose, ...ofTopology],
     },
     {
       ...topology,

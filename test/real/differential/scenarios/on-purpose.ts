@@ -37,6 +37,15 @@ export const ofOutcomes: readonly KnownDifference[] = [
   },
 ];
 
+/** Differences on purpose for answers about topology. */
+export const ofTopology: readonly KnownDifference[] = [
+  {
+    scenario: /^answer-(all-empty|invalid)$/,
+    where: /^events Warning ProvisioningFailed .* its PersistentVolume could not be written/,
+    entry: 'The API server refuses the PV',
+  },
+];
+
 /** Differences on purpose without a feature gate. */
 export const ofFlags: readonly KnownDifference[] = [
   {

@@ -66,12 +66,6 @@ export function allowedOnly(prefix: string): readonly Scenario[] {
       ),
     },
     {
-      name: 'empty-term',
-      title: 'ignores an entry without expressions',
-      class: { allowedTopologies: [{}] },
-      ends: bound,
-    },
-    {
       name: 'waits',
       title: 'does nothing for a claim that waits for its pod',
       class: (scene) => ({

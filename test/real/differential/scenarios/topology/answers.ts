@@ -41,7 +41,7 @@ export const answers: readonly Scenario[] = [
     afterwards: (scene) => scene.remove(`${scene.claims}/data`),
   },
   {
-    ...answered('unvalid', 'has no valid affinity for a value that is no label', [
+    ...answered('invalid', 'has no valid affinity for a value that is no label', [
       { zone: 'z'.repeat(300) },
     ]),
     ends: all(calls('CreateVolume', 1), ignored),
