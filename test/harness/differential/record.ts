@@ -56,6 +56,8 @@ function capacitiesOf(scene: Scene): Fields {
       maximumVolumeBytes: bytesOf(found.maximumVolumeSize),
     });
   }
+  for (const objects of Object.values(byPlace))
+    objects.sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
   return byPlace;
 }
 

@@ -139,7 +139,12 @@ function capacityQuestion(
   const isOwn = Object.keys(segments).every(
     (key) => key.startsWith(`${scenario}/`) || key.startsWith(SHARED_KEYS),
   );
-  return `${isOwn ? scenario : 'other'} ${JSON.stringify([others, segments])}`;
+  // No scenario is about its class on the nodes of another one.
+  return isOwn ? `${scenario} ${textOf(others)} ${textOf(segments)}` : 'other';
+}
+
+function textOf(map: Readonly<Record<string, string>>): string {
+  return JSON.stringify(Object.entries(map).toSorted());
 }
 
 function jsonOf(method: ScriptedMethod, request: unknown): JsonValue {
