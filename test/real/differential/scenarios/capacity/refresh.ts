@@ -47,32 +47,17 @@ export const refresh: readonly Scenario[] = [
   },
   shown('after-everywhere', 'asks again for all segments after a volume without topology (M-35)', {
     prepare: TWO,
-    answer: (call, scene) =>
-      call.method === 'CreateVolume'
-        ? volumeFor(call.create, { accessibleTopology: [] })
-        : shrinking()(call, scene),
+    answer: madeIn(),
     ends: all(published(2, 10n * GIB), claimOn('n1'), bound, shrunk(2)),
   }),
   shown('after-two', 'asks again for the segments of a volume in two parts', {
     prepare: nodes({ n1: zone('a'), n2: zone('b'), n3: zone('c') }),
-    answer: (call, scene) =>
-      call.method === 'CreateVolume'
-        ? volumeFor(call.create, {
-            accessibleTopology: ['a', 'b'].map((value) => ({
-              segments: { [keyOf(scene, 'zone')]: value },
-            })),
-          })
-        : shrinking()(call, scene),
+    answer: madeIn('a', 'b'),
     ends: all(published(3, 10n * GIB), claimOn('n1'), bound, shrunk(2)),
   }),
   shown('after-unknown', 'asks for nothing after a volume in an unknown segment (M-38)', {
     prepare: TWO,
-    answer: (call, scene) =>
-      call.method === 'CreateVolume'
-        ? volumeFor(call.create, {
-            accessibleTopology: [{ segments: { [keyOf(scene, 'zone')]: 'z' } }],
-          })
-        : shrinking()(call, scene),
+    answer: madeIn('z'),
     ends: all(published(2, 10n * GIB), claimOn('n1'), bound, shrunk(0)),
   }),
   shown('after-failure', 'asks again for all segments after a failure (M-35)', {
@@ -200,6 +185,18 @@ function shrinking(): CallAnswer {
     if (call.method !== 'GetCapacity') return undefined;
     if (scene.happened.has('deleted')) return { availableCapacity: 20n * GIB };
     return { availableCapacity: scene.happened.has('created') ? 5n * GIB : 10n * GIB };
+  };
+}
+
+/** As shrinking(), with a volume that is accessible in these zones. */
+function madeIn(...zones: readonly string[]): CallAnswer {
+  return async (call, scene) => {
+    const usual = await shrinking()(call, scene);
+    if (call.method !== 'CreateVolume') return usual;
+    const accessibleTopology = zones.map((value) => ({
+      segments: { [keyOf(scene, 'zone')]: value },
+    }));
+    return volumeFor(call.create, { accessibleTopology });
   };
 }
 
