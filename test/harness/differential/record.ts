@@ -2,6 +2,7 @@ import type { Fields } from '../../conformance/connection.ts';
 import { parseQuantityBytes } from '#src/kube/quantity.ts';
 import type { Seen, SeenCapacity } from './observer.ts';
 import type { Scene } from './scene.ts';
+import type { RecordedMethod } from './scripted-driver.ts';
 
 /** What a provisioner did in one scenario, without the UIDs, versions, times and names that differ
  * in every run. */
@@ -66,11 +67,15 @@ function bytesOf(quantity: SeenCapacity['capacity']): string {
   return quantity === undefined ? 'absent' : String(parseQuantityBytes(quantity));
 }
 
-const METHODS = ['CreateVolume', 'DeleteVolume', 'GetCapacity'];
+const METHODS: readonly RecordedMethod[] = ['CreateVolume', 'DeleteVolume', 'GetCapacity'];
 
-export function callsOf(scene: Scene): ScenarioRecord['calls'] {
+export function callsOf(
+  scene: Scene,
+  ignored: readonly RecordedMethod[] = [],
+): ScenarioRecord['calls'] {
   const byObject: Record<string, unknown[]> = {};
   for (const method of METHODS) {
+    if (ignored.includes(method)) continue;
     for (const call of scene.calls(method)) {
       const requests = (byObject[normaliseText(scene, `${method} ${call.about}`)] ??= []);
       const request = normalise(scene, call.request);

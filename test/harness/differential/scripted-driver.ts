@@ -20,9 +20,11 @@ import {
 } from '../../../sandbox/driver/server.ts';
 import type { Scene } from './scene.ts';
 
+export type RecordedMethod = 'CreateVolume' | 'DeleteVolume' | 'GetCapacity';
+
 /** One call of a scenario. */
 export interface ScriptedCall {
-  readonly method: 'CreateVolume' | 'DeleteVolume' | 'GetCapacity';
+  readonly method: RecordedMethod;
   /** The request, under the name that fits the method. */
   readonly create: CreateVolumeRequest;
   readonly delete: DeleteVolumeRequest;
@@ -104,23 +106,22 @@ export async function startScriptedDriver(options: ScriptedDriverOptions): Promi
   });
 }
 
-type ScriptedMethod = ScriptedCall['method'];
 type Requests = Pick<ScriptedCall, 'create' | 'delete' | 'capacity'>;
 
 const FREE_BYTES = 1024n ** 4n;
 
 /** The default answers. */
-const USUAL: Readonly<Record<ScriptedMethod, (requests: Requests) => object>> = {
+const USUAL: Readonly<Record<RecordedMethod, (requests: Requests) => object>> = {
   CreateVolume: ({ create }) => volumeFor(create),
   DeleteVolume: () => ({}),
   GetCapacity: () => ({ availableCapacity: FREE_BYTES }),
 };
 
-function isScripted(method: string): method is ScriptedMethod {
+function isScripted(method: string): method is RecordedMethod {
   return method in USUAL;
 }
 
-function aboutOf(method: ScriptedMethod, request: unknown): string {
+function aboutOf(method: RecordedMethod, request: unknown): string {
   if (method === 'CreateVolume') return (request as CreateVolumeRequest).name;
   if (method === 'DeleteVolume') return (request as DeleteVolumeRequest).volumeId;
   const { parameters, accessibleTopology } = request as GetCapacityRequest;
@@ -147,7 +148,7 @@ function textOf(map: Readonly<Record<string, string>>): string {
   return JSON.stringify(Object.entries(map).toSorted());
 }
 
-function jsonOf(method: ScriptedMethod, request: unknown): JsonValue {
+function jsonOf(method: RecordedMethod, request: unknown): JsonValue {
   if (method === 'CreateVolume')
     return toJson(CreateVolumeRequestSchema, request as CreateVolumeRequest);
   return method === 'DeleteVolume'
@@ -206,7 +207,7 @@ export function status(code: keyof typeof Code, details: string): DriverStatus {
 
 async function sceneOf(
   options: ScriptedDriverOptions,
-  method: ScriptedMethod,
+  method: RecordedMethod,
   about: string,
 ): Promise<Scene | 'none' | undefined> {
   // No object has to be known to tell the scene of a question for capacity.

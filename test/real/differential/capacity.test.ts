@@ -2,7 +2,7 @@ import { POLL_MS } from '../../harness/differential/capacity-objects.ts';
 import { describeDifferential } from '../../harness/differential/suite.ts';
 import { objects } from './scenarios/capacity/objects.ts';
 import { alone, ofImmediate, refresh, withoutTopology } from './scenarios/capacity/refresh.ts';
-import { onPurpose } from './scenarios/on-purpose.ts';
+import { ofCapacity, onPurpose } from './scenarios/on-purpose.ts';
 
 const FLAGS = [
   '--enable-capacity',
@@ -30,6 +30,7 @@ describeDifferential(
       flags: [...FLAGS, POLLED, '--capacity-ownerref-level=0'],
       concurrency: 1,
       scenarios: alone,
+      known: [...onPurpose, ...ofCapacity],
     },
     {
       ...capacity,
@@ -44,6 +45,7 @@ describeDifferential(
       flags: [...FLAGS, POLLED],
       concurrency: 1,
       scenarios: withoutTopology,
+      known: [...onPurpose, ...ofCapacity],
     },
   ],
   process.env,

@@ -1,6 +1,6 @@
-import { describeDifferential } from '../../harness/differential/suite.ts';
+import { describeDifferential, type DifferentialSuite } from '../../harness/differential/suite.ts';
 import { deployment, NODES, notImmediate } from './scenarios/nodes/deployment.ts';
-import { onPurpose } from './scenarios/on-purpose.ts';
+import { ofNodes, onPurpose } from './scenarios/on-purpose.ts';
 
 const FLAGS = [
   '--node-deployment',
@@ -8,21 +8,26 @@ const FLAGS = [
   '--node-deployment-max-delay=2s',
 ];
 
+/** Chance decides which of upstream's nodes asks its driver first, and whether others still do. */
+const local: Omit<DifferentialSuite, 'name' | 'scenarios' | 'known'> = {
+  hasTopology: true,
+  nodes: NODES,
+  ignoredCalls: ['GetCapacity'],
+};
+
 describeDifferential(
   [
     {
+      ...local,
       name: 'a driver on each node',
       flags: FLAGS,
-      hasTopology: true,
-      nodes: NODES,
       scenarios: deployment,
-      known: onPurpose,
+      known: [...onPurpose, ...ofNodes],
     },
     {
+      ...local,
       name: 'a driver on each node, without choosing nodes',
       flags: [...FLAGS, '--node-deployment-immediate-binding=false'],
-      hasTopology: true,
-      nodes: NODES,
       scenarios: notImmediate,
       known: onPurpose,
     },

@@ -46,6 +46,39 @@ export const ofTopology: readonly KnownDifference[] = [
   },
 ];
 
+/** Differences on purpose for CSIStorageCapacity objects. */
+export const ofCapacity: readonly KnownDifference[] = [
+  {
+    scenario: /^cap-alone-(no-keys|some-keys|plain|plain-bound)$/,
+    where: /^(provisioned|end) capacities /,
+    entry: 'A driver without topology keys',
+  },
+];
+
+/** Differences on purpose for drivers that run on each node. */
+export const ofNodes: readonly KnownDifference[] = [
+  {
+    scenario: 'node-gone',
+    where: /(selected-node$|^events Warning ProvisioningFailed .* failed to get selected CSINode)/,
+    entry: 'A node that is gone',
+  },
+  {
+    scenario: 'node-delete-elsewhere',
+    where: /^events Warning VolumeFailedDelete .* no node matches the node affinity/,
+    entry: 'A node that is gone',
+  },
+  {
+    scenario: /^node-now-(none-fits|room-later|exhausted-once)$/,
+    where: /^events Warning ProvisioningFailed .*: no node has room for \d+ bytes/,
+    entry: 'No node has room, or none is allowed',
+  },
+  {
+    scenario: 'node-now-none-allowed',
+    where: /^events Warning ProvisioningFailed .*: none of the 2 nodes .* can have the volume/,
+    entry: 'No node has room, or none is allowed',
+  },
+];
+
 /** Differences on purpose without a feature gate. */
 export const ofFlags: readonly KnownDifference[] = [
   {

@@ -111,11 +111,11 @@ export const refresh: readonly Scenario[] = [
 export const alone: readonly Scenario[] = [
   inTurn('no-keys', 'publishes one object for a driver without keys', {
     prepare: nodes({ n1: { labels: {}, keys: [] }, n2: { labels: {}, keys: [] } }),
-    ends: all(published(1), oneInterval),
+    ends: all(oneInterval, oneInterval),
   }),
   inTurn('some-keys', 'publishes objects of nodes with and without keys', {
     prepare: nodes({ n1: { labels: { zone: 'a' }, keys: [] }, n2: zone('b') }),
-    ends: all(published(2), oneInterval),
+    ends: all(oneInterval, oneInterval),
   }),
   inTurn('keys-unknown', 'publishes nothing before the driver is registered', {
     prepare: nodes({ n1: { labels: { zone: 'a' }, keys: null } }),
@@ -149,12 +149,12 @@ export const ofImmediate: readonly Scenario[] = [
 export const withoutTopology: readonly Scenario[] = [
   inTurn('plain', 'keeps the object of a driver without topology', {
     prepare: nodes({ n1: { labels: {}, keys: [] } }),
-    ends: all(published(1), oneInterval),
+    ends: all(oneInterval, oneInterval),
   }),
   inTurn('plain-bound', 'asks again after a volume', {
     prepare: nodes({ n1: { labels: {}, keys: [] } }),
     answer: shrinking(),
-    ends: all(published(1), claimOn('n1'), bound, shrunk(1)),
+    ends: all(oneInterval, claimOn('n1'), bound, oneInterval),
     afterwards: async (scene) => {
       await scene.deleteAll();
       await removeNodes(scene);

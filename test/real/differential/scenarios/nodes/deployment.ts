@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { GIB } from '../../../../harness/differential/capacity-objects.ts';
-import { stageNode } from '../../../../harness/differential/cluster-nodes.ts';
+import { nodes, on as onOwn, stageNode } from '../../../../harness/differential/cluster-nodes.ts';
 import {
   all,
   bound,
@@ -28,10 +28,12 @@ export const NODES = { n1: { [NODE]: 'n1' }, n2: { [NODE]: 'n2' } };
 export const deployment: readonly Scenario[] = [
   late('late', 'creates the volume on the chosen node (B-28)', { ends: bound }),
   late('late-second', 'creates a volume on another node', { claim: on('n2'), ends: bound }),
-  late('elsewhere', 'does nothing for a node without a driver (B-30)', {
-    claim: on('n3'),
+  late('elsewhere', 'does nothing for a node without a provisioner (B-30)', {
+    prepare: nodes({ n3: { labels: { [NODE]: 'n3' } } }),
+    claim: onOwn('n3'),
     ends: ignored,
   }),
+  late('gone', 'gives up a node that does not exist', { claim: on('n3'), ends: ignored }),
   late('waits', 'does nothing before a node is chosen (B-29)', { claim: {}, ends: ignored }),
   late('chosen', 'creates the volume of a claim whose class does not wait (B-31)', {
     class: named({}),
