@@ -170,7 +170,7 @@ function plugin(given: Plugin): Zonal {
       fixed(given, 'static', { [ZONE]: zones[0], [REGION]: 'r1' }),
       fixed(given, 'static-old', { [OLD_ZONE]: zones[0], [OLD_REGION]: 'r1' }),
       fixed(given, 'static-two', { [ZONE]: zones.join('__') }),
-      ...untranslatable(given),
+      ...unusual(given),
     ],
   };
 }
@@ -252,19 +252,25 @@ function fixed(given: Plugin, name: string, labels: Readonly<Record<string, stri
   };
 }
 
-function untranslatable(given: Plugin): readonly Scenario[] {
-  const scenario = (name: string, title: string, zones: readonly string[]): Scenario => ({
-    ...made(given, { name, title }, {}, zones),
-    ends: all(calls('CreateVolume', 1), refused),
-  });
-  return [
-    ...(given.badZones === undefined
-      ? []
-      : [scenario('bad', 'creates no PersistentVolume whose region is unknown', given.badZones)]),
-    ...(given.severalRegions === undefined
-      ? []
-      : [scenario('regions', 'creates no PersistentVolume in two regions', given.severalRegions)]),
-  ];
+/** Answers that have no usual in-tree form. */
+function unusual(given: Plugin): readonly Scenario[] {
+  const { badZones, severalRegions } = given;
+  const scenarios: Scenario[] = [];
+  if (badZones !== undefined)
+    scenarios.push({
+      ...made(
+        given,
+        { name: 'bad', title: 'creates no PersistentVolume whose region is unknown' },
+        {},
+        badZones,
+      ),
+      ends: all(calls('CreateVolume', 1), refused),
+    });
+  if (severalRegions !== undefined)
+    scenarios.push(
+      made(given, { name: 'regions', title: 'writes the region of each zone' }, {}, severalRegions),
+    );
+  return scenarios;
 }
 
 /** @param zones where the volume is accessible. Default: in the first preferred part */

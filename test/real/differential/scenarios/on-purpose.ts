@@ -96,13 +96,13 @@ export const ofFlags: readonly KnownDifference[] = [
 export function onPurposeInMigration(
   scenarios: readonly { readonly name: string }[],
 ): readonly KnownDifference[] {
-  const untranslatable: KnownDifference = {
-    scenario: 'mig-untranslatable',
+  const untranslatable = ['mig-untranslatable', 'zone-bad'].map((scenario) => ({
+    scenario,
     where: /^(calls DeleteVolume |events Warning ProvisioningFailed )/,
     entry: 'A migrated class whose new PV has no in-tree form',
-  };
+  }));
   return [
     ...onPurpose,
-    ...(scenarios.some(({ name }) => name === untranslatable.scenario) ? [untranslatable] : []),
+    ...untranslatable.filter(({ scenario }) => scenarios.some(({ name }) => name === scenario)),
   ];
 }
