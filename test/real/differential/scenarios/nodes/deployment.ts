@@ -82,9 +82,7 @@ export const deployment: readonly Scenario[] = [
     ends: async (scene) => {
       await quiet(scene);
       scene.happened.add('room');
-      // Upstream looks again when the claim changes.
-      await scene.patch(`${scene.claims}/data`, { metadata: { labels: { again: 'yes' } } });
-      await bound(scene);
+      await boundAfterChanges(scene);
     },
   }),
   immediate('allowed', 'chooses a node that the class allows (B-34, B-35)', {
@@ -103,7 +101,7 @@ export const deployment: readonly Scenario[] = [
         throw status('ResourceExhausted', 'no room after all');
       return undefined;
     },
-    ends: bound,
+    ends: boundAfterChanges,
   }),
   immediate('capacity-fails', 'chooses a node that can not tell its room', {
     answer: (call) => {
@@ -184,6 +182,18 @@ function free(byNode: Readonly<Record<string, bigint>>): CallAnswer {
     call.method === 'GetCapacity'
       ? { availableCapacity: byNode[call.node?.[NODE] ?? ''] ?? 0n }
       : undefined;
+}
+
+/** Changes the claim until it is Bound: upstream may look at it again only when it changes. */
+async function boundAfterChanges(scene: Scene): Promise<void> {
+  const path = `${scene.claims}/data`;
+  await scene.until('the claim is Bound', async () => {
+    await scene.patch(path, { metadata: { labels: { again: 'yes' } } });
+    await scene.patch(path, { metadata: { labels: { again: null } } });
+    await delay(2_000);
+    return scene.claim()?.status?.phase === 'Bound';
+  });
+  await bound(scene);
 }
 
 /** Waits longer than a node waits before it takes a claim. */
