@@ -1,6 +1,6 @@
 import { describeDifferential } from '../../harness/differential/suite.ts';
 import { zonal } from './scenarios/migration-zones.ts';
-import { onPurposeInMigration } from './scenarios/on-purpose.ts';
+import { onPurposeInMigration, onPurposeInZones } from './scenarios/on-purpose.ts';
 
 describeDifferential(
   zonal.map(({ driver, inTree, scenarios }) => ({
@@ -8,7 +8,7 @@ describeDifferential(
     driverName: driver,
     hasTopology: true,
     scenarios,
-    known: onPurposeInMigration(scenarios),
+    known: [...onPurposeInMigration(scenarios), ...onPurposeInZones(driver)],
   })),
   process.env,
 );

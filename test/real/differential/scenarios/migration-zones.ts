@@ -3,6 +3,7 @@ import {
   all,
   bound,
   calls,
+  event,
   refused,
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
@@ -35,7 +36,7 @@ export const zonal: readonly Zonal[] = [
     source: (name) => ({ awsElasticBlockStore: { volumeID: `vol-${name}` } }),
     hasZoneParameters: true,
     badZones: ['nowhere'],
-    severalRegions: ['us-east-1a', 'eu-west-1a'],
+    severalRegions: { zones: ['us-east-1a', 'eu-west-1a'], isDeletable: true },
   }),
   plugin({
     driver: 'pd.csi.storage.gke.io',
@@ -46,7 +47,7 @@ export const zonal: readonly Zonal[] = [
     source: (name) => ({ gcePersistentDisk: { pdName: name } }),
     hasZoneParameters: true,
     badZones: ['nowhere'],
-    severalRegions: ['us-central1-a', 'europe-west1-b'],
+    severalRegions: { zones: ['us-central1-a', 'europe-west1-b'], isDeletable: false },
   }),
   plugin({
     driver: 'disk.csi.azure.com',
@@ -97,8 +98,8 @@ interface Plugin {
   readonly hasZoneParameters?: boolean;
   /** Zones whose region can't be told. */
   readonly badZones?: readonly string[];
-  /** Zones of two regions. */
-  readonly severalRegions?: readonly string[];
+  /** Zones of two regions, and whether such a volume can be deleted. */
+  readonly severalRegions?: { readonly zones: readonly string[]; readonly isDeletable: boolean };
 }
 
 function plugin(given: Plugin): Zonal {
@@ -267,9 +268,22 @@ function unusual(given: Plugin): readonly Scenario[] {
       ends: all(calls('CreateVolume', 1), refused),
     });
   if (severalRegions !== undefined)
-    scenarios.push(
-      made(given, { name: 'regions', title: 'writes the region of each zone' }, {}, severalRegions),
-    );
+    scenarios.push({
+      ...made(
+        given,
+        { name: 'regions', title: 'writes the region of each zone' },
+        {},
+        severalRegions.zones,
+      ),
+      ...(severalRegions.isDeletable
+        ? {}
+        : {
+            afterwards: async (scene) => {
+              await scene.remove(`${scene.claims}/data`);
+              await event('VolumeFailedDelete')(scene);
+            },
+          }),
+    });
   return scenarios;
 }
 

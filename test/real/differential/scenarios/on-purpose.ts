@@ -55,6 +55,18 @@ export const ofCapacity: readonly KnownDifference[] = [
   },
 ];
 
+/** Differences on purpose for the zones of a driver that replaced an in-tree plug-in. */
+export function onPurposeInZones(driver: string): readonly KnownDifference[] {
+  if (driver !== 'pd.csi.storage.gke.io') return [];
+  return [
+    {
+      scenario: 'zone-regions',
+      where: /^events Warning VolumeFailedDelete .* multiple or no regions gotten from zones/,
+      entry: 'A disk of GCE in zones of several regions',
+    },
+  ];
+}
+
 /** Differences on purpose for drivers that run on each node. */
 export const ofNodes: readonly KnownDifference[] = [
   {
