@@ -31,22 +31,33 @@ export interface HostPathDriver {
 
 const READY_WITHIN_MS = 30_000;
 
-/** @param program  path of hostpathplugin
- *  @param folder   for its socket and volumes */
-export async function startHostPathDriver(
-  program: string,
-  folder: string,
-  name: string,
-): Promise<HostPathDriver> {
+export interface HostPathOptions {
+  /** Path of hostpathplugin. */
+  readonly program: string;
+  /** For its socket and volumes. */
+  readonly folder: string;
+  readonly name: string;
+  /** The driver has topology: NODE_KEY with this value. */
+  readonly node?: string;
+  /** Room by the value of a class's parameter `kind`, as quantities; then every class needs it. */
+  readonly capacity?: Readonly<Record<string, string>>;
+}
+
+/** The driver's key of topology. */
+export const NODE_KEY = 'topology.hostpath.csi/node';
+
+export async function startHostPathDriver(options: HostPathOptions): Promise<HostPathDriver> {
+  const { program, folder, name, node, capacity = {} } = options;
   const socket = join(folder, 'hostpath.sock');
   const volumes = join(folder, 'state');
   await mkdir(volumes, { recursive: true });
   const args = [
     `--endpoint=unix://${socket}`,
     `--drivername=${name}`,
-    '--nodeid=node-1',
+    `--nodeid=${node ?? 'node-1'}`,
     `--statedir=${volumes}`,
-    '--enable-topology=false',
+    `--enable-topology=${node !== undefined}`,
+    ...Object.entries(capacity).map(([kind, room]) => `--capacity=${kind}=${room}`),
   ];
   const running = startProgram(program, args, { cwd: folder, keptOutput: 8_000 });
   const client = new Client(`unix:${socket}`, credentials.createInsecure());

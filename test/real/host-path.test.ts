@@ -48,12 +48,17 @@ if (program === undefined || program === '') {
         await installSnapshotCrds(plane.kubeconfig);
         const folder = await mkdtemp(join(tmpdir(), 'sutler-host-path-'));
         closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-        driver = await startHostPathDriver(program, folder, `${unique('hostpath')}.csi.k8s.io`);
+        driver = await startHostPathDriver({
+          program,
+          folder,
+          name: `${unique('hostpath')}.csi.k8s.io`,
+        });
         closers.add('driver', () => driver.stop());
         namespace = await api.namespace();
         const sutler = await startSutler({
           kubeconfig: plane.kubeconfig,
           socket: driver.socket,
+          env: {},
           folder,
           namespace,
           flags: ['--retry-interval-start=200ms'],

@@ -9,11 +9,21 @@ export interface Seen {
     readonly namespace?: string;
     readonly uid: string;
     readonly finalizers?: readonly string[];
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly ownerReferences?: readonly Readonly<Record<string, unknown>>[];
     readonly annotations?: Readonly<Record<string, string>>;
     readonly deletionTimestamp?: string;
   };
   readonly spec?: Readonly<Record<string, unknown>>;
   readonly status?: { readonly phase?: string };
+}
+
+/** A CSIStorageCapacity. */
+export interface SeenCapacity extends Seen {
+  readonly storageClassName: string;
+  readonly nodeTopology?: { readonly matchLabels?: Readonly<Record<string, string>> };
+  readonly capacity?: string;
+  readonly maximumVolumeSize?: string;
 }
 
 export interface SeenEvent {
@@ -34,6 +44,7 @@ interface ClusterObjects {
   readonly claims: readonly Seen[];
   readonly volumes: readonly Seen[];
   readonly snapshots: readonly Seen[];
+  readonly capacities: readonly SeenCapacity[];
   readonly events: readonly SeenEvent[];
 }
 
@@ -41,6 +52,7 @@ const PATHS = {
   claims: '/api/v1/persistentvolumeclaims',
   volumes: '/api/v1/persistentvolumes',
   snapshots: '/apis/snapshot.storage.k8s.io/v1/volumesnapshots',
+  capacities: '/apis/storage.k8s.io/v1/csistoragecapacities',
   events: '/api/v1/events',
 } as const;
 const EVERY_MS = 400;
@@ -55,7 +67,13 @@ export class Observer {
   readonly #kinds = new Map<string, string>();
   /** Number of objects so far by kind, namespace and name. */
   readonly #counts = new Map<string, number>();
-  #objects: ClusterObjects = { claims: [], volumes: [], snapshots: [], events: [] };
+  #objects: ClusterObjects = {
+    claims: [],
+    volumes: [],
+    snapshots: [],
+    capacities: [],
+    events: [],
+  };
   #waiting: (() => void)[] = [];
 
   constructor(api: Connection) {
@@ -95,13 +113,14 @@ export class Observer {
 
   async #listRepeatedly(): Promise<void> {
     while (!this.#stopping.signal.aborted) {
-      const [claims, volumes, snapshots, events] = await Promise.all([
+      const [claims, volumes, snapshots, capacities, events] = await Promise.all([
         this.#list<Seen>('claims', 'PersistentVolumeClaim'),
         this.#list<Seen>('volumes', 'PersistentVolume'),
         this.#list<Seen>('snapshots', 'VolumeSnapshot'),
+        this.#list<SeenCapacity>('capacities'),
         this.#list<SeenEvent>('events'),
       ]);
-      this.#objects = { claims, volumes, snapshots, events };
+      this.#objects = { claims, volumes, snapshots, capacities, events };
       const waiting = this.#waiting;
       this.#waiting = [];
       for (const resolve of waiting) resolve();

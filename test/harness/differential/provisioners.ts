@@ -2,7 +2,8 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { startRedisServer } from '#src/redis/server.ts';
-import { startChild } from '#src/runtime/children.ts';
+import { type Child, startChild } from '#src/runtime/children.ts';
+import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startProgram } from '../program.ts';
 
@@ -15,7 +16,12 @@ export interface Provisioner {
 
 export interface ProvisionerOptions {
   readonly kubeconfig: string;
+  /** Of the driver; for a driver on each node, of the first one. */
   readonly socket: string;
+  /** The nodes with a driver of their own. */
+  readonly nodes?: readonly { readonly name: string; readonly socket: string }[];
+  /** Variables of its environment. */
+  readonly env: Readonly<Record<string, string>>;
   /** For its files. */
   readonly folder: string;
   /** For its Lease. */
@@ -29,53 +35,64 @@ const READY_WITHIN_MS = 90_000;
 const STOP_GRACE_MS = 30_000;
 const KEPT_OUTPUT = 200_000;
 
-/** Starts external-provisioner. It does not report when it is ready; the first claim shows that.
+/** Starts external-provisioner, one process for each node if the driver runs on nodes. It does not
+ * report when it is ready; the first claim shows that.
  * @param program path of its binary */
 export function startUpstream(program: string, options: ProvisionerOptions): Promise<Provisioner> {
-  const args = [
-    `--kubeconfig=${options.kubeconfig}`,
-    `--csi-address=${options.socket}`,
-    '-v=5',
-    ...options.flags,
-  ];
-  // Without KUBECONFIG, which would replace the flag.
-  const env = { PATH: process.env['PATH'] };
-  const running = startProgram(program, args, {
-    cwd: options.folder,
-    keptOutput: KEPT_OUTPUT,
-    env,
+  const { kubeconfig, socket, nodes = [{ name: undefined, socket }], folder, flags } = options;
+  const all = nodes.map((node) =>
+    startProgram(
+      program,
+      [`--kubeconfig=${kubeconfig}`, `--csi-address=${node.socket}`, '-v=5', ...flags],
+      {
+        cwd: folder,
+        keptOutput: KEPT_OUTPUT,
+        // Without KUBECONFIG, which would replace the flag.
+        env: {
+          PATH: process.env['PATH'],
+          ...options.env,
+          ...(node.name === undefined ? {} : { NODE_NAME: node.name }),
+        },
+      },
+    ),
+  );
+  return Promise.resolve({
+    output: () => all.map((running) => running.output()).join('\n'),
+    stop: async () => {
+      await Promise.all(all.map((running) => running.stop(STOP_GRACE_MS)));
+    },
   });
-  return Promise.resolve({ output: running.output, stop: () => running.stop(STOP_GRACE_MS) });
 }
 
 /** Starts all processes of sutler with a Redis of their own, and waits until they are ready. */
 export async function startSutler(options: ProvisionerOptions): Promise<Provisioner> {
+  const closers = new Closers();
   const redis = await startRedisServer({ dataDir: join(options.folder, 'redis'), log: silentLog });
+  closers.add('Redis', () => redis.close());
   let output = '';
-  const child = startChild(
-    {
-      name: 'all',
-      command: [
-        process.execPath,
-        '--enable-source-maps',
-        CLI,
-        'all',
-        `--kubeconfig=${options.kubeconfig}`,
-        `--csi-address=unix://${options.socket}`,
-        `--data-dir=${join(options.folder, 'all')}`,
-        `--leader-election-namespace=${options.namespace}`,
-        '--dashboard-address=127.0.0.1:0',
-        '-v=4',
-        ...options.flags,
-      ],
-      env: { PATH: process.env['PATH'], HOME: options.folder, REDIS_URL: redis.url },
-      output: (text) => (output = (output + text).slice(-KEPT_OUTPUT)),
-    },
-    { log: silentLog, onUsageError: () => undefined },
-  );
+  const run = (name: string, args: readonly string[]): Child => {
+    const env = {
+      PATH: process.env['PATH'],
+      HOME: options.folder,
+      REDIS_URL: redis.url,
+      ...options.env,
+    };
+    const child = startChild(
+      {
+        name,
+        command: [process.execPath, '--enable-source-maps', CLI, ...args],
+        env,
+        output: (text) => (output = (output + text).slice(-KEPT_OUTPUT)),
+      },
+      { log: silentLog, onUsageError: () => undefined },
+    );
+    closers.add(name, () => child.stop(STOP_GRACE_MS));
+    return child;
+  };
+  const plan = options.nodes === undefined ? centralProcesses(options) : nodeProcesses(options);
+  const children = Object.entries(plan).map(([name, args]) => run(name, args));
   const stop = async (): Promise<void> => {
-    await child.stop(STOP_GRACE_MS);
-    await redis.close();
+    await closers.close();
   };
   const timeout = new AbortController();
   const tooLate = delay(READY_WITHIN_MS, undefined, { signal: timeout.signal }).then(
@@ -83,7 +100,7 @@ export async function startSutler(options: ProvisionerOptions): Promise<Provisio
     () => undefined,
   );
   try {
-    await Promise.race([child.announced, tooLate]);
+    await Promise.race([Promise.all(children.map((child) => child.announced)), tooLate]);
   } catch (cause) {
     await stop();
     throw new Error(`sutler did not start:\n${output}`, { cause });
@@ -91,4 +108,52 @@ export async function startSutler(options: ProvisionerOptions): Promise<Provisio
     timeout.abort();
   }
   return { output: () => output, stop };
+}
+
+type ProcessPlan = Readonly<Record<string, readonly string[]>>;
+
+function centralProcesses(options: ProvisionerOptions): ProcessPlan {
+  return {
+    all: [
+      'all',
+      ...commonFlags(options),
+      `--csi-address=unix://${options.socket}`,
+      `--data-dir=${join(options.folder, 'all')}`,
+      '--dashboard-address=127.0.0.1:0',
+    ],
+  };
+}
+
+/** A gateway on each node; the other processes are central. */
+function nodeProcesses(options: ProvisionerOptions): ProcessPlan {
+  const { nodes = [], folder } = options;
+  const listen = (name: string): string => `unix://${join(folder, `gateway-${name}.sock`)}`;
+  const flags = [
+    ...commonFlags(options),
+    ...nodes.map(({ name }) => `--node-gateway=${name}=${listen(name)}`),
+  ];
+  const gateways = nodes.map(({ name, socket }) => [
+    `csi-gateway ${name}`,
+    [
+      'csi-gateway',
+      `--csi-address=unix://${socket}`,
+      `--listen=${listen(name)}`,
+      '--http-endpoint=127.0.0.1:0',
+      '-v=4',
+    ],
+  ]);
+  return {
+    ...(Object.fromEntries(gateways) as ProcessPlan),
+    ingest: ['ingest', ...flags, '--http-endpoint=127.0.0.1:0'],
+    jobs: ['jobs', ...flags, '--http-endpoint=127.0.0.1:0'],
+  };
+}
+
+function commonFlags(options: ProvisionerOptions): readonly string[] {
+  return [
+    `--kubeconfig=${options.kubeconfig}`,
+    `--leader-election-namespace=${options.namespace}`,
+    '-v=4',
+    ...options.flags,
+  ];
 }

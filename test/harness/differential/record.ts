@@ -1,6 +1,8 @@
 import type { Fields } from '../../conformance/connection.ts';
-import type { Seen } from './observer.ts';
+import { parseQuantityBytes } from '#src/kube/quantity.ts';
+import type { Seen, SeenCapacity } from './observer.ts';
 import type { Scene } from './scene.ts';
+import type { RecordedMethod } from './scripted-driver.ts';
 
 /** What a provisioner did in one scenario, without the UIDs, versions, times and names that differ
  * in every run. */
@@ -23,9 +25,11 @@ export interface Objects {
   readonly claims: Fields;
   readonly volumes: Fields;
   readonly snapshots: Fields;
+  /** By class and topology. */
+  readonly capacities: Fields;
 }
 
-export const NO_OBJECTS: Objects = { claims: {}, volumes: {}, snapshots: {} };
+export const NO_OBJECTS: Objects = { claims: {}, volumes: {}, snapshots: {}, capacities: {} };
 
 /** The scenario's objects now. */
 export function objectsOf(scene: Scene): Objects {
@@ -36,12 +40,42 @@ export function objectsOf(scene: Scene): Objects {
     volumes: byName(scene.volumes(), ['spec', 'status']),
     // The test itself writes status and spec of snapshots.
     snapshots: byName(scene.snapshots(), []),
+    capacities: capacitiesOf(scene),
   }) as Objects;
 }
 
-export function callsOf(scene: Scene): ScenarioRecord['calls'] {
+/** The objects of each class and topology, without their names, which are random. */
+function capacitiesOf(scene: Scene): Fields {
+  const byPlace: Record<string, Fields[]> = {};
+  for (const found of scene.capacities()) {
+    const labels = Object.entries(found.nodeTopology?.matchLabels ?? {}).toSorted();
+    (byPlace[`${found.storageClassName} ${JSON.stringify(labels)}`] ??= []).push({
+      labels: found.metadata.labels ?? {},
+      namespace: found.metadata.namespace,
+      owners: found.metadata.ownerReferences ?? [],
+      capacityBytes: bytesOf(found.capacity),
+      maximumVolumeBytes: bytesOf(found.maximumVolumeSize),
+    });
+  }
+  for (const objects of Object.values(byPlace))
+    objects.sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
+  return byPlace;
+}
+
+/** The API server writes one number in several ways. */
+function bytesOf(quantity: SeenCapacity['capacity']): string {
+  return quantity === undefined ? 'absent' : String(parseQuantityBytes(quantity));
+}
+
+const METHODS: readonly RecordedMethod[] = ['CreateVolume', 'DeleteVolume', 'GetCapacity'];
+
+export function callsOf(
+  scene: Scene,
+  ignored: readonly RecordedMethod[] = [],
+): ScenarioRecord['calls'] {
   const byObject: Record<string, unknown[]> = {};
-  for (const method of ['CreateVolume', 'DeleteVolume']) {
+  for (const method of METHODS) {
+    if (ignored.includes(method)) continue;
     for (const call of scene.calls(method)) {
       const requests = (byObject[normaliseText(scene, `${method} ${call.about}`)] ??= []);
       const request = normalise(scene, call.request);
@@ -126,12 +160,30 @@ function normaliseText(scene: Scene, text: string): string {
   return plain.replaceAll(stage.driverName, '(driver)').replaceAll(stage.token, '(run)');
 }
 
+/** With the fields of objects in order, and the expressions of a node affinity, which upstream
+ * writes in a random order. */
 function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
+  if (Array.isArray(value)) {
+    const items = value.map(sorted);
+    return items.every(isExpression) ? items.toSorted(byKey) : items;
+  }
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)
       .sort(([a], [b]) => (a < b ? -1 : 1))
       .map(([key, field]) => [key, sorted(field)]),
   );
+}
+
+interface Expression {
+  readonly key: string;
+  readonly operator: string;
+}
+
+function isExpression(item: unknown): item is Expression {
+  return typeof item === 'object' && item !== null && 'key' in item && 'operator' in item;
+}
+
+function byKey({ key: a }: Expression, { key: b }: Expression): number {
+  return a < b ? -1 : 1;
 }

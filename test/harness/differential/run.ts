@@ -2,8 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Closers } from '#src/runtime/closers.ts';
-import { at, type Connection, unique } from '../../conformance/connection.ts';
-import { CLASSES, VOLUMES, paths, storageClass } from '../../conformance/objects.ts';
+import { type Connection, unique } from '../../conformance/connection.ts';
 import type { RealControlPlane } from '../real-control-plane.ts';
 import { type Difference, differencesOf } from './differences.ts';
 import { Observer } from './observer.ts';
@@ -19,7 +18,19 @@ import {
 } from './record.ts';
 import { isOneOf, Scene, type Stage } from './scene.ts';
 import type { Scenario } from './scenario.ts';
-import { type ScriptedDriverOptions, startScriptedDriver } from './scripted-driver.ts';
+import {
+  type RecordedCall,
+  type RecordedMethod,
+  type ScriptedDriverOptions,
+  startScriptedDriver,
+} from './scripted-driver.ts';
+import {
+  cleanUp,
+  createStageObjects,
+  SELECTED_NODE,
+  type StageNeeds,
+  type StageNode,
+} from './stage-objects.ts';
 
 /** What all scenarios of a run share, with both provisioners. */
 export interface Setting {
@@ -33,6 +44,16 @@ export interface Setting {
   readonly serverGates?: readonly string[];
   /** Name of the driver. Default: a new one in each run. */
   readonly driverName?: string;
+  /** The driver reports topology. */
+  readonly hasTopology?: boolean;
+  /** Nodes with a driver of their own, by short name, and their topology; keys have no prefix. */
+  readonly nodes?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** The provisioner finds its pod by POD_NAME and NAMESPACE. */
+  readonly hasPod?: boolean;
+  /** Calls that are not compared, because chance decides which there are. */
+  readonly ignoredCalls?: readonly RecordedMethod[];
+  /** How many scenarios are played at once. Default: 40. */
+  readonly concurrency?: number;
 }
 
 const ALL_CAPABILITIES: ScriptedDriverOptions['capabilities'] = [
@@ -41,6 +62,7 @@ const ALL_CAPABILITIES: ScriptedDriverOptions['capabilities'] = [
   'CREATE_DELETE_SNAPSHOT',
   'CLONE_VOLUME',
   'MODIFY_VOLUME',
+  'GET_CAPACITY',
 ];
 
 /** For both provisioners: the API server must not limit them, and retries have to happen within the
@@ -74,56 +96,33 @@ export interface RunOptions {
 /** Runs all scenarios concurrently with one provisioner.
  * @returns the records by name of the scenario */
 export async function playAll(options: RunOptions): Promise<ReadonlyMap<string, ScenarioRecord>> {
-  const { plane, api, setting, scenarios } = options;
+  const { plane, setting, scenarios } = options;
   const folder = await mkdtemp(join(tmpdir(), 'sutler-diff-'));
-  const token = unique('r').replace('-', '');
-  const observer = new Observer(api);
-  const scenes: Scene[] = [];
-  const markers = new Set<string>();
-  const uuidLength = setting.uuidLength ?? -1;
-  const driver = await startScriptedDriver({
-    socket: join(folder, 'csi.sock'),
-    dataDir: join(folder, 'volumes'),
-    name: setting.driverName ?? `${token}.csi.sutler.dev`,
-    capabilities: setting.capabilities ?? ALL_CAPABILITIES,
-    sceneOf: (about) =>
-      isOneOf(about, markers, uuidLength)
-        ? 'none'
-        : scenes.find((candidate) => candidate.isAbout(about)),
-  });
-  const stage: Stage = {
-    api,
-    observer,
-    driverName: setting.driverName ?? `${token}.csi.sutler.dev`,
-    token,
-    uuidLength,
-    markers,
-    calls: driver.calls,
-    markerClass: `marker-${token}`,
-    markerNamespace: `marker-${token}`,
-  };
-  scenes.push(...scenarios.map((scenario, index) => new Scene(scenario, stage, index)));
+  const stage = stageOf(options);
+  const scenes = scenarios.map((scenario, index) => new Scene(scenario, stage, index));
   const closers = new Closers();
   closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-  closers.add('driver', () => driver.close());
-  closers.add('observer', () => observer.close());
+  closers.add('observer', () => stage.observer.close());
   try {
-    await createMarkerObjects(stage);
-    closers.add('objects', () => cleanUp(scenes, stage));
+    const sockets = await startDrivers(setting, { folder, stage, scenes, closers });
+    const needs: StageNeeds = {
+      hasTopology: setting.hasTopology ?? false,
+      hasPod: setting.hasPod ?? false,
+      nodes: nodesOf(setting, stage.token),
+    };
+    closers.add('objects', () => cleanUp(scenes, stage, needs));
+    const env = await createStageObjects(stage, needs);
     const provisioner = await options.start({
       kubeconfig: plane.kubeconfig,
-      socket: join(folder, 'csi.sock'),
+      ...sockets,
+      env,
       folder,
       namespace: stage.markerNamespace,
       flags: [...FLAGS, ...(setting.flags ?? [])],
     });
     closers.add('provisioner', () => provisioner.stop());
-    const warmUp = new Scene(
-      { name: 'warm-up', title: '', ends: () => Promise.resolve() },
-      stage,
-      999,
-    );
-    await warmUp.marker().catch((cause: unknown) => {
+    const warmUp = { name: 'warm-up', title: '', ends: () => Promise.resolve() };
+    await new Scene(warmUp, stage, 999).marker().catch((cause: unknown) => {
       throw new Error(
         `the first claim was not provisioned:\n${provisioner.output().slice(-4_000)}`,
         { cause },
@@ -138,6 +137,66 @@ export async function playAll(options: RunOptions): Promise<ReadonlyMap<string, 
   }
 }
 
+function stageOf({ api, setting }: RunOptions): Stage & { readonly calls: RecordedCall[] } {
+  const token = unique('r').replace('-', '');
+  const [firstNode] = nodesOf(setting, token);
+  return {
+    api,
+    observer: new Observer(api),
+    driverName: setting.driverName ?? `${token}.csi.sutler.dev`,
+    token,
+    uuidLength: setting.uuidLength ?? -1,
+    markers: new Set(),
+    calls: [],
+    markerClass: `marker-${token}`,
+    markerNamespace: `marker-${token}`,
+    markerAnnotations: firstNode === undefined ? {} : { [SELECTED_NODE]: firstNode.name },
+  };
+}
+
+function nodesOf({ nodes = {} }: Setting, token: string): readonly StageNode[] {
+  return Object.entries(nodes).map(([short, topology]) => ({
+    name: `${short}-${token}`,
+    topology,
+  }));
+}
+
+interface DriverPlaces {
+  readonly folder: string;
+  readonly stage: Stage & { readonly calls: RecordedCall[] };
+  readonly scenes: readonly Scene[];
+  readonly closers: Closers;
+}
+
+/** Starts one driver, or one for each node. */
+async function startDrivers(
+  setting: Setting,
+  { folder, stage, scenes, closers }: DriverPlaces,
+): Promise<Pick<ProvisionerOptions, 'socket' | 'nodes'>> {
+  const start = async (place: string, node?: ScriptedDriverOptions['node']): Promise<string> => {
+    const driver = await startScriptedDriver({
+      socket: join(folder, `${place}.sock`),
+      dataDir: join(folder, `volumes-${place}`),
+      name: stage.driverName,
+      capabilities: setting.capabilities ?? ALL_CAPABILITIES,
+      hasTopology: setting.hasTopology ?? false,
+      ...(node === undefined ? {} : { node }),
+      calls: stage.calls,
+      sceneOf: (about) =>
+        isOneOf(about, stage.markers, stage.uuidLength)
+          ? 'none'
+          : scenes.find((candidate) => candidate.isAbout(about)),
+    });
+    closers.add(`driver ${place}`, () => driver.close());
+    return driver.socket;
+  };
+  if (setting.nodes === undefined) return { socket: await start('csi') };
+  const nodes = [];
+  for (const node of nodesOf(setting, stage.token))
+    nodes.push({ name: node.name, socket: await start(node.name, node) });
+  return { socket: nodes[0]?.socket ?? '', nodes };
+}
+
 async function playScenes(
   scenes: readonly Scene[],
   options: RunOptions,
@@ -148,14 +207,14 @@ async function playScenes(
     for (let scene = waiting.shift(); scene !== undefined; scene = waiting.shift())
       played.set(scene, await play(scene, options));
   };
-  await Promise.all(Array.from({ length: CONCURRENCY }, worker));
+  await Promise.all(Array.from({ length: options.setting.concurrency ?? CONCURRENCY }, worker));
   const records = new Map<string, ScenarioRecord>();
   const finish = async (scene: Scene): Promise<void> => {
     const before = played.get(scene) ?? { provisioned: NO_OBJECTS, trouble: 'not played' };
     const now = (): ScenarioRecord => ({
       ...before,
       end: objectsOf(scene),
-      calls: callsOf(scene),
+      calls: callsOf(scene, options.setting.ignoredCalls),
       events: eventsOf(scene),
       notes: scene.notes,
       repeated: repeatedCallsOf(scene),
@@ -239,50 +298,5 @@ async function waitUntilStable<T extends Partial<ScenarioRecord>>(
     last = now;
     const mayCatchUp = isExpected !== undefined && Date.now() < deadlineMs;
     if (!mayCatchUp && (Date.now() - sinceMs > REST_MS || Date.now() > deadlineMs)) return now;
-  }
-}
-
-async function createMarkerObjects({
-  api,
-  markerNamespace,
-  markerClass,
-  driverName,
-}: Stage): Promise<void> {
-  await api.create('/api/v1/namespaces', {
-    apiVersion: 'v1',
-    kind: 'Namespace',
-    metadata: { name: markerNamespace },
-  });
-  await api.create(CLASSES, storageClass(markerClass, { fields: { provisioner: driverName } }));
-}
-
-/** Deletes claims and volumes in spite of finalizers: the next provisioner may have a driver of the
- * same name. */
-async function cleanUp(
-  scenes: readonly Scene[],
-  { api, markerNamespace, observer }: Stage,
-): Promise<void> {
-  const force = async (path: string): Promise<void> => {
-    const { body } = await api.call('DELETE', path);
-    if (Array.isArray(at(body, 'metadata', 'finalizers')))
-      await api.patch('merge', path, { metadata: { finalizers: null } });
-  };
-  await observer.next();
-  for (const scene of scenes) {
-    for (const { metadata } of scene.ownClaims())
-      await force(`${paths(metadata.namespace ?? '').claims}/${metadata.name}`);
-    for (const { metadata } of scene.volumes()) await force(`${VOLUMES}/${metadata.name}`);
-    await force(`${CLASSES}/${scene.className}`);
-  }
-  for (const { metadata, spec } of observer.objects.volumes) {
-    if (at(spec, 'claimRef', 'namespace') === markerNamespace)
-      await force(`${VOLUMES}/${metadata.name}`);
-  }
-  for (const { metadata } of observer.objects.claims) {
-    if (metadata.namespace === markerNamespace)
-      await force(`${paths(markerNamespace).claims}/${metadata.name}`);
-  }
-  for (const scene of scenes) {
-    await api.call('DELETE', `/api/v1/namespaces/${scene.namespace}`);
   }
 }

@@ -15,7 +15,7 @@ import {
   storageClass,
   volume,
 } from '../../conformance/objects.ts';
-import type { Observer, Seen, SeenEvent } from './observer.ts';
+import type { Observer, Seen, SeenCapacity, SeenEvent } from './observer.ts';
 import type { Scenario } from './scenario.ts';
 import type { RecordedCall } from './scripted-driver.ts';
 
@@ -33,6 +33,8 @@ export interface Stage {
   readonly calls: readonly RecordedCall[];
   readonly markerClass: string;
   readonly markerNamespace: string;
+  /** Annotations of claims that belong to no scenario. */
+  readonly markerAnnotations: Readonly<Record<string, string>>;
 }
 
 const TIMEOUT_MS = 90_000;
@@ -47,6 +49,8 @@ export class Scene {
   readonly notes: Record<string, unknown> = {};
   /** What has happened so far, for answers of the driver that depend on that. */
   readonly happened = new Set<string>();
+  /** Paths of further objects to delete after the run. */
+  readonly others = new Set<string>();
   readonly namespace: string;
   /** A second namespace; a scenario that needs it creates it. */
   readonly otherNamespace: string;
@@ -178,6 +182,15 @@ export class Scene {
     );
   }
 
+  /** Storage capacity of the scenario's classes, on the scenario's nodes or everywhere. */
+  capacities(): readonly SeenCapacity[] {
+    return this.stage.observer.objects.capacities.filter(
+      ({ storageClassName, nodeTopology }) =>
+        storageClassName.includes(this.#mark) &&
+        Object.keys(nodeTopology?.matchLabels ?? {}).every((key) => key.includes(this.#mark)),
+    );
+  }
+
   snapshots(): readonly Seen[] {
     return this.stage.observer.objects.snapshots.filter(({ metadata }) =>
       this.#hasNamespace(metadata.namespace),
@@ -227,7 +240,10 @@ export class Scene {
   async marker(): Promise<void> {
     const name = `after-${this.scenario.name}-${Date.now()}`;
     const path = paths(this.stage.markerNamespace).claims;
-    const body = claim(name, { spec: { storageClassName: this.stage.markerClass } });
+    const body = claim(name, {
+      metadata: { annotations: this.stage.markerAnnotations },
+      spec: { storageClassName: this.stage.markerClass },
+    });
     const reply = await this.api.call('POST', path, { body });
     assert.equal(reply.status, 201, reply.text);
     this.stage.markers.add(textAt(reply.body, 'metadata', 'uid'));

@@ -7,19 +7,31 @@ import {
   type CreateVolumeResponse,
   type DeleteVolumeRequest,
   DeleteVolumeRequestSchema,
+  type GetCapacityRequest,
+  GetCapacityRequestSchema,
   PluginCapability_Service_Type as PluginService,
 } from '#src/csi/generated/csi_pb.ts';
 import { type Code, Code as codes, type CodeName } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { type SampleDriver, startSampleDriver } from '../../../sandbox/driver/server.ts';
+import {
+  type DriverCall,
+  type SampleDriver,
+  startSampleDriver,
+} from '../../../sandbox/driver/server.ts';
 import type { Scene } from './scene.ts';
 
-/** One CreateVolume or DeleteVolume of a scenario. */
+export type RecordedMethod = 'CreateVolume' | 'DeleteVolume' | 'GetCapacity';
+
+/** One call of a scenario. */
 export interface ScriptedCall {
-  readonly method: 'CreateVolume' | 'DeleteVolume';
+  readonly method: RecordedMethod;
+  /** The request, under the name that fits the method. */
   readonly create: CreateVolumeRequest;
   readonly delete: DeleteVolumeRequest;
-  /** 1 for the first call of this method about this volume. */
+  readonly capacity: GetCapacityRequest;
+  /** Topology of the node whose driver was called; undefined for a central driver. */
+  readonly node: Readonly<Record<string, string>> | undefined;
+  /** 1 for the first call of this method about this volume; 0 for GetCapacity. */
   readonly count: number;
   /** The default answer, which grants the request. */
   readonly usual: object;
@@ -31,14 +43,10 @@ export type CallAnswer<Context = Scene> = (call: ScriptedCall, scene: Context) =
 /** A call with its whole request, for the comparison. */
 export interface RecordedCall {
   readonly method: string;
-  /** Name of the volume to create, handle of the one to delete. */
+  /** Name of the volume to create, handle of the one to delete; parameters and segments of a
+   * question for capacity. */
   readonly about: string;
   readonly request: JsonValue;
-}
-
-export interface ScriptedDriver {
-  readonly calls: readonly RecordedCall[];
-  close(): Promise<void>;
 }
 
 export interface ScriptedDriverOptions {
@@ -46,6 +54,15 @@ export interface ScriptedDriverOptions {
   readonly dataDir: string;
   readonly name: string;
   readonly capabilities: readonly (keyof typeof ControllerCapability)[];
+  /** Has VOLUME_ACCESSIBILITY_CONSTRAINTS. */
+  readonly hasTopology?: boolean;
+  /** The node that the driver serves, for a driver on each node. */
+  readonly node?: {
+    readonly name: string;
+    readonly topology: Readonly<Record<string, string>>;
+  };
+  /** Calls of all drivers of a run. */
+  readonly calls: RecordedCall[];
   /** The scene of a call about that volume, or 'none'; undefined while that is unknown. */
   readonly sceneOf: (about: string) => Scene | 'none' | undefined;
 }
@@ -55,67 +72,108 @@ export interface ScriptedDriverOptions {
 const KNOWN_WITHIN_MS = 5_000;
 
 /** Starts a driver without volumes: it records each request, and answers as the scenario says. */
-export async function startScriptedDriver(options: ScriptedDriverOptions): Promise<ScriptedDriver> {
-  const calls: RecordedCall[] = [];
+export async function startScriptedDriver(options: ScriptedDriverOptions): Promise<SampleDriver> {
+  const { calls, node } = options;
   const counts = new Map<string, number>();
-  const script = async (
-    method: ScriptedCall['method'],
-    about: string,
-    request: unknown,
-  ): Promise<object> => {
-    const count = (counts.get(`${method} ${about}`) ?? 0) + 1;
-    counts.set(`${method} ${about}`, count);
-    const create = request as CreateVolumeRequest;
-    const usual = method === 'CreateVolume' ? volumeFor(create) : {};
-    const scene = await sceneOf(options, about);
-    if (scene === undefined || scene === 'none') return usual;
-    const call = { method, create, delete: request as DeleteVolumeRequest, count, usual };
-    return ((await scene.scenario.answer?.(call, scene)) as object | undefined) ?? usual;
+  const script = async (call: Omit<ScriptedCall, 'count'>, about: string): Promise<object> => {
+    const count = (counts.get(`${call.method} ${about}`) ?? 0) + 1;
+    counts.set(`${call.method} ${about}`, count);
+    const scene = await sceneOf(options, call.method, about);
+    if (scene === undefined || scene === 'none') return call.usual;
+    const answer = scene.scenario.answer?.({ ...call, count }, scene);
+    return ((await answer) as object | undefined) ?? call.usual;
   };
-  const driver: SampleDriver = await startSampleDriver({
+  const onCall = ({ method, request }: DriverCall): unknown => {
+    if (method === 'GetPluginCapabilities') return pluginCapabilities(options);
+    if (method === 'ControllerGetCapabilities') return controllerCapabilities(options);
+    if (!isScripted(method)) return undefined;
+    const about = aboutOf(method, request);
+    calls.push({ method, about, request: jsonOf(method, request) });
+    const given = {
+      create: request as CreateVolumeRequest,
+      delete: request as DeleteVolumeRequest,
+      capacity: request as GetCapacityRequest,
+    };
+    const usual = USUAL[method](given);
+    return script({ method, ...given, node: node?.topology, usual }, about);
+  };
+  return startSampleDriver({
     socket: options.socket,
     dataDir: options.dataDir,
     name: options.name,
-    onCall: ({ method, request }) => {
-      if (method === 'GetPluginCapabilities') {
-        return {
-          capabilities: [
-            { type: { case: 'service', value: { type: PluginService.CONTROLLER_SERVICE } } },
-          ],
-        };
-      }
-      if (method === 'ControllerGetCapabilities') {
-        return {
-          capabilities: options.capabilities.map((name) => ({
-            type: { case: 'rpc', value: { type: ControllerCapability[name] } },
-          })),
-        };
-      }
-      if (method === 'CreateVolume') {
-        const create = request as CreateVolumeRequest;
-        calls.push({
-          method,
-          about: create.name,
-          request: toJson(CreateVolumeRequestSchema, create),
-        });
-        return script(method, create.name, create);
-      }
-      if (method === 'DeleteVolume') {
-        const remove = request as DeleteVolumeRequest;
-        calls.push({
-          method,
-          about: remove.volumeId,
-          request: toJson(DeleteVolumeRequestSchema, remove),
-        });
-        return script(method, remove.volumeId, remove);
-      }
-      return undefined;
-    },
+    ...(node === undefined ? {} : { nodeId: node.name, topology: node.topology }),
+    onCall,
   });
-  return { calls, close: () => driver.close() };
 }
 
-/** The default answer, with changes to the volume. */
+type Requests = Pick<ScriptedCall, 'create' | 'delete' | 'capacity'>;
+
+const FREE_BYTES = 1024n ** 4n;
+
+/** The default answers. */
+const USUAL: Readonly<Record<RecordedMethod, (requests: Requests) => object>> = {
+  CreateVolume: ({ create }) => volumeFor(create),
+  DeleteVolume: () => ({}),
+  GetCapacity: () => ({ availableCapacity: FREE_BYTES }),
+};
+
+function isScripted(method: string): method is RecordedMethod {
+  return method in USUAL;
+}
+
+function aboutOf(method: RecordedMethod, request: unknown): string {
+  if (method === 'CreateVolume') return (request as CreateVolumeRequest).name;
+  if (method === 'DeleteVolume') return (request as DeleteVolumeRequest).volumeId;
+  const { parameters, accessibleTopology } = request as GetCapacityRequest;
+  return capacityQuestion(parameters, accessibleTopology?.segments);
+}
+
+/** Begin of keys of nodes that all scenarios share. */
+export const SHARED_KEYS = 'topology.nodes.sutler.dev/';
+
+/** What a GetCapacity is about. A scenario's own classes have its name as a parameter. */
+function capacityQuestion(
+  parameters: Readonly<Record<string, string>>,
+  segments: Readonly<Record<string, string>> = {},
+): string {
+  const { scenario = '', ...others } = parameters;
+  const isOwn = Object.keys(segments).every(
+    (key) => key.startsWith(`${scenario}/`) || key.startsWith(SHARED_KEYS),
+  );
+  // No scenario is about its class on the nodes of another one.
+  return isOwn ? `${scenario} ${textOf(others)} ${textOf(segments)}` : 'other';
+}
+
+function textOf(map: Readonly<Record<string, string>>): string {
+  return JSON.stringify(Object.entries(map).toSorted());
+}
+
+function jsonOf(method: RecordedMethod, request: unknown): JsonValue {
+  if (method === 'CreateVolume')
+    return toJson(CreateVolumeRequestSchema, request as CreateVolumeRequest);
+  return method === 'DeleteVolume'
+    ? toJson(DeleteVolumeRequestSchema, request as DeleteVolumeRequest)
+    : toJson(GetCapacityRequestSchema, request as GetCapacityRequest);
+}
+
+function pluginCapabilities({ hasTopology = false }: ScriptedDriverOptions): object {
+  const services = [
+    PluginService.CONTROLLER_SERVICE,
+    ...(hasTopology ? [PluginService.VOLUME_ACCESSIBILITY_CONSTRAINTS] : []),
+  ];
+  return { capabilities: services.map((type) => ({ type: { case: 'service', value: { type } } })) };
+}
+
+function controllerCapabilities({ capabilities }: ScriptedDriverOptions): object {
+  return {
+    capabilities: capabilities.map((name) => ({
+      type: { case: 'rpc', value: { type: ControllerCapability[name] } },
+    })),
+  };
+}
+
+/** The default answer, with changes to the volume. The volume is accessible in the first preferred
+ * part of the cluster. */
 export function volumeFor(
   request: CreateVolumeRequest,
   changes: Partial<Record<keyof NonNullable<CreateVolumeResponse['volume']>, unknown>> = {},
@@ -126,6 +184,7 @@ export function volumeFor(
       capacityBytes: request.capacityRange?.requiredBytes ?? 0n,
       volumeContext: { madeBy: 'the driver' },
       contentSource: request.volumeContentSource,
+      accessibleTopology: request.accessibilityRequirements?.preferred.slice(0, 1) ?? [],
       ...changes,
     },
   };
@@ -148,8 +207,11 @@ export function status(code: keyof typeof Code, details: string): DriverStatus {
 
 async function sceneOf(
   options: ScriptedDriverOptions,
+  method: RecordedMethod,
   about: string,
 ): Promise<Scene | 'none' | undefined> {
+  // No object has to be known to tell the scene of a question for capacity.
+  if (method === 'GetCapacity') return options.sceneOf(about);
   const deadlineMs = Date.now() + KNOWN_WITHIN_MS;
   for (;;) {
     const scene = options.sceneOf(about);

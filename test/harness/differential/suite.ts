@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { createKubeClient } from '#src/kube/client.ts';
@@ -37,7 +38,8 @@ interface Stand {
 /** Runs external-provisioner and sutler, one after the other, through the same scenarios on one
  * real control plane, and compares what they did. Without a path in EXTERNAL_PROVISIONER there are
  * no tests, and one line says so. DIFFERENTIAL_ONLY, a pattern, selects scenarios by name;
- * DIFFERENTIAL_LOG=1 prints the output of the provisioners. */
+ * DIFFERENTIAL_LOG=1 prints the output of the provisioners; DIFFERENTIAL_RECORDS names a folder for
+ * what both did. */
 export function describeDifferential(
   suites: readonly DifferentialSuite[],
   env: NodeJS.ProcessEnv,
@@ -77,6 +79,7 @@ export function describeDifferential(
             stand: () => stand,
             isWhole: scenarios.length === suite.scenarios.length,
             showsLog: env['DIFFERENTIAL_LOG'] === '1',
+            recordsFolder: env['DIFFERENTIAL_RECORDS'],
           },
         );
     }
@@ -90,11 +93,13 @@ interface SuiteContext {
   /** No scenario is left out, so that every known difference has to occur. */
   readonly isWhole: boolean;
   readonly showsLog: boolean;
+  /** Where to write the records, if anywhere. */
+  readonly recordsFolder: string | undefined;
 }
 
 function describeSuite(
   suite: DifferentialSuite,
-  { program, stand, isWhole, showsLog }: SuiteContext,
+  { program, stand, isWhole, showsLog, recordsFolder }: SuiteContext,
 ): void {
   const { scenarios, known } = suite;
   const isOnPurpose = (difference: Difference): boolean =>
@@ -114,6 +119,8 @@ function describeSuite(
         expected: upstream,
         isKnown: isOnPurpose,
       });
+      if (recordsFolder !== undefined)
+        await writeRecords(recordsFolder, suite.name, { upstream, sutler });
       differences = scenarios.flatMap(({ name }) => compareOne(name, upstream, sutler));
     });
 
@@ -167,6 +174,17 @@ function describeSuite(
       });
     }
   });
+}
+
+async function writeRecords(
+  folder: string,
+  name: string,
+  records: Readonly<Record<string, ReadonlyMap<string, ScenarioRecord>>>,
+): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  const plain = Object.entries(records).map(([whose, all]) => [whose, Object.fromEntries(all)]);
+  const text = JSON.stringify(Object.fromEntries(plain), undefined, 2);
+  await writeFile(join(folder, `${name.replaceAll(/[^\w.-]+/g, '-')}.json`), `${text}\n`);
 }
 
 function compareOne(

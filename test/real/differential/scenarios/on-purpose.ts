@@ -37,6 +37,60 @@ export const ofOutcomes: readonly KnownDifference[] = [
   },
 ];
 
+/** Differences on purpose for answers about topology. */
+export const ofTopology: readonly KnownDifference[] = [
+  {
+    scenario: /^answer-(all-empty|invalid)$/,
+    where: /^events Warning ProvisioningFailed .* its PersistentVolume could not be written/,
+    entry: 'The API server refuses the PV',
+  },
+];
+
+/** Differences on purpose for CSIStorageCapacity objects. */
+export const ofCapacity: readonly KnownDifference[] = [
+  {
+    scenario: /^cap-alone-(no-keys|some-keys|plain|plain-bound)$/,
+    where: /^(provisioned|end) capacities /,
+    entry: 'A driver without topology keys',
+  },
+];
+
+/** Differences on purpose for the zones of a driver that replaced an in-tree plug-in. */
+export function onPurposeInZones(driver: string): readonly KnownDifference[] {
+  if (driver !== 'pd.csi.storage.gke.io') return [];
+  return [
+    {
+      scenario: 'zone-regions',
+      where: /^events Warning VolumeFailedDelete .* multiple or no regions gotten from zones/,
+      entry: 'A disk of GCE in zones of several regions',
+    },
+  ];
+}
+
+/** Differences on purpose for drivers that run on each node. */
+export const ofNodes: readonly KnownDifference[] = [
+  {
+    scenario: 'node-gone',
+    where: /(selected-node$|^events Warning ProvisioningFailed .* failed to get selected CSINode)/,
+    entry: 'A node that is gone',
+  },
+  {
+    scenario: 'node-delete-elsewhere',
+    where: /^events Warning VolumeFailedDelete .* no node matches the node affinity/,
+    entry: 'A node that is gone',
+  },
+  {
+    scenario: /^node-now-(none-fits|room-later|exhausted-once)$/,
+    where: /^events Warning ProvisioningFailed .*: no node has room for \d+ bytes/,
+    entry: 'No node has room, or none is allowed',
+  },
+  {
+    scenario: 'node-now-none-allowed',
+    where: /^events Warning ProvisioningFailed .*: none of the 2 nodes .* can have the volume/,
+    entry: 'No node has room, or none is allowed',
+  },
+];
+
 /** Differences on purpose without a feature gate. */
 export const ofFlags: readonly KnownDifference[] = [
   {
@@ -54,13 +108,13 @@ export const ofFlags: readonly KnownDifference[] = [
 export function onPurposeInMigration(
   scenarios: readonly { readonly name: string }[],
 ): readonly KnownDifference[] {
-  const untranslatable: KnownDifference = {
-    scenario: 'mig-untranslatable',
+  const untranslatable = ['mig-untranslatable', 'zone-bad'].map((scenario) => ({
+    scenario,
     where: /^(calls DeleteVolume |events Warning ProvisioningFailed )/,
     entry: 'A migrated class whose new PV has no in-tree form',
-  };
+  }));
   return [
     ...onPurpose,
-    ...(scenarios.some(({ name }) => name === untranslatable.scenario) ? [untranslatable] : []),
+    ...untranslatable.filter(({ scenario }) => scenarios.some(({ name }) => name === scenario)),
   ];
 }
