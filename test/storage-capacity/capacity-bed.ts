@@ -311,7 +311,7 @@ export class Stage {
     const ports = {
       kube: this.bed.kube,
       csi: this.#csi,
-      gateway: () => Promise.resolve(''),
+      gatewayOf: () => Promise.resolve(''),
       classOf,
       objects,
       readTimes: redisReadTimes(redis, 'csi', driver),
