@@ -40,7 +40,7 @@ describe('the fingerprint of nodes', () => {
     assert.equal(new Set(marks).size, 4);
   });
 
-  it('of 5,000 nodes is computed in a few milliseconds', () => {
+  it('of 5,000 nodes takes far less than a second', () => {
     const cluster = aCluster(
       registered(
         ...Array.from({ length: 5_000 }, (_, i) => ({ zone: `z${i % 3}`, host: `node-${i}` })),
@@ -51,7 +51,8 @@ describe('the fingerprint of nodes', () => {
       fingerprintNodes(cluster.nodes(), cluster.csiNodes());
       return performance.now() - startMs;
     });
-    assert.ok(Math.min(...times) < 50, `${times.join()} ms`);
+    // About 10 ms on an idle machine.
+    assert.ok(Math.min(...times) < 500, `${times.join()} ms`);
   });
 });
 

@@ -48,7 +48,7 @@ describe(`a view of ${NODES} nodes`, () => {
   });
   after(() => cluster.close());
 
-  it('takes less than 12 MiB, and its fingerprints a few milliseconds', async (test) => {
+  it('takes less than 12 MiB', async (test) => {
     const program = fileURLToPath(new URL('node-memory-program.js', import.meta.url));
     const child = spawn(process.execPath, ['--expose-gc', program, cluster.kubeconfig, DRIVER], {
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -61,7 +61,6 @@ describe(`a view of ${NODES} nodes`, () => {
     test.diagnostic(`${grownMib.toFixed(1)} MiB, fingerprints ${fingerprintMs.toFixed(1)} ms`);
     // With all metadata kept it would be 16 MiB.
     assert.ok(grownMib < 12, `${grownMib.toFixed(1)} MiB`);
-    assert.ok(fingerprintMs < 100, `${fingerprintMs} ms`);
   });
 });
 
