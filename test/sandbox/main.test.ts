@@ -70,6 +70,18 @@ Done: every claim was provisioned and deleted, and nothing is left.
     }
   });
 
+  it('--enable-capacity has the scheduler leave out a node that is too small', async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'));
+    try {
+      const args = ['--once', '--enable-capacity', `--data-dir=${dir}`];
+      const { code, stdout } = await runSandbox(args);
+      assert.equal(code, 0, stdout);
+      assert.match(stdout, /default\/backup +Running after \d+ ms on node-b2 in zone-b$/m);
+    } finally {
+      await rm(dir, { recursive: true, force: true });
+    }
+  });
+
   it('--topology=false gives all nodes one pool, and pods run all the same', async () => {
     const dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'));
     try {
