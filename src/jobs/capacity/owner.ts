@@ -3,7 +3,7 @@ import type { KubeObject, OwnerReference } from '../../kube/objects.ts';
 import { apiVersionOf, pods, type Resource } from '../../kube/resources.ts';
 
 /** The pod has no owner at the level that was asked for. */
-export class OwnerError extends Error {
+class OwnerError extends Error {
   override readonly name = 'OwnerError';
 }
 
