@@ -2,6 +2,7 @@ import { statefulSets } from './kinds/apps.ts';
 import { claims } from './kinds/claims.ts';
 import { leases } from './kinds/coordination.ts';
 import { configMaps, namespaces, nodes, pods, secrets, serviceAccounts } from './kinds/core.ts';
+import { endpointSlices } from './kinds/discovery.ts';
 import { events, newEvents } from './kinds/events.ts';
 import { definitions } from './kinds/extensions.ts';
 import { selfSubjectAccessReviews, selfSubjectReviews } from './kinds/reviews.ts';
@@ -32,6 +33,7 @@ const BUILT_IN: readonly Resource[] = [
   selfSubjectAccessReviews,
   statefulSets,
   leases,
+  endpointSlices,
   newEvents,
   csiDrivers,
   csiNodes,

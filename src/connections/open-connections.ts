@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { openDriver } from '../gateway-client/open-driver.ts';
 import type { DriverWatch } from '../gateway-client/driver-watch.ts';
 import type { gatewayClientFlags } from '../gateway-client/flags.ts';
+import type { NodeGatewayPool } from '../gateway-client/node-pool.ts';
 import type { GatewayPool } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { readClusterUid } from '../kube/cluster-uid.ts';
@@ -20,6 +21,8 @@ type Context = ProcessContext<typeof kubeFlags & typeof gatewayClientFlags & typ
 export interface Connections {
   readonly kube: KubeClient;
   readonly gateways: GatewayPool;
+  /** The same, with --node-deployment; otherwise undefined. */
+  readonly nodeGateways: NodeGatewayPool | undefined;
   readonly driver: DriverWatch;
   readonly redisAccess: RedisAccess;
   readonly link: RedisLink;
@@ -39,7 +42,7 @@ export async function openConnections(
 ): Promise<Connections> {
   const { flags, closers, health, log } = context;
   const kube = await openKubeClient(name, context);
-  const { gateways, driver } = await openDriver(context);
+  const { gateways, nodeGateways, driver } = await openDriver(context, kube);
   const access = await openRedisAccess(context);
   const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name: redisName, log });
   closers.add('Redis', () => link.close());
@@ -52,7 +55,7 @@ export async function openConnections(
   health.ready('redis-cluster', () => marker.trouble);
   health.ready('redis-settings', () => settings.trouble);
   health.ready('driver', () => driver.trouble);
-  return { kube, gateways, driver, redisAccess: access, link, marker };
+  return { kube, gateways, nodeGateways, driver, redisAccess: access, link, marker };
 }
 
 /** A name that no other process has: host, pid and a random part. */

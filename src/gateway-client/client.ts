@@ -96,12 +96,20 @@ export class CsiClient {
   #grpc: Client;
   /** Number of calls under way by channel. A replaced channel is closed when its last call ends. */
   readonly #running = new Map<Client, number>();
+  /** When the client was created, or a call began or ended, whichever was last. */
+  #lastUseMs: number;
 
   constructor(options: CsiClientOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#lastUseMs = this.#clock.nowMs();
     this.#grpc = openChannel(options);
     this.#stopTlsUpdates = options.tls?.source.onChange(() => this.#replaceChannel());
+  }
+
+  /** For how long no call has been under way, in ms; 0 while one is. */
+  get idleMs(): number {
+    return this.#running.size > 0 ? 0 : this.#clock.nowMs() - this.#lastUseMs;
   }
 
   /** Makes new calls use the new certificates. Calls under way stay on their channel. */
@@ -112,6 +120,7 @@ export class CsiClient {
   }
 
   #releaseChannel(grpc: Client): void {
+    this.#lastUseMs = this.#clock.nowMs();
     const running = (this.#running.get(grpc) ?? 1) - 1;
     if (running > 0) return void this.#running.set(grpc, running);
     this.#running.delete(grpc);
@@ -140,6 +149,7 @@ export class CsiClient {
   ): Promise<MessageShape<O>> {
     const path = methodPath(method);
     const startedMs = this.#clock.nowMs();
+    this.#lastUseMs = startedMs;
     // timerMs, because grpc-js sets a timer for the deadline.
     const deadlineMs = startedMs + timerMs(settings.timeoutMs);
     const request = encodeRequest(method, values);

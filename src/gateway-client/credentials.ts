@@ -1,7 +1,12 @@
 // TLS flags and credentials of a client of gateways. The lowest layer of this folder.
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
-import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
+import {
+  checkServerIdentity,
+  createSecureContext,
+  type PeerCertificate,
+  type SecureContext,
+} from 'node:tls';
 import { type ChannelCredentials, type ChannelOptions, credentials } from '@grpc/grpc-js';
 import { type Address, isLoopback } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -9,6 +14,7 @@ import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import {
   areTlsFilesNamed,
+  type TlsMaterial,
   type TlsSource,
   type WatchedTlsFiles,
   watchTlsFiles,
@@ -38,7 +44,12 @@ export interface GatewaySecurity {
 export async function openGatewaySecurity(
   flags: Omit<
     Flags<typeof gatewayClientFlags>,
-    'gateway' | 'timeoutMs' | 'showMessagesWithShortSecrets'
+    | 'gateway'
+    | 'nodeDeployment'
+    | 'gatewayService'
+    | 'nodeGateway'
+    | 'timeoutMs'
+    | 'showMessagesWithShortSecrets'
   >,
   options: { readonly clock: Clock; readonly log: Logger },
 ): Promise<GatewaySecurity> {
@@ -61,11 +72,12 @@ export async function openGatewaySecurity(
 export function refusePlaintext(
   address: Address,
   security: { readonly tls: ClientTls | undefined; readonly insecure: boolean },
+  flag = 'gateway',
 ): void {
   if (address.kind === 'unix' || isLoopback(address.host)) return;
   if (security.tls !== undefined || security.insecure) return;
   throw new UsageError(
-    `--gateway: ${address.host} is beyond loopback, which needs TLS; ` +
+    `--${flag}: ${address.host} is beyond loopback, which needs TLS; ` +
       'give --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key, or --gateway-insecure',
   );
 }
@@ -77,9 +89,8 @@ export function channelSecurity(
 ): { readonly credentials: ChannelCredentials; readonly options: ChannelOptions } {
   if (tls === undefined || address.kind === 'unix')
     return { credentials: credentials.createInsecure(), options: {} };
-  const { ca, cert, key } = tls.source.current;
   const expected = tls.serverName === '' ? address.host : tls.serverName;
-  const context = createSecureContext({ ca, cert, key, minVersion: 'TLSv1.3' });
+  const context = contextOf(tls.source.current);
   return {
     credentials: credentials.createFromSecureContext(context, {
       checkServerIdentity: (_host, certificate) => checkIdentity(expected, certificate),
@@ -90,6 +101,18 @@ export function channelSecurity(
       'grpc.ssl_target_name_override': isIP(expected) === 0 ? expected : 'sutler-gateway',
     },
   };
+}
+
+/** Channels share the context of their certificates, since each context parses and keeps them. */
+const contexts = new WeakMap<TlsMaterial, SecureContext>();
+
+function contextOf(material: TlsMaterial): SecureContext {
+  const known = contexts.get(material);
+  if (known !== undefined) return known;
+  const { ca, cert, key } = material;
+  const context = createSecureContext({ ca, cert, key, minVersion: 'TLSv1.3' });
+  contexts.set(material, context);
+  return context;
 }
 
 /** Returns an error if the certificate is not the expected host's. IP addresses are compared as

@@ -25,6 +25,9 @@ export interface DriverWatchOptions {
 }
 
 const RETRY_MS = 500;
+/** Only with --node-deployment. */
+const NO_GATEWAY =
+  'no node has a gateway that is ready: see --gateway-service, and the pods of that Service';
 /** Capabilities change when the driver is upgraded. */
 const REFRESH_MS = 15_000;
 
@@ -40,7 +43,10 @@ export class DriverWatch {
   constructor(options: DriverWatchOptions) {
     this.#options = options;
     const addresses = options.gateways.inOrder().map(({ address }) => address);
-    this.#trouble = `waiting for the driver behind the gateway ${addresses.join(', ')}`;
+    this.#trouble =
+      addresses.length === 0
+        ? NO_GATEWAY
+        : `waiting for the driver behind the gateway ${addresses.join(', ')}`;
     this.#first = new Promise((resolve) => (this.#resolveFirst = resolve));
     this.#loop = new PollLoop({
       step: () => this.#poll(),
@@ -100,9 +106,10 @@ async function askGateways(
   served: string | undefined,
 ): Promise<DriverInfo | string> {
   const troubles: string[] = [];
-  for (const { address, client } of gateways.inOrder()) {
+  for (const gateway of gateways.inOrder()) {
+    const { address } = gateway;
     try {
-      const info = await readDriverInfo(client, timeoutMs);
+      const info = await readDriverInfo(gateway.client, timeoutMs);
       if (served !== undefined && info.name !== served)
         throw new Error(
           `the driver behind it is now ${info.name}, this process serves ${served}; ` +
@@ -114,7 +121,7 @@ async function askGateways(
       troubles.push(`gateway ${address}: ${messageOf(error)}`);
     }
   }
-  return troubles.join('; ');
+  return troubles.length === 0 ? NO_GATEWAY : troubles.join('; ');
 }
 
 /** @throws Error for a failed call or an empty name */

@@ -1,32 +1,85 @@
 // How ingest, jobs and audit reach their driver. Builds on all other files of this folder.
+import type { Registry } from 'prom-client';
+import type { KubeClient } from '../kube/client.ts';
 import { systemClock } from '../runtime/clock.ts';
-import type { Flags } from '../runtime/flags.ts';
 import type { Closers } from '../runtime/closers.ts';
+import { type Flags, UsageError } from '../runtime/flags.ts';
+import type { HealthChecks } from '../runtime/health.ts';
 import type { Logger } from '../runtime/log.ts';
-import { openGatewaySecurity } from './credentials.ts';
+import { type GatewaySecurity, openGatewaySecurity, refusePlaintext } from './credentials.ts';
 import { DriverWatch } from './driver-watch.ts';
 import type { gatewayClientFlags } from './flags.ts';
+import {
+  fixedNodeEndpoints,
+  type NodeEndpoints,
+  parseNodeGateways,
+  parseService,
+  watchNodeEndpoints,
+} from './node-endpoints.ts';
+import { checkNodeFlags, type NodeGatewayPool, openNodeGatewayPool } from './node-pool.ts';
 import { type GatewayPool, openGatewayPool } from './pool.ts';
 
-/** Opens the gateways that the flags name and starts watching the driver behind them. Does not wait
- * for a connection. Both are closed with the process.
- * @throws UsageError for TLS files that can't be used and for addresses that must not be called */
-export async function openDriver(context: {
+/** How a process reaches its driver. */
+export interface DriverAccess {
+  readonly gateways: GatewayPool;
+  /** The same, with --node-deployment; otherwise undefined. */
+  readonly nodeGateways: NodeGatewayPool | undefined;
+  readonly driver: DriverWatch;
+}
+
+interface Context {
   readonly flags: Flags<typeof gatewayClientFlags>;
   readonly closers: Closers;
+  readonly health: Pick<HealthChecks, 'ready'>;
   readonly log: Logger;
-}): Promise<{ readonly gateways: GatewayPool; readonly driver: DriverWatch }> {
+  readonly metrics?: Registry;
+}
+
+/** Opens the gateways that the flags name and starts watching the driver behind them. Does not wait
+ * for a connection. All are closed with the process.
+ * @param kube  to find the gateways of nodes
+ * @throws UsageError for TLS files that can't be used and for addresses that must not be called */
+export async function openDriver(context: Context, kube: KubeClient): Promise<DriverAccess> {
   const { flags, closers, log } = context;
   const security = await openGatewaySecurity(flags, { clock: systemClock, log });
   closers.add('gateway TLS files', () => security.close());
-  const gateways = openGatewayPool({
-    addresses: flags.gateway,
-    security,
-    showsShortSecrets: flags.showMessagesWithShortSecrets,
-    log,
-  });
+  const showsShortSecrets = flags.showMessagesWithShortSecrets;
+  let nodeGateways: NodeGatewayPool | undefined;
+  let gateways: GatewayPool;
+  if (flags.nodeDeployment) {
+    const endpoints = openNodeEndpoints(context, kube, security);
+    nodeGateways = openNodeGatewayPool({ endpoints, security, showsShortSecrets, log });
+    gateways = nodeGateways;
+  } else gateways = openGatewayPool({ addresses: flags.gateway, security, showsShortSecrets, log });
   closers.add('gateway clients', () => gateways.close());
   const driver = new DriverWatch({ gateways, timeoutMs: flags.timeoutMs, clock: systemClock, log });
   closers.add('driver watch', () => driver.close());
-  return { gateways, driver };
+  return { gateways, nodeGateways, driver };
+}
+
+function openNodeEndpoints(
+  { flags, closers, health, log, metrics }: Context,
+  client: KubeClient,
+  security: GatewaySecurity,
+): NodeEndpoints {
+  checkNodeFlags(flags);
+  if (flags.gatewayService === '') {
+    const addresses = parseNodeGateways(flags.nodeGateway);
+    for (const address of addresses.values()) refusePlaintext(address, security, 'node-gateway');
+    return fixedNodeEndpoints(addresses);
+  }
+  if (security.tls === undefined && !security.insecure)
+    throw new UsageError(
+      '--gateway-service: gateways of other pods need TLS; give --gateway-tls-ca, ' +
+        '--gateway-tls-cert and --gateway-tls-key, or --gateway-insecure',
+    );
+  const endpoints = watchNodeEndpoints({
+    client,
+    service: parseService(flags.gatewayService),
+    log,
+    ...(metrics === undefined ? {} : { metrics }),
+  });
+  closers.add('node gateways', () => endpoints.stop());
+  health.ready('node-gateways', () => endpoints.trouble);
+  return endpoints;
 }

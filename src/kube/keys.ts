@@ -62,6 +62,10 @@ export const SNAPSHOT_SOURCE_PROTECTION =
 
 // Labels.
 
+/** On EndpointSlices: the Service whose pods they list. Written by Kubernetes; read by ingest and
+ * jobs to find the gateways of nodes. */
+export const SERVICE_NAME = 'kubernetes.io/service-name';
+
 /** Zone and region of nodes and of migrated volumes. Written by the cloud provider; read by jobs
  * and the scheduler. */
 export const ZONE = 'topology.kubernetes.io/zone';

@@ -91,6 +91,9 @@ export type LeaseSpec = Json<k8s.V1LeaseSpec>;
 /** Lease of coordination.k8s.io. */
 export type Lease = Stored<k8s.V1Lease>;
 
+/** EndpointSlice of discovery.k8s.io: where some of a Service's pods listen. */
+export type EndpointSlice = Stored<k8s.V1EndpointSlice>;
+
 /** core/v1 Event. */
 export type Event = With<
   Json<k8s.CoreV1Event>,

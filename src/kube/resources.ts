@@ -24,6 +24,7 @@ export const events = inNamespace('v1', 'events', 'Event');
 export const nodes = inCluster('v1', 'nodes', 'Node');
 export const namespaces = inCluster('v1', 'namespaces', 'Namespace');
 export const leases = inNamespace('coordination.k8s.io/v1', 'leases', 'Lease');
+export const endpointSlices = inNamespace('discovery.k8s.io/v1', 'endpointslices', 'EndpointSlice');
 export const classes = inCluster(storageApi, 'storageclasses', 'StorageClass');
 export const csiNodes = inCluster(storageApi, 'csinodes', 'CSINode');
 export const volumeAttachments = inCluster(storageApi, 'volumeattachments', 'VolumeAttachment');

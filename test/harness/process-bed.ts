@@ -161,7 +161,7 @@ export async function isReady({ url }: Running): Promise<boolean> {
 }
 
 /** Runs a main inside this process, with a substitute for Node's `process`. */
-async function runMain(
+export async function runMain(
   main: (invocation: Invocation) => Promise<void>,
   argv: readonly string[],
   env: Host['env'],

@@ -38,6 +38,8 @@ export const extensionFields: FieldTable = {
     acceptedNames: 'CustomResourceNames',
     storedVersions: 'string[]',
   },
+  /** Endpoints and ports are stored as they are written. */
+  EndpointSlice: { $: 'open', metadata: 'ObjectMeta +' },
   CustomObject: { $: 'open', metadata: 'ObjectMeta +' },
 
   SelfSubjectAccessReview: {

@@ -21,7 +21,7 @@ async function start(context: ProcessContext<typeof audit.flags>): Promise<void>
   const { flags, closers, stopping, stdout } = context;
   const log = context.log.child({}, { level: 'warn' });
   const kube = await openKubeClient('audit', { ...context, log });
-  const { gateways, driver } = await openDriver({ ...context, log });
+  const { gateways, driver } = await openDriver({ ...context, log }, kube);
   const access = await openRedisAccess({ ...context, log });
   const link = openRedis({
     url: flags.redisUrl,
