@@ -53,6 +53,20 @@ return {'named'}
 `,
 });
 
+/** Names no gateway any more. What is under way at the previous one is waited for as after any
+ * change. */
+const clearScript = defineNamedScript({
+  keys: ['gatewayKey'],
+  args: { waitMs: 'number' },
+  answers: { none: {}, cleared: { endpoint: 'text' } },
+  lua: `${REDIS_NOW}${READ_FIELDS}
+if not active or active == '' then return {'none'} end
+redis.call('HSET', gatewayKey, 'endpoint', '', 'since', now, 'fence', tonumber(fence or 0) + 1,
+  'previous', active, 'openAt', math.max(now + waitMs, openAt))
+return {'cleared', 'endpoint', active}
+`,
+});
+
 /** The active gateway as Redis has it. */
 export interface NamedGateway {
   /** '' = none was named yet, or Redis was emptied. */
@@ -82,6 +96,13 @@ export function redisActiveGateway(redis: Redis, prefix: string, driver: string)
      * @returns false where another leader named one since `version` was read */
     async name(choice: Pick<NamedGateway, 'version' | 'endpoint' | 'waitMs'>): Promise<boolean> {
       return (await nameScript.run(redis, keys, choice)).kind === 'named';
+    },
+    /** Names none, for a driver that runs on each node.
+     * @param waitMs as in name()
+     * @returns the one that was named; undefined if there was none */
+    async clear(waitMs: number): Promise<string | undefined> {
+      const cleared = await clearScript.run(redis, keys, { waitMs });
+      return cleared.kind === 'cleared' ? cleared.endpoint : undefined;
     },
   };
 }

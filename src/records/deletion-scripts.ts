@@ -5,6 +5,7 @@ import * as shared from './record-scripts.ts';
 
 /** No record, `stored` or `deleting` to `deleting`, with a new owner.
  *
+ * endpoint  the gateway to call where no leader has named one, '' for none
  * Answers   opened
  *           creating  a creation is open, and has to end first (record rule 1)
  *           settle    after a loss of data, calls that the lost data knew of may be at work
@@ -12,7 +13,7 @@ import * as shared from './record-scripts.ts';
  *           or NOT_OPENED */
 export const openDelete = defineNamedScript({
   keys: shared.OPENING_KEYS,
-  args: { ...shared.OPENING_ARGS, handle: 'text' },
+  args: { ...shared.OPENING_ARGS, handle: 'text', endpoint: 'text' },
   answers: {
     ...shared.NOT_OPENED,
     opened: { ...shared.OPENED, endpoint: 'text' },
@@ -29,9 +30,10 @@ if foreignLeader and state ~= 'deleting' then return {'foreign', 'holder', forei
 if state ~= 'deleting' and now < lossSettledAt then
   return {'settle', 'waitMs', lossSettledAt - now}
 end
-${shared.requireSameGateway("state == 'deleting'")}
+local target = activeEndpoint ~= '' and activeEndpoint or endpoint
+${shared.requireSameGateway("state == 'deleting'", 'target')}
 redis.call('PERSIST', recordKey)
-if activeEndpoint ~= '' then redis.call('HSET', recordKey, 'ep', activeEndpoint) end
+if target ~= '' then redis.call('HSET', recordKey, 'ep', target) end
 redis.call('HSET', recordKey, 'v', '1', 'state', 'deleting', 'owner', owner, 'until', untilNew,
   'amb', '0', 'n', n + 1, 'key', job, 'prev', previous, 'handle', handle)
 redis.call('HSETNX', recordKey, 'since', now)

@@ -26,12 +26,25 @@ return {'forgotten', 'state', state}
 `,
 });
 
+/** Who dropped something at an operator's request, why and when. */
+export interface ForgetNote {
+  readonly by: string;
+  readonly why: string;
+  readonly atMs: number;
+}
+
+interface RecordPlace {
+  readonly prefix: string;
+  readonly driver: string;
+  readonly id: string;
+}
+
 /** Drops a record at an operator's request, although its volume may exist. Redis keeps the last
  * thousand notes of what was forgotten, by whom and why. */
 export function forgetRecord(
   redis: Redis,
-  place: { readonly prefix: string; readonly driver: string; readonly id: string },
-  note: { readonly by: string; readonly why: string; readonly atMs: number },
+  place: RecordPlace,
+  note: ForgetNote,
 ): Promise<Forgotten> {
   const { prefix, driver, id } = place;
   const keys = {
@@ -40,4 +53,16 @@ export function forgetRecord(
     logKey: forgottenKey(prefix, driver),
   };
   return forgetScript.run(redis, keys, { id, note: JSON.stringify({ id, ...note }) });
+}
+
+/** Adds a note that the PV of this name was removed at an operator's request, although its volume
+ * may exist. */
+export async function noteRemoval(
+  redis: Redis,
+  { prefix, driver, id }: RecordPlace,
+  note: ForgetNote,
+): Promise<void> {
+  const key = forgottenKey(prefix, driver);
+  await redis.lpush(key, JSON.stringify({ id, ...note }));
+  await redis.ltrim(key, 0, 999);
 }

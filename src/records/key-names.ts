@@ -31,6 +31,12 @@ export const auditKey = nameDriverKeys('audit');
 /** List of records that operators dropped, the latest first; see forget.ts. */
 export const forgottenKey = nameDriverKeys('forgotten');
 
+/** Hash of the room on nodes that claims have reserved; see reserved-room.ts. */
+export const roomKey = nameDriverKeys('room');
+
+/** Sorted set of the reservations by the time at which each expires; see reserved-room.ts. */
+export const roomExpiryKey = nameDriverKeys('room-expiry');
+
 function nameDriverKeys(kind: string) {
   return (prefix: string, driver: string) => `${keyPrefix(prefix)}:${kind}:${driver}`;
 }

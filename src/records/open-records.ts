@@ -18,6 +18,8 @@ export interface OpenRecord {
   readonly lastCode: string;
   /** The volume's handle, where the driver has answered with it. */
   readonly handle: string | undefined;
+  /** The gateway of the last attempt; '' where none was named. */
+  readonly endpoint: string;
 }
 
 /** All open records of a driver, suspects first, then the oldest. */
@@ -29,8 +31,8 @@ export async function openRecords(
   const records: OpenRecord[] = [];
   for (const [id, job] of await openJobs(redis, prefix, driver)) {
     const key = volumeRecordKey(prefix, driver, id);
-    const fields = ['state', 'amb', 'n', 'since', 'code', 'ans'];
-    const [state, amb, n, since, code, answer] = await redis.hmget(key, ...fields);
+    const fields = ['state', 'amb', 'n', 'since', 'code', 'ans', 'ep'];
+    const [state, amb, n, since, code, answer, endpoint] = await redis.hmget(key, ...fields);
     if (state === null || state === undefined) continue;
     records.push({
       id,
@@ -41,6 +43,7 @@ export async function openRecords(
       sinceMs: Number(since ?? 0),
       lastCode: code ?? '',
       handle: decodeAnswer(answer ?? '')?.handle,
+      endpoint: endpoint ?? '',
     });
   }
   const rank = (record: OpenRecord): number => (record.state === 'suspect' ? 0 : 1);

@@ -98,7 +98,7 @@ export function explainNotOpened(answer: NotOpened): NotYet | Busy {
     case 'elsewhere':
       return notYet(
         answer.waitMs,
-        `a call may still be at work behind ${answer.endpoint}, no longer the active gateway`,
+        `a call may still be at work behind ${answer.endpoint}, another gateway than the one to call now`,
       );
     case 'foreign':
       return notYet(

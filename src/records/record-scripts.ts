@@ -88,7 +88,7 @@ local lossSettledAt = quarantineUntil + settleMs
 -- Record rule 7: calls at the previous gateway have ended.
 local activeEndpoint, openAt = unpack(redis.call('HMGET', gatewayKey, 'endpoint', 'openAt'))
 activeEndpoint, openAt = activeEndpoint or '', tonumber(openAt or 0)
-if activeEndpoint ~= '' and now < openAt then return {'moved', 'waitMs', openAt - now} end
+if now < openAt then return {'moved', 'waitMs', openAt - now} end
 ${TAKE_OVER}
 local untilNew = now + ownMs
 local previous = state and (state .. ' ' .. amb .. ' ' .. n) or ''
@@ -99,12 +99,13 @@ end
 
 /** Lua: answers `elsewhere` before a call of unknown end has settled at another gateway (record
  * rule 7).
- * @param isUnknown  Lua condition: the end of the last call is unknown */
-export const requireSameGateway = (isUnknown: string): string => `
-if activeEndpoint ~= '' and ${isUnknown} then
+ * @param isUnknown  Lua condition: the end of the last call is unknown
+ * @param target     Lua expression: the gateway to call now, '' where none is named */
+export const requireSameGateway = (isUnknown: string, target = 'activeEndpoint'): string => `
+if ${target} ~= '' and ${isUnknown} then
   local lastEndpoint, call = unpack(redis.call('HMGET', recordKey, 'ep', 'call'))
   local waitMs = tonumber(call or 0) + settleMs - now
-  if lastEndpoint and lastEndpoint ~= '' and lastEndpoint ~= activeEndpoint and waitMs > 0 then
+  if lastEndpoint and lastEndpoint ~= '' and lastEndpoint ~= ${target} and waitMs > 0 then
     return {'elsewhere', 'waitMs', waitMs, 'endpoint', lastEndpoint}
   end
 end

@@ -185,12 +185,14 @@ export class VolumeRecords {
     if (state === 'none' || state === 'stored') this.#leftOpen.forget(id);
   }
 
-  /** Opens the deletion of the volume that has this handle. */
+  /** Opens the deletion of the volume that has this handle.
+   * @param attempt.endpoint  the gateway to call where no leader has named one; '' for none */
   async openDelete(
     id: string,
-    attempt: Opening & { readonly handle: string },
+    attempt: Opening & { readonly handle: string; readonly endpoint?: string },
   ): Promise<OpenedDelete> {
-    const args = { ...this.#openingArgs(id, attempt), handle: attempt.handle };
+    const { handle, endpoint = '' } = attempt;
+    const args = { ...this.#openingArgs(id, attempt), handle, endpoint };
     const answer = await this.#run(deletion.openDelete, id, args);
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind !== 'opened') return answer;

@@ -1,0 +1,37 @@
+import { createHash } from 'node:crypto';
+import type { WaitCondition } from '../volumes/refused-error.ts';
+
+/* What a key can wait for that is no object of the API server, with --node-deployment. ingest tells
+ * its versions to the wait watch (src/ingest/node-waits.ts). */
+
+/** The gateways of nodes in wait conditions: by the name of the node, or ANY. */
+export const NODE_GATEWAYS = 'nodegateways';
+/** The room on nodes in wait conditions; its only name is ANY. */
+export const ROOM = 'room';
+export const ANY = '*';
+
+/** Until the gateway of a node can be called. */
+export function untilGatewayIsReady(node: string): WaitCondition {
+  return { resource: NODE_GATEWAYS, name: node, seen: gatewayVersion(false) };
+}
+
+/** Until a gateway of some node comes or goes.
+ * @param readyNodes as they are now */
+export function untilGatewaysChange(readyNodes: readonly string[]): WaitCondition {
+  return { resource: NODE_GATEWAYS, name: ANY, seen: gatewaysVersion(readyNodes) };
+}
+
+/** Until there may be more room.
+ * @param version of RoomView */
+export function untilRoomGrows(version: string): WaitCondition {
+  return { resource: ROOM, name: ANY, seen: version };
+}
+
+export function gatewayVersion(isReady: boolean): string {
+  return isReady ? 'ready' : '';
+}
+
+/** @param readyNodes in any order */
+export function gatewaysVersion(readyNodes: readonly string[]): string {
+  return createHash('sha1').update(readyNodes.toSorted().join('\n')).digest('hex');
+}

@@ -1,0 +1,103 @@
+import { PROVISIONER_IDENTITY } from '../../kube/keys.ts';
+import type { Labels, Volume } from '../../kube/objects.ts';
+import type { ClusterTopology } from '../topology/cluster-topology.ts';
+import { matchesNodeAffinity } from '../topology/node-affinity.ts';
+
+/** The nodes whose gateway can be called. */
+export interface NodeGateways {
+  isReady(node: string): boolean;
+  /** By name. */
+  readyNodes(): readonly string[];
+}
+
+/** Which node deletes a volume, or why none can now. */
+export type DeletingNode =
+  | { readonly kind: 'node'; readonly name: string }
+  /** `nodes`: those whose gateway would do. `isGone`: there is no such node in the cluster. */
+  | {
+      readonly kind: 'none';
+      readonly message: string;
+      readonly nodes: readonly string[];
+      readonly isGone: boolean;
+    };
+
+/** What nodes and their gateways are like now. */
+export interface NodeLookups {
+  readonly driver: string;
+  readonly gateways: NodeGateways;
+  /** undefined for a driver without topology. */
+  readonly topology: ClusterTopology | undefined;
+}
+
+/** Chooses the node through which a volume is deleted: one from which it can be reached, and if
+ * there are several the one that created it. Upstream: external-provisioner
+ * pkg/controller/controller.go Delete, where every node asks whether the volume is its own.
+ * @throws RefusedError for an affinity that can't be read */
+export function chooseDeletingNode(volume: Volume, lookups: NodeLookups): DeletingNode {
+  const { driver, gateways, topology } = lookups;
+  const creator = creatingNode(volume, driver);
+  const affinity = volume.spec.nodeAffinity;
+  const isLimited = topology !== undefined && affinity?.required !== undefined;
+  const reachable = isLimited
+    ? nodesWhere(topology, (labels) => matchesNodeAffinity(affinity, labels))
+    : gateways.readyNodes();
+  const ready = reachable.filter((node) => gateways.isReady(node));
+  const name = creator !== undefined && ready.includes(creator) ? creator : ready[0];
+  if (name !== undefined) return { kind: 'node', name };
+  return isLimited
+    ? explainUnreachable(reachable, creator)
+    : { kind: 'none', message: 'no node has a gateway that is ready', nodes: [], isGone: false };
+}
+
+/** Chooses a node of a part of the cluster, for a question that each of them answers alike. */
+export function chooseNodeOfSegment(
+  segments: Labels,
+  { gateways, topology }: Omit<NodeLookups, 'driver'>,
+): string | undefined {
+  if (topology === undefined) return gateways.readyNodes()[0];
+  return gateways.readyNodes().find((name) => {
+    const labels = topology.node(name)?.labels;
+    return (
+      labels !== undefined &&
+      Object.entries(segments).every(([key, value]) => labels[key] === value)
+    );
+  });
+}
+
+/** The node that created a volume, by the identity that its provisioner left in it: a time, a
+ * number, the driver and, if the provisioner worked for one node, that node. */
+export function creatingNode({ spec }: Volume, driver: string): string | undefined {
+  const identity = spec.csi?.volumeAttributes?.[PROVISIONER_IDENTITY] ?? '';
+  const begin = /^\d+-\d+-/.exec(identity)?.[0];
+  if (begin === undefined) return undefined;
+  const rest = identity.slice(begin.length);
+  return rest.startsWith(`${driver}-`) ? rest.slice(driver.length + 1) : undefined;
+}
+
+function nodesWhere(topology: ClusterTopology, test: (labels: Labels) => boolean): string[] {
+  const names: string[] = [];
+  for (const { name, labels } of topology.nodes()) if (test(labels)) names.push(name);
+  return names.sort();
+}
+
+function explainUnreachable(
+  reachable: readonly string[],
+  creator: string | undefined,
+): DeletingNode {
+  const [first] = reachable;
+  if (first !== undefined) {
+    const others = reachable.length > 1 ? ` and ${reachable.length - 1} others` : '';
+    const message = `no gateway is ready on node ${first}${others}, where the volume is`;
+    return { kind: 'none', message, nodes: reachable, isGone: false };
+  }
+  const abandon = creator ?? 'NODE';
+  return {
+    kind: 'none',
+    message:
+      'no node matches the node affinity of the volume' +
+      `${creator === undefined ? '' : `, which node ${creator} created`}; if its node is gone ` +
+      `for good, run: sutler abandon ${abandon}`,
+    nodes: creator === undefined ? [] : [creator],
+    isGone: true,
+  };
+}

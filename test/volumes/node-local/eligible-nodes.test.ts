@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { TopologySelectorTerm } from '#src/kube/objects.ts';
+import { eligibleNodes } from '#src/volumes/node-local/eligible-nodes.ts';
+import { aClass } from '../builders.ts';
+import { aCluster, allow, type TestNode } from '../topology/fake-cluster.ts';
+
+const onNode = (name: string, keys: TestNode['keys'] = ['node']): TestNode => ({
+  labels: { node: name, zone: 'z' },
+  keys,
+});
+
+function eligible(nodes: readonly TestNode[], allowed?: readonly TopologySelectorTerm[]) {
+  return eligibleNodes({
+    claimName: 'claim',
+    cls: aClass(allowed === undefined ? {} : { allowedTopologies: allowed }),
+    readyNodes: ['node-0', 'node-1', 'node-2'],
+    topology: aCluster(nodes),
+  });
+}
+
+describe('eligibleNodes', () => {
+  it('are those with a gateway on which the driver is registered, each with its own segments', () =>
+    assert.deepEqual(eligible([onNode('a'), onNode('b', 'not registered'), onNode('c')]), [
+      { name: 'node-0', segments: { node: 'a' } },
+      { name: 'node-2', segments: { node: 'c' } },
+    ]));
+
+  it('do not include nodes without a Node, a CSINode, keys, or labels for the keys', () =>
+    assert.deepEqual(
+      eligible([{ keys: ['node'] }, onNode('b', []), { labels: {}, keys: ['node'] }]),
+      [],
+    ));
+
+  it('are limited to the topologies that the class allows (B-35)', () => {
+    const nodes = [onNode('a'), onNode('b')];
+    assert.deepEqual(
+      eligible(nodes, allow({ node: ['b', 'c'] })).map(({ name }) => name),
+      ['node-1'],
+    );
+    assert.deepEqual(eligible(nodes, allow({ node: ['elsewhere'] })), []);
+  });
+
+  it('are all with a gateway for a driver without topology (B-34)', () =>
+    assert.deepEqual(
+      eligibleNodes({
+        claimName: 'claim',
+        cls: aClass({ allowedTopologies: allow({ node: ['elsewhere'] }) }),
+        readyNodes: ['x'],
+        topology: undefined,
+      }),
+      [{ name: 'x', segments: undefined }],
+    ));
+});
