@@ -19,6 +19,7 @@ import { ownershipMs, quarantineMs } from '../records/flags.ts';
 import { redisIncarnationStore } from '../records/incarnation.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { openRecords } from '../records/open-records.ts';
+import { redisReservedRoom } from '../records/reserved-room.ts';
 import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
@@ -39,6 +40,7 @@ import { Leadership, type LeaseStatus } from './leadership.ts';
 import { leaseIncarnationStore } from './lease-incarnation-store.ts';
 import { leaseNamespace } from './lease-namespace.ts';
 import { NodeDemand } from './node-demand.ts';
+import { NodeWaits } from './node-waits.ts';
 import { startPeriodicAudit } from './periodic-audit.ts';
 import { Resync } from './resync.ts';
 import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
@@ -175,11 +177,9 @@ function openHandlePublisher(
 }
 
 /** Promotes parked keys when the object changes that they wait for. */
-function openWaits(
-  { context, connections: { kube, link }, driver, gate }: Base,
-  watcher: Watcher,
-  changes: Listeners<string>,
-): void {
+function openWaits(base: Base, watcher: Watcher, changes: Listeners<string>): void {
+  const { context, connections, driver, gate } = base;
+  const { kube, link } = connections;
   const { flags, closers, log, metrics } = context;
   const demandWatch = new DemandWatch({
     client: kube,
@@ -197,13 +197,18 @@ function openWaits(
     log,
   });
   closers.add('watch of nodes', () => nodeDemand.stop());
+  const nodeWaits = openNodeWaits(base, changes);
   const waitWatch = new WaitWatch({
     waits: new WaitList(link.redis, flags.redisPrefix, driver.name),
     versionOf: (object) =>
-      watcher.versionOf(object) ?? demandWatch.versionOf(object) ?? nodeDemand.versionOf(object),
+      watcher.versionOf(object) ??
+      demandWatch.versionOf(object) ??
+      nodeDemand.versionOf(object) ??
+      nodeWaits?.versionOf(object),
     onWaiting(objects) {
       demandWatch.follow(objects);
       nodeDemand.follow(objects);
+      nodeWaits?.follow(objects);
     },
     isLeading: () => gate.isAllowing,
     driver: driver.name,
@@ -213,6 +218,20 @@ function openWaits(
   });
   closers.add('wait watch', () => waitWatch.stop());
   changes.subscribe((object) => waitWatch.changed(object));
+}
+
+function openNodeWaits(
+  { context: { flags, log }, connections: { nodeGateways, link }, driver }: Base,
+  changes: Listeners<string>,
+): NodeWaits | undefined {
+  if (nodeGateways === undefined) return undefined;
+  const place = { prefix: flags.redisPrefix, driver: driver.name };
+  return new NodeWaits({
+    gateways: nodeGateways,
+    room: redisReservedRoom(link.redis, place, 0),
+    onChange: (object) => changes.notify(object),
+    log,
+  });
 }
 
 /** Reports orphans at each interval, if the driver can list its volumes. */
@@ -291,7 +310,7 @@ function openLeadership(base: Base, watcher: Watcher, resync: Resync): Leadershi
     driver: driver.name,
     gate,
     resync,
-    failover: openFailover(base),
+    failover: connections.nodeGateways === undefined ? openFailover(base) : noActiveGateway(base),
     sweep: openSweep(base, watcher),
     incarnation,
     foreignLeader: new ForeignLeader(incarnations, log),
@@ -320,6 +339,27 @@ function openFailover(base: Base): GatewayFailover {
   closers.add('gateway failover', () => failover.close());
   health.ready('active-gateway', () => failover.trouble);
   return failover;
+}
+
+/** A driver that runs on each node has no active gateway. Removes the name of one that a leader
+ * without --node-deployment has named. */
+function noActiveGateway({
+  context: { flags, log },
+  connections: { link },
+  driver,
+}: Base): Pick<GatewayFailover, 'checkNow'> {
+  const active = redisActiveGateway(link.redis, flags.redisPrefix, driver.name);
+  const clear = async (): Promise<void> => {
+    try {
+      const gateway = await active.clear(ownershipMs(flags));
+      if (gateway !== undefined)
+        log.warn({ gateway }, 'no gateway is the active one any more: every node has its own');
+    } catch (error) {
+      log.debug({ err: error }, 'could not remove the name of the active gateway; trying again');
+      setTimeout(() => void clear(), 1_000).unref();
+    }
+  };
+  return { checkNow: () => void clear() };
 }
 
 function openSweep(base: Base, watcher: Watcher): SnapshotSweep | undefined {

@@ -1,5 +1,7 @@
 import type { CsiError } from '../csi/status.ts';
+import { nodeOf } from '../gateway-client/node-address.ts';
 import type { Outcome } from '../queue/outcome.ts';
+import { untilGatewayIsReady } from '../records/node-waits.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
 import type { Attempt } from './attempt.ts';
@@ -35,14 +37,32 @@ export function waitForRecord(
 /** Reverts the record of an attempt whose call was not forwarded. The gateway answers Aborted while
  * it has another call for this volume under way. Unavailable means that no call of any key gets
  * through (no gateway answers, or the gateway has no driver), unless the gateway says that it only
- * was full for as long as this call could wait. */
+ * was full for as long as this call could wait, or is that of one node: the calls to other nodes
+ * get through. */
 export async function handleNotForwarded(
-  { records }: Pick<ProcessorPorts, 'records'>,
+  ports: Pick<ProcessorPorts, 'records' | 'nodeLocal'>,
   { id, owner }: Attempt,
   { codeName, isGatewayFull, message: reason }: CsiError,
+  gateway: string,
 ): Promise<Outcome> {
-  await records.revert(id, owner);
+  await ports.records.revert(id, owner);
   if (codeName === 'Aborted') return { kind: 'running', reason };
   if (isGatewayFull) return { kind: 'later', reason, isGatewayFull };
+  const node = nodeOf(gateway);
+  if (node !== undefined) return waitForNode(ports, node, reason);
   return { kind: 'later', reason, ...(codeName === 'Unavailable' ? { isDriverDown: true } : {}) };
+}
+
+/** Ends a run whose call did not reach the gateway of its node. */
+function waitForNode(
+  { nodeLocal }: Pick<ProcessorPorts, 'nodeLocal'>,
+  node: string,
+  reason: string,
+): Outcome {
+  if (nodeLocal?.gateways.isReady(node) !== false) return { kind: 'later', reason };
+  return {
+    kind: 'parked',
+    reason: `no gateway is ready on node ${node}; if it is gone for good, run: sutler abandon ${node}`,
+    until: [untilGatewayIsReady(node)],
+  };
 }

@@ -98,6 +98,14 @@ export const flags = defineFlags({
     default: '1m',
     help: 'A refusal proves that no volume exists only this long after the last ambiguous call.',
   },
+  'node-deployment-immediate-binding': {
+    type: 'bool',
+    default: true,
+    help:
+      'With --node-deployment, chooses a node with room for a claim whose class binds at once. ' +
+      'false: such a claim waits until something else selects its node.',
+    upstream: 'same; there the nodes compete for the claim',
+  },
   'claim-finalizer': {
     type: 'bool',
     default: false,

@@ -31,6 +31,7 @@ import {
 import { reconcileClaim } from './claim/reconcile-claim.ts';
 import { flags as table, summary } from './flags.ts';
 import { type LostRecords, startLostRecords } from './lost-records.ts';
+import { openNodeLocal } from './node-local/open-node-local.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import type { ProcessorPorts } from './ports.ts';
 import { runToOutcome } from './run-to-outcome.ts';
@@ -159,6 +160,7 @@ function createPorts(
     classOf: parts.caches.classOf,
     attachedTo: parts.caches.attachedTo,
     topology: () => parts.caches.topology(driver.name),
+    nodeLocal: openNodeLocal(context, connections, driver.name),
     sharersOf: redisSharedHandles(link.redis, flags.redisPrefix, driver.name).sharersOf,
     driver: () => ({ ...connections.driver.current(), inTreeName }),
     options: { ...flags, gates: parts.gates, defaultFsType: flags.defaultFstype, identity },

@@ -11,6 +11,7 @@ import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/provisioning-options.ts';
 import type { WatchedTopology } from '../volumes/topology/requirement.ts';
 import type { CapacityHints } from './capacity/report-hints.ts';
+import type { NodeLocal } from './node-local/node-local.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
 /** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with. main.ts
@@ -55,6 +56,8 @@ export interface ProcessorPorts {
   /** The gateway to call while no leader has named the active one: the only --gateway, or '' if
    * there are several, which refuses the call. */
   readonly endpoint: string;
+  /** Set with --node-deployment. */
+  readonly nodeLocal?: NodeLocal | undefined;
   /** Makes the name of an owner of records, unique to one attempt. */
   readonly newOwner: () => string;
   readonly clock: Clock;

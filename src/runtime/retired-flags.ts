@@ -19,16 +19,14 @@ export const retiredFlags: Readonly<
 };
 
 const goOnly = 'it only concerns programs in Go; remove the flag';
-const nodeDeployment = 'this version is deployed centrally only';
+const nodeDelay = 'one job chooses the node of a claim, so nodes need not wait for each other';
 
 /** Flags of external-provisioner (cmd/csi-provisioner/csi-provisioner.go) that have no effect here,
  * with upstream's defaults. They are accepted, so that one argument list serves both programs.
  * `help` says why a value other than the default has no effect. */
 export const idleFlags = defineFlags({
-  'node-deployment': { type: 'bool', default: false, help: nodeDeployment },
-  'node-deployment-immediate-binding': { type: 'bool', default: true, help: nodeDeployment },
-  'node-deployment-base-delay': { type: 'durationMs', default: '20s', help: nodeDeployment },
-  'node-deployment-max-delay': { type: 'durationMs', default: '60s', help: nodeDeployment },
+  'node-deployment-base-delay': { type: 'durationMs', default: '20s', help: nodeDelay },
+  'node-deployment-max-delay': { type: 'durationMs', default: '60s', help: nodeDelay },
   'metrics-address': { type: 'string', default: '', help: 'use --http-endpoint' },
   'enable-pprof': { type: 'bool', default: false, help: 'start node with --inspect to profile' },
   automaxprocs: { type: 'bool', default: false, help: goOnly },

@@ -1,6 +1,7 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeRequestSchema as RequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
+import { nodeOf } from '../../gateway-client/node-address.ts';
 import type { Claim } from '../../kube/objects.ts';
 import { classes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
@@ -172,8 +173,13 @@ async function handleFailure(
     isNotFoundAmbiguous: stored.skeleton.source !== undefined && replay?.ambiguous === true,
   });
   switch (failure.kind) {
-    case 'not-forwarded':
-      return handleNotForwarded(ports, attempt, error);
+    case 'not-forwarded': {
+      const outcome = await handleNotForwarded(ports, attempt, error, stored.endpoint);
+      // The record stays open for a node that may never come back, so the user is told.
+      if (outcome.kind === 'parked' && replay !== undefined)
+        await reportProvisioningFailed(ports, creation, outcome.reason);
+      return outcome;
+    }
     case 'refused':
       return handleRefusal(ports, creation, error, failure.infeasible);
     case 'ambiguous': {
@@ -193,7 +199,7 @@ async function handleRefusal(
   { codeName, message: reason }: CsiError,
   isInfeasible: boolean,
 ): Promise<Outcome> {
-  const { attempt, claim } = creation;
+  const { attempt, claim, stored } = creation;
   const isAbsent =
     (await ports.records.closeRefused(attempt.id, attempt.owner, codeName)) === 'removed';
   const message = isInfeasible
@@ -202,6 +208,7 @@ async function handleRefusal(
   await reportProvisioningFailed(ports, creation, message, reason);
   if (isAbsent && claim === undefined)
     return { kind: 'done', note: 'the driver refused, and the claim is gone' };
+  if (codeName === 'ResourceExhausted') noteFullNode(ports, stored);
   if (isAbsent && claim !== undefined && codeName === 'ResourceExhausted') {
     const rescheduled = await requestReschedule(ports, claim);
     if (rescheduled !== undefined) return rescheduled;
@@ -212,4 +219,10 @@ async function handleRefusal(
     ...(isInfeasible ? startHoldOff(ports, claim) : {}),
     ...(isAbsent ? { isAbsent } : {}),
   };
+}
+
+/** Remembers that the node has no room for a volume of this size, so that another one is chosen. */
+function noteFullNode({ nodeLocal }: ProcessorPorts, { endpoint, skeleton }: VolumeRequest): void {
+  const node = nodeOf(endpoint);
+  if (node !== undefined) nodeLocal?.readings.refused(node, BigInt(skeleton.requestedBytes));
 }

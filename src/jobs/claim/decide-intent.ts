@@ -1,8 +1,10 @@
-import type { Claim } from '../../kube/objects.ts';
+import type { Claim, Class } from '../../kube/objects.ts';
+import type { Outcome } from '../../queue/outcome.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
 import { supportsTopology } from '../../volumes/driver-facts.ts';
 import { judgeClaim } from '../../volumes/eligibility.ts';
 import { planVolume, type VolumePlan } from '../../volumes/plan.ts';
+import { type PlanClaim, planOnNode } from '../node-local/plan-on-node.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { runRule } from '../run-rule.ts';
 import { findNameClash } from './name-clash.ts';
@@ -10,9 +12,16 @@ import { findNameClash } from './name-clash.ts';
 /** What a run does with its claim if no record is open. */
 export type Intent =
   /** Create the volume by this request. */
-  | { readonly kind: 'create'; readonly planned: VolumeRequest }
+  | {
+      readonly kind: 'create';
+      readonly planned: VolumeRequest;
+      /** The claim, if planning has changed it. */
+      readonly claim?: Claim;
+    }
   /** Nothing: the claim is gone, bound, or another provisioner's. */
   | { readonly kind: 'none'; readonly reason: string }
+  /** End with this outcome. `message`: for the user, if there is something to tell. */
+  | { readonly kind: 'wait'; readonly outcome: Outcome; readonly message?: string }
   /** Wait for the claim's class. */
   | { readonly kind: 'no-class'; readonly className: string }
   /** Leave the claim to a volume populator, ask the scheduler for another node, or tell the user
@@ -33,7 +42,20 @@ export async function decideIntent(
   if (verdict.kind === 'ignore') return { kind: 'none', reason: verdict.reason };
   if (verdict.kind === 'no-class') return verdict;
   const { cls, className } = verdict;
+  const plan: PlanClaim = (planned, planPorts) => planClaim(planPorts, planned, cls, className);
+  return ports.nodeLocal === undefined
+    ? plan(claim, ports)
+    : planOnNode(ports, ports.nodeLocal, { claim, cls }, plan);
+}
+
+async function planClaim(
+  ports: ProcessorPorts,
+  claim: Claim,
+  cls: Class,
+  className: string,
+): Promise<Intent> {
   const { options } = ports;
+  const driver = ports.driver();
   const topology = supportsTopology(driver, options.gates) ? ports.topology() : undefined;
   const plan = await runRule(
     ports,

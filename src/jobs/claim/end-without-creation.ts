@@ -17,6 +17,10 @@ export async function endWithoutCreation(
   switch (intent.kind) {
     case 'none':
       return { kind: 'done', note: intent.reason };
+    case 'wait':
+      if (intent.message !== undefined)
+        await reportProvisioningFailed(ports, { claim, run }, intent.message);
+      return intent.outcome;
     case 'no-class':
       return {
         kind: 'parked',

@@ -20,7 +20,7 @@ export async function handleClosedRecord(
   intent: Intent,
   state: 'stored' | 'deleting' | 'gone',
 ): Promise<Outcome> {
-  const isPending = ['create', 'refuse', 'reschedule'].includes(intent.kind);
+  const isPending = ['create', 'refuse', 'reschedule', 'wait'].includes(intent.kind);
   if (isPending && state === 'stored' && (await hasVolume(ports, claimAttempt.attempt.id))) {
     // Planning has added our finalizer to the snapshot again.
     if (intent.kind === 'create')

@@ -38,6 +38,7 @@ export async function reconcileClaim(
     return delayed;
   }
   const intent = await decideIntent(ports, claim);
+  if (intent.kind === 'create') claim = intent.claim ?? claim;
   if (run.signal.aborted) return WORKER_STOPPING;
   if (claim !== undefined && intent.kind === 'create' && ports.usesClaimFinalizer) {
     claim = await addClaimFinalizer(ports, claim);
@@ -107,8 +108,8 @@ function countAttempt(
   else counts.countNotProvisioned(claim);
 }
 
-/** Releases what is no longer needed after this run: the volume's name, the claim's finalizer, and
- * a claim that clones were created from.
+/** Releases what is no longer needed after this run: the volume's name, the room that is reserved on
+ * its node, the claim's finalizer, and a claim that clones were created from.
  * @returns the outcome of the run */
 async function releaseUnneeded(
   ports: ProcessorPorts,
@@ -117,8 +118,11 @@ async function releaseUnneeded(
   outcome: Outcome,
 ): Promise<Outcome> {
   const isAbsent = outcome.kind === 'retry' && outcome.isAbsent === true;
-  if (outcome.kind === 'done' || isAbsent) await freeName(ports, uid);
-  else if (claim === undefined) await keepName(ports, uid);
+  const isOver = outcome.kind === 'done' || isAbsent;
+  if (isOver) {
+    await freeName(ports, uid);
+    await ports.nodeLocal?.room.release(uid);
+  } else if (claim === undefined) await keepName(ports, uid);
   if (claim === undefined) return outcome;
   // The finalizer stays while the volume is not done, except on a claim that is being deleted and
   // has no open record. After `later` and `running` it stays there too: if Redis lost its records,

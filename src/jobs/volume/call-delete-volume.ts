@@ -48,6 +48,7 @@ export async function callDeleteVolume(
   }
   await ports.records.closeGone(attempt.id, attempt.owner);
   ports.capacity.volumeChanged(volume.spec);
+  await ports.nodeLocal?.room.grown();
   ports.log.info({ volume: volume.metadata.name, handle: plan.handle }, 'volume deleted');
   return undefined;
 }
@@ -114,9 +115,13 @@ async function handleFailure(
   deletion: OpenDeletion,
   error: CsiError,
 ): Promise<Outcome> {
-  const { attempt } = deletion;
+  const { attempt, gateway } = deletion;
   const { codeName, message: reason } = error;
-  if (error.notForwarded) return handleNotForwarded(ports, attempt, error);
+  if (error.notForwarded) {
+    const outcome = await handleNotForwarded(ports, attempt, error, gateway);
+    if (outcome.kind === 'parked') await reportDeletionFailed(ports, deletion, outcome.reason);
+    return outcome;
+  }
   await ports.records.leaveDeleting(attempt.id, attempt.owner, codeName);
   await reportDeletionFailed(ports, deletion, reason);
   return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason };

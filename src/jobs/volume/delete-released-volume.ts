@@ -7,6 +7,7 @@ import { recordId } from '../../volumes/deletion.ts';
 import { type DeletionPlan, planDeletion } from '../../volumes/plan-deletion.ts';
 import { MAX_READ_AGE_MS, startAttempt } from '../attempt.ts';
 import { waitForRecord, WORKER_STOPPING } from '../common-outcomes.ts';
+import { findDeletingGateway } from '../node-local/deleting-gateway.ts';
 import type { VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { callDeleteVolume, refuseDeletion } from './call-delete-volume.ts';
@@ -49,23 +50,37 @@ async function attemptDeletion(ports: ProcessorPorts, released: ReleasedVolume):
       { volume: volume.metadata.name, reason: plan.secret.note },
       'the volume is deleted without a secret',
     );
+  const gateway = await findDeletingGateway(ports, released);
+  if ('outcome' in gateway) return gateway.outcome;
   if (run.signal.aborted) return WORKER_STOPPING;
-  return (await deleteInDriver(ports, released, plan)) ?? deletePersistentVolume(ports, volume);
+  return (
+    (await deleteInDriver(ports, released, { ...plan, planned: gateway.address })) ??
+    deletePersistentVolume(ports, volume)
+  );
 }
+
+type PlannedDeletion = Extract<DeletionPlan, { kind: 'delete' }> & {
+  /** Address of the gateway to call where no leader has named one. */
+  readonly planned: string;
+};
 
 /** Opens the record and continues by its state.
  * @returns undefined if the driver has deleted the volume, now or in an earlier run */
 async function deleteInDriver(
   ports: ProcessorPorts,
   { job, run, volume, readMs, incarnation }: ReleasedVolume,
-  plan: Extract<DeletionPlan, { kind: 'delete' }>,
+  plan: PlannedDeletion,
 ): Promise<Outcome | undefined> {
   const id = recordId(volume, ports.options);
   const attempt = startAttempt(ports, { id, job, incarnation });
-  const opened = await ports.records.openDelete(id, { ...attempt, handle: plan.handle });
+  const opened = await ports.records.openDelete(id, {
+    ...attempt,
+    handle: plan.handle,
+    endpoint: plan.planned,
+  });
   switch (opened.kind) {
     case 'opened': {
-      const { endpoint: gateway = ports.endpoint } = opened;
+      const { endpoint: gateway = plan.planned } = opened;
       const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
       return callDeleteVolume(ports, { attempt, volume, run, plan, gateway, notAfterMs });
     }

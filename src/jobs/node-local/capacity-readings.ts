@@ -1,0 +1,116 @@
+import { create, toBinary } from '@bufbuild/protobuf';
+import { type GetCapacityRequest, GetCapacityRequestSchema } from '../../csi/generated/csi_pb.ts';
+import { CsiError } from '../../csi/status.ts';
+import { nodeAddress } from '../../gateway-client/node-address.ts';
+import type { CapacityCalls } from '../../gateway-client/pool.ts';
+import { Lru } from '../../kube/lru.ts';
+import type { NodeRoom } from '../../records/reserved-room.ts';
+import type { Clock } from '../../runtime/clock.ts';
+
+/** What a node's driver said about its capacity. */
+export interface Reading {
+  /** Undefined if the driver could not say: then only the attempt tells. */
+  readonly capacity: bigint | undefined;
+  /** NodeRoom.madeBytes from before the driver was asked. */
+  readonly madeBefore: number;
+}
+
+export interface CapacityQuestion {
+  readonly node: string;
+  readonly request: Pick<GetCapacityRequest, 'volumeCapabilities' | 'parameters'> & {
+    readonly accessibleTopology: GetCapacityRequest['accessibleTopology'];
+  };
+  /** As read before this question is asked. */
+  readonly room: NodeRoom;
+  /** Version of RoomView. */
+  readonly version: string;
+}
+
+interface Options {
+  readonly csi: CapacityCalls;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}
+
+interface Kept {
+  readonly version: string;
+  readonly atMs: number;
+  readonly reading: Promise<Reading>;
+}
+
+/** A node had no room for a volume of this size. */
+interface Refusal {
+  readonly bytes: bigint;
+  readonly untilMs: number;
+  /** Version of RoomView when a node was first chosen after it. */
+  readonly version?: string;
+}
+
+/** What is used meanwhile by others than sutler goes unnoticed for so long. */
+const MAX_AGE_MS = 1_000;
+/** How long a node that refused a volume for want of room counts as too small for it. */
+const REFUSAL_MS = 30_000;
+/** Nodes times classes. */
+const MAX_KEPT = 5_000;
+
+/** Asks drivers for their capacity, and keeps each answer for a second: claims of a burst share
+ * one, since the reservations of reserved-room.ts say what has changed since. */
+export class CapacityReadings {
+  readonly #options: Options;
+  readonly #kept = new Lru<string, Kept>(MAX_KEPT);
+  readonly #refusals = new Lru<string, Refusal>(MAX_KEPT);
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  /** @param mayBeKept  whether an answer of the last second will do
+   * @throws CsiError if the node can't be asked */
+  read(question: CapacityQuestion, mayBeKept: boolean): Promise<Reading> {
+    const { clock } = this.#options;
+    const { node, room, version } = question;
+    const request = create(GetCapacityRequestSchema, question.request);
+    const bytes = toBinary(GetCapacityRequestSchema, request);
+    const key = `${node}\n${Buffer.from(bytes).toString('latin1')}`;
+    const kept = this.#kept.get(key);
+    const nowMs = clock.nowMs();
+    const isFresh = kept?.version === version && nowMs - kept.atMs < MAX_AGE_MS;
+    if (kept !== undefined && isFresh && mayBeKept) return kept.reading;
+    const reading = this.#ask(node, bytes, room);
+    // A failure is kept as well: claims of a burst need not all wait for a node that is down.
+    reading.catch(() => undefined);
+    this.#kept.set(key, { version, atMs: nowMs, reading });
+    return reading;
+  }
+
+  async #ask(node: string, request: Uint8Array, { madeBytes }: NodeRoom): Promise<Reading> {
+    const { csi, timeoutMs } = this.#options;
+    const settings = { timeoutMs, gateway: nodeAddress(node) };
+    try {
+      const { availableCapacity } = await csi.getCapacity(request, settings);
+      return { capacity: availableCapacity, madeBefore: madeBytes };
+    } catch (error) {
+      // As upstream: an error of the driver here does not keep the node from trying.
+      if (error instanceof CsiError && error.driverSaid)
+        return { capacity: undefined, madeBefore: madeBytes };
+      throw error;
+    }
+  }
+
+  /** The driver on a node has refused a volume of this size for want of room, whatever it says about
+   * its capacity. */
+  refused(node: string, bytes: bigint): void {
+    const untilMs = this.#options.clock.nowMs() + REFUSAL_MS;
+    this.#refusals.set(node, { bytes, untilMs });
+  }
+
+  /** Whether the node refused a volume of this size a short time ago, and none was deleted since.
+   * @param version of RoomView */
+  hasRefused(node: string, bytes: bigint, version: string): boolean {
+    const refusal = this.#refusals.get(node);
+    if (refusal === undefined || bytes < refusal.bytes) return false;
+    const { version: known = version } = refusal;
+    this.#refusals.set(node, { ...refusal, version: known });
+    return known === version && this.#options.clock.nowMs() < refusal.untilMs;
+  }
+}

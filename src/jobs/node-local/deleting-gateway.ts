@@ -1,0 +1,53 @@
+import { nodeAddress } from '../../gateway-client/node-address.ts';
+import type { Outcome } from '../../queue/outcome.ts';
+import { untilGatewayIsReady, untilGatewaysChange } from '../../records/node-waits.ts';
+import { supportsTopology } from '../../volumes/driver-facts.ts';
+import { chooseDeletingNode, type DeletingNode } from '../../volumes/node-local/node-of-volume.ts';
+import { RefusedError } from '../../volumes/refused-error.ts';
+import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
+import type { ProcessorPorts } from '../ports.ts';
+import type { NodeLocal } from './node-local.ts';
+
+/** The gateway through which a volume is deleted, or how the run ends where there is none. */
+export type DeletingGateway = { readonly address: string } | { readonly outcome: Outcome };
+
+/** Finds the gateway through which a volume is deleted: with --node-deployment, that of a node from
+ * which the volume can be reached. If there is no such node any more, the user is told. A node that
+ * is there without a gateway may be another provisioner's, which then deletes the volume. */
+export async function findDeletingGateway(
+  ports: ProcessorPorts,
+  volumeRun: VolumeRun,
+): Promise<DeletingGateway> {
+  const { nodeLocal: local, endpoint } = ports;
+  if (local === undefined) return { address: endpoint };
+  const hasTopology = supportsTopology(ports.driver(), ports.options.gates);
+  const topology = hasTopology ? ports.topology() : undefined;
+  if (hasTopology && topology === undefined)
+    return { outcome: { kind: 'later', reason: 'the nodes of the cluster are not listed yet' } };
+  const { name: driver } = ports.driver();
+  const { gateways } = local;
+  let found: DeletingNode;
+  try {
+    found = chooseDeletingNode(volumeRun.volume, { driver, gateways, topology });
+  } catch (error) {
+    if (!(error instanceof RefusedError)) throw error;
+    found = { kind: 'none', message: error.message, nodes: [], isGone: true };
+  }
+  if (found.kind === 'node') return { address: nodeAddress(found.name) };
+  if (found.isGone) await reportDeletionFailed(ports, volumeRun, found.message);
+  return { outcome: waitFor(found, local) };
+}
+
+/** Beyond this number of nodes, waits for the gateway of any. */
+const MOST_CONDITIONS = 10;
+
+function waitFor(
+  { nodes, message }: Extract<DeletingNode, { kind: 'none' }>,
+  { gateways }: NodeLocal,
+): Outcome {
+  const until =
+    nodes.length > 0 && nodes.length <= MOST_CONDITIONS
+      ? nodes.map(untilGatewayIsReady)
+      : [untilGatewaysChange(gateways.readyNodes())];
+  return { kind: 'parked', reason: message, until };
+}
