@@ -15,5 +15,6 @@ export const processes: Readonly<Record<string, Process>> = {
   all: { ...all, load: () => import('./all/main.ts') },
   audit: { ...operator.audit, load: () => import('./operator/audit/main.ts') },
   forget: { ...operator.forget, load: () => import('./operator/forget/main.ts') },
+  abandon: { ...operator.abandon, load: () => import('./operator/abandon/main.ts') },
   uninstall: { ...operator.uninstall, load: () => import('./operator/uninstall/main.ts') },
 };

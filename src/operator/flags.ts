@@ -53,3 +53,19 @@ export const uninstall = {
     yes: { type: 'bool', default: false, help: 'Remove it; without this flag, only list it.' },
   }),
 };
+
+/** Summary and flags of `sutler abandon`. */
+export const abandon = {
+  summary:
+    'ends what waits for a node that is gone for good, with --node-deployment: open volume ' +
+    'records, and PersistentVolumes of its volumes whose claims are gone',
+  flags: defineFlags({
+    ...processFlags,
+    ...kubeFlags,
+    ...redisFlags,
+    'gateway-service': gatewayClientFlags['gateway-service'],
+    'driver-name': { type: 'string', default: '', help: 'Driver of the record.' },
+    why: { type: 'string', default: '', help: 'Reason, which is kept in Redis.' },
+    yes: { type: 'bool', default: false, help: 'Remove it; without this flag, only list it.' },
+  }),
+};

@@ -117,7 +117,7 @@ interface Kustomization {
 const SECRET_FOLDERS: readonly string[] = ['secrets-by-name', 'secrets-by-namespace'];
 const manifests = manifestFolders().flatMap(readManifests);
 const workloads = manifests
-  .filter(({ object }) => object.kind === 'Deployment' || object.kind === 'StatefulSet')
+  .filter(({ object }) => ['Deployment', 'StatefulSet', 'DaemonSet'].includes(object.kind))
   .map(({ file, object }) => ({
     file,
     name: object.metadata.name,
@@ -352,6 +352,32 @@ describe('k8s/', () => {
     const [listens] = inPod.flatMap((flags) => flags['listen'] ?? []);
     const calls = inPod.flatMap((flags) => flags['gateway'] ?? []);
     assert.deepEqual(calls, [listens, listens]);
+  });
+
+  it('a node’s gateway is that of gateway/, and its certificate has the name of its Service', () => {
+    const [other, onNode] = ['gateway/', 'node-local/'].map((folder) =>
+      ours.find(({ title }) => title.startsWith(folder)),
+    );
+    assert.ok(other !== undefined && onNode !== undefined);
+    assert.deepEqual(onNode.container, other.container);
+    const [kustomization] = readYaml('node-local/kustomization.yaml') as readonly {
+      readonly patches: readonly { readonly patch?: string }[];
+    }[];
+    const flags = kustomization?.patches.map(({ patch = '' }) => patch).join('') ?? '';
+    const [, namespace, name] = /--gateway-service=([^/\s]+)\/(\S+)/.exec(flags) ?? [];
+    assert.ok(
+      ofKind('Service').some(
+        ({ object: { metadata } }) => metadata.name === name && metadata.namespace === namespace,
+      ),
+    );
+    const certificate = ofKind('Certificate').find(
+      ({ object }) => object.metadata.name === 'sutler-gateway',
+    )?.object['spec'] as { readonly dnsNames: readonly string[] };
+    assert.ok(certificate.dnsNames.includes(`${name}.${namespace}.svc`));
+    assert.match(
+      readFileSync(join(ROOT, 'k8s/gateway/certificates.sh'), 'utf8'),
+      new RegExp(`=${name}.${namespace}.svc$`, 'm'),
+    );
   });
 
   it('serves the dashboard at the port that its Service names', () => {

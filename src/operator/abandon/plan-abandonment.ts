@@ -1,0 +1,72 @@
+import type { Redis } from 'ioredis';
+import { nodeOf } from '../../gateway-client/node-address.ts';
+import type { KubeClient } from '../../kube/client.ts';
+import { SELECTED_NODE, STORAGE_PROVISIONER } from '../../kube/keys.ts';
+import { listPages } from '../../kube/list-pages.ts';
+import type { Claim, KubeObject, Volume } from '../../kube/objects.ts';
+import { claims, nodes, volumes } from '../../kube/resources.ts';
+import { openRecords, type OpenRecord } from '../../records/open-records.ts';
+import { isOnGoneNode } from '../../volumes/node-local/abandoned-volumes.ts';
+
+/** What `sutler abandon` ends or removes, and what it leaves. */
+export interface Abandonment {
+  /** Open records of calls through the node's gateway. */
+  readonly records: readonly OpenRecord[];
+  /** PVs of volumes that were on the node, with the policy Delete, whose claim is gone. */
+  readonly removed: readonly Volume[];
+  /** The other PVs of such volumes, and why each stays. */
+  readonly kept: readonly { readonly volume: Volume; readonly why: string }[];
+  /** Claims without a volume for which the node is selected. */
+  readonly claims: readonly Claim[];
+}
+
+/** Finds out what `sutler abandon` would do. Changes nothing. */
+export async function planAbandonment(
+  kube: Pick<KubeClient, 'get' | 'list'>,
+  redis: Redis,
+  where: { readonly node: string; readonly driver: string; readonly prefix: string },
+): Promise<Abandonment> {
+  const { node, driver, prefix } = where;
+  const records = (await openRecords(redis, prefix, driver)).filter(
+    ({ endpoint }) => nodeOf(endpoint) === node,
+  );
+  const labels = (await listAll<KubeObject>(kube, nodes)).map(({ metadata }) => metadata.labels);
+  const place = { driver, node, labels: labels.map((each) => each ?? {}) };
+  const removed: Volume[] = [];
+  const kept: { volume: Volume; why: string }[] = [];
+  for (const volume of await listAll<Volume>(kube, volumes)) {
+    if (!isOnGoneNode(volume, place)) continue;
+    const why = await whyKept(kube, volume);
+    if (why === undefined) removed.push(volume);
+    else kept.push({ volume, why });
+  }
+  const waiting = (await listAll<Claim>(kube, claims)).filter(
+    ({ metadata: { annotations = {} }, spec }) =>
+      annotations[SELECTED_NODE] === node &&
+      annotations[STORAGE_PROVISIONER] === driver &&
+      (spec.volumeName ?? '') === '',
+  );
+  return { records, removed, kept, claims: waiting };
+}
+
+async function whyKept(
+  kube: Pick<KubeClient, 'get'>,
+  { spec }: Volume,
+): Promise<string | undefined> {
+  const policy = spec.persistentVolumeReclaimPolicy ?? 'not set';
+  if (policy !== 'Delete') return `its reclaim policy is ${policy}`;
+  const { namespace = '', name = '', uid } = spec.claimRef ?? {};
+  if (name === '') return 'it was never bound to a claim';
+  const claim = await kube.get<Claim>(claims, { namespace, name });
+  if (claim === undefined || claim.metadata.uid !== uid) return undefined;
+  return `claim ${namespace}/${name} has it; its data is lost with the node: delete the claim first`;
+}
+
+async function listAll<T extends KubeObject>(
+  kube: Pick<KubeClient, 'list'>,
+  resource: Parameters<typeof listPages>[1],
+): Promise<readonly T[]> {
+  const found: T[] = [];
+  for await (const { items } of listPages<T>(kube, resource)) found.push(...items);
+  return found;
+}
