@@ -1,5 +1,4 @@
 // Where the gateway of each node listens, with --node-deployment. Builds on nothing in this folder.
-import type { Registry } from 'prom-client';
 import type { KubeClient } from '../kube/client.ts';
 import { SERVICE_NAME } from '../kube/keys.ts';
 import type { EndpointSlice } from '../kube/objects.ts';
@@ -9,6 +8,7 @@ import { type Address, formatAddress, parseAddress } from '../runtime/address.ts
 import { UsageError } from '../runtime/flags.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Registry } from '../runtime/metrics.ts';
 
 /** Where the gateways of nodes listen now. */
 export interface NodeEndpoints {

@@ -1,11 +1,11 @@
 // How ingest, jobs and audit reach their driver. Builds on all other files of this folder.
-import type { Registry } from 'prom-client';
 import type { KubeClient } from '../kube/client.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Closers } from '../runtime/closers.ts';
 import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { HealthChecks } from '../runtime/health.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Registry } from '../runtime/metrics.ts';
 import { type GatewaySecurity, openGatewaySecurity, refusePlaintext } from './credentials.ts';
 import { DriverWatch } from './driver-watch.ts';
 import type { gatewayClientFlags } from './flags.ts';

@@ -63,7 +63,8 @@ return {'seen', 'version', redis.call('HGET', roomKey, 'version') or '0', 'bytes
 
 /** Reserves room for a claim, if there is enough. An earlier reservation of the claim ends.
  * Answers  full   there is not, as far as is known
- *          stale  `made` is lower than it was: Redis lost it, so the driver has to be asked again */
+ *          stale  `made` is lower than it was: Redis lost it, so the driver has to be asked
+ *                 again */
 const reserve = defineNamedScript({
   keys: KEYS,
   args: {

@@ -4,9 +4,9 @@ import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { Controller, GetCapacityResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { methodPath } from '#src/csi/methods.ts';
 
-/* A program: a server with mutual TLS on all addresses of this machine, which answers GetCapacity. It
- * stands for the gateways of many nodes, each at another address of 127.0.0.0/8. Its arguments are
- * the files of the authority, its certificate and its key; it sends its port to its parent. */
+/* A program: a server with mutual TLS on all addresses of this machine, which answers GetCapacity.
+ * It stands for the gateways of many nodes, each at another address of 127.0.0.0/8. Its arguments
+ * are the files of the authority, its certificate and its key; it sends its port to its parent. */
 const [ca, cert, key] = process.argv.slice(2).map((file) => readFileSync(file));
 if (ca === undefined || cert === undefined || key === undefined) throw new Error('three files');
 const answer = Buffer.from(

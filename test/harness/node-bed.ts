@@ -157,9 +157,14 @@ export class NodeBed {
 
   createClaim(
     name: string,
-    o: { readonly storage?: string; readonly className?: string; readonly node?: string } = {},
+    o: {
+      readonly storage?: string;
+      readonly className?: string;
+      readonly node?: string;
+      readonly selector?: object;
+    } = {},
   ): Promise<Claim> {
-    const { storage = '1Mi', className = 'immediate', node } = o;
+    const { storage = '1Mi', className = 'immediate', node, selector } = o;
     const selected = { 'volume.kubernetes.io/selected-node': node };
     return this.kube.create<Claim>(claims, 'default', {
       apiVersion: 'v1',
@@ -173,6 +178,7 @@ export class NodeBed {
         storageClassName: className,
         accessModes: ['ReadWriteOnce'],
         resources: { requests: { storage } },
+        ...(selector === undefined ? {} : { selector }),
       },
     });
   }

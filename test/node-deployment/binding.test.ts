@@ -45,10 +45,20 @@ describe('a claim of a driver that runs on each node', () => {
     assert.match(volumeAttributes['storage.kubernetes.io/csiProvisionerIdentity'] ?? '', /-foo$/);
   });
 
-  it('gets a node with room that is written to it once, if it may be bound at once (B-32)', async () => {
+  // The processes have no NODE_NAME.
+  it('gets a node with room without delay, if it may be bound at once (A-42, B-32, R-34)', async () => {
     await bed.createClaim('chosen', { storage: '50Mi' });
     await until(() => bed.isBound('chosen'), 'the claim is bound');
     assert.equal(await nodeOf('chosen'), 'bar');
+  });
+
+  it('is checked before any node is asked (R-33)', async () => {
+    const before = bed.calls('bar', 'GetCapacity');
+    await bed.createClaim('selecting', { selector: { matchLabels: { a: 'b' } } });
+    await until(async () => (await bed.warnings('selecting')).length > 0, 'a warning');
+    assert.deepEqual(await bed.warnings('selecting'), ['claim Selector is not supported']);
+    assert.equal(bed.calls('bar', 'GetCapacity'), before);
+    assert.equal(await nodeOf('selecting'), '');
   });
 
   it('is left alone while its node has no gateway of ours (B-30)', async () => {

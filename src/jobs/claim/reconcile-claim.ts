@@ -108,8 +108,8 @@ function countAttempt(
   else counts.countNotProvisioned(claim);
 }
 
-/** Releases what is no longer needed after this run: the volume's name, the room that is reserved on
- * its node, the claim's finalizer, and a claim that clones were created from.
+/** Releases what is no longer needed after this run: the volume's name, the room that is reserved
+ * for it, the claim's finalizer, and a claim that clones were created from.
  * @returns the outcome of the run */
 async function releaseUnneeded(
   ports: ProcessorPorts,
@@ -118,11 +118,8 @@ async function releaseUnneeded(
   outcome: Outcome,
 ): Promise<Outcome> {
   const isAbsent = outcome.kind === 'retry' && outcome.isAbsent === true;
-  const isOver = outcome.kind === 'done' || isAbsent;
-  if (isOver) {
-    await freeName(ports, uid);
-    await ports.nodeLocal?.room.release(uid);
-  } else if (claim === undefined) await keepName(ports, uid);
+  if (outcome.kind === 'done' || isAbsent) await releaseNameAndRoom(ports, uid);
+  else if (claim === undefined) await keepName(ports, uid);
   if (claim === undefined) return outcome;
   // The finalizer stays while the volume is not done, except on a claim that is being deleted and
   // has no open record. After `later` and `running` it stays there too: if Redis lost its records,
@@ -132,4 +129,9 @@ async function releaseUnneeded(
   if (outcome.kind === 'done' || (hasFailed && isBeingDeleted))
     await removeClaimFinalizer(ports, claim);
   return outcome.kind === 'done' ? ((await releaseCloneSource(ports, claim)) ?? outcome) : outcome;
+}
+
+async function releaseNameAndRoom(ports: ProcessorPorts, uid: string): Promise<void> {
+  await freeName(ports, uid);
+  await ports.nodeLocal?.room.release(uid);
 }

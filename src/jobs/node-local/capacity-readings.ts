@@ -97,8 +97,8 @@ export class CapacityReadings {
     }
   }
 
-  /** The driver on a node has refused a volume of this size for want of room, whatever it says about
-   * its capacity. */
+  /** The driver on a node has refused a volume of this size for want of room, whatever it says
+   * about its capacity. */
   refused(node: string, bytes: bigint): void {
     const untilMs = this.#options.clock.nowMs() + REFUSAL_MS;
     this.#refusals.set(node, { bytes, untilMs });

@@ -20,8 +20,8 @@ import { type Abandonment, planAbandonment } from './plan-abandonment.ts';
 
 type Context = ProcessContext<typeof abandon.flags>;
 
-/** Ends what waits for a node that is gone for good, or lists it without --yes. Exit status 1 if the
- * node is still there, or a run owns one of the records. */
+/** Ends what waits for a node that is gone for good, or lists it without --yes. Exit status 1 if
+ * the node is still there, or a run owns one of the records. */
 export function main(invocation: Invocation): Promise<void> {
   const { summary, flags: table } = abandon;
   return runProcess(invocation, { name: 'abandon', summary, table, word: 'NODE', start });
