@@ -119,4 +119,10 @@ export async function oneInterval(scene: Scene): Promise<void> {
   await scene.marker();
 }
 
-export const POLL_MS = 3_000;
+const POLL_MS = 3_000;
+export const POLLED = `--capacity-poll-interval=${POLL_MS}ms`;
+export const CAPACITY_FLAGS = [
+  '--enable-capacity',
+  '--kube-api-capacity-qps=500',
+  '--kube-api-capacity-burst=1000',
+];

@@ -21,7 +21,7 @@ import {
   removeNode,
   zone,
 } from '../../../../harness/differential/cluster-nodes.ts';
-import { all, type Scenario } from '../../../../harness/differential/scenario.ts';
+import { all, calls, type Scenario } from '../../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import { status } from '../../../../harness/differential/scripted-driver.ts';
 import { CLASSES } from '../../../../conformance/objects.ts';
@@ -95,7 +95,7 @@ export const objects: readonly Scenario[] = [
   shown('negative', 'publishes no negative room', {
     prepare: ONE,
     answer: room({ a: -1n }),
-    ends: oneInterval,
+    ends: all(calls('GetCapacity', 1), oneInterval),
   }),
   shown('immediate', 'publishes nothing for a class that does not wait (M-07)', {
     class: (scene) => ({ parameters: { scenario: scene.className } }),
