@@ -221,16 +221,20 @@ export class NodeBed {
     main: Parameters<typeof runMain>[0],
     flags: readonly string[],
   ): Promise<Running> {
-    const running = await runMain(main, [
-      `--kubeconfig=${this.cluster.kubeconfig}`,
-      '--node-deployment',
-      `--gateway-service=${SERVICE.namespace}/${SERVICE.name}`,
-      '--gateway-insecure',
-      '--http-endpoint=127.0.0.1:0',
-      '--timeout=5s',
-      '--write-allowance=2s',
-      ...flags,
-    ]);
+    const running = await runMain(
+      main,
+      [
+        `--kubeconfig=${this.cluster.kubeconfig}`,
+        '--node-deployment',
+        `--gateway-service=${SERVICE.namespace}/${SERVICE.name}`,
+        '--gateway-insecure',
+        '--http-endpoint=127.0.0.1:0',
+        '--timeout=5s',
+        '--write-allowance=2s',
+        ...flags,
+      ],
+      {},
+    );
     this.#closers.add(name, () => running.stop());
     return running;
   }
