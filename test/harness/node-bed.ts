@@ -221,7 +221,7 @@ export class NodeBed {
     main: Parameters<typeof runMain>[0],
     flags: readonly string[],
   ): Promise<Running> {
-    const running = await runMain(main, [
+    const argv = [
       `--kubeconfig=${this.cluster.kubeconfig}`,
       '--node-deployment',
       `--gateway-service=${SERVICE.namespace}/${SERVICE.name}`,
@@ -230,7 +230,8 @@ export class NodeBed {
       '--timeout=5s',
       '--write-allowance=2s',
       ...flags,
-    ]);
+    ];
+    const running = await runMain(main, argv, {});
     this.#closers.add(name, () => running.stop());
     return running;
   }
