@@ -221,20 +221,17 @@ export class NodeBed {
     main: Parameters<typeof runMain>[0],
     flags: readonly string[],
   ): Promise<Running> {
-    const running = await runMain(
-      main,
-      [
-        `--kubeconfig=${this.cluster.kubeconfig}`,
-        '--node-deployment',
-        `--gateway-service=${SERVICE.namespace}/${SERVICE.name}`,
-        '--gateway-insecure',
-        '--http-endpoint=127.0.0.1:0',
-        '--timeout=5s',
-        '--write-allowance=2s',
-        ...flags,
-      ],
-      {},
-    );
+    const argv = [
+      `--kubeconfig=${this.cluster.kubeconfig}`,
+      '--node-deployment',
+      `--gateway-service=${SERVICE.namespace}/${SERVICE.name}`,
+      '--gateway-insecure',
+      '--http-endpoint=127.0.0.1:0',
+      '--timeout=5s',
+      '--write-allowance=2s',
+      ...flags,
+    ];
+    const running = await runMain(main, argv, {});
     this.#closers.add(name, () => running.stop());
     return running;
   }

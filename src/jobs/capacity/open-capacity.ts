@@ -5,6 +5,7 @@ import { redisReadTimes } from '../../capacity/read-times.ts';
 import { redisRequestedBytes } from '../../capacity/requested-bytes.ts';
 import { redisWriteLimit } from '../../capacity/write-limit.ts';
 import type { Connections } from '../../connections/open-connections.ts';
+import { nodeAddress } from '../../gateway-client/node-address.ts';
 import type { KubeClient } from '../../kube/client.ts';
 import type { Class, OwnerReference } from '../../kube/objects.ts';
 import type { Run } from '../../queue/consumer.ts';
@@ -17,9 +18,9 @@ import { messageOf } from '../../runtime/error-message.ts';
 import { UsageError } from '../../runtime/flags.ts';
 import type { ProcessContext } from '../../runtime/process.ts';
 import { managedBy } from '../../volumes/capacity/managed-by.ts';
+import { chooseNodeOfSegment } from '../../volumes/node-local/node-of-volume.ts';
 import type { ClusterTopology } from '../../volumes/topology/cluster-topology.ts';
 import type { flags as table } from '../flags.ts';
-import { findSegmentGateway } from '../node-local/segment-gateway.ts';
 import { lookUpOwner } from './owner.ts';
 import { type CapacityPorts, reconcileCapacity } from './reconcile-capacity.ts';
 import { type CapacityHints, createCapacityHints, NO_CAPACITY_HINTS } from './report-hints.ts';
@@ -116,10 +117,13 @@ function createPorts(
   return {
     kube,
     csi: gateways.calls,
-    gatewayOf: async (segment) =>
-      nodeGateways === undefined
-        ? (await askRedis(active.read())).endpoint || gateways.soleAddress
-        : findSegmentGateway(segment, topology(), nodeGateways),
+    gatewayOf: async (segment) => {
+      if (nodeGateways === undefined)
+        return (await askRedis(active.read())).endpoint || gateways.soleAddress;
+      const lookups = { gateways: nodeGateways, topology: topology() };
+      const node = chooseNodeOfSegment(segment, lookups);
+      return node === undefined ? undefined : nodeAddress(node);
+    },
     classOf,
     objects,
     readTimes: redisReadTimes(redis, prefix, driver),

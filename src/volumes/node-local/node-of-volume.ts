@@ -1,7 +1,9 @@
 import { PROVISIONER_IDENTITY } from '../../kube/keys.ts';
-import type { Labels, Volume } from '../../kube/objects.ts';
+import type { Volume } from '../../kube/objects.ts';
+import { termOf } from '../topology/cluster-terms.ts';
 import type { ClusterTopology } from '../topology/cluster-topology.ts';
 import { matchesNodeAffinity } from '../topology/node-affinity.ts';
+import { compareTerms, type TopologyTerm } from '../topology/term.ts';
 
 /** The nodes whose gateway can be called. */
 export interface NodeGateways {
@@ -49,18 +51,16 @@ export function chooseDeletingNode(volume: Volume, lookups: NodeLookups): Deleti
     : { kind: 'none', message: 'no node has a gateway that is ready', nodes: [], isGone: false };
 }
 
-/** Chooses a node of a part of the cluster, for a question that each of them answers alike. */
+/** Chooses a node of a part of the cluster, for a question that each of them answers alike: of
+ * several with a gateway the first. */
 export function chooseNodeOfSegment(
-  segments: Labels,
+  segment: TopologyTerm,
   { gateways, topology }: Omit<NodeLookups, 'driver'>,
 ): string | undefined {
-  if (topology === undefined) return gateways.readyNodes()[0];
+  const keys = segment.map(([key]) => key);
   return gateways.readyNodes().find((name) => {
-    const labels = topology.node(name)?.labels;
-    return (
-      labels !== undefined &&
-      Object.entries(segments).every(([key, value]) => labels[key] === value)
-    );
+    const term = termOf(topology?.node(name)?.labels ?? {}, keys);
+    return term !== undefined && compareTerms(term, segment) === 0;
   });
 }
 

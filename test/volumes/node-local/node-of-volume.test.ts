@@ -110,12 +110,12 @@ describe('creatingNode', () => {
 describe('chooseNodeOfSegment', () => {
   const gateways = { readyNodes: () => ['gone', 'node-1', 'node-2'], isReady: () => true };
 
-  it('is the first with a gateway that has all labels of the segment', () => {
-    assert.equal(chooseNodeOfSegment({ node: 'c' }, { gateways, topology: cluster }), 'node-2');
-    assert.equal(chooseNodeOfSegment({}, { gateways, topology: cluster }), 'node-1');
-    assert.equal(chooseNodeOfSegment({ node: 'a' }, { gateways, topology: cluster }), undefined);
+  it('is the first with a gateway whose labels are the segment', () => {
+    assert.equal(chooseNodeOfSegment([['node', 'c']], { gateways, topology: cluster }), 'node-2');
+    assert.equal(chooseNodeOfSegment([], { gateways, topology: cluster }), 'gone');
+    assert.equal(chooseNodeOfSegment([['node', 'a']], { gateways, topology: cluster }), undefined);
   });
 
-  it('is any for a driver without topology', () =>
-    assert.equal(chooseNodeOfSegment({}, { gateways, topology: undefined }), 'gone'));
+  it('is any for the segment of a driver without topology', () =>
+    assert.equal(chooseNodeOfSegment([], { gateways, topology: undefined }), 'gone'));
 });
