@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import { selectedNodeOf } from '#src/volumes/eligibility.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
@@ -153,6 +154,23 @@ describe('a claim of a driver that runs on each node', () => {
     assert.match((await bed.warnings('excluded'))[0] ?? '', /^none of the 4 nodes with a gateway/);
     assert.equal(await nodeOf('excluded'), '');
     assert.equal(bed.calls('foo', 'GetCapacity'), before);
+  });
+
+  it('may have a node that refused a claim of another class for want of room', async () => {
+    onFoo = ({ method, request }) => {
+      const { parameters } = request as CreateVolumeRequest;
+      if (method === 'CreateVolume' && parameters['kind'] === 'fast')
+        throw new DriverStatus(8, 'no room on the fast disks');
+    };
+    const allowedTopologies = [{ matchLabelExpressions: [{ key: NODE_KEY, values: ['foo'] }] }];
+    for (const kind of ['fast', 'slow'])
+      await bed.createClass(kind, { parameters: { kind }, allowedTopologies });
+    await bed.createClaim('on-fast', { className: 'fast' });
+    await until(async () => (await bed.warnings('on-fast')).length > 1, 'no node has room');
+    await bed.createClaim('on-slow', { className: 'slow' });
+    await until(() => bed.isBound('on-slow'), 'the claim is bound', 10_000);
+    assert.deepEqual(await bed.warnings('on-slow'), []);
+    onFoo = () => undefined;
   });
 
   it('keeps no room reserved when all is done', async () => {

@@ -221,8 +221,10 @@ async function handleRefusal(
   };
 }
 
-/** Remembers that the node has no room for a volume of this size, so that another one is chosen. */
+/** Remembers that the node has no room for a volume of this class and size, so that another one is chosen. */
 function noteFullNode({ nodeLocal }: ProcessorPorts, { endpoint, skeleton }: VolumeRequest): void {
   const node = nodeOf(endpoint);
-  if (node !== undefined) nodeLocal?.readings.refused(node, BigInt(skeleton.requestedBytes));
+  const { storageClassName: className = '' } = skeleton.volume.spec;
+  if (node !== undefined)
+    nodeLocal?.readings.refused({ node, className }, BigInt(skeleton.requestedBytes));
 }

@@ -38,6 +38,12 @@ interface Kept {
   readonly reading: Promise<Reading>;
 }
 
+/** A node, and the class of a volume there. */
+export interface NodeAndClass {
+  readonly node: string;
+  readonly className: string;
+}
+
 /** A node had no room for a volume of this size. */
 interface Refusal {
   readonly bytes: bigint;
@@ -97,20 +103,25 @@ export class CapacityReadings {
     }
   }
 
-  /** The driver on a node has refused a volume of this size for want of room, whatever it says
-   * about its capacity. */
-  refused(node: string, bytes: bigint): void {
+  /** The driver on a node has refused a volume of this class and size for want of room, whatever it
+   * says about its capacity. Other classes may have storage of their own there. */
+  refused(place: NodeAndClass, bytes: bigint): void {
     const untilMs = this.#options.clock.nowMs() + REFUSAL_MS;
-    this.#refusals.set(node, { bytes, untilMs });
+    this.#refusals.set(keyOf(place), { bytes, untilMs });
   }
 
-  /** Whether the node refused a volume of this size a short time ago, and none was deleted since.
+  /** Whether the node refused a volume of this class and size a short time ago, and none was deleted
+   * since.
    * @param version of RoomView */
-  hasRefused(node: string, bytes: bigint, version: string): boolean {
-    const refusal = this.#refusals.get(node);
+  hasRefused(place: NodeAndClass, bytes: bigint, version: string): boolean {
+    const refusal = this.#refusals.get(keyOf(place));
     if (refusal === undefined || bytes < refusal.bytes) return false;
     const { version: known = version } = refusal;
-    this.#refusals.set(node, { ...refusal, version: known });
+    this.#refusals.set(keyOf(place), { ...refusal, version: known });
     return known === version && this.#options.clock.nowMs() < refusal.untilMs;
   }
+}
+
+function keyOf({ node, className }: NodeAndClass): string {
+  return `${node}\n${className}`;
 }

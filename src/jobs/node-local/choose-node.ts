@@ -9,6 +9,7 @@ import type { NodeLocal } from './node-local.ts';
 /** For which claim a node is wanted. */
 export interface Wanted {
   readonly claimUid: string;
+  readonly className: string;
   /** The CreateVolumeRequest, planned for any of the nodes. */
   readonly request: Uint8Array;
   readonly nodes: readonly EligibleNode[];
@@ -120,13 +121,13 @@ async function chooseOf(
 
 async function readNode(
   local: NodeLocal,
-  { request, bytes, hasCapacity }: Batch,
+  { request, bytes, className, hasCapacity }: Batch,
   look: { readonly node: EligibleNode; readonly view: RoomView; readonly mayBeKept: boolean },
 ): Promise<Reading> {
   const { node, view, mayBeKept } = look;
   const room = roomOf(view, node.name);
   const madeBefore = room.madeBytes;
-  if (local.readings.hasRefused(node.name, bytes, view.version))
+  if (local.readings.hasRefused({ node: node.name, className }, bytes, view.version))
     return { capacity: 0n, madeBefore };
   if (!hasCapacity || bytes === 0n) return { capacity: undefined, madeBefore };
   const { volumeCapabilities, parameters } = request;

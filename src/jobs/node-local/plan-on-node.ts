@@ -111,6 +111,7 @@ async function chooseAndPlan(
   if (example.kind !== 'create') return example;
   const choice = await chooseNode(local, {
     claimUid: claim.metadata.uid,
+    className: cls.metadata.name,
     request: example.planned.request,
     nodes,
     hasCapacity: ports.driver().controllerCapabilities.has('GET_CAPACITY'),

@@ -79,6 +79,7 @@ export const zonal: readonly Zonal[] = [
     zones: ['zone-a', 'zone-b'],
     region: { 'topology.csi.vmware.com/region': 'region-1' },
     handle: (name) => name,
+    context: (name) => ({ initialvolumefilepath: `[store] ${name}.vmdk` }),
     source: (name) => ({ vsphereVolume: { volumePath: `[store] ${name}.vmdk` } }),
   }),
 ];
@@ -92,6 +93,7 @@ interface Plugin {
   /** What the driver reports beside the zone. */
   readonly region?: Readonly<Record<string, string>>;
   readonly handle: (name: string) => string;
+  readonly context?: (name: string) => Readonly<Record<string, string>>;
   /** The source of a volume that the plug-in created. */
   readonly source: (name: string) => Fields;
   /** The plug-in took zones as parameters of a class. */
@@ -296,6 +298,7 @@ function answerIn(given: Plugin, zones?: readonly string[]): CallAnswer {
       zones?.map((zone) => ({ [given.key]: zone })) ?? preferred.map((part) => part.segments);
     return volumeFor(call.create, {
       volumeId: given.handle(call.create.name),
+      volumeContext: given.context?.(call.create.name) ?? {},
       accessibleTopology: segments.map((part) => ({ segments: { ...part, ...given.region } })),
     });
   };
