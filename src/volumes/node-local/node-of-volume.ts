@@ -1,5 +1,5 @@
 import { PROVISIONER_IDENTITY } from '../../kube/keys.ts';
-import type { Volume } from '../../kube/objects.ts';
+import type { Labels, Volume } from '../../kube/objects.ts';
 import { termOf } from '../topology/cluster-terms.ts';
 import type { ClusterTopology } from '../topology/cluster-topology.ts';
 import { matchesNodeAffinity } from '../topology/node-affinity.ts';
