@@ -12,24 +12,15 @@ import { itemId } from './keys.ts';
 /* What creations under way have asked for, which the driver may not have set aside yet. The open
  * volume records tell: each keeps the request that was or is being sent. */
 
-/** All runs within this time share one reading of the records. */
-const FRESH_MS = 500;
-
 /** Bytes that open creations of a class ask for in a segment.
  * @throws RecordsUnavailable */
 export type RequestedBytes = (item: CapacityItem) => Promise<bigint>;
 
 /** The creations of one driver. */
 export function redisRequestedBytes(redis: Redis, prefix: string, driver: string): RequestedBytes {
-  let reading: Promise<ReadonlyMap<string, bigint>> | undefined;
-  const read = (): Promise<ReadonlyMap<string, bigint>> => {
-    if (reading === undefined) {
-      reading = askRedis(readSums(redis, prefix, driver));
-      setTimeout(() => (reading = undefined), FRESH_MS).unref();
-    }
-    return reading;
-  };
-  return async (item) => (await read()).get(itemId(item)) ?? 0n;
+  // Read for each value anew: an older reading could miss that a creation has just ended, and no
+  // later hint would correct the value.
+  return async (item) => (await askRedis(readSums(redis, prefix, driver))).get(itemId(item)) ?? 0n;
 }
 
 /** The sum of each item, by its id. */

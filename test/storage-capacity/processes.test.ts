@@ -73,6 +73,18 @@ describe('ingest and jobs with --enable-capacity', () => {
     return texts.every((text) => text === `${bytes >> 20n}Mi` || text === `${bytes >> 30n}Gi`);
   };
 
+  /** Whether ingest has taken all hints, and jobs has done what follows from them. */
+  const isIdle = async (): Promise<boolean> => {
+    const { redis } = bed.redis;
+    const queue = `{csi}:capacity.${DRIVER}`;
+    const left = await Promise.all([
+      redis.exists(`{csi}:capacity-hints:${DRIVER}`),
+      redis.llen(`${queue}:wait`),
+      redis.llen(`${queue}:active`),
+    ]);
+    return left.every((count) => count === 0);
+  };
+
   it('say what they wait for while the pod of jobs is not known, and provision meanwhile', async () => {
     await until(
       async () =>
@@ -109,6 +121,8 @@ describe('ingest and jobs with --enable-capacity', () => {
     const startedMs = Date.now();
     await until(() => publishes(available), 'there is less');
     assert.ok(Date.now() - startedMs < 1_000, `${Date.now() - startedMs} ms`);
+    // Else a refresh after the creation could find the volume deleted already.
+    await until(isIdle, 'no refresh of the creation is left');
     const less = available;
     await bed.kube.delete(claims, claim.metadata);
     await until(() => available > less, 'the volume is deleted');

@@ -39,7 +39,7 @@ const STEP_MS = 250;
 const SPREAD_MS = 10_000;
 /** Least time between two refreshes of a whole class because of hints: each failing claim leaves
  * one. */
-const CLASS_PAUSE_MS = 1_000;
+const CLASS_PAUSE_MS = 500;
 /** How often the ages are read. */
 const AGES_MS = 5_000;
 /** When a value whose object is gone is enqueued again: the worker that got the first job may not
