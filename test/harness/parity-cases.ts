@@ -124,7 +124,7 @@ const ITEM = /^\*\*([A-R]-\d+)\*\*(?: _\w+_)? (?:(.*?) › )?(.+) \(`([^`]+)`\)$
 export function readCases(page: string): ReadonlyMap<string, readonly CaseTest[]> {
   const tests = new Map<string, CaseTest[]>();
   for (const item of page.split('\n- ').slice(1)) {
-    const line = (item.split('\n\n')[0] ?? '').replace(/\s*\n\s*/g, ' ');
+    const line = (item.split('\n\n')[0] ?? '').replace(/\s*\n\s*/g, ' ').trim();
     const [, id, suite = '', title, file] = ITEM.exec(line) ?? [];
     if (id === undefined || title === undefined || file === undefined) continue;
     const test = { file, suite: unescapeMarkdown(suite), title: unescapeMarkdown(title) };

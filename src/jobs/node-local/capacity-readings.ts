@@ -110,8 +110,8 @@ export class CapacityReadings {
     this.#refusals.set(keyOf(place), { bytes, untilMs });
   }
 
-  /** Whether the node refused a volume of this class and size a short time ago, and none was deleted
-   * since.
+  /** Whether the node refused a volume of this class and size a short time ago, and none was
+   * deleted since.
    * @param version of RoomView */
   hasRefused(place: NodeAndClass, bytes: bigint, version: string): boolean {
     const refusal = this.#refusals.get(keyOf(place));
