@@ -150,7 +150,9 @@ function toNode(
 
 function toCsiNode({ metadata, spec }: CsiNode, driver: string): StoredCsiNode {
   const { name, uid, resourceVersion } = metadata;
-  const entry = spec.drivers.find((each) => each.name === driver);
+  // The API server writes an empty list as null: when the last driver of a node has gone.
+  const drivers = spec.drivers as CsiNode['spec']['drivers'] | null;
+  const entry = drivers?.find((each) => each.name === driver);
   const topologyKeys = entry === undefined ? undefined : (entry.topologyKeys ?? []);
   return { metadata: { name, uid, resourceVersion }, name, topologyKeys };
 }

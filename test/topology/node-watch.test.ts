@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
 import type { KubeClient } from '#src/kube/client.ts';
-import type { KubeObject } from '#src/kube/objects.ts';
+import type { CsiNode, KubeObject } from '#src/kube/objects.ts';
 import { csiNodes, nodes } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type NodeChange, type NodeWatch, startNodeWatch } from '#src/topology/node-watch.ts';
@@ -87,6 +87,28 @@ describe('the watch of nodes', () => {
     );
     assert.equal([...watch.csiNodes()].length, 3);
     await until(() => watch.trouble === undefined, 'the watches are open');
+  });
+
+  it('has the CSINode of a node whose last driver has gone: its list is null', async () => {
+    await addCsiNode('one', drivers(['zone']));
+    // As an API server writes an empty list, which the sandbox leaves out.
+    const emptied = (raw: unknown): unknown => ({ ...(raw as CsiNode), spec: { drivers: null } });
+    let isEmpty = false;
+    await start({
+      ...kube,
+      watch: (resource, o) =>
+        kube.watch(resource, {
+          ...o,
+          onEvent: (event) =>
+            o.onEvent(isEmpty ? { ...event, object: emptied(event.object) } : event),
+        }),
+    });
+    assert.deepEqual(watch.csiNode('one')?.topologyKeys, ['zone']);
+    await until(() => watch.trouble === undefined, 'the watches are open');
+    isEmpty = true;
+    await setDrivers('one', []);
+    await until(() => watch.csiNode('one')?.topologyKeys === undefined, 'the keys are forgotten');
+    assert.equal(watch.csiNode('one')?.name, 'one');
   });
 
   it('asks for the metadata of nodes alone', async () => {

@@ -90,7 +90,8 @@ export class CapacityRefresher {
    * our labels, is published again. */
   objectChanged({ type, object }: Change<StorageCapacity>): void {
     this.#areObjectsStale = true;
-    if (type !== 'deleted') return;
+    // An ingest that begins to lead enqueues all values.
+    if (type !== 'deleted' || !this.#isLeading) return;
     const item = itemOf(object);
     if (item === undefined || !this.#desired.has(itemId(item))) return;
     this.#enqueue([item]);
@@ -113,6 +114,7 @@ export class CapacityRefresher {
       }
       this.#isLeading = false;
       this.#polled = [];
+      this.#again = [];
       return;
     }
     if (!this.#isLeading) this.#begin();

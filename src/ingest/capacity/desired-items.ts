@@ -25,6 +25,8 @@ export interface Comparison {
 /** The items that should be published now. Builds on src/volumes/capacity/. */
 export class DesiredItems {
   #items = new Map<string, DesiredItem>();
+  /** By segmentText: every volume that comes or goes asks for those of a segment. */
+  #bySegment = new Map<string, CapacityItem[]>();
 
   get size(): number {
     return this.#items.size;
@@ -44,8 +46,7 @@ export class DesiredItems {
 
   /** The items of exactly this segment, of all classes. */
   ofSegment(segment: TopologyTerm): readonly CapacityItem[] {
-    const text = segmentText(segment);
-    return this.#select((item) => segmentText(item.segment) === text);
+    return this.#bySegment.get(segmentText(segment)) ?? [];
   }
 
   /** Replaces the items.
@@ -58,6 +59,13 @@ export class DesiredItems {
         return [id, known.get(id) ?? { id, item, sinceMs: nowMs }];
       }),
     );
+    this.#bySegment = new Map();
+    for (const { item } of this.#items.values()) {
+      const text = segmentText(item.segment);
+      const others = this.#bySegment.get(text);
+      if (others === undefined) this.#bySegment.set(text, [item]);
+      else others.push(item);
+    }
     return this.#select((_, id) => !known.has(id));
   }
 

@@ -34,7 +34,8 @@ interface Options {
 
 interface Kept {
   readonly version: string;
-  readonly atMs: number;
+  /** When it was asked for; for a failure, when it failed. Infinity: no answer yet. */
+  atMs: number;
   readonly reading: Promise<Reading>;
 }
 
@@ -83,9 +84,14 @@ export class CapacityReadings {
     const isFresh = kept?.version === version && nowMs - kept.atMs < MAX_AGE_MS;
     if (kept !== undefined && isFresh && mayBeKept) return kept.reading;
     const reading = this.#ask(node, bytes, room);
-    // A failure is kept as well: claims of a burst need not all wait for a node that is down.
-    reading.catch(() => undefined);
-    this.#kept.set(key, { version, atMs: nowMs, reading });
+    // A question is shared, and so is a failure: claims of a burst need not all wait for a node
+    // that is down, each as long as a call may take.
+    const asked: Kept = { version, atMs: Infinity, reading };
+    reading.then(
+      () => (asked.atMs = nowMs),
+      () => (asked.atMs = clock.nowMs()),
+    );
+    this.#kept.set(key, asked);
     return reading;
   }
 

@@ -5,6 +5,7 @@ import type { NodeRoom, RoomView } from '../../records/reserved-room.ts';
 import type { EligibleNode } from '../../volumes/node-local/eligible-nodes.ts';
 import type { Reading } from './capacity-readings.ts';
 import type { NodeLocal } from './node-local.ts';
+import { waitForEnough } from './wait-for-enough.ts';
 
 /** For which claim a node is wanted. */
 export interface Wanted {
@@ -46,7 +47,8 @@ interface Findings {
   most: { readonly node: string; readonly bytes: bigint } | undefined;
   failure: string | undefined;
   failed: number;
-  version: string;
+  /** From before any node was asked: what grows meanwhile has to end the wait. */
+  version: string | undefined;
 }
 
 /** Chooses a node with room for a claim that any of them may have, and reserves the room. Asks the
@@ -63,16 +65,12 @@ export async function chooseNode(local: NodeLocal, wanted: Wanted): Promise<Choi
     most: undefined,
     failure: undefined,
     failed: 0,
-    version: '0',
+    version: undefined,
   };
   for (let from = 0; from < order.length; from += BATCH) {
     const nodes = order.slice(from, from + BATCH);
-    const batch = { ...wanted, request, nodes, bytes };
-    // First by answers of the last second, then by new ones.
-    for (const mayBeKept of [true, false]) {
-      const name = await chooseOf(local, batch, findings, mayBeKept);
-      if (name !== undefined) return { kind: 'node', name };
-    }
+    const name = await chooseOf(local, { ...wanted, request, nodes, bytes }, findings);
+    if (name !== undefined) return { kind: 'node', name };
   }
   return explain(findings, bytes);
 }
@@ -87,34 +85,84 @@ async function chooseOf(
   local: NodeLocal,
   batch: Batch,
   findings: Findings,
-  mayBeKept: boolean,
 ): Promise<string | undefined> {
-  const { nodes, bytes, claimUid: uid } = batch;
-  const view = await local.room.look(nodes.map(({ name }) => name));
-  findings.version = view.version;
+  const first = await readNodes(local, batch, findings, true);
+  const name = await reserveOn(local, batch, first.candidates);
+  if (name !== undefined) return name;
+  // Volumes under way may be counted twice on nodes that are large enough, so these are asked
+  // anew. A node that is too small is not: every claim that waits would ask all of them.
+  const nodes = first.candidates.filter(({ reading }) => isLargeEnough(reading, batch.bytes));
+  const again = await readNodes(local, { ...batch, nodes }, findings, false);
+  const readings = new Map([...first.readings, ...again.readings]);
+  for (const node of batch.nodes)
+    note(findings, { node: node.name, bytes: batch.bytes, reading: readings.get(node.name) });
+  return reserveOn(local, batch, again.candidates);
+}
+
+/** What some nodes answered, by their names. */
+interface Answers {
+  readonly readings: ReadonlyMap<string, Reading | CsiError>;
+  readonly candidates: readonly Candidate[];
+}
+
+/** While a node with room is known, answers of others are waited for no longer than this: a driver
+ * may never answer. */
+const PATIENCE_MS = 500;
+
+/** @param mayBeKept as CapacityReadings.read() takes it
+ * @throws RecordsUnavailable */
+async function readNodes(
+  local: NodeLocal,
+  batch: Batch,
+  findings: Findings,
+  mayBeKept: boolean,
+): Promise<Answers> {
+  const { nodes, bytes } = batch;
+  const readings = new Map<string, Reading | CsiError>();
   const candidates: Candidate[] = [];
-  const isLast = !mayBeKept;
-  await Promise.all(
-    nodes.map(async (node) => {
-      const reading = await readNode(local, batch, { node, view, mayBeKept }).catch(
-        (error: unknown) => error,
-      );
-      if (isLast) note(findings, { node: node.name, bytes, reading });
-      if (reading instanceof Error) {
-        if (!(reading instanceof CsiError)) throw reading;
-        return;
-      }
-      candidates.push(toCandidate(node, view, reading as Reading));
-    }),
-  );
+  if (nodes.length === 0) return { readings, candidates };
+  const view = await local.room.look(nodes.map(({ name }) => name));
+  findings.version ??= view.version;
+  const asked = nodes.map(async (node): Promise<boolean> => {
+    try {
+      const reading = await readNode(local, batch, { node, view, mayBeKept });
+      readings.set(node.name, reading);
+      const candidate = toCandidate(node, view, reading);
+      candidates.push(candidate);
+      return hasRoom(candidate, bytes);
+    } catch (error) {
+      if (!(error instanceof CsiError)) throw error;
+      readings.set(node.name, error);
+      return false;
+    }
+  });
+  await waitForEnough(asked, PATIENCE_MS);
+  // Copies, since later answers may still come.
+  return { readings: new Map(readings), candidates: [...candidates] };
+}
+
+function isLargeEnough({ capacity }: Reading, bytes: bigint): boolean {
+  return capacity === undefined || capacity >= bytes;
+}
+
+function hasRoom({ freeBytes }: Candidate, bytes: bigint): boolean {
+  return freeBytes >= Number(bytes);
+}
+
+/** Reserves room on the best of the nodes that have it. */
+async function reserveOn(
+  { room }: NodeLocal,
+  { bytes, claimUid: uid }: Batch,
+  candidates: readonly Candidate[],
+): Promise<string | undefined> {
   const fitting = candidates
-    .filter(({ freeBytes }) => freeBytes >= Number(bytes))
+    .filter((each) => hasRoom(each, bytes))
     .sort((a, b) => rank(b) - rank(a));
   for (const { name, reading } of fitting) {
     const capacity = reading.capacity === undefined ? UNLIMITED : Number(reading.capacity);
     const { madeBefore } = reading;
     const claim = { uid, node: name, bytes: Number(bytes), capacity, madeBefore };
-    if ((await local.room.reserve(claim)) === 'reserved') return name;
+    if ((await room.reserve(claim)) === 'reserved') return name;
   }
   return undefined;
 }
@@ -158,15 +206,20 @@ function rank({ reading, freeBytes }: Candidate): number {
 
 function note(
   findings: Findings,
-  found: { readonly node: string; readonly bytes: bigint; readonly reading: unknown },
+  found: {
+    readonly node: string;
+    readonly bytes: bigint;
+    /** undefined: the driver has not answered yet. */
+    readonly reading: Reading | CsiError | undefined;
+  },
 ): void {
   const { node, bytes, reading } = found;
-  if (reading instanceof Error) {
+  if (reading === undefined || reading instanceof CsiError) {
     findings.failed += 1;
-    findings.failure ??= `node ${node}: ${reading.message}`;
+    findings.failure ??= `node ${node}: ${reading?.message ?? 'no answer yet'}`;
     return;
   }
-  const { capacity } = reading as Reading;
+  const { capacity } = reading;
   findings.asked += 1;
   if (capacity === undefined || capacity >= bytes) findings.isBusy = true;
   else if (findings.most === undefined || capacity > findings.most.bytes)
@@ -183,7 +236,7 @@ function explain(
   const message =
     `no node has room for ${bytes} bytes: ${asked} were asked, and the most that one has is ` +
     `${most.bytes} bytes, on node ${most.node}${others}`;
-  return { kind: 'full', message, roomVersion: version };
+  return { kind: 'full', message, roomVersion: version ?? '0' };
 }
 
 function shuffle<T>(items: readonly T[], random: () => number): T[] {

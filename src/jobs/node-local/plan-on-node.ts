@@ -103,7 +103,7 @@ async function chooseAndPlan(
   if (topology === undefined && supportsTopology(ports.driver(), ports.options.gates))
     return wait({ kind: 'later', reason: 'the nodes of the cluster are not listed yet' });
   const readyNodes = local.gateways.readyNodes();
-  const nodes = eligibleNodes({ claimName: claim.metadata.name, cls, readyNodes, topology });
+  const nodes = eligibleNodes({ cls, readyNodes, topology });
   const [any] = nodes;
   if (any === undefined) return noNode(readyNodes);
   // Also checks the claim, before any node is asked. Nothing but the topology differs by node.

@@ -56,7 +56,8 @@ async function whyKept(
   const policy = spec.persistentVolumeReclaimPolicy ?? 'not set';
   if (policy !== 'Delete') return `its reclaim policy is ${policy}`;
   const { namespace = '', name = '', uid } = spec.claimRef ?? {};
-  if (name === '') return 'it was never bound to a claim';
+  // One that is reserved for a claim by its name alone has no UID until it is bound.
+  if (name === '' || (uid ?? '') === '') return 'it was never bound to a claim';
   const claim = await kube.get<Claim>(claims, { namespace, name });
   if (claim === undefined || claim.metadata.uid !== uid) return undefined;
   return `claim ${namespace}/${name} has it; its data is lost with the node: delete the claim first`;

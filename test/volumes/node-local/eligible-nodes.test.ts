@@ -12,7 +12,6 @@ const onNode = (name: string, keys: TestNode['keys'] = ['node']): TestNode => ({
 
 function eligible(nodes: readonly TestNode[], allowed?: readonly TopologySelectorTerm[]) {
   return eligibleNodes({
-    claimName: 'claim',
     cls: aClass(allowed === undefined ? {} : { allowedTopologies: allowed }),
     readyNodes: ['node-0', 'node-1', 'node-2'],
     topology: aCluster(nodes),
@@ -41,10 +40,27 @@ describe('eligibleNodes', () => {
     assert.deepEqual(eligible(nodes, allow({ node: ['elsewhere'] })), []);
   });
 
+  it('are all where too many topologies are allowed, so that planning says so', () => {
+    const values = Array.from({ length: 10_001 }, (_, i) => `v${i}`);
+    assert.equal(eligible([onNode('a'), onNode('b')], allow({ node: values })).length, 2);
+  });
+
+  it('are found in a moment among thousands of nodes and of allowed topologies', () => {
+    const names = Array.from({ length: 4_000 }, (_, i) => `node-${i}`);
+    const startMs = performance.now();
+    const found = eligibleNodes({
+      cls: aClass({ allowedTopologies: allow({ node: names.slice(1_000) }) }),
+      readyNodes: names,
+      topology: aCluster(names.map((name) => onNode(name))),
+    });
+    assert.equal(found.length, 3_000);
+    const tookMs = performance.now() - startMs;
+    assert.ok(tookMs < 1_000, `${tookMs} ms`);
+  });
+
   it('are all with a gateway for a driver without topology (B-34)', () =>
     assert.deepEqual(
       eligibleNodes({
-        claimName: 'claim',
         cls: aClass({ allowedTopologies: allow({ node: ['elsewhere'] }) }),
         readyNodes: ['x'],
         topology: undefined,
