@@ -84,6 +84,22 @@ function describeNodes(api: () => Connection): void {
         assert.deepEqual(listAt(reply.body, 'spec', 'drivers'), drivers, reply.text);
       }
     });
+
+    for (const [field, value] of [
+      ['topologyKeys', ['x/zone', 'x/rack']],
+      ['nodeID', 'b'],
+    ] as const)
+      it(`has a driver with an immutable ${field}`, async () => {
+        const name = unique('node');
+        const driver = { name: 'a.sutler.dev', nodeID: 'a', topologyKeys: ['x/zone'] };
+        await api().create(CSI_NODES, csiNode(name, [driver]));
+        const drivers = [{ ...driver, [field]: value }];
+        refused(await api().patch('merge', `${CSI_NODES}/${name}`, { spec: { drivers } }), {
+          code: 422,
+          reason: 'Invalid',
+          message: /spec\.drivers: Invalid value: .*: field is immutable/,
+        });
+      });
   });
 
   describe('a CSIDriver', () => {

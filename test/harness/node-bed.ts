@@ -6,6 +6,7 @@ import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
 import { claims, classes, csiNodes, endpointSlices, nodes, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import type { Host } from '#src/runtime/process.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
 import {
   type SampleDriver,
@@ -40,6 +41,8 @@ export class NodeBed {
   readonly #closers: Closers;
   readonly #folder: Awaited<ReturnType<typeof makeFolder>>;
   readonly #addresses = new Map<string, { readonly host: string; readonly port: number }>();
+  /** Of ingest and jobs. */
+  readonly #env: Host['env'];
 
   private constructor(parts: {
     readonly redis: TestRedis;
@@ -47,15 +50,17 @@ export class NodeBed {
     readonly kube: KubeClient;
     readonly closers: Closers;
     readonly folder: Awaited<ReturnType<typeof makeFolder>>;
+    readonly env: Host['env'];
   }) {
     this.redis = parts.redis;
     this.cluster = parts.cluster;
     this.kube = parts.kube;
     this.#closers = parts.closers;
     this.#folder = parts.folder;
+    this.#env = parts.env;
   }
 
-  static async open(given: readonly BedNode[]): Promise<NodeBed> {
+  static async open(given: readonly BedNode[], env: Host['env'] = {}): Promise<NodeBed> {
     const closers = new Closers();
     const folder = await makeFolder();
     closers.add('folder', () => folder.remove());
@@ -66,7 +71,7 @@ export class NodeBed {
     const binder = startBinder({ operations: cluster.api.operations, log: silentLog });
     closers.add('binder', () => binder.close());
     const kube = await cluster.client();
-    const bed = new NodeBed({ redis, cluster, kube, closers, folder });
+    const bed = new NodeBed({ redis, cluster, kube, closers, folder, env });
     for (const node of given) await bed.addNode(node);
     return bed;
   }
@@ -231,7 +236,7 @@ export class NodeBed {
       '--write-allowance=2s',
       ...flags,
     ];
-    const running = await runMain(main, argv, {});
+    const running = await runMain(main, argv, this.#env);
     this.#closers.add(name, () => running.stop());
     return running;
   }

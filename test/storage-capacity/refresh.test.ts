@@ -162,6 +162,20 @@ describe('a refresh of storage capacity', () => {
     }
   });
 
+  it('shows an age for each of two segments with the same long beginning', async () => {
+    const long = Object.fromEntries([1, 2, 3, 4].map((n) => [`l${n}`, `x${'x'.repeat(61)}`]));
+    const zones = ['a', 'b'].map((zone) => ({ ...long, zone }));
+    for (const [i, labels] of zones.entries()) await stage.addNode(`node-${i}`, labels);
+    await stage.addClass('a');
+    await stage.start();
+    const segments = async (): Promise<readonly string[]> => {
+      const metric = await stage.metrics.getSingleMetric('sutler_capacity_age_seconds')?.get();
+      return (metric?.values ?? []).map(({ labels }) => String(labels['segment']));
+    };
+    await until(async () => new Set(await segments()).size === 2, 'two series', 10_000);
+    for (const segment of await segments()) assert.equal(segment.length, 200);
+  });
+
   it('writes no faster than the limit, which all workers share', async () => {
     for (let i = 0; i < 8; i += 1) await stage.addNode(`node-${i}`, { layer0: `s${i}` });
     await stage.addClass('a');

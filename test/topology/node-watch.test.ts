@@ -55,6 +55,11 @@ describe('the watch of nodes', () => {
     });
   const setDrivers = (name: string, of: object) =>
     kube.patch(csiNodes, { name }, { type: 'merge', body: { spec: { drivers: of } } });
+  /** Takes the driver off the node and registers it anew: its entry can't be changed. */
+  const registerAnew = async (name: string, of: object) => {
+    await setDrivers(name, []);
+    await setDrivers(name, of);
+  };
   const versions = () => [watch.versionOf('nodes'), watch.versionOf('csinodes')] as const;
   const reported = async (change: string): Promise<void> =>
     until(() => changes.includes(change), change);
@@ -133,11 +138,12 @@ describe('the watch of nodes', () => {
     await reported('nodes deleted one');
     await addCsiNode('one', drivers());
     await reported('csinodes added one');
-    await setDrivers('one', drivers(['zone']));
+    await setDrivers('one', []);
     await reported('csinodes modified one');
     changes.length = 0;
     await setDrivers('one', drivers(['zone', 'rack']));
     await reported('csinodes modified one');
+    assert.deepEqual(watch.csiNode('one')?.topologyKeys, ['zone', 'rack']);
     await kube.delete(csiNodes, { name: 'one' });
     await reported('csinodes deleted one');
   });
@@ -158,7 +164,8 @@ describe('the watch of nodes', () => {
     };
     const body = { status: heartbeat };
     await kube.patch(nodes, { name: 'one' }, { type: 'merge', subresource: 'status', body });
-    await setDrivers('one', [{ name: DRIVER, nodeID: 'another', topologyKeys: ['zone'] }]);
+    const other = { name: 'c.example.com', nodeID: 'c', topologyKeys: ['rack'] };
+    await setDrivers('one', [...drivers(['zone']), other]);
     for (const [resource, view] of [
       [nodes, () => watch.node('one')],
       [csiNodes, () => watch.csiNode('one')],
@@ -192,8 +199,8 @@ describe('the watch of nodes', () => {
     await addCsiNode('one', drivers(['zone']));
     await start();
     const [ofNodes, ofCsiNodes] = versions();
-    await setDrivers('one', drivers(['rack']));
-    await reported('csinodes modified one');
+    await registerAnew('one', drivers(['rack']));
+    await until(() => watch.csiNode('one')?.topologyKeys?.[0] === 'rack', 'the keys have arrived');
     assert.notEqual(watch.versionOf('nodes'), ofNodes);
     assert.notEqual(watch.versionOf('csinodes'), ofCsiNodes);
   });

@@ -8,7 +8,7 @@ import {
   plainText,
   textAt,
   textsAt,
-  type Json,
+  type JsonObject,
 } from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
 import { qualifiedNameComplaint, subdomainComplaint } from '../names.ts';
@@ -82,7 +82,12 @@ export const classes: Resource = {
   ],
 };
 
-/** CSINodes: the drivers of a node, with its ID and topology keys. */
+function driversOf(csiNode: KubeObject): readonly JsonObject[] {
+  return (memberAt(csiNode, 'spec', 'drivers') as JsonObject[] | undefined) ?? [];
+}
+
+/** CSINodes: the drivers of a node, with its ID and topology keys. A driver can be added and
+ * removed; its entry can't be changed. */
 export const csiNodes: Resource = {
   ...GROUP,
   plural: 'csinodes',
@@ -95,12 +100,21 @@ export const csiNodes: Resource = {
   applyDefaults(object) {
     objectAt(object, 'spec')['drivers'] ??= [];
   },
+  validateUpdate(object, old) {
+    const known = new Map(driversOf(old).map((driver) => [textAt(driver, 'name'), driver]));
+    return driversOf(object)
+      .filter((driver) => {
+        const before = known.get(textAt(driver, 'name'));
+        return before !== undefined && !equalJson(driver, before);
+      })
+      .map((driver) => immutable('spec.drivers', driver));
+  },
   columns: [
     nameColumn,
     {
       name: 'Drivers',
       type: 'integer',
-      cell: (o) => ((memberAt(o, 'spec', 'drivers') as Json[] | undefined) ?? []).length,
+      cell: (o) => driversOf(o).length,
     },
     ageColumn,
   ],

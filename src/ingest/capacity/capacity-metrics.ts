@@ -1,11 +1,14 @@
+import { createHash } from 'node:crypto';
 import { metricsIn, type Registry } from '../../runtime/metrics.ts';
 import { describeSegment } from '../../volumes/capacity/segments.ts';
+import type { TopologyTerm } from '../../volumes/topology/term.ts';
 import type { DesiredItem } from './desired-items.ts';
 
 /** With more values than this, ages are shown for each class only: every value is a series. */
 const MAX_SERIES = 2_000;
 /** Longest text of a segment in a label. */
 const MAX_LABEL = 200;
+const HASH_LENGTH = 12;
 
 export type CapacityMetrics = ReturnType<typeof capacityMetrics>;
 
@@ -52,10 +55,18 @@ export function capacityMetrics(registry: Registry) {
       for (const { item, ageMs } of ages) {
         const seconds = ageMs / 1000;
         byClass.set(item.className, Math.max(byClass.get(item.className) ?? 0, seconds));
-        const segment = describeSegment(item.segment).slice(0, MAX_LABEL);
-        if (ages.length <= MAX_SERIES) age.set({ class: item.className, segment }, seconds);
+        if (ages.length <= MAX_SERIES)
+          age.set({ class: item.className, segment: labelOf(item.segment) }, seconds);
       }
       for (const [className, seconds] of byClass) oldest.set({ class: className }, seconds);
     },
   };
+}
+
+/** The segment as a label: a long one is cut and ends in a hash, so that no two share a series. */
+function labelOf(segment: TopologyTerm): string {
+  const text = describeSegment(segment);
+  if (text.length <= MAX_LABEL) return text;
+  const hash = createHash('sha256').update(text).digest('hex').slice(0, HASH_LENGTH);
+  return `${text.slice(0, MAX_LABEL - HASH_LENGTH - 1)}…${hash}`;
 }

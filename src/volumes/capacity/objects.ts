@@ -1,7 +1,7 @@
 import type { GetCapacityResponse } from '../../csi/generated/csi_pb.ts';
 import * as keys from '../../kube/keys.ts';
 import type { OwnerReference, StorageCapacity } from '../../kube/objects.ts';
-import { formatBytes, parseQuantityBytes, QuantityError } from '../../kube/quantity.ts';
+import { formatBytes, parseQuantityBytes } from '../../kube/quantity.ts';
 import { apiVersionOf, type Resource } from '../../kube/resources.ts';
 import { omitUnset } from '../omit-unset.ts';
 import { compareTexts, toTerm } from '../topology/term.ts';
@@ -181,8 +181,7 @@ function bytesOf(quantity: string | undefined): bigint | undefined {
   if (quantity === undefined) return undefined;
   try {
     return parseQuantityBytes(quantity);
-  } catch (error) {
-    if (error instanceof QuantityError) return -1n;
-    throw error;
+  } catch {
+    return -1n;
   }
 }
