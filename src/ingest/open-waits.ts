@@ -6,7 +6,7 @@ import { startNodeWatch } from '../topology/node-watch.ts';
 import type { Base } from './base.ts';
 import { DemandWatch } from './demand-watch.ts';
 import { NodeDemand } from './node-demand.ts';
-import { NodeWaits } from './node-waits.ts';
+import { NodeLocalVersions } from './node-local-versions.ts';
 import { WaitWatch } from './wait-watch.ts';
 import type { Watcher } from './watcher.ts';
 
@@ -17,18 +17,18 @@ export function openWaits(base: Base, watcher: Watcher, changes: Listeners<strin
   const { flags, closers, log, metrics } = context;
   const demandWatch = openDemandWatch(base, changes);
   const nodeDemand = openNodeDemand(base, changes);
-  const nodeWaits = openNodeWaits(base, changes);
+  const nodeLocal = openNodeLocalVersions(base, changes);
   const waitWatch = new WaitWatch({
     waits: new WaitList(connections.link.redis, flags.redisPrefix, driver.name),
     versionOf: (object) =>
       watcher.versionOf(object) ??
       demandWatch.versionOf(object) ??
       nodeDemand.versionOf(object) ??
-      nodeWaits?.versionOf(object),
+      nodeLocal?.versionOf(object),
     onWaiting(objects) {
       demandWatch.follow(objects);
       nodeDemand.follow(objects);
-      nodeWaits?.follow(objects);
+      nodeLocal?.follow(objects);
     },
     isLeading: () => gate.isAllowing,
     driver: driver.name,
@@ -70,13 +70,13 @@ function openNodeDemand(
   return nodeDemand;
 }
 
-function openNodeWaits(
+function openNodeLocalVersions(
   { context: { flags, log }, connections: { nodeGateways, link }, driver }: Base,
   changes: Listeners<string>,
-): NodeWaits | undefined {
+): NodeLocalVersions | undefined {
   if (nodeGateways === undefined) return undefined;
   const place = { prefix: flags.redisPrefix, driver: driver.name };
-  return new NodeWaits({
+  return new NodeLocalVersions({
     gateways: nodeGateways,
     room: redisReservedRoom(link.redis, place, 0),
     onChange: (object) => changes.notify(object),

@@ -221,7 +221,8 @@ async function handleRefusal(
   };
 }
 
-/** Remembers that the node has no room for a volume of this class and size, so that another one is chosen. */
+/** Remembers that the node has no room for a volume of this class and size, so that another one is
+ * chosen. */
 function noteFullNode({ nodeLocal }: ProcessorPorts, { endpoint, skeleton }: VolumeRequest): void {
   const node = nodeOf(endpoint);
   const { storageClassName: className = '' } = skeleton.volume.spec;

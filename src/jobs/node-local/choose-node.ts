@@ -70,7 +70,7 @@ export async function chooseNode(local: NodeLocal, wanted: Wanted): Promise<Choi
     const batch = { ...wanted, request, nodes, bytes };
     // First by answers of the last second, then by new ones.
     for (const mayBeKept of [true, false]) {
-      const name = await chooseOf(local, batch, findings, mayBeKept);
+      const name = await chooseAmong(local, batch, findings, mayBeKept);
       if (name !== undefined) return { kind: 'node', name };
     }
   }
@@ -83,7 +83,7 @@ interface Batch extends Omit<Wanted, 'request'> {
 }
 
 /** @returns the node where room is reserved now; undefined for none of these */
-async function chooseOf(
+async function chooseAmong(
   local: NodeLocal,
   batch: Batch,
   findings: Findings,
@@ -92,22 +92,13 @@ async function chooseOf(
   const { nodes, bytes, claimUid: uid } = batch;
   const view = await local.room.look(nodes.map(({ name }) => name));
   findings.version = view.version;
-  const candidates: Candidate[] = [];
-  const isLast = !mayBeKept;
-  await Promise.all(
-    nodes.map(async (node) => {
-      const reading = await readNode(local, batch, { node, view, mayBeKept }).catch(
-        (error: unknown) => error,
-      );
-      if (isLast) note(findings, { node: node.name, bytes, reading });
-      if (reading instanceof Error) {
-        if (!(reading instanceof CsiError)) throw reading;
-        return;
-      }
-      candidates.push(toCandidate(node, view, reading as Reading));
-    }),
+  const answers = await Promise.all(
+    nodes.map((node) => askNode(local, batch, { node, view, mayBeKept })),
   );
-  const fitting = candidates
+  // Kept answers may be outdated, so only new ones explain why no node will do.
+  if (!mayBeKept) for (const answer of answers) note(findings, answer, bytes);
+  const fitting = answers
+    .flatMap(({ node, reading }) => (reading === undefined ? [] : toCandidate(node, view, reading)))
     .filter(({ freeBytes }) => freeBytes >= Number(bytes))
     .sort((a, b) => rank(b) - rank(a));
   for (const { name, reading } of fitting) {
@@ -117,6 +108,21 @@ async function chooseOf(
     if ((await local.room.reserve(claim)) === 'reserved') return name;
   }
   return undefined;
+}
+
+/** What asking one node has led to. */
+type Answer =
+  | { readonly node: EligibleNode; readonly reading: Reading }
+  | { readonly node: EligibleNode; readonly reading?: never; readonly failure: CsiError };
+
+async function askNode(...args: Parameters<typeof readNode>): Promise<Answer> {
+  const [, , { node }] = args;
+  try {
+    return { node, reading: await readNode(...args) };
+  } catch (error) {
+    if (error instanceof CsiError) return { node, failure: error };
+    throw error;
+  }
 }
 
 async function readNode(
@@ -156,17 +162,14 @@ function rank({ reading, freeBytes }: Candidate): number {
   return reading.capacity === undefined ? -1 : freeBytes;
 }
 
-function note(
-  findings: Findings,
-  found: { readonly node: string; readonly bytes: bigint; readonly reading: unknown },
-): void {
-  const { node, bytes, reading } = found;
-  if (reading instanceof Error) {
+function note(findings: Findings, answer: Answer, bytes: bigint): void {
+  const node = answer.node.name;
+  if (answer.reading === undefined) {
     findings.failed += 1;
-    findings.failure ??= `node ${node}: ${reading.message}`;
+    findings.failure ??= `node ${node}: ${answer.failure.message}`;
     return;
   }
-  const { capacity } = reading as Reading;
+  const { capacity } = answer.reading;
   findings.asked += 1;
   if (capacity === undefined || capacity >= bytes) findings.isBusy = true;
   else if (findings.most === undefined || capacity > findings.most.bytes)
