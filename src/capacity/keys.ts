@@ -3,9 +3,9 @@ import { keyPrefix } from '../redis/key-names.ts';
 import type { StorageCapacity } from '../kube/objects.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { parseJson } from '../runtime/json.ts';
-import { isTerm } from '../volumes/capacity/hints.ts';
 import type { CapacityItem } from '../volumes/capacity/items.ts';
 import { type CapacityManager, NAME_PREFIX } from '../volumes/capacity/objects.ts';
+import { isTerm } from '../volumes/topology/term.ts';
 
 /* The jobs of the capacity queue. There are two: to ask the driver for one value and write it down,
  * and to delete an object that stands for no value. The key of the first is the value's class and

@@ -1,7 +1,7 @@
 import type { CsiError } from '../csi/status.ts';
 import { nodeOf } from '../gateway-client/node-address.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import { untilGatewayIsReady } from '../records/node-waits.ts';
+import { untilGatewayIsReady } from '../records/node-local-conditions.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
 import type { Attempt } from './attempt.ts';

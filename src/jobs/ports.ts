@@ -14,8 +14,8 @@ import type { CapacityHints } from './capacity/report-hints.ts';
 import type { NodeLocal } from './node-local/node-local.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
-/** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with. main.ts
- * makes it once for the process; processors keep nothing between runs. */
+/** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with.
+ * open-ports.ts makes it once for the process; processors keep nothing between runs. */
 export interface ProcessorPorts {
   readonly kube: Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'delete'>;
   /** CreateVolume and DeleteVolume, through the gateway that each call names. */

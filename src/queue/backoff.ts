@@ -13,8 +13,8 @@ import type { Outcome } from './outcome.ts';
  *   running  grows with each such run from 1 s to 30 s
  *   parked   --retry-interval-max, unless its object changes before
  *
- * jobs/main.ts gives all consumers the same Backoff; one of its own for deletions would be set
- * there. */
+ * jobs/open-consumers.ts gives all consumers the same Backoff; one of its own for deletions would
+ * be set there. */
 
 /** The delay after the first failure and the longest one: --retry-interval-start and
  * --retry-interval-max. */

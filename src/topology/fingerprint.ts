@@ -18,7 +18,7 @@ export function fingerprintNodes(
   nodes: Iterable<NodeView>,
   csiNodes: Iterable<CsiNodeView>,
 ): string {
-  const keys = registeredKeys(csiNodes);
+  const keys = keysOfAnyNode(csiNodes);
   const lines: string[] = [];
   for (const { name, labels } of nodes) {
     const values = keys.map((key) => (Object.hasOwn(labels, key) ? labels[key] : null));
@@ -27,7 +27,7 @@ export function fingerprintNodes(
   return digest([JSON.stringify(keys), ...lines]);
 }
 
-function registeredKeys(csiNodes: Iterable<CsiNodeView>): readonly string[] {
+function keysOfAnyNode(csiNodes: Iterable<CsiNodeView>): readonly string[] {
   const keys = new Set<string>();
   for (const { topologyKeys = [] } of csiNodes) for (const key of topologyKeys) keys.add(key);
   return [...keys].sort();

@@ -54,10 +54,10 @@ type Stored = StoredNode | StoredCsiNode;
 
 /** Lists and watches Nodes, of which the API server sends the metadata alone, and CSINodes. */
 export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
-  return new TwoReflectors(options);
+  return new NodeReflectors(options);
 }
 
-class TwoReflectors implements NodeWatch {
+class NodeReflectors implements NodeWatch {
   readonly #nodes: Reflector<StoredNode>;
   readonly #csiNodes: Reflector<StoredCsiNode>;
   /** The fingerprints, where no change has made them outdated. */

@@ -204,7 +204,7 @@ export function completeVolume(skeleton: VolumeSkeleton, answer: VolumeAnswer): 
   return skeleton.isMigrated === true ? toInTreeVolume(complete) : complete;
 }
 
-/** One term for each topology, one expression for each segment. Upstream: external-provisioner
+/** One term for each topology, one expression for each key. Upstream: external-provisioner
  * pkg/controller/topology.go GenerateVolumeNodeAffinity. */
 function affinityOf(topology: VolumeAnswer['topology']): VolumeSpec['nodeAffinity'] {
   if (topology.length === 0) return undefined;

@@ -4,28 +4,22 @@ import { ObjectStore } from '../../capacity/object-store.ts';
 import { redisReadTimes } from '../../capacity/read-times.ts';
 import { redisRequestedBytes } from '../../capacity/requested-bytes.ts';
 import { redisWriteLimit } from '../../capacity/write-limit.ts';
-import type { Connections } from '../../connections/open-connections.ts';
 import { nodeAddress } from '../../gateway-client/node-address.ts';
 import type { KubeClient } from '../../kube/client.ts';
-import type { Class, OwnerReference } from '../../kube/objects.ts';
-import type { Run } from '../../queue/consumer.ts';
-import type { JobKey } from '../../queue/contract.ts';
-import type { Outcome } from '../../queue/outcome.ts';
+import type { OwnerReference } from '../../kube/objects.ts';
 import { redisActiveGateway } from '../../records/active-gateway.ts';
 import { askRedis } from '../../records/ask-redis.ts';
 import { systemClock } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import { UsageError } from '../../runtime/flags.ts';
-import type { ProcessContext } from '../../runtime/process.ts';
 import { managedBy } from '../../volumes/capacity/managed-by.ts';
 import { chooseNodeOfSegment } from '../../volumes/node-local/node-of-volume.ts';
-import type { ClusterTopology } from '../../volumes/topology/cluster-topology.ts';
-import type { flags as table } from '../flags.ts';
+import type { Base, Context } from '../base.ts';
+import type { Caches } from '../caches.ts';
+import type { StartConsumer } from '../open-consumers.ts';
 import { lookUpOwner } from './owner.ts';
 import { type CapacityPorts, reconcileCapacity } from './reconcile-capacity.ts';
 import { type CapacityHints, createCapacityHints, NO_CAPACITY_HINTS } from './report-hints.ts';
-
-type Context = ProcessContext<typeof table>;
 
 /** Where the objects are written, and whose they are. */
 export interface CapacityPlace {
@@ -48,42 +42,32 @@ export function capacityPlace({ flags, env }: Context): CapacityPlace | undefine
 }
 
 /** The hints that runs of claims and volumes leave. */
-export function openCapacityHints(
-  { flags, log }: Context,
-  { link }: Connections,
-  driver: string,
-): CapacityHints {
+export function openCapacityHints({
+  context: { flags, log },
+  connections: { link },
+  driver,
+}: Base): CapacityHints {
   if (!flags.enableCapacity) return NO_CAPACITY_HINTS;
-  const store = redisHintStore(link.redis, flags.redisPrefix, driver);
+  const store = redisHintStore(link.redis, flags.redisPrefix, driver.name);
   return createCapacityHints(store, { isMinusInFlight: flags.capacityMinusInFlight, log });
 }
 
 interface CapacityParts {
   readonly place: CapacityPlace;
-  readonly driver: string;
-  readonly classOf: (name: string) => Class | undefined;
-  readonly topology: () => ClusterTopology | undefined;
-  /** Starts to take jobs of the capacity queue.
-   * @returns why none arrive, in one line for /readyz */
-  readonly startConsumer: (
-    reconcile: (key: JobKey, run: Run) => Promise<Outcome>,
-  ) => () => string | undefined;
+  readonly caches: Pick<Caches, 'classOf' | 'topology'>;
+  readonly startConsumer: StartConsumer;
 }
 
 /** Starts the work of the capacity queue as soon as the objects are listed and their owner is
  * found; until then says in /readyz what is missing. */
-export function openCapacity(
-  context: Context,
-  connections: Connections,
-  parts: CapacityParts,
-): void {
+export function openCapacity(base: Base, parts: CapacityParts): void {
+  const { context, connections, driver } = base;
   const { closers, health, log, metrics, stopping } = context;
-  const { place, driver } = parts;
-  const manager = { driver, managedBy: managedBy() };
-  const { namespace } = place;
+  const { place } = parts;
+  const manager = { driver: driver.name, managedBy: managedBy() };
   const objects = new ObjectStore({
     client: connections.kube,
-    namespace,
+    namespace: place.namespace,
     manager,
     clock: systemClock,
     log,
@@ -99,20 +83,24 @@ export function openCapacity(
     });
     await objects.open();
     if (stopping.aborted) return;
-    const ports = createPorts(context, connections, { ...parts, objects, owner, manager });
-    consumerTrouble = parts.startConsumer((key, run) => reconcileCapacity(ports, key, run));
+    const ports = createPorts(base, { ...parts, objects, owner, manager });
+    const consumer = parts.startConsumer('capacity', context.flags.capacityThreads, (key, run) =>
+      reconcileCapacity(ports, key, run),
+    );
+    consumerTrouble = () => consumer.trouble ?? consumer.stuck;
   };
   void begin();
 }
 
 function createPorts(
-  { flags, log }: Context,
-  { kube, gateways, nodeGateways, link }: Connections,
+  { context, connections, driver: { name: driver } }: Base,
   parts: CapacityParts & Pick<CapacityPorts, 'owner' | 'manager'> & { objects: ObjectStore },
 ): CapacityPorts {
-  const { redis } = link;
+  const { flags, log } = context;
+  const { kube, gateways, nodeGateways } = connections;
+  const { redis } = connections.link;
   const { redisPrefix: prefix } = flags;
-  const { place, driver, classOf, topology, objects, owner, manager } = parts;
+  const { place, caches, objects, owner, manager } = parts;
   const active = redisActiveGateway(redis, prefix, driver);
   return {
     kube,
@@ -120,11 +108,11 @@ function createPorts(
     gatewayOf: async (segment) => {
       if (nodeGateways === undefined)
         return (await askRedis(active.read())).endpoint || gateways.soleAddress;
-      const lookups = { gateways: nodeGateways, topology: topology() };
+      const lookups = { gateways: nodeGateways, topology: caches.topology(driver) };
       const node = chooseNodeOfSegment(segment, lookups);
       return node === undefined ? undefined : nodeAddress(node);
     },
-    classOf,
+    classOf: caches.classOf,
     objects,
     readTimes: redisReadTimes(redis, prefix, driver),
     mayWrite: redisWriteLimit(redis, {

@@ -24,7 +24,7 @@ import {
   type ReportedCapacity,
   transformCapacity,
 } from '../../volumes/capacity/objects.ts';
-import type { TopologyTerm } from '../../volumes/topology/term.ts';
+import { type TopologyTerm, toSegments } from '../../volumes/topology/term.ts';
 import { WORKER_STOPPING } from '../common-outcomes.ts';
 
 /** What runs of the capacity queue work with. */
@@ -118,7 +118,7 @@ async function askDriver(
   const answer = await csi.getCapacity(
     {
       parameters: { ...cls.parameters },
-      accessibleTopology: { segments: Object.fromEntries(item.segment) },
+      accessibleTopology: { segments: toSegments(item.segment) },
     },
     { timeoutMs, gateway },
   );

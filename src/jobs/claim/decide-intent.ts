@@ -1,32 +1,12 @@
 import type { Claim, Class } from '../../kube/objects.ts';
-import type { Outcome } from '../../queue/outcome.ts';
-import type { VolumeRequest } from '../../records/stored-request.ts';
-import { supportsTopology } from '../../volumes/driver-facts.ts';
 import { judgeClaim } from '../../volumes/eligibility.ts';
-import { planVolume, type VolumePlan } from '../../volumes/plan.ts';
+import { planVolume } from '../../volumes/plan.ts';
 import { type PlanClaim, planOnNode } from '../node-local/plan-on-node.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { runRule } from '../run-rule.ts';
+import { topologyOf } from '../driver-topology.ts';
+import type { Intent } from './intent.ts';
 import { findNameClash } from './name-clash.ts';
-
-/** What a run does with its claim if no record is open. */
-export type Intent =
-  /** Create the volume by this request. */
-  | {
-      readonly kind: 'create';
-      readonly planned: VolumeRequest;
-      /** The claim, if planning has changed it. */
-      readonly claim?: Claim;
-    }
-  /** Nothing: the claim is gone, bound, or another provisioner's. */
-  | { readonly kind: 'none'; readonly reason: string }
-  /** End with this outcome. `message`: for the user, if there is something to tell. */
-  | { readonly kind: 'wait'; readonly outcome: Outcome; readonly message?: string }
-  /** Wait for the claim's class. */
-  | { readonly kind: 'no-class'; readonly className: string }
-  /** Leave the claim to a volume populator, ask the scheduler for another node, or tell the user
-   * why no volume can be created now. */
-  | Exclude<VolumePlan, { kind: 'create' }>;
 
 /** Decides what to do with a claim: whether it is ours (src/volumes/eligibility.ts), and the
  * request for its volume (src/volumes/plan.ts). The texts of refusals come from src/volumes/, those
@@ -56,7 +36,7 @@ async function planClaim(
 ): Promise<Intent> {
   const { options } = ports;
   const driver = ports.driver();
-  const topology = supportsTopology(driver, options.gates) ? ports.topology() : undefined;
+  const topology = topologyOf(ports);
   const plan = await runRule(
     ports,
     planVolume({ claim, cls, className, driver, options, topology }),

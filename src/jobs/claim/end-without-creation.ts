@@ -5,7 +5,7 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { parkOrRetry } from '../common-outcomes.ts';
 import { type ClaimRun, recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import type { Intent } from './decide-intent.ts';
+import type { Intent } from './intent.ts';
 import { requestReschedule } from './request-reschedule.ts';
 
 /** Ends the run of a claim that has no open record and for which no volume is to be created. */

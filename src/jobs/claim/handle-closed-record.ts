@@ -8,7 +8,7 @@ import { RECORD_CHANGED, waitForRecord } from '../common-outcomes.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { releaseRestoredSnapshot } from '../snapshot/release-restored.ts';
 import { sendPlanned, sendStored } from './call-create-volume.ts';
-import type { Intent } from './decide-intent.ts';
+import type { Intent } from './intent.ts';
 import { endWithoutCreation } from './end-without-creation.ts';
 
 /** Handles a claim whose record is closed: its PV was stored once, and may be deleted by now. While

@@ -69,7 +69,7 @@ export async function chooseNode(local: NodeLocal, wanted: Wanted): Promise<Choi
   };
   for (let from = 0; from < order.length; from += BATCH) {
     const nodes = order.slice(from, from + BATCH);
-    const name = await chooseOf(local, { ...wanted, request, nodes, bytes }, findings);
+    const name = await chooseAmong(local, { ...wanted, request, nodes, bytes }, findings);
     if (name !== undefined) return { kind: 'node', name };
   }
   return explain(findings, bytes);
@@ -81,7 +81,7 @@ interface Batch extends Omit<Wanted, 'request'> {
 }
 
 /** @returns the node where room is reserved now; undefined for none of these */
-async function chooseOf(
+async function chooseAmong(
   local: NodeLocal,
   batch: Batch,
   findings: Findings,

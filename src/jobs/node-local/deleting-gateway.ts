@@ -1,11 +1,11 @@
 import { nodeAddress } from '../../gateway-client/node-address.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { untilGatewayIsReady, untilGatewaysChange } from '../../records/node-waits.ts';
-import { supportsTopology } from '../../volumes/driver-facts.ts';
+import { untilGatewayIsReady, untilGatewaysChange } from '../../records/node-local-conditions.ts';
 import { chooseDeletingNode, type DeletingNode } from '../../volumes/node-local/node-of-volume.ts';
 import { RefusedError } from '../../volumes/refused-error.ts';
 import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
+import { topologyOf, whyNodesAreUnknown } from '../driver-topology.ts';
 import type { NodeLocal } from './node-local.ts';
 
 /** The gateway through which a volume is deleted, or how the run ends where there is none. */
@@ -20,10 +20,9 @@ export async function findDeletingGateway(
 ): Promise<DeletingGateway> {
   const { nodeLocal: local, endpoint } = ports;
   if (local === undefined) return { address: endpoint };
-  const hasTopology = supportsTopology(ports.driver(), ports.options.gates);
-  const topology = hasTopology ? ports.topology() : undefined;
-  if (hasTopology && topology === undefined)
-    return { outcome: { kind: 'later', reason: 'the nodes of the cluster are not listed yet' } };
+  const unknown = whyNodesAreUnknown(ports);
+  if (unknown !== undefined) return { outcome: unknown };
+  const topology = topologyOf(ports);
   const { name: driver } = ports.driver();
   const { gateways } = local;
   let found: DeletingNode;

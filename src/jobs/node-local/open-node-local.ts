@@ -1,18 +1,16 @@
-import type { Connections } from '../../connections/open-connections.ts';
 import { ownershipMs } from '../../records/flags.ts';
 import { redisReservedRoom } from '../../records/reserved-room.ts';
 import { systemClock } from '../../runtime/clock.ts';
-import type { ProcessContext } from '../../runtime/process.ts';
-import type { flags as table } from '../flags.ts';
+import type { Base } from '../base.ts';
 import { CapacityReadings } from './capacity-readings.ts';
 import type { NodeLocal } from './node-local.ts';
 
 /** What --node-deployment adds to the processors; undefined without it. */
-export function openNodeLocal(
-  { flags }: Pick<ProcessContext<typeof table>, 'flags'>,
-  { nodeGateways, gateways, link }: Connections,
-  driver: string,
-): NodeLocal | undefined {
+export function openNodeLocal({
+  context: { flags },
+  connections: { nodeGateways, gateways, link },
+  driver: { name: driver },
+}: Base): NodeLocal | undefined {
   if (nodeGateways === undefined) return undefined;
   const { redisPrefix: prefix, timeoutMs } = flags;
   // A volume whose creation is tried again after the longest delay keeps its room.

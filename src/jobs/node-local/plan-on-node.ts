@@ -9,15 +9,14 @@ import {
   untilGatewayIsReady,
   untilGatewaysChange,
   untilRoomGrows,
-} from '../../records/node-waits.ts';
-import { supportsTopology } from '../../volumes/driver-facts.ts';
+} from '../../records/node-local-conditions.ts';
 import { selectedNodeOf } from '../../volumes/eligibility.ts';
 import { eligibleNodes } from '../../volumes/node-local/eligible-nodes.ts';
 import type { WaitCondition } from '../../volumes/refused-error.ts';
 import { onlyNode } from '../../volumes/topology/only-node.ts';
-import type { WatchedTopology } from '../../volumes/topology/requirement.ts';
-import type { Intent } from '../claim/decide-intent.ts';
+import type { Intent } from '../claim/intent.ts';
 import type { ProcessorPorts } from '../ports.ts';
+import { topologyOf, whyNodesAreUnknown } from '../driver-topology.ts';
 import { chooseNode } from './choose-node.ts';
 import type { NodeLocal } from './node-local.ts';
 
@@ -72,10 +71,6 @@ function whyNotThere(
   return wait({ kind: 'parked', reason, until });
 }
 
-function topologyOf(ports: ProcessorPorts): WatchedTopology | undefined {
-  return supportsTopology(ports.driver(), ports.options.gates) ? ports.topology() : undefined;
-}
-
 /** Plans as a provisioner would that runs on the node. */
 function planFor(
   ports: ProcessorPorts,
@@ -99,9 +94,9 @@ async function chooseAndPlan(
   { claim, cls }: LocalClaim,
   plan: PlanClaim,
 ): Promise<Intent> {
+  const unknown = whyNodesAreUnknown(ports);
+  if (unknown !== undefined) return wait(unknown);
   const topology = topologyOf(ports);
-  if (topology === undefined && supportsTopology(ports.driver(), ports.options.gates))
-    return wait({ kind: 'later', reason: 'the nodes of the cluster are not listed yet' });
   const readyNodes = local.gateways.readyNodes();
   const nodes = eligibleNodes({ cls, readyNodes, topology });
   const [any] = nodes;

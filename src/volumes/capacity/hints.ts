@@ -1,6 +1,6 @@
 import type { NodeSelectorTerm, VolumeSpec } from '../../kube/objects.ts';
 import { isFields, parseJson } from '../../runtime/json.ts';
-import { type TopologyTerm, toTerm } from '../topology/term.ts';
+import { isTerm, type TopologyTerm, toTerm } from '../topology/term.ts';
 
 /** What a creation or deletion may have changed: the values of a class, in all segments, or those
  * of a segment, for all classes, since classes may share a pool. */
@@ -31,15 +31,15 @@ export function volumeHints(spec: Pick<VolumeSpec, 'nodeAffinity' | 'storageClas
  * external-provisioner pkg/capacity/capacity.go termToSegment. */
 export function segmentOfTerm(term: NodeSelectorTerm): TopologyTerm | string {
   if ((term.matchFields ?? []).length > 0) return 'it has matchFields';
-  const segments: [string, string][] = [];
+  const labels: [string, string][] = [];
   for (const { key, operator, values = [] } of term.matchExpressions ?? []) {
     if (operator !== 'In') return `${key}: the operator is ${operator}, not In`;
     const [value] = values;
     if (value === undefined || values.length > 1)
       return `${key}: it has ${values.length} values, not one`;
-    segments.push([key, value]);
+    labels.push([key, value]);
   }
-  return toTerm(Object.fromEntries(segments));
+  return toTerm(Object.fromEntries(labels));
 }
 
 /** A hint as it is stored; equal hints have equal texts. */
@@ -56,15 +56,4 @@ export function decodeHint(text: string): CapacityHint | undefined {
   }
   const segment: unknown = Array.isArray(value) ? value[0] : undefined;
   return isTerm(segment) ? { kind: 'segment', segment } : undefined;
-}
-
-/** Whether a decoded text is a segment. */
-export function isTerm(value: unknown): value is TopologyTerm {
-  return (
-    Array.isArray(value) &&
-    value.every(
-      (pair) =>
-        Array.isArray(pair) && pair.length === 2 && pair.every((x) => typeof x === 'string'),
-    )
-  );
 }

@@ -4,7 +4,7 @@ import type { OwnerReference, StorageCapacity } from '../../kube/objects.ts';
 import { formatBytes, parseQuantityBytes } from '../../kube/quantity.ts';
 import { apiVersionOf, type Resource } from '../../kube/resources.ts';
 import { omitUnset } from '../omit-unset.ts';
-import { compareTexts, toTerm } from '../topology/term.ts';
+import { compareTexts, toSegments, toTerm } from '../topology/term.ts';
 import type { CapacityItem } from './items.ts';
 
 /* The CSIStorageCapacity objects. Upstream: external-provisioner pkg/capacity/capacity.go. */
@@ -135,8 +135,7 @@ export function newCapacityObject(
       ...(owner === undefined ? {} : { ownerReferences: [owner] }),
     },
     storageClassName: item.className,
-    nodeTopology:
-      item.segment.length === 0 ? {} : { matchLabels: Object.fromEntries(item.segment) },
+    nodeTopology: item.segment.length === 0 ? {} : { matchLabels: toSegments(item.segment) },
     ...quantitiesOf(reported),
   };
 }

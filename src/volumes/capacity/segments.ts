@@ -1,6 +1,6 @@
-import type { Labels } from '../../kube/objects.ts';
+import { termOf } from '../topology/cluster-terms.ts';
 import type { ClusterTopology } from '../topology/cluster-topology.ts';
-import { type TopologyTerm, toTerm } from '../topology/term.ts';
+import type { TopologyTerm } from '../topology/term.ts';
 
 /** The parts of the cluster that the driver tells apart, each once: for every node that has the
  * driver, the values that the node's labels have for the driver's keys. A node that lacks one of
@@ -14,20 +14,10 @@ export function segmentsOf(
   for (const { name, topologyKeys } of topology.csiNodes()) {
     const labels = topology.node(name)?.labels;
     if (topologyKeys === undefined || labels === undefined) continue;
-    const segment = segmentIn(labels, topologyKeys);
+    const segment = termOf(labels, [...new Set(topologyKeys)]);
     if (segment !== undefined) segments.set(segmentText(segment), segment);
   }
   return [...segments.values()];
-}
-
-function segmentIn(labels: Labels, keys: readonly string[]): TopologyTerm | undefined {
-  const pairs: [string, string][] = [];
-  for (const key of new Set(keys)) {
-    const value = Object.hasOwn(labels, key) ? labels[key] : undefined;
-    if (value === undefined) return undefined;
-    pairs.push([key, value]);
-  }
-  return toTerm(Object.fromEntries(pairs));
 }
 
 /** A text that two segments share only if they are equal. */

@@ -1,6 +1,6 @@
 import type { TopologySelectorTerm } from '../../kube/objects.ts';
 import { RefusedError } from '../refused-error.ts';
-import { sortSegments, type TopologyTerm } from './term.ts';
+import { sortLabels, type TopologyTerm } from './term.ts';
 
 /** More would not fit into a call to the driver. */
 const MAX_TERMS = 10_000;
@@ -14,7 +14,7 @@ export function flattenAllowed(
 ): readonly TopologyTerm[] {
   const terms: TopologyTerm[] = [];
   for (const term of allowedTopologies) {
-    for (const combination of combinationsOf(term)) terms.push(sortSegments(combination));
+    for (const combination of combinationsOf(term)) terms.push(sortLabels(combination));
     checkCount(terms.length);
   }
   return terms;

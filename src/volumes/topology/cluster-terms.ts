@@ -1,7 +1,7 @@
 import type { Labels } from '../../kube/objects.ts';
 import { RefusedError } from '../refused-error.ts';
 import type { ClusterTopology } from './cluster-topology.ts';
-import { compareTexts, sortSegments, sortTerms, type TopologyTerm } from './term.ts';
+import { compareTexts, sortLabels, sortTerms, type TopologyTerm } from './term.ts';
 
 /** The values that labels have for all keys, as a term; undefined if a key is missing. */
 export function termOf(labels: Labels, keys: readonly string[]): TopologyTerm | undefined {
@@ -12,7 +12,7 @@ export function termOf(labels: Labels, keys: readonly string[]): TopologyTerm | 
     if (value === undefined) return undefined;
     term.push([key, value]);
   }
-  return sortSegments(term);
+  return sortLabels(term);
 }
 
 /** The terms of all nodes that have all keys as labels, sorted and each once. Nodes on which the

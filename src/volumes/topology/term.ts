@@ -1,11 +1,12 @@
-/** A part of the cluster: label keys with one value each, sorted by key. Empty: all of it. */
-export type TopologyTerm = readonly Segment[];
+/** Labels with one value for each key, sorted by key. The nodes that have all of them are a segment
+ * of the cluster; without labels, that is all of it. */
+export type TopologyTerm = readonly Label[];
 
-type Segment = readonly [key: string, value: string];
+type Label = readonly [key: string, value: string];
 
 /** @returns the segments of a CSI topology, or labels, as a term */
 export function toTerm(segments: Readonly<Record<string, string>>): TopologyTerm {
-  return sortSegments(Object.entries(segments));
+  return sortLabels(Object.entries(segments));
 }
 
 /** @returns the term as the segments of a CSI topology; of two values of a key the last one */
@@ -15,11 +16,11 @@ export function toSegments(term: TopologyTerm): Record<string, string> {
 
 /** Sorts by key, then by value. Upstream: external-provisioner pkg/controller/topology.go
  * topologyTerm.sort. */
-export function sortSegments(segments: TopologyTerm): TopologyTerm {
-  return segments.length < 2 ? segments : segments.toSorted(compareSegments);
+export function sortLabels(labels: TopologyTerm): TopologyTerm {
+  return labels.length < 2 ? labels : labels.toSorted(compareLabels);
 }
 
-/** The order of terms: fewer segments first, then by the first segment that differs. Upstream:
+/** The order of terms: fewer labels first, then by the first label that differs. Upstream:
  * topologyTerm.compare. */
 export function compareTerms(a: TopologyTerm, b: TopologyTerm): number {
   if (a.length !== b.length) return a.length - b.length;
@@ -35,7 +36,7 @@ export function sortTerms(terms: readonly TopologyTerm[]): readonly TopologyTerm
   return [...distinct.values()].sort(compareTerms);
 }
 
-/** Whether all segments of the first term are in the second. Upstream: topologyTerm.subset. */
+/** Whether all labels of the first term are in the second. Upstream: topologyTerm.subset. */
 export function isSubset(term: TopologyTerm, of: TopologyTerm): boolean {
   let found = 0;
   for (const [key, value] of of) {
@@ -46,6 +47,17 @@ export function isSubset(term: TopologyTerm, of: TopologyTerm): boolean {
     found += 1;
   }
   return found === term.length;
+}
+
+/** Whether a decoded JSON text is a term. */
+export function isTerm(value: unknown): value is TopologyTerm {
+  return (
+    Array.isArray(value) &&
+    value.every(
+      (label) =>
+        Array.isArray(label) && label.length === 2 && label.every((x) => typeof x === 'string'),
+    )
+  );
 }
 
 /** A term in messages: `[{zone a} {rack 1}]`. */
@@ -65,7 +77,7 @@ export function describeLabels(labels: Readonly<Record<string, string>>): string
     .join(' ')}]`;
 }
 
-function compareSegments(a: Segment, b: Segment): number {
+function compareLabels(a: Label, b: Label): number {
   return compareTexts(a[0], b[0]) || compareTexts(a[1], b[1]);
 }
 

@@ -7,7 +7,7 @@ import {
   describeLabels,
   describeTerms,
   isSubset,
-  sortSegments,
+  sortLabels,
   sortTerms,
   toSegments,
   toTerm,
@@ -17,14 +17,14 @@ import {
 const zone = ['zone', 'zone1'] as const;
 const instance = ['instance', 'i1'] as const;
 
-describe('sortSegments', () => {
-  it('leaves an empty term empty (H-56)', () => assert.deepEqual(sortSegments([]), []));
-  it('leaves a single segment (H-57)', () => assert.deepEqual(sortSegments([zone]), [zone]));
+describe('sortLabels', () => {
+  it('leaves an empty term empty (H-56)', () => assert.deepEqual(sortLabels([]), []));
+  it('leaves a single label (H-57)', () => assert.deepEqual(sortLabels([zone]), [zone]));
   it('puts the smaller key first (H-58)', () =>
-    assert.deepEqual(sortSegments([zone, instance]), [instance, zone]));
+    assert.deepEqual(sortLabels([zone, instance]), [instance, zone]));
   it('puts the smaller value of a key first (H-59)', () =>
     assert.deepEqual(
-      sortSegments([
+      sortLabels([
         ['zone', 'zone2'],
         ['zone', 'zone1'],
       ]),

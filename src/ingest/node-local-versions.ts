@@ -6,7 +6,7 @@ import {
   gatewayVersion,
   NODE_GATEWAYS,
   ROOM,
-} from '../records/node-waits.ts';
+} from '../records/node-local-conditions.ts';
 import type { ReservedRoom } from '../records/reserved-room.ts';
 import type { Logger } from '../runtime/log.ts';
 
@@ -14,7 +14,7 @@ const ROOM_ID = objectId({ resource: ROOM, name: ANY });
 
 /** Tells the wait watch the versions of what keys wait for with --node-deployment: the gateways of
  * nodes, and more room on nodes. */
-export class NodeWaits {
+export class NodeLocalVersions {
   readonly #gateways: Pick<NodeGatewayPool, 'isReady' | 'readyNodes'>;
   readonly #room: Pick<ReservedRoom, 'version'>;
   readonly #onChange: (object: string) => void;

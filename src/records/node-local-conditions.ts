@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto';
 import type { WaitCondition } from '../volumes/refused-error.ts';
 
-/* What a key can wait for that is no object of the API server, with --node-deployment. ingest tells
- * its versions to the wait watch (src/ingest/node-waits.ts). */
+/* Wait conditions that name no object of the API server, with --node-deployment. ingest tells their
+ * versions to the wait watch (src/ingest/node-local-versions.ts). */
 
 /** The gateways of nodes in wait conditions: by the name of the node, or ANY. */
 export const NODE_GATEWAYS = 'nodegateways';
 /** The room on nodes in wait conditions; its only name is ANY. */
 export const ROOM = 'room';
+/** The name that stands for all nodes. */
 export const ANY = '*';
 
 /** Until the gateway of a node can be called. */
@@ -27,11 +28,13 @@ export function untilRoomGrows(version: string): WaitCondition {
   return { resource: ROOM, name: ANY, seen: version };
 }
 
+/** The version of the gateway of one node. */
 export function gatewayVersion(isReady: boolean): string {
   return isReady ? 'ready' : '';
 }
 
-/** @param readyNodes in any order */
+/** The version of the gateways of all nodes.
+ * @param readyNodes in any order */
 export function gatewaysVersion(readyNodes: readonly string[]): string {
   return createHash('sha1').update(readyNodes.toSorted().join('\n')).digest('hex');
 }

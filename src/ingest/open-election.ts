@@ -1,0 +1,62 @@
+import { instanceName } from '../connections/open-connections.ts';
+import { Elector } from '../election/elector.ts';
+import { KubeLeaseStore } from '../election/kube-lease-store.ts';
+import type { LeaseTimes } from '../election/lease.ts';
+import { systemClock } from '../runtime/clock.ts';
+import type { Base } from './base.ts';
+import { IDENTITY_PREFIX } from './foreign-leader.ts';
+import type { Leadership, LeaseStatus } from './leadership.ts';
+
+/** Begins to compete for the Lease; with --leader-election=false, to lead. */
+export function openElection(base: Base, times: LeaseTimes, leadership: Leadership): void {
+  if (base.context.flags.leaderElection) competeForLease(base, times, leadership);
+  else leadAlways(base, leadership);
+}
+
+/** --leader-election=false: only one ingest of the driver may run. */
+const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined };
+
+function leadAlways(base: Base, leadership: Leadership): void {
+  tickEverySecond(base, leadership, ALWAYS_LEADING);
+  leadership.begin(ALWAYS_LEADING);
+}
+
+function competeForLease(base: Base, times: LeaseTimes, leadership: Leadership): void {
+  const { context, connections, lease, gate } = base;
+  const { flags, closers, health, log, metrics } = context;
+  const labels = flags.leaderElectionLabels;
+  const elector = new Elector({
+    store: new KubeLeaseStore({ client: connections.kube, ...lease, labels, log }),
+    leaseName: lease.name,
+    identity: `${IDENTITY_PREFIX}${instanceName(context)}`,
+    ...times,
+    clock: systemClock,
+    log,
+    metrics,
+    onStartedLeading: (status) => leadership.begin(status),
+    onStoppedLeading: (reason) => leadership.end(reason),
+  });
+  closers.add('elector', async () => {
+    gate.block();
+    await elector.close();
+  });
+  health.live('leader-election', () =>
+    elector.isHealthy() ? undefined : 'failed to renew leadership in time',
+  );
+  health.ready('leader-election', () => elector.trouble);
+  tickEverySecond(base, leadership, elector);
+}
+
+const TICK_MS = 1_000;
+
+/** Also when Redis can be reached again: after a failover it may lack what was written last. */
+function tickEverySecond(
+  { context, connections }: Base,
+  leadership: Leadership,
+  lease: LeaseStatus,
+): void {
+  const tick = (): void => leadership.tick(lease);
+  const timer = setInterval(tick, TICK_MS);
+  connections.link.onReady(tick);
+  context.closers.add('leadership', () => clearInterval(timer));
+}

@@ -1,0 +1,85 @@
+import { WaitList } from '../queue/wait-list.ts';
+import { redisReservedRoom } from '../records/reserved-room.ts';
+import { systemClock } from '../runtime/clock.ts';
+import type { Listeners } from '../runtime/listeners.ts';
+import { startNodeWatch } from '../topology/node-watch.ts';
+import type { Base } from './base.ts';
+import { DemandWatch } from './demand-watch.ts';
+import { NodeDemand } from './node-demand.ts';
+import { NodeLocalVersions } from './node-local-versions.ts';
+import { WaitWatch } from './wait-watch.ts';
+import type { Watcher } from './watcher.ts';
+
+/** Promotes parked keys when the object changes that they wait for.
+ * @param changes  tells of each object that changes */
+export function openWaits(base: Base, watcher: Watcher, changes: Listeners<string>): void {
+  const { context, connections, driver, gate } = base;
+  const { flags, closers, log, metrics } = context;
+  const demandWatch = openDemandWatch(base, changes);
+  const nodeDemand = openNodeDemand(base, changes);
+  const nodeLocal = openNodeLocalVersions(base, changes);
+  const waitWatch = new WaitWatch({
+    waits: new WaitList(connections.link.redis, flags.redisPrefix, driver.name),
+    versionOf: (object) =>
+      watcher.versionOf(object) ??
+      demandWatch.versionOf(object) ??
+      nodeDemand.versionOf(object) ??
+      nodeLocal?.versionOf(object),
+    onWaiting(objects) {
+      demandWatch.follow(objects);
+      nodeDemand.follow(objects);
+      nodeLocal?.follow(objects);
+    },
+    isLeading: () => gate.isAllowing,
+    driver: driver.name,
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  closers.add('wait watch', () => waitWatch.stop());
+  changes.subscribe((object) => waitWatch.changed(object));
+}
+
+function openDemandWatch(
+  { context: { flags, closers, log }, connections: { kube } }: Base,
+  changes: Listeners<string>,
+): DemandWatch {
+  const demandWatch = new DemandWatch({
+    client: kube,
+    watchSecrets: flags.watchSecrets,
+    onChange: (object) => changes.notify(object),
+    clock: systemClock,
+    log,
+  });
+  closers.add('watch on demand', () => demandWatch.stop());
+  return demandWatch;
+}
+
+function openNodeDemand(
+  { context: { closers, log, metrics }, connections: { kube }, driver }: Base,
+  changes: Listeners<string>,
+): NodeDemand {
+  const nodeDemand = new NodeDemand({
+    start: (onChange) =>
+      startNodeWatch({ client: kube, driver: driver.name, log, metrics, onChange }),
+    onChange: (object) => changes.notify(object),
+    clock: systemClock,
+    log,
+  });
+  closers.add('watch of nodes', () => nodeDemand.stop());
+  return nodeDemand;
+}
+
+function openNodeLocalVersions(
+  { context: { flags, log }, connections: { nodeGateways, link }, driver }: Base,
+  changes: Listeners<string>,
+): NodeLocalVersions | undefined {
+  if (nodeGateways === undefined) return undefined;
+  const place = { prefix: flags.redisPrefix, driver: driver.name };
+  return new NodeLocalVersions({
+    gateways: nodeGateways,
+    room: redisReservedRoom(link.redis, place, 0),
+    onChange: (object) => changes.notify(object),
+    log,
+  });
+}

@@ -1,0 +1,76 @@
+import { Consumer, type Run } from '../queue/consumer.ts';
+import type { JobKey, JobKind } from '../queue/contract.ts';
+import type { Outcome } from '../queue/outcome.ts';
+import { timerMs } from '../runtime/clock.ts';
+import type { Base } from './base.ts';
+import { reconcileClaim } from './claim/reconcile-claim.ts';
+import type { LostRecords } from './lost-records.ts';
+import type { ProcessorPorts } from './ports.ts';
+import { runToOutcome } from './run-to-outcome.ts';
+import { reconcileSnapshot } from './snapshot/reconcile-snapshot.ts';
+import { reconcileVolume } from './volume/reconcile-volume.ts';
+
+/** Starts to take the jobs of one queue.
+ * @param concurrency  how many runs there may be at once */
+export type StartConsumer = (
+  kind: JobKind,
+  concurrency: number,
+  reconcile: (key: JobKey, run: Run) => Promise<Outcome>,
+) => Consumer;
+
+/** @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
+export function createConsumerStarter(
+  { context, connections, driver, instance }: Base,
+  lostRecords: LostRecords,
+): StartConsumer {
+  const { flags, closers, log, metrics } = context;
+  const { marker } = connections;
+  return (kind, concurrency, reconcile) => {
+    const consumer = new Consumer({
+      redisUrl: flags.redisUrl,
+      redisAccess: connections.redisAccess,
+      prefix: flags.redisPrefix,
+      driver: driver.name,
+      name: instance,
+      backoff: { startMs: flags.retryIntervalStartMs, maxMs: flags.retryIntervalMaxMs },
+      lockMs: timerMs(flags.lockDurationMs),
+      stalledCheckMs: Math.min(5_000, flags.lockDurationMs / 2),
+      kind,
+      concurrency,
+      process: (key, run) => runToOutcome(key, log, () => reconcile(key, run)),
+      onRedisEmptied: () => lostRecords.checkNow(),
+      log,
+      metrics,
+    });
+    if (!marker.isOurs) void consumer.pause();
+    marker.onChange((isOurs) => void (isOurs ? consumer.resume() : consumer.pause()));
+    closers.add(`${kind} consumer`, () => consumer.close(flags.gracePeriodMs));
+    return consumer;
+  };
+}
+
+/** There are few snapshots to remove our finalizer from, and none of them is urgent. */
+const SNAPSHOT_CONCURRENCY = 2;
+
+/** A consumer for each queue of claims, volumes and snapshots. */
+export function startConsumers(
+  { context: { flags, health }, driver }: Base,
+  ports: ProcessorPorts,
+  startConsumer: StartConsumer,
+): void {
+  const consumers = [
+    startConsumer('claim', flags.workerThreads, (key, run) => reconcileClaim(ports, key, run)),
+    startConsumer('volume', flags.workerThreads, (key, run) => reconcileVolume(ports, key, run)),
+  ];
+  // A consumer is a connection, and ingest enqueues no snapshots for a driver that makes none.
+  if (driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT'))
+    consumers.push(
+      startConsumer('snapshot', SNAPSHOT_CONCURRENCY, (key) => reconcileSnapshot(ports, key)),
+    );
+  health.ready('queues', () => firstOf(consumers.map(({ trouble }) => trouble)));
+  health.live('progress', () => firstOf(consumers.map(({ stuck }) => stuck)));
+}
+
+function firstOf(lines: readonly (string | undefined)[]): string | undefined {
+  return lines.find((line) => line !== undefined);
+}
