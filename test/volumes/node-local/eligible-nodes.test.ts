@@ -45,6 +45,13 @@ describe('eligibleNodes', () => {
     assert.equal(eligible([onNode('a'), onNode('b')], allow({ node: values })).length, 2);
   });
 
+  it('are found if one of two allowed terms that begin alike is their own', () => {
+    const keys = ['node', 'zone'];
+    const allowed = allow({ node: ['a'], zone: ['y', 'z'] });
+    const found = eligible([onNode('a', keys), onNode('b', keys)], allowed);
+    assert.deepEqual(found, [{ name: 'node-0', segments: { node: 'a', zone: 'z' } }]);
+  });
+
   it('are found in a moment among thousands of nodes and of allowed topologies', () => {
     const names = Array.from({ length: 4_000 }, (_, i) => `node-${i}`);
     const startMs = performance.now();
