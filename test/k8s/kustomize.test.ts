@@ -129,7 +129,8 @@ describe(
       const service = objects.find(
         ({ kind, metadata }) => kind === 'Service' && metadata.name === 'sutler-node-gateway',
       );
-      const { selector } = service?.['spec'] as { readonly selector: Record<string, string> };
+      assert.ok(service !== undefined);
+      const { selector } = service['spec'] as { readonly selector: Record<string, string> };
       assert.deepEqual({ ...labels, ...selector }, labels);
     });
 
