@@ -27,8 +27,8 @@ it('sutler abandon leaves a PV that is reserved for a living claim by its name a
   const { removed, kept } = await planAbandonment(
     {
       get: <T>() => Promise.resolve(claim as T),
-      list: <T>({ plural }: { readonly plural: string }) =>
-        Promise.resolve({ items: (lists[plural] ?? []) as T[], resourceVersion: '1' }),
+      list: ({ plural }: { readonly plural: string }) =>
+        Promise.resolve({ items: (lists[plural] ?? []) as never[], resourceVersion: '1' }),
     },
     server.redis,
     { node: 'gone', driver: 'local.example', prefix: 'csi' },
