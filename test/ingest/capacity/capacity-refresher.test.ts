@@ -26,7 +26,7 @@ describe('the refresher of storage capacity', () => {
           metadata: { name: 'c', uid: 'c', resourceVersion: '1' },
           provisioner: 'd.example',
           volumeBindingMode: 'WaitForFirstConsumer',
-        } as Class,
+        },
       ],
       objects: { list: () => [] },
       hints: { take: () => Promise.resolve([]) },
