@@ -62,6 +62,13 @@ export const flags = defineFlags({
       'Below --max-in-flight, adapt the limit of each method to the driver: fewer calls when it ' +
       'answers ResourceExhausted, Unavailable or DeadlineExceeded or gets slow, otherwise more.',
   },
+  'node-name': {
+    type: 'string',
+    default: '',
+    help:
+      'The node that the gateway is on, for drivers that run on each node: calls that are meant ' +
+      'for another node are refused, not forwarded. Empty: not checked.',
+  },
   timeout: {
     type: 'durationMs',
     default: '10s',

@@ -3,6 +3,7 @@ import {
   DEADLINE_DETAILS,
   FAILOVER_METADATA,
   MIGRATED_METADATA,
+  NODE_METADATA,
   NOT_AFTER_METADATA,
 } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -59,6 +60,8 @@ export interface ForwarderOptions {
   /** Method paths that may pass; undefined for all. */
   readonly allowed: ReadonlySet<string> | undefined;
   readonly flights: SingleFlight;
+  /** The node that this gateway is on; '' if it does not know. */
+  readonly node: string;
   readonly limiter: CallLimiter;
   readonly maxMessageBytes: number;
   readonly clock: Clock;
@@ -186,7 +189,7 @@ export class Forwarder {
   #check(
     call: InboundCall,
   ): GatewayReply | { key: VolumeKey | undefined; timeoutMs: number | undefined } {
-    const refusal = this.#checkAvailability(call);
+    const refusal = this.#checkAvailability(call) ?? this.#checkNode(call);
     if (refusal !== undefined) return refusal;
     if (unframeMessage(call.body) === undefined)
       return this.refuse('malformed', Code.Internal, 'a unary call has exactly one message');
@@ -248,6 +251,16 @@ export class Forwarder {
     const timeoutMs = call.receivedMs + budgetMs - nowMs;
     if (timeoutMs > 0) return timeoutMs;
     return this.refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS);
+  }
+
+  /** An IP address may be another node's by the time it is dialled. A driver there would say of a
+   * deletion that it succeeded, since it has no such volume. */
+  #checkNode({ headers }: InboundCall): GatewayReply | undefined {
+    const { node } = this.#options;
+    const meant = getSingle(headers, NODE_METADATA);
+    if (node === '' || meant === undefined || meant === node) return undefined;
+    const details = `not forwarded: it is for node ${meant.slice(0, 253)}, and this is ${node}`;
+    return this.refuse('other-node', Code.Unavailable, details);
   }
 
   /** Record rule 3: a call with sutler-not-after is not forwarded after that time. */

@@ -30,6 +30,8 @@ export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' 
   /** No limit if absent. */
   readonly maxInFlight?: MaxInFlight;
   readonly adaptiveLimit?: boolean;
+  /** The node that it is on. */
+  readonly node?: string;
   /** defaultReaperLimits if absent. */
   readonly reaperLimits?: ReaperLimits;
   /** Whether every method passes, and not only defaultMethods. */
@@ -62,6 +64,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     driver,
     allowed: options.allowAll ? undefined : defaultMethods,
     flights: new SingleFlight(),
+    node: options.node ?? '',
     limiter: new CallLimiter({
       max: options.maxInFlight ?? { every: Infinity, byPath: new Map() },
       adaptive: options.adaptiveLimit ?? false,

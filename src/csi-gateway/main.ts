@@ -34,6 +34,7 @@ async function start(context: Context): Promise<void> {
     maxInFlight: parseMaxInFlight(flags.maxInFlight),
     adaptiveLimit: flags.adaptiveLimit,
     allowAll: flags.allowAll,
+    node: flags.nodeName,
     probeTimeoutMs: flags.timeoutMs,
     maxMessageBytes: flags.maxMessageBytes,
     maxRequestBytes: flags.maxRequestBytes,

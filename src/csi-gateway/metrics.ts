@@ -12,6 +12,7 @@ export type RefusalReason =
   | 'slow'
   | 'busy'
   | 'not-after'
+  | 'other-node'
   | 'deadline'
   | 'in-flight'
   | 'max-in-flight'

@@ -49,6 +49,9 @@ export const NOT_AFTER_METADATA = 'sutler-not-after';
 /** Request metadata, "true" or "false": whether the volume comes from an in-tree plug-in. It only
  * sets a label of the gateway's metrics. */
 export const MIGRATED_METADATA = 'sutler-migrated';
+/** Request metadata: the node whose driver is meant. A gateway that knows that it is on another one
+ * refuses the call. */
+export const NODE_METADATA = 'sutler-node';
 
 /** The text of Go's context package for an expired deadline. Operators search events for it. */
 export const DEADLINE_DETAILS = 'context deadline exceeded';

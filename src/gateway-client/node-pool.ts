@@ -1,6 +1,6 @@
 // The gateways of a driver that runs on each node: a client for each that is called. Builds on
 // client.ts, node-endpoints.ts and pool.ts.
-import { Code, createNotSentError } from '../csi/status.ts';
+import { Code, createNotSentError, NODE_METADATA } from '../csi/status.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 import { formatAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -9,7 +9,7 @@ import { CsiClient } from './client.ts';
 import type { GatewaySecurity } from './credentials.ts';
 import { nodeAddress, nodeOf } from './node-address.ts';
 import type { NodeEndpoints } from './node-endpoints.ts';
-import type { GatewayClient, GatewayPool } from './pool.ts';
+import type { ControllerCallSettings, GatewayClient, GatewayPool } from './pool.ts';
 
 /** The gateways of the nodes. Their addresses are those of node-address.ts. */
 export interface NodeGatewayPool extends GatewayPool {
@@ -61,11 +61,11 @@ class NodePool implements NodeGatewayPool {
   readonly soleAddress = '';
   readonly calls: GatewayPool['calls'] = {
     createVolume: async (request, settings) =>
-      this.#named(settings.gateway, 'CreateVolume').createVolume(request, settings),
+      this.#named(settings.gateway, 'CreateVolume').createVolume(request, forNode(settings)),
     deleteVolume: async (request, settings) =>
-      this.#named(settings.gateway, 'DeleteVolume').deleteVolume(request, settings),
+      this.#named(settings.gateway, 'DeleteVolume').deleteVolume(request, forNode(settings)),
     getCapacity: async (request, settings) =>
-      this.#named(settings.gateway, 'GetCapacity').getCapacity(request, settings),
+      this.#named(settings.gateway, 'GetCapacity').getCapacity(request, forNode(settings)),
   };
   readonly anyReplica: GatewayPool['anyReplica'] = {
     listVolumes: (request, settings) => this.#listVolumes(request, settings),
@@ -224,6 +224,12 @@ class NodePool implements NodeGatewayPool {
 
 /** Between the node and the driver's token in a token of #listVolumes. */
 const SEPARATOR = '\n';
+
+/** Adds the node, by which the gateway knows whether it is the one that is meant. */
+function forNode(settings: ControllerCallSettings): ControllerCallSettings {
+  const metadata = { ...settings.metadata, [NODE_METADATA]: nodeOf(settings.gateway) ?? '' };
+  return { ...settings, metadata };
+}
 
 /** Unavailable: only the calls of one node fail. */
 function notSent(method: string, details: string): Error {

@@ -91,6 +91,7 @@ export class NodeBed {
       driver: { kind: 'unix', path: driver.socket },
       listen: { kind: 'tcp', host: '127.0.0.1', port: 0 },
       probeTimeoutMs: 5_000,
+      node: name,
     });
     this.#closers.add(`gateway ${name}`, () => gateway.close());
     const { address } = gateway.gateway;
@@ -136,6 +137,18 @@ export class NodeBed {
       endpoints: [{ addresses: [host], nodeName: node, conditions: { ready: true } }],
       ports: [{ name: 'gateway', port, protocol: 'TCP' }],
     });
+  }
+
+  /** Has the EndpointSlice of a node name the gateway of another one, as one that is out of date
+   * does when an IP address is used again. */
+  async setWrongGateway(node: string, other: string): Promise<void> {
+    await this.setGateway(node, false);
+    const own = this.#addresses.get(node);
+    const wrong = this.#addresses.get(other);
+    assert.ok(own !== undefined && wrong !== undefined);
+    this.#addresses.set(node, wrong);
+    await this.setGateway(node, true);
+    this.#addresses.set(node, own);
   }
 
   startIngest(...flags: readonly string[]): Promise<Running> {

@@ -359,7 +359,15 @@ describe('k8s/', () => {
       ours.find(({ title }) => title.startsWith(folder)),
     );
     assert.ok(other !== undefined && onNode !== undefined);
-    assert.deepEqual(onNode.container, other.container);
+    // It knows its node besides.
+    const { args, env = [], ...rest } = onNode.container;
+    assert.ok(args.includes('--node-name=$(NODE_NAME)'));
+    const container = {
+      ...rest,
+      args: args.filter((each) => !each.startsWith('--node-name=')),
+      env: env.filter(({ name }) => name !== 'NODE_NAME'),
+    };
+    assert.deepEqual(container, other.container);
     const [kustomization] = readYaml('node-local/kustomization.yaml') as readonly {
       readonly patches: readonly { readonly patch?: string }[];
     }[];

@@ -65,6 +65,30 @@ describe('a node without its gateway', () => {
     assert.equal(bed.calls('bar', 'DeleteVolume'), deletionsOfBar);
   });
 
+  it('deletes no volume through another node’s gateway, whatever its address', async () => {
+    const deletionsOfBar = bed.calls('bar', 'DeleteVolume');
+    await bed.createClaim('moved', { className: 'late', node: 'foo' });
+    await until(() => bed.isBound('moved'), 'the claim is bound');
+    const before = (await bed.volumes()).length;
+    const kept = bed.drivers.get('foo')?.volumes().length ?? 0;
+    await bed.setWrongGateway('foo', 'bar');
+    await deleteClaim('moved');
+    await bed.createClaim('other', { className: 'late', node: 'bar' });
+    await until(() => bed.isBound('other'), 'another claim is bound');
+    await until(async () => (await bed.redis.redis.hlen(`{csi}:open:${DRIVER}`)) === 0, 'reverted');
+    assert.equal((await bed.volumes()).length, before + 1);
+    assert.equal(bed.drivers.get('foo')?.volumes().length, kept);
+    await bed.setGateway('foo', false);
+    await bed.setGateway('foo', true);
+    await until(
+      async () => (await bed.volumes()).length === before,
+      'the volume is deleted',
+      10_000,
+    );
+    assert.equal(bed.drivers.get('foo')?.volumes().length, kept - 1);
+    assert.equal(bed.calls('bar', 'DeleteVolume'), deletionsOfBar);
+  });
+
   it('gives claims back that have no open record, once the Node is gone', async () => {
     await bed.addNode({ name: 'brief', capacityBytes: 10n * MIB });
     await bed.setGateway('brief', false);

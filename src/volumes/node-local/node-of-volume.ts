@@ -40,6 +40,11 @@ export function chooseDeletingNode(volume: Volume, lookups: NodeLookups): Deleti
   const creator = creatingNode(volume, driver);
   const affinity = volume.spec.nodeAffinity;
   const isLimited = topology !== undefined && affinity?.required !== undefined;
+  // Nothing says that another node has the volume. A driver that has not answers OK.
+  if (!isLimited && creator !== undefined)
+    return gateways.isReady(creator)
+      ? { kind: 'node', name: creator }
+      : waitForCreator(creator, topology);
   const reachable = isLimited
     ? nodesWhere(topology, (labels) => matchesNodeAffinity(affinity, labels))
     : gateways.readyNodes();
@@ -78,6 +83,14 @@ function nodesWhere(topology: ClusterTopology, test: (labels: Labels) => boolean
   const names: string[] = [];
   for (const { name, labels } of topology.nodes()) if (test(labels)) names.push(name);
   return names.sort();
+}
+
+function waitForCreator(creator: string, topology: ClusterTopology | undefined): DeletingNode {
+  const message =
+    `no gateway is ready on node ${creator}, which created the volume; if that node is gone for ` +
+    `good, run: sutler abandon ${creator}`;
+  const isGone = topology !== undefined && topology.node(creator) === undefined;
+  return { kind: 'none', message, nodes: [creator], isGone };
 }
 
 function explainUnreachable(

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
+import type { ListPage } from '#src/kube/client.ts';
 import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
 import { planAbandonment } from '#src/operator/abandon/plan-abandonment.ts';
 import { startTestRedis } from '../../harness/redis.ts';
@@ -27,8 +28,8 @@ it('sutler abandon leaves a PV that is reserved for a living claim by its name a
   const { removed, kept } = await planAbandonment(
     {
       get: <T>() => Promise.resolve(claim as T),
-      list: ({ plural }: { readonly plural: string }) =>
-        Promise.resolve({ items: (lists[plural] ?? []) as never[], resourceVersion: '1' }),
+      list: <T>({ plural }: { readonly plural: string }): Promise<ListPage<T>> =>
+        Promise.resolve({ items: (lists[plural] ?? []) as T[], resourceVersion: '1' }),
     },
     server.redis,
     { node: 'gone', driver: 'local.example', prefix: 'csi' },

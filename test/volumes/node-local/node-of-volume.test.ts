@@ -64,10 +64,26 @@ describe('chooseDeletingNode', () => {
     );
   });
 
-  it('takes any node for a volume without affinity, and for a driver without topology', () => {
+  it('takes only the node that created a volume without affinity', () => {
+    const volume = aVolume({ identity: createdOn('node-1') });
+    assert.deepEqual(choose(volume, all), { kind: 'node', name: 'node-1' });
+    assert.deepEqual(choose(volume, ['node-0', 'node-2']), {
+      kind: 'none',
+      message:
+        'no gateway is ready on node node-1, which created the volume; if that node is gone for ' +
+        'good, run: sutler abandon node-1',
+      nodes: ['node-1'],
+      isGone: false,
+    });
+  });
+
+  it('reports a volume without affinity whose creating node is gone', () => {
+    const found = choose(aVolume({ identity: createdOn('gone') }), all);
+    assert.equal(found.kind === 'none' && found.isGone, true);
+  });
+
+  it('takes any node for a volume of which neither affinity nor creator is known', () => {
     assert.deepEqual(choose(aVolume({}), all), { kind: 'node', name: 'node-0' });
-    const identity = createdOn('node-1');
-    assert.deepEqual(choose(aVolume({ identity }), all), { kind: 'node', name: 'node-1' });
     assert.deepEqual(choose(aVolume({ nodes: ['gone'] }), all, false), {
       kind: 'node',
       name: 'node-0',
