@@ -130,6 +130,8 @@ function plugin(given: Plugin): Zonal {
             { name: 'zone', title: 'leaves a zone in the parameters to the driver' },
             {
               parameters: { zone: zones[0] },
+              // Nodes of other scenarios would decide without them.
+              ...allowedZones(given.key, zones),
             },
           ),
         ];
