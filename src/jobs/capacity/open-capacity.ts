@@ -108,7 +108,9 @@ function createPorts(
     gatewayOf: async (segment) => {
       if (nodeGateways === undefined)
         return (await askRedis(active.read())).endpoint || gateways.soleAddress;
-      const lookups = { gateways: nodeGateways, topology: caches.topology(driver) };
+      // Only a driver with topology has segments with labels, and only then nodes are watched.
+      const topology = segment.length === 0 ? undefined : caches.topology(driver);
+      const lookups = { gateways: nodeGateways, topology };
       const node = chooseNodeOfSegment(segment, lookups);
       return node === undefined ? undefined : nodeAddress(node);
     },
