@@ -3,15 +3,14 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import { silentLog } from '#src/runtime/log.ts';
 import { memberAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
 import { claims } from '../../../sandbox/api/kinds/claims.ts';
-import { namespaces, pods } from '../../../sandbox/api/kinds/core.ts';
+import { pods } from '../../../sandbox/api/kinds/core.ts';
 import { events } from '../../../sandbox/api/kinds/events.ts';
 import { classes } from '../../../sandbox/api/kinds/storage.ts';
 import { volumes } from '../../../sandbox/api/kinds/volumes.ts';
 import type { KubeObject } from '../../../sandbox/api/kube-object.ts';
-import { Operations } from '../../../sandbox/api/operations.ts';
-import { Registry } from '../../../sandbox/api/registry.ts';
-import { Store } from '../../../sandbox/api/store.ts';
+import type { Operations } from '../../../sandbox/api/operations.ts';
 import { startBinder, type Binder } from '../../../sandbox/binder/binder.ts';
+import { emptyOperations } from '../empty-operations.ts';
 
 const ACCESS = { accessModes: ['ReadWriteOnce'] };
 
@@ -22,12 +21,7 @@ describe('the volume binder', () => {
   let binder: Binder;
 
   beforeEach(() => {
-    operations = new Operations({
-      registry: new Registry(),
-      store: new Store({ historySize: 1000 }),
-      nowMs: () => Date.now(),
-    });
-    operations.create(namespaces, undefined, { metadata: { name: 'default' } });
+    operations = emptyOperations();
     operations.create(classes, undefined, { metadata: { name: 'fast' }, provisioner: 'x.dev' });
     binder = startBinder({ operations, log: silentLog });
   });

@@ -4,17 +4,16 @@ import { systemClock, type Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { memberAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
 import { claims } from '../../../sandbox/api/kinds/claims.ts';
-import { namespaces, nodes, pods } from '../../../sandbox/api/kinds/core.ts';
+import { nodes, pods } from '../../../sandbox/api/kinds/core.ts';
 import { events } from '../../../sandbox/api/kinds/events.ts';
 import { classes, csiDrivers, storageCapacities } from '../../../sandbox/api/kinds/storage.ts';
 import { volumes } from '../../../sandbox/api/kinds/volumes.ts';
 import type { KubeObject } from '../../../sandbox/api/kube-object.ts';
-import { Operations } from '../../../sandbox/api/operations.ts';
-import { Registry } from '../../../sandbox/api/registry.ts';
-import { Store } from '../../../sandbox/api/store.ts';
+import type { Operations } from '../../../sandbox/api/operations.ts';
 import { SELECTED_NODE } from '../../../sandbox/binder/annotations.ts';
 import { startBinder, type Binder } from '../../../sandbox/binder/binder.ts';
 import { startScheduler, type Scheduler } from '../../../sandbox/scheduler/scheduler.ts';
+import { emptyOperations } from '../empty-operations.ts';
 
 const ACCESS = { accessModes: ['ReadWriteOnce'] };
 const ZONE = 'topology.kubernetes.io/zone';
@@ -41,12 +40,7 @@ describe('the scheduler', () => {
   let clock: HeldClock;
 
   beforeEach(() => {
-    operations = new Operations({
-      registry: new Registry(),
-      store: new Store({ historySize: 1000 }),
-      nowMs: () => Date.now(),
-    });
-    operations.create(namespaces, undefined, { metadata: { name: 'default' } });
+    operations = emptyOperations();
     for (const [name, zone] of [
       ['a1', 'a'],
       ['a2', 'a'],

@@ -4,27 +4,21 @@ import { silentLog } from '#src/runtime/log.ts';
 import { memberAt, objectAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
 import { statefulSets } from '../../../sandbox/api/kinds/apps.ts';
 import { claims } from '../../../sandbox/api/kinds/claims.ts';
-import { namespaces, pods } from '../../../sandbox/api/kinds/core.ts';
-import { Operations } from '../../../sandbox/api/operations.ts';
-import { Registry } from '../../../sandbox/api/registry.ts';
+import { pods } from '../../../sandbox/api/kinds/core.ts';
+import type { Operations } from '../../../sandbox/api/operations.ts';
 import type { Resource } from '../../../sandbox/api/resource.ts';
-import { Store } from '../../../sandbox/api/store.ts';
 import {
   startStatefulSets,
   type StatefulSets,
 } from '../../../sandbox/stateful-sets/stateful-sets.ts';
+import { emptyOperations } from '../empty-operations.ts';
 
 describe('the StatefulSet controller', () => {
   let operations: Operations;
   let controller: StatefulSets;
 
   beforeEach(() => {
-    operations = new Operations({
-      registry: new Registry(),
-      store: new Store({ historySize: 1000 }),
-      nowMs: () => Date.now(),
-    });
-    operations.create(namespaces, undefined, { metadata: { name: 'default' } });
+    operations = emptyOperations();
     controller = startStatefulSets({ operations, log: silentLog });
   });
   afterEach(() => controller.close());
