@@ -54,6 +54,7 @@ async function measure({ flags, env, pid, log, stopping }: Context, threads: num
   try {
     const testbed = await startTestbed({
       backend: 'sandbox',
+      binder: true,
       driverDelayMs: flags.driverDelayMs,
       workers: flags.workers,
       workerThreads: threads,

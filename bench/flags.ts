@@ -47,11 +47,39 @@ export const flags = defineFlags({
       'Kubernetes API: the sandbox, or the real programs in KUBEBUILDER_ASSETS ' +
       '(else the cluster of KUBECONFIG).',
   },
+  annotated: {
+    type: 'bool',
+    default: false,
+    help:
+      'With --drain and --latency: no volume controller runs, and the claims carry its ' +
+      'annotation from the start. Needs --backend real.',
+  },
+  drain: {
+    type: 'int',
+    default: 0,
+    min: 0,
+    help: 'In place of the other phases: this many claims wait before the provisioner starts.',
+  },
+  latency: {
+    type: 'int',
+    default: 0,
+    min: 0,
+    help:
+      'In place of the other phases: this many claims one at a time, just after the start and ' +
+      'again after --warm-up.',
+  },
+  'warm-up': { type: 'int', default: 1500, min: 1, help: 'Claims between the two of --latency.' },
+  peer: {
+    type: 'string',
+    default: '',
+    help: 'Path of external-provisioner, which takes turns with sutler in --drain and --latency.',
+  },
+  rounds: { type: 'int', default: 3, min: 1, help: 'Rounds of --drain and --latency.' },
   json: { type: 'bool', default: false, help: 'Print JSON in place of the tables.' },
   profile: {
     type: 'string',
     default: '',
-    help: 'Folder for CPU profiles of ingest and jobs. Do not compare the times of such a run.',
+    help: 'Folder for CPU profiles of our processes. Do not compare the times of such a run.',
   },
   patience: { type: 'durationMs', default: '5m', help: 'Time limit of one phase.' },
   'jobs-args': {

@@ -6,6 +6,7 @@ import { Redis } from 'ioredis';
 import { DEFAULT_PREFIX } from '#src/redis/key-names.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { systemClock, signalWithin } from '#src/runtime/clock.ts';
+import { UsageError } from '#src/runtime/flags.ts';
 import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import { costsBetween, readCounters, readWhenIdle } from './costs.ts';
@@ -15,7 +16,9 @@ import { rssBytes } from './proc.ts';
 import { CLIENT_NAME, sentDuring } from './redis-sample.ts';
 import { timesOf, toJson, toText, type Report, type Times } from './report.ts';
 import { splitArgs } from './split-args.ts';
-import { startTestbed, type Testbed } from './testbed.ts';
+import { drainText, latencyText, type Sides } from './rounds-report.ts';
+import { drainRound, latencyRound, type RoundOptions } from './rounds.ts';
+import { startTestbed, type BackendOptions, type SutlerOptions, type Testbed } from './testbed.ts';
 import { openWorkload } from './open-workload.ts';
 import type { Track, Workload } from './workload.ts';
 
@@ -45,21 +48,9 @@ async function start(context: Context): Promise<void> {
 
 async function bench(context: Context): Promise<void> {
   const { flags, log, closers, stopping } = context;
-  const testbed = await startTestbed({
-    backend: flags.backend === 'real' ? 'real' : 'sandbox',
-    driverDelayMs: flags.driverDelayMs,
-    workers: flags.workers,
-    workerThreads: flags.workerThreads,
-    profileDir: flags.profile,
-    jobsArgs: splitArgs(flags.jobsArgs),
-    gatewayArgs: splitArgs(flags.gatewayArgs),
-    env: context.env,
-    pid: context.pid,
-    node: process.execPath,
-    log,
-    closers,
-    stopping,
-  });
+  const options = testbedOptions(context);
+  if (flags.drain > 0 || flags.latency > 0) return benchRounds(context, options);
+  const testbed = await startTestbed({ ...options, closers });
   const redis = new Redis(testbed.redisUrl, { connectionName: CLIENT_NAME });
   closers.add('Redis', () => redis.disconnect());
   const { concurrency } = flags;
@@ -75,6 +66,56 @@ async function bench(context: Context): Promise<void> {
   });
   context.stdout.write(flags.json ? `${toJson(report)}\n` : toText(report));
   context.stop(report.failures.length === 0 ? 0 : 1);
+}
+
+/** @throws UsageError for flags that do not fit together */
+function testbedOptions(context: Context): Omit<BackendOptions, 'closers'> & SutlerOptions {
+  const { flags, log, stopping } = context;
+  const isReal = flags.backend === 'real';
+  if (flags.annotated && !isReal)
+    throw new UsageError('--annotated: the sandbox always has a volume binder; add --backend real');
+  if (flags.annotated && flags.drain === 0 && flags.latency === 0)
+    throw new UsageError('--annotated: only with --drain or --latency');
+  return {
+    backend: isReal ? 'real' : 'sandbox',
+    binder: !flags.annotated,
+    driverDelayMs: flags.driverDelayMs,
+    workers: flags.workers,
+    workerThreads: flags.workerThreads,
+    profileDir: flags.profile,
+    jobsArgs: splitArgs(flags.jobsArgs),
+    gatewayArgs: splitArgs(flags.gatewayArgs),
+    env: context.env,
+    pid: context.pid,
+    node: process.execPath,
+    log,
+    stopping,
+  };
+}
+
+/** --drain and --latency: sutler and the peer in turn. */
+async function benchRounds(
+  { flags, log, stdout, stopping, stop }: Context,
+  options: Omit<BackendOptions, 'closers'> & SutlerOptions,
+): Promise<void> {
+  const sides = flags.peer === '' ? [''] : ['', flags.peer];
+  const run = async <T>(round: (options: RoundOptions) => Promise<T>): Promise<Sides<T>> => {
+    const results: Sides<T> & { sutler: T[]; peer: T[] } = { sutler: [], peer: [] };
+    for (let i = 1; i <= flags.rounds; i += 1) {
+      for (const peer of sides) {
+        stopping.throwIfAborted();
+        log.info({ round: i, provisioner: peer === '' ? 'sutler' : peer }, 'round');
+        const result = await round({ ...options, peer, patienceMs: flags.patienceMs });
+        results[peer === '' ? 'sutler' : 'peer'].push(result);
+      }
+    }
+    return results;
+  };
+  const { drain: claims, latency: count, warmUp } = flags;
+  stdout.write(`${Object.values(machine()).join(', ')}\n`);
+  if (claims > 0) stdout.write(drainText(await run((o) => drainRound(o, claims))));
+  if (count > 0) stdout.write(latencyText(await run((o) => latencyRound(o, { count, warmUp }))));
+  stop(0);
 }
 
 interface Bench {

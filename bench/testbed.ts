@@ -12,18 +12,18 @@ import { childrenOf } from './proc.ts';
 
 const CLI = fileURLToPath(new URL('../sandbox/cli.js', import.meta.url));
 const STOP_GRACE_MS = 30_000;
+/** Characters of a process's output that an error shows. */
+const KEPT_OUTPUT = 2_000;
 /** Programs of a real control plane. The kernel cuts their names to 15 letters. */
 const CONTROL_PLANE = ['etcd', 'kube-apiserver', 'kube-controller'];
 
-export interface TestbedOptions {
+export interface BackendOptions {
   readonly backend: 'sandbox' | 'real';
+  /** Whether claims become Bound; always so in the sandbox. */
+  readonly binder: boolean;
   readonly driverDelayMs: number;
-  readonly workers: number;
-  readonly workerThreads: number;
   /** Empty: no CPU profiles. */
   readonly profileDir: string;
-  readonly jobsArgs: readonly string[];
-  readonly gatewayArgs: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Pid of this process: the parent of a real control plane's processes. */
   readonly pid: number;
@@ -31,6 +31,13 @@ export interface TestbedOptions {
   readonly log: Logger;
   readonly closers: Closers;
   readonly stopping: AbortSignal;
+}
+
+export interface SutlerOptions {
+  readonly workers: number;
+  readonly workerThreads: number;
+  readonly jobsArgs: readonly string[];
+  readonly gatewayArgs: readonly string[];
 }
 
 /** One process of the testbed. */
@@ -41,117 +48,165 @@ export interface Member {
   readonly http: string | undefined;
 }
 
-/** The started processes, ready for claims. */
-export interface Testbed {
+/** A Kubernetes API, a driver and Redis, with their files in a temporary folder. */
+export interface Backend {
   readonly kubeconfig: string;
   readonly driver: string;
   readonly redisUrl: string;
+  /** The driver's socket. */
+  readonly socket: string;
+  readonly dir: string;
   readonly members: readonly Member[];
-  readonly logsDir: string;
+  /** Starts `sutler PROCESS`. */
+  start(plan: ProcessPlan): Promise<StartedProcess>;
 }
+
+export interface ProcessPlan {
+  /** PROCESS or PROCESS#NUMBER. */
+  readonly name: string;
+  readonly args: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Where the process is stopped at the end. */
+  readonly closers: Closers;
+}
+
+export interface StartedProcess {
+  readonly member: Member;
+  /** What the process announced. */
+  readonly facts: Readonly<Record<string, string>>;
+}
+
+/** The started processes, ready for claims. */
+export interface Testbed extends Omit<Backend, 'start'> {}
 
 /** Starts a Kubernetes API, driver, Redis, gateway, ingest and jobs, each as a separate process
  * with its files in a temporary folder. */
-export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
+export async function startTestbed(options: BackendOptions & SutlerOptions): Promise<Testbed> {
+  const backend = await openBackend(options);
+  const sutler = await startSutler(backend, { ...options, closers: options.closers });
+  return { ...backend, members: [...backend.members, ...sutler] };
+}
+
+/** Starts a Kubernetes API, a driver and Redis. */
+export async function openBackend(options: BackendOptions): Promise<Backend> {
   const { closers, log } = options;
   const dir = await mkdtemp(join(tmpdir(), 'sutler-bench-'));
-  let failed = true;
-  const members: Member[] = [];
-  closers.add('folder', async () => {
-    // After a failed start the logs are kept.
-    if (failed && members.length > 0)
-      log.warn({ dir }, 'the testbed did not start; its logs are kept');
-    else await rm(dir, { recursive: true, force: true });
-  });
+  closers.add('folder', () => rm(dir, { recursive: true, force: true }));
   const logsDir = join(dir, 'logs');
   await mkdir(logsDir);
-  const start = async (
-    name: string,
-    args: readonly string[],
-    env: Readonly<Record<string, string>> = {},
-  ): Promise<Facts> => {
-    const file = createWriteStream(join(logsDir, `${name}.log`));
-    const [process = name] = name.split('#');
-    const profile =
-      options.profileDir !== '' && ['ingest', 'jobs'].includes(process)
-        ? ['--cpu-prof', `--cpu-prof-dir=${options.profileDir}`]
-        : [];
-    let reject: (error: Error) => void = () => undefined;
-    const failure = new Promise<never>((_, rejectFailure) => (reject = rejectFailure));
-    failure.catch(() => undefined);
-    options.stopping.addEventListener('abort', () => reject(new Error('stopped')), { once: true });
-    const child: Child = startChild(
-      {
-        name,
-        command: [options.node, ...profile, CLI, process, '--http-endpoint=127.0.0.1:0', ...args],
-        // Keeps every process away from clusters other than the testbed's.
-        env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
-        output: (text) => file.write(text),
-      },
-      {
-        log,
-        onUsageError: () =>
-          reject(new Error(`${name} refuses its flags: see ${file.path.toString()}`)),
-      },
-    );
-    closers.add(name, async () => {
-      await child.stop(STOP_GRACE_MS);
-      file.end();
-    });
-    const facts = await Promise.race([child.announced, failure]);
-    members.push({ name, pid: child.pid ?? 0, http: facts['http'] });
-    log.info({ process: name, pid: child.pid }, 'started');
-    return facts;
-  };
-
+  const start = (plan: ProcessPlan) => startProcess(options, logsDir, plan);
+  const members: Member[] = [];
   const kubeconfig = await startCluster(options, { dir, start, members });
   const redis = await startRedisServer({ dataDir: join(dir, 'redis'), log });
   closers.add('redis-server', () => redis.close());
   members.push({ name: 'redis-server', pid: redis.pid, http: undefined });
   const socket = `unix://${join(dir, 'csi.sock')}`;
-  const gateway = `unix://${join(dir, 'gateway.sock')}`;
-  const { driver = '' } = await start('sandbox-driver', [
-    `--csi-address=${socket}`,
-    `--data-dir=${join(dir, 'volumes')}`,
-    `--delay-ms=${options.driverDelayMs}`,
-    '--capacity-gib=1000000',
-  ]);
-  const gatewayArgs = [`--csi-address=${socket}`, `--listen=${gateway}`, ...options.gatewayArgs];
-  await start('csi-gateway', gatewayArgs);
-  const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`];
-  const env = { REDIS_URL: redis.url };
-  await start('ingest', [...common, '--leader-election=true'], env);
-  for (let i = 1; i <= options.workers; i += 1) {
-    await start(
-      options.workers === 1 ? 'jobs' : `jobs#${i}`,
-      [...common, `--worker-threads=${options.workerThreads}`, ...options.jobsArgs],
-      env,
-    );
-  }
-  failed = false;
-  return { kubeconfig, driver, redisUrl: redis.url, members, logsDir };
+  const { member, facts } = await start({
+    name: 'sandbox-driver',
+    args: [
+      `--csi-address=${socket}`,
+      `--data-dir=${join(dir, 'volumes')}`,
+      `--delay-ms=${options.driverDelayMs}`,
+      '--capacity-gib=1000000',
+    ],
+    closers,
+  });
+  members.push(member);
+  const { driver = '' } = facts;
+  return { kubeconfig, driver, redisUrl: redis.url, socket, dir, members, start };
 }
 
-type Facts = Readonly<Record<string, string>>;
+/** Starts gateway, ingest and jobs on a backend. */
+export async function startSutler(
+  { kubeconfig, redisUrl, socket, dir, start }: Backend,
+  options: SutlerOptions & { readonly closers: Closers },
+): Promise<readonly Member[]> {
+  const { workers, workerThreads, jobsArgs, gatewayArgs, closers } = options;
+  const gateway = `unix://${join(dir, 'gateway.sock')}`;
+  const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`];
+  const env = { REDIS_URL: redisUrl };
+  const plans = [
+    {
+      name: 'csi-gateway',
+      args: [`--csi-address=${socket}`, `--listen=${gateway}`, ...gatewayArgs],
+    },
+    { name: 'ingest', args: [...common, '--leader-election=true'], env },
+    ...Array.from({ length: workers }, (_, i) => ({
+      name: workers === 1 ? 'jobs' : `jobs#${i + 1}`,
+      args: [...common, `--worker-threads=${workerThreads}`, ...jobsArgs],
+      env,
+    })),
+  ];
+  const members: Member[] = [];
+  for (const plan of plans) members.push((await start({ ...plan, closers })).member);
+  return members;
+}
+
+async function startProcess(
+  options: BackendOptions,
+  logsDir: string,
+  { name, args, env = {}, closers }: ProcessPlan,
+): Promise<StartedProcess> {
+  const { log } = options;
+  const file = createWriteStream(join(logsDir, `${name}.log`), { flags: 'a' });
+  const [process = name] = name.split('#');
+  const profile =
+    options.profileDir !== '' && ['ingest', 'jobs', 'csi-gateway'].includes(process)
+      ? [
+          '--cpu-prof',
+          `--cpu-prof-dir=${options.profileDir}`,
+          `--cpu-prof-name=${name}-${Date.now()}.cpuprofile`,
+        ]
+      : [];
+  let reject: (error: Error) => void = () => undefined;
+  const failure = new Promise<never>((_, rejectFailure) => (reject = rejectFailure));
+  failure.catch(() => undefined);
+  options.stopping.addEventListener('abort', () => reject(new Error('stopped')), { once: true });
+  let output = '';
+  const child: Child = startChild(
+    {
+      name,
+      command: [options.node, ...profile, CLI, process, '--http-endpoint=127.0.0.1:0', ...args],
+      // Keeps every process away from clusters other than the testbed's.
+      env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
+      output: (text) => {
+        file.write(text);
+        output = (output + text).slice(-KEPT_OUTPUT);
+      },
+    },
+    { log, onUsageError: () => reject(new Error(`${name} refuses its flags: ${output}`)) },
+  );
+  closers.add(name, async () => {
+    await child.stop(STOP_GRACE_MS);
+    file.end();
+  });
+  const facts = await Promise.race([child.announced, failure]).catch((cause: unknown) => {
+    throw new Error(`${name} did not start: ${output}`, { cause });
+  });
+  log.info({ process: name, pid: child.pid }, 'started');
+  return { member: { name, pid: child.pid ?? 0, http: facts['http'] }, facts };
+}
 
 interface ClusterStart {
   readonly dir: string;
-  readonly start: (name: string, args: readonly string[]) => Promise<Facts>;
+  readonly start: Backend['start'];
   readonly members: Member[];
 }
 
 /** @returns path of the kubeconfig */
 async function startCluster(
-  options: TestbedOptions,
+  options: BackendOptions,
   { dir, start, members }: ClusterStart,
 ): Promise<string> {
   const kubeconfig = join(dir, 'kubeconfig');
+  const { closers } = options;
   if (options.backend === 'sandbox') {
-    await start('sandbox-api', [`--kubeconfig-out=${kubeconfig}`]);
+    const args = [`--kubeconfig-out=${kubeconfig}`];
+    members.push((await start({ name: 'sandbox-api', args, closers })).member);
     return kubeconfig;
   }
-  const cluster = await openControlPlane(options.env);
-  options.closers.add('control plane', () => cluster.close());
+  const cluster = await openControlPlane(options.env, options.binder);
+  closers.add('control plane', () => cluster.close());
   const children = await childrenOf(options.pid);
   for (const name of CONTROL_PLANE) {
     const pid = children.get(name);

@@ -276,7 +276,7 @@ async function openCluster(
   const { closers } = options;
   if (options.backend === 'real') {
     // Never the cluster of KUBECONFIG, which is not for injecting faults.
-    const cluster = await openControlPlane({ ...options.env, KUBECONFIG: undefined });
+    const cluster = await openControlPlane({ ...options.env, KUBECONFIG: undefined }, true);
     closers.add('control plane', () => cluster.close());
     const proxy = await startTcpProxy('127.0.0.1');
     closers.add('proxy', () => proxy.close());

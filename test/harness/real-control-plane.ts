@@ -53,7 +53,8 @@ const CONTROLLERS = [
 
 /** What a test requires of a control plane. */
 export interface ControlPlaneNeeds {
-  /** Claims have to become Bound, which requires kube-controller-manager. */
+  /** true: claims have to become Bound, which requires kube-controller-manager. false: it is not
+   * started, nor is kube-scheduler. Absent: both run where their programs exist. */
   readonly binder?: boolean;
   /** Feature gates to enable in kube-apiserver; in the cluster of KUBECONFIG they must be on. */
   readonly serverGates?: readonly string[];
@@ -70,9 +71,13 @@ export function realControlPlane(
 ): () => Promise<RealControlPlane> {
   const assets = env['KUBEBUILDER_ASSETS'];
   if (assets !== undefined && assets !== '') {
-    const programs = findPrograms(assets, env);
-    if (needs.binder === true && programs.controllerManager === undefined)
+    const { controllerManager, scheduler, ...required } = findPrograms(assets, env);
+    if (needs.binder === true && controllerManager === undefined)
       throw new Error(`there is no kube-controller-manager: ${HOW_TO_RUN}`);
+    const programs = {
+      ...required,
+      ...(needs.binder === false ? {} : { controllerManager, scheduler }),
+    };
     return () => startWithFreePorts({ ...programs, serverGates: needs.serverGates ?? [] });
   }
   const kubeconfig = env['KUBECONFIG'];
@@ -83,8 +88,8 @@ export function realControlPlane(
 interface Programs {
   readonly etcd: string;
   readonly apiServer: string;
-  readonly controllerManager?: string;
-  readonly scheduler?: string;
+  readonly controllerManager?: string | undefined;
+  readonly scheduler?: string | undefined;
 }
 
 interface Plan extends Programs {
@@ -103,13 +108,11 @@ function findPrograms(folder: string, env: NodeJS.ProcessEnv): Programs {
     const path = resolve(folder, name);
     return existsSync(path) ? path : undefined;
   };
-  const controllerManager = optional('kube-controller-manager', 'KUBE_CONTROLLER_MANAGER');
-  const scheduler = optional('kube-scheduler', 'KUBE_SCHEDULER');
   return {
     etcd: required('etcd'),
     apiServer: required('kube-apiserver'),
-    ...(controllerManager === undefined ? {} : { controllerManager }),
-    ...(scheduler === undefined ? {} : { scheduler }),
+    controllerManager: optional('kube-controller-manager', 'KUBE_CONTROLLER_MANAGER'),
+    scheduler: optional('kube-scheduler', 'KUBE_SCHEDULER'),
   };
 }
 

@@ -1,0 +1,66 @@
+import { percentile } from './percentile.ts';
+import type { DrainResult, LatencyResult } from './rounds.ts';
+
+/** Rounds of sutler, and of the peer if there is one. */
+export interface Sides<T> {
+  readonly sutler: readonly T[];
+  readonly peer: readonly T[];
+}
+
+/** Medians of the rounds, per claim, and their ratios, as a table. */
+export function drainText({ sutler, peer }: Sides<DrainResult>): string {
+  const names = [...new Set([...sutler, ...peer].flatMap(({ usage }) => [...usage.keys()]))];
+  const perClaim = (name: string) => (result: DrainResult) =>
+    (result.usage.get(name) ?? 0) / result.claims;
+  const isOwnCpu = (name: string): boolean =>
+    /^(csi-gateway|ingest|jobs|redis-server|external-provisioner): CPU/.test(name);
+  const ownCpu = (result: DrainResult): number =>
+    names.filter(isOwnCpu).reduce((sum, name) => sum + perClaim(name)(result), 0);
+  const line = (title: string, value: (result: DrainResult) => number): string =>
+    row(title, median(sutler.map(value)), median(peer.map(value)));
+  return table([
+    line('start to first PV, ms', ({ firstMs }) => firstMs),
+    line('first to last PV, ms', ({ spanMs }) => spanMs),
+    line('PV/s', ({ claims, spanMs }) => (claims / spanMs) * 1000),
+    line('CPU of the provisioner with Redis, ms a claim', ownCpu),
+    ...names
+      .toSorted()
+      .filter((name) =>
+        [sutler, peer].some((results) => median(results.map(perClaim(name))) >= 0.01),
+      )
+      .map((name) => line(`${name}, a claim`, perClaim(name))),
+  ]);
+}
+
+export interface Latencies {
+  readonly started: LatencyResult;
+  readonly warm: LatencyResult;
+}
+
+/** Medians of the rounds and their ratios, as a table. */
+export function latencyText({ sutler, peer }: Sides<Latencies>): string {
+  const line = (title: string, value: (result: Latencies) => number): string =>
+    row(title, median(sutler.map(value)), median(peer.map(value)));
+  return table([
+    line('just started: p50 ms', ({ started }) => started.p50Ms),
+    line('just started: p99 ms', ({ started }) => started.p99Ms),
+    line('after the warm-up: p50 ms', ({ warm }) => warm.p50Ms),
+    line('after the warm-up: p99 ms', ({ warm }) => warm.p99Ms),
+  ]);
+}
+
+function median(values: readonly number[]): number {
+  return percentile(values, 0.5);
+}
+
+function table(rows: readonly string[]): string {
+  const head = ['sutler', 'peer', 'ratio'].map((cell) => cell.padStart(10)).join('');
+  return `${''.padEnd(56)}${head}\n${rows.join('\n')}\n`;
+}
+
+function row(title: string, sutler: number, peer: number): string {
+  const cells = [sutler, peer, sutler / peer].map((value) =>
+    (Number.isFinite(value) ? value.toFixed(value < 100 ? 2 : 0) : '-').padStart(10),
+  );
+  return `${title.padEnd(56)}${cells.join('')}`;
+}
