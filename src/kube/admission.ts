@@ -52,6 +52,12 @@ export class Admission {
     return Math.floor(this.#limit);
   }
 
+  /** Whether a request may be sent at once; then `release` must be called at its end. False where
+   * others wait: then `acquire` waits behind them. */
+  tryAcquire(): boolean {
+    return this.#waiting.size === 0 && this.#tryAdmit();
+  }
+
   /** Resolves when a request may be sent. `release` must be called at its end.
    * @throws KubeError with code 0 when the signal aborts or the time has passed */
   acquire(o: {

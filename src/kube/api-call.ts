@@ -62,24 +62,29 @@ export interface CallDescription {
 }
 
 export function describeCall(o: CallDescription): ApiCall {
-  const { verb, at, query = {}, body } = o;
+  const { verb, at, body } = o;
   const plural = o.resource.plural + (at.subresource === undefined ? '' : `/${at.subresource}`);
   const place =
     at.name === undefined ? at.namespace : keyOf({ namespace: at.namespace, name: at.name });
-  const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(query))
-    if (value !== undefined) search.set(name, String(value));
   return {
     verb,
     resource: plural,
     title: `${verb} ${plural}${place ? ` ${place}` : ''}`,
     method: METHODS[verb],
-    path: pathOf(o.resource, at) + (search.size === 0 ? '' : `?${search.toString()}`),
+    path: pathOf(o.resource, at) + (o.query === undefined ? '' : searchOf(o.query)),
     contentType: o.contentType ?? 'application/json',
     accept: acceptOf(o),
     body: body === undefined ? undefined : JSON.stringify(body),
     options: o.options ?? {},
   };
+}
+
+/** The query with its `?`; '' if no parameter has a value. */
+function searchOf(query: NonNullable<CallDescription['query']>): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) search.set(name, String(value));
+  return search.size === 0 ? '' : `?${search.toString()}`;
 }
 
 function acceptOf({ verb, metadataOnly }: CallDescription): string {

@@ -113,11 +113,13 @@ export class EventRecorder {
   #enqueue(event: EventInput): void {
     const { regarding, type, reason } = event;
     const nowMs = this.#clock.nowMs();
+    const isLimited = type === 'Normal' && event.isAlwaysTold !== true;
+    // Under load most events end here, before anything is remembered of them.
+    if (isLimited && this.#normals.waitMs(nowMs) > 0) return this.#count('Normal', 'dropped-rate');
     const verdict = this.#correlator.take(event, nowMs);
     if (verdict.kind === 'coalesced') return this.#count(type, 'coalesced');
     if (verdict.kind === 'spam') return this.#count(type, 'dropped-spam');
-    const isLimited = type === 'Normal' && event.isAlwaysTold !== true;
-    if (isLimited && !this.#normals.take(nowMs)) return this.#count('Normal', 'dropped-rate');
+    if (isLimited) this.#normals.take(nowMs);
     const dropped = this.#queue.add(verdict.series);
     if (dropped) this.#count(dropped, 'dropped-full');
     const { name: object, namespace } = regarding;

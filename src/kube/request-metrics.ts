@@ -35,6 +35,22 @@ export function createRequestMetrics(
     registers,
     collect: () => limit.set(admission.limit),
   });
+  // Finding a series by its labels costs more than counting, so each is looked up once.
+  const known = new Map<string, { readonly count: () => void; readonly time: Observe }>();
+  const seriesOf = (verb: string, resource: string, code: number) => {
+    const key = `${verb} ${resource} ${code}`;
+    let series = known.get(key);
+    if (series === undefined) {
+      const counter = requests.labels({ verb, resource, code });
+      const histogram = verb === 'watch' ? undefined : durations.labels({ verb, resource });
+      series = {
+        count: () => counter.inc(),
+        time: (seconds) => histogram?.observe(seconds),
+      };
+      known.set(key, series);
+    }
+    return series;
+  };
   return {
     /** @param code  HTTP status; 0 without an answer */
     observe(
@@ -42,8 +58,11 @@ export function createRequestMetrics(
       resource: string,
       { code, durationMs }: { readonly code: number; readonly durationMs: number },
     ): void {
-      requests.inc({ verb, resource, code });
-      if (verb !== 'watch') durations.observe({ verb, resource }, durationMs / 1000);
+      const series = seriesOf(verb, resource, code);
+      series.count();
+      series.time(durationMs / 1000);
     },
   };
 }
+
+type Observe = (seconds: number) => void;

@@ -127,7 +127,8 @@ export class RequestSender {
     endMs: number,
   ): Promise<WireAnswer | KubeError> {
     const { signal } = call.options;
-    await this.#admission.acquire({ title: call.title, timeoutMs: leftMs(endMs), signal });
+    if (signal?.aborted === true || !this.#admission.tryAcquire())
+      await this.#admission.acquire({ title: call.title, timeoutMs: leftMs(endMs), signal });
     const startedMs = performance.now();
     let code = 0;
     try {
