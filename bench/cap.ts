@@ -59,6 +59,7 @@ async function measure({ flags, env, pid, log, stopping }: Context, threads: num
       workers: flags.workers,
       workerThreads: threads,
       profileDir: '',
+      commonArgs: [],
       jobsArgs: [],
       gatewayArgs: [
         `--max-in-flight=${flags.cap}`,

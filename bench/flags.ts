@@ -69,6 +69,11 @@ export const flags = defineFlags({
       'again after --warm-up.',
   },
   'warm-up': { type: 'int', default: 1500, min: 1, help: 'Claims between the two of --latency.' },
+  budget: {
+    type: 'bool',
+    default: false,
+    help: 'With --latency: shows how long each step took, from logs that make the steps slower.',
+  },
   peer: {
     type: 'string',
     default: '',

@@ -83,6 +83,7 @@ function testbedOptions(context: Context): Omit<BackendOptions, 'closers'> & Sut
     workers: flags.workers,
     workerThreads: flags.workerThreads,
     profileDir: flags.profile,
+    commonArgs: flags.budget ? ['-v=6', '--logging-format=json'] : [],
     jobsArgs: splitArgs(flags.jobsArgs),
     gatewayArgs: splitArgs(flags.gatewayArgs),
     env: context.env,
@@ -105,7 +106,12 @@ async function benchRounds(
       for (const peer of sides) {
         stopping.throwIfAborted();
         log.info({ round: i, provisioner: peer === '' ? 'sutler' : peer }, 'round');
-        const result = await round({ ...options, peer, patienceMs: flags.patienceMs });
+        const result = await round({
+          ...options,
+          peer,
+          traced: flags.budget && peer === '',
+          patienceMs: flags.patienceMs,
+        });
         results[peer === '' ? 'sutler' : 'peer'].push(result);
       }
     }

@@ -1,5 +1,6 @@
 import { percentile } from './percentile.ts';
 import type { DrainResult, LatencyResult } from './rounds.ts';
+import type { StepTime } from './step-times.ts';
 
 /** Rounds of sutler, and of the peer if there is one. */
 export interface Sides<T> {
@@ -17,7 +18,7 @@ export function drainText({ sutler, peer }: Sides<DrainResult>): string {
   const ownCpu = (result: DrainResult): number =>
     names.filter(isOwnCpu).reduce((sum, name) => sum + perClaim(name)(result), 0);
   const line = (title: string, value: (result: DrainResult) => number): string =>
-    row(title, median(sutler.map(value)), median(peer.map(value)));
+    compare(title, median(sutler.map(value)), median(peer.map(value)));
   return table([
     line('start to first PV, ms', ({ firstMs }) => firstMs),
     line('first to last PV, ms', ({ spanMs }) => spanMs),
@@ -40,13 +41,39 @@ export interface Latencies {
 /** Medians of the rounds and their ratios, as a table. */
 export function latencyText({ sutler, peer }: Sides<Latencies>): string {
   const line = (title: string, value: (result: Latencies) => number): string =>
-    row(title, median(sutler.map(value)), median(peer.map(value)));
+    compare(title, median(sutler.map(value)), median(peer.map(value)));
   return table([
     line('just started: p50 ms', ({ started }) => started.p50Ms),
     line('just started: p99 ms', ({ started }) => started.p99Ms),
     line('after the warm-up: p50 ms', ({ warm }) => warm.p50Ms),
     line('after the warm-up: p99 ms', ({ warm }) => warm.p99Ms),
+    ...stepLines(
+      'just started',
+      sutler.map(({ started }) => started.steps),
+    ),
+    ...stepLines(
+      'after the warm-up',
+      sutler.map(({ warm }) => warm.steps),
+    ),
   ]);
+}
+
+/** The steps of sutler, in the columns of p50 and p99. */
+function stepLines(title: string, rounds: readonly (readonly StepTime[])[]): readonly string[] {
+  const [first = []] = rounds;
+  if (first.length === 0) return [];
+  const medianOf = (name: string, value: (step: StepTime) => number): number =>
+    median(rounds.flatMap((steps) => steps.filter((step) => step.name === name).map(value)));
+  return [
+    `\n${`steps, ${title}`.padEnd(56)}${['p50 ms', 'p99 ms'].map((c) => c.padStart(10)).join('')}`,
+    ...first.map(({ name }) =>
+      row(
+        `  ${name}`,
+        medianOf(name, ({ p50Ms }) => p50Ms),
+        medianOf(name, ({ p99Ms }) => p99Ms),
+      ),
+    ),
+  ];
 }
 
 function median(values: readonly number[]): number {
@@ -58,8 +85,13 @@ function table(rows: readonly string[]): string {
   return `${''.padEnd(56)}${head}\n${rows.join('\n')}\n`;
 }
 
-function row(title: string, sutler: number, peer: number): string {
-  const cells = [sutler, peer, sutler / peer].map((value) =>
+function compare(title: string, sutler: number, peer: number): string {
+  return row(title, sutler, peer, sutler / peer);
+}
+
+/** @param values a column each */
+function row(title: string, ...values: readonly number[]): string {
+  const cells = values.map((value) =>
     (Number.isFinite(value) ? value.toFixed(value < 100 ? 2 : 0) : '-').padStart(10),
   );
   return `${title.padEnd(56)}${cells.join('')}`;

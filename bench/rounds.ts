@@ -10,6 +10,7 @@ import { percentile } from './percentile.ts';
 import { readUsage, type Usage, waitUntilQuiet } from './process-costs.ts';
 import { increase } from './prometheus.ts';
 import { CLIENT_NAME } from './redis-sample.ts';
+import { readStepTimes, type StepTime, type TracedClaim } from './step-times.ts';
 import {
   openBackend,
   startSutler,
@@ -25,6 +26,8 @@ const CONCURRENCY = 32;
 export interface RoundOptions extends Omit<BackendOptions, 'closers'>, SutlerOptions {
   /** Path of external-provisioner, which runs in place of sutler; '' for sutler. */
   readonly peer: string;
+  /** Whether sutler logs the steps of a claim, which makes them slower. */
+  readonly traced: boolean;
   readonly patienceMs: number;
 }
 
@@ -42,6 +45,8 @@ export interface DrainResult {
 export interface LatencyResult {
   readonly p50Ms: number;
   readonly p99Ms: number;
+  /** Empty unless the steps are traced. */
+  readonly steps: readonly StepTime[];
 }
 
 /** Lets one provisioner drain claims that were there before it started, on a backend of its own.
@@ -89,12 +94,23 @@ export function latencyRound(
       return answeredMs;
     };
     const oneAtATime = async (stem: string): Promise<LatencyResult> => {
-      const waitsMs: number[] = [];
+      const traced: TracedClaim[] = [];
       for (const name of namesOf(stem, count)) {
         const [answeredMs = Number.NaN] = await create([name]);
-        waitsMs.push((claims.provisionedMs.get(name) ?? Number.NaN) - answeredMs);
+        const provisionedMs = claims.provisionedMs.get(name) ?? Number.NaN;
+        const { timeOrigin } = performance;
+        traced.push({
+          answeredMs: timeOrigin + answeredMs,
+          provisionedMs: timeOrigin + provisionedMs,
+        });
       }
-      return { p50Ms: percentile(waitsMs, 0.5), p99Ms: percentile(waitsMs, 0.99) };
+      await round.waitUntilQuiet();
+      const waitsMs = traced.map(({ answeredMs, provisionedMs }) => provisionedMs - answeredMs);
+      return {
+        p50Ms: percentile(waitsMs, 0.5),
+        p99Ms: percentile(waitsMs, 0.99),
+        steps: options.traced ? await readStepTimes(round.logsDir, traced) : [],
+      };
     };
     await round.startProvisioner();
     await round.waitUntilQuiet();
@@ -110,6 +126,7 @@ function namesOf(stem: string, count: number): string[] {
 }
 
 interface Round {
+  readonly logsDir: string;
   readonly claims: WaitingClaims;
   /** Ends when the bench stops or its patience does. */
   readonly signal: AbortSignal;
@@ -171,6 +188,7 @@ function openRound(
   return {
     claims,
     signal,
+    logsDir: backend.logsDir,
     async startProvisioner() {
       const parts = new Closers();
       const stop = async (): Promise<void> => {

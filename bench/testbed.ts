@@ -34,6 +34,8 @@ export interface BackendOptions {
 }
 
 export interface SutlerOptions {
+  /** For ingest and jobs alike. */
+  readonly commonArgs: readonly string[];
   readonly workers: number;
   readonly workerThreads: number;
   readonly jobsArgs: readonly string[];
@@ -56,6 +58,8 @@ export interface Backend {
   /** The driver's socket. */
   readonly socket: string;
   readonly dir: string;
+  /** One file for each process. */
+  readonly logsDir: string;
   readonly members: readonly Member[];
   /** Starts `sutler PROCESS`. */
   start(plan: ProcessPlan): Promise<StartedProcess>;
@@ -113,7 +117,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   });
   members.push(member);
   const { driver = '' } = facts;
-  return { kubeconfig, driver, redisUrl: redis.url, socket, dir, members, start };
+  return { kubeconfig, driver, redisUrl: redis.url, socket, dir, logsDir, members, start };
 }
 
 /** Starts gateway, ingest and jobs on a backend. */
@@ -121,9 +125,9 @@ export async function startSutler(
   { kubeconfig, redisUrl, socket, dir, start }: Backend,
   options: SutlerOptions & { readonly closers: Closers },
 ): Promise<readonly Member[]> {
-  const { workers, workerThreads, jobsArgs, gatewayArgs, closers } = options;
+  const { workers, workerThreads, commonArgs, jobsArgs, gatewayArgs, closers } = options;
   const gateway = `unix://${join(dir, 'gateway.sock')}`;
-  const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`];
+  const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`, ...commonArgs];
   const env = { REDIS_URL: redisUrl };
   const plans = [
     {

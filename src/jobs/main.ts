@@ -16,6 +16,7 @@ import { flags as table, summary } from './flags.ts';
 import { type LostRecords, startLostRecords } from './lost-records.ts';
 import { createConsumerStarter, startConsumers } from './open-consumers.ts';
 import { openPorts } from './open-ports.ts';
+import { traceSteps } from './trace-steps.ts';
 
 /** The jobs process. */
 export function main(invocation: Invocation): Promise<void> {
@@ -41,7 +42,7 @@ async function start(context: Context): Promise<void> {
   const base = { context, connections, driver, instance };
   const records = await openRecords(base);
   const lostRecords = openLostRecords(base, records);
-  const ports = openPorts(base, { caches, records, gates });
+  const ports = traceSteps(openPorts(base, { caches, records, gates }));
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
   const startConsumer = createConsumerStarter(base, lostRecords);

@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { type JobKey, keyId } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
@@ -13,7 +14,12 @@ export async function runToOutcome(
   log: Logger,
   run: () => Promise<Outcome>,
 ): Promise<Outcome> {
+  const startedMs = performance.now();
   const outcome = await run().catch(toOutcome);
+  if (log.isLevelEnabled('trace')) {
+    const atMs = performance.timeOrigin + startedMs;
+    log.trace({ step: 'run', atMs, tookMs: performance.now() - startedMs }, 'run');
+  }
   const object = key.namespace === '' ? key.name : `${key.namespace}/${key.name}`;
   const fields = { [key.kind]: object, key: keyId(key), outcome: outcome.kind };
   if (outcome.kind === 'done') log.debug({ ...fields, note: outcome.note }, 'run ended');
