@@ -76,14 +76,15 @@ export class CircuitBreaker {
     const openings = this.#openings;
     const isCurrent = (): boolean => openings === this.#openings;
     this.#running += 1;
-    const ended = new AbortController();
-    if (!this.isClosed) {
+    const ended = this.isClosed ? undefined : new AbortController();
+    if (ended !== undefined) {
       void systemClock.sleep(TRIAL_PASSES_AFTER_MS, ended.signal).then(() => {
         if (!ended.signal.aborted && isCurrent()) this.#allowMore();
       });
     }
     return (outcome) => {
-      ended.abort();
+      // With a reason given, abort() does not build an exception with a stack trace.
+      ended?.abort('ended');
       this.#running -= 1;
       if (!isCurrent()) this.#runningOlder = Math.max(0, this.#runningOlder - 1);
       else if (outcome.kind !== 'later' || outcome.isGatewayFull === true) return this.#allowMore();

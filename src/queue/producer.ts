@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
 import { type BulkJobOptions, Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { RedisAccess } from '../redis/access.ts';
@@ -32,7 +33,10 @@ export interface ProducerOptions {
 }
 
 const BATCH_KEYS = 200;
+/** Time from one batch to the next, on average: hints of a while are one batch. The first batches
+ * after a quiet time are not delayed. */
 const BATCH_PERIOD_MS = 10;
+const QUICK_BATCHES = 10;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
@@ -61,7 +65,8 @@ export class Producer {
   #serial = 0;
   #queues: Queues | undefined;
   #flushing: Promise<void> | undefined;
-  #lastBatchMs = 0;
+  /** When the next batch would be due if none was quick. */
+  #batchDueMs = 0;
   #lastFairnessMs = 0;
 
   /** Begins to connect.
@@ -161,15 +166,23 @@ export class Producer {
     while (this.#dirty.size > 0 && !signal.aborted) {
       const queues = await this.#openQueues();
       if (queues === undefined) continue;
-      const pauseMs = this.#lastBatchMs + BATCH_PERIOD_MS - Date.now();
-      if (pauseMs > 0 && this.#dirty.size < BATCH_KEYS)
-        await systemClock.sleep(Math.min(pauseMs, BATCH_PERIOD_MS), signal);
-      this.#lastBatchMs = Date.now();
+      await this.#pauseForBatch();
       const isRefused = await this.#addBatch(queues, this.#dirty.take(BATCH_KEYS));
       this.#metrics.dirty.set({ driver: this.#options.driver }, this.#dirty.size);
       refusals = isRefused ? refusals + 1 : 0;
       if (isRefused) await systemClock.sleep(Math.min(2000, 50 * 2 ** refusals), signal);
     }
+  }
+
+  /** Lets hints become a batch, unless the batch is full or it is one of the quick ones. */
+  async #pauseForBatch(): Promise<void> {
+    const aheadMs = this.#batchDueMs - performance.now();
+    const pauseMs = aheadMs - (QUICK_BATCHES - 1) * BATCH_PERIOD_MS;
+    if (pauseMs > 0 && this.#dirty.size < BATCH_KEYS)
+      await systemClock.sleep(pauseMs, this.#stopping.signal);
+    const nowMs = performance.now();
+    const latestMs = nowMs + QUICK_BATCHES * BATCH_PERIOD_MS;
+    this.#batchDueMs = Math.min(Math.max(this.#batchDueMs, nowMs) + BATCH_PERIOD_MS, latestMs);
   }
 
   /** Waits until Redis is usable, and opens the queues if they are not open.

@@ -26,6 +26,7 @@ const RENEW_DEADLINE = 0.8;
 export class RunLocks {
   readonly #options: RunLocksOptions;
   readonly #byJob = new Map<string, RunUnderWay>();
+  readonly #keyIds = new Set<string>();
 
   constructor(options: RunLocksOptions) {
     this.#options = options;
@@ -39,15 +40,18 @@ export class RunLocks {
   /** The signal of a new run; undefined while another run of the key or of the job is under way
    * here. */
   begin(jobId: string, keyId: string, nowMs: number): AbortSignal | undefined {
-    const running = [...this.#byJob.values()];
-    if (this.#byJob.has(jobId) || running.some((run) => run.keyId === keyId)) return undefined;
+    if (this.#byJob.has(jobId) || this.#keyIds.has(keyId)) return undefined;
     const run: RunUnderWay = { keyId, abort: new AbortController(), renewedMs: nowMs };
     this.#byJob.set(jobId, run);
+    this.#keyIds.add(keyId);
     return run.abort.signal;
   }
 
   end(jobId: string): void {
+    const run = this.#byJob.get(jobId);
+    if (run === undefined) return;
     this.#byJob.delete(jobId);
+    this.#keyIds.delete(run.keyId);
   }
 
   /** To be called when BullMQ renewed these locks. */

@@ -1,10 +1,11 @@
 import { performance } from 'node:perf_hooks';
-import { Redis, type RedisOptions } from 'ioredis';
+import type { Redis, RedisOptions } from 'ioredis';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { describeRedisError, isRefusal } from './error-text.ts';
 import { Refusals } from './refusals.ts';
 import { DEFAULT_ACCESS, type RedisAccess, redisSettings } from './access.ts';
+import { JoinedWritesRedis } from './joined-writes.ts';
 import { findSentinelFault, isUnexplained } from './sentinel-fault.ts';
 import { redisAddress, type RedisSettings } from './url.ts';
 
@@ -234,7 +235,7 @@ class Link implements RedisLink {
 
 /** Remembers its duplicates in order to close them: BullMQ duplicates a connection for its blocking
  * reads, and can't close the duplicate while Redis is down. */
-class DuplicatedRedis extends Redis {
+class DuplicatedRedis extends JoinedWritesRedis {
   readonly #copies: { disconnect(): void }[] = [];
 
   override duplicate<O extends Partial<RedisOptions> | undefined = undefined>(override?: O) {

@@ -47,7 +47,10 @@ export function defineNamedScript<
   readonly answers: R;
   readonly lua: string;
 }): NamedScript<K, ValuesOf<A>, AnswerOf<R>> {
-  const { keys, args, answers, lua } = script;
+  const { keys, args, lua } = script;
+  const answers: Answers = new Map(
+    Object.entries(script.answers).map(([kind, fields]) => [kind, Object.entries(fields)]),
+  );
   const names = Object.keys(args);
   const keyValues = keys.map((_, i) => `KEYS[${i + 1}]`);
   const argValues = names.map((name, i) =>
@@ -71,18 +74,27 @@ function localsOf(names: readonly string[], values: readonly string[]): string {
   return names.length === 0 ? '' : `local ${names.join(', ')} = ${values.join(', ')}\n`;
 }
 
-function decodeAnswer(answers: Readonly<Record<string, Fields>>, reply: unknown): unknown {
-  const [kind, ...pairs] = Array.isArray(reply) ? (reply as readonly unknown[]) : [];
-  const fields = answers[String(kind)];
+/** The fields of each kind of answer, as a list. */
+type Answers = ReadonlyMap<unknown, readonly (readonly [name: string, type: FieldType])[]>;
+
+function decodeAnswer(answers: Answers, reply: unknown): unknown {
+  const parts: readonly unknown[] = Array.isArray(reply) ? reply : [];
+  const [kind] = parts;
+  const fields = answers.get(kind);
   if (fields === undefined) throw undeclared(String(kind));
-  const given = new Map<unknown, unknown>();
-  for (let i = 0; i < pairs.length; i += 2) given.set(pairs[i], pairs[i + 1]);
-  const values = Object.entries(fields).map(([name, type]) => {
-    const value = decodeField(type, given.get(name));
+  const answer: Record<string, unknown> = { kind };
+  for (const [name, type] of fields) {
+    const value = decodeField(type, valueIn(parts, name));
     if (value === undefined) throw undeclared(`${String(kind)} with a wrong or missing ${name}`);
-    return [name, value] as const;
-  });
-  return Object.fromEntries([['kind', kind], ...values]);
+    answer[name] = value;
+  }
+  return answer;
+}
+
+/** The value after a name, in a list of a kind and of names and values in turn. */
+function valueIn(parts: readonly unknown[], name: string): unknown {
+  for (let i = 1; i < parts.length; i += 2) if (parts[i] === name) return parts[i + 1];
+  return undefined;
 }
 
 function undeclared(answer: string): Error {

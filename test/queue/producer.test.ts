@@ -5,7 +5,7 @@ import { MAX_EVENTS_FIELD, queueRoot, SCORE_PER_PRIORITY } from '#src/queue/bull
 import { queueName } from '#src/queue/key-names.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { claimKey, QueueBench, volumeKey } from '../harness/queue.ts';
+import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
@@ -81,6 +81,24 @@ describe('Producer', () => {
     const { evalsha = 0, info = 0 } = await redis.commands();
     assert.ok(evalsha >= 1000 && evalsha <= 1010, `${evalsha} scripts for 1,000 keys`);
     assert.ok(info <= 1);
+  });
+
+  it('does not delay single keys that come one after the other', async () => {
+    const producer = bench.producer();
+    let names = 0;
+    const addTen = async (): Promise<number> => {
+      const beginMs = performance.now();
+      for (let i = 0; i < 10; i += 1) {
+        producer.ensureQueued(claimKey(`c${(names += 1)}`));
+        await producer.waitUntilFlushed();
+      }
+      return performance.now() - beginMs;
+    };
+    // With the 10 ms between the batches of a burst it would always take 90 ms.
+    await until(async () => {
+      await sleep(100);
+      return (await addTen()) < 85;
+    }, 'ten keys are added without pauses');
   });
 
   it('runs keys of a small namespace between those of a large one', async () => {
