@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { load } from 'js-yaml';
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { isFields, type Fields } from '../runtime/json.ts';
@@ -39,7 +38,7 @@ export async function readKubeconfig(
   path: string,
   contextName?: string,
 ): Promise<KubeconfigContext> {
-  const file = new Section(`kubeconfig ${path}`, parse(path, await readText(path)));
+  const file = new Section(`kubeconfig ${path}`, await parse(path, await readText(path)));
   const name = contextName ?? file.text('current-context') ?? '';
   if (name === '')
     throw file.fail('no current-context is set; run: kubectl config use-context NAME');
@@ -118,7 +117,9 @@ async function readText(path: string): Promise<string> {
   }
 }
 
-function parse(path: string, text: string): Fields {
+async function parse(path: string, text: string): Promise<Fields> {
+  // In a cluster there is no kubeconfig, and nothing else needs this package.
+  const { load } = await import('js-yaml');
   let value: unknown;
   try {
     value = load(text);

@@ -86,6 +86,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
   #isOpen = false;
   /** Whether the watch of this cycle received an event or stayed open long enough. */
   #isGood = false;
+  readonly #sizeOf = (): number => this.size;
   /** Cycles in a row that failed or brought nothing. */
   #failures = 0;
 
@@ -130,6 +131,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
   async stop(): Promise<void> {
     this.#stopped.abort(new Error(`the reflector of ${this.#title} is stopped`));
     this.#endFirstList();
+    this.#metrics.endReport(this.#sizeOf);
     await this.#running;
   }
 
@@ -195,7 +197,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
       ({ resourceVersion } = page);
     }
     this.#store.keepOnly(listed);
-    this.#metrics.setObjects(this.size);
+    this.#metrics.reportObjects(this.#sizeOf);
     if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.size }, 'listed');
     this.hasSynced = true;
     this.#endFirstList();
@@ -240,7 +242,6 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     if (event.type === 'BOOKMARK') return;
     if (event.type === 'DELETED') this.#store.remove(event.object);
     else this.#store.put(event.object);
-    this.#metrics.setObjects(this.size);
   }
 
   /** Decides how to go on after a failure.

@@ -10,6 +10,7 @@ import {
   type ParseInput,
 } from './flags.ts';
 import { Closers } from './closers.ts';
+import { JoinedWrites } from './joined-writes.ts';
 import { createLogger, type Logger } from './log.ts';
 import { createRegistry, type Registry } from './metrics.ts';
 import { strikeCredentials } from './loggable.ts';
@@ -25,6 +26,7 @@ export interface Host {
   readonly stdout: { write(text: string): unknown };
   readonly stderr: { write(text: string): unknown };
   on(event: 'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'disconnect', listener: () => void): unknown;
+  on(event: 'exit', listener: () => void): unknown;
   on(
     event: 'uncaughtException' | 'unhandledRejection',
     listener: (error: unknown) => void,
@@ -90,7 +92,7 @@ export async function runProcess<T extends ProcessTable>(
   invocation: Invocation,
   description: ProcessDescription<T>,
 ): Promise<void> {
-  const { host } = invocation;
+  const host = joinStderr(invocation.host);
   const exitForUsage = (error: UsageError): void => {
     const line = escapeControls(strikeCredentials(error.message.replaceAll('\n', ' ')));
     host.stderr.write(`sutler ${description.name}: ${line}\n`);
@@ -147,6 +149,31 @@ export async function runProcess<T extends ProcessTable>(
   for (const error of await closers.close())
     log.warn({ err: error, cause: error.cause }, 'closing failed');
   host.exit(code);
+}
+
+/** The host, with writes to stderr joined. Nothing of them is lost, however the process exits, and
+ * what is written to stdout comes after them. */
+function joinStderr(host: Host): Host {
+  const stderr = new JoinedWrites((text) => host.stderr.write(text));
+  host.on('exit', () => stderr.flush());
+  return {
+    argv: host.argv,
+    env: host.env,
+    pid: host.pid,
+    stderr,
+    stdout: {
+      write: (text) => {
+        stderr.flush();
+        host.stdout.write(text);
+      },
+    },
+    on: (event: never, listener: never) => host.on(event, listener),
+    exit: (code) => {
+      stderr.flush();
+      host.exit(code);
+    },
+    send: host.send === undefined ? undefined : (message) => host.send?.(message),
+  };
 }
 
 function openLog<T extends ProcessTable>(

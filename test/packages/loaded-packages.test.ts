@@ -169,6 +169,12 @@ describe('packages that a process loads', () => {
     });
   }
 
+  it('are the one that reads YAML only where there is a kubeconfig', () => {
+    const yaml = 'node_modules/js-yaml';
+    assert.ok(of('plugin').has(yaml));
+    for (const name of ['ingest', 'jobs']) assert.ok(!of(name).has(yaml), name);
+  });
+
   it('are in the gateway only those of logs, metrics and gRPC', () => {
     const allowed = neededBy(['pino', 'prom-client', '@grpc/grpc-js', '@bufbuild/protobuf']);
     assert.deepEqual([...without(of('gateway'), allowed)], []);

@@ -18,7 +18,9 @@ class FakeHost extends EventEmitter implements Host {
   readonly stdout = { write: (text: string) => (this.out += text) };
   readonly stderr = { write: (text: string) => (this.err += text) };
   readonly exits: number[] = [];
+  errAtExit = '';
   exit(code: number): void {
+    this.errAtExit = this.err;
     this.exits.push(code);
   }
   send(message: unknown): void {
@@ -143,5 +145,41 @@ describe('runProcess', () => {
     });
     assert.deepEqual(host.sent, [{ kind: 'announce', facts: { http: 'http://127.0.0.1:1' } }]);
     assert.deepEqual(host.exits, [3]);
+  });
+
+  const burst = (context: Context): void => {
+    for (const line of ['one', 'two', 'three']) context.log.info(line);
+  };
+
+  it('writes every line of its log before it exits', async () => {
+    const host = await run([], (context) => {
+      burst(context);
+      return Promise.reject(new Error('defect'));
+    });
+    assert.match(host.errAtExit, /one\n.*two\n.*three\n.*start failed/);
+  });
+
+  it('writes every line of its log where other code ends the process', async () => {
+    let atEnd = '';
+    await run([], (context, itsHost) => {
+      burst(context);
+      itsHost.emit('exit');
+      atEnd = itsHost.err;
+      context.stop(0);
+      return Promise.resolve();
+    });
+    assert.match(atEnd, /one\n.*two\n.*three\n/);
+  });
+
+  it('writes what it logged before what it prints', async () => {
+    let logged = '';
+    await run([], (context, itsHost) => {
+      burst(context);
+      itsHost.stdout.write = () => (logged = itsHost.err);
+      context.stdout.write('printed');
+      context.stop(0);
+      return Promise.resolve();
+    });
+    assert.match(logged, /three\n$/);
   });
 });
