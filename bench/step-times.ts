@@ -33,6 +33,9 @@ const STEPS = [
   'records.closeStored',
 ];
 
+/** How long before the answer to the first create ingest may have had its event. */
+const START_MS = 20;
+
 /** Reads the logs of ingest and jobs, and assigns their steps to claims by time.
  * @param logsDir with ingest.log and jobs.log in JSON */
 export async function readStepTimes(
@@ -47,11 +50,15 @@ export async function readStepTimes(
     times.push(ms);
     byName.set(name, times);
   };
+  let previousMs = -Infinity;
   for (const claim of claims) {
-    const isOfClaim = ({ endMs, startMs }: Step): boolean =>
-      startMs > claim.answeredMs - 50 && endMs < claim.provisionedMs + 50;
-    const enqueued = ingest.find((step) => step.name === 'enqueue' && isOfClaim(step));
-    const run = jobs.find((step) => step.name === 'run' && step.startMs > claim.answeredMs - 50);
+    // A claim is created when the watch has shown the PV of the one before.
+    const afterMs = previousMs === -Infinity ? claim.answeredMs - START_MS : previousMs;
+    previousMs = claim.provisionedMs;
+    const enqueued = ingest.find(({ name, startMs }) => name === 'enqueue' && startMs > afterMs);
+    const run = jobs.find(
+      ({ name, startMs }) => name === 'run' && startMs > (enqueued?.startMs ?? Infinity),
+    );
     if (enqueued === undefined || run === undefined) continue;
     add('answer to the create → ingest has the event', enqueued.startMs - claim.answeredMs);
     add('ingest has the event → Redis has the job', enqueued.endMs - enqueued.startMs);

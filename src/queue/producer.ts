@@ -276,9 +276,16 @@ export class Producer {
       data: jobData(hint.key),
       opts: this.#jobOptions(hint.key, hint.kind === 'now'),
     }));
+    const startedMs = performance.now();
     const newIds = new Set(jobs.map(({ opts }) => opts.jobId));
     // For a key that has a job, BullMQ returns the id of that job.
     const deduplicated = (await queue.addBulk(jobs)).filter(({ id }) => !newIds.has(id));
+    const { log } = this.#options;
+    if (log.isLevelEnabled('trace')) {
+      const atMs = performance.timeOrigin + startedMs;
+      const tookMs = performance.now() - startedMs;
+      log.trace({ step: 'enqueue', kind, jobs: jobs.length, atMs, tookMs }, 'jobs added');
+    }
     if (kind === 'claim')
       for (const { data } of deduplicated) this.#fairness.refund(data.namespace);
     const labels = { driver: this.#options.driver, kind };
