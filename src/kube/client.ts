@@ -38,6 +38,8 @@ export interface DeleteOptions extends CallOptions {
  * is sent again after an answer that asks for that (429; 500, 503 and 504 with Retry-After), and
  * after a network fault if it is a read or was not sent. */
 export interface KubeClient {
+  /** Calls under way now, without watches. */
+  readonly inFlight: number;
   /** @returns undefined if the object does not exist */
   get<T>(resource: Resource, ref: ObjectRef, o?: CallOptions): Promise<T | undefined>;
   /** One page if there is a limit, else all objects. */
@@ -75,6 +77,9 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
   };
 
   return {
+    get inFlight() {
+      return sender.inFlight;
+    },
     get: <T>(resource: Resource, ref: ObjectRef, options?: CallOptions) =>
       request<T>({ verb: 'get', resource, at: ref, options }).catch(undefinedIfAbsent(ref)),
     // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers

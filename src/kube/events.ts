@@ -32,7 +32,12 @@ const NORMAL_PER_SECOND = 50;
 const NORMAL_BURST = 500;
 const REPEAT_AFTER_MS = 60_000;
 const RETRY_AFTER_MS = 5_000;
-const MAX_QUEUED = 1000;
+const MAX_QUEUED = 4000;
+/** A Normal event waits while more requests than this are under way, but not for longer than
+ * MAX_YIELD_MS: it must not slow down what it is about. */
+const BUSY_REQUESTS = 4;
+const MAX_YIELD_MS = 100;
+const YIELD_MS = 20;
 const CONCURRENT_WRITES = 2;
 const MAX_TRIES = 12;
 const CLOSE_GRACE_MS = 2000;
@@ -60,6 +65,7 @@ export class EventRecorder {
   readonly #normals: TokenBucket;
   readonly #queue = new EventQueue();
   readonly #stopped = new AbortController();
+  readonly #client: Pick<KubeClient, 'inFlight'>;
   readonly #writer: EventWriter;
   readonly #results: Counter<'type' | 'result'>;
   #activeWorkers = 0;
@@ -76,6 +82,7 @@ export class EventRecorder {
       perSecond: options.normalPerSecond ?? NORMAL_PER_SECOND,
       nowMs: this.#clock.nowMs(),
     });
+    this.#client = options.client;
     this.#writer = new EventWriter(options.client, options.component, this.#stopped.signal);
     this.#results = metricsIn(options.metrics ?? new Registry()).counter(
       'sutler_kube_events_total',
@@ -113,7 +120,7 @@ export class EventRecorder {
   #enqueue(event: EventInput): void {
     const { regarding, type, reason } = event;
     const nowMs = this.#clock.nowMs();
-    const isLimited = type === 'Normal' && event.isAlwaysTold !== true;
+    const isLimited = !isUrgent(event);
     // Under load most events end here, before anything is remembered of them.
     if (isLimited && this.#normals.waitMs(nowMs) > 0) return this.#count('Normal', 'dropped-rate');
     const verdict = this.#correlator.take(event, nowMs);
@@ -134,12 +141,21 @@ export class EventRecorder {
     const { signal } = this.#stopped;
     let series = this.#queue.next();
     while (series !== undefined && !signal.aborted) {
+      if (!isUrgent(series.input)) await this.#yieldToOthers();
       await this.#write(series);
       series.isPending = false;
       series = this.#queue.next();
     }
     this.#activeWorkers -= 1;
     if (this.#activeWorkers === 0) this.#onIdle?.();
+  }
+
+  /** Waits while many requests are under way, for a short time at most. */
+  async #yieldToOthers(): Promise<void> {
+    for (let waitedMs = 0; waitedMs < MAX_YIELD_MS; waitedMs += YIELD_MS) {
+      if (this.#isClosed || this.#client.inFlight <= BUSY_REQUESTS) return;
+      await this.#clock.sleep(YIELD_MS, this.#stopped.signal);
+    }
   }
 
   /** Writes one event, and repeats that during outages. Never throws. */
@@ -162,6 +178,10 @@ export class EventRecorder {
   }
 }
 
+function isUrgent({ type, isAlwaysTold }: EventInput): boolean {
+  return type === 'Warning' || isAlwaysTold === true;
+}
+
 /** A bounded queue. Warnings, and events that are always sent, come first; when the queue is full,
  * each of them replaces the oldest Normal event. */
 class EventQueue {
@@ -174,17 +194,17 @@ class EventQueue {
 
   /** @returns the type of the event that was dropped, if any */
   add(series: Series): EventInput['type'] | undefined {
-    const { type, isAlwaysTold } = series.input;
-    const isUrgent = type === 'Warning' || isAlwaysTold === true;
+    const { type } = series.input;
+    const isFirst = isUrgent(series.input);
     const isFull = this.size >= MAX_QUEUED;
     const [oldestNormal] = this.#normals;
-    if (isFull && (!isUrgent || oldestNormal === undefined)) return type;
+    if (isFull && (!isFirst || oldestNormal === undefined)) return type;
     if (isFull && oldestNormal !== undefined) {
       this.#normals.delete(oldestNormal);
       oldestNormal.isPending = false;
     }
     series.isPending = true;
-    (isUrgent ? this.#urgent : this.#normals).add(series);
+    (isFirst ? this.#urgent : this.#normals).add(series);
     return isFull ? 'Normal' : undefined;
   }
 

@@ -61,6 +61,10 @@ export class RequestSender {
     this.#transport = new Transport(options.access, Math.max(1, maxInFlight));
   }
 
+  get inFlight(): number {
+    return this.#admission.inFlight;
+  }
+
   /** @returns the body of a 2xx answer
    * @throws  KubeError */
   async send(call: ApiCall): Promise<string> {

@@ -245,18 +245,50 @@ describe('EventRecorder', () => {
     assert.equal(server.seen.length, 10);
   });
 
-  it('queues a thousand while the server is slow; then Warnings replace Normals', async () => {
+  it('queues 4,000 while the server is slow; then Warnings replace Normals', async () => {
     server.handler = () => {};
     const recorder = start({ normalBurst: 5000 });
-    for (let i = 0; i < 1500; i++) recorder.record(normal(`n${i}`));
-    assert.equal(await counted('Normal', 'dropped-full'), 498, 'two are under way, 1000 wait');
-    for (let i = 0; i < 1200; i++)
+    for (let i = 0; i < 4500; i++) recorder.record(normal(`n${i}`));
+    assert.equal(await counted('Normal', 'dropped-full'), 498, 'two are under way, 4000 wait');
+    for (let i = 0; i < 4200; i++)
       recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
     assert.deepEqual(
       [await counted('Normal', 'dropped-full'), await counted('Warning', 'dropped-full')],
-      [1498, 200],
+      [4498, 200],
     );
     await until(() => server.seen.length === 2, 'those under way arrived');
+  });
+
+  describe('while many other requests are under way', () => {
+    const turns: (() => void)[] = [];
+    beforeEach(() => turns.splice(0));
+    const busy = { ...client, inFlight: 40 };
+    const turnByTurn: Clock = {
+      nowMs: () => nowMs,
+      sleep: (_ms, signal) =>
+        new Promise((resolve) => {
+          turns.push(resolve);
+          signal?.addEventListener('abort', () => resolve());
+        }),
+    };
+
+    it('a Normal waits and a Warning does not', async () => {
+      const recorder = start({ client: busy, clock: turnByTurn });
+      recorder.record(normal('n1'));
+      recorder.record(warning());
+      await until(() => server.seen.length === 1, 'the first is written');
+      assert.deepEqual([body(0).type, turns.length], ['Warning', 1]);
+    });
+
+    it('a Normal is written after 100 ms all the same', async () => {
+      const recorder = start({ client: busy, clock: turnByTurn });
+      recorder.record(normal('n1'));
+      for (let waitedMs = 0; waitedMs < 100; waitedMs += 20) {
+        await until(() => turns.length > 0, 'it waits');
+        turns.shift()?.();
+      }
+      await until(() => server.seen.length === 1, 'it is written');
+    });
   });
 
   it('only counts repeats while the event is being written', async () => {
