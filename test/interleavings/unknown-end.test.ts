@@ -6,7 +6,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { getSingle, parseTimeoutMs } from '#src/csi-gateway/grpc-wire.ts';
+import { getSingle, parseTimeoutMs } from '#src/csi/grpc-wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';

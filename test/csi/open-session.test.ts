@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { openSession } from '#src/csi-gateway/open-session.ts';
+import { openSession } from '#src/csi/open-session.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 
 it('openSession with a timeout of 30 days does not time out at once', async (t) => {

@@ -1,5 +1,6 @@
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
-import { connect as connectSocket } from 'node:net';
+import { connect as connectSocket, type Socket } from 'node:net';
+import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 import type { Address } from '../runtime/address.ts';
 import { timerMs } from '../runtime/clock.ts';
 
@@ -10,18 +11,21 @@ const WINDOW_BYTES = 4 * 1024 * 1024;
  * accepts connections would be ambiguous.
  * @returns the session, or the reason why there is none
  * @param options.timeoutMs  time for the whole set-up
- * @param options.signal     ends the attempt, and the session later on */
+ * @param options.signal     ends the attempt, and the session later on
+ * @param options.tls        plaintext if absent */
 export function openSession(
   address: Address,
-  options: { timeoutMs: number; maxMessageBytes: number; signal: AbortSignal },
+  options: {
+    readonly timeoutMs: number;
+    readonly maxMessageBytes: number;
+    readonly signal: AbortSignal;
+    readonly tls?: ConnectionOptions | undefined;
+  },
 ): Promise<ClientHttp2Session | string> {
-  const { timeoutMs, maxMessageBytes, signal } = options;
+  const { timeoutMs, maxMessageBytes, signal, tls } = options;
   return new Promise((resolve) => {
     const session = connectHttp2('http://localhost', {
-      createConnection: () =>
-        address.kind === 'unix'
-          ? connectSocket(address.path)
-          : connectSocket({ host: address.host, port: address.port, noDelay: true }),
+      createConnection: () => connect(address, tls),
       settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
       maxSessionMemory: sessionMemoryMb(maxMessageBytes),
     });
@@ -46,6 +50,13 @@ export function openSession(
       resolve(session);
     });
   });
+}
+
+function connect(address: Address, tls: ConnectionOptions | undefined): Socket {
+  if (address.kind === 'unix') return connectSocket(address.path);
+  const { host, port } = address;
+  if (tls === undefined) return connectSocket({ host, port, noDelay: true });
+  return connectTls({ ...tls, host, port, ALPNProtocols: ['h2'] }).setNoDelay(true);
 }
 
 /** A value for Node's maxSessionMemory, in MB. Node's default of 10 MB would refuse streams when
