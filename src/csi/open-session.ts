@@ -3,6 +3,7 @@ import { connect as connectSocket, type Socket } from 'node:net';
 import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 import type { Address } from '../runtime/address.ts';
 import { timerMs } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 
 /** Flow-control window of the connection, and of each response on it. */
 const WINDOW_BYTES = 4 * 1024 * 1024;
@@ -38,7 +39,7 @@ export function openSession(
     signal.addEventListener('abort', stop, { once: true });
     // This listener stays: without one, a later error would end the process. Calls under way learn
     // of it from their streams.
-    session.on('error', (error) => (failure ??= error.message));
+    session.on('error', (error) => (failure ??= textOf(error)));
     session.once('close', () => {
       clearTimeout(timer);
       signal.removeEventListener('abort', stop);
@@ -57,6 +58,11 @@ function connect(address: Address, tls: ConnectionOptions | undefined): Socket {
   const { host, port } = address;
   if (tls === undefined) return connectSocket({ host, port, noDelay: true });
   return connectTls({ ...tls, host, port, ALPNProtocols: ['h2'] }).setNoDelay(true);
+}
+
+/** The reason for a lost connection. A host with several addresses has one for each. */
+function textOf(error: Error): string {
+  return error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : error.message;
 }
 
 /** A value for Node's maxSessionMemory, in MB. Node's default of 10 MB would refuse streams when

@@ -1,5 +1,6 @@
 // One connection to a gateway or a driver at a time. Builds on credentials.ts.
 import type { ClientHttp2Session } from 'node:http2';
+import type { ConnectionOptions } from 'node:tls';
 import { openSession } from '../csi/open-session.ts';
 import { ResetLimiter } from '../csi/reset-limiter.ts';
 import { CANCELED_DETAILS, Code, createNotSentError, DEADLINE_DETAILS } from '../csi/status.ts';
@@ -46,6 +47,7 @@ export class Channel {
   /** Number of calls under way, counted by the owner. */
   calls = 0;
   readonly #target: ChannelTarget;
+  readonly #tls: ConnectionOptions | undefined;
   readonly #peer: Peer;
   readonly #stop = new AbortController();
   /** The calls that wait until an attempt to connect has ended. */
@@ -58,12 +60,13 @@ export class Channel {
   constructor(target: ChannelTarget) {
     const { address, maxReceiveBytes: maxBytes, tls } = target;
     this.#target = target;
+    this.#tls = tlsOptions(address, tls);
     this.address = formatAddress(address);
     const isUnix = address.kind === 'unix';
     this.#peer = {
       name: 'the gateway',
       headers: {
-        ':scheme': tls === undefined || isUnix ? 'http' : 'https',
+        ':scheme': this.#tls === undefined ? 'http' : 'https',
         ':authority': isUnix ? 'localhost' : `${bracketIPv6(address.host)}:${address.port}`,
         'content-type': 'application/grpc',
         'user-agent': 'grpc-node-sutler',
@@ -121,12 +124,12 @@ export class Channel {
   async #connect(): Promise<void> {
     if (this.#isConnecting) return;
     this.#isConnecting = true;
-    const { address, maxReceiveBytes: maxMessageBytes, tls } = this.#target;
+    const { address, maxReceiveBytes: maxMessageBytes } = this.#target;
     const { signal } = this.#stop;
-    const settings = { timeoutMs: CONNECT_TIMEOUT_MS, maxMessageBytes, signal };
+    const options = { timeoutMs: CONNECT_TIMEOUT_MS, maxMessageBytes, signal, tls: this.#tls };
     let retryMs = RETRY_MIN_MS;
     while (!signal.aborted && !this.isConnected) {
-      const opened = await openSession(address, { ...settings, tls: tlsOptions(address, tls) });
+      const opened = await openSession(address, options);
       if (typeof opened !== 'string') {
         this.#useSession(opened);
         break;

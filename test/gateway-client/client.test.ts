@@ -236,6 +236,7 @@ describe('CsiClient', () => {
     const late = clientFor(path);
     const error = await failureOf(late.probe({ timeoutMs: 30_000 }));
     assert.equal(error.code, Code.Unavailable);
+    assert.match(error.details, /no connection to unix:.*late.sock: connect ENOENT/);
     assert.equal(verdict(error), 'not-forwarded');
     for (let life = 0; life < 2; life += 1) {
       const restarted = await startSampleDriver({ socket: path, dataDir: folder.file('late') });
