@@ -65,7 +65,7 @@ export interface UnaryRequest {
   readonly timeoutMs?: number | undefined;
   /** Cancels the call: the peer gets an RST_STREAM frame. If the reason is a CsiError, it becomes
    * the answer. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Called once, when the peer no longer works on the call, even if nothing was sent. That can be
    * later than the answer: the peer works on a cancelled call until its reset arrives. */
   readonly onEnd?: (code: number) => void;

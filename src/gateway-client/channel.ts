@@ -82,7 +82,7 @@ export class Channel {
   }
 
   get isConnected(): boolean {
-    return this.#session?.closed === false;
+    return this.#session?.closed === false && !this.#session.destroyed;
   }
 
   /** Waits until the channel is connected.

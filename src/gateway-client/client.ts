@@ -196,13 +196,7 @@ export class CsiClient {
         'not sent: its metadata has a key or value that gRPC forbids',
       );
     const body = frameMessage(request);
-    const answer = await channel.send({
-      path,
-      headers,
-      body,
-      timeoutMs,
-      ...(signal === undefined ? {} : { signal }),
-    });
+    const answer = await channel.send({ path, headers, body, timeoutMs, signal });
     if (answer.kind === 'not-sent') return fail(answer.code, answer.details);
     return this.#readAnswer(answer, call, channel);
   }
