@@ -30,6 +30,8 @@ COPY --from=build /app/dist ./dist
 USER 10001:10001
 
 FROM runtime AS sample-driver
+# It also needs packages that are for development only.
+COPY --from=build /app/node_modules ./node_modules
 COPY --from=build-sandbox /app/dist-dev ./dist-dev
 ENTRYPOINT ["node", "--enable-source-maps", "/app/dist-dev/sandbox/cli.js"]
 CMD ["sandbox-driver", "--help"]

@@ -13,7 +13,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   kube: [/^undici$/, /^js-yaml$/, /^prom-client$/, /^@kubernetes\/client-node$/],
   csi: [/^@bufbuild\/protobuf/],
   redis: [/^ioredis$/],
-  'gateway-client': [/^@grpc\/grpc-js$/, /^@bufbuild\/protobuf/],
+  'gateway-client': [/^@bufbuild\/protobuf/],
   volumes: [/^@bufbuild\/protobuf/],
   topology: [/^prom-client$/],
   queue: [/^bullmq$/, /^ioredis$/, /^prom-client$/],
@@ -23,7 +23,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   connections: [],
   ingest: [/^express$/, /^prom-client$/],
   jobs: [/^@bufbuild\/protobuf/, /^prom-client$/],
-  'csi-gateway': [/^@grpc\/grpc-js$/, /^@bufbuild\/protobuf/, /^prom-client$/],
+  'csi-gateway': [/^@bufbuild\/protobuf/, /^prom-client$/],
   dashboard: [/^@bull-board\//, /^bullmq$/, /^express$/, /^prom-client$/],
   operator: [/^ioredis$/],
 };

@@ -3,8 +3,8 @@ import { Code, CsiError } from '../csi/status.ts';
 import { type Address, formatAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { callDriver, type DriverAnswer, type DriverRequest } from './driver-call.ts';
-import { formatTimeout, frameMessage } from './grpc-wire.ts';
+import { callUnary, type Peer, type UnaryAnswer, type UnaryRequest } from '../csi/unary-call.ts';
+import { formatTimeout, frameMessage } from '../csi/grpc-wire.ts';
 import {
   decodeControllerRpcs,
   decodePluginInfo,
@@ -12,8 +12,8 @@ import {
   decodeProbeReady,
 } from './identity-responses.ts';
 import type { GatewayMetrics } from './metrics.ts';
-import { openSession } from './open-session.ts';
-import { ResetLimiter } from './reset-limiter.ts';
+import { openSession } from '../csi/open-session.ts';
+import { ResetLimiter } from '../csi/reset-limiter.ts';
 
 /** What the driver reported about itself on the present connection. */
 export interface DriverIdentity {
@@ -37,6 +37,12 @@ export interface DriverConnectionOptions {
   readonly metrics: GatewayMetrics;
   /** Interval between Probes of a driver that is ready; 10 s if absent. */
   readonly probeIntervalMs?: number | undefined;
+}
+
+/** A call to the driver. */
+export interface DriverRequest extends UnaryRequest {
+  /** For metrics: whether the volume comes from an in-tree plug-in; false if absent. */
+  readonly migrated?: boolean;
 }
 
 const IDENTITY = '/csi.v1.Identity/';
@@ -65,7 +71,7 @@ export class DriverConnection {
   readonly #options: DriverConnectionOptions;
   readonly #stop = new AbortController();
   readonly #address: string;
-  readonly #resets = new ResetLimiter();
+  readonly #peer: Peer;
   /** Abort it to start the next Probe without waiting for its interval. */
   #pause = new AbortController();
   /** Own calls in a row that got no response in time, on this session. */
@@ -79,6 +85,13 @@ export class DriverConnection {
   constructor(options: DriverConnectionOptions) {
     this.#options = options;
     this.#address = formatAddress(options.address);
+    this.#peer = {
+      name: 'the driver',
+      headers: {},
+      maxBytes: options.maxMessageBytes,
+      ifLarger: ': raise --max-message-bytes',
+      resets: new ResetLimiter(),
+    };
     this.#trouble = `not connected to ${this.#address} yet`;
   }
 
@@ -102,7 +115,7 @@ export class DriverConnection {
   }
 
   /** Sends one call to the driver. Never rejects. */
-  async send(request: DriverRequest): Promise<DriverAnswer> {
+  async send(request: DriverRequest): Promise<UnaryAnswer> {
     const { path, migrated = false } = request;
     const session = this.#session;
     if (session === undefined) {
@@ -113,7 +126,7 @@ export class DriverConnection {
     const { clock, metrics } = this.#options;
     const startedMs = clock.nowMs();
     metrics.changeInFlight(1);
-    const answer = await callDriver(session, request, this.#resets);
+    const answer = await callUnary(session, request, this.#peer);
     metrics.changeInFlight(-1);
     const { kind, code } = answer;
     if (kind === 'ambiguous' && code === Code.DeadlineExceeded) this.#pause.abort();
@@ -268,7 +281,7 @@ export class DriverConnection {
     decode: (response: Uint8Array) => T,
     lost: AbortSignal,
   ): Promise<T> {
-    const { probeTimeoutMs, maxMessageBytes } = this.#options;
+    const { probeTimeoutMs } = this.#options;
     const answer = await this.send({
       path,
       headers: {
@@ -276,14 +289,13 @@ export class DriverConnection {
         'grpc-timeout': formatTimeout(probeTimeoutMs),
       },
       body: frameMessage(new Uint8Array(0)),
-      maxBytes: maxMessageBytes,
       timeoutMs: probeTimeoutMs,
       signal: lost,
     });
     const { kind, code, details } = answer;
     const isLate = kind === 'ambiguous' && code === Code.DeadlineExceeded;
     this.#unanswered = isLate ? this.#unanswered + 1 : 0;
-    if (answer.kind !== 'driver' || code !== Code.OK)
+    if (answer.kind !== 'answered' || code !== Code.OK)
       throw new CsiError({ code, details, method: path });
     try {
       return decode(answer.body.subarray(5));

@@ -9,7 +9,7 @@ import {
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { CallLimiter, CallSlot, LimitReached } from './call-limiter.ts';
-import type { DriverAnswer, DriverResponse } from './driver-call.ts';
+import type { UnaryAnswer, UnaryResponse } from '../csi/unary-call.ts';
 import type { DriverConnection } from './driver-connection.ts';
 import {
   decompressMessage,
@@ -19,7 +19,7 @@ import {
   parseTimeoutMs,
   stripHopHeaders,
   unframeMessage,
-} from './grpc-wire.ts';
+} from '../csi/grpc-wire.ts';
 import type { CallRecord } from './log-call.ts';
 import type { GatewayMetrics, RefusalReason } from './metrics.ts';
 import type { SingleFlight, VolumeKey } from './single-flight.ts';
@@ -53,7 +53,7 @@ export interface GatewayReply {
 }
 
 /** What the caller gets: the driver's response or a status of the gateway. */
-export type Reply = { readonly kind: 'driver'; readonly answer: DriverResponse } | GatewayReply;
+export type Reply = { readonly kind: 'driver'; readonly answer: UnaryResponse } | GatewayReply;
 
 export interface ForwarderOptions {
   readonly driver: DriverConnection;
@@ -145,7 +145,7 @@ export class Forwarder {
       : this.#send(call, slot, timeoutMs));
     if (key !== undefined) this.#updateLinks(path, key, answer);
     flight?.release();
-    if (answer.kind === 'driver') return { kind: 'driver', answer };
+    if (answer.kind === 'answered') return { kind: 'driver', answer };
     if (answer.kind === 'gateway') return answer;
     if (answer.kind === 'not-sent') return this.refuse('driver-down', answer.code, answer.details);
     return { kind: 'gateway', code: answer.code, details: answer.details, notForwarded: false };
@@ -158,7 +158,7 @@ export class Forwarder {
     call: InboundCall,
     { limit, why }: LimitReached,
     timeoutMs: number | undefined,
-  ): Promise<DriverAnswer | GatewayReply> {
+  ): Promise<UnaryAnswer | GatewayReply> {
     const { path, connection, signal, body } = call;
     const waiting = { path, connection, signal, bytes: body.length };
     const waitMs = this.#longestWaitMs(call, timeoutMs);
@@ -277,14 +277,13 @@ export class Forwarder {
     return this.refuse('not-after', Code.Aborted, details);
   }
 
-  #send(call: InboundCall, slot: CallSlot, timeoutMs: number | undefined): Promise<DriverAnswer> {
+  #send(call: InboundCall, slot: CallSlot, timeoutMs: number | undefined): Promise<UnaryAnswer> {
     const headers = stripHopHeaders(call.headers);
     if (timeoutMs !== undefined) headers['grpc-timeout'] = formatTimeout(timeoutMs);
     return this.#options.driver.send({
       path: call.path,
       headers,
       body: call.body,
-      maxBytes: this.#options.maxMessageBytes,
       migrated: getSingle(call.headers, MIGRATED_METADATA) === 'true',
       signal: call.signal,
       timeoutMs,
@@ -293,9 +292,9 @@ export class Forwarder {
   }
 
   /** Links name and handle after a successful create, and unlinks them after a delete. */
-  #updateLinks(path: string, key: VolumeKey, answer: DriverAnswer | GatewayReply): void {
+  #updateLinks(path: string, key: VolumeKey, answer: UnaryAnswer | GatewayReply): void {
     const { flights } = this.#options;
-    if (answer.kind !== 'driver' || answer.code !== Code.OK) return;
+    if (answer.kind !== 'answered' || answer.code !== Code.OK) return;
     if (path.endsWith('/DeleteVolume')) return flights.unlink(key.value);
     if (key.kind !== 'name') return;
     try {

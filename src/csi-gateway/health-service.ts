@@ -1,7 +1,7 @@
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
-import { encodeStatusMessage, frameMessage, unframeMessage } from './grpc-wire.ts';
+import { encodeStatusMessage, frameMessage, unframeMessage } from '../csi/grpc-wire.ts';
 import { eachField } from './protobuf-fields.ts';
 import { respond } from './write-reply.ts';
 

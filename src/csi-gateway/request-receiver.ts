@@ -5,7 +5,7 @@ import type { Logger } from '../runtime/log.ts';
 import type { CallerConnections } from './caller-connections.ts';
 import type { AwaitedStep, ConnectionReaper } from './connection-reaper.ts';
 import type { Forwarder, GatewayReply, InboundCall } from './forwarder.ts';
-import type { HeaderPairs } from './grpc-wire.ts';
+import type { HeaderPairs } from '../csi/grpc-wire.ts';
 import { type HealthService, isHealthPath, MAX_HEALTH_BYTES } from './health-service.ts';
 import type { Caller } from './identify-caller.ts';
 import { Arrival } from './arrival.ts';

@@ -4,10 +4,10 @@ import { Code, CsiError } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
 import { CallerConnections, type ListenerTls } from './caller-connections.ts';
 import { ConnectionReaper, type ReaperLimits } from './connection-reaper.ts';
-import { toPairs } from './grpc-wire.ts';
+import { toPairs } from '../csi/grpc-wire.ts';
 import { Listener, type NewConnection } from './listener.ts';
 import type { GatewayMetrics } from './metrics.ts';
-import { sessionMemoryMb } from './open-session.ts';
+import { sessionMemoryMb } from '../csi/open-session.ts';
 import { RequestReceiver, type RequestReceiverOptions } from './request-receiver.ts';
 
 export interface GatewayServerOptions extends Omit<RequestReceiverOptions, 'callers' | 'reaper'> {

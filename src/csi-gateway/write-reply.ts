@@ -13,7 +13,7 @@ import {
 } from '../csi/status.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { GatewayReply, Reply } from './forwarder.ts';
-import { encodeStatusMessage, stripHopHeaders } from './grpc-wire.ts';
+import { encodeStatusMessage, stripHopHeaders } from '../csi/grpc-wire.ts';
 
 // No date header: only the driver's own, if it sends one. These are constants because Node's types
 // don't include sendDate.

@@ -9,13 +9,12 @@ import {
   toBinary,
 } from '@bufbuild/protobuf';
 import {
-  type Client,
-  type ClientUnaryCall,
-  connectivityState,
-  Metadata,
-  type ServiceError,
-  type StatusObject,
-} from '@grpc/grpc-js';
+  decompressMessage,
+  formatTimeout,
+  frameMessage,
+  getSingle,
+  type HeaderPairs,
+} from '../csi/grpc-wire.ts';
 import { Controller, Identity, Node } from '../csi/generated/csi_pb.ts';
 import { methodPath } from '../csi/methods.ts';
 import {
@@ -35,7 +34,8 @@ import type { Address } from '../runtime/address.ts';
 import { type Clock, systemClock, timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
-import { openChannel, waitUntilConnected } from './channel.ts';
+import { Channel } from './channel.ts';
+import type { UnaryAnswer, UnaryResponse } from '../csi/unary-call.ts';
 import type { ClientTls } from './credentials.ts';
 import { redactError } from './redact-error.ts';
 
@@ -56,6 +56,9 @@ export interface CallSettings {
   readonly onTrailers?: (trailers: Pick<CsiError, 'driverSaid' | 'notForwarded'>) => unknown;
 }
 
+/** gRPC's default of 4 MiB is too small for ListVolumes. */
+const MAX_RECEIVE_BYTES = 64 * 1024 * 1024;
+
 /** A request as a message, as the fields of one, or already encoded. */
 type RequestOf<I extends DescMessage> = MessageInitShape<I> | Uint8Array;
 
@@ -64,8 +67,7 @@ export interface CsiClientOptions {
    * because nothing confirms who made the status. */
   readonly address: Address;
   readonly log: Logger;
-  /** Largest response accepted; 64 MiB if absent, because gRPC's default of 4 MiB is too small for
-   * ListVolumes. */
+  /** Largest response accepted; 64 MiB if absent. */
   readonly maxReceiveBytes?: number;
   readonly clock?: Clock;
   /** Mutual TLS for TCP addresses; plaintext if absent. */
@@ -93,9 +95,9 @@ export class CsiClient {
   readonly #options: CsiClientOptions;
   readonly #clock: Clock;
   readonly #stopTlsUpdates: (() => void) | undefined;
-  #grpc: Client;
-  /** Number of calls under way by channel. A replaced channel is closed when its last call ends. */
-  readonly #running = new Map<Client, number>();
+  #channel: Channel;
+  /** Channels that were replaced, each until its last call ends. */
+  readonly #replaced = new Set<Channel>();
   /** When the client was created, or a call began or ended, whichever was last. */
   #lastUseMs: number;
 
@@ -103,28 +105,33 @@ export class CsiClient {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#lastUseMs = this.#clock.nowMs();
-    this.#grpc = openChannel(options);
+    this.#channel = this.#createChannel();
     this.#stopTlsUpdates = options.tls?.source.onChange(() => this.#replaceChannel());
   }
 
   /** For how long no call has been under way, in ms; 0 while one is. */
   get idleMs(): number {
-    return this.#running.size > 0 ? 0 : this.#clock.nowMs() - this.#lastUseMs;
+    const isBusy = this.#channel.calls > 0 || this.#replaced.size > 0;
+    return isBusy ? 0 : this.#clock.nowMs() - this.#lastUseMs;
+  }
+
+  #createChannel(): Channel {
+    const { address, maxReceiveBytes = MAX_RECEIVE_BYTES, tls } = this.#options;
+    return new Channel({ address, maxReceiveBytes, tls });
   }
 
   /** Makes new calls use the new certificates. Calls under way stay on their channel. */
   #replaceChannel(): void {
-    const old = this.#grpc;
-    this.#grpc = openChannel(this.#options);
-    if (!this.#running.has(old)) old.close();
+    const old = this.#channel;
+    this.#channel = this.#createChannel();
+    if (old.calls > 0) this.#replaced.add(old);
+    else old.close();
   }
 
-  #releaseChannel(grpc: Client): void {
+  #releaseChannel(channel: Channel): void {
     this.#lastUseMs = this.#clock.nowMs();
-    const running = (this.#running.get(grpc) ?? 1) - 1;
-    if (running > 0) return void this.#running.set(grpc, running);
-    this.#running.delete(grpc);
-    if (grpc !== this.#grpc) grpc.close();
+    channel.calls -= 1;
+    if (channel.calls === 0 && this.#replaced.delete(channel)) channel.close();
   }
 
   /** @returns a function that calls the method */
@@ -150,103 +157,91 @@ export class CsiClient {
     const path = methodPath(method);
     const startedMs = this.#clock.nowMs();
     this.#lastUseMs = startedMs;
-    // timerMs, because grpc-js sets a timer for the deadline.
+    // timerMs, because it becomes a timer.
     const deadlineMs = startedMs + timerMs(settings.timeoutMs);
     const request = encodeRequest(method, values);
-    const grpc = this.#grpc;
-    this.#running.set(grpc, (this.#running.get(grpc) ?? 0) + 1);
+    const channel = this.#channel;
+    channel.calls += 1;
     try {
-      const response = await this.#send(grpc, { path, request, deadlineMs, settings });
+      const response = await this.#send(channel, { path, request, deadlineMs, settings });
       return decodeResponse(method.output, response, path);
     } catch (error) {
       if (!(error instanceof CsiError)) throw error;
       const showsShort = this.#options.showsShortSecrets ?? false;
       throw redactError(error, { schema: method.input, request }, { showsShort });
     } finally {
-      this.#releaseChannel(grpc);
+      this.#releaseChannel(channel);
     }
   }
 
-  async #send(grpc: Client, call: EncodedCall): Promise<Buffer> {
-    const { path, deadlineMs, settings } = call;
-    // If grpc-js itself waited for the connection, it would report Unavailable without saying
-    // whether the call was sent. Waiting before grpc-js gets the call makes "not sent" certain.
-    if (grpc.getChannel().getConnectivityState(true) !== connectivityState.READY)
-      await waitUntilConnected(grpc, path, { deadlineMs, signal: settings.signal });
+  async #send(channel: Channel, call: EncodedCall): Promise<Uint8Array> {
+    const { path, request, deadlineMs, settings } = call;
+    const { signal } = settings;
+    if (!channel.isConnected)
+      await channel.waitUntilConnected({ path, ms: deadlineMs - this.#clock.nowMs(), signal });
     const fail = (code: number, details: string): never => {
       throw createNotSentError({ method: path, code, details });
     };
-    if (settings.signal?.aborted === true) return fail(Code.Canceled, CANCELED_DETAILS);
+    if (signal?.aborted === true) return fail(Code.Canceled, CANCELED_DETAILS);
     const nowMs = this.#clock.nowMs();
-    if (nowMs >= deadlineMs) return fail(Code.DeadlineExceeded, DEADLINE_DETAILS);
+    const timeoutMs = deadlineMs - nowMs;
+    if (timeoutMs <= 0) return fail(Code.DeadlineExceeded, DEADLINE_DETAILS);
     const lateMs = nowMs - (settings.notAfterMs ?? Infinity);
     if (lateMs > 0)
       return fail(Code.Aborted, `not sent: its sutler-not-after passed ${lateMs} ms ago`);
-    return this.#makeRequest(grpc, call);
+    const headers = toHeaders(settings, timeoutMs);
+    if (headers === undefined)
+      return fail(
+        Code.InvalidArgument,
+        'not sent: its metadata has a key or value that gRPC forbids',
+      );
+    const body = frameMessage(request);
+    const answer = await channel.send({ path, headers, body, timeoutMs, signal });
+    if (answer.kind === 'not-sent') return fail(answer.code, answer.details);
+    return this.#readAnswer(answer, call, channel);
   }
 
-  #makeRequest(grpc: Client, encoded: EncodedCall): Promise<Buffer> {
-    const { path, request, deadlineMs, settings } = encoded;
-    return new Promise((resolve, reject) => {
-      let failure: ServiceError | null = null;
-      let message: Buffer | undefined;
-      const onResponse = (error: ServiceError | null, value?: Buffer): void => {
-        failure = error;
-        message = value;
-      };
-      let call: ClientUnaryCall;
-      try {
-        call = grpc.makeUnaryRequest(
-          path,
-          toBuffer,
-          (bytes: Buffer) => bytes,
-          request,
-          toMetadata(settings),
-          { deadline: deadlineMs },
-          onResponse,
-        );
-      } catch (cause) {
-        // Thrown before anything is sent: invalid metadata, or the client was closed meanwhile.
-        const details = messageOf(cause);
-        const status = { method: path, code: Code.InvalidArgument, details };
-        return reject(createNotSentError(status, cause));
-      }
-      const cancel = (): void => call.cancel();
-      settings.signal?.addEventListener('abort', cancel, { once: true });
-      // Take the status as it was received: grpc-js turns OK without a message into its own
-      // Unimplemented and keeps the trailers, so that it would look like a refusal of the driver.
-      // 'status' is emitted right after the callback.
-      call.on('status', (status: StatusObject) => {
-        settings.signal?.removeEventListener('abort', cancel);
-        const trailers = readTrailers(status.metadata);
-        settings.onTrailers?.(trailers);
-        if (failure === null && message !== undefined) return resolve(message);
-        const code: number = status.code;
-        const confirmed = code === Code.OK ? {} : trailers;
-        const described = this.#describe(failure ?? status, encoded);
-        reject(new CsiError({ ...described, ...confirmed, method: path }, { cause: failure }));
-      });
-    });
-  }
-
-  /** Code and details of a failed call. Our own deadline and cancellation get Go's texts, which
-   * upstream's events show. */
-  #describe(
-    { code, details }: { readonly code: number; readonly details: string },
-    { deadlineMs, settings }: EncodedCall,
-  ): { readonly code: number; readonly details: string } {
+  /** The message of an answer.
+   * @throws CsiError if there is none */
+  #readAnswer(
+    answer: Exclude<UnaryAnswer, { readonly kind: 'not-sent' }>,
+    { path, deadlineMs, settings }: EncodedCall,
+    channel: Channel,
+  ): Uint8Array {
+    const isAnswered = answer.kind === 'answered';
+    const said = isAnswered ? readTrailers(answer.trailers) : UNCONFIRMED;
+    settings.onTrailers?.(said);
+    if (isAnswered && answer.code === Code.OK) return this.#readMessage(answer, path);
+    const { code, details } = answer;
+    const fail = (status: { readonly code: number; readonly details: string }): never => {
+      throw new CsiError({ ...status, ...said, method: path });
+    };
+    // Our own deadline and cancellation get Go's texts, which upstream's events show.
     if (code === Code.DeadlineExceeded && this.#clock.nowMs() >= deadlineMs)
-      return { code, details: DEADLINE_DETAILS };
+      return fail({ code, details: DEADLINE_DETAILS });
     if (code === Code.Canceled && settings.signal?.aborted === true)
-      return { code, details: CANCELED_DETAILS };
-    return { code, details };
+      return fail({ code, details: CANCELED_DETAILS });
+    if (!isAnswered && channel.isClosed)
+      return fail({ code: Code.Canceled, details: 'the client was closed' });
+    return fail({ code, details });
+  }
+
+  #readMessage({ body, headers }: UnaryResponse, path: string): Uint8Array {
+    const encoding = getSingle(headers ?? [], 'grpc-encoding');
+    const maxBytes = this.#options.maxReceiveBytes ?? MAX_RECEIVE_BYTES;
+    const message = decompressMessage(body, encoding, maxBytes);
+    if (message !== undefined) return message;
+    const details =
+      `the response to ${path} can't be decompressed, or has more than ${maxBytes} bytes then ` +
+      `(grpc-encoding ${encoding ?? 'missing'})`;
+    throw new CsiError({ code: Code.Internal, details, method: path });
   }
 
   /** Closes the channel; calls under way end as Canceled. */
   close(): void {
-    this.#options.log.debug({ target: this.#grpc.getChannel().getTarget() }, 'CSI client closed');
+    this.#options.log.debug({ target: this.#channel.address }, 'CSI client closed');
     this.#stopTlsUpdates?.();
-    for (const grpc of new Set([this.#grpc, ...this.#running.keys()])) grpc.close();
+    for (const channel of [this.#channel, ...this.#replaced]) channel.close();
   }
 }
 
@@ -275,7 +270,7 @@ function encodeRequest<I extends DescMessage>(
 
 function decodeResponse<O extends DescMessage>(
   schema: O,
-  response: Buffer,
+  response: Uint8Array,
   path: string,
 ): MessageShape<O> {
   try {
@@ -286,32 +281,40 @@ function decodeResponse<O extends DescMessage>(
   }
 }
 
-function toMetadata(settings: CallSettings): Metadata {
-  const metadata = new Metadata();
-  for (const [key, value] of Object.entries(settings.metadata ?? {})) metadata.set(key, value);
-  if (settings.migrated !== undefined) metadata.set(MIGRATED_METADATA, String(settings.migrated));
-  if (settings.notAfterMs !== undefined)
-    metadata.set(NOT_AFTER_METADATA, String(Math.floor(settings.notAfterMs)));
-  return metadata;
+/** The headers of a request; undefined if its metadata can't be sent. */
+function toHeaders(
+  { metadata, migrated, notAfterMs }: CallSettings,
+  timeoutMs: number,
+): Record<string, string> | undefined {
+  const headers: Record<string, string> = { 'grpc-timeout': formatTimeout(timeoutMs) };
+  for (const [key, value] of Object.entries(metadata ?? {})) {
+    if (!/^[0-9a-z_.-]+$/.test(key) || !/^[\x20-\x7e]*$/.test(value)) return undefined;
+    headers[key] = value;
+  }
+  if (migrated !== undefined) headers[MIGRATED_METADATA] = String(migrated);
+  if (notAfterMs !== undefined) headers[NOT_AFTER_METADATA] = String(Math.floor(notAfterMs));
+  return headers;
 }
+
+type GatewayVerdict = Pick<CsiError, 'driverSaid' | 'notForwarded' | 'isGatewayFull' | 'draining'>;
+
+/** For a call without a status of its peer. */
+const UNCONFIRMED: GatewayVerdict = {
+  driverSaid: false,
+  notForwarded: false,
+  isGatewayFull: false,
+  draining: undefined,
+};
 
 /** What the gateway says about the status. A driver can't forge it: the gateway removes `sutler-*`
  * trailers of the driver. */
-function readTrailers(
-  metadata: Metadata,
-): Pick<CsiError, 'driverSaid' | 'notForwarded' | 'isGatewayFull' | 'draining'> {
-  const [draining] = metadata.get(DRAINING_TRAILER);
-  const isCount = typeof draining === 'string' && /^\d{1,9}$/.test(draining);
+function readTrailers(trailers: HeaderPairs): GatewayVerdict {
+  const draining = getSingle(trailers, DRAINING_TRAILER);
+  const isCount = draining !== undefined && /^\d{1,9}$/.test(draining);
   return {
-    driverSaid: metadata.get(DRIVER_STATUS_TRAILER)[0] === '1',
-    notForwarded: metadata.get(NOT_FORWARDED_TRAILER)[0] === '1',
-    isGatewayFull: metadata.get(FULL_TRAILER)[0] === '1',
+    driverSaid: getSingle(trailers, DRIVER_STATUS_TRAILER) === '1',
+    notForwarded: getSingle(trailers, NOT_FORWARDED_TRAILER) === '1',
+    isGatewayFull: getSingle(trailers, FULL_TRAILER) === '1',
     draining: isCount ? Number(draining) : undefined,
   };
-}
-
-function toBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.isBuffer(bytes)
-    ? bytes
-    : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

@@ -3,11 +3,11 @@ import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import {
   checkServerIdentity,
+  type ConnectionOptions,
   createSecureContext,
   type PeerCertificate,
   type SecureContext,
 } from 'node:tls';
-import { type ChannelCredentials, type ChannelOptions, credentials } from '@grpc/grpc-js';
 import { type Address, isLoopback } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { type Flags, UsageError } from '../runtime/flags.ts';
@@ -82,28 +82,25 @@ export function refusePlaintext(
   );
 }
 
-/** Credentials of one channel, from the certificates that are current now. */
-export function channelSecurity(
+/** How a TLS connection to that address is made, with the certificates that are current now;
+ * undefined for plaintext. */
+export function tlsOptions(
   address: Address,
   tls: ClientTls | undefined,
-): { readonly credentials: ChannelCredentials; readonly options: ChannelOptions } {
-  if (tls === undefined || address.kind === 'unix')
-    return { credentials: credentials.createInsecure(), options: {} };
+): ConnectionOptions | undefined {
+  if (tls === undefined || address.kind === 'unix') return undefined;
   const expected = tls.serverName === '' ? address.host : tls.serverName;
-  const context = contextOf(tls.source.current);
   return {
-    credentials: credentials.createFromSecureContext(context, {
-      checkServerIdentity: (_host, certificate) => checkIdentity(expected, certificate),
-    }),
+    secureContext: contextOf(tls.source.current),
+    rejectUnauthorized: true,
+    checkServerIdentity: (_host, certificate) => checkIdentity(expected, certificate),
     // The SNI. RFC 6066 section 3 forbids IP addresses there, so those get a placeholder; the
     // certificate is checked against `expected`.
-    options: {
-      'grpc.ssl_target_name_override': isIP(expected) === 0 ? expected : 'sutler-gateway',
-    },
+    servername: isIP(expected) === 0 ? expected : 'sutler-gateway',
   };
 }
 
-/** Channels share the context of their certificates, since each context parses and keeps them. */
+/** Connections share the context of their certificates: each context parses and keeps them. */
 const contexts = new WeakMap<TlsMaterial, SecureContext>();
 
 function contextOf(material: TlsMaterial): SecureContext {

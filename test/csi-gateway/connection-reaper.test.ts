@@ -10,7 +10,7 @@ import { connect as connectSocket, type Socket } from 'node:net';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { ReaperLimits } from '#src/csi-gateway/connection-reaper.ts';
-import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
+import { frameMessage } from '#src/csi/grpc-wire.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, PREFACE } from '../harness/csi-frames.ts';

@@ -246,7 +246,6 @@ describe('DriverConnection', () => {
       path: '/x',
       headers: {},
       body: Buffer.alloc(5),
-      maxBytes: 1,
     });
     assert.equal(answer.kind, 'not-sent');
     await connection.close();

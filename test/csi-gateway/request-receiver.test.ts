@@ -4,7 +4,7 @@ import { type ClientHttp2Stream, connect as connectHttp2 } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { defaultReaperLimits } from '#src/csi-gateway/connection-reaper.ts';
-import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
+import { frameMessage } from '#src/csi/grpc-wire.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { answerOk, type RawDriver, startRawDriver } from '../harness/csi-raw-driver.ts';

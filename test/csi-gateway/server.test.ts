@@ -3,7 +3,7 @@ import { type ClientHttp2Session, connect } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/grpc-js';
-import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
+import { frameMessage } from '#src/csi/grpc-wire.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import {

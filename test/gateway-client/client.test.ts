@@ -95,7 +95,7 @@ describe('CsiClient', () => {
     hook = () => undefined;
   });
 
-  it('does not report grpc-js’s own status as the driver’s', async () => {
+  it('does not report a status of its own as the driver’s', async () => {
     const forged = { 'sutler-driver-status': '1' };
     const raw = await startRawDriver(folder.file('raw.sock'), (call) =>
       call.path.endsWith('/GetCapacity')
@@ -104,11 +104,7 @@ describe('CsiClient', () => {
     );
     const other = clientFor(folder.file('raw.sock'));
     const withoutMessage = await failureOf(other.getCapacity({}, SETTINGS));
-    assert.equal(
-      verdict(withoutMessage),
-      'ambiguous',
-      'OK without message, which grpc-js reports as Unimplemented',
-    );
+    assert.equal(verdict(withoutMessage), 'ambiguous', 'OK without a message');
     other.close();
     await raw.close();
   });
@@ -240,6 +236,7 @@ describe('CsiClient', () => {
     const late = clientFor(path);
     const error = await failureOf(late.probe({ timeoutMs: 30_000 }));
     assert.equal(error.code, Code.Unavailable);
+    assert.match(error.details, /no connection to unix:.*late.sock: connect ENOENT/);
     assert.equal(verdict(error), 'not-forwarded');
     for (let life = 0; life < 2; life += 1) {
       const restarted = await startSampleDriver({ socket: path, dataDir: folder.file('late') });

@@ -55,7 +55,7 @@ const SPOOFED = {
 };
 const REFUSED = '/csi.v1.Node/NodeStageVolume';
 
-/* driver-call.test.ts has the marks that a driver forges. */
+/* test/csi/unary-call.test.ts has the marks that a driver forges. */
 describe('the allow-list of the gateway', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: RawDriver;

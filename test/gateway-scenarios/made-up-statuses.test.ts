@@ -4,7 +4,7 @@ import { after, before, describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { type CallSettings, CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
-import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
+import { frameMessage } from '#src/csi/grpc-wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
@@ -40,56 +40,56 @@ function sendHeadersThen(then: (call: RawCall) => unknown): (call: RawCall) => u
   };
 }
 
-/** The ways in which grpc-js 1.14 makes a status of its own (subchannel-call, client,
- * resolving-call, compression-filter, stream-decoder, deadline, cancellation), caused by a gateway
- * that fails at the worst moment. `code` is the code that grpc-js reports. */
+/** The ways in which a call ends without a status that the gateway sent, caused by a gateway that
+ * fails at the worst moment. `code` is the code that the client reports. */
 const MADE_UP: readonly {
   readonly title: string;
   readonly play: (call: RawCall) => unknown;
-  /** Absent if it depends on a race inside grpc-js. */
   readonly code?: number;
+  /** Part of the error's text. */
+  readonly text?: string;
   readonly settings?: Partial<CallSettings>;
 }[] = [
   {
     title: 'RST_STREAM NO_ERROR',
     play: resetWith(constants.NGHTTP2_NO_ERROR),
-    code: Code.Internal,
+    code: Code.Unavailable,
   },
   {
     title: 'RST_STREAM PROTOCOL_ERROR',
     play: resetWith(constants.NGHTTP2_PROTOCOL_ERROR),
-    code: Code.Internal,
+    code: Code.Unavailable,
   },
   {
     title: 'RST_STREAM INTERNAL_ERROR',
     play: resetWith(constants.NGHTTP2_INTERNAL_ERROR),
-    code: Code.Internal,
+    code: Code.Unavailable,
   },
   {
     title: 'RST_STREAM FLOW_CONTROL_ERROR',
     play: resetWith(constants.NGHTTP2_FLOW_CONTROL_ERROR),
-    code: Code.Internal,
+    code: Code.Unavailable,
   },
   {
     title: 'RST_STREAM REFUSED_STREAM',
     play: resetWith(constants.NGHTTP2_REFUSED_STREAM),
     code: Code.Unavailable,
   },
-  { title: 'RST_STREAM CANCEL', play: resetWith(constants.NGHTTP2_CANCEL), code: Code.Canceled },
+  { title: 'RST_STREAM CANCEL', play: resetWith(constants.NGHTTP2_CANCEL), code: Code.Unavailable },
   {
     title: 'RST_STREAM ENHANCE_YOUR_CALM',
     play: resetWith(constants.NGHTTP2_ENHANCE_YOUR_CALM),
-    code: Code.ResourceExhausted,
+    code: Code.Unavailable,
   },
   {
     title: 'RST_STREAM INADEQUATE_SECURITY',
     play: resetWith(constants.NGHTTP2_INADEQUATE_SECURITY),
-    code: Code.PermissionDenied,
+    code: Code.Unavailable,
   },
   {
     title: 'RST_STREAM after headers',
     play: sendHeadersThen(resetWith(constants.NGHTTP2_INTERNAL_ERROR)),
-    code: Code.Internal,
+    code: Code.Unavailable,
   },
   {
     title: 'RST_STREAM after headers and a whole message',
@@ -97,6 +97,7 @@ const MADE_UP: readonly {
       call.stream.write(frameMessage(CREATED_VOLUME));
       setImmediate(() => call.stream.close(constants.NGHTTP2_CANCEL));
     }),
+    code: Code.Unavailable,
   },
   { title: 'a lost connection', play: ({ cut }) => cut(), code: Code.Unavailable },
   {
@@ -109,25 +110,14 @@ const MADE_UP: readonly {
     play: ({ session }) => session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM),
     code: Code.Unavailable,
   },
-  ...(
-    [
-      [400, Code.Internal],
-      [401, Code.Unauthenticated],
-      [403, Code.PermissionDenied],
-      [404, Code.Unimplemented],
-      [429, Code.Unavailable],
-      [500, Code.Unknown],
-      [502, Code.Unavailable],
-      [503, Code.Unavailable],
-      [504, Code.Unavailable],
-    ] as const
-  ).map(([http, code]) => ({
+  ...[400, 401, 403, 404, 429, 500, 502, 503, 504].map((http) => ({
     title: `HTTP ${http} from a proxy`,
     play: ({ stream }: RawCall) => {
       stream.respond({ ':status': http, 'content-type': 'text/html' });
       stream.end('<html>no</html>');
     },
-    code,
+    code: Code.Unavailable,
+    text: `HTTP ${http}`,
   })),
   {
     title: 'a response that ends without trailers',
@@ -135,7 +125,7 @@ const MADE_UP: readonly {
       stream.respond({ ...GRPC, ...GATEWAY_TRAILERS });
       stream.end(frameMessage(CREATED_VOLUME));
     },
-    code: Code.Internal,
+    code: Code.Unavailable,
   },
   {
     title: 'OK without a message',
@@ -152,8 +142,7 @@ const MADE_UP: readonly {
         'grpc-status': '0',
         ...DRIVER_SAID,
       }),
-    // grpc-js cancels the call with Unimplemented and then never ends it.
-    settings: { timeoutMs: 500 },
+    code: Code.Internal,
   },
   {
     title: 'OK with half a message',
@@ -185,7 +174,7 @@ const MADE_UP: readonly {
       packed[0] = 1;
       answerBytes(c, packed, { 'grpc-status': '0', ...DRIVER_SAID }, { 'grpc-encoding': 'gzip' });
     },
-    code: Code.ResourceExhausted,
+    code: Code.Internal,
   },
   {
     title: 'a response that can’t be decoded',
@@ -206,7 +195,7 @@ const MADE_UP: readonly {
   },
 ];
 
-describe('a status that grpc-js made up', () => {
+describe('a call without a status of the gateway', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let gateway: RawDriver;
   let client: CsiClient;
@@ -226,7 +215,7 @@ describe('a status that grpc-js made up', () => {
     await folder.remove();
   });
 
-  for (const { title, play: script, code, settings } of MADE_UP) {
+  for (const { title, play: script, code, text, settings } of MADE_UP) {
     it(`is ambiguous and names the method: ${title}`, async () => {
       play = script;
       const before = gateway.calls.length;
@@ -237,6 +226,7 @@ describe('a status that grpc-js made up', () => {
       assert.equal(error.method, '/csi.v1.Controller/CreateVolume');
       assert.notEqual(error.code, Code.OK, 'a missing response is not success');
       if (code !== undefined) assert.equal(error.code, code, error.message);
+      assert.ok(error.message.includes(text ?? ''), error.message);
       assert.equal(gateway.calls.length, before + 1, 'it was sent exactly once');
     });
   }
@@ -262,5 +252,6 @@ describe('a status that grpc-js made up', () => {
     };
     const error = await failureOf(other.createVolume(volumeRequest('v'), { timeoutMs: 30_000 }));
     assert.equal(verdict(error), 'ambiguous');
+    assert.equal(error.code, Code.Canceled);
   });
 });

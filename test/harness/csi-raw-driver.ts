@@ -15,7 +15,7 @@ import {
   GetPluginInfoResponseSchema,
   ProbeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import { frameMessage, toPairs, type HeaderPairs } from '#src/csi-gateway/grpc-wire.ts';
+import { frameMessage, toPairs, type HeaderPairs } from '#src/csi/grpc-wire.ts';
 
 /** The message with which a driver answers CreateVolume: a volume with the handle `h`. */
 export const CREATED_VOLUME = toBinary(

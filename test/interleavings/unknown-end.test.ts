@@ -6,7 +6,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { getSingle, parseTimeoutMs } from '#src/csi-gateway/grpc-wire.ts';
+import { getSingle, parseTimeoutMs } from '#src/csi/grpc-wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -29,8 +29,8 @@ const MADE = toBinary(
   create(CreateVolumeResponseSchema, { volume: { volumeId: 'made', capacityBytes: 1_048_576n } }),
 );
 
-/** How a call can end without an answer of the driver. `code` is the status that the gRPC library
- * makes of it without a gateway. */
+/** How a call can end without an answer of the driver. `code` is the status that the client makes
+ * of it without a gateway. */
 const MADE_UP: readonly {
   readonly title: string;
   readonly end: (call: RawCall) => unknown;
@@ -39,37 +39,37 @@ const MADE_UP: readonly {
   {
     title: 'RST_STREAM INTERNAL_ERROR',
     end: ({ stream }) => stream.close(constants.NGHTTP2_INTERNAL_ERROR),
-    code: 'Internal',
+    code: 'Unavailable',
   },
   {
     title: 'RST_STREAM ENHANCE_YOUR_CALM',
     end: ({ stream }) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM),
-    code: 'ResourceExhausted',
+    code: 'Unavailable',
   },
   {
     title: 'RST_STREAM INADEQUATE_SECURITY',
     end: ({ stream }) => stream.close(constants.NGHTTP2_INADEQUATE_SECURITY),
-    code: 'PermissionDenied',
+    code: 'Unavailable',
   },
   {
     title: 'a proxy’s 403',
     end: (call) => answerTrailersOnly(call, { ':status': 403 }),
-    code: 'PermissionDenied',
+    code: 'Unknown',
   },
   {
     title: 'a proxy’s 400',
     end: (call) => answerTrailersOnly(call, { ':status': 400 }),
-    code: 'Internal',
+    code: 'Unknown',
   },
   {
     title: 'a proxy’s 401',
     end: (call) => answerTrailersOnly(call, { ':status': 401 }),
-    code: 'Unauthenticated',
+    code: 'Unknown',
   },
   {
     title: 'a proxy’s 404',
     end: (call) => answerTrailersOnly(call, { ':status': 404 }),
-    code: 'Unimplemented',
+    code: 'Unknown',
   },
   { title: 'a lost connection', end: ({ cut }) => cut(), code: 'Unavailable' },
   {
@@ -80,7 +80,7 @@ const MADE_UP: readonly {
   {
     title: 'half an answer',
     end: (call) => answerBytes(call, Buffer.from([0, 0, 0, 0, 9, 1]), { 'grpc-status': '0' }),
-    code: 'Unimplemented',
+    code: 'Internal',
   },
 ];
 

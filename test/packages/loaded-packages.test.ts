@@ -175,16 +175,14 @@ describe('packages that a process loads', () => {
     for (const name of ['ingest', 'jobs']) assert.ok(!of(name).has(yaml), name);
   });
 
-  it('are in the gateway only those of logs, metrics and gRPC', () => {
-    const allowed = neededBy(['pino', 'prom-client', '@grpc/grpc-js', '@bufbuild/protobuf']);
+  it('are in the gateway only those of logs, metrics and protobuf', () => {
+    const allowed = neededBy(['pino', 'prom-client', '@bufbuild/protobuf']);
     assert.deepEqual([...without(of('gateway'), allowed)], []);
   });
 
   it('are in the dashboard none of the API server or of the driver', () => {
     const banned = new Set(
-      ['undici', 'js-yaml', '@grpc/grpc-js', '@bufbuild/protobuf'].map(
-        (name) => `node_modules/${name}`,
-      ),
+      ['undici', 'js-yaml', '@bufbuild/protobuf'].map((name) => `node_modules/${name}`),
     );
     assert.deepEqual(shared(of('dashboard'), banned), []);
   });

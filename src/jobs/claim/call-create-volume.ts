@@ -99,26 +99,26 @@ async function sendCreateVolume(
 ): Promise<VolumeAnswer | BadAnswer> {
   const { timeoutMs } = ports;
   const { endpoint: gateway, skeleton } = stored;
-  // Protobuf merges fields in any order, so the stored part is sent byte for byte.
-  const request = Buffer.concat([
-    stored.request,
-    toBinary(RequestSchema, create(RequestSchema, { secrets })),
-  ]);
-  const answered = new AbortController();
-  void ports.clock.sleep(SLOW_CALL_MS, answered.signal).then(() => {
-    if (answered.signal.aborted || claim === undefined) return;
+  const slow = setTimeout(() => {
+    if (claim === undefined) return;
     const { namespace = '', name } = claim.metadata;
     const message = `External provisioner is provisioning volume for claim "${namespace}/${name}"`;
     recordClaimEvent(ports, claim, { type: 'Normal', reason: 'Provisioning', message });
-  });
+  }, SLOW_CALL_MS);
   try {
     const migrated = skeleton.isMigrated === true;
     const settings = { timeoutMs, notAfterMs, gateway, migrated, stopping: run.signal };
+    const request = withSecrets(stored.request, secrets);
     return readAnswer(await ports.csi.createVolume(request, settings), skeleton);
   } finally {
-    // With a reason given, abort() does not build an exception with a stack trace.
-    answered.abort('answered');
+    clearTimeout(slow);
   }
+}
+
+/** Protobuf merges fields in any order, so the stored part is sent byte for byte. */
+function withSecrets(request: Uint8Array, secrets: SecretValues): Uint8Array {
+  if (Object.keys(secrets).length === 0) return request;
+  return Buffer.concat([request, toBinary(RequestSchema, create(RequestSchema, { secrets }))]);
 }
 
 /** Takes the place of a gRPC code in the record. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
+import { frameMessage } from '#src/csi/grpc-wire.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import {
@@ -234,7 +234,7 @@ const ENDS: readonly {
   },
 ];
 
-describe('callDriver', () => {
+describe('callUnary', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: RawDriver;
   let test: Awaited<ReturnType<typeof startTestGateway>>;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { openSession } from '#src/csi-gateway/open-session.ts';
+import { openSession } from '#src/csi/open-session.ts';
+import { freePort } from '../harness/free-port.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 
 it('openSession with a timeout of 30 days does not time out at once', async (t) => {
@@ -16,4 +17,13 @@ it('openSession with a timeout of 30 days does not time out at once', async (t) 
   await folder.remove();
   assert.ok(typeof opened === 'string', 'no process listens there');
   assert.equal(Math.max(...delays), 2_147_483_647);
+});
+
+it('openSession names the reason for each address of a host', async () => {
+  const opened = await openSession(
+    { kind: 'tcp', host: 'localhost', port: await freePort() },
+    { timeoutMs: 30_000, maxMessageBytes: 1024, signal: new AbortController().signal },
+  );
+  assert.ok(typeof opened === 'string');
+  assert.match(opened, /ECONNREFUSED/);
 });

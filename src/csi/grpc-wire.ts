@@ -1,8 +1,8 @@
 import type { OutgoingHttpHeaders } from 'node:http2';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 
-/* The parts of gRPC over HTTP/2 that a gateway for unary calls has to understand, after grpc/grpc
- * doc/PROTOCOL-HTTP2.md. driver-call.ts and server.ts say why the gateway does not use grpc-js. */
+/* The parts of gRPC over HTTP/2 that unary calls need, after grpc/grpc doc/PROTOCOL-HTTP2.md.
+ * unary-call.ts and the gateway's server.ts say why sutler does not use grpc-js. */
 
 /** Received headers as [name, value] pairs, in their order and with duplicates. */
 export type HeaderPairs = readonly (readonly [string, string])[];
@@ -17,8 +17,13 @@ export function toPairs(rawHeaders: readonly string[]): HeaderPairs {
 
 /** The value of a header that occurs exactly once; otherwise undefined. */
 export function getSingle(pairs: HeaderPairs, name: string): string | undefined {
-  const values = pairs.filter(([key]) => key === name);
-  return values.length === 1 ? values[0]?.[1] : undefined;
+  let value: string | undefined;
+  for (const [key, each] of pairs) {
+    if (key !== name) continue;
+    if (value !== undefined) return undefined;
+    value = each;
+  }
+  return value;
 }
 
 // Headers of one connection (RFC 9113 section 8.2.2), those that the gateway sets itself, and
@@ -128,8 +133,7 @@ const DECOMPRESSORS: ReadonlyMap<string, typeof gunzipSync> = new Map([
 ]);
 
 /** The decompressed message in a body; undefined if the body is not one message, the encoding is
- * unknown, the data is corrupt, or it expands to more than `maxBytes`. Used to read a message only;
- * the gateway forwards the original bytes. */
+ * unknown, the data is corrupt, or it expands to more than `maxBytes`. */
 export function decompressMessage(
   body: Buffer,
   encoding: string | undefined,

@@ -5,7 +5,7 @@ import {
   constants,
   type OutgoingHttpHeaders,
 } from 'node:http2';
-import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from '../csi/status.ts';
+import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from './status.ts';
 import { timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import {
@@ -19,9 +19,23 @@ import {
 } from './grpc-wire.ts';
 import type { ResetLimiter } from './reset-limiter.ts';
 
-/** A complete response with the driver's own status. */
-export interface DriverResponse {
-  readonly kind: 'driver';
+/** Who is called. */
+export interface Peer {
+  /** For texts: "the driver". */
+  readonly name: string;
+  /** Headers of every request. */
+  readonly headers: OutgoingHttpHeaders;
+  /** Largest response accepted. */
+  readonly maxBytes: number;
+  /** What the text about a larger one says to do. */
+  readonly ifLarger: string;
+  /** Limits the resets of cancelled calls. */
+  readonly resets: ResetLimiter;
+}
+
+/** A complete response with the peer's own status. */
+export interface UnaryResponse {
+  readonly kind: 'answered';
   readonly code: number;
   readonly details: string;
   /** Absent in a response that consists of trailers only. */
@@ -31,76 +45,72 @@ export interface DriverResponse {
   readonly body: Buffer;
 }
 
-/** Result of a call to the driver. ambiguous: the driver may or may not have acted. not-sent:
- * nothing was sent. */
-export type DriverAnswer =
-  | DriverResponse
+/** Result of a call. ambiguous: the peer may or may not have acted. not-sent: nothing was sent. */
+export type UnaryAnswer =
+  | UnaryResponse
   | {
       readonly kind: 'ambiguous' | 'not-sent';
       readonly code: number;
       readonly details: string;
     };
 
-export interface DriverRequest {
+export interface UnaryRequest {
   /** "/csi.v1.Controller/CreateVolume". */
   readonly path: string;
   /** Request metadata, including grpc-timeout. */
   readonly headers: OutgoingHttpHeaders;
-  /** The framed message as the caller sent it. */
+  /** The framed message. */
   readonly body: Buffer;
-  /** Largest response accepted. */
-  readonly maxBytes: number;
-  /** For metrics: whether the volume comes from an in-tree plug-in; false if absent. */
-  readonly migrated?: boolean;
-  /** The gateway cancels the call after this time; never if absent. */
+  /** The call is cancelled after this time; never if absent. */
   readonly timeoutMs?: number | undefined;
-  /** Cancels the call: the driver gets an RST_STREAM frame. If the reason is a CsiError, it becomes
+  /** Cancels the call: the peer gets an RST_STREAM frame. If the reason is a CsiError, it becomes
    * the answer. */
-  readonly signal?: AbortSignal;
-  /** Called once, when the driver no longer works on the call, even if nothing was sent. That can
-   * be later than the answer: the driver works on a cancelled call until its reset arrives. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called once, when the peer no longer works on the call, even if nothing was sent. That can be
+   * later than the answer: the peer works on a cancelled call until its reset arrives. */
   readonly onEnd?: (code: number) => void;
 }
 
-/** Sends one unary call to the driver and determines who made its status.
+/** Sends one unary call and determines who made its status.
  *
  * This uses node:http2 and not grpc-js, because grpc-js can't tell. Its StatusObject is the same,
- * with empty metadata, for the driver's plain trailers (grpc-status and grpc-message only) and for
- * a status of its own (subchannel-call.ts: RST_STREAM, lost connection, too large, can't be parsed;
+ * with empty metadata, for the peer's plain trailers (grpc-status and grpc-message only) and for a
+ * status of its own (subchannel-call.ts: RST_STREAM, lost connection, too large, can't be parsed;
  * client.ts: OK without message), and trailers without grpc-status give a made-up code together
- * with the peer's metadata. Here a status is the driver's only if a header block with END_STREAM
- * carried one numeric grpc-status on HTTP 200. */
-export function callDriver(
+ * with the peer's metadata. Here a status is the peer's only if a header block with END_STREAM
+ * carried one numeric grpc-status on HTTP 200. It also takes more than twice the CPU. */
+export function callUnary(
   session: ClientHttp2Session,
-  request: DriverRequest,
-  resets: ResetLimiter,
-): Promise<DriverAnswer> {
+  request: UnaryRequest,
+  peer: Peer,
+): Promise<UnaryAnswer> {
   let stream: ClientHttp2Stream;
   try {
     stream = session.request({
       ':method': 'POST',
       ':path': request.path,
       te: 'trailers',
+      ...peer.headers,
       ...request.headers,
     });
   } catch (error) {
     // Node throws before it sends anything: the session is closed, got a GOAWAY, or a header is
     // invalid.
     const code = error instanceof TypeError ? Code.InvalidArgument : Code.Unavailable;
-    const details = `${request.path} was not sent to the driver: ${messageOf(error)}`;
+    const details = `${request.path} was not sent to ${peer.name}: ${messageOf(error)}`;
     request.onEnd?.(code);
     return Promise.resolve({ kind: 'not-sent', code, details });
   }
-  return new Promise((resolve) => new ResponseReader(stream, request, resets, resolve));
+  return new Promise((resolve) => new ResponseReader(stream, request, peer, resolve));
 }
 
 /** Sends the request body and reads the response. The first of these ends the call: complete
  * trailers, a closed stream, a response that is too large, the timeout, the signal. */
 class ResponseReader {
   readonly #stream: ClientHttp2Stream;
-  readonly #request: DriverRequest;
-  readonly #resets: ResetLimiter;
-  readonly #resolve: (answer: DriverAnswer) => void;
+  readonly #request: UnaryRequest;
+  readonly #peer: Peer;
+  readonly #resolve: (answer: UnaryAnswer) => void;
   #timer: NodeJS.Timeout | undefined;
   readonly #chunks: Buffer[] = [];
   #receivedBytes = 0;
@@ -112,13 +122,13 @@ class ResponseReader {
 
   constructor(
     stream: ClientHttp2Stream,
-    request: DriverRequest,
-    resets: ResetLimiter,
-    resolve: (answer: DriverAnswer) => void,
+    request: UnaryRequest,
+    peer: Peer,
+    resolve: (answer: UnaryAnswer) => void,
   ) {
     this.#stream = stream;
     this.#request = request;
-    this.#resets = resets;
+    this.#peer = peer;
     this.#resolve = resolve;
     const { timeoutMs, signal } = request;
     const onTimeout = (): void => this.#cancel(Code.DeadlineExceeded, DEADLINE_DETAILS);
@@ -146,26 +156,30 @@ class ResponseReader {
 
   #onData(chunk: Buffer): void {
     if (this.#code !== undefined) return;
-    const { path, maxBytes } = this.#request;
+    const { maxBytes, ifLarger } = this.#peer;
     this.#receivedBytes += chunk.length;
     if (this.#receivedBytes <= maxBytes + 5) return void this.#chunks.push(chunk);
-    const problem = `the driver's answer to ${path} is larger than ${maxBytes} bytes`;
-    this.#cancel(Code.ResourceExhausted, `${problem}: raise --max-message-bytes`);
+    const details = `${this.#what} is larger than ${maxBytes} bytes${ifLarger}`;
+    this.#cancel(Code.ResourceExhausted, details);
   }
 
-  #parseResponse(trailers: HeaderPairs): DriverAnswer {
-    const { path } = this.#request;
+  /** The answer, for texts. */
+  get #what(): string {
+    return `${this.#peer.name}'s answer to ${this.#request.path}`;
+  }
+
+  #parseResponse(trailers: HeaderPairs): UnaryAnswer {
     const code = readStatusCode(this.#headers ?? [], trailers);
     if (typeof code === 'string')
-      return createAmbiguousAnswer(Code.Unknown, `the driver's answer to ${path} ${code}`);
+      return createAmbiguousAnswer(Code.Unknown, `${this.#what} ${code}`);
     const body = joinChunks(this.#chunks);
     const isWhole = unframeMessage(body) !== undefined;
     if (code === Code.OK && !isWhole) {
       const what = `says OK but does not contain exactly one message (${body.length} bytes)`;
-      return createAmbiguousAnswer(Code.Internal, `the driver's answer to ${path} ${what}`);
+      return createAmbiguousAnswer(Code.Internal, `${this.#what} ${what}`);
     }
     return {
-      kind: 'driver',
+      kind: 'answered',
       code,
       details: decodeStatusMessage(getSingle(trailers, 'grpc-message') ?? ''),
       headers: trailers === this.#headers ? undefined : this.#headers,
@@ -177,7 +191,9 @@ class ResponseReader {
   #onClose(): void {
     const { path, onEnd } = this.#request;
     const reason = this.#streamError?.message ?? `RST_STREAM ${this.#stream.rstCode}`;
-    const details = `the driver ended ${path} without a status (${reason})`;
+    const httpStatus = getSingle(this.#headers ?? [], ':status') ?? '200';
+    const shown = httpStatus === '200' ? reason : `HTTP ${httpStatus}`;
+    const details = `${this.#peer.name} ended ${path} without a status (${shown})`;
     this.#finish(createAmbiguousAnswer(Code.Unavailable, details));
     onEnd?.(this.#code ?? Code.Unavailable);
   }
@@ -190,10 +206,10 @@ class ResponseReader {
 
   #cancel(code: number, details: string): void {
     this.#finish(createAmbiguousAnswer(code, details));
-    this.#resets.reset(this.#stream);
+    this.#peer.resets.reset(this.#stream);
   }
 
-  #finish(answer: DriverAnswer): void {
+  #finish(answer: UnaryAnswer): void {
     if (this.#code !== undefined) return;
     this.#code = answer.code;
     this.#chunks.length = 0;
@@ -203,11 +219,11 @@ class ResponseReader {
   }
 }
 
-function createAmbiguousAnswer(code: number, details: string): DriverAnswer {
+function createAmbiguousAnswer(code: number, details: string): UnaryAnswer {
   return { kind: 'ambiguous', code, details };
 }
 
-/** The driver's status code, or why headers and trailers are not a gRPC response with a status. */
+/** The peer's status code, or why headers and trailers are not a gRPC response with a status. */
 function readStatusCode(headers: HeaderPairs, trailers: HeaderPairs): number | string {
   const code = parseStatusCode(getSingle(trailers, 'grpc-status'));
   const httpStatus = getSingle(headers, ':status');

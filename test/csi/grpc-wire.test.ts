@@ -13,7 +13,7 @@ import {
   stripHopHeaders,
   decompressMessage,
   getSingle,
-} from '#src/csi-gateway/grpc-wire.ts';
+} from '#src/csi/grpc-wire.ts';
 
 describe('gRPC over HTTP/2', () => {
   it('reads every unit of grpc-timeout', () => {

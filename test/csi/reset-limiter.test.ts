@@ -10,7 +10,7 @@ import {
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
-import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
+import { frameMessage } from '#src/csi/grpc-wire.ts';
 import { until } from '../harness/until.ts';
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';

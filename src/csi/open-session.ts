@@ -1,7 +1,9 @@
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
-import { connect as connectSocket } from 'node:net';
+import { connect as connectSocket, type Socket } from 'node:net';
+import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 import type { Address } from '../runtime/address.ts';
 import { timerMs } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 
 /** Flow-control window of the connection, and of each response on it. */
 const WINDOW_BYTES = 4 * 1024 * 1024;
@@ -10,18 +12,21 @@ const WINDOW_BYTES = 4 * 1024 * 1024;
  * accepts connections would be ambiguous.
  * @returns the session, or the reason why there is none
  * @param options.timeoutMs  time for the whole set-up
- * @param options.signal     ends the attempt, and the session later on */
+ * @param options.signal     ends the attempt, and the session later on
+ * @param options.tls        plaintext if absent */
 export function openSession(
   address: Address,
-  options: { timeoutMs: number; maxMessageBytes: number; signal: AbortSignal },
+  options: {
+    readonly timeoutMs: number;
+    readonly maxMessageBytes: number;
+    readonly signal: AbortSignal;
+    readonly tls?: ConnectionOptions | undefined;
+  },
 ): Promise<ClientHttp2Session | string> {
-  const { timeoutMs, maxMessageBytes, signal } = options;
+  const { timeoutMs, maxMessageBytes, signal, tls } = options;
   return new Promise((resolve) => {
     const session = connectHttp2('http://localhost', {
-      createConnection: () =>
-        address.kind === 'unix'
-          ? connectSocket(address.path)
-          : connectSocket({ host: address.host, port: address.port, noDelay: true }),
+      createConnection: () => connect(address, tls),
       settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
       maxSessionMemory: sessionMemoryMb(maxMessageBytes),
     });
@@ -34,7 +39,7 @@ export function openSession(
     signal.addEventListener('abort', stop, { once: true });
     // This listener stays: without one, a later error would end the process. Calls under way learn
     // of it from their streams.
-    session.on('error', (error) => (failure ??= error.message));
+    session.on('error', (error) => (failure ??= textOf(error)));
     session.once('close', () => {
       clearTimeout(timer);
       signal.removeEventListener('abort', stop);
@@ -46,6 +51,18 @@ export function openSession(
       resolve(session);
     });
   });
+}
+
+function connect(address: Address, tls: ConnectionOptions | undefined): Socket {
+  if (address.kind === 'unix') return connectSocket(address.path);
+  const { host, port } = address;
+  if (tls === undefined) return connectSocket({ host, port, noDelay: true });
+  return connectTls({ ...tls, host, port, ALPNProtocols: ['h2'] }).setNoDelay(true);
+}
+
+/** The reason for a lost connection. A host with several addresses has one for each. */
+function textOf(error: Error): string {
+  return error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : error.message;
 }
 
 /** A value for Node's maxSessionMemory, in MB. Node's default of 10 MB would refuse streams when
