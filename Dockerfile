@@ -10,7 +10,8 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
 COPY LICENSE tsconfig.base.json ./
 COPY src ./src
-RUN npx tsc -b src
+COPY scripts/bundle.mjs ./scripts/
+RUN npx tsc -b src && node scripts/bundle.mjs bundle
 
 FROM build AS build-sandbox
 COPY sandbox ./sandbox
@@ -25,18 +26,20 @@ ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=dependencies /app/package.json /app/LICENSE ./
 COPY --from=dependencies /app/node_modules ./node_modules
-COPY --from=build /app/dist ./dist
 # An unprivileged user without a name; the manifests in k8s/ use the same number.
 USER 10001:10001
 
 FROM runtime AS sample-driver
 # It also needs packages that are for development only.
 COPY --from=build /app/node_modules ./node_modules
+COPY --from=build /app/dist ./dist
 COPY --from=build-sandbox /app/dist-dev ./dist-dev
 ENTRYPOINT ["node", "--enable-source-maps", "/app/dist-dev/sandbox/cli.js"]
 CMD ["sandbox-driver", "--help"]
 
 # The last stage is what a build without --target makes. It contains nothing of the sandbox.
 FROM runtime AS sutler
+# In the place of dist/, in which Node would open hundreds of files to start a process.
+COPY --from=build /app/bundle ./dist
 ENTRYPOINT ["node", "--enable-source-maps", "/app/dist/cli.js"]
 CMD ["--help"]

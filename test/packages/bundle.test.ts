@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { cp, readdir, readFile, symlink } from 'node:fs/promises';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { processes } from '#src/processes.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+
+const run = promisify(execFile);
+// Tests run from dist-dev/test/packages.
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+
+describe('the bundle of the image', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  before(async () => {
+    folder = await makeFolder();
+    await cp(`${ROOT}/package.json`, folder.file('package.json'));
+    await symlink(`${ROOT}/node_modules`, folder.file('node_modules'));
+    await run(process.execPath, [`${ROOT}/scripts/bundle.mjs`, folder.file('dist')]);
+  });
+  after(() => folder.remove());
+
+  it('has every process, and each finds the packages that it loads', async () => {
+    const helps = Object.entries(processes).map(async ([name, { summary }]) => {
+      const { stdout } = await run(process.execPath, [folder.file('dist/cli.js'), name, '--help']);
+      assert.ok(stdout.startsWith(`sutler ${name}: ${summary}`), stdout);
+    });
+    await Promise.all(helps);
+  });
+
+  it('finds the files that it names relative to itself', async () => {
+    const files = await readdir(folder.file('dist'), { recursive: true });
+    const found: string[] = [];
+    for (const file of files.filter((name) => name.endsWith('.js'))) {
+      const path = folder.file(`dist/${file}`);
+      const text = await readFile(path, 'utf8');
+      for (const [, named = ''] of text.matchAll(/new URL\("(\.[^"]*)", import\.meta\.url\)/g)) {
+        assert.ok(existsSync(new URL(named, pathToFileURL(path))), `${file}: ${named}`);
+        found.push(named);
+      }
+    }
+    assert.deepEqual(found.toSorted(), ['../../package.json', '../cli.js']);
+  });
+});
