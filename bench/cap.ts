@@ -59,6 +59,7 @@ async function measure({ flags, env, pid, log, stopping }: Context, threads: num
       workers: flags.workers,
       workerThreads: threads,
       profileDir: '',
+      program: '',
       commonArgs: [],
       jobsArgs: [],
       gatewayArgs: [

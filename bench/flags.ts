@@ -80,6 +80,13 @@ export const flags = defineFlags({
     help: 'Path of external-provisioner, which takes turns with sutler in --drain and --latency.',
   },
   rounds: { type: 'int', default: 3, min: 1, help: 'Rounds of --drain and --latency.' },
+  program: {
+    type: 'string',
+    default: '',
+    help:
+      'cli.js with which gateway, ingest and jobs are started, as that of a bundle ' +
+      '(node scripts/bundle.mjs bundle). Empty: what tsc compiled.',
+  },
   json: { type: 'bool', default: false, help: 'Print JSON in place of the tables.' },
   profile: {
     type: 'string',

@@ -83,6 +83,7 @@ function testbedOptions(context: Context): Omit<BackendOptions, 'closers'> & Sut
     workers: flags.workers,
     workerThreads: flags.workerThreads,
     profileDir: flags.profile,
+    program: flags.program,
     commonArgs: flags.budget ? ['-v=6', '--logging-format=json'] : [],
     jobsArgs: splitArgs(flags.jobsArgs),
     gatewayArgs: splitArgs(flags.gatewayArgs),

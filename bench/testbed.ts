@@ -34,6 +34,8 @@ export interface BackendOptions {
 }
 
 export interface SutlerOptions {
+  /** Path of cli.js; '' for the one that tsc compiled. */
+  readonly program: string;
   /** For ingest and jobs alike. */
   readonly commonArgs: readonly string[];
   readonly workers: number;
@@ -69,6 +71,8 @@ export interface ProcessPlan {
   /** PROCESS or PROCESS#NUMBER. */
   readonly name: string;
   readonly args: readonly string[];
+  /** As in SutlerOptions; the sandbox's own processes have none. */
+  readonly program?: string;
   readonly env?: Readonly<Record<string, string>>;
   /** Where the process is stopped at the end. */
   readonly closers: Closers;
@@ -125,7 +129,8 @@ export async function startSutler(
   { kubeconfig, redisUrl, socket, dir, start }: Backend,
   options: SutlerOptions & { readonly closers: Closers },
 ): Promise<readonly Member[]> {
-  const { workers, workerThreads, commonArgs, jobsArgs, gatewayArgs, closers } = options;
+  const { workers, workerThreads, commonArgs, jobsArgs, gatewayArgs } = options;
+  const { program, closers } = options;
   const gateway = `unix://${join(dir, 'gateway.sock')}`;
   const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`, ...commonArgs];
   const env = { REDIS_URL: redisUrl };
@@ -142,14 +147,14 @@ export async function startSutler(
     })),
   ];
   const members: Member[] = [];
-  for (const plan of plans) members.push((await start({ ...plan, closers })).member);
+  for (const plan of plans) members.push((await start({ ...plan, program, closers })).member);
   return members;
 }
 
 async function startProcess(
   options: BackendOptions,
   logsDir: string,
-  { name, args, env = {}, closers }: ProcessPlan,
+  { name, args, program = '', env = {}, closers }: ProcessPlan,
 ): Promise<StartedProcess> {
   const { log } = options;
   const file = createWriteStream(join(logsDir, `${name}.log`), { flags: 'a' });
@@ -170,7 +175,14 @@ async function startProcess(
   const child: Child = startChild(
     {
       name,
-      command: [options.node, ...profile, CLI, process, '--http-endpoint=127.0.0.1:0', ...args],
+      command: [
+        options.node,
+        ...profile,
+        program === '' ? CLI : program,
+        process,
+        '--http-endpoint=127.0.0.1:0',
+        ...args,
+      ],
       // Keeps every process away from clusters other than the testbed's.
       env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
       output: (text) => {
