@@ -17,7 +17,7 @@ import type { OperationCounts } from './operation-counts.ts';
 /** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with.
  * open-ports.ts makes it once for the process; processors keep nothing between runs. */
 export interface ProcessorPorts {
-  readonly kube: Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'delete'>;
+  readonly kube: Pick<KubeClient, 'get' | 'list' | 'createUnread' | 'patch' | 'delete'>;
   /** CreateVolume and DeleteVolume, through the gateway that each call names. */
   readonly csi: ControllerCalls;
   readonly records: VolumeRecords;

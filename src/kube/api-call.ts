@@ -21,6 +21,8 @@ export interface ApiCall {
   /** The Accept header. */
   readonly accept: string;
   readonly body: string | undefined;
+  /** Whether the body of a 2xx answer is dropped as it arrives. */
+  readonly isAnswerUnread: boolean;
   readonly options: CallOptions;
 }
 
@@ -57,6 +59,8 @@ export interface CallDescription {
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: unknown;
   readonly contentType?: string;
+  /** As in ApiCall. */
+  readonly isAnswerUnread?: boolean;
   /** Asks for the metadata alone; only for list and watch. */
   readonly metadataOnly?: boolean | undefined;
 }
@@ -75,6 +79,7 @@ export function describeCall(o: CallDescription): ApiCall {
     contentType: o.contentType ?? 'application/json',
     accept: acceptOf(o),
     body: body === undefined ? undefined : JSON.stringify(body),
+    isAnswerUnread: o.isAnswerUnread ?? false,
     options: o.options ?? {},
   };
 }

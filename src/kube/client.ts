@@ -50,6 +50,13 @@ export interface KubeClient {
     body: unknown,
     o?: CallOptions,
   ): Promise<T>;
+  /** Creates an object without reading it back, which saves decoding the answer. */
+  createUnread(
+    at: Resource,
+    namespace: string | undefined,
+    body: unknown,
+    o?: CallOptions,
+  ): Promise<void>;
   /** PUT. Only for objects of our own, because fields that are not in `object` are lost. */
   update<T>(resource: Resource, ref: ObjectRef, object: unknown, o?: CallOptions): Promise<T>;
   patch<T>(resource: Resource, ref: ObjectRef, patch: Patch, o?: CallOptions): Promise<T>;
@@ -110,6 +117,12 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     },
     create: (resource, namespace, body, options) =>
       request({ verb: 'create', resource, at: { namespace }, options, body }),
+    async createUnread(resource, namespace, body, options) {
+      const at = { namespace };
+      await sender.send(
+        describeCall({ verb: 'create', resource, at, options, body, isAnswerUnread: true }),
+      );
+    },
     update: (resource, ref, body, options) =>
       request({ verb: 'update', resource, at: ref, options, body }),
     patch(resource, ref, { type, body, subresource }, options) {

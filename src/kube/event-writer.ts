@@ -58,7 +58,7 @@ export class EventWriter {
     series.name ??= eventName(series.input.regarding.name, series.firstMs);
     const event = toEvent(series, series.name, series.input.component ?? this.#component);
     try {
-      await this.#client.create(events, namespaceOf(series.input), event, this.#callOptions);
+      await this.#client.createUnread(events, namespaceOf(series.input), event, this.#callOptions);
     } catch (error) {
       // An earlier attempt succeeded, and its answer was lost.
       if (!isAlreadyExists(error)) throw error;

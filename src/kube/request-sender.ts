@@ -65,7 +65,7 @@ export class RequestSender {
     return this.#admission.inFlight;
   }
 
-  /** @returns the body of a 2xx answer
+  /** @returns the body of a 2xx answer; '' if the call does not read it
    * @throws  KubeError */
   async send(call: ApiCall): Promise<string> {
     const endMs = performance.now() + (call.options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
@@ -139,6 +139,7 @@ export class RequestSender {
       const answer = await this.#transport.call(this.#toWire(call, authorization), {
         timeoutMs: leftMs(endMs),
         signal,
+        isUnread: call.isAnswerUnread,
       });
       code = answer.code;
       return code >= 200 && code < 300 ? answer : answerError(call.title, answer);

@@ -75,7 +75,12 @@ export class Transport {
    * @throws TransportError */
   async call(
     request: WireRequest,
-    o: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+    o: {
+      readonly timeoutMs: number;
+      readonly signal?: AbortSignal | undefined;
+      /** Drops the body of a 2xx answer. */
+      readonly isUnread?: boolean;
+    },
   ): Promise<WireAnswer> {
     await this.#refreshPools();
     return new Promise((resolve, reject) =>
@@ -178,6 +183,7 @@ interface ExchangeOptions {
   readonly signal?: AbortSignal | undefined;
   /** With a stream: the longest time in which nothing is received. Else: of the whole exchange. */
   readonly timeoutMs: number;
+  readonly isUnread?: boolean;
   /** Receives the body of a 200 answer in pieces, and `onEnd` instead of `resolve`. */
   readonly stream?: Pick<StreamOptions, 'onOpen' | 'onData'> & { readonly onEnd: () => void };
 }
@@ -222,7 +228,9 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#hasEnded) return;
-    if (this.#options.stream === undefined || this.#code !== 200) this.#chunks.push(chunk);
+    const { stream, isUnread = false } = this.#options;
+    const isDropped = stream === undefined ? isUnread && isSuccess(this.#code) : this.#code === 200;
+    if (!isDropped) this.#chunks.push(chunk);
     this.#callStream((stream) => stream.onData(chunk));
   }
 
@@ -268,6 +276,10 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#options.signal?.removeEventListener('abort', this.#onAbort);
     finish();
   }
+}
+
+function isSuccess(code: number): boolean {
+  return code >= 200 && code < 300;
 }
 
 /** The message of a network error. Node's AggregateError for several refused addresses has none. */

@@ -15,10 +15,10 @@ export const REQUEST = {
  * Redis keeps a hash of few short fields in a third of the memory, but not one that was longer
  * before. */
 const BECOME_STORED = `
-local attempts = redis.call('HGET', recordKey, 'n')
+local attempts, since = unpack(redis.call('HMGET', recordKey, 'n', 'since'))
 redis.call('DEL', recordKey)
 redis.call('HSET', recordKey, 'v', '1', 'state', 'stored', 'owner', '', 'amb', '0',
-  'n', attempts or '1')
+  'n', attempts or '1', 'since', since or '0')
 redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
 `;
 

@@ -105,9 +105,9 @@ describe('a worker that was frozen', () => {
     const claim = await story.rig.claim();
     const pause = new Pause();
     const ports = story.kubeWith({
-      create: async (...args) => {
+      createUnread: async (...args) => {
         await pause.wait();
-        return story.rig.kube.create(...args);
+        return story.rig.kube.createUnread(...args);
       },
     });
     const frozen = story.worker({ ports }).reconcileClaim(claim);

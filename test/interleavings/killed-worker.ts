@@ -93,7 +93,7 @@ const ports: ProcessorPorts = {
   kube: {
     get: (...args) => kube.get(...args),
     list: (...args) => kube.list(...args),
-    create: (...args) => kube.create(...args),
+    createUnread: (...args) => kube.createUnread(...args),
     patch: (...args) => kube.patch(...args),
     async delete<T>(...args: Parameters<typeof kube.delete>) {
       const left = await kube.delete<T>(...args);

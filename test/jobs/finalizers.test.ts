@@ -17,7 +17,7 @@ function recordPatches(): { kube: ProcessorPorts['kube']; sent: unknown[] } {
     kube: {
       get: refuse,
       list: refuse,
-      create: refuse,
+      createUnread: refuse,
       delete: refuse,
       patch: (resource, ref, change) => {
         sent.push([resource.plural, ref, change.type, change.body]);

@@ -10,7 +10,7 @@ export function kubeWith(
     kube: {
       get: (...args) => kube.get(...args),
       list: (...args) => kube.list(...args),
-      create: (...args) => kube.create(...args),
+      createUnread: (...args) => kube.createUnread(...args),
       patch: (...args) => kube.patch(...args),
       delete: (...args) => kube.delete(...args),
       ...change,

@@ -293,6 +293,19 @@ describe('KubeClient', () => {
     assert.deepEqual(await connect().get(volumes, { name: 'x' }), { text });
   });
 
+  it('does not decode the answer to an object that it creates unread', async () => {
+    server.handler = (_, reply) => reply.text(201, 'no JSON');
+    await connect().createUnread(volumes, undefined, { metadata: { name: 'pv-1' } });
+  });
+
+  it('reads why an object was refused that it creates unread', async () => {
+    server.handler = (_, reply) => reply.status(409, 'AlreadyExists', 'it is there');
+    await assert.rejects(
+      connect().createUnread(volumes, undefined, {}),
+      kubeError((error) => assert.match(error.message, /it is there/)),
+    );
+  });
+
   it('says so when an answer is not JSON', async () => {
     server.handler = (_, reply) => reply.text(200, '<html>login</html>');
     await assert.rejects(

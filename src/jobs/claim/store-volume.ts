@@ -16,7 +16,7 @@ import { deleteDuplicateVolume } from './delete-duplicate.ts';
 export async function storeVolume(ports: ProcessorPorts, created: CreatedVolume): Promise<Outcome> {
   const volume = completeVolume(created.stored.skeleton, created.answer);
   try {
-    await ports.kube.create<Volume>(volumes, undefined, volume);
+    await ports.kube.createUnread(volumes, undefined, volume);
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
     return isAlreadyExists(error)

@@ -65,7 +65,7 @@ describe('reconcileClaim', () => {
       kubeWith(rig, {
         get: (...args) => (counted.push('get'), rig.kube.get(...args)),
         list: (...args) => (counted.push('list'), rig.kube.list(...args)),
-        create: (...args) => (counted.push('create'), rig.kube.create(...args)),
+        createUnread: (...args) => (counted.push('create'), rig.kube.createUnread(...args)),
         patch: (...args) => (counted.push('patch'), rig.kube.patch(...args)),
         delete: (...args) => (counted.push('delete'), rig.kube.delete(...args)),
       }),
@@ -219,8 +219,8 @@ describe('reconcileClaim', () => {
 
     it('records success if only the answer to writing the PV was lost', async () => {
       const claim = await rig.claim();
-      const create: typeof rig.kube.create = async (resource, namespace, object) => {
-        await rig.kube.create(resource, namespace, object);
+      const createUnread: typeof rig.kube.createUnread = async (resource, namespace, object) => {
+        await rig.kube.createUnread(resource, namespace, object);
         throw new KubeError({
           code: 504,
           reason: 'Timeout',
@@ -228,7 +228,10 @@ describe('reconcileClaim', () => {
           request: 'POST',
         });
       };
-      assert.equal((await rig.provision(claim, { kube: { ...rig.kube, create } })).kind, 'retry');
+      assert.equal(
+        (await rig.provision(claim, { kube: { ...rig.kube, createUnread } })).kind,
+        'retry',
+      );
       rig.events.length = 0;
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.deepEqual(messages(), [
@@ -337,7 +340,7 @@ describe('reconcileClaim', () => {
     it('keeps the driver’s answer, and the next run only writes the PV', async () => {
       const claim = await rig.claim();
       const refusing = kubeWith(rig, {
-        create: () =>
+        createUnread: () =>
           Promise.reject(
             new KubeError({
               code: 403,
@@ -357,7 +360,10 @@ describe('reconcileClaim', () => {
     it('takes an existing PV with our handle and claim for success', async () => {
       const claim = await rig.claim();
       const twice = kubeWith(rig, {
-        create: async (...args) => (await rig.kube.create(...args), rig.kube.create(...args)),
+        async createUnread(...args) {
+          await rig.kube.createUnread(...args);
+          await rig.kube.createUnread(...args);
+        },
       });
       assert.equal((await rig.provision(claim, twice)).kind, 'done');
       assert.equal((await rig.record(claim.metadata.uid))['state'], 'stored');

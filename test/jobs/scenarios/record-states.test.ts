@@ -167,9 +167,9 @@ describe('the record of a claim', () => {
     const refusing = (times: number): Partial<ProcessorPorts> => {
       let left = times;
       return kubeWith(rig, {
-        create: (...args) => {
+        createUnread: (...args) => {
           left -= 1;
-          return left < 0 ? rig.kube.create(...args) : Promise.reject(refused);
+          return left < 0 ? rig.kube.createUnread(...args) : Promise.reject(refused);
         },
       });
     };
