@@ -134,21 +134,22 @@ export async function startSutler(
   const gateway = `unix://${join(dir, 'gateway.sock')}`;
   const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`, ...commonArgs];
   const env = { REDIS_URL: redisUrl };
-  const plans = [
-    {
-      name: 'csi-gateway',
-      args: [`--csi-address=${socket}`, `--listen=${gateway}`, ...gatewayArgs],
-    },
-    { name: 'ingest', args: [...common, '--leader-election=true'], env },
-    ...Array.from({ length: workers }, (_, i) => ({
-      name: workers === 1 ? 'jobs' : `jobs#${i + 1}`,
-      args: [...common, `--worker-threads=${workerThreads}`, ...jobsArgs],
-      env,
-    })),
-  ];
-  const members: Member[] = [];
-  for (const plan of plans) members.push((await start({ ...plan, program, closers })).member);
-  return members;
+  const gatewayMember = await start({
+    name: 'csi-gateway',
+    args: [`--csi-address=${socket}`, `--listen=${gateway}`, ...gatewayArgs],
+    program,
+    closers,
+  });
+  const names = Array.from({ length: workers }, (_, i) =>
+    workers === 1 ? 'jobs' : `jobs#${i + 1}`,
+  );
+  const jobs = [...common, `--worker-threads=${workerThreads}`, ...jobsArgs];
+  // All at once, as in a cluster.
+  const others = await Promise.all([
+    start({ name: 'ingest', args: [...common, '--leader-election=true'], env, program, closers }),
+    ...names.map((name) => start({ name, args: jobs, env, program, closers })),
+  ]);
+  return [gatewayMember, ...others].map(({ member }) => member);
 }
 
 async function startProcess(

@@ -50,11 +50,14 @@ export function sendStored(
   const creation = { ...claimAttempt, stored, replay };
   return answer === undefined
     ? callCreateVolume(ports, creation, onCreated)
-    : onCreated(ports, { ...creation, answer, wasSlow: false });
+    : onCreated(ports, { ...creation, answer, wasLong: false });
 }
 
 /** A call that takes this long gets an event; for shorter ones the API write is saved. */
 const SLOW_CALL_MS = 1_000;
+/** After a call that takes this long, the claim is read again before its success is told: for
+ * shorter ones the API read is saved, which costs more than an event on a claim that is gone. */
+const LONG_CALL_MS = 10_000;
 
 /** Sends CreateVolume with secrets read afresh. After a failure the record is as
  * src/volumes/create-result.ts judges it: reverted, closed, or ambiguous. */
@@ -85,8 +88,8 @@ async function callCreateVolume(
     await ports.records.leaveAmbiguous(attempt.id, attempt.owner, 'Unknown');
     throw error;
   }
-  const wasSlow = ports.clock.nowMs() - sentMs >= SLOW_CALL_MS;
-  if (!('message' in answer)) return onCreated(ports, { ...creation, answer, wasSlow });
+  const wasLong = ports.clock.nowMs() - sentMs >= LONG_CALL_MS;
+  if (!('message' in answer)) return onCreated(ports, { ...creation, answer, wasLong });
   const outcome = await handleUnusableAnswer(ports, creation, answer, values);
   ports.capacity.creationFailed(stored);
   return outcome;

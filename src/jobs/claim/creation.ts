@@ -16,7 +16,7 @@ export interface OpenCreation extends ClaimAttempt {
 export interface CreatedVolume extends OpenCreation {
   readonly answer: VolumeAnswer;
   /** Whether the driver took so long that the claim may have been deleted meanwhile. */
-  readonly wasSlow: boolean;
+  readonly wasLong: boolean;
 }
 
 /** Keeps the driver's answer in the record, so that the next run needs no call. */

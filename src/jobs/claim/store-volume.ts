@@ -31,7 +31,7 @@ async function closeRecord(
   created: CreatedVolume,
   volume: NewVolume,
 ): Promise<Outcome> {
-  const { attempt, claim, stored, answer, wasSlow } = created;
+  const { attempt, claim, stored, answer, wasLong } = created;
   const { name } = volume.metadata;
   await ports.records.closeStored(attempt.id, attempt.owner);
   ports.capacity.volumeChanged(volume.spec);
@@ -39,9 +39,9 @@ async function closeRecord(
     { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: name, handle: answer.handle },
     'volume provisioned',
   );
-  // A claim that was deleted during a slow call gets no event.
+  // A claim that was deleted during a long call gets no event.
   const isGone =
-    wasSlow &&
+    wasLong &&
     claim !== undefined &&
     (await readClaim(ports, claim.metadata).catch(() => claim)) === undefined;
   await reportSuccess(ports, isGone ? undefined : claim, stored.skeleton);

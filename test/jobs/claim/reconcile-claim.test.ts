@@ -198,7 +198,7 @@ describe('reconcileClaim', () => {
       );
     });
 
-    it('records no success if the claim was deleted during a slow call', async () => {
+    it('records no success if the claim was deleted during a long call', async () => {
       const claim = await rig.claim();
       const ref = { namespace: 'default', name: claim.metadata.name };
       rig.onCall = async ({ method }) => {
@@ -208,7 +208,7 @@ describe('reconcileClaim', () => {
           body: { metadata: { finalizers: null } },
         });
         await rig.kube.delete(claims, ref);
-        aheadMs = 1_500;
+        aheadMs = 10_500;
       };
       let aheadMs = 0;
       const clock = { nowMs: () => Date.now() + aheadMs, sleep: systemClock.sleep };
