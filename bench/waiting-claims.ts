@@ -4,6 +4,7 @@ import { BETA_STORAGE_PROVISIONER, STORAGE_PROVISIONER } from '#src/kube/keys.ts
 import { startReflector } from '#src/kube/reflector.ts';
 import { claims, classes, namespaces, volumes } from '#src/kube/resources.ts';
 import type { Logger } from '#src/runtime/log.ts';
+import { sliceOfVolume } from './volume-slice.ts';
 
 const NAME = 'sutler-bench';
 
@@ -106,22 +107,4 @@ async function createClaims(
   };
   await Promise.all(Array.from({ length: concurrency }, send));
   return answeredMs;
-}
-
-interface VolumeSlice {
-  readonly metadata: {
-    readonly name: string;
-    readonly uid: string;
-    readonly resourceVersion: string;
-  };
-  readonly claim: string;
-}
-
-function sliceOfVolume(raw: unknown): VolumeSlice {
-  const { metadata, spec } = raw as {
-    readonly metadata: VolumeSlice['metadata'];
-    readonly spec?: { readonly claimRef?: { readonly name?: string } };
-  };
-  const { name, uid, resourceVersion } = metadata;
-  return { metadata: { name, uid, resourceVersion }, claim: spec?.claimRef?.name ?? '' };
 }

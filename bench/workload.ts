@@ -3,6 +3,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import { startReflector } from '#src/kube/reflector.ts';
 import { claims, classes, volumes } from '#src/kube/resources.ts';
 import type { Logger } from '#src/runtime/log.ts';
+import { sliceOfVolume, type VolumeSlice } from './volume-slice.ts';
 
 /** When things happened to one claim, on the bench's monotonic clock, in ms. */
 export interface Track {
@@ -45,15 +46,6 @@ interface ClaimSlice {
   };
   readonly phase: string | undefined;
 }
-interface VolumeSlice {
-  readonly metadata: {
-    readonly name: string;
-    readonly uid: string;
-    readonly resourceVersion: string;
-  };
-  readonly claim: string;
-}
-
 /** Creates the class and starts the watches. */
 export async function startWorkload(options: WorkloadOptions): Promise<Workload> {
   const { client, log, namespace } = options;
@@ -185,10 +177,9 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
   };
 }
 
-/** A claim or a PV in the API's JSON; the request says which. */
+/** A claim in the API's JSON. */
 interface RawObject {
   readonly metadata: ClaimSlice['metadata'];
-  readonly spec?: { readonly claimRef?: { readonly name?: string } };
   readonly status?: { readonly phase?: string };
 }
 
@@ -196,10 +187,4 @@ function sliceOfClaim(raw: unknown): ClaimSlice {
   const { metadata, status } = raw as RawObject;
   const { name, namespace, uid, resourceVersion } = metadata;
   return { metadata: { name, namespace, uid, resourceVersion }, phase: status?.phase };
-}
-
-function sliceOfVolume(raw: unknown): VolumeSlice {
-  const { metadata, spec } = raw as RawObject;
-  const { name, uid, resourceVersion } = metadata;
-  return { metadata: { name, uid, resourceVersion }, claim: spec?.claimRef?.name ?? '' };
 }
