@@ -29,10 +29,11 @@ const LONGEST_ANSWER_MS = 2_500;
  * was set forward, or because the clocks of two workers differ. */
 const WRITE = `${QUEUE_LUA}${REDIS_NOW}
 local root, heartbeat, workerNow = KEYS[1], KEYS[2], tonumber(ARGV[1])
-local last, lastOfWorker = string.match(redis.call('GET', heartbeat) or '', '^(%d+) ?(%d*)$')
+local last, lastOfWorker = string.match(
+  redis.call('SET', heartbeat, string.format('%.0f %.0f', now, workerNow), 'GET') or '',
+  '^(%d+) ?(%d*)$')
 last = tonumber(last) or now
 local gapMs = math.min(now - last, workerNow - (tonumber(lastOfWorker) or last)) - tonumber(ARGV[2])
-redis.call('SET', heartbeat, string.format('%.0f %.0f', now, workerNow))
 if gapMs <= ${LONGEST_GAP_MS} then return 0 end
 extendDelays(root, gapMs)
 return gapMs
