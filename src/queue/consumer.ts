@@ -280,7 +280,9 @@ export class Consumer {
         stalledInterval: stalledCheckMs,
         // BullMQ never resets this count, so a job that exists for long could reach a lower limit.
         maxStalledCount: 1_000_000_000,
-        drainDelay: 2,
+        // Longer than BullMQ's default, since the heartbeat finds jobs that no worker was unblocked
+        // for.
+        drainDelay: 10,
         runRetryDelay: 1000,
         settings: {
           backoffStrategy: (failures: number, _type?: string, error?: Error) =>
