@@ -136,7 +136,8 @@ function addCounts(
   return sums;
 }
 
-function commandCounts(info: string): ReadonlyMap<string, number> {
+/** Counts by command, including commands inside scripts, from INFO commandstats. */
+export function commandCounts(info: string): ReadonlyMap<string, number> {
   const lines = info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
   return new Map(
     Array.from(lines, ([, command = '', calls]) => [command.replace('|', ' '), Number(calls)]),

@@ -68,6 +68,13 @@ export const flags = defineFlags({
       'In place of the other phases: this many claims one at a time, just after the start and ' +
       'again after --warm-up.',
   },
+  idle: {
+    type: 'durationMs',
+    default: '0s',
+    help:
+      'In place of the other phases: the processes do nothing for this long, and what they use ' +
+      'meanwhile is printed per second.',
+  },
   'warm-up': { type: 'int', default: 1500, min: 1, help: 'Claims between the two of --latency.' },
   budget: {
     type: 'bool',
@@ -79,7 +86,7 @@ export const flags = defineFlags({
     default: '',
     help: 'Path of external-provisioner, which takes turns with sutler in --drain and --latency.',
   },
-  rounds: { type: 'int', default: 3, min: 1, help: 'Rounds of --drain and --latency.' },
+  rounds: { type: 'int', default: 3, min: 1, help: 'Rounds of --drain, --latency and --idle.' },
   program: {
     type: 'string',
     default: '',

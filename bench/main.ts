@@ -16,8 +16,8 @@ import { rssBytes } from './proc.ts';
 import { CLIENT_NAME, sentDuring } from './redis-sample.ts';
 import { timesOf, toJson, toText, type Report, type Times } from './report.ts';
 import { splitArgs } from './split-args.ts';
-import { drainText, latencyText, type Sides } from './rounds-report.ts';
-import { drainRound, latencyRound, type RoundOptions } from './rounds.ts';
+import { drainText, idleText, latencyText, type Sides } from './rounds-report.ts';
+import { drainRound, idleRound, latencyRound, type RoundOptions } from './rounds.ts';
 import { startTestbed, type BackendOptions, type SutlerOptions, type Testbed } from './testbed.ts';
 import { openWorkload } from './open-workload.ts';
 import type { Track, Workload } from './workload.ts';
@@ -49,7 +49,8 @@ async function start(context: Context): Promise<void> {
 async function bench(context: Context): Promise<void> {
   const { flags, log, closers, stopping } = context;
   const options = testbedOptions(context);
-  if (flags.drain > 0 || flags.latency > 0) return benchRounds(context, options);
+  if (flags.drain > 0 || flags.latency > 0 || flags.idleMs > 0)
+    return benchRounds(context, options);
   const testbed = await startTestbed({ ...options, closers });
   const redis = new Redis(testbed.redisUrl, { connectionName: CLIENT_NAME });
   closers.add('Redis', () => redis.disconnect());
@@ -74,8 +75,8 @@ function testbedOptions(context: Context): Omit<BackendOptions, 'closers'> & Sut
   const isReal = flags.backend === 'real';
   if (flags.annotated && !isReal)
     throw new UsageError('--annotated: the sandbox always has a volume binder; add --backend real');
-  if (flags.annotated && flags.drain === 0 && flags.latency === 0)
-    throw new UsageError('--annotated: only with --drain or --latency');
+  if (flags.annotated && flags.drain === 0 && flags.latency === 0 && flags.idleMs === 0)
+    throw new UsageError('--annotated: only with --drain, --latency or --idle');
   return {
     backend: isReal ? 'real' : 'sandbox',
     binder: !flags.annotated,
@@ -95,7 +96,7 @@ function testbedOptions(context: Context): Omit<BackendOptions, 'closers'> & Sut
   };
 }
 
-/** --drain and --latency: sutler and the peer in turn. */
+/** --drain, --latency and --idle: sutler and the peer in turn. */
 async function benchRounds(
   { flags, log, stdout, stopping, stop }: Context,
   options: Omit<BackendOptions, 'closers'> & SutlerOptions,
@@ -118,10 +119,11 @@ async function benchRounds(
     }
     return results;
   };
-  const { drain: claims, latency: count, warmUp } = flags;
+  const { drain: claims, latency: count, warmUp, idleMs } = flags;
   stdout.write(`${Object.values(machine()).join(', ')}\n`);
   if (claims > 0) stdout.write(drainText(await run((o) => drainRound(o, claims))));
   if (count > 0) stdout.write(latencyText(await run((o) => latencyRound(o, { count, warmUp }))));
+  if (idleMs > 0) stdout.write(idleText(await run((o) => idleRound(o, idleMs))));
   stop(0);
 }
 

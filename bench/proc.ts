@@ -17,6 +17,19 @@ export async function rssBytes(pid: number): Promise<number> {
   return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
 }
 
+/** How often the threads of a process waited and were woken: voluntary context switches. */
+export async function wakeUps(pid: number): Promise<number> {
+  const threads = await readdir(`/proc/${pid}/task`);
+  const counts = await Promise.all(
+    threads.map(async (thread) => {
+      // A thread may end meanwhile.
+      const status = await readFile(`/proc/${pid}/task/${thread}/status`, 'utf8').catch(() => '');
+      return Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(status)?.[1] ?? 0);
+    }),
+  );
+  return counts.reduce((a, b) => a + b, 0);
+}
+
 /** TCP connections that programs in this network namespace have opened since it exists. */
 export async function connectionsOpened(): Promise<number> {
   const [names = '', values = ''] = (await readFile('/proc/net/snmp', 'utf8'))

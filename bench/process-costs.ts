@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Redis } from 'ioredis';
-import { readCounters } from './costs.ts';
-import { cpuMs } from './proc.ts';
+import { commandCounts, readCounters } from './costs.ts';
+import { cpuMs, wakeUps } from './proc.ts';
 import type { Member } from './testbed.ts';
 
 /** What processes have used since they started, by a name like "jobs: CPU, ms". */
@@ -31,6 +31,20 @@ export async function readUsage(members: readonly Member[], redis: Redis): Promi
   for (const [command, count] of counters.redisCommands) add(`Redis: ${command}`, count);
   for (const [process, requests] of counters.apiRequests)
     for (const [what, count] of requests) add(`${process}: ${what}`, count);
+  return usage;
+}
+
+/** Reads what can be read without waking a process other than Redis: CPU time and wake-ups of each
+ * process, and Redis' commands. */
+export async function readIdleUsage(members: readonly Member[], redis: Redis): Promise<Usage> {
+  const usage = new Map<string, number>();
+  for (const { name, pid } of members) {
+    usage.set(`${name}: CPU, ms`, await cpuMs(pid));
+    usage.set(`${name}: wake-ups`, await wakeUps(pid));
+  }
+  for (const [command, count] of commandCounts(await redis.info('commandstats')))
+    // Only the bench itself asks for INFO commandstats; other INFOs come every 15 s at most.
+    if (command !== 'info') usage.set(`Redis: ${command}`, count);
   return usage;
 }
 

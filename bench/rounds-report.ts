@@ -1,5 +1,5 @@
 import { percentile } from './percentile.ts';
-import type { DrainResult, LatencyResult } from './rounds.ts';
+import type { DrainResult, IdleResult, LatencyResult } from './rounds.ts';
 import type { StepTime } from './step-times.ts';
 
 /** Rounds of sutler, and of the peer if there is one. */
@@ -30,6 +30,33 @@ export function drainText({ sutler, peer }: Sides<DrainResult>): string {
         [sutler, peer].some((results) => median(results.map(perClaim(name))) >= 0.01),
       )
       .map((name) => line(`${name}, a claim`, perClaim(name))),
+  ]);
+}
+
+/** Medians of the rounds, per second, as a table. */
+export function idleText({ sutler, peer }: Sides<IdleResult>): string {
+  const names = [...new Set([...sutler, ...peer].flatMap(({ usage }) => [...usage.keys()]))];
+  const line = (title: string, value: (result: IdleResult) => number): string =>
+    compare(title, median(sutler.map(value)), median(peer.map(value)));
+  const perSecond =
+    (...some: readonly string[]) =>
+    ({ usage, seconds }: IdleResult): number =>
+      some.reduce((sum, name) => sum + (usage.get(name) ?? 0), 0) / seconds;
+  /** CPU time of a second, 10 ms, is 1 % of a core. */
+  const cores = (...some: readonly string[]) => {
+    const ms = perSecond(...some);
+    return (result: IdleResult): number => ms(result) / 10;
+  };
+  const cpu = names.filter((name) => name.endsWith(': CPU, ms'));
+  const commands = names.filter((name) => name.startsWith('Redis: ')).toSorted();
+  return table([
+    line('CPU of all, % of a core', cores(...cpu)),
+    line('Redis commands a second, with those in scripts', perSecond(...commands)),
+    ...cpu.map((name) => line(`${name.replace(/, ms$/, '')}, % of a core`, cores(name))),
+    ...names
+      .filter((name) => name.endsWith(': wake-ups'))
+      .map((name) => line(`${name} a second`, perSecond(name))),
+    ...commands.map((name) => line(`${name} a second`, perSecond(name))),
   ]);
 }
 

@@ -7,7 +7,7 @@ import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { version } from '#src/runtime/version.ts';
 import { startPeer } from './peer.ts';
 import { percentile } from './percentile.ts';
-import { readUsage, type Usage, waitUntilQuiet } from './process-costs.ts';
+import { readIdleUsage, readUsage, type Usage, waitUntilQuiet } from './process-costs.ts';
 import { increase } from './prometheus.ts';
 import { CLIENT_NAME } from './redis-sample.ts';
 import { readStepTimes, type StepTime, type TracedClaim } from './step-times.ts';
@@ -121,6 +121,35 @@ export function latencyRound(
   });
 }
 
+/** What the processes use while there is nothing to do. */
+export interface IdleResult {
+  readonly seconds: number;
+  readonly usage: Usage;
+}
+
+/** Time from the start of the processes until they are measured: by then code is compiled, and what
+ * is done once after a start is done. */
+const SETTLE_MS = 20_000;
+
+/** Starts the processes and lets them do nothing, after one claim so that the queues exist. */
+export function idleRound(options: RoundOptions, idleMs: number): Promise<IdleResult> {
+  return withBackend(options, async (round) => {
+    const pause = async (ms: number): Promise<void> => {
+      await systemClock.sleep(ms, round.signal);
+      round.signal.throwIfAborted();
+    };
+    await round.startProvisioner();
+    await round.claims.create(namesOf('idle', 1));
+    await round.claims.waitForVolumes(1, round.signal);
+    await pause(SETTLE_MS);
+    const startedMs = performance.now();
+    const before = await round.readIdleUsage();
+    await pause(idleMs);
+    const usage = increase(before, await round.readIdleUsage());
+    return { seconds: (performance.now() - startedMs) / 1_000, usage };
+  });
+}
+
 function namesOf(stem: string, count: number): string[] {
   return Array.from({ length: count }, (_, i) => `${stem}-${i}`);
 }
@@ -132,6 +161,8 @@ interface Round {
   readonly signal: AbortSignal;
   startProvisioner(): Promise<{ readonly stop: () => Promise<void> }>;
   waitUntilQuiet(): Promise<void>;
+  /** What the provisioner and Redis have used since they started. */
+  readIdleUsage(): Promise<Usage>;
   /** What all processes use during `work`; those that it starts, from their start. */
   measure<T>(work: () => Promise<T>): Promise<{ readonly result: T; readonly usage: Usage }>;
 }
@@ -207,6 +238,10 @@ function openRound(
         await systemClock.sleep(ms, signal);
         signal.throwIfAborted();
       }),
+    readIdleUsage: () => {
+      const server = backend.members.filter(({ name }) => name === 'redis-server');
+      return readIdleUsage([...own, ...server], redis);
+    },
     async measure(run) {
       const before = await read();
       const result = await run();

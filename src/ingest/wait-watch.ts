@@ -54,8 +54,8 @@ export class WaitWatch {
   readonly #promotions = new Map<string, Promotion>();
   /** Objects to compare in the next step. */
   readonly #due = new Set<string>();
-  /** How far the wait list was read. */
-  #position = 0;
+  /** How far the wait list was read; undefined: not at all, or again from the start. */
+  #position: number | undefined;
   #polls = 0;
 
   constructor(options: WaitWatchOptions) {
@@ -121,7 +121,7 @@ export class WaitWatch {
   }
 
   #beginRescan(): void {
-    this.#position = 0;
+    this.#position = undefined;
     this.#seenVersions.clear();
     const nowMs = this.#options.clock.nowMs();
     for (const [group, { notBeforeMs }] of this.#promotions)

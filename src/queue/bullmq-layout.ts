@@ -10,7 +10,8 @@ import { keyPrefix } from '../redis/key-names.ts';
  *   prioritized  sorted set: waiting jobs with one; score = priority * 2^32 + a counter
  *   delayed      sorted set: delayed jobs; score = due time in Unix ms * 4096 + a counter
  *   active       list: jobs that a worker runs
- *   marker       sorted set that idle workers block on; '1' = when a delayed job is due
+ *   marker       sorted set that idle workers block on; '0' = a job waits, '1' = when a delayed job
+ *                is due
  *   meta         hash: settings of the queue (paused, concurrency, opts.maxLenEvents)
  *   limiter      exists while the queue's rate limit stops it
  *   <job id>     hash: the job, with its fields priority and delay
@@ -66,6 +67,16 @@ local function promote(root, jobId, nowMs)
   redis.call('ZADD', root .. 'delayed', tonumber(nowMs) * ${DELAYED_SCORE_PER_MS}, jobId)
   redis.call('ZADD', root .. 'marker', nowMs, '1')
   return true
+end
+
+-- Unblocks a worker if a job waits or is due. A worker that took the marker may have frozen.
+local function unblockForWaiting(root, nowMs)
+  local dueScore = tonumber(nowMs) * ${DELAYED_SCORE_PER_MS}
+  if redis.call('EXISTS', root .. 'wait', root .. 'prioritized') > 0
+    or redis.call('ZCOUNT', root .. 'delayed', '-inf', dueScore) > 0
+  then
+    redis.call('ZADD', root .. 'marker', 0, '0')
+  end
 end
 
 -- Makes every delayed job due that much later.

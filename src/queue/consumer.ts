@@ -81,7 +81,8 @@ export class Consumer {
   readonly #link: RedisLink;
   readonly #flushDetector: FlushDetector;
   readonly #locks: RunLocks;
-  readonly #lockTimer: NodeJS.Timeout;
+  /** Runs while there are runs, and once more. */
+  #lockTimer: NodeJS.Timeout | undefined;
   readonly #heartbeat: Heartbeat;
   readonly #breaker: CircuitBreaker;
   readonly #watchdog: ProgressWatchdog;
@@ -105,7 +106,6 @@ export class Consumer {
     this.#metrics = consumerMetrics(options.metrics);
     const onLockLost = (): void => this.#metrics.locksLost.inc(this.#labels);
     this.#locks = new RunLocks({ lockMs, log, onLockLost });
-    this.#lockTimer = setInterval(() => this.#locks.abortExpiring(Date.now()), lockMs / 20);
     this.#link = openRedis({
       url,
       ...(access === undefined ? {} : { access }),
@@ -280,7 +280,9 @@ export class Consumer {
         stalledInterval: stalledCheckMs,
         // BullMQ never resets this count, so a job that exists for long could reach a lower limit.
         maxStalledCount: 1_000_000_000,
-        drainDelay: 2,
+        // Longer than BullMQ's default, since the heartbeat finds jobs that no worker was unblocked
+        // for.
+        drainDelay: 10,
         runRetryDelay: 1000,
         settings: {
           backoffStrategy: (failures: number, _type?: string, error?: Error) =>
@@ -312,6 +314,15 @@ export class Consumer {
     this.#options.log[level]({ err: cause, queue: this.#queue }, 'queue error');
   }
 
+  #watchLocks(): void {
+    this.#lockTimer ??= setInterval(() => {
+      this.#locks.abortExpiring(Date.now());
+      if (this.#locks.size > 0) return;
+      clearInterval(this.#lockTimer);
+      this.#lockTimer = undefined;
+    }, this.#options.lockMs / 20);
+  }
+
   /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job
    * that no version can read is completed. */
   async #takeJob(job: Job, token: string): Promise<string | null> {
@@ -332,6 +343,7 @@ export class Consumer {
     const startedMs = Date.now();
     const signal = this.#locks.begin(jobId, keyId(key), job.processedOn ?? startedMs);
     if (signal === undefined) return this.#outcomes.delay(taken, BUSY_MS);
+    this.#watchLocks();
     this.#metrics.inFlight.set(this.#labels, this.#locks.size);
     if (job.attemptsStarted === 1) {
       const waitedMs = Math.max(0, startedMs - job.timestamp);

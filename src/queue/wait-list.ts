@@ -115,14 +115,16 @@ export class WaitList {
     };
   }
 
-  /** The groups that keys have joined since the position of an earlier answer; all from position 0.
-   */
+  /** The groups that keys have joined since the position of an earlier answer; all of them where
+   * `from` is undefined. Reads no more than the counter while no key has joined one. */
   async since(
-    from: number,
+    from: number | undefined,
   ): Promise<{ readonly position: number; readonly waiting: readonly WaitGroup[] }> {
     const { waits } = this.#keys;
     const keys = { waits, counter: `${waits}#` };
-    const { position, groups } = await joinedSince.run(this.#redis, keys, { from });
+    if (from !== undefined && Number(await this.#redis.get(keys.counter)) === from)
+      return { position: from, waiting: [] };
+    const { position, groups } = await joinedSince.run(this.#redis, keys, { from: from ?? 0 });
     const waiting = groups.map((group) => {
       const at = group.lastIndexOf('@');
       return { object: group.slice(0, at), seen: group.slice(at + 1) };

@@ -19,9 +19,9 @@ const advanceScript = defineNamedScript({
   args: { id: 'text' },
   answers: { none: { withdrawnBy: 'text' }, found: { id: 'text', sequence: 'number' } },
   lua: `
-redis.call('HDEL', incarnationKey, 'foreign')
-local found, sequence, withdrawnBy =
-  unpack(redis.call('HMGET', incarnationKey, 'epoch', 'beat', 'withdrawnBy'))
+local found, sequence, withdrawnBy, foreign =
+  unpack(redis.call('HMGET', incarnationKey, 'epoch', 'beat', 'withdrawnBy', 'foreign'))
+if foreign then redis.call('HDEL', incarnationKey, 'foreign') end
 if not found then return {'none', 'withdrawnBy', withdrawnBy or ''} end
 if found == id then redis.call('HINCRBY', incarnationKey, 'beat', 1) end
 return {'found', 'id', found, 'sequence', sequence or 0}

@@ -40,8 +40,8 @@ const PROGRAMS = ['redis-server', 'valkey-server'];
 const START_MS = 10_000;
 const ANSWER_MS = 1000;
 
-/** Starts Redis with the settings that queues need: append-only file, no eviction, delays precise
- * to 10 ms, jobs stored compactly. Resolves when it answers.
+/** Starts Redis with the settings that queues need: append-only file, no eviction, jobs
+ * stored compactly. Resolves when it answers.
  * @throws UsageError if no server is installed; Error with the server's own output if it does not
  *   start */
 export async function startRedisServer(options: RedisServerOptions): Promise<RedisServer> {
@@ -151,8 +151,6 @@ function configuration(
     'appendfsync everysec',
     'save ""',
     'maxmemory-policy noeviction',
-    // Blocked reads time out with a precision of 10 ms instead of 100.
-    'hz 100',
     // Keeps jobs compact, with 40 % less memory: their options exceed the default of 64 bytes.
     'hash-max-listpack-value 1024',
     ...more,

@@ -124,11 +124,14 @@ describe('wait watch', () => {
       const watching = watch(SLOW);
       bench.producer().ensureQueued(claimKey('a'));
       await until(async () => (await delayed()) === 1, 'it waits');
-      assert.equal((await waits().since(0)).waiting.length, 2);
+      assert.equal((await waits().since(undefined)).waiting.length, 2);
       versions.set(changes, '7');
       watching.changed(changes);
       await until(() => bench.runs.length === 2, 'the second run');
-      await until(async () => (await waits().since(0)).waiting.length === 0, 'no key is listed');
+      await until(
+        async () => (await waits().since(undefined)).waiting.length === 0,
+        'no key is listed',
+      );
     });
   }
 
@@ -226,10 +229,10 @@ describe('wait watch', () => {
     bench.consumer(() => outcomes[bench.runs.length - 1] ?? done);
     const producer = bench.producer();
     producer.ensureQueued(claimKey('a'));
-    await until(async () => (await waits().since(0)).waiting.length === 1, 'it is listed');
+    await until(async () => (await waits().since(undefined)).waiting.length === 1, 'it is listed');
     producer.enqueueNow(claimKey('a'));
     await until(async () => bench.runs.length === 2 && (await delayed()) === 1, 'it failed');
-    assert.deepEqual((await waits().since(0)).waiting, []);
+    assert.deepEqual((await waits().since(undefined)).waiting, []);
     versions.set(ID, '9');
     watch();
     await sleep(200);

@@ -408,6 +408,20 @@ describe('Consumer', () => {
     });
   });
 
+  it('takes within 2 s a job that another worker was unblocked for, which froze', async () => {
+    const frozen = redis.redis.duplicate();
+    const blocked = async (): Promise<string | undefined> =>
+      /^blocked_clients:(\d+)/m.exec(await redis.redis.info('clients'))?.[1];
+    const taken = frozen.bzpopmin(keyOf('marker'), 0);
+    await until(async () => (await blocked()) === '1', 'the other worker is blocked');
+    bench.consumer(() => done);
+    await until(async () => (await blocked()) === '2', 'both are blocked');
+    bench.producer().ensureQueued(key);
+    await taken;
+    await until(() => bench.runs.length === 1, 'the run', 4_000);
+    frozen.disconnect();
+  });
+
   it('takes nothing while paused', async () => {
     const consumer = bench.consumer(() => done);
     await until(() => consumer.trouble === undefined, 'connected');

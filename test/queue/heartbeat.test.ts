@@ -43,6 +43,27 @@ describe('a heartbeat', () => {
   };
   const ago = (seconds: number): number => Date.now() - seconds * 1_000;
 
+  it('unblocks a worker for a job that waits, or is due', async () => {
+    const root = queueRoot(PLACE.prefix, PLACE.queue);
+    const marker = () => redis.redis.zscore(`${root}marker`, '0');
+    await heartbeat.write();
+    assert.equal(await marker(), '0');
+    await redis.redis.del(DELAYED, `${root}marker`);
+    for (const waiting of [
+      () => redis.redis.lpush(`${root}wait`, 'job'),
+      () => redis.redis.zadd(`${root}prioritized`, 1, 'job'),
+    ]) {
+      await heartbeat.write();
+      await heartbeat.write();
+      assert.equal(await marker(), null);
+      await waiting();
+      await heartbeat.write();
+      await heartbeat.write();
+      assert.equal(await marker(), '0');
+      await redis.redis.del(`${root}wait`, `${root}prioritized`, `${root}marker`);
+    }
+  });
+
   it('extends delays by the time since the last one', async () => {
     assert.equal(await extensionS(`${ago(600)} ${ago(600)}`), 600);
   });
