@@ -46,6 +46,7 @@ interface ClaimSlice {
   };
   readonly phase: string | undefined;
 }
+
 /** Creates the class and starts the watches. */
 export async function startWorkload(options: WorkloadOptions): Promise<Workload> {
   const { client, log, namespace } = options;

@@ -5,6 +5,7 @@ import type { Outcome } from '../queue/outcome.ts';
 import { RecordsUnavailable } from '../records/ask-redis.ts';
 import { OwnershipLost } from '../records/volume-record.ts';
 import type { Logger } from '../runtime/log.ts';
+import { traceStep } from '../runtime/trace-step.ts';
 
 /** Calls a processor for a key, logs how the run ended, and turns errors of the API server and of
  * Redis into outcomes.
@@ -16,10 +17,7 @@ export async function runToOutcome(
 ): Promise<Outcome> {
   const startedMs = performance.now();
   const outcome = await run().catch(toOutcome);
-  if (log.isLevelEnabled('trace')) {
-    const atMs = performance.timeOrigin + startedMs;
-    log.trace({ step: 'run', atMs, tookMs: performance.now() - startedMs }, 'run');
-  }
+  traceStep(log, 'run', startedMs);
   const object = key.namespace === '' ? key.name : `${key.namespace}/${key.name}`;
   const fields = { [key.kind]: object, key: keyId(key), outcome: outcome.kind };
   if (outcome.kind === 'done') log.debug({ ...fields, note: outcome.note }, 'run ended');

@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import type { Logger } from '../runtime/log.ts';
+import { traceStep } from '../runtime/trace-step.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 /** The ports whose calls are steps of a run. */
@@ -26,12 +27,7 @@ function traceCalls(target: object, name: string, log: Logger): unknown {
         const startedMs = performance.now();
         const result: unknown = Reflect.apply(value, target, args);
         if (!(result instanceof Promise)) return result;
-        const done = (): void => {
-          const atMs = performance.timeOrigin + startedMs;
-          const tookMs = performance.now() - startedMs;
-          log.trace({ step: `${name}.${String(property)}`, atMs, tookMs }, 'step of a run');
-        };
-        return result.finally(done);
+        return result.finally(() => traceStep(log, `${name}.${String(property)}`, startedMs));
       };
     },
   });

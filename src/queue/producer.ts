@@ -9,6 +9,7 @@ import { keyPrefix } from '../redis/key-names.ts';
 import { unlessAborted } from '../runtime/abort.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { traceStep } from '../runtime/trace-step.ts';
 import { MAX_EVENTS_FIELD, metaKey } from './bullmq-layout.ts';
 import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './contract.ts';
 import { DirtySet, type Hint } from './dirty-set.ts';
@@ -280,12 +281,7 @@ export class Producer {
     const newIds = new Set(jobs.map(({ opts }) => opts.jobId));
     // For a key that has a job, BullMQ returns the id of that job.
     const deduplicated = (await queue.addBulk(jobs)).filter(({ id }) => !newIds.has(id));
-    const { log } = this.#options;
-    if (log.isLevelEnabled('trace')) {
-      const atMs = performance.timeOrigin + startedMs;
-      const tookMs = performance.now() - startedMs;
-      log.trace({ step: 'enqueue', kind, jobs: jobs.length, atMs, tookMs }, 'jobs added');
-    }
+    traceStep(this.#options.log, 'enqueue', startedMs, { kind, jobs: jobs.length });
     if (kind === 'claim')
       for (const { data } of deduplicated) this.#fairness.refund(data.namespace);
     const labels = { driver: this.#options.driver, kind };
