@@ -189,8 +189,14 @@ function startServer(
 ): Promise<RedisServer> {
   return startRedisServer({
     ...o,
-    // Each server is the other's replica at times. A new replica gets the data at once.
-    settings: [`masterauth ${o.password}`, 'repl-diskless-sync-delay 0'],
+    settings: [
+      // Each server is the other's replica at times. A new replica gets the data at once.
+      `masterauth ${o.password}`,
+      'repl-diskless-sync-delay 0',
+      // With everysec, Redis confirms writes that it holds in its own memory for up to 2 s while
+      // the disk is busy: a kill would lose them.
+      'appendfsync always',
+    ],
   });
 }
 
