@@ -6,7 +6,6 @@ import { isRefusal } from '../redis/error-text.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { systemClock } from '../runtime/clock.ts';
-import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import type { Backoff } from './backoff.ts';
@@ -19,6 +18,7 @@ import type { Outcome } from './outcome.ts';
 import { type ProgressWatchdog, startProgressWatchdog } from './progress-watchdog.ts';
 import { RunLocks } from './run-locks.ts';
 import { readStatus, type RunStatus } from './status.ts';
+import { SteeredWorker } from './steered-worker.ts';
 
 /** What a run is given besides its key. */
 export interface Run {
@@ -71,8 +71,8 @@ const TRIAL_PAUSE: Backoff = { startMs: 250, maxMs: 5_000 };
 
 /** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
  * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
- * Builds on contract.ts and apply-outcome.ts; beside them are run-locks.ts, circuit-breaker.ts,
- * heartbeat.ts and progress-watchdog.ts. */
+ * Builds on contract.ts and apply-outcome.ts; beside them are steered-worker.ts, run-locks.ts,
+ * circuit-breaker.ts, heartbeat.ts and progress-watchdog.ts. */
 export class Consumer {
   readonly #options: ConsumerOptions;
   readonly #queue: string;
@@ -81,18 +81,13 @@ export class Consumer {
   readonly #link: RedisLink;
   readonly #flushDetector: FlushDetector;
   readonly #locks: RunLocks;
-  /** Runs while there are runs, and once more. */
-  #lockTimer: NodeJS.Timeout | undefined;
   readonly #heartbeat: Heartbeat;
   readonly #breaker: CircuitBreaker;
   readonly #watchdog: ProgressWatchdog;
   readonly #outcomes: OutcomeApplier;
-  #steering: Promise<void> = Promise.resolve();
-  #worker: Worker | undefined;
-  #startTrouble: string | undefined;
+  readonly #worker: SteeredWorker;
   #isPaused = false;
   #isClosing = false;
-  #isStarting = false;
 
   /** Begins to connect; takes jobs as soon as Redis can be reached.
    * @throws UsageError for an unreadable Redis URL or prefix */
@@ -129,7 +124,7 @@ export class Consumer {
       concurrency: options.concurrency,
       onChange: () => {
         this.#metrics.driverDown.set(this.#labels, this.#breaker.trouble === undefined ? 0 : 1);
-        void this.#steer();
+        void this.#worker.steer();
       },
       log: log.child({ queue: this.#queue }),
       pause: options.trialPause ?? TRIAL_PAUSE,
@@ -141,19 +136,32 @@ export class Consumer {
       limitMs: options.progressMs ?? PROGRESS_MS,
       isFree: () =>
         !this.#isPaused &&
-        this.#mayStart() &&
+        this.#mayTake() &&
         this.#breaker.isClosed &&
         this.#locks.size < options.concurrency,
     });
     this.#outcomes = new OutcomeApplier({ ...place, driver, redis, backoff, random, log });
-    this.#link.onReady(() => void this.#start());
+    this.#worker = new SteeredWorker({
+      queue: this.#queue,
+      create: () => this.#createWorker(),
+      // So that the delays are extended before a job is taken.
+      prepare: () => this.#heartbeat.write(),
+      intake: () => ({
+        limit: this.#breaker.limit,
+        isPaused: this.#isPaused || this.#breaker.isOpen,
+      }),
+      isConnected: () => this.#link.trouble === undefined,
+      isRefusalReported: () => this.#link.refusal !== undefined,
+      log,
+    });
+    this.#link.onReady(() => void this.#worker.start());
   }
 
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
   get trouble(): string | undefined {
     const { trouble, refusal } = this.#link;
     return (
-      trouble ?? refusal ?? this.#heartbeat.trouble ?? this.#startTrouble ?? this.#breaker.trouble
+      trouble ?? refusal ?? this.#heartbeat.trouble ?? this.#worker.trouble ?? this.#breaker.trouble
     );
   }
 
@@ -166,12 +174,12 @@ export class Consumer {
   /** Takes no more jobs; runs under way go on. */
   async pause(): Promise<void> {
     this.#isPaused = true;
-    await this.#steer();
+    await this.#worker.steer();
   }
 
   async resume(): Promise<void> {
     this.#isPaused = false;
-    await this.#steer();
+    await this.#worker.steer();
   }
 
   /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,
@@ -182,88 +190,26 @@ export class Consumer {
     for (const part of [this.#flushDetector, this.#heartbeat, this.#breaker, this.#watchdog])
       part.stop();
     const deadlineMs = Date.now() + graceMs;
-    let isClosed = this.#worker === undefined;
-    const closing = this.#worker?.close().finally(() => (isClosed = true));
+    const closing = this.#worker.close();
+    let isClosed = closing === undefined;
+    closing?.finally(() => (isClosed = true)).catch(() => undefined);
     this.#locks.abortAll('shutdown');
     // BullMQ's own close() waits for Redis; without Redis the ends of runs can't be stored anyway.
     const isOver = (): boolean =>
       isClosed || (this.#link.trouble !== undefined && this.#locks.size === 0);
     while (!isOver() && Date.now() < deadlineMs)
       await Promise.race([closing, systemClock.sleep(20)]);
-    clearInterval(this.#lockTimer);
+    this.#locks.stop();
     if (this.#locks.size > 0)
       this.#options.log.warn(
         { queue: this.#queue, runs: this.#locks.size },
         'runs did not end in time; another worker takes over their jobs',
       );
     this.#link.close();
-    closing?.catch(() => undefined);
   }
 
-  /** Starts the worker when Redis is usable. A worker that could not start is discarded, since
-   * BullMQ keeps that failure for ever. */
-  async #start(): Promise<void> {
-    if (this.#isStarting) return;
-    this.#isStarting = true;
-    while (this.#worker === undefined && this.#mayStart()) {
-      try {
-        // First, so that the delays are extended before a job is taken.
-        await this.#heartbeat.write();
-        if (this.#mayStart()) await this.#startWorker();
-      } catch (error) {
-        if (this.#isClosing) break;
-        this.#reportStart(error);
-        await systemClock.sleep(1000);
-      }
-    }
-    this.#isStarting = false;
-  }
-
-  #reportStart(error: unknown): void {
-    const trouble = `the worker of ${this.#queue} could not start: ${messageOf(error)}`;
-    // The connection has already reported a refusal of Redis.
-    if (trouble !== this.#startTrouble && this.#link.refusal === undefined)
-      this.#options.log.error(
-        { err: error, queue: this.#queue },
-        'the worker could not start; trying again',
-      );
-    this.#startTrouble = trouble;
-  }
-
-  #mayStart(): boolean {
+  #mayTake(): boolean {
     return !this.#isClosing && this.#link.trouble === undefined;
-  }
-
-  async #startWorker(): Promise<void> {
-    const worker = this.#createWorker();
-    this.#worker = worker;
-    try {
-      await worker.waitUntilReady();
-    } catch (error) {
-      worker.close(true).catch(() => undefined);
-      this.#worker = undefined;
-      throw error;
-    }
-    this.#startTrouble = undefined;
-    await this.#steer();
-  }
-
-  /** Sets how many jobs BullMQ takes. Changes are made one after the other, since each may wait. */
-  #steer(): Promise<void> {
-    this.#steering = this.#steering.then(async () => {
-      const worker = this.#worker;
-      if (worker === undefined || this.#isClosing) return;
-      const lastLimit = worker.concurrency;
-      worker.concurrency = this.#breaker.limit;
-      if (this.#isPaused || this.#breaker.isOpen) {
-        if (!worker.isPaused()) await worker.pause(true);
-        return;
-      }
-      // A worker with no room notices a higher limit only at the end of a run, or after a pause.
-      if (worker.concurrency > lastLimit && !worker.isPaused()) await worker.pause(true);
-      if (worker.isPaused()) await worker.resume();
-    });
-    return this.#steering;
   }
 
   #createWorker(): Worker {
@@ -314,15 +260,6 @@ export class Consumer {
     this.#options.log[level]({ err: cause, queue: this.#queue }, 'queue error');
   }
 
-  #watchLocks(): void {
-    this.#lockTimer ??= setInterval(() => {
-      this.#locks.abortExpiring(Date.now());
-      if (this.#locks.size > 0) return;
-      clearInterval(this.#lockTimer);
-      this.#lockTimer = undefined;
-    }, this.#options.lockMs / 20);
-  }
-
   /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job
    * that no version can read is completed. */
   async #takeJob(job: Job, token: string): Promise<string | null> {
@@ -343,7 +280,6 @@ export class Consumer {
     const startedMs = Date.now();
     const signal = this.#locks.begin(jobId, keyId(key), job.processedOn ?? startedMs);
     if (signal === undefined) return this.#outcomes.delay(taken, BUSY_MS);
-    this.#watchLocks();
     this.#metrics.inFlight.set(this.#labels, this.#locks.size);
     if (job.attemptsStarted === 1) {
       const waitedMs = Math.max(0, startedMs - job.timestamp);

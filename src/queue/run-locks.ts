@@ -17,6 +17,7 @@ interface RunLocksOptions {
 
 /** Part of a lock's duration after which a lock that was not renewed counts as lost. */
 const RENEW_DEADLINE = 0.8;
+const CHECKS_PER_LOCK = 20;
 
 /** Bookkeeping of the runs under way in this worker, beside BullMQ's locks. When a lock expires
  * while Redis can't be reached, BullMQ reports nothing, gives this worker the job again although
@@ -27,6 +28,8 @@ export class RunLocks {
   readonly #options: RunLocksOptions;
   readonly #byJob = new Map<string, RunUnderWay>();
   readonly #keyIds = new Set<string>();
+  /** Set while there are runs, and for one tick more. */
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(options: RunLocksOptions) {
     this.#options = options;
@@ -44,6 +47,7 @@ export class RunLocks {
     const run: RunUnderWay = { keyId, abort: new AbortController(), renewedMs: nowMs };
     this.#byJob.set(jobId, run);
     this.#keyIds.add(keyId);
+    this.#timer ??= setInterval(() => this.#check(), this.#options.lockMs / CHECKS_PER_LOCK);
     return run.abort.signal;
   }
 
@@ -67,16 +71,25 @@ export class RunLocks {
     for (const jobId of jobIds) this.#abort(jobId, 'lock lost');
   }
 
+  abortAll(reason: AbortReason): void {
+    for (const jobId of this.#byJob.keys()) this.#abort(jobId, reason);
+  }
+
+  /** Looks after the runs under way no longer. */
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
   /** Aborts the runs whose lock is about to expire. */
-  abortExpiring(nowMs: number): void {
+  #check(): void {
+    const nowMs = Date.now();
     for (const [jobId, { renewedMs }] of this.#byJob) {
       if (nowMs - renewedMs > this.#options.lockMs * RENEW_DEADLINE)
         this.#abort(jobId, 'lock expired');
     }
-  }
-
-  abortAll(reason: AbortReason): void {
-    for (const jobId of this.#byJob.keys()) this.#abort(jobId, reason);
+    if (this.#byJob.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
   }
 
   #abort(jobId: string, reason: AbortReason): void {

@@ -1,0 +1,118 @@
+import type { Worker } from 'bullmq';
+import { systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import type { Logger } from '../runtime/log.ts';
+
+/** How many jobs a worker may take. */
+export interface Intake {
+  /** Jobs under way at once; 1 or more. */
+  readonly limit: number;
+  readonly isPaused: boolean;
+}
+
+interface SteeredWorkerOptions {
+  readonly queue: string;
+  /** Makes a worker that connects at once. */
+  readonly create: () => Worker;
+  /** Runs before a worker is made; an attempt to start fails if it rejects. */
+  readonly prepare: () => Promise<void>;
+  readonly intake: () => Intake;
+  readonly isConnected: () => boolean;
+  /** Whether the connection has already reported that Redis refuses it. */
+  readonly isRefusalReported: () => boolean;
+  readonly log: Logger;
+}
+
+const START_AGAIN_MS = 1_000;
+
+/** BullMQ's worker of one queue: starts it as soon as Redis can be used, and changes how many jobs
+ * it takes. */
+export class SteeredWorker {
+  readonly #options: SteeredWorkerOptions;
+  #worker: Worker | undefined;
+  #trouble: string | undefined;
+  #steering: Promise<void> = Promise.resolve();
+  #isStarting = false;
+  #isClosing = false;
+
+  constructor(options: SteeredWorkerOptions) {
+    this.#options = options;
+  }
+
+  /** Why the worker could not start, in one line; undefined once it has. */
+  get trouble(): string | undefined {
+    return this.#trouble;
+  }
+
+  /** Starts the worker, if there is none, as soon as Redis can be used. A worker that could not
+   * start is discarded, since BullMQ keeps that failure for ever. Never rejects. */
+  async start(): Promise<void> {
+    if (this.#isStarting) return;
+    this.#isStarting = true;
+    while (this.#worker === undefined && this.#mayStart()) {
+      try {
+        await this.#options.prepare();
+        if (this.#mayStart()) await this.#startWorker();
+      } catch (error) {
+        if (this.#isClosing) break;
+        this.#reportStart(error);
+        await systemClock.sleep(START_AGAIN_MS);
+      }
+    }
+    this.#isStarting = false;
+  }
+
+  /** Makes the worker follow `intake`. Changes are made one after the other, since each may
+   * wait. */
+  steer(): Promise<void> {
+    this.#steering = this.#steering.then(async () => {
+      const worker = this.#worker;
+      if (worker === undefined || this.#isClosing) return;
+      const { limit, isPaused } = this.#options.intake();
+      const lastLimit = worker.concurrency;
+      worker.concurrency = limit;
+      if (isPaused) {
+        if (!worker.isPaused()) await worker.pause(true);
+        return;
+      }
+      // A worker with no room notices a higher limit only at the end of a run, or after a pause.
+      if (worker.concurrency > lastLimit && !worker.isPaused()) await worker.pause(true);
+      if (worker.isPaused()) await worker.resume();
+    });
+    return this.#steering;
+  }
+
+  /** Takes no more jobs, and waits for the ends of those under way. Never ends while Redis can't
+   * be reached.
+   * @returns undefined if there is no worker */
+  close(): Promise<void> | undefined {
+    this.#isClosing = true;
+    return this.#worker?.close();
+  }
+
+  #mayStart(): boolean {
+    return !this.#isClosing && this.#options.isConnected();
+  }
+
+  async #startWorker(): Promise<void> {
+    const worker = this.#options.create();
+    this.#worker = worker;
+    try {
+      await worker.waitUntilReady();
+    } catch (error) {
+      worker.close(true).catch(() => undefined);
+      this.#worker = undefined;
+      throw error;
+    }
+    this.#trouble = undefined;
+    await this.steer();
+  }
+
+  #reportStart(error: unknown): void {
+    const { queue, log, isRefusalReported } = this.#options;
+    const trouble = `the worker of ${queue} could not start: ${messageOf(error)}`;
+    if (trouble !== this.#trouble && !isRefusalReported())
+      log.error({ err: error, queue }, 'the worker could not start; trying again');
+    this.#trouble = trouble;
+  }
+}
