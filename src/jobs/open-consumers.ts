@@ -1,6 +1,7 @@
 import { Consumer, type Run } from '../queue/consumer.ts';
 import type { JobKey, JobKind } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
+import { openWorkerConnection } from '../queue/worker-connection.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { Base } from './base.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
@@ -18,17 +19,25 @@ export type StartConsumer = (
   reconcile: (key: JobKey, run: Run) => Promise<Outcome>,
 ) => Consumer;
 
-/** @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
+/** Begins to connect.
+ * @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
 export function createConsumerStarter(
   { context, connections, driver, instance }: Base,
   lostRecords: LostRecords,
 ): StartConsumer {
   const { flags, closers, log, metrics } = context;
   const { marker } = connections;
+  const connection = openWorkerConnection({
+    redisUrl: flags.redisUrl,
+    redisAccess: connections.redisAccess,
+    prefix: flags.redisPrefix,
+    driver: driver.name,
+    log,
+  });
+  connection.onEmptied(() => lostRecords.checkNow());
   return (kind, concurrency, reconcile) => {
     const consumer = new Consumer({
-      redisUrl: flags.redisUrl,
-      redisAccess: connections.redisAccess,
+      connection,
       prefix: flags.redisPrefix,
       driver: driver.name,
       name: instance,
@@ -38,7 +47,6 @@ export function createConsumerStarter(
       kind,
       concurrency,
       process: (key, run) => runToOutcome(key, log, () => reconcile(key, run)),
-      onRedisEmptied: () => lostRecords.checkNow(),
       log,
       metrics,
     });
