@@ -14,14 +14,15 @@ export interface HandlePublisherOptions {
   readonly log: Logger;
 }
 
-const PERIOD_MS = 1_000;
+/** The view expires after 5 s and is as old as the last step, so a step may be 2 s late. */
+const PERIOD_MS = 1_500;
 /** Pause before the first view: what happened before, as while this process was frozen, has arrived
  * by then. */
 const FIRST_VIEW_MS = 200;
 
 /** Publishes in Redis which handles several PVs name, so that a worker can look right before it
- * sends DeleteVolume: at once when that changes, and each second that it has not. Any ingest may
- * do that, whether it leads or not; the first one does, until it falls silent. */
+ * sends DeleteVolume: at once when that changes, and every 1.5 s that it has not. Any ingest may do
+ * that, whether it leads or not; the first one does, until it falls silent. */
 export class HandlePublisher {
   readonly #options: HandlePublisherOptions;
   readonly #publisher = randomUUID();
