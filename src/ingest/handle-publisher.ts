@@ -3,6 +3,7 @@ import type { SharedHandles } from '../records/shared-handles.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
+import { untilNext } from '../runtime/ticks.ts';
 import type { Watcher } from './watcher.ts';
 
 export interface HandlePublisherOptions {
@@ -38,7 +39,7 @@ export class HandlePublisher {
     const { clock, log } = options;
     this.#options = options;
     this.#loop = new PollLoop({
-      step: () => this.#step(),
+      step: async () => (await this.#step()) ?? untilNext(PERIOD_MS),
       onError: (error) =>
         log.debug({ err: error }, 'could not publish the shared handles; trying again'),
       periodMs: PERIOD_MS,

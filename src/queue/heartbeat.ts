@@ -4,6 +4,7 @@ import type { RedisLink } from '../redis/connection.ts';
 import { flushMarkerKey } from '../redis/key-names.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
+import { everyPeriod } from '../runtime/ticks.ts';
 import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
 import { heartbeatKey } from './key-names.ts';
 
@@ -124,14 +125,14 @@ export function startHeartbeat(
           'waiting for it'
       : undefined;
   };
-  const timer = setInterval(() => {
+  const endTicks = everyPeriod(PERIOD_MS, () => {
     if (link.trouble === undefined) writeQuietly();
     tickedMs = performance.now();
     const isSilent = describeSilence() !== undefined;
     if (isSilent && !wasSilent)
       log.warn({ redis: link.address }, 'Redis does not answer; waiting for it');
     wasSilent = isSilent;
-  }, PERIOD_MS);
+  });
   // After a reconnect the client sends queued commands first. So the heartbeat reaches Redis before
   // a worker takes any job that came due in between.
   link.redis.on('close', writeQuietly);
@@ -150,7 +151,7 @@ export function startHeartbeat(
     remove: (queue) => void queues.delete(queue),
     write,
     stop() {
-      clearInterval(timer);
+      endTicks();
       link.redis.off('close', writeQuietly);
     },
   };

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Logger } from '../runtime/log.ts';
+import { everyPeriod } from '../runtime/ticks.ts';
 import type { RedisLink } from './connection.ts';
 import { flushMarkerKey } from './key-names.ts';
 
@@ -71,7 +72,7 @@ export function startFlushDetector(options: FlushOptions & { readonly prefix: st
     if (link.trouble !== undefined) return;
     await (checking ??= compare().finally(() => (checking = undefined)));
   };
-  const timer = setInterval(() => void check(), PERIOD_MS);
+  const endTicks = everyPeriod(PERIOD_MS, () => void check());
   link.onReady(() => void check());
   return {
     /** One line while Redis gives no answer, although the connection exists. */
@@ -83,6 +84,6 @@ export function startFlushDetector(options: FlushOptions & { readonly prefix: st
     },
     /** Compares now; never rejects. */
     check,
-    stop: () => clearInterval(timer),
+    stop: endTicks,
   };
 }
