@@ -43,7 +43,7 @@ export function createConsumerStarter(
       name: instance,
       backoff: { startMs: flags.retryIntervalStartMs, maxMs: flags.retryIntervalMaxMs },
       lockMs: timerMs(flags.lockDurationMs),
-      stalledCheckMs: Math.min(5_000, flags.lockDurationMs / 2),
+      stalledCheckMs: Math.min(STALLED_CHECK_MS, flags.lockDurationMs / 3),
       kind,
       concurrency,
       process: (key, run) => runToOutcome(key, log, () => reconcile(key, run)),
@@ -56,6 +56,11 @@ export function createConsumerStarter(
     return consumer;
   };
 }
+
+/** How often to look for jobs of dead workers, at most. Each look costs seven Redis commands for
+ * each queue, and a volume whose call may be under way waits for the end of its ownership anyway,
+ * which is 40 s by default. */
+const STALLED_CHECK_MS = 10_000;
 
 /** There are few snapshots to remove our finalizer from, and none of them is urgent. */
 const SNAPSHOT_CONCURRENCY = 2;
