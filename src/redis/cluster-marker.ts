@@ -7,6 +7,7 @@ import { PollLoop } from '../runtime/poll-loop.ts';
 import { untilNext } from '../runtime/ticks.ts';
 import type { RedisLink } from './connection.ts';
 import { clusterKey } from './key-names.ts';
+import { defineNamedScript } from './named-script.ts';
 
 export interface ClusterMarkerOptions {
   readonly link: RedisLink;
@@ -23,6 +24,17 @@ const PERIOD_MS = 2_000;
 const NOT_COMPARABLE =
   'this process may not read which cluster it is in, so a Redis of another cluster would not be ' +
   'noticed: grant get on namespace kube-system';
+
+/** Sets the marker where there is none, and answers its value. */
+const markScript = defineNamedScript({
+  keys: ['marker'],
+  args: { uid: 'text' },
+  answers: { marked: { owner: 'text' } },
+  lua: `
+redis.call('SET', marker, uid, 'NX')
+return {'marked', 'owner', redis.call('GET', marker)}
+`,
+});
 
 export type ClusterMarker = ReturnType<typeof watchClusterMarker>;
 
@@ -76,11 +88,9 @@ export function watchClusterMarker(options: ClusterMarkerOptions) {
     if (link.trouble !== undefined) return;
     await readUid();
     if (uid === undefined) return setOurs(true);
-    const { redis } = link;
-    const answers = Promise.all([redis.set(key, uid, 'NX'), redis.get(key)]);
-    const [, owner] = await link.observe('cluster marker', answers);
-    // Without an owner the marker was removed in between; the next check sets it.
-    if (owner !== null && !signal.aborted) applyOwner(owner, uid);
+    const marked = markScript.run(link.redis, { marker: key }, { uid });
+    const { owner } = await link.observe('cluster marker', marked);
+    if (!signal.aborted) applyOwner(owner, uid);
   };
   const loop = new PollLoop({
     step: (signal) => compare(signal).then(() => untilNext(periodMs)),
