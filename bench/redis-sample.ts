@@ -53,11 +53,5 @@ function namesByAddress(list: string): ReadonlyMap<string, string> {
 
 function shortName(name: string): string {
   if (name.includes(':w:')) return 'worker (blocking)';
-  return name === ''
-    ? 'unnamed'
-    : (name
-        .split(':')
-        .slice(0, name.startsWith('sutler-worker') ? 2 : 1)
-        .join(' ')
-        .split('.')[0] ?? name);
+  return name === '' ? 'unnamed' : (name.split(':')[0] ?? name);
 }

@@ -33,8 +33,9 @@ export interface GatewayFailoverOptions {
 }
 
 const PERIOD_MS = 500;
-/** With a single gateway, which is not probed. Redis is read only to name it again after a loss. */
-const SINGLE_PERIOD_MS = 5_000;
+/** With a single gateway, which is not probed. Redis is read only to name it again after a loss;
+ * for one that the incarnation shows, `checkNow` is called. */
+const SINGLE_PERIOD_MS = 10_000;
 
 /** Probes every gateway twice a second while this ingest leads, and names the active one. A single
  * gateway is named at once and not probed. */

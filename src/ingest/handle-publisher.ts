@@ -3,6 +3,7 @@ import type { SharedHandles } from '../records/shared-handles.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
+import { untilNext } from '../runtime/ticks.ts';
 import type { Watcher } from './watcher.ts';
 
 export interface HandlePublisherOptions {
@@ -14,14 +15,15 @@ export interface HandlePublisherOptions {
   readonly log: Logger;
 }
 
-const PERIOD_MS = 1_000;
+/** The view expires after 5 s and is as old as the last step, so a step may be 2 s late. */
+const PERIOD_MS = 1_500;
 /** Pause before the first view: what happened before, as while this process was frozen, has arrived
  * by then. */
 const FIRST_VIEW_MS = 200;
 
 /** Publishes in Redis which handles several PVs name, so that a worker can look right before it
- * sends DeleteVolume: at once when that changes, and each second that it has not. Any ingest may
- * do that, whether it leads or not; the first one does, until it falls silent. */
+ * sends DeleteVolume: at once when that changes, and every 1.5 s that it has not. Any ingest may do
+ * that, whether it leads or not; the first one does, until it falls silent. */
 export class HandlePublisher {
   readonly #options: HandlePublisherOptions;
   readonly #publisher = randomUUID();
@@ -37,7 +39,7 @@ export class HandlePublisher {
     const { clock, log } = options;
     this.#options = options;
     this.#loop = new PollLoop({
-      step: () => this.#step(),
+      step: async () => (await this.#step()) ?? untilNext(PERIOD_MS),
       onError: (error) =>
         log.debug({ err: error }, 'could not publish the shared handles; trying again'),
       periodMs: PERIOD_MS,

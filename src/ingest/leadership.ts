@@ -92,14 +92,16 @@ export class Leadership {
 
   /** Checks whether Redis lost data, and does the resync that follows from it or is due. */
   async #checkIncarnation(): Promise<void> {
-    const { gate, incarnation, resync, log } = this.#options;
+    const { failover, gate, incarnation, resync, log } = this.#options;
     if (!gate.isAllowing || this.#isChecking) return;
     this.#isChecking = true;
     try {
       const hasLostData = await incarnation.check();
       const reason = this.#takeDueResync();
-      if (hasLostData) void resync.runAfterLoss();
-      else if (reason !== undefined) await resync.run(reason);
+      if (hasLostData) {
+        failover.checkNow();
+        void resync.runAfterLoss();
+      } else if (reason !== undefined) await resync.run(reason);
     } catch (error) {
       if (this.#takeDueResync() !== undefined) void resync.runDoubtful();
       // The check reports the Lease, and the connection Redis.

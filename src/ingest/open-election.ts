@@ -3,6 +3,7 @@ import { Elector } from '../election/elector.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import type { LeaseTimes } from '../election/lease.ts';
 import { systemClock } from '../runtime/clock.ts';
+import { everyPeriod } from '../runtime/ticks.ts';
 import type { Base } from './base.ts';
 import { IDENTITY_PREFIX } from './foreign-leader.ts';
 import type { Leadership, LeaseStatus } from './leadership.ts';
@@ -56,7 +57,7 @@ function tickEverySecond(
   lease: LeaseStatus,
 ): void {
   const tick = (): void => leadership.tick(lease);
-  const timer = setInterval(tick, TICK_MS);
+  const endTicks = everyPeriod(TICK_MS, tick);
   connections.link.onReady(tick);
-  context.closers.add('leadership', () => clearInterval(timer));
+  context.closers.add('leadership', () => endTicks());
 }

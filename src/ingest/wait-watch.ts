@@ -3,6 +3,7 @@ import type { WaitList, WaitGroup } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
+import { untilNext } from '../runtime/ticks.ts';
 
 export interface WaitWatchOptions {
   readonly waits: Pick<WaitList, 'since' | 'promote'>;
@@ -59,7 +60,7 @@ export class WaitWatch {
   #polls = 0;
 
   constructor(options: WaitWatchOptions) {
-    const { driver, metrics, clock, log } = options;
+    const { driver, metrics, clock, log, periodMs = PERIOD_MS } = options;
     this.#options = options;
     this.#promotedKeys = new Counter({
       name: 'sutler_keys_woken_total',
@@ -69,10 +70,10 @@ export class WaitWatch {
     });
     this.#promotedKeys.inc({ driver }, 0);
     this.#loop = new PollLoop({
-      step: () => this.#step(),
+      step: () => this.#step().then(() => untilNext(periodMs)),
       onError: (error) =>
         log.debug({ err: error }, 'could not read or promote parked keys; trying again'),
-      periodMs: options.periodMs ?? PERIOD_MS,
+      periodMs,
       clock,
     });
   }

@@ -91,7 +91,9 @@ export const flags = defineFlags({
     type: 'durationMs',
     default: '30s',
     min: '1s',
-    help: 'How long a job stays with a worker that died, before another worker takes it.',
+    help:
+      'How long a job stays with a worker that died. Another worker takes it within a third of ' +
+      'that time after it, 10 s at most.',
   },
   'settle-time': {
     type: 'durationMs',

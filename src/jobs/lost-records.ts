@@ -2,6 +2,7 @@ import type { VolumeRecords } from '../records/volume-record.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
+import { untilNext } from '../runtime/ticks.ts';
 
 interface Options {
   readonly records: Pick<VolumeRecords, 'rewriteLostRecords' | 'leftOpen'>;
@@ -23,13 +24,13 @@ export type LostRecords = ReturnType<typeof startLostRecords>;
 export function startLostRecords({ records, isRedisOurs, log }: Options) {
   const loop = new PollLoop({
     step: async () => {
-      if (!isRedisOurs()) return PERIOD_MS;
+      if (!isRedisOurs()) return untilNext(PERIOD_MS);
       const rewritten = await records.rewriteLostRecords();
       if (rewritten.length > 0) {
         log.warn({ records: rewritten.length }, 'wrote volume records again that Redis had lost');
-        return PERIOD_MS;
+        return untilNext(PERIOD_MS);
       }
-      return PERIOD_MS * Math.max(1, records.leftOpen / RECORDS_PER_PERIOD);
+      return untilNext(PERIOD_MS * Math.max(1, records.leftOpen / RECORDS_PER_PERIOD));
     },
     onError: (error) =>
       log.debug({ err: error }, 'the open records could not be checked; trying again'),

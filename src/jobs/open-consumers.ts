@@ -1,6 +1,7 @@
 import { Consumer, type Run } from '../queue/consumer.ts';
 import type { JobKey, JobKind } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
+import { openWorkerConnection } from '../queue/worker-connection.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { Base } from './base.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
@@ -18,27 +19,34 @@ export type StartConsumer = (
   reconcile: (key: JobKey, run: Run) => Promise<Outcome>,
 ) => Consumer;
 
-/** @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
+/** Begins to connect.
+ * @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
 export function createConsumerStarter(
   { context, connections, driver, instance }: Base,
   lostRecords: LostRecords,
 ): StartConsumer {
   const { flags, closers, log, metrics } = context;
   const { marker } = connections;
+  const connection = openWorkerConnection({
+    redisUrl: flags.redisUrl,
+    redisAccess: connections.redisAccess,
+    prefix: flags.redisPrefix,
+    driver: driver.name,
+    log,
+  });
+  connection.onEmptied(() => lostRecords.checkNow());
   return (kind, concurrency, reconcile) => {
     const consumer = new Consumer({
-      redisUrl: flags.redisUrl,
-      redisAccess: connections.redisAccess,
+      connection,
       prefix: flags.redisPrefix,
       driver: driver.name,
       name: instance,
       backoff: { startMs: flags.retryIntervalStartMs, maxMs: flags.retryIntervalMaxMs },
       lockMs: timerMs(flags.lockDurationMs),
-      stalledCheckMs: Math.min(5_000, flags.lockDurationMs / 2),
+      stalledCheckMs: Math.min(STALLED_CHECK_MS, flags.lockDurationMs / 3),
       kind,
       concurrency,
       process: (key, run) => runToOutcome(key, log, () => reconcile(key, run)),
-      onRedisEmptied: () => lostRecords.checkNow(),
       log,
       metrics,
     });
@@ -48,6 +56,11 @@ export function createConsumerStarter(
     return consumer;
   };
 }
+
+/** How often to look for jobs of dead workers, at most. Each look costs seven Redis commands for
+ * each queue, and a volume whose call may be under way waits for the end of its ownership anyway,
+ * which is 40 s by default. */
+const STALLED_CHECK_MS = 10_000;
 
 /** There are few snapshots to remove our finalizer from, and none of them is urgent. */
 const SNAPSHOT_CONCURRENCY = 2;

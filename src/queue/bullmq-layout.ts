@@ -69,14 +69,27 @@ local function promote(root, jobId, nowMs)
   return true
 end
 
--- Unblocks a worker if a job waits or is due. A worker that took the marker may have frozen.
-local function unblockForWaiting(root, nowMs)
-  local dueScore = tonumber(nowMs) * ${DELAYED_SCORE_PER_MS}
-  if redis.call('EXISTS', root .. 'wait', root .. 'prioritized') > 0
-    or redis.call('ZCOUNT', root .. 'delayed', '-inf', dueScore) > 0
-  then
-    redis.call('ZADD', root .. 'marker', 0, '0')
+-- Unblocks a worker of each queue where a job waits or is due: one that took the marker may have
+-- frozen. The roots of the queues are keys[from] and all after it. Answers whether a queue has
+-- jobs, delayed ones included.
+local function unblockForWaiting(keys, from, nowMs)
+  local lists = {}
+  for i = from, #keys do
+    for _, list in ipairs({'wait', 'prioritized', 'delayed'}) do
+      lists[#lists + 1] = keys[i] .. list
+    end
   end
+  if #lists == 0 or redis.call('EXISTS', unpack(lists)) == 0 then return false end
+  local dueScore = tonumber(nowMs) * ${DELAYED_SCORE_PER_MS}
+  for i = from, #keys do
+    local root = keys[i]
+    if redis.call('EXISTS', root .. 'wait', root .. 'prioritized') > 0
+      or redis.call('ZCOUNT', root .. 'delayed', '-inf', dueScore) > 0
+    then
+      redis.call('ZADD', root .. 'marker', 0, '0')
+    end
+  end
+  return true
 end
 
 -- Makes every delayed job due that much later.

@@ -1,9 +1,7 @@
 import { type Job, MetricsTime, Worker } from 'bullmq';
 import type { Registry } from 'prom-client';
-import type { RedisAccess } from '../redis/access.ts';
-import { openRedis, type RedisLink } from '../redis/connection.ts';
+import type { RedisLink } from '../redis/connection.ts';
 import { isRefusal } from '../redis/error-text.ts';
-import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -11,7 +9,6 @@ import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import type { Backoff } from './backoff.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import { type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
-import { type Heartbeat, startHeartbeat } from './heartbeat.ts';
 import { queueName } from './key-names.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
@@ -19,6 +16,7 @@ import { type ProgressWatchdog, startProgressWatchdog } from './progress-watchdo
 import { RunLocks } from './run-locks.ts';
 import { readStatus, type RunStatus } from './status.ts';
 import { SteeredWorker } from './steered-worker.ts';
+import type { WorkerConnection } from './worker-connection.ts';
 
 /** What a run is given besides its key. */
 export interface Run {
@@ -34,8 +32,7 @@ export interface Run {
 }
 
 export interface ConsumerOptions {
-  readonly redisUrl: string;
-  readonly redisAccess?: RedisAccess;
+  readonly connection: WorkerConnection;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
@@ -60,8 +57,6 @@ export interface ConsumerOptions {
   readonly progressMs?: number;
   /** Time between trial runs while the driver can't be reached. */
   readonly trialPause?: Backoff;
-  /** Called when Redis was emptied, after the signals of all runs were aborted. */
-  readonly onRedisEmptied?: () => void;
 }
 
 /** Delay of a job that BullMQ gives to a worker again while an earlier run of it goes on there. */
@@ -72,16 +67,15 @@ const TRIAL_PAUSE: Backoff = { startMs: 250, maxMs: 5_000 };
 /** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
  * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
  * Builds on contract.ts and apply-outcome.ts; beside them are steered-worker.ts, run-locks.ts,
- * circuit-breaker.ts, heartbeat.ts and progress-watchdog.ts. */
+ * circuit-breaker.ts, worker-connection.ts and progress-watchdog.ts. */
 export class Consumer {
   readonly #options: ConsumerOptions;
   readonly #queue: string;
   readonly #metrics: ConsumerMetrics;
   readonly #labels: { readonly driver: string; readonly kind: JobKind };
   readonly #link: RedisLink;
-  readonly #flushDetector: FlushDetector;
   readonly #locks: RunLocks;
-  readonly #heartbeat: Heartbeat;
+  readonly #heartbeat: WorkerConnection['heartbeat'];
   readonly #breaker: CircuitBreaker;
   readonly #watchdog: ProgressWatchdog;
   readonly #outcomes: OutcomeApplier;
@@ -89,37 +83,22 @@ export class Consumer {
   #isPaused = false;
   #isClosing = false;
 
-  /** Begins to connect; takes jobs as soon as Redis can be reached.
-   * @throws UsageError for an unreadable Redis URL or prefix */
+  /** Takes jobs as soon as Redis can be reached. */
   constructor(options: ConsumerOptions) {
-    const { redisUrl: url, driver, kind, prefix, lockMs, backoff, log } = options;
-    const { redisAccess: access, random = Math.random } = options;
-    keyPrefix(prefix);
+    const { connection, driver, kind, prefix, lockMs, backoff, log } = options;
+    const { random = Math.random } = options;
     this.#options = options;
     this.#queue = queueName(kind, driver);
     this.#labels = { driver, kind };
     this.#metrics = consumerMetrics(options.metrics);
     const onLockLost = (): void => this.#metrics.locksLost.inc(this.#labels);
     this.#locks = new RunLocks({ lockMs, log, onLockLost });
-    this.#link = openRedis({
-      url,
-      ...(access === undefined ? {} : { access }),
-      role: 'worker',
-      name: `sutler-worker:${this.#queue}`,
-      log,
-    });
+    this.#link = connection.link;
+    this.#heartbeat = connection.heartbeat;
+    connection.join(this.#queue);
+    connection.onEmptied(() => this.#locks.abortAll('Redis emptied'));
     const { redis } = this.#link;
     const place = { prefix, queue: this.#queue };
-    this.#flushDetector = startFlushDetector({
-      link: this.#link,
-      prefix,
-      log,
-      onEmptied: () => {
-        this.#locks.abortAll('Redis emptied');
-        options.onRedisEmptied?.();
-      },
-    });
-    this.#heartbeat = startHeartbeat(this.#link, place, log);
     this.#breaker = new CircuitBreaker({
       concurrency: options.concurrency,
       onChange: () => {
@@ -137,6 +116,7 @@ export class Consumer {
       isFree: () =>
         !this.#isPaused &&
         this.#mayTake() &&
+        this.#heartbeat.hasJobs &&
         this.#breaker.isClosed &&
         this.#locks.size < options.concurrency,
     });
@@ -155,6 +135,7 @@ export class Consumer {
       log,
     });
     this.#link.onReady(() => void this.#worker.start());
+    void this.#worker.start();
   }
 
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
@@ -187,8 +168,8 @@ export class Consumer {
   async close(graceMs: number): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
-    for (const part of [this.#flushDetector, this.#heartbeat, this.#breaker, this.#watchdog])
-      part.stop();
+    this.#options.connection.leave(this.#queue);
+    for (const part of [this.#breaker, this.#watchdog]) part.stop();
     const deadlineMs = Date.now() + graceMs;
     const closing = this.#worker.close();
     let isClosed = closing === undefined;
@@ -205,7 +186,7 @@ export class Consumer {
         { queue: this.#queue, runs: this.#locks.size },
         'runs did not end in time; another worker takes over their jobs',
       );
-    this.#link.close();
+    this.#options.connection.consumerClosed();
   }
 
   #mayTake(): boolean {

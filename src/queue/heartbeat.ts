@@ -1,15 +1,23 @@
+import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { RedisLink } from '../redis/connection.ts';
+import { flushMarkerKey } from '../redis/key-names.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
+import { everyPeriod } from '../runtime/ticks.ts';
 import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
-import { heartbeatKey, type QueuePlace } from './key-names.ts';
+import { heartbeatKey } from './key-names.ts';
 
-/** Writes to Redis each second that a worker of the queue is alive. */
+/** Writes to Redis each second that the queues of this process have a worker. */
 export interface Heartbeat {
   /** One line while Redis gives no answer, although the connection exists. */
   readonly trouble: string | undefined;
-  /** Writes the heartbeat now.
+  /** Whether a queue of this process has jobs, delayed ones included, as of 2 s ago at most. */
+  readonly hasJobs: boolean;
+  /** This process has a worker of the queue from now on. */
+  add(queue: string): void;
+  remove(queue: string): void;
+  /** Writes the heartbeat of all queues now.
    * @throws what Redis answers when it takes no writes */
   write(): Promise<void>;
   stop(): void;
@@ -21,68 +29,93 @@ const LONGEST_GAP_MS = 2_500;
 /** When an answer takes longer, Redis is frozen or cut off, although it is connected. */
 const LONGEST_ANSWER_MS = 2_500;
 
-/** Writes the time, and makes all delayed jobs due later by the time in which no worker lived.
- * KEYS: 1 root of the queue's keys, 2 the last heartbeat: its time by Redis' clock and by the clock
- * of the worker that wrote it. ARGV: 1 this worker's time, 2 for how long this worker was alive but
- * stood still, in ms, 3 '1' to unblock a worker if jobs wait. Answer: the time without a worker in
- * ms, or 0. That is the shorter of the two gaps: jobs are due by the workers' clocks, so they must
- * not be delayed because only Redis' clock was set forward, or because the clocks of two workers
- * differ. */
+/** Writes the time for each queue, and makes all its delayed jobs due later by the time in which no
+ * worker lived. KEYS: 1 the flush marker, then the last heartbeat of each queue (its time by Redis'
+ * clock and by the clock of the worker that wrote it), then the root of each queue's keys. ARGV: 1
+ * this worker's time, 2 for how long this worker was alive but stood still, in ms, 3 '1' to unblock
+ * a worker of each queue where jobs wait, 4 a flush marker for a Redis without one. Answer: the
+ * flush marker; '1' or '0' for whether a queue has jobs, '' where that was not asked; for each
+ * queue the time without a worker in ms, or 0. That time is the shorter of the two gaps: jobs are
+ * due by the workers' clocks, so they must not be delayed because only Redis' clock was set
+ * forward, or because the clocks of two workers differ. */
 const WRITE = `${QUEUE_LUA}${REDIS_NOW}
-local root, heartbeat, workerNow = KEYS[1], KEYS[2], tonumber(ARGV[1])
-local last, lastOfWorker = string.match(
-  redis.call('SET', heartbeat, string.format('%.0f %.0f', now, workerNow), 'GET') or '',
-  '^(%d+) ?(%d*)$')
-last = tonumber(last) or now
-local gapMs = math.min(now - last, workerNow - (tonumber(lastOfWorker) or last)) - tonumber(ARGV[2])
-if gapMs <= ${LONGEST_GAP_MS} then
-  if ARGV[3] == '1' then unblockForWaiting(root, workerNow) end
-  return 0
+local queues, workerNow = (#KEYS - 1) / 2, tonumber(ARGV[1])
+local last = redis.call('MGET', unpack(KEYS, 1, 1 + queues))
+local written = {KEYS[1], last[1] or ARGV[4]}
+local answer = {written[2], ''}
+for i = 2, 1 + queues do
+  written[#written + 1] = KEYS[i]
+  written[#written + 1] = string.format('%.0f %.0f', now, workerNow)
 end
-extendDelays(root, gapMs)
-return gapMs
+redis.call('MSET', unpack(written))
+for i = 2, 1 + queues do
+  local lastOfRedis, lastOfWorker = string.match(last[i] or '', '^(%d+) ?(%d*)$')
+  lastOfRedis = tonumber(lastOfRedis) or now
+  local gapMs = math.min(now - lastOfRedis, workerNow - (tonumber(lastOfWorker) or lastOfRedis))
+    - tonumber(ARGV[2])
+  if gapMs <= ${LONGEST_GAP_MS} then gapMs = 0 else extendDelays(KEYS[i + queues], gapMs) end
+  answer[#answer + 1] = gapMs
+end
+if ARGV[3] == '1' then answer[2] = unblockForWaiting(KEYS, 2 + queues, workerNow) and '1' or '0' end
+return answer
 `;
 
 /** Extends delays by the time in which no worker was alive. Otherwise all jobs that came due in
  * that time would run at once when the first worker starts, and a restart of everything would
  * send the driver a burst of calls. A worker whose event loop stands still is alive all the same:
  * if such times extended delays, a lone worker that stands still again and again would never end
- * one. The heartbeat also finds a Redis that takes no writes or does not answer, and every 2 s it
- * unblocks a worker for jobs that wait: the one that was unblocked for them may have frozen. Builds
- * on bullmq-layout.ts. */
+ * one. The heartbeat also finds a Redis that takes no writes or does not answer, passes on the
+ * flush marker, and every 2 s unblocks a worker for jobs that wait: the one that was unblocked for
+ * them may have frozen. Builds on bullmq-layout.ts.
+ * @param options.onMarker  called with the flush marker, which Redis has from then on */
 export function startHeartbeat(
   link: RedisLink,
-  { prefix, queue }: QueuePlace,
-  log: Logger,
+  options: {
+    readonly prefix: string;
+    readonly onMarker: (marker: string) => void;
+    readonly log: Logger;
+  },
 ): Heartbeat {
-  const keys = [queueRoot(prefix, queue), heartbeatKey(prefix, queue)];
+  const { prefix, onMarker, log } = options;
+  const queues = new Set<string>();
   let pending: { readonly sinceMs: number; readonly written: Promise<void> } | undefined;
   let wasSilent = false;
-  /** Whether the last heartbeat unblocked a worker if jobs waited: every other one does. */
+  let hasJobs = true;
+  /** Whether the last heartbeat unblocked workers if jobs waited: every other one does. */
   let unblocks = false;
   let tickedMs = performance.now();
   /** For how long the event loop stood still: by how much the timer is overdue. */
   const stillMs = (): number => Math.max(0, performance.now() - tickedMs - PERIOD_MS);
 
   const send = async (): Promise<void> => {
+    const names = [...queues];
+    const keys = [
+      flushMarkerKey(prefix),
+      ...names.map((queue) => heartbeatKey(prefix, queue)),
+      ...names.map((queue) => queueRoot(prefix, queue)),
+    ];
+    unblocks = !unblocks;
+    const args = [Date.now(), Math.round(stillMs()), unblocks ? '1' : '0', randomUUID()];
     // EVAL, not EVALSHA: a Redis that was restarted does not have the script, and a worker could
     // take jobs before the script is sent again.
-    unblocks = !unblocks;
-    const args = [...keys, Date.now(), Math.round(stillMs()), unblocks ? '1' : '0'];
-    const written = link.redis.eval(WRITE, keys.length, ...args);
-    const gapMs = Number(await link.observe('heartbeat', written));
-    if (gapMs > 0)
-      log.info(
-        { queue, gapMs },
-        'no worker was alive for a while: delayed jobs wait that much longer',
-      );
+    const answer = link.redis.eval(WRITE, keys.length, ...keys, ...args);
+    const [marker, found, ...gaps] = (await link.observe('heartbeat', answer)) as unknown[];
+    if (found !== '') hasJobs = found === '1';
+    for (const [i, queue] of names.entries())
+      if (Number(gaps[i]) > 0)
+        log.info(
+          { queue, gapMs: Number(gaps[i]) },
+          'no worker was alive for a while: delayed jobs wait that much longer',
+        );
+    onMarker(String(marker));
   };
   const write = (): Promise<void> => {
-    pending ??= {
-      sinceMs: performance.now(),
-      written: send().finally(() => (pending = undefined)),
-    };
-    return pending.written;
+    if (pending !== undefined) return pending.written;
+    const written = send().finally(() => {
+      if (pending?.written === written) pending = undefined;
+    });
+    pending = { sinceMs: performance.now(), written };
+    return written;
   };
   const writeQuietly = (): void => void write().catch(() => undefined);
   const describeSilence = (): string | undefined => {
@@ -92,24 +125,33 @@ export function startHeartbeat(
           'waiting for it'
       : undefined;
   };
-  const timer = setInterval(() => {
+  const endTicks = everyPeriod(PERIOD_MS, () => {
     if (link.trouble === undefined) writeQuietly();
     tickedMs = performance.now();
     const isSilent = describeSilence() !== undefined;
     if (isSilent && !wasSilent)
-      log.warn({ redis: link.address, queue }, 'Redis does not answer; waiting for it');
+      log.warn({ redis: link.address }, 'Redis does not answer; waiting for it');
     wasSilent = isSilent;
-  }, PERIOD_MS);
+  });
   // After a reconnect the client sends queued commands first. So the heartbeat reaches Redis before
-  // the worker takes any job that came due in between.
+  // a worker takes any job that came due in between.
   link.redis.on('close', writeQuietly);
   return {
     get trouble() {
       return describeSilence();
     },
+    get hasJobs() {
+      return hasJobs;
+    },
+    add(queue) {
+      queues.add(queue);
+      // The heartbeat under way does not have this queue: the next call of `write` sends another.
+      pending = undefined;
+    },
+    remove: (queue) => void queues.delete(queue),
     write,
     stop() {
-      clearInterval(timer);
+      endTicks();
       link.redis.off('close', writeQuietly);
     },
   };

@@ -1,6 +1,12 @@
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { REQUEST } from './creation-scripts.ts';
-import { COUNT_ARGS, COUNTED, KEEP_COUNT, NOTICE_LOSS, WENT_BACK } from './opening-count.ts';
+import {
+  COUNT_ARGS,
+  COUNTED,
+  NOTICE_LOSS,
+  NOTICE_LOSS_AND_KEEP,
+  WENT_BACK,
+} from './opening-count.ts';
 import { OPENING_KEYS } from './record-scripts.ts';
 
 /* The scripts by which a process checks the creations that it left open, and writes those again
@@ -11,14 +17,14 @@ import { OPENING_KEYS } from './record-scripts.ts';
  * Args      ids     record ids, separated by spaces
  *           prefix  what their keys begin with
  * Answers   checked   `states`: for each id `o` open, `c` closed, `-` no record; `incarnation`:
- *                     that of Redis' data, '' while none is confirmed
+ *                     that of Redis' data, '' while none is confirmed, or without ids
  *           or WENT_BACK */
 export const checkLeftOpen = defineNamedScript({
   keys: ['incarnationKey', 'countKey'],
   args: { ids: 'text', prefix: 'text', ...COUNT_ARGS },
   answers: { ...WENT_BACK, checked: { states: 'text', incarnation: 'text' } },
-  lua: `${NOTICE_LOSS}
-${KEEP_COUNT}
+  lua: `${NOTICE_LOSS_AND_KEEP}
+if ids == '' then return {'checked', 'states', '', 'incarnation', ''} end
 local letters = {creating = 'o', suspect = 'o'}
 local states = {}
 for id in string.gmatch(ids, '%S+') do

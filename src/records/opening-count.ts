@@ -16,9 +16,6 @@
 /** Seconds after which the count of a process that has ended expires: a day. */
 const EXPIRES_S = 86_400;
 
-/** Lua: keeps the count from expiring. */
-export const KEEP_COUNT = `redis.call('EXPIRE', countKey, ${EXPIRES_S})`;
-
 export const COUNT_ARGS = { confirmed: 'number', countedIn: 'text', processName: 'text' } as const;
 
 /** Fields of an answer that advanced the count. */
@@ -29,8 +26,14 @@ export const WENT_BACK = { 'went-back': COUNTED } as const;
 
 /** Lua: answers `went-back` where Redis has lost an opening of this process. Defines countOpening,
  * which advances the count and returns it. */
-export const NOTICE_LOSS = `
-local counted = tonumber(redis.call('GET', countKey) or 0)
+export const NOTICE_LOSS = noticeLoss("redis.call('GET', countKey)");
+
+/** Lua: the same, and keeps the count from expiring. */
+export const NOTICE_LOSS_AND_KEEP = noticeLoss(`redis.call('GETEX', countKey, 'EX', ${EXPIRES_S})`);
+
+function noticeLoss(readCount: string): string {
+  return `
+local counted = tonumber(${readCount} or 0)
 if counted < confirmed then
   if redis.call('HGET', incarnationKey, 'epoch') == countedIn then
     redis.call('HDEL', incarnationKey, 'epoch')
@@ -43,6 +46,7 @@ local function countOpening()
   return counted + 1
 end
 `;
+}
 
 /** What Redis has told this process of its count. */
 export class OpeningCount {

@@ -12,7 +12,7 @@ import { askRedis } from './ask-redis.ts';
  * version      of what it has published, in its own count
  * handle <id>  names of the PVs that share this handle, one a line; MAX_SHARERS at most */
 
-/** How old a published view may be. A publisher renews it every second. */
+/** How old a published view may be. A publisher renews it every 1.5 s. */
 const MAX_VIEW_AGE_MS = 5_000;
 
 /** How many PVs of one handle are published. Thousands may stand for one shared file system. */

@@ -115,7 +115,8 @@ class Link implements RedisLink {
   readonly #refusals: Refusals;
   readonly #log: Logger;
   readonly #listeners = new Listeners<boolean>();
-  readonly #loading: NodeJS.Timeout;
+  /** Runs from each connection until Redis is usable or the connection is lost. */
+  #loading: NodeJS.Timeout | undefined;
   #trouble: string | undefined;
   #hasConnected = false;
   /** A connection was made that the listeners were not told of. */
@@ -141,13 +142,20 @@ class Link implements RedisLink {
       if (isUnexplained(error)) void this.#explainSentinels(error);
       else this.#reportError(error);
     });
-    redis.on('close', () => this.#connectionClosed());
+    redis.on('connect', () => {
+      clearInterval(this.#loading);
+      this.#loading = setInterval(() => void this.#checkLoading(), LOADING_CHECK_MS);
+    });
+    redis.on('close', () => {
+      clearInterval(this.#loading);
+      this.#connectionClosed();
+    });
     redis.on('ready', () => {
+      clearInterval(this.#loading);
       this.#trouble = undefined;
       this.#isUnannounced = true;
       this.#announce();
     });
-    this.#loading = setInterval(() => void this.#checkLoading(), LOADING_CHECK_MS);
     // 'error' reports a refused connection, and ioredis tries again.
     redis.connect().catch(() => undefined);
   }

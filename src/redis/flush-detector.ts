@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Logger } from '../runtime/log.ts';
+import { everyPeriod } from '../runtime/ticks.ts';
 import type { RedisLink } from './connection.ts';
 import { flushMarkerKey } from './key-names.ts';
 
@@ -8,21 +9,44 @@ const PERIOD_MS = 1_000;
 /** Redis answers within milliseconds; after this time it counts as frozen or cut off. */
 const SILENT_MS = 2_500;
 
-export type FlushDetector = ReturnType<typeof startFlushDetector>;
-
-/** Notices that Redis was emptied, by comparing a random key that it keeps there: a flush breaks no
- * connection and changes no run id. Checks when Redis becomes usable, and every second. */
-export function startFlushDetector(options: {
+interface FlushOptions {
   readonly link: RedisLink;
-  readonly prefix: string;
   readonly log: Logger;
   /** Called when Redis holds other data than at the last check. */
   readonly onEmptied: () => void;
-}) {
+}
+
+/** Compares a random key that Redis keeps with what it was before: a flush breaks no connection and
+ * changes no run id. */
+export class FlushMarker {
+  readonly #options: FlushOptions;
+  #last: string | undefined;
+
+  constructor(options: FlushOptions) {
+    this.#options = options;
+  }
+
+  /** @param found  the marker that Redis has now */
+  compare(found: string): void {
+    const before = this.#last;
+    this.#last = found;
+    if (before === undefined || before === found) return;
+    const { link, log, onEmptied } = this.#options;
+    log.warn(
+      { redis: link.address },
+      'Redis was emptied: what it held is written again from the cluster',
+    );
+    onEmptied();
+  }
+}
+
+export type FlushDetector = ReturnType<typeof startFlushDetector>;
+
+/** Notices that Redis was emptied. Checks when Redis becomes usable, and every second. */
+export function startFlushDetector(options: FlushOptions & { readonly prefix: string }) {
   const { link, log } = options;
   const key = flushMarkerKey(options.prefix);
-  /** The value last read. */
-  let marker: string | undefined;
+  const marker = new FlushMarker(options);
   let checking: Promise<void> | undefined;
   let startedMs = 0;
   let isSilent = false;
@@ -38,15 +62,7 @@ export function startFlushDetector(options: {
     try {
       const found = await readMarker();
       isSilent = false;
-      if (found === null || found === marker) return;
-      const before = marker;
-      marker = found;
-      if (before === undefined) return;
-      log.warn(
-        { redis: link.address },
-        'Redis was emptied: what it held is written again from the cluster',
-      );
-      options.onEmptied();
+      if (found !== null) marker.compare(found);
     } catch (error) {
       isSilent ||= performance.now() - startedMs > SILENT_MS;
       log.debug({ err: error }, 'could not check whether Redis was emptied; trying again soon');
@@ -56,7 +72,7 @@ export function startFlushDetector(options: {
     if (link.trouble !== undefined) return;
     await (checking ??= compare().finally(() => (checking = undefined)));
   };
-  const timer = setInterval(() => void check(), PERIOD_MS);
+  const endTicks = everyPeriod(PERIOD_MS, () => void check());
   link.onReady(() => void check());
   return {
     /** One line while Redis gives no answer, although the connection exists. */
@@ -68,6 +84,6 @@ export function startFlushDetector(options: {
     },
     /** Compares now; never rejects. */
     check,
-    stop: () => clearInterval(timer),
+    stop: endTicks,
   };
 }

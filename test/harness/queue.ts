@@ -5,6 +5,7 @@ import { type JobKey, keyId } from '#src/queue/contract.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Producer, type ProducerOptions } from '#src/queue/producer.ts';
+import { openWorkerConnection } from '#src/queue/worker-connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { TestRedis } from './redis.ts';
 export const sleep = (ms: number): Promise<void> => new Promise((next) => setTimeout(next, ms));
@@ -64,10 +65,19 @@ export class QueueBench {
 
   consumer(
     process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>,
-    o: Partial<ConsumerOptions> = {},
+    o: Partial<ConsumerOptions> & {
+      readonly redisUrl?: string;
+      readonly onRedisEmptied?: () => void;
+    } = {},
   ): Consumer {
+    const connection = openWorkerConnection({
+      redisUrl: o.redisUrl ?? this.#redis.url,
+      prefix: 'csi',
+      driver: this.#driver,
+      log: o.log ?? silentLog,
+    });
     const consumer = new Consumer({
-      redisUrl: this.#redis.url,
+      connection,
       prefix: 'csi',
       driver: this.#driver,
       kind: 'claim',
@@ -81,6 +91,7 @@ export class QueueBench {
       ...o,
       process: (key, run) => this.#observe(key, run, process),
     });
+    connection.onEmptied(() => o.onRedisEmptied?.());
     this.#close.push(() => consumer.close(200));
     return consumer;
   }

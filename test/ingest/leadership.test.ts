@@ -98,14 +98,19 @@ describe('Leadership', () => {
     assert.deepEqual(done, ['promoted', 'incarnation checked', 'queued']);
   });
 
-  it('resyncs after the quarantine when a check finds that Redis lost data', async () => {
+  it('names the gateway, then resyncs after the quarantine, when Redis lost data', async () => {
     leadership.begin(lease);
     await setImmediate();
     check = () => Promise.resolve(true);
     done = [];
     leadership.tick(lease);
     await setImmediate();
-    assert.deepEqual(done.slice(0, 3), ['holder undefined', 'incarnation checked', 'waited 40000']);
+    assert.deepEqual(done.slice(0, 4), [
+      'holder undefined',
+      'incarnation checked',
+      'failover checked',
+      'waited 40000',
+    ]);
   });
 
   it('resyncs at once when Redis can be reached again and lost nothing', async () => {

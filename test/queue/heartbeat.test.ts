@@ -7,6 +7,7 @@ import { DELAYED_SCORE_PER_MS, queueRoot } from '#src/queue/bullmq-layout.ts';
 import { type Heartbeat, startHeartbeat } from '#src/queue/heartbeat.ts';
 import { heartbeatKey, queueName } from '#src/queue/key-names.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
+import { flushMarkerKey } from '#src/redis/key-names.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -20,6 +21,7 @@ describe('a heartbeat', () => {
   let redis: TestRedis;
   let link: RedisLink;
   let heartbeat: Heartbeat;
+  let markers: string[];
   before(async () => {
     redis = await startTestRedis();
   });
@@ -28,7 +30,13 @@ describe('a heartbeat', () => {
     await redis.redis.flushall();
     await redis.redis.zadd(DELAYED, 1_000_000 * DELAYED_SCORE_PER_MS, 'job');
     link = openRedis({ url: redis.url, role: 'worker', log: silentLog });
-    heartbeat = startHeartbeat(link, PLACE, silentLog);
+    markers = [];
+    heartbeat = startHeartbeat(link, {
+      prefix: PLACE.prefix,
+      onMarker: (marker) => void markers.push(marker),
+      log: silentLog,
+    });
+    heartbeat.add(PLACE.queue);
   });
   afterEach(() => {
     heartbeat.stop();
@@ -62,6 +70,50 @@ describe('a heartbeat', () => {
       assert.equal(await marker(), '0');
       await redis.redis.del(`${root}wait`, `${root}prioritized`, `${root}marker`);
     }
+  });
+
+  it('unblocks the workers of each of its queues', async () => {
+    const queue = queueName('volume', 'd.example');
+    const root = queueRoot(PLACE.prefix, queue);
+    heartbeat.add(queue);
+    await redis.redis.lpush(`${root}wait`, 'job');
+    await heartbeat.write();
+    assert.equal(await redis.redis.zscore(`${root}marker`, '0'), '0');
+  });
+
+  it('is written for a queue that was added while one was under way', async () => {
+    const queue = queueName('volume', 'd.example');
+    const earlier = heartbeat.write();
+    heartbeat.add(queue);
+    await heartbeat.write();
+    await earlier;
+    assert.equal(await redis.redis.exists(heartbeatKey(PLACE.prefix, queue)), 1);
+  });
+
+  it('is not written any more for a queue that was removed', async () => {
+    heartbeat.remove(PLACE.queue);
+    await heartbeat.write();
+    assert.equal(await redis.redis.exists(HEARTBEAT), 0);
+  });
+
+  it('tells whether its queues have jobs', async () => {
+    await heartbeat.write();
+    assert.ok(heartbeat.hasJobs, 'a delayed one');
+    await redis.redis.del(DELAYED);
+    await heartbeat.write();
+    await heartbeat.write();
+    assert.ok(!heartbeat.hasJobs);
+  });
+
+  it('passes on the flush marker, another one after Redis was emptied', async () => {
+    await heartbeat.write();
+    await heartbeat.write();
+    const [first, second] = markers;
+    assert.equal(second, first);
+    await redis.redis.flushall();
+    await heartbeat.write();
+    assert.notEqual(markers.at(-1), first);
+    assert.equal(markers.at(-1), await redis.redis.get(flushMarkerKey(PLACE.prefix)));
   });
 
   it('extends delays by the time since the last one', async () => {

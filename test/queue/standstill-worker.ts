@@ -1,5 +1,6 @@
 import { Registry } from 'prom-client';
 import { Consumer } from '#src/queue/consumer.ts';
+import { openWorkerConnection } from '#src/queue/worker-connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 /** A worker process for heartbeat.test.ts. Its event loop stands still for `stillMs` again and
@@ -7,17 +8,16 @@ import { silentLog } from '#src/runtime/log.ts';
  * output; then the job waits for as many milliseconds as the name says. */
 const [, , redisUrl = '', driver = '', stillMs = '', pauseMs = ''] = process.argv;
 
+const place = { prefix: 'csi', driver, log: silentLog };
 void new Consumer({
-  redisUrl,
-  prefix: 'csi',
-  driver,
+  ...place,
+  connection: openWorkerConnection({ ...place, redisUrl }),
   kind: 'claim',
   concurrency: 10,
   name: 'standstill-worker',
   backoff: { startMs: 10, maxMs: 1000 },
   lockMs: 60_000,
   stalledCheckMs: 60_000,
-  log: silentLog,
   metrics: new Registry(),
   process: ({ name }) => {
     process.stdout.write(`${name}\n`);

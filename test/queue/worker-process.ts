@@ -1,21 +1,21 @@
 import { Registry } from 'prom-client';
 import { Consumer } from '#src/queue/consumer.ts';
+import { openWorkerConnection } from '#src/queue/worker-connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 /** A worker process for recovery.test.ts to kill: takes one job, reports it, and never ends it. */
 const [, , redisUrl = '', driver = ''] = process.argv;
 
+const place = { prefix: 'csi', driver, log: silentLog };
 void new Consumer({
-  redisUrl,
-  prefix: 'csi',
-  driver,
+  ...place,
+  connection: openWorkerConnection({ ...place, redisUrl }),
   kind: 'claim',
   concurrency: 1,
   name: 'killed-worker',
   backoff: { startMs: 10, maxMs: 1000 },
   lockMs: 1000,
   stalledCheckMs: 200,
-  log: silentLog,
   metrics: new Registry(),
   process: () => {
     process.stdout.write('running\n');

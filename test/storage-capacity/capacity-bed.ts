@@ -15,6 +15,7 @@ import { startReflector } from '#src/kube/reflector.ts';
 import { classes, csiNodes, nodes, storageCapacities } from '#src/kube/resources.ts';
 import { queueRoot } from '#src/queue/bullmq-layout.ts';
 import { Consumer } from '#src/queue/consumer.ts';
+import { openWorkerConnection } from '#src/queue/worker-connection.ts';
 import { JOB_KINDS } from '#src/queue/contract.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import { Producer } from '#src/queue/producer.ts';
@@ -333,10 +334,11 @@ export class Stage {
       timeoutMs: 5_000,
       log: silentLog,
     };
+    const place = { prefix: 'csi', driver, log: silentLog };
+    const connection = openWorkerConnection({ ...place, redisUrl: this.bed.redis.url });
     const consumer = new Consumer({
-      redisUrl: this.bed.redis.url,
-      prefix: 'csi',
-      driver,
+      ...place,
+      connection,
       kind: 'capacity',
       concurrency: o.threads ?? 2,
       name: 'test',
@@ -344,7 +346,6 @@ export class Stage {
       lockMs: 5_000,
       stalledCheckMs: 1_000,
       process: (key, run) => runToOutcome(key, silentLog, () => reconcileCapacity(ports, key, run)),
-      log: silentLog,
       metrics: this.metrics,
     });
     this.#closers.add('consumer', () => consumer.close(1_000));
