@@ -11,8 +11,8 @@ import { build, compiledTests, fail, findRedis, install, root, testFiles } from 
  * time is for a whole file; that of long/ is for doors.test.ts, which attacks for an hour. */
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 7_200_000 } };
 
-/** A word of this in a test file shows that it is not plain: it waits, starts a process, or measures
- * time or memory. */
+/** A word of this in a test file shows that it is not plain: it waits, starts a process, or
+ * measures time or memory. */
 const NEEDS_A_PROCESS =
   /\b(await|async|Promise|performance|memoryUsage)\b|node:child_process|Date\.now|\bprocess\./;
 
