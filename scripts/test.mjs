@@ -1,14 +1,20 @@
 /* npm test: runs all tests except the sets below; `--set real` and `--set long` run one of those.
  * Other arguments select files by a part of their path: npm test -- queue/ */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative, sep } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { build, compiledTests, fail, findRedis, install, root, testFiles } from './setup.mjs';
 
 /** Folders of test/ that npm test leaves out: they need a control plane, or several minutes. The
  * time is for a whole file; that of long/ is for doors.test.ts, which attacks for an hour. */
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 7_200_000 } };
+
+/** A word of this in a test file shows that it is not plain: it waits, starts a process, or
+ * measures time or memory. */
+const NEEDS_A_PROCESS =
+  /\b(await|async|Promise|performance|memoryUsage)\b|node:child_process|Date\.now|\bprocess\./;
 
 const args = process.argv.slice(2);
 const at = args.indexOf('--set');
@@ -37,6 +43,9 @@ if (files.length === 0) fail(`no test file matches ${patterns.join(', ')}`);
 const timeoutMs = SETS[set]?.timeoutMs ?? 180_000;
 const folder = mkdtempSync(join(tmpdir(), 'sutler-test-'));
 const failures = join(folder, 'failures');
+const processes = groupPlainFiles(files).map((group) =>
+  group.length === 1 ? group[0] : writeProgram(group),
+);
 // The tap reporter ends with the counts on every version of Node.
 const reporters = [
   '--test-reporter=tap',
@@ -52,7 +61,7 @@ const { status } = spawnSync(
     ...reporters,
     '--test-concurrency=2',
     `--test-timeout=${timeoutMs}`,
-    ...files,
+    ...processes,
   ],
   { cwd: root, stdio: 'inherit' },
 );
@@ -61,3 +70,27 @@ const { status } = spawnSync(
 if (status !== 0 && existsSync(failures)) process.stdout.write(readFileSync(failures));
 rmSync(folder, { recursive: true });
 process.exit(status ?? 1);
+
+/** Plain files take less time to run than their process to start, so those of one folder of test/
+ * share a process. Each other file is alone. */
+function groupPlainFiles(all) {
+  const groups = new Map();
+  for (const file of all) {
+    const isPlain = !NEEDS_A_PROCESS.test(readFileSync(file, 'utf8'));
+    const name = isPlain ? folderOf(file) : file;
+    groups.set(name, [...(groups.get(name) ?? []), file]);
+  }
+  return [...groups.values()];
+}
+
+function folderOf(file) {
+  return relative(compiledTests, file).split(sep)[0];
+}
+
+/** Writes a program that runs several test files.
+ * @returns its path */
+function writeProgram(group) {
+  const path = join(folder, `${folderOf(group[0])}.test.mjs`);
+  writeFileSync(path, group.map((file) => `import '${pathToFileURL(file)}';\n`).join(''));
+  return path;
+}

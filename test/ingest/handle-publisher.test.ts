@@ -1,48 +1,49 @@
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { describe, it, type TestContext } from 'node:test';
 import { HandlePublisher, type HandlePublisherOptions } from '#src/ingest/handle-publisher.ts';
-import { redisSharedHandles, type SharedHandles } from '#src/records/shared-handles.ts';
+import { redisSharedHandles } from '#src/records/shared-handles.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { startTestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
-describe('handle publisher', () => {
-  let redis: TestRedis;
-  let store: SharedHandles;
-  let closers: Closers;
-  before(async () => {
-    redis = await startTestRedis();
-    store = redisSharedHandles(redis.redis, 'csi', 'd.example');
-  });
-  after(() => redis.close());
-  beforeEach(async () => {
-    await redis.redis.flushall();
-    closers = new Closers();
-  });
-  afterEach(() => closers.close());
+/** What an ingest sees of PVs. */
+class View {
+  isFollowingVolumes = true;
+  handles = new Map<string, readonly string[]>();
+  sharedHandles = () => this.handles;
+}
 
-  /** What an ingest sees of PVs. */
-  class View {
-    isFollowingVolumes = true;
-    handles = new Map<string, readonly string[]>();
-    sharedHandles = () => this.handles;
-  }
-  const open = (watcher: View, change: Partial<HandlePublisherOptions> = {}): HandlePublisher => {
-    const options = { watcher, store, isRedisOurs: () => true, clock: systemClock, log: silentLog };
-    const publisher = new HandlePublisher({ ...options, ...change });
-    closers.add('publisher', () => publisher.stop());
-    return publisher;
-  };
-  const isKnown = async (): Promise<boolean> => (await store.sharersOf('h')) !== undefined;
-  const share = (view: View, names = ['one', 'two']): void => {
-    view.handles = new Map([['h', names]]);
-  };
-  const isShared = async (name = 'one'): Promise<boolean> =>
-    (await store.sharersOf('h'))?.includes(name) === true;
+const share = (view: View, names = ['one', 'two']): void => {
+  view.handles = new Map([['h', names]]);
+};
 
-  it('publishes a handle as soon as a second PV names it', async () => {
+/** A Redis for one test, and publishers on it. */
+async function openBed(t: TestContext) {
+  const closers = new Closers();
+  t.after(() => closers.close());
+  const { redis, close } = await startTestRedis();
+  closers.add('Redis', close);
+  const store = redisSharedHandles(redis, 'csi', 'd.example');
+  return {
+    redis,
+    open(watcher: View, change: Partial<HandlePublisherOptions> = {}): HandlePublisher {
+      const isRedisOurs = () => true;
+      const options = { watcher, store, isRedisOurs, clock: systemClock, log: silentLog };
+      const publisher = new HandlePublisher({ ...options, ...change });
+      closers.add('publisher', () => publisher.stop());
+      return publisher;
+    },
+    isKnown: async () => (await store.sharersOf('h')) !== undefined,
+    isShared: async () => (await store.sharersOf('h'))?.includes('one') === true,
+  };
+}
+
+// Side by side, because they wait most of the time.
+describe('handle publisher', { concurrency: true }, () => {
+  it('publishes a handle as soon as a second PV names it', async (t) => {
+    const { isKnown, isShared, open } = await openBed(t);
     const view = new View();
     const publisher = open(view);
     await until(isKnown, 'the empty view is published');
@@ -55,7 +56,8 @@ describe('handle publisher', () => {
     await until(async () => !(await isShared()), 'the handle is not shared any more', 900);
   });
 
-  it('publishes nothing while PVs can’t be followed, so that its view expires', async () => {
+  it('publishes nothing while PVs can’t be followed, so that its view expires', async (t) => {
+    const { isKnown, open } = await openBed(t);
     const view = new View();
     open(view);
     await until(isKnown, 'it is published');
@@ -65,16 +67,18 @@ describe('handle publisher', () => {
     await until(isKnown, 'it is published again');
   });
 
-  it('publishes everything again if Redis was emptied', async () => {
+  it('publishes everything again if Redis was emptied', async (t) => {
+    const { isShared, open, redis } = await openBed(t);
     const view = new View();
     share(view);
     open(view);
     await until(isShared, 'it is published');
-    await redis.redis.flushall();
+    await redis.flushall();
     await until(isShared, 'it is published again');
   });
 
-  it('takes over when the ingest that published has stopped', async () => {
+  it('takes over when the ingest that published has stopped', async (t) => {
+    const { isKnown, isShared, open } = await openBed(t);
     const [first, second] = [new View(), new View()];
     const publisher = open(first);
     await until(isKnown, 'the first has published');
@@ -84,10 +88,11 @@ describe('handle publisher', () => {
     await until(isShared, 'the second has published', 10_000);
   });
 
-  it('publishes nothing in the Redis of another cluster', async () => {
+  it('publishes nothing in the Redis of another cluster', async (t) => {
+    const { open, redis } = await openBed(t);
     let asked = 0;
     open(new View(), { isRedisOurs: () => ((asked += 1), false) });
     await until(() => asked > 2, 'three steps');
-    assert.equal(await redis.redis.dbsize(), 0);
+    assert.equal(await redis.dbsize(), 0);
   });
 });

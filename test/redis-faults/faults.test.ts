@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { MAX_EVENTS_FIELD, metaKey } from '#src/queue/bullmq-layout.ts';
 import { JOB_KINDS } from '#src/queue/contract.ts';
@@ -87,18 +87,12 @@ const FAULTS: readonly Fault[] = [
   },
 ];
 
-describe('a Redis that is', { concurrency: false }, () => {
-  let redis: TestRedis;
-  let serial = 0;
-  before(async () => {
-    redis = await startTestRedis();
-  });
-  after(() => redis.close());
-
+// Side by side, because they wait most of the time; each has its own Redis.
+describe('a Redis that is', { concurrency: true }, () => {
   for (const { what, inject, trouble, logged, repair, durationMs } of FAULTS) {
     it(`${what}: nothing is lost or called twice, and work goes on by itself`, async (t) => {
-      serial += 1;
-      const driver = `f${serial}.example`;
+      const redis = await startTestRedis();
+      const driver = 'f.example';
       const testBed = new TestBed(redis, driver);
       try {
         await testBed.addClaims(15, 10);
@@ -146,6 +140,7 @@ describe('a Redis that is', { concurrency: false }, () => {
         );
       } finally {
         await testBed.close();
+        await redis.close();
       }
     });
   }

@@ -103,49 +103,52 @@ function linesAbout(word: string, output: readonly string[]): string[] {
   return output.filter((line) => line.includes(word)).map((line) => line.replace(/^\S+ /, ''));
 }
 
-for (const { word, what, fix, settings, inject, repair } of REFUSALS)
-  describe(`a Redis that ${what} (${word})`, () => {
-    let bed: ProcessBed;
-    let processes: readonly Running[] = [];
-    before(async () => {
-      bed = await ProcessBed.open(settings === undefined ? {} : { settings });
-    });
-    after(() => bed.close());
+// Side by side, because they wait most of the time; each has a Redis and processes of its own.
+describe('a Redis that', { concurrency: true }, () => {
+  for (const { word, what, fix, settings, inject, repair } of REFUSALS)
+    describe(`${what} (${word})`, { concurrency: false }, () => {
+      let bed: ProcessBed;
+      let processes: readonly Running[] = [];
+      before(async () => {
+        bed = await ProcessBed.open(settings === undefined ? {} : { settings });
+      });
+      after(() => bed.close());
 
-    /** Waits for the report, then for the end of the refusal.
-     * @param before  number of lines that each process had logged before it */
-    const goesOn = async (before: readonly number[]): Promise<void> => {
-      const output = (i: number): string[] => processes[i]?.output.slice(before[i] ?? 0) ?? [];
-      for (const running of processes)
-        await until(async () => {
-          const text = await readiness(running);
-          return text.includes(word) && fix.test(text);
-        }, `${word} is reported with its fix`);
-      const claim = await bed.newClaim();
-      // Everything that asks Redis has done so twice.
-      await sleep(4_500);
-      for (const i of processes.keys()) {
-        const lines = linesAbout(word, output(i));
-        assert.ok(lines.length > 0, 'it is logged');
-        assert.deepEqual(lines, [...new Set(lines)], 'once for each connection');
-        assert.doesNotMatch(output(i).join(''), /connection lost|first=false/, 'nothing else is');
-      }
-      await repair(bed.redis);
-      for (const running of processes) await until(() => isReady(running), 'it is ready');
-      await until(() => bed.isBound(claim), 'the claim is bound');
-      for (const i of processes.keys())
-        assert.match(output(i).join(''), /Redis takes again what it is sent/);
-    };
+      /** Waits for the report, then for the end of the refusal.
+       * @param before  number of lines that each process had logged before it */
+      const goesOn = async (before: readonly number[]): Promise<void> => {
+        const output = (i: number): string[] => processes[i]?.output.slice(before[i] ?? 0) ?? [];
+        for (const running of processes)
+          await until(async () => {
+            const text = await readiness(running);
+            return text.includes(word) && fix.test(text);
+          }, `${word} is reported with its fix`);
+        const claim = await bed.newClaim();
+        // Everything that asks Redis has done so twice.
+        await sleep(4_500);
+        for (const i of processes.keys()) {
+          const lines = linesAbout(word, output(i));
+          assert.ok(lines.length > 0, 'it is logged');
+          assert.deepEqual(lines, [...new Set(lines)], 'once for each connection');
+          assert.doesNotMatch(output(i).join(''), /connection lost|first=false/, 'nothing else is');
+        }
+        await repair(bed.redis);
+        for (const running of processes) await until(() => isReady(running), 'it is ready');
+        await until(() => bed.isBound(claim), 'the claim is bound');
+        for (const i of processes.keys())
+          assert.match(output(i).join(''), /Redis takes again what it is sent/);
+      };
 
-    it('is named at the first start, and everything goes on when it ends', async () => {
-      await inject(bed.redis);
-      processes = [await bed.startIngest(), await bed.startJobs()];
-      await goesOn([]);
-    });
+      it('is named at the first start, and everything goes on when it ends', async () => {
+        await inject(bed.redis);
+        processes = [await bed.startIngest(), await bed.startJobs()];
+        await goesOn([]);
+      });
 
-    it('is named later, and everything goes on when it ends', async () => {
-      const before = processes.map(({ output }) => output.length);
-      await inject(bed.redis);
-      await goesOn(before);
+      it('is named later, and everything goes on when it ends', async () => {
+        const before = processes.map(({ output }) => output.length);
+        await inject(bed.redis);
+        await goesOn(before);
+      });
     });
-  });
+});

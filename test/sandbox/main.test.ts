@@ -18,7 +18,8 @@ function runSandbox(args: readonly string[]): Promise<{ code: unknown; stdout: s
   });
 }
 
-describe('sutler sandbox', () => {
+// Each run has processes of its own, which wait for one another.
+describe('sutler sandbox', { concurrency: true }, () => {
   it('--once provisions and deletes the examples and prints each step', async () => {
     const dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'));
     try {
