@@ -43,7 +43,10 @@ export function createConsumerStarter(
       name: instance,
       backoff: { startMs: flags.retryIntervalStartMs, maxMs: flags.retryIntervalMaxMs },
       lockMs: timerMs(flags.lockDurationMs),
-      stalledCheckMs: Math.min(STALLED_CHECK_MS, flags.lockDurationMs / 3),
+      stalledCheckMs:
+        kind === 'snapshot'
+          ? SNAPSHOT_STALLED_CHECK_MS
+          : Math.min(STALLED_CHECK_MS, flags.lockDurationMs / 3),
       kind,
       concurrency,
       process: (key, run) => runToOutcome(key, log, () => reconcile(key, run)),
@@ -64,6 +67,7 @@ const STALLED_CHECK_MS = 10_000;
 
 /** There are few snapshots to remove our finalizer from, and none of them is urgent. */
 const SNAPSHOT_CONCURRENCY = 2;
+const SNAPSHOT_STALLED_CHECK_MS = 60_000;
 
 /** A consumer for each queue of claims, volumes and snapshots. */
 export function startConsumers(

@@ -54,7 +54,7 @@ export function sendStored(
 }
 
 /** A call that takes this long gets an event; for shorter ones the API write is saved. */
-const SLOW_CALL_MS = 1_000;
+const SLOW_CALL_MS = 2_000;
 /** After a call that takes this long, the claim is read again before its success is told: for
  * shorter ones the API read is saved, which costs more than an event on a claim that is gone. */
 const LONG_CALL_MS = 10_000;
