@@ -8,8 +8,8 @@ import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
-/* Stands for 2,000 failing claims with delays of up to 5 min: here 400 claims with delays of up to 3
- * s. A busy machine makes calls fewer and later, so only more or sooner is a failure. */
+/* Stands for 2,000 failing claims with delays of up to 5 min: here 400 claims with delays of up to
+ * 3 s. A busy machine makes calls fewer and later, so only more or sooner is a failure. */
 const KEYS = Array.from({ length: 400 }, (_, i) => claimKey(`c${i}`, `ns${i % 5}`));
 const BACKOFF = { startMs: 100, maxMs: 3_000 };
 const MEASURED_MS = 3_000;
