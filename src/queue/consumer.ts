@@ -203,8 +203,9 @@ export class Consumer {
         prefix: keyPrefix(prefix),
         name,
         concurrency,
-        lockDuration: lockMs,
-        stalledInterval: stalledCheckMs,
+        // BullMQ gives both to Redis, which takes whole milliseconds only.
+        lockDuration: Math.ceil(lockMs),
+        stalledInterval: Math.ceil(stalledCheckMs),
         // BullMQ never resets this count, so a job that exists for long could reach a lower limit.
         maxStalledCount: 1_000_000_000,
         // Longer than BullMQ's default, since the heartbeat finds jobs that no worker was unblocked

@@ -7,6 +7,7 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { queueRoot } from '#src/queue/bullmq-layout.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
+import type { Producer } from '#src/queue/producer.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -155,8 +156,8 @@ describe('queue under faults', () => {
     assert.equal(consumer.trouble, undefined);
   });
 
-  it('takes over the job of a killed process, and runs it again for a later hint', async () => {
-    bench.readsFailures = true;
+  /** Kills a process while it runs the job of the key `data`. */
+  async function killWorker(onRunning?: (producer: Producer) => void): Promise<void> {
     const script = fileURLToPath(new URL('worker-process.js', import.meta.url));
     const child = spawn(process.execPath, [script, redis.url, driver], {
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -164,14 +165,25 @@ describe('queue under faults', () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('data'));
     await once(child.stdout, 'data');
-    producer.ensureQueued(claimKey('data'));
+    onRunning?.(producer);
     await producer.waitUntilFlushed();
     child.kill('SIGKILL');
     await once(child, 'exit');
+  }
+
+  it('takes over the job of a killed process, and runs it again for a later hint', async () => {
+    bench.readsFailures = true;
+    await killWorker((producer) => producer.ensureQueued(claimKey('data')));
     bench.consumer(() => done);
     await until(() => bench.runs.length >= 2, 'it is taken over, and run once more for the hint');
     assert.equal(bench.runs[0]?.failures, 0);
     assert.equal(await bench.metric('sutler_queue_jobs_stalled_total', { driver }), 1);
+  });
+
+  it('takes over a job also where its periods are no whole milliseconds', async () => {
+    await killWorker();
+    bench.consumer(() => done, { lockMs: 1000.5, stalledCheckMs: 1000 / 3 });
+    await until(() => bench.runs.length >= 1, 'it is taken over');
   });
 
   it('runs no key twice at a time, and each after its last hint, while runs fail', async () => {
