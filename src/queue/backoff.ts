@@ -13,6 +13,8 @@ import type { Outcome } from './outcome.ts';
  *   running  grows with each such run from 1 s to 30 s
  *   parked   --retry-interval-max, unless its object changes before
  *
+ * The 30 s are --retry-interval-max where that is shorter.
+ *
  * jobs/open-consumers.ts gives all consumers the same Backoff; one of its own for deletions would
  * be set there. */
 
@@ -60,16 +62,19 @@ export function requeueDelayMs(
   random: number,
 ): number {
   const { maxMs } = backoff;
-  const later = { ...LATER, maxMs: Math.min(LATER.maxMs, maxMs) };
+  const cap = ({ startMs, maxMs: ownMaxMs }: Backoff): Backoff => ({
+    startMs,
+    maxMs: Math.min(ownMaxMs, maxMs),
+  });
   switch (outcome.kind) {
     case 'later':
       if (outcome.isDriverDown === true || outcome.isGatewayFull === true)
         return pollDelayMs(1, { startMs: DRIVER_DOWN_OR_FULL_MS, maxMs }, random);
       return outcome.delayMs === undefined
-        ? retryDelayMs(runs, later, random)
+        ? retryDelayMs(runs, cap(LATER), random)
         : delayBeyondMs(outcome.delayMs, random);
     case 'running':
-      return pollDelayMs(runs, POLL, random);
+      return pollDelayMs(runs, cap(POLL), random);
     case 'parked':
       // Up to a tenth more, so that keys that were parked together do not run together.
       return wholeMs(maxMs * (1 + fraction(random) / 10));

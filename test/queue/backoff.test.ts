@@ -92,6 +92,12 @@ describe('requeueDelayMs', () => {
     assert.deepEqual(ceilings({ kind: 'running', reason: 'x' }), [1000, 2000, 30_000]);
   });
 
+  for (const kind of ['later', 'running'] as const)
+    it(`waits no longer than the longest delay after a failure: ${kind}`, () => {
+      const short = { startMs: 10, maxMs: 5_000 };
+      assert.equal(requeueDelayMs({ kind, reason: 'x' }, 20, short, 1), 5_000);
+    });
+
   it('parks for the longest delay and up to a tenth more', () => {
     assert.deepEqual(ceilings({ kind: 'parked', reason: 'x' }), [330_000, 330_000, 330_000]);
     assert.equal(requeueDelayMs({ kind: 'parked', reason: 'x' }, 1, backoff, 0), 300_000);
