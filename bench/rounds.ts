@@ -134,17 +134,13 @@ const SETTLE_MS = 20_000;
 /** Starts the processes and lets them do nothing, after one claim so that the queues exist. */
 export function idleRound(options: RoundOptions, idleMs: number): Promise<IdleResult> {
   return withBackend(options, async (round) => {
-    const pause = async (ms: number): Promise<void> => {
-      await systemClock.sleep(ms, round.signal);
-      round.signal.throwIfAborted();
-    };
     await round.startProvisioner();
     await round.claims.create(namesOf('idle', 1));
     await round.claims.waitForVolumes(1, round.signal);
-    await pause(SETTLE_MS);
+    await round.pause(SETTLE_MS);
     const startedMs = performance.now();
     const before = await round.readIdleUsage();
-    await pause(idleMs);
+    await round.pause(idleMs);
     const usage = increase(before, await round.readIdleUsage());
     return { seconds: (performance.now() - startedMs) / 1_000, usage };
   });
@@ -160,6 +156,8 @@ interface Round {
   /** Ends when the bench stops or its patience does. */
   readonly signal: AbortSignal;
   startProvisioner(): Promise<{ readonly stop: () => Promise<void> }>;
+  /** @throws the reason of the signal when it aborts */
+  pause(ms: number): Promise<void>;
   waitUntilQuiet(): Promise<void>;
   /** What the provisioner and Redis have used since they started. */
   readIdleUsage(): Promise<Usage>;
@@ -216,6 +214,10 @@ function openRound(
 ): Round {
   let own: readonly Member[] = [];
   const read = () => readUsage([...backend.members, ...own], redis);
+  const pause = async (ms: number): Promise<void> => {
+    await systemClock.sleep(ms, signal);
+    signal.throwIfAborted();
+  };
   return {
     claims,
     signal,
@@ -233,11 +235,8 @@ function openRound(
           : await startPeer(backend, { ...options, program: options.peer, closers: parts });
       return { stop };
     },
-    waitUntilQuiet: () =>
-      waitUntilQuiet(own, async (ms) => {
-        await systemClock.sleep(ms, signal);
-        signal.throwIfAborted();
-      }),
+    pause,
+    waitUntilQuiet: () => waitUntilQuiet(own, pause),
     readIdleUsage: () => {
       const server = backend.members.filter(({ name }) => name === 'redis-server');
       return readIdleUsage([...own, ...server], redis);

@@ -3,7 +3,6 @@ import type { SharedHandles } from '../records/shared-handles.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import { untilNext } from '../runtime/ticks.ts';
 import type { Watcher } from './watcher.ts';
 
 export interface HandlePublisherOptions {
@@ -39,10 +38,11 @@ export class HandlePublisher {
     const { clock, log } = options;
     this.#options = options;
     this.#loop = new PollLoop({
-      step: async () => (await this.#step()) ?? untilNext(PERIOD_MS),
+      step: () => this.#step(),
       onError: (error) =>
         log.debug({ err: error }, 'could not publish the shared handles; trying again'),
       periodMs: PERIOD_MS,
+      isAligned: true,
       clock,
     });
   }

@@ -59,5 +59,5 @@ function tickEverySecond(
   const tick = (): void => leadership.tick(lease);
   const endTicks = everyPeriod(TICK_MS, tick);
   connections.link.onReady(tick);
-  context.closers.add('leadership', () => endTicks());
+  context.closers.add('leadership', endTicks);
 }

@@ -3,7 +3,6 @@ import type { WaitList, WaitGroup } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import { untilNext } from '../runtime/ticks.ts';
 
 export interface WaitWatchOptions {
   readonly waits: Pick<WaitList, 'since' | 'promote'>;
@@ -60,7 +59,7 @@ export class WaitWatch {
   #polls = 0;
 
   constructor(options: WaitWatchOptions) {
-    const { driver, metrics, clock, log, periodMs = PERIOD_MS } = options;
+    const { driver, metrics, clock, log } = options;
     this.#options = options;
     this.#promotedKeys = new Counter({
       name: 'sutler_keys_woken_total',
@@ -70,10 +69,11 @@ export class WaitWatch {
     });
     this.#promotedKeys.inc({ driver }, 0);
     this.#loop = new PollLoop({
-      step: () => this.#step().then(() => untilNext(periodMs)),
+      step: () => this.#step(),
       onError: (error) =>
         log.debug({ err: error }, 'could not read or promote parked keys; trying again'),
-      periodMs,
+      periodMs: options.periodMs ?? PERIOD_MS,
+      isAligned: true,
       clock,
     });
   }

@@ -2,7 +2,6 @@ import type { VolumeRecords } from '../records/volume-record.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import { untilNext } from '../runtime/ticks.ts';
 
 interface Options {
   readonly records: Pick<VolumeRecords, 'rewriteLostRecords' | 'leftOpen'>;
@@ -24,17 +23,18 @@ export type LostRecords = ReturnType<typeof startLostRecords>;
 export function startLostRecords({ records, isRedisOurs, log }: Options) {
   const loop = new PollLoop({
     step: async () => {
-      if (!isRedisOurs()) return untilNext(PERIOD_MS);
+      if (!isRedisOurs()) return undefined;
       const rewritten = await records.rewriteLostRecords();
-      if (rewritten.length > 0) {
+      if (rewritten.length > 0)
         log.warn({ records: rewritten.length }, 'wrote volume records again that Redis had lost');
-        return untilNext(PERIOD_MS);
-      }
-      return untilNext(PERIOD_MS * Math.max(1, records.leftOpen / RECORDS_PER_PERIOD));
+      else if (records.leftOpen > RECORDS_PER_PERIOD)
+        return (PERIOD_MS * records.leftOpen) / RECORDS_PER_PERIOD;
+      return undefined;
     },
     onError: (error) =>
       log.debug({ err: error }, 'the open records could not be checked; trying again'),
     periodMs: PERIOD_MS,
+    isAligned: true,
     clock: systemClock,
   });
   return {

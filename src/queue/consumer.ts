@@ -115,7 +115,8 @@ export class Consumer {
       limitMs: options.progressMs ?? PROGRESS_MS,
       isFree: () =>
         !this.#isPaused &&
-        this.#mayTake() &&
+        !this.#isClosing &&
+        this.#link.trouble === undefined &&
         this.#heartbeat.hasJobs &&
         this.#breaker.isClosed &&
         this.#locks.size < options.concurrency,
@@ -187,10 +188,6 @@ export class Consumer {
         'runs did not end in time; another worker takes over their jobs',
       );
     this.#options.connection.consumerClosed();
-  }
-
-  #mayTake(): boolean {
-    return !this.#isClosing && this.#link.trouble === undefined;
   }
 
   #createWorker(): Worker {

@@ -4,7 +4,6 @@ import { messageOf } from '../runtime/error-message.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import { untilNext } from '../runtime/ticks.ts';
 import type { RedisLink } from './connection.ts';
 import { clusterKey } from './key-names.ts';
 import { defineNamedScript } from './named-script.ts';
@@ -43,7 +42,7 @@ export type ClusterMarker = ReturnType<typeof watchClusterMarker>;
  * seconds, so a Redis that was emptied is marked again, and one that went to another cluster is
  * noticed. Also finds a Redis that refuses writes. */
 export function watchClusterMarker(options: ClusterMarkerOptions) {
-  const { link, log, periodMs = PERIOD_MS } = options;
+  const { link, log } = options;
   const key = clusterKey(options.prefix);
   const changes = new Listeners<boolean>();
   let uid: string | undefined;
@@ -93,14 +92,15 @@ export function watchClusterMarker(options: ClusterMarkerOptions) {
     if (!signal.aborted) applyOwner(owner, uid);
   };
   const loop = new PollLoop({
-    step: (signal) => compare(signal).then(() => untilNext(periodMs)),
+    step: compare,
     // `isOurs` stays as it was: a Redis that is away is compared again before it is used again.
     onError: (error) => {
       if (!isOurs && (trouble === undefined || uid === undefined))
         trouble = `could not read which cluster this is: ${messageOf(error)}`;
       log.debug({ err: error }, 'could not compare the cluster of this Redis; trying again');
     },
-    periodMs,
+    periodMs: options.periodMs ?? PERIOD_MS,
+    isAligned: true,
     clock: systemClock,
   });
   link.onReady(() => loop.runNow());

@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts';
+import { untilNext } from './ticks.ts';
 
 export interface PollLoopOptions {
   /** `signal` aborts when the loop is stopped.
@@ -7,6 +8,9 @@ export interface PollLoopOptions {
   /** Called when a step rejects; the loop goes on after `periodMs`. */
   readonly onError: (error: unknown) => void;
   readonly periodMs: number;
+  /** Whether pauses of `periodMs` end at multiples of it, together with other parts that poll as
+   * often (ticks.ts): so the first one may be shorter. */
+  readonly isAligned?: boolean;
   readonly clock: Clock;
 }
 
@@ -36,11 +40,12 @@ export class PollLoop {
   }
 
   async #run(): Promise<void> {
-    const { step, onError, periodMs, clock } = this.#options;
+    const { step, onError, periodMs, isAligned = false, clock } = this.#options;
     const { signal } = this.#stopped;
     while (!signal.aborted) {
       this.#pause = new AbortController();
-      const pauseMs = (await step(signal).catch(onError)) ?? periodMs;
+      const asked = await step(signal).catch(onError);
+      const pauseMs = asked ?? (isAligned ? untilNext(periodMs) : periodMs);
       if (!signal.aborted) await clock.sleep(pauseMs, this.#pause.signal);
     }
   }

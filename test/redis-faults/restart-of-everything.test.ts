@@ -48,7 +48,7 @@ describe('400 claims that fail, and a restart of everything', () => {
     await second.close();
 
     t.diagnostic(`${calls} calls, ${EXPECTED_CALLS} expected`);
-    // The first calls of the delays that ended during the restart come on top.
+    // If failures were forgotten, delays would begin at the shortest again: several times as many.
     assert.ok(calls <= EXPECTED_CALLS * 1.5, `${calls} calls`);
     const early = [...delaysMs].filter(
       ([uid, delayMs]) => (firstRuns.get(uid) ?? Infinity) - startedMs < delayMs - 1_000,
