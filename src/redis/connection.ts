@@ -105,6 +105,7 @@ export function openRedis(options: {
       return isReadOnly;
     },
   });
+  surviveSecondErrors(redis);
   return new Link({ redis, settings, address, refusals, log });
 }
 
@@ -248,6 +249,7 @@ class DuplicatedRedis extends JoinedWritesRedis {
 
   override duplicate<O extends Partial<RedisOptions> | undefined = undefined>(override?: O) {
     const copy = super.duplicate(override);
+    surviveSecondErrors(copy);
     this.#copies.push(copy);
     return copy;
   }
@@ -255,4 +257,10 @@ class DuplicatedRedis extends JoinedWritesRedis {
   disconnectAll(): void {
     for (const redis of [this, ...this.#copies]) redis.disconnect();
   }
+}
+
+/** ioredis listens to the first error of a socket only. After it has refused a server's
+ * certificate, the server's alert may be a second one, which would end the process. */
+function surviveSecondErrors(redis: Pick<Redis, 'on' | 'stream'>): void {
+  redis.on('error', () => void redis.stream?.on('error', () => undefined));
 }

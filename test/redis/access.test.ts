@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -133,6 +134,13 @@ describe('a Redis with TLS', () => {
 
   it('with an authority that is not known here is refused, and the flag is named', async () => {
     await reports(open(redis.url()), /^Redis at 127.*no authority .*--redis-tls-ca$/);
+  });
+
+  it('may send an alert to a connection that has refused it', async () => {
+    const { redis: client } = open(redis.url());
+    const [error] = await once(client, 'error');
+    // As Node does with an alert that comes before the socket is closed.
+    client.stream.emit('error', error);
   });
 
   it('whose certificate has another name is refused, unless a flag gives that name', async () => {
