@@ -4,7 +4,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { networkOf } from '../runtime/network-of.ts';
 import type { TlsSource } from '../runtime/tls-files.ts';
-import type { CertificateName } from './certificate-names.ts';
+import type { CertificateName } from '../runtime/certificate-names.ts';
 import type { ConnectionReaper } from './connection-reaper.ts';
 import { type Caller, isStillTrusted, revokeCaller } from './identify-caller.ts';
 import type { GatewayMetrics } from './metrics.ts';

@@ -8,7 +8,7 @@ import {
   findAllowedName,
   formatName,
   readAlternativeNames,
-} from './certificate-names.ts';
+} from '../runtime/certificate-names.ts';
 
 /** The peer of a connection. */
 export interface Caller {

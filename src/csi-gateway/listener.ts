@@ -12,7 +12,7 @@ import type { CallerConnections, ConnectionOrigin, ListenerTls } from './caller-
 import { identifyCaller } from './identify-caller.ts';
 import { InboundThrottle } from './inbound-throttle.ts';
 import { listen } from './listen.ts';
-import { NewSockets, plaintextLimits, tlsLimits } from './new-sockets.ts';
+import { NewSockets, plaintextLimits, tlsLimits } from '../runtime/new-sockets.ts';
 
 const HANDSHAKE_MS = 5_000;
 /** What all refused callers of a listener, and all callers of one in plaintext, may cost together,

@@ -6,7 +6,7 @@ import { type Invocation, type ProcessContext, runProcess } from '../runtime/pro
 import { areTlsFilesNamed, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 import { parseMaxInFlight } from './call-limiter.ts';
 import type { ListenerTls } from './caller-connections.ts';
-import { parseAllowedNames } from './certificate-names.ts';
+import { parseAllowedNames } from '../runtime/certificate-names.ts';
 import { flags as table, summary } from './flags.ts';
 import { startGateway } from './gateway.ts';
 

@@ -111,12 +111,6 @@ export function unframeMessage(
   return { compressed: flag === 1, bytes: body.subarray(5) };
 }
 
-/** Joins the chunks of a body. A single chunk is not copied. */
-export function joinChunks(chunks: readonly Buffer[]): Buffer {
-  const [only] = chunks;
-  return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks);
-}
-
 /** An uncompressed message with its length prefix. */
 export function frameMessage(message: Uint8Array): Buffer {
   const body = Buffer.allocUnsafe(5 + message.length);

@@ -8,11 +8,11 @@ import {
 import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from './status.ts';
 import { timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
+import { joinChunks } from '../runtime/join-chunks.ts';
 import {
   decodeStatusMessage,
   getSingle,
   type HeaderPairs,
-  joinChunks,
   parseStatusCode,
   toPairs,
   unframeMessage,

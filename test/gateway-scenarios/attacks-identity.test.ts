@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFile, rm } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls';
-import { parseAllowedNames } from '#src/csi-gateway/certificate-names.ts';
+import { parseAllowedNames } from '#src/runtime/certificate-names.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
 import { CREATE } from '../harness/attacks/bodies.ts';
 import {

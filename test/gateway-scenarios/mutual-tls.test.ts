@@ -8,7 +8,7 @@ import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
-import { parseAllowedNames } from '#src/csi-gateway/certificate-names.ts';
+import { parseAllowedNames } from '#src/runtime/certificate-names.ts';
 import { type Address, formatAddress } from '#src/runtime/address.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';

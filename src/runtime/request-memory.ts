@@ -1,4 +1,4 @@
-import { joinChunks } from '../csi/grpc-wire.ts';
+import { joinChunks } from './join-chunks.ts';
 
 /** Chunks are copied together: a chunk of a byte holds some hundred, and the buffer of up to 64 KiB
  * in which it was received, whatever else that contains. */

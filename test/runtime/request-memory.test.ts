@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type RequestBuffer, RequestMemory } from '#src/csi-gateway/request-memory.ts';
+import { type RequestBuffer, RequestMemory } from '#src/runtime/request-memory.ts';
 
 const KIB = 1024;
 

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
-import { UsageError } from '../runtime/flags.ts';
-import { parseJson } from '../runtime/json.ts';
+import { UsageError } from './flags.ts';
+import { parseJson } from './json.ts';
 
 /** A name in a certificate: one entry of subjectAltName. The common name is ignored, because it has
  * neither a type nor rules. */
@@ -10,20 +10,24 @@ export interface CertificateName {
   readonly value: string;
 }
 
-/** Reads --tls-allowed-names: `DNS:name`, `URI:spiffe://…`, `IP:address`, or the value alone if its
- * kind is obvious. Patterns are refused, because they can match unexpected names.
+/** Reads a flag for allowed names: `DNS:name`, `URI:spiffe://…`, `IP:address`, or the value alone
+ * if its kind is obvious. Patterns are refused, because they can match unexpected names.
+ * @param flag  name without "--", for errors
  * @throws UsageError */
-export function parseAllowedNames(texts: readonly string[]): readonly CertificateName[] {
+export function parseAllowedNames(
+  texts: readonly string[],
+  flag = 'tls-allowed-names',
+): readonly CertificateName[] {
   return texts.map((text) => {
     const typed = /^(DNS|URI|IP):(?!\/\/)(.+)$/.exec(text);
     const kind = (typed?.[1] as CertificateName['kind'] | undefined) ?? kindOf(text);
     const value = typed?.[2] ?? text;
     if (value.includes('*'))
-      throw new UsageError(`--tls-allowed-names: "${text}" is a pattern; write each name in full`);
+      throw new UsageError(`--${flag}: "${text}" is a pattern; write each name in full`);
     if (kind === 'IP' && isIP(value) === 0)
-      throw new UsageError(`--tls-allowed-names: "${value}" is not an IP address`);
+      throw new UsageError(`--${flag}: "${value}" is not an IP address`);
     if (kind === 'URI' && !/^[a-z][a-z0-9+.-]*:/i.test(value))
-      throw new UsageError(`--tls-allowed-names: "${value}" is not a URI`);
+      throw new UsageError(`--${flag}: "${value}" is not a URI`);
     return { kind, value: canonicalize(kind, value) };
   });
 }

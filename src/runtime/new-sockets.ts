@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
-import { ConnectionLimit } from '../runtime/connection-limit.ts';
-import { networkOf } from '../runtime/network-of.ts';
-import { TokenBucket } from '../runtime/token-bucket.ts';
+import { ConnectionLimit } from './connection-limit.ts';
+import { networkOf } from './network-of.ts';
+import { TokenBucket } from './token-bucket.ts';
 
 export interface NewSocketLimits {
   /** New connections that begin at once, and per second from then on. */

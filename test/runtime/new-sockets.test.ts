@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { type NewSocketLimits, NewSockets } from '#src/csi-gateway/new-sockets.ts';
+import { type NewSocketLimits, NewSockets } from '#src/runtime/new-sockets.ts';
 import { until } from '../harness/until.ts';
 
 describe('NewSockets', () => {

@@ -5,7 +5,7 @@ import {
   formatName,
   parseAllowedNames,
   readAlternativeNames,
-} from '#src/csi-gateway/certificate-names.ts';
+} from '#src/runtime/certificate-names.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 describe('parseAllowedNames', () => {
