@@ -12,7 +12,7 @@ import {
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { transformName } from './transforms.ts';
+import { transformName } from './objects/transforms.ts';
 
 export interface DemandWatchOptions {
   readonly client: KubeClient;

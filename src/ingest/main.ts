@@ -16,13 +16,13 @@ import { openCapacity } from './capacity/open-capacity.ts';
 import { flags as table, summary } from './flags.ts';
 import { LeaderGate } from './leader-gate.ts';
 import { leaseNamespace } from './lease-namespace.ts';
+import type { DriverObjects } from './objects/object-source.ts';
 import { openAudit } from './open-audit.ts';
 import { openElection } from './open-election.ts';
 import { openLeadership } from './open-leadership.ts';
+import { openDriverObjects, openObjects } from './open-objects.ts';
 import { openWaits } from './open-waits.ts';
-import { openWatcher } from './open-watcher.ts';
 import { Resync } from './resync.ts';
-import type { Watcher } from './watcher.ts';
 
 /** The ingest process. */
 export function main(invocation: Invocation): Promise<void> {
@@ -45,14 +45,14 @@ async function start(context: Context): Promise<void> {
   const base = { context, connections, driver, lease, gate };
   const events = openEvents(base);
   const changes = new Listeners<string>();
-  const watcher = openWatcher(base, events, changes);
-  await watcher.waitForSync(stopping);
+  const objects = openDriverObjects(base, openObjects(base), { events, changes });
+  await objects.waitForSync(stopping);
   if (stopping.aborted) return;
-  openWaits(base, watcher, changes);
+  openWaits(base, objects, changes);
   openAudit(base, events);
-  openCapacity(base, watcher, changes);
-  const resync = openResync(base, watcher);
-  const leadership = openLeadership(base, watcher, resync);
+  openCapacity(base, objects, changes);
+  const resync = openResync(base, objects);
+  const leadership = openLeadership(base, objects, resync);
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
   openElection(base, times, leadership);
@@ -102,12 +102,12 @@ function openEvents({ context, connections: { kube }, driver }: Base): EventReco
 /** Resyncs at each interval; leadership.ts says when else. */
 function openResync(
   { context, connections: { link }, driver, gate }: Base,
-  watcher: Watcher,
+  objects: DriverObjects,
 ): Resync {
   const { flags, closers, log } = context;
   const openJobsOfDriver = () => openJobs(link.redis, flags.redisPrefix, driver.name);
   const resync = new Resync({
-    watcher,
+    objects,
     gate,
     openJobs: openJobsOfDriver,
     quarantineMs: quarantineMs(flags),

@@ -5,13 +5,13 @@ import { ForeignLeader } from './foreign-leader.ts';
 import { IncarnationCheck } from './incarnation-check.ts';
 import { Leadership } from './leadership.ts';
 import { leaseIncarnationStore } from './lease-incarnation-store.ts';
+import type { DriverObjects } from './objects/object-source.ts';
 import { openFailover } from './open-failover.ts';
 import type { Resync } from './resync.ts';
 import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
-import type { Watcher } from './watcher.ts';
 
 /** Makes what this ingest does while it leads. */
-export function openLeadership(base: Base, watcher: Watcher, resync: Resync): Leadership {
+export function openLeadership(base: Base, objects: DriverObjects, resync: Resync): Leadership {
   const { context, connections, driver, lease, gate } = base;
   const { flags, health, log } = context;
   const { kube, link, marker } = connections;
@@ -29,7 +29,7 @@ export function openLeadership(base: Base, watcher: Watcher, resync: Resync): Le
     gate,
     resync,
     failover: openFailover(base),
-    sweep: openSweep(base, watcher),
+    sweep: openSweep(base, objects),
     incarnation,
     foreignLeader: new ForeignLeader(incarnations, log),
     isRedisOurs: () => marker.isOurs,
@@ -40,13 +40,13 @@ export function openLeadership(base: Base, watcher: Watcher, resync: Resync): Le
   return leadership;
 }
 
-function openSweep(base: Base, watcher: Watcher): SnapshotSweep | undefined {
+function openSweep(base: Base, objects: DriverObjects): SnapshotSweep | undefined {
   const { context, connections, driver, gate } = base;
   const intervalMs = context.flags.snapshotOrphanSweepIntervalMs;
   if (!shouldSweep(intervalMs, driver.controllerCapabilities)) return undefined;
   const sweep = new SnapshotSweep({
     client: connections.kube,
-    restored: () => watcher.restoredSnapshots(),
+    restored: () => objects.restoredSnapshots(),
     ensureQueued: (key) => gate.ensureQueued(key),
     isLeading: () => gate.isAllowing,
     intervalMs,

@@ -7,12 +7,16 @@ import type { Base } from './base.ts';
 import { DemandWatch } from './demand-watch.ts';
 import { NodeDemand } from './node-demand.ts';
 import { NodeLocalVersions } from './node-local-versions.ts';
+import type { DriverObjects } from './objects/object-source.ts';
 import { WaitWatch } from './wait-watch.ts';
-import type { Watcher } from './watcher.ts';
 
 /** Promotes parked keys when the object changes that they wait for.
  * @param changes  tells of each object that changes */
-export function openWaits(base: Base, watcher: Watcher, changes: Listeners<string>): void {
+export function openWaits(
+  base: Base,
+  driverObjects: DriverObjects,
+  changes: Listeners<string>,
+): void {
   const { context, connections, driver, gate } = base;
   const { flags, closers, log, metrics } = context;
   const demandWatch = openDemandWatch(base, changes);
@@ -21,11 +25,12 @@ export function openWaits(base: Base, watcher: Watcher, changes: Listeners<strin
   const waitWatch = new WaitWatch({
     waits: new WaitList(connections.link.redis, flags.redisPrefix, driver.name),
     versionOf: (object) =>
-      watcher.versionOf(object) ??
+      driverObjects.versionOf(object) ??
       demandWatch.versionOf(object) ??
       nodeDemand.versionOf(object) ??
       nodeLocal?.versionOf(object),
     onWaiting(objects) {
+      driverObjects.follow(objects);
       demandWatch.follow(objects);
       nodeDemand.follow(objects);
       nodeLocal?.follow(objects);

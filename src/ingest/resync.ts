@@ -2,10 +2,10 @@ import { type JobKey, keyId } from '../queue/contract.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaderGate } from './leader-gate.ts';
-import type { Watcher } from './watcher.ts';
+import type { DriverObjects } from './objects/object-source.ts';
 
 export interface ResyncOptions {
-  readonly watcher: Pick<Watcher, 'outstanding' | 'reportRefused'>;
+  readonly objects: Pick<DriverObjects, 'outstanding' | 'reportRefused'>;
   readonly gate: Pick<LeaderGate, 'ensureQueued' | 'isAllowing'>;
   /** Reads the job of each open record. */
   readonly openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
@@ -26,7 +26,7 @@ const SLICE_MIN = 10;
  *
  * As long as Redis keeps its data, nearly every key has a job, so all keys are enqueued at once.
  * After a loss none has one, and all would reach the driver together: so they are spread over time
- * (invariant 11). A change that the watcher sees meanwhile does not wait: its key goes straight to
+ * (invariant 11). A change that is seen meanwhile does not wait: its key goes straight to
  * the gate. */
 export class Resync {
   readonly #options: ResyncOptions;
@@ -89,11 +89,11 @@ export class Resync {
   }
 
   async #list(): Promise<readonly JobKey[]> {
-    const { watcher, openJobs, log } = this.#options;
+    const { objects, openJobs, log } = this.#options;
     const keys = new Map<string, JobKey>();
     try {
-      for (const key of watcher.outstanding()) keys.set(keyId(key), key);
-      watcher.reportRefused();
+      for await (const key of objects.outstanding()) keys.set(keyId(key), key);
+      objects.reportRefused();
       for (const key of (await openJobs()).values()) keys.set(keyId(key), key);
     } catch (error) {
       log.warn(

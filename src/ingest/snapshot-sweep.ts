@@ -13,7 +13,7 @@ import { hasFinalizer } from '../volumes/finalizer-patches.ts';
 export interface SnapshotSweepOptions {
   readonly client: Pick<KubeClient, 'list'>;
   /** The snapshots that pending claims are restored from, as "namespace/name". */
-  readonly restored: () => ReadonlySet<string>;
+  readonly restored: () => ReadonlySet<string> | Promise<ReadonlySet<string>>;
   readonly ensureQueued: (key: JobKey) => void;
   readonly isLeading: () => boolean;
   /** Pause between two sweeps. */
@@ -61,7 +61,7 @@ export class SnapshotSweep {
     this.#isSweeping = true;
     try {
       for await (const { items: page } of listPages<KubeObject>(client, snapshots, { signal })) {
-        this.#enqueueOrphans(page);
+        await this.#enqueueOrphans(page);
         if (!isLeading()) return;
       }
     } catch (error) {
@@ -71,11 +71,11 @@ export class SnapshotSweep {
     }
   }
 
-  #enqueueOrphans(page: readonly KubeObject[]): void {
+  async #enqueueOrphans(page: readonly KubeObject[]): Promise<void> {
     const { restored, ensureQueued } = this.#options;
     // Read after the list, so that a claim created in between counts. The cache may be out of date;
     // the job asks the API server.
-    const inUse = restored();
+    const inUse = await restored();
     for (const snapshot of page) {
       const { uid, namespace = '', name } = snapshot.metadata;
       if (!hasFinalizer(snapshot, SNAPSHOT_SOURCE_PROTECTION)) continue;

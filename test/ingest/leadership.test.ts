@@ -28,8 +28,8 @@ describe('Leadership', () => {
       60_000,
     );
     const resync = new Resync({
-      watcher: {
-        *outstanding() {
+      objects: {
+        async *outstanding() {
           yield key;
         },
         reportRefused: () => undefined,

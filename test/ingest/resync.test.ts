@@ -24,8 +24,8 @@ describe('Resync', () => {
     pauses = [];
     duringPause = () => undefined;
     resync = new Resync({
-      watcher: {
-        *outstanding() {
+      objects: {
+        async *outstanding() {
           yield* outstanding;
         },
         reportRefused: () => void (reports += 1),

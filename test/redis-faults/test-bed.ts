@@ -88,7 +88,7 @@ export class TestBed {
     const lease = { isLeader: true, holder: undefined };
     const gate = new LeaderGate(this.producer, OWN_MS);
     const resync = new Resync({
-      watcher: {
+      objects: {
         outstanding: () => this.#unserved(),
         reportRefused: () => undefined,
       },
@@ -142,7 +142,8 @@ export class TestBed {
     return this.keys.every(({ uid }) => this.volumes.has(uid));
   }
 
-  *#unserved(): Generator<JobKey> {
+  // oxlint-disable-next-line typescript/require-await -- the keys are in memory here
+  async *#unserved(): AsyncGenerator<JobKey> {
     yield* this.keys.filter(({ uid }) => !this.volumes.has(uid));
   }
 

@@ -9,14 +9,18 @@ import { parseObjectId } from '../../queue/wait-list.ts';
 import { startNodeWatch } from '../../topology/node-watch.ts';
 import { managedBy } from '../../volumes/capacity/managed-by.ts';
 import type { Base } from '../base.ts';
-import type { Watcher } from '../watcher.ts';
+import type { DriverObjects } from '../objects/object-source.ts';
 import { capacityMetrics } from './capacity-metrics.ts';
 import { CapacityRefresher } from './capacity-refresher.ts';
 
 /** Begins to look after the driver's storage capacity, with --enable-capacity.
  * @param changes  tells of each object that changes
  * @throws UsageError where NAMESPACE is not set */
-export function openCapacity(base: Base, watcher: Watcher, changes: Listeners<string>): void {
+export function openCapacity(
+  base: Base,
+  driverObjects: DriverObjects,
+  changes: Listeners<string>,
+): void {
   const { context, connections, gate } = base;
   const { flags, env, closers, health, log, metrics, stopping } = context;
   const { kube, link } = connections;
@@ -48,7 +52,7 @@ export function openCapacity(base: Base, watcher: Watcher, changes: Listeners<st
       manager,
       includesImmediate: flags.capacityForImmediateBinding,
       nodes,
-      classes: () => watcher.classes(),
+      classes: () => driverObjects.classes(),
       objects,
       hints: redisHintStore(link.redis, flags.redisPrefix, driver),
       readTimes: redisReadTimes(link.redis, flags.redisPrefix, driver),

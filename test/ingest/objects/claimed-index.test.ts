@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ClaimedIndex } from '#src/ingest/claimed-index.ts';
-import { aVolume } from '../volumes/builders.ts';
+import { ClaimedIndex } from '#src/ingest/objects/claimed-index.ts';
+import { aVolume } from '../../volumes/builders.ts';
 
 describe('ClaimedIndex', () => {
   const volume = aVolume({ phase: 'Bound' });

@@ -1,7 +1,7 @@
-import type { Change } from '../kube/reflector.ts';
-import type { Volume } from '../kube/objects.ts';
-import type { HandleSharers } from '../records/shared-handles.ts';
-import { identityOf, mayBeSame } from '../volumes/handles.ts';
+import type { Change } from '../../kube/reflector.ts';
+import type { Volume } from '../../kube/objects.ts';
+import type { HandleSharers } from '../../records/shared-handles.ts';
+import { identityOf, mayBeSame } from '../../volumes/handles.ts';
 
 /** Finds the PVs that share a volume in the driver with another PV. */
 export class HandleIndex {

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import { HandlePublisher, type HandlePublisherOptions } from '#src/ingest/handle-publisher.ts';
+import {
+  HandlePublisher,
+  type HandlePublisherOptions,
+} from '#src/ingest/objects/handle-publisher.ts';
 import { redisSharedHandles } from '#src/records/shared-handles.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import { until } from '../harness/until.ts';
+import { startTestRedis } from '../../harness/redis.ts';
+import { until } from '../../harness/until.ts';
 
 /** What an ingest sees of PVs. */
 class View {
@@ -28,9 +31,9 @@ async function openBed(t: TestContext) {
   const store = redisSharedHandles(redis, 'csi', 'd.example');
   return {
     redis,
-    open(watcher: View, change: Partial<HandlePublisherOptions> = {}): HandlePublisher {
+    open(objects: View, change: Partial<HandlePublisherOptions> = {}): HandlePublisher {
       const isRedisOurs = () => true;
-      const options = { watcher, store, isRedisOurs, clock: systemClock, log: silentLog };
+      const options = { objects, store, isRedisOurs, clock: systemClock, log: silentLog };
       const publisher = new HandlePublisher({ ...options, ...change });
       closers.add('publisher', () => publisher.stop());
       return publisher;

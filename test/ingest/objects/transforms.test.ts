@@ -5,13 +5,13 @@ import {
   transformClass,
   transformName,
   transformVolume,
-} from '#src/ingest/transforms.ts';
+} from '#src/ingest/objects/transforms.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { judgeVolume } from '#src/volumes/deletion.ts';
 import { judgeClaim } from '#src/volumes/eligibility.ts';
 import { identityOf } from '#src/volumes/handles.ts';
 import { isTerminatingCloneSource, isPending, restoredSnapshot } from '#src/volumes/source-use.ts';
-import { aClaim, aClass, aVolume, driver, DRIVER } from '../volumes/builders.ts';
+import { aClaim, aClass, aVolume, driver, DRIVER } from '../../volumes/builders.ts';
 
 const dataSource = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
 const finalizers = [

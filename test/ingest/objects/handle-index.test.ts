@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { HandleIndex } from '#src/ingest/handle-index.ts';
-import { transformVolume } from '#src/ingest/transforms.ts';
+import { HandleIndex } from '#src/ingest/objects/handle-index.ts';
+import { transformVolume } from '#src/ingest/objects/transforms.ts';
 import type { Volume } from '#src/kube/objects.ts';
-import { aVolume, DRIVER } from '../volumes/builders.ts';
+import { aVolume, DRIVER } from '../../volumes/builders.ts';
 
 describe('HandleIndex', () => {
   const first = aVolume();

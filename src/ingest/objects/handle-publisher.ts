@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import type { SharedHandles } from '../records/shared-handles.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
-import { PollLoop } from '../runtime/poll-loop.ts';
-import type { Watcher } from './watcher.ts';
+import type { SharedHandles } from '../../records/shared-handles.ts';
+import type { Clock } from '../../runtime/clock.ts';
+import type { Logger } from '../../runtime/log.ts';
+import { PollLoop } from '../../runtime/poll-loop.ts';
+import type { DriverObjects } from './object-source.ts';
 
 export interface HandlePublisherOptions {
-  readonly watcher: Pick<Watcher, 'isFollowingVolumes' | 'sharedHandles'>;
+  readonly objects: Pick<DriverObjects, 'isFollowingVolumes' | 'sharedHandles'>;
   readonly store: Pick<SharedHandles, 'publish'>;
   /** Whether Redis belongs to our cluster; otherwise nothing is written. */
   readonly isRedisOurs: () => boolean;
@@ -59,13 +59,13 @@ export class HandlePublisher {
 
   /** @returns the pause before the next step, if it is not the usual one */
   async #step(): Promise<number | void> {
-    const { watcher, store, isRedisOurs } = this.#options;
-    if (!isRedisOurs() || !watcher.isFollowingVolumes) {
+    const { objects, store, isRedisOurs } = this.#options;
+    if (!isRedisOurs() || !objects.isFollowingVolumes) {
       this.#asOfMs = 0;
       return;
     }
     const version = this.#version;
-    const handles = version === this.#publishedVersion ? undefined : watcher.sharedHandles();
+    const handles = version === this.#publishedVersion ? undefined : objects.sharedHandles();
     const view = { publisher: this.#publisher, version, handles, asOfMs: this.#asOfMs };
     const { kind, nowMs } = await store.publish(view);
     this.#asOfMs = nowMs;

@@ -6,9 +6,9 @@ import {
   triageClaim,
   triageVolume,
   type TriageDriver,
-} from '#src/ingest/triage.ts';
+} from '#src/ingest/objects/triage.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
-import { aClaim, aClass, aVolume, DRIVER } from '../volumes/builders.ts';
+import { aClaim, aClass, aVolume, DRIVER } from '../../volumes/builders.ts';
 
 const GA = 'volume.kubernetes.io/storage-provisioner';
 const BETA = 'volume.beta.kubernetes.io/storage-provisioner';

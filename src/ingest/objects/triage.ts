@@ -1,15 +1,15 @@
 /* Decides which claims and volumes need a job, and which of their changes matter to a job (what
  * controller-runtime calls a predicate). Pure. */
 import { isDeepStrictEqual } from 'node:util';
-import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '../kube/keys.ts';
-import type { Claim, Class, Volume } from '../kube/objects.ts';
-import type { JobKey } from '../queue/contract.ts';
-import { judgeVolume } from '../volumes/deletion.ts';
-import { judgeClaim } from '../volumes/eligibility.ts';
-import { explainShared } from '../volumes/handles.ts';
-import type { DriverNames } from '../volumes/driver-facts.ts';
-import { isTerminatingCloneSource } from '../volumes/source-use.ts';
-import { hasFinalizer } from '../volumes/finalizer-patches.ts';
+import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '../../kube/keys.ts';
+import type { Claim, Class, Volume } from '../../kube/objects.ts';
+import type { JobKey } from '../../queue/contract.ts';
+import { judgeVolume } from '../../volumes/deletion.ts';
+import { judgeClaim } from '../../volumes/eligibility.ts';
+import { explainShared } from '../../volumes/handles.ts';
+import type { DriverNames } from '../../volumes/driver-facts.ts';
+import { isTerminatingCloneSource } from '../../volumes/source-use.ts';
+import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 
 /** Whether an object needs a job. */
 export type Triage =

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { LeaderGate } from '#src/ingest/leader-gate.ts';
-import { Watcher } from '#src/ingest/watcher.ts';
+import type { DriverObjects, ObjectSource } from '#src/ingest/objects/object-source.ts';
+import { WatchedObjects } from '#src/ingest/objects/watched-objects.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
@@ -11,18 +12,19 @@ import { objectId } from '#src/queue/wait-list.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../../harness/sandbox-cluster.ts';
 
 const DRIVER = 'd.example';
 
-describe('watcher', () => {
+describe('WatchedObjects', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
-  let watcher: Watcher;
+  let source: ObjectSource;
+  let objects: DriverObjects;
   let enqueued: { key: JobKey; isNow: boolean }[] = [];
   let promoted: string[] = [];
   const refused: string[] = [];
-  const objects = new Set<string>();
+  const changed = new Set<string>();
   let onHint: () => void = () => undefined;
   const gate = new LeaderGate(
     {
@@ -60,10 +62,15 @@ describe('watcher', () => {
   const aClass = (name: string) =>
     kube.create(classes, undefined, { metadata: { name }, provisioner: DRIVER });
   const names = () => enqueued.map(({ key }) => key.name);
-  /** Waits until the watcher has this version of an object. */
+  const outstanding = async (): Promise<string[]> => {
+    const found: string[] = [];
+    for await (const { name } of objects.outstanding()) found.push(name);
+    return found;
+  };
+  /** Waits until the source has this version of an object. */
   const isCached = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
     const id = objectId({ resource, namespace: metadata.namespace ?? '', name: metadata.name });
-    while (watcher.versionOf(id) !== metadata.resourceVersion) await systemClock.sleep(5);
+    while (objects.versionOf(id) !== metadata.resourceVersion) await systemClock.sleep(5);
   };
 
   before(async () => {
@@ -75,20 +82,18 @@ describe('watcher', () => {
     });
     await aClass('there');
     await aClaim('before-start', 'there');
-    watcher = new Watcher({
-      client: kube,
+    source = new WatchedObjects({ client: kube, log: silentLog, metrics: new Registry() });
+    objects = source.serve({
       driver: { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) },
       gate,
-      onObject: (object) => void objects.add(object),
+      onObject: (object) => void changed.add(object),
       onRefused: (volume, reason) => void refused.push(`${volume.metadata.name}: ${reason}`),
-      log: silentLog,
-      metrics: new Registry(),
     });
-    await watcher.waitForSync(AbortSignal.timeout(100_000));
+    await objects.waitForSync(AbortSignal.timeout(100_000));
     gate.allow(() => true);
   });
   after(async () => {
-    await watcher.stop();
+    await source.stop();
     await kube.close();
     await cluster.close();
   });
@@ -97,8 +102,8 @@ describe('watcher', () => {
     promoted = [];
   });
 
-  it('lists a claim from before its start as outstanding', () => {
-    assert.ok([...watcher.outstanding()].some(({ name }) => name === 'before-start'));
+  it('lists a claim from before its start as outstanding', async () => {
+    assert.ok((await outstanding()).includes('before-start'));
   });
 
   it('enqueues a new claim', async () => {
@@ -226,7 +231,7 @@ describe('watcher', () => {
       'remove one of the two by hand';
     const line = `one-of-two: ${reason}`;
     assert.deepEqual(refused, [line]);
-    watcher.reportRefused();
+    objects.reportRefused();
     assert.deepEqual(refused, [line, line]);
     assert.deepEqual(names(), []);
     await kube.delete(volumes, { name: 'retained' });
@@ -274,7 +279,6 @@ describe('watcher', () => {
         csi: { driver: DRIVER, volumeHandle: `h-${name}` },
       },
     });
-  const outstanding = () => [...watcher.outstanding()].map(({ name }) => name);
   const selectNode = (name: string) =>
     kube.patch(
       claims,
@@ -289,7 +293,7 @@ describe('watcher', () => {
     const claim = await aClaim('served', 'there');
     await until(() => names().includes('served'));
     await aVolume('of-served', claim);
-    while (outstanding().includes('served')) await systemClock.sleep(5);
+    while ((await outstanding()).includes('served')) await systemClock.sleep(5);
     enqueued = [];
     await selectNode('served');
     await aClaim('after-served', 'there');
@@ -302,7 +306,7 @@ describe('watcher', () => {
     );
     await kube.delete(volumes, { name: 'of-served' });
     await until(() => names().includes('served'));
-    assert.ok(outstanding().includes('served'));
+    assert.ok((await outstanding()).includes('served'));
   });
 
   it('enqueues a clone source when it is being deleted, not before (K-07, K-08)', async () => {
@@ -316,7 +320,7 @@ describe('watcher', () => {
       },
     });
     await isCached(claims.plural, bound);
-    assert.ok(!outstanding().includes('source'));
+    assert.ok(!(await outstanding()).includes('source'));
     enqueued = [];
     await kube.patch(claims, ref, {
       type: 'merge',
@@ -334,7 +338,7 @@ describe('watcher', () => {
     const volume = await aVolume('versioned', claim);
     const cls = await kube.get<Claim>(classes, { name: 'there' });
     const version = (resource: string, name: string, namespace = '') =>
-      watcher.versionOf(objectId({ resource, namespace, name }));
+      objects.versionOf(objectId({ resource, namespace, name }));
     await isCached(volumes.plural, volume);
     await isCached(claims.plural, claim);
     assert.deepEqual(
@@ -354,8 +358,8 @@ describe('watcher', () => {
       ],
     );
     assert.ok(
-      objects.has('persistentvolumes//versioned') &&
-        objects.has('persistentvolumeclaims/default/versioned'),
+      changed.has('persistentvolumes//versioned') &&
+        changed.has('persistentvolumeclaims/default/versioned'),
     );
   });
 
@@ -386,7 +390,7 @@ describe('watcher', () => {
       claims.plural,
       await kube.patch<Claim>(claims, { namespace: 'default', name: 'restore-4' }, bound),
     );
-    assert.deepEqual([...watcher.restoredSnapshots()].toSorted(), [
+    assert.deepEqual([...(await objects.restoredSnapshots())].toSorted(), [
       'default/by-reference',
       'default/by-source',
       'elsewhere/far',
@@ -396,8 +400,7 @@ describe('watcher', () => {
   it('passes on nothing while the leader gate blocks', async () => {
     gate.block();
     await aClaim('blocked', 'there');
-    while (![...watcher.outstanding()].some(({ name }) => name === 'blocked'))
-      await systemClock.sleep(5);
+    while (!(await outstanding()).includes('blocked')) await systemClock.sleep(5);
     gate.allow(() => true);
     assert.deepEqual(names(), []);
   });

@@ -1,5 +1,5 @@
-import type { Change } from '../kube/reflector.ts';
-import type { Volume } from '../kube/objects.ts';
+import type { Change } from '../../kube/reflector.ts';
+import type { Volume } from '../../kube/objects.ts';
 
 const DEFAULT_PREFIX = 'pvc-';
 

@@ -5,20 +5,30 @@ import type { Listeners } from '../runtime/listeners.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 import type { Base } from './base.ts';
-import { HandlePublisher } from './handle-publisher.ts';
-import { Watcher } from './watcher.ts';
+import { HandlePublisher } from './objects/handle-publisher.ts';
+import type { DriverObjects, ObjectSource } from './objects/object-source.ts';
+import { WatchedObjects } from './objects/watched-objects.ts';
 
-/** Lists and watches; only the leader writes an event for a volume that must not be deleted.
+/** Begins to list and watch claims, classes and volumes. */
+export function openObjects({
+  context: { closers, health, log, metrics },
+  connections: { kube },
+}: Pick<Base, 'context' | 'connections'>): ObjectSource {
+  const source = new WatchedObjects({ client: kube, log, metrics });
+  closers.add('objects', () => source.stop());
+  health.ready('kubernetes', () => source.trouble);
+  return source;
+}
+
+/** Begins to serve a driver; only the leader writes an event for a volume that must not be deleted.
  * @param changes  told of each object that changes */
-export function openWatcher(
+export function openDriverObjects(
   base: Base,
-  events: EventRecorder,
-  changes: Listeners<string>,
-): Watcher {
-  const { context, connections, driver, gate } = base;
-  const { closers, health, log, metrics } = context;
-  const watcher: Watcher = new Watcher({
-    client: connections.kube,
+  source: ObjectSource,
+  { events, changes }: { readonly events: EventRecorder; readonly changes: Listeners<string> },
+): DriverObjects {
+  const { context, driver, gate } = base;
+  const objects: DriverObjects = source.serve({
     driver: { ...driver, inTreeName: inTreeNameOf(driver.name) },
     gate,
     onObject: (object) => changes.notify(object),
@@ -26,22 +36,19 @@ export function openWatcher(
     onRefused(volume, reason) {
       if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
     },
-    log,
-    metrics,
   });
-  closers.add('watcher', () => watcher.stop());
-  health.ready('kubernetes', () => watcher.trouble);
-  const publisher = openHandlePublisher(base, watcher);
-  return watcher;
+  context.closers.add('objects of the driver', () => objects.stop());
+  const publisher = openHandlePublisher(base, objects);
+  return objects;
 }
 
 /** Tells the workers which handles several PVs name. */
 function openHandlePublisher(
   { context: { flags, closers, log }, connections: { link, marker }, driver }: Base,
-  watcher: Watcher,
+  objects: DriverObjects,
 ): HandlePublisher {
   const publisher = new HandlePublisher({
-    watcher,
+    objects,
     store: redisSharedHandles(link.redis, flags.redisPrefix, driver.name),
     isRedisOurs: () => marker.isOurs,
     clock: systemClock,
