@@ -1,9 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { openDriver } from '../gateway-client/open-driver.ts';
-import type { DriverWatch } from '../gateway-client/driver-watch.ts';
-import type { gatewayClientFlags } from '../gateway-client/flags.ts';
-import type { NodeGatewayPool } from '../gateway-client/node-pool.ts';
-import type { GatewayPool } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { readClusterUid } from '../kube/cluster-uid.ts';
 import type { kubeFlags } from '../kube/flags.ts';
@@ -15,15 +10,12 @@ import type { redisFlags } from '../redis/flags.ts';
 import { watchSettings } from '../redis/settings-watch.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 
-type Context = ProcessContext<typeof kubeFlags & typeof gatewayClientFlags & typeof redisFlags>;
+type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;
 
-/** What ingest and jobs both connect to. */
+/** What ingest and jobs both connect to, whatever drivers they serve; connect-driver.ts adds what
+ * one driver needs. */
 export interface Connections {
   readonly kube: KubeClient;
-  readonly gateways: GatewayPool;
-  /** The same, with --node-deployment; otherwise undefined. */
-  readonly nodeGateways: NodeGatewayPool | undefined;
-  readonly driver: DriverWatch;
   readonly redisAccess: RedisAccess;
   readonly link: RedisLink;
   /** Whether Redis belongs to the cluster of `kube`. */
@@ -42,7 +34,6 @@ export async function openConnections(
 ): Promise<Connections> {
   const { flags, closers, health, log } = context;
   const kube = await openKubeClient(name, context);
-  const { gateways, nodeGateways, driver } = await openDriver(context, kube);
   const access = await openRedisAccess(context);
   const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name: redisName, log });
   closers.add('Redis', () => link.close());
@@ -54,8 +45,7 @@ export async function openConnections(
   health.ready('redis', () => link.trouble ?? link.refusal);
   health.ready('redis-cluster', () => marker.trouble);
   health.ready('redis-settings', () => settings.trouble);
-  health.ready('driver', () => driver.trouble);
-  return { kube, gateways, nodeGateways, driver, redisAccess: access, link, marker };
+  return { kube, redisAccess: access, link, marker };
 }
 
 /** A name that no other process has: host, pid and a random part. */

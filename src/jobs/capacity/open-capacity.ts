@@ -31,7 +31,10 @@ export interface CapacityPlace {
 /** Reads what --enable-capacity needs from the environment.
  * @returns undefined where this process asks for no capacity
  * @throws UsageError where a variable is not set */
-export function capacityPlace({ flags, env }: Context): CapacityPlace | undefined {
+export function capacityPlace({
+  flags,
+  env,
+}: Pick<Context, 'flags' | 'env'>): CapacityPlace | undefined {
   if (!flags.enableCapacity || flags.capacityThreads === 0) return undefined;
   const namespace = capacityNamespace(env);
   if (flags.capacityOwnerrefLevel < 0) return { namespace, podName: undefined };

@@ -1,0 +1,20 @@
+import type { gatewayClientFlags } from '../gateway-client/flags.ts';
+import { type DriverAccess, openDriver } from '../gateway-client/open-driver.ts';
+import type { DriverContext } from './driver-context.ts';
+import type { Connections } from './open-connections.ts';
+
+/** What ingest and jobs connect to for one driver: the connections of the process, which all its
+ * drivers share, and the driver's own gateways. */
+export interface DriverConnections extends Connections, DriverAccess {}
+
+/** Opens the gateways of a driver, adds their checks to /readyz, and closes them with the driver.
+ * Does not wait for a connection.
+ * @throws UsageError for flags that can't be used */
+export async function connectDriver(
+  context: DriverContext<typeof gatewayClientFlags>,
+  connections: Connections,
+): Promise<DriverConnections> {
+  const access = await openDriver(context, connections.kube);
+  context.health.ready('driver', () => access.driver.trouble);
+  return { ...connections, ...access };
+}

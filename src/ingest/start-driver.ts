@@ -1,0 +1,115 @@
+import { capacityNamespace } from '../capacity/environment.ts';
+import type { DriverConnections } from '../connections/connect-driver.ts';
+import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
+import type { DriverInfo } from '../gateway-client/driver-watch.ts';
+import { EventRecorder, eventComponent } from '../kube/events.ts';
+import { JOB_KINDS } from '../queue/contract.ts';
+import { Producer } from '../queue/producer.ts';
+import { quarantineMs } from '../records/flags.ts';
+import { openJobs } from '../records/open-jobs.ts';
+import { systemClock, timerMs } from '../runtime/clock.ts';
+import { Listeners } from '../runtime/listeners.ts';
+import type { Base, Context } from './base.ts';
+import { openCapacity } from './capacity/open-capacity.ts';
+import { LeaderGate } from './leader-gate.ts';
+import { leaseNamespace } from './lease-namespace.ts';
+import type { DriverObjects } from './objects/object-source.ts';
+import { openAudit } from './open-audit.ts';
+import { openElection } from './open-election.ts';
+import { openLeadership } from './open-leadership.ts';
+import { openDriverObjects, openObjects } from './open-objects.ts';
+import { openWaits } from './open-waits.ts';
+import { Resync } from './resync.ts';
+
+/** Begins what ingest does for one driver, as soon as the driver is known. Resolves when it
+ * competes for the Lease, or when the context's signal aborts. */
+export async function startDriver(context: Context, connections: DriverConnections): Promise<void> {
+  const { flags, env, stopping } = context;
+  const times = leaseTimes(context);
+  const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
+  const driver = await connections.driver.waitUntilKnown(stopping);
+  if (driver === undefined) return;
+
+  const lease = { namespace, name: leaseName(driver.name) };
+  const producer = openProducer(context, connections, driver);
+  const gate = new LeaderGate(producer, 2 * times.leaseDurationMs);
+  const base = { context, connections, driver, lease, gate };
+  const events = openEvents(base);
+  const changes = new Listeners<string>();
+  const objects = openDriverObjects(base, openObjects(base), { events, changes });
+  await objects.waitForSync(stopping);
+  if (stopping.aborted) return;
+  openWaits(base, objects, changes);
+  openAudit(base, events);
+  openCapacity(base, objects, changes);
+  const resync = openResync(base, objects);
+  const leadership = openLeadership(base, objects, resync);
+  await connections.marker.waitUntilOurs(stopping);
+  if (stopping.aborted) return;
+  openElection(base, times, leadership);
+}
+
+/** @throws UsageError for times that can't work together, and a variable that is not set */
+export function checkFlags(context: Pick<Context, 'flags' | 'env'>): void {
+  if (context.flags.enableCapacity) capacityNamespace(context.env);
+  checkLeaseTimes(leaseTimes(context));
+}
+
+function leaseTimes({ flags }: Pick<Context, 'flags'>): LeaseTimes {
+  return {
+    leaseDurationMs: flags.leaderElectionLeaseDurationMs,
+    renewDeadlineMs: flags.leaderElectionRenewDeadlineMs,
+    retryPeriodMs: flags.leaderElectionRetryPeriodMs,
+  };
+}
+
+/** Checks that /readyz and /healthz have before their parts are opened. Upstream's liveness probe,
+ * too, asks for leader-election from the start, and where --leader-election is false. */
+export function addFirstChecks(health: Context['health']): void {
+  health.ready('kubernetes', () => 'waiting for the driver first');
+  health.live('leader-election', () => undefined);
+}
+
+function openProducer(
+  { flags, closers, health, log, metrics }: Context,
+  { link, redisAccess }: DriverConnections,
+  { name: driver }: DriverInfo,
+): Producer {
+  const { redisUrl, redisPrefix: prefix, enableCapacity } = flags;
+  const kinds = enableCapacity ? { kinds: JOB_KINDS } : {};
+  const producer = new Producer({ redisUrl, redisAccess, prefix, driver, ...kinds, log, metrics });
+  closers.add('producer', () => producer.close());
+  health.ready('redis', () => producer.trouble ?? link.trouble ?? link.refusal);
+  return producer;
+}
+
+function openEvents({ context, connections: { kube }, driver }: Base): EventRecorder {
+  const { closers, log, metrics } = context;
+  const component = eventComponent(driver.name, context.env);
+  const events = new EventRecorder({ client: kube, component, log, metrics });
+  closers.add('events', () => events.close(1_000));
+  return events;
+}
+
+/** Resyncs at each interval; leadership.ts says when else. */
+function openResync(
+  { context, connections: { link }, driver, gate }: Base,
+  objects: DriverObjects,
+): Resync {
+  const { flags, closers, log } = context;
+  const openJobsOfDriver = () => openJobs(link.redis, flags.redisPrefix, driver.name);
+  const resync = new Resync({
+    objects,
+    gate,
+    openJobs: openJobsOfDriver,
+    quarantineMs: quarantineMs(flags),
+    clock: systemClock,
+    log,
+  });
+  const timer = setInterval(() => void resync.run('resync'), timerMs(flags.resyncIntervalMs));
+  closers.add('resync', () => {
+    clearInterval(timer);
+    resync.stop();
+  });
+  return resync;
+}

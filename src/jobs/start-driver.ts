@@ -1,0 +1,106 @@
+import type { DriverConnections } from '../connections/connect-driver.ts';
+import { ownershipMs } from '../records/flags.ts';
+import { VolumeRecords } from '../records/volume-record.ts';
+import { UsageError } from '../runtime/flags.ts';
+import { parseFeatureGates, type FeatureGates } from '../volumes/feature-gates.ts';
+import type { Base, Context } from './base.ts';
+import { startCaches, type Caches } from './caches.ts';
+import { type CapacityPlace, capacityPlace, openCapacity } from './capacity/open-capacity.ts';
+import { type LostRecords, startLostRecords } from './lost-records.ts';
+import { createConsumerStarter, startConsumers } from './open-consumers.ts';
+import { openPorts } from './open-ports.ts';
+import { traceSteps } from './trace-steps.ts';
+
+/** What the flags of a driver say, once they are checked. */
+export interface CheckedFlags {
+  readonly gates: FeatureGates;
+  /** Undefined where this process asks the driver for no capacity. */
+  readonly place: CapacityPlace | undefined;
+}
+
+/** Begins to take the jobs of one driver, as soon as the driver is known. Resolves then, or when
+ * the context's signal aborts.
+ * @param o.instance  name of this process that no other one has */
+export async function startDriver(
+  context: Context,
+  connections: DriverConnections,
+  o: CheckedFlags & { readonly instance: string },
+): Promise<void> {
+  const { flags, log, stopping } = context;
+  const { gates, place, instance } = o;
+  const caches = openCaches(context, connections, gates);
+  const driver = await connections.driver.waitUntilKnown(stopping);
+  if (driver === undefined) return;
+  await caches.waitForSync(driver, stopping);
+  if (stopping.aborted) return;
+
+  const base = { context, connections, driver, instance };
+  const records = await openRecords(base);
+  const lostRecords = openLostRecords(base, records);
+  const ports = traceSteps(openPorts(base, { caches, records, gates }));
+  await connections.marker.waitUntilOurs(stopping);
+  if (stopping.aborted) return;
+  const startConsumer = createConsumerStarter(base, lostRecords);
+  startConsumers(base, ports, startConsumer);
+  if (place !== undefined) openCapacity(base, { place, caches, startConsumer });
+  log.info({ driver: driver.name, workers: flags.workerThreads }, 'taking jobs');
+}
+
+/** Checks that /readyz and /healthz have before their parts are opened. */
+export function addFirstChecks(health: Context['health']): void {
+  health.ready('kubernetes', () => 'not started yet');
+  health.ready('queues', () => 'not started yet');
+  health.live('progress', () => undefined);
+}
+
+/** @throws UsageError for flags that can't be used, and for a variable that is not set */
+export function checkFlags(context: Pick<Context, 'flags' | 'env'>): CheckedFlags {
+  const { flags } = context;
+  if (flags.volumeNameUuidLength === 0) {
+    throw new UsageError(
+      '--volume-name-uuid-length: 0 would give all claims one name; choose -1 or 1 to 32',
+    );
+  }
+  const gates = parseFeatureGates(flags.featureGates);
+  if (typeof gates === 'string') throw new UsageError(`--feature-gates: ${gates}`);
+  return { gates, place: capacityPlace(context) };
+}
+
+function openCaches(
+  { closers, health, log, metrics }: Context,
+  { kube }: DriverConnections,
+  gates: FeatureGates,
+): Caches {
+  const caches = startCaches({ client: kube, log, metrics, gates });
+  closers.add('caches', () => caches.stop());
+  health.ready('kubernetes', () => caches.trouble);
+  return caches;
+}
+
+async function openRecords({
+  context,
+  connections,
+  driver,
+  instance,
+}: Base): Promise<VolumeRecords> {
+  const { flags } = context;
+  const records = new VolumeRecords({
+    redis: connections.link.redis,
+    prefix: flags.redisPrefix,
+    driver: driver.name,
+    ownMs: ownershipMs(flags),
+    settleMs: flags.settleTimeMs,
+    processName: instance,
+  });
+  // Only saves the first run a refusal, so Redis need not be there yet.
+  await records.learnIncarnation().catch(() => undefined);
+  return records;
+}
+
+function openLostRecords({ context, connections }: Base, records: VolumeRecords): LostRecords {
+  const isRedisOurs = () => connections.marker.isOurs;
+  const lostRecords = startLostRecords({ records, isRedisOurs, log: context.log });
+  context.closers.add('open records', () => lostRecords.stop());
+  connections.link.onReady(() => lostRecords.checkNow());
+  return lostRecords;
+}
