@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import type { Review, Steps } from './admission/review.ts';
 import { alreadyExists, badRequest, conflict, forbidden, invalid, notFound } from './api-error.ts';
 import { required } from './field-error.ts';
 import {
@@ -30,7 +32,7 @@ import {
 } from './preparation.ts';
 import type { Registry } from './registry.ts';
 import { collectionName, type Resource, type RuleContext } from './resource.ts';
-import { Stored, type Collection, type Store } from './store.ts';
+import { Stored, type Store } from './store.ts';
 import { timestamp } from './time.ts';
 
 /** Identifies an object: resource, namespace (undefined for cluster-scoped kinds) and name. */
@@ -64,18 +66,25 @@ export interface Deleted {
   readonly gone: boolean;
 }
 
+/** How often a generated name that is taken is generated again, as by the real server. */
+const NAME_ATTEMPTS_MAX = 8;
+
 export interface OperationsDeps {
   readonly registry: Registry;
   readonly store: Store;
   readonly nowMs: () => number;
+  /** Told of each write that nobody waits to have reviewed. */
+  readonly announce?: (review: Review) => void;
 }
 
-/** The API's operations without HTTP; the server's routes and the volume binder both call them.
- * Every operation throws ApiError for what the real server refuses. */
+/** The API's operations without HTTP. The server's routes carry out their steps, and have webhooks
+ * review each write in between; controllers in this process call the functions of the same name,
+ * which wait for no review. Every operation throws ApiError for what the real server refuses. */
 export class Operations {
   readonly registry: Registry;
   readonly store: Store;
   readonly #nowMs: () => number;
+  readonly #announce: (review: Review) => void;
   readonly #sweep: NamespaceSweep;
   /** Objects in the shape of a view, by the view's resource and version. */
   readonly #presented = new Map<string, WeakMap<Stored, Stored>>();
@@ -84,6 +93,7 @@ export class Operations {
     this.registry = deps.registry;
     this.store = deps.store;
     this.#nowMs = deps.nowMs;
+    this.#announce = deps.announce ?? (() => {});
     this.#sweep = new NamespaceSweep(this);
   }
 
@@ -103,66 +113,102 @@ export class Operations {
     raw: JsonObject,
     options: WriteOptions = {},
   ): Stored {
+    return this.#atOnce(this.createSteps(resource, namespace, raw, options));
+  }
+
+  *createSteps(
+    resource: Resource,
+    namespace: string | undefined,
+    raw: JsonObject,
+    options: WriteOptions,
+  ): Steps<Stored> {
     const decoded = decodeObject(resource, raw, options);
-    return this.present(resource, this.#insert(storedAs(resource), namespace, decoded, options));
+    const stored = yield* this.#insert(storedAs(resource), namespace, decoded, options);
+    return this.present(resource, stored);
   }
 
   /** Replaces an object, or its status. Kinds with `createsOnUpdate` are created if absent. */
-  update(place: Place, raw: JsonObject, options: WriteOptions = {}): Written {
+  *updateSteps(place: Place, raw: JsonObject, options: WriteOptions): Steps<Written> {
     const { resource, namespace, name } = place;
-    const decoded = decodeObject(resource, raw, options);
     const target = storedAs(resource);
-    checkName(decoded, name);
-    checkNamespace(decoded, namespace);
-    const current = this.store.collection(resource).objects.get(keyOf(namespace, name));
-    if (current !== undefined) {
-      const stored = this.#replace(target, current, decoded, { ...options, isPatch: false });
-      return { stored: this.present(resource, stored), created: false };
+    for (;;) {
+      const decoded = decodeObject(resource, raw, options);
+      checkName(decoded, name);
+      checkNamespace(decoded, namespace);
+      const current = this.store.collection(resource).objects.get(keyOf(namespace, name));
+      if (current === undefined) {
+        if (resource.createsOnUpdate !== true || options.subresource !== undefined)
+          throw notFound(resource, name);
+        // The resourceVersion of an object that was deleted since does not count.
+        delete objectAt(decoded, 'metadata')['resourceVersion'];
+        const created = yield* this.#insert(target, namespace, decoded, options);
+        return { stored: this.present(resource, created), created: true };
+      }
+      const change = { ...options, isPatch: false };
+      const stored = yield* this.#replace(target, current, decoded, change);
+      if (stored !== undefined) return { stored: this.present(resource, stored), created: false };
     }
-    if (resource.createsOnUpdate !== true || options.subresource !== undefined)
-      throw notFound(resource, name);
-    // The resourceVersion of an object that was deleted since does not count.
-    delete objectAt(decoded, 'metadata')['resourceVersion'];
-    const stored = this.#insert(target, namespace, decoded, options);
-    return { stored: this.present(resource, stored), created: true };
   }
 
   patch(place: Place, type: PatchType, patch: Json, options: WriteOptions = {}): Written {
+    return this.#atOnce(this.patchSteps(place, type, patch, options));
+  }
+
+  *patchSteps(place: Place, type: PatchType, patch: Json, options: WriteOptions): Steps<Written> {
     const { resource, namespace, name } = place;
-    const current = this.store.collection(resource).objects.get(keyOf(namespace, name));
-    if (type === 'apply')
-      return this.#apply(place, current, requireObject(resource, patch), options);
-    if (current === undefined) throw notFound(resource, name);
-    const before = this.present(resource, current).object;
-    const patched = patchedBy(resource, type, before, patch);
-    if (!isObject(patched)) throw badRequest('the patch leaves no object');
-    checkName(patched, name);
-    const decoded = decodePatched(resource, patched, options);
-    checkNamespace(decoded, namespace);
-    const target = storedAs(resource);
-    const stored = this.#replace(target, current, decoded, { ...options, isPatch: true });
-    return { stored: this.present(resource, stored), created: false };
+    for (;;) {
+      const current = this.store.collection(resource).objects.get(keyOf(namespace, name));
+      const written =
+        type === 'apply'
+          ? yield* this.#apply(place, current, requireObject(resource, patch), options)
+          : yield* this.#applyPatch(place, current, { type, patch, options });
+      if (written !== undefined) return written;
+    }
   }
 
   delete(place: Place, request: DeleteRequest = {}): Deleted {
+    return this.#atOnce(this.deleteSteps(place, request));
+  }
+
+  *deleteSteps(place: Place, request: DeleteRequest): Steps<Deleted> {
     const { resource } = place;
-    const current = this.#find(place);
-    checkPreconditions(resource, current, request);
-    if (resource === namespaces && PERMANENT_NAMESPACES.has(place.name))
-      throw namespaceStays(place.name);
-    const deleted = this.#delete(storedAs(resource), current, request.dryRun === true);
-    return { ...deleted, stored: this.present(resource, deleted.stored) };
+    const dryRun = request.dryRun === true;
+    for (;;) {
+      const current = this.#find(place);
+      checkPreconditions(resource, current, request);
+      if (resource === namespaces && PERMANENT_NAMESPACES.has(place.name))
+        throw namespaceStays(place.name);
+      yield deletionOf(resource, current, dryRun);
+      if (this.#find(place) !== current) continue;
+      const deleted = this.#delete(storedAs(resource), current, dryRun);
+      return { ...deleted, stored: this.present(resource, deleted.stored) };
+    }
   }
 
   /** Deletes the objects that a list with this query would return, and returns them. */
-  deleteCollection(resource: Resource, query: ListQuery, dryRun: boolean): ListPage {
+  *deleteCollectionSteps(resource: Resource, query: ListQuery, dryRun: boolean): Steps<ListPage> {
     const page = this.list(resource, query);
-    const items = page.items.flatMap((each) => {
-      const current = this.store.collection(resource).objects.get(each.key);
-      if (current === undefined) return [];
-      return [this.present(resource, this.#delete(storedAs(resource), current, dryRun).stored)];
-    });
+    const { objects } = this.store.collection(resource);
+    const items: Stored[] = [];
+    for (const { key } of page.items) {
+      const reviewed = objects.get(key);
+      if (reviewed !== undefined) yield deletionOf(resource, reviewed, dryRun);
+      const current = objects.get(key);
+      if (current === undefined) continue;
+      const { stored } = this.#delete(storedAs(resource), current, dryRun);
+      items.push(this.present(resource, stored));
+    }
     return { ...page, items };
+  }
+
+  /** Carries out an operation without waiting for reviews. */
+  #atOnce<Result>(steps: Steps<Result>): Result {
+    let step = steps.next();
+    while (step.done !== true) {
+      this.#announce(step.value);
+      step = steps.next();
+    }
+    return step.value;
   }
 
   /** A stored object as this resource shows it: unchanged, or in the view's version and shape. */
@@ -201,12 +247,12 @@ export class Operations {
     return found;
   }
 
-  #insert(
+  *#insert(
     resource: Resource,
     namespace: string | undefined,
     decoded: JsonObject,
     options: WriteOptions,
-  ): Stored {
+  ): Steps<Stored> {
     checkNamespace(decoded, namespace);
     const context = this.#context;
     if (resource.review !== undefined)
@@ -220,13 +266,37 @@ export class Operations {
     const refusal = resource.admit?.(object, undefined, context);
     if (refusal !== undefined) throw refusal;
     checkObject(resource, object);
+    const dryRun = options.dryRun === true;
+    yield* this.#reviewNew(resource, object, { isGenerated: textAt(given, 'name') === '', dryRun });
     const collection = this.store.collection(resource);
-    this.#chooseFreeName(resource, collection, object.metadata, textAt(given, 'name') === '');
     const key = keyOf(namespace, object.metadata.name);
-    if (options.dryRun === true) return unstored(key, object);
+    if (dryRun) return unstored(key, object);
     const stored = this.store.put(collection, key, object);
     this.#afterWrite(resource, stored.object);
     return stored;
+  }
+
+  /** Has a new object reviewed until its name is free: a generated one that is taken is generated
+   * again. A name that is taken is found only after the review, as the object is stored. */
+  *#reviewNew(
+    resource: Resource,
+    object: KubeObject,
+    { isGenerated, dryRun }: { readonly isGenerated: boolean; readonly dryRun: boolean },
+  ): Steps<void> {
+    const { metadata } = object;
+    const base = { resource, subresource: undefined, old: undefined, dryRun };
+    for (let attempt = 0; ; attempt += 1) {
+      yield { ...base, operation: 'CREATE', object };
+      if (metadata.namespace !== undefined)
+        this.#checkNamespaceAccepts(resource, metadata.namespace, metadata.name);
+      const key = keyOf(metadata.namespace, metadata.name);
+      const existing = this.store.collection(resource).objects.get(key);
+      if (existing === undefined) return;
+      if (!isGenerated || attempt === NAME_ATTEMPTS_MAX)
+        throw alreadyExists(resource, metadata.name, isBeingDeleted(existing));
+      metadata.name = generatedName(metadata.generateName ?? '');
+      metadata.uid = randomUUID();
+    }
   }
 
   /** @throws ApiError 404 or 403 if the namespace accepts no new objects */
@@ -244,36 +314,21 @@ export class Operations {
     throw forbidden(resource, name, why, [cause]);
   }
 
-  #chooseFreeName(
-    resource: Resource,
-    collection: Collection,
-    metadata: Metadata,
-    isGenerated: boolean,
-  ): void {
-    for (let attempt = 0; ; attempt += 1) {
-      const existing = collection.objects.get(keyOf(metadata.namespace, metadata.name));
-      if (existing === undefined) return;
-      if (!isGenerated || attempt === 8) {
-        throw alreadyExists(
-          resource,
-          metadata.name,
-          existing.object.metadata.deletionTimestamp !== undefined,
-        );
-      }
-      metadata.name = generatedName(metadata.generateName ?? '');
-    }
-  }
-
-  #replace(
+  /** @returns undefined where the object has changed during the review: the write is based on it
+   *   and has to be tried again */
+  *#replace(
     resource: Resource,
     current: Stored,
     decoded: JsonObject,
     options: WriteOptions & { readonly isPatch: boolean },
-  ): Stored {
+  ): Steps<Stored | undefined> {
     const old = current.object;
     const next = this.#changedObject(resource, old, decoded, options);
+    const { subresource, dryRun = false } = options;
+    yield { resource, subresource, operation: 'UPDATE', object: next, old, dryRun };
+    if (this.store.collection(resource).objects.get(current.key) !== current) return undefined;
     if (equalJson(next, old)) return current;
-    if (options.dryRun === true) return unstored(current.key, next);
+    if (dryRun) return unstored(current.key, next);
     if (next.metadata.deletionTimestamp !== undefined && this.#canBeRemoved(resource, next)) {
       this.#remove(resource, current, next);
       return new Stored(current.key, next, current.revision);
@@ -305,12 +360,37 @@ export class Operations {
     return next;
   }
 
-  #apply(
+  /** @returns undefined where the object has changed during the review */
+  *#applyPatch(
+    place: Place,
+    current: Stored | undefined,
+    change: {
+      readonly type: Exclude<PatchType, 'apply'>;
+      readonly patch: Json;
+      readonly options: WriteOptions;
+    },
+  ): Steps<Written | undefined> {
+    const { resource, namespace, name } = place;
+    const { type, patch, options } = change;
+    if (current === undefined) throw notFound(resource, name);
+    const before = this.present(resource, current).object;
+    const patched = patchedBy(resource, type, before, patch);
+    if (!isObject(patched)) throw badRequest('the patch leaves no object');
+    checkName(patched, name);
+    const decoded = decodePatched(resource, patched, options);
+    checkNamespace(decoded, namespace);
+    const isPatch = { ...options, isPatch: true };
+    const stored = yield* this.#replace(storedAs(resource), current, decoded, isPatch);
+    return stored && { stored: this.present(resource, stored), created: false };
+  }
+
+  /** @returns undefined where the object has changed during the review */
+  *#apply(
     place: Place,
     current: Stored | undefined,
     wanted: JsonObject,
     options: WriteOptions,
-  ): Written {
+  ): Steps<Written | undefined> {
     const { resource, namespace, name } = place;
     if (options.fieldManager === undefined || options.fieldManager === '') {
       throw invalid({ group: 'meta.k8s.io', kind: 'PatchOptions' }, '', [
@@ -335,9 +415,9 @@ export class Operations {
     const decoded = decodeObject(resource, merged, options);
     const stored =
       current === undefined
-        ? this.#insert(target, namespace, decoded, options)
-        : this.#replace(target, current, decoded, { ...options, isPatch: true });
-    return { stored: this.present(resource, stored), created: current === undefined };
+        ? yield* this.#insert(target, namespace, decoded, options)
+        : yield* this.#replace(target, current, decoded, { ...options, isPatch: true });
+    return stored && { stored: this.present(resource, stored), created: current === undefined };
   }
 
   #delete(resource: Resource, current: Stored, dryRun: boolean): Deleted {
@@ -391,6 +471,14 @@ export class Operations {
     if (old !== undefined) for (const custom of customResources(old)) this.registry.remove(custom);
     for (const custom of customResources(object)) this.registry.add(custom);
   }
+}
+
+function deletionOf(resource: Resource, { object: old }: Stored, dryRun: boolean): Review {
+  return { resource, subresource: undefined, operation: 'DELETE', object: undefined, old, dryRun };
+}
+
+function isBeingDeleted({ object }: Stored): boolean {
+  return object.metadata.deletionTimestamp !== undefined;
 }
 
 /** The resource that stores the objects of this one. */

@@ -1,3 +1,4 @@
+import { validatingWebhooks } from './kinds/admission.ts';
 import { statefulSets } from './kinds/apps.ts';
 import { claims } from './kinds/claims.ts';
 import { leases } from './kinds/coordination.ts';
@@ -29,6 +30,7 @@ const BUILT_IN: readonly Resource[] = [
   secrets,
   serviceAccounts,
   definitions,
+  validatingWebhooks,
   selfSubjectReviews,
   selfSubjectAccessReviews,
   statefulSets,

@@ -2,6 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Logger } from '#src/runtime/log.ts';
+import type { Review } from './admission/review.ts';
+import { WebhookAdmission } from './admission/webhook-admission.ts';
 import { expired } from './api-error.ts';
 import { Access } from './http/access.ts';
 import { makeCertificate } from './http/certificate.ts';
@@ -61,7 +63,9 @@ export async function startSandboxApi(options: SandboxApiOptions): Promise<Sandb
   const nowMs = options.nowMs ?? (() => Date.now());
   const registry = new Registry();
   const store = new Store({ historySize: options.historySize ?? 10_000 });
-  const operations = new Operations({ registry, store, nowMs });
+  const admission = new WebhookAdmission(store, options.log);
+  const announce = (review: Review) => admission.announce(review);
+  const operations = new Operations({ registry, store, nowMs, announce });
   for (const name of FIRST_NAMESPACES)
     operations.create(namespaces, undefined, { metadata: { name } });
   const certificate = makeCertificate(nowMs());
@@ -72,7 +76,7 @@ export async function startSandboxApi(options: SandboxApiOptions): Promise<Sandb
     requestTimeout: 60_000,
   });
   const port = await listen(server, options.port ?? 0);
-  const routes = new Routes(operations, {
+  const routes = new Routes(operations, admission, {
     bookmarkIntervalMs: options.bookmarkIntervalMs ?? 60_000,
     watchTimeoutMs: options.watchTimeoutMs ?? HALF_AN_HOUR_MS,
     nowMs,
@@ -111,6 +115,7 @@ export async function startSandboxApi(options: SandboxApiOptions): Promise<Sandb
       for (const watch of routes.watches) watch.end();
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeAllConnections();
+      admission.close();
       await closed;
     },
   };

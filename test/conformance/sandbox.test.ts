@@ -7,10 +7,12 @@ import { describeVolumeBinder } from './binder.ts';
 import { Connection, unique } from './connection.ts';
 import { paths } from './objects.ts';
 import { describeScheduler } from './scheduler.ts';
+import { describeWebhooks } from './webhooks.ts';
 
 describeApiServer('the sandbox', open);
 describeVolumeBinder('the sandbox', open);
 describeScheduler('the sandbox', openWithScheduler);
+describeWebhooks('the sandbox', open);
 
 /** Starts the sandbox's scheduler too. */
 async function openWithScheduler() {

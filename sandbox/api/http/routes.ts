@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { WebhookAdmission } from '../admission/webhook-admission.ts';
 import { ApiError, badRequest, invalid, noSuchResource, refused } from '../api-error.ts';
 import { notSupported } from '../field-error.ts';
 import { isObject, memberAt, type Json } from '../json-value.ts';
@@ -37,10 +38,12 @@ interface Call {
 export class Routes {
   readonly watches = new Set<WatchStream>();
   readonly #operations: Operations;
+  readonly #admission: WebhookAdmission;
   readonly #options: RoutesOptions;
 
-  constructor(operations: Operations, options: RoutesOptions) {
+  constructor(operations: Operations, admission: WebhookAdmission, options: RoutesOptions) {
     this.#operations = operations;
+    this.#admission = admission;
     this.#options = options;
   }
 
@@ -116,11 +119,9 @@ export class Routes {
     if (info.name !== undefined) throw methodNotAllowed();
     checkContentType(request);
     const options = writeOptions(call, 'CreateOptions');
-    const stored = this.#operations.create(
-      resource,
-      info.namespace,
-      requireObject(resource, await bodyOf(call)),
-      options,
+    const object = requireObject(resource, await bodyOf(call));
+    const stored = await this.#admission.carryOut(
+      this.#operations.createSteps(resource, info.namespace, object, options),
     );
     sendJson(response, 201, objectBytes(resource, stored, how), warningHeaders(options));
   }
@@ -130,10 +131,9 @@ export class Routes {
     if (info.name === undefined) throw methodNotAllowed();
     checkContentType(request);
     const options = writeOptions(call, 'UpdateOptions');
-    const { stored, created } = this.#operations.update(
-      placeOf(call),
-      requireObject(resource, await bodyOf(call)),
-      options,
+    const object = requireObject(resource, await bodyOf(call));
+    const { stored, created } = await this.#admission.carryOut(
+      this.#operations.updateSteps(placeOf(call), object, options),
     );
     const code = created ? 201 : 200;
     sendJson(response, code, objectBytes(resource, stored, how), warningHeaders(options));
@@ -144,11 +144,9 @@ export class Routes {
     if (info.name === undefined) throw methodNotAllowed();
     const type = patchType(request);
     const options = writeOptions(call, 'PatchOptions');
-    const { stored, created } = this.#operations.patch(
-      placeOf(call),
-      type,
-      await bodyOf(call),
-      options,
+    const patch = await bodyOf(call);
+    const { stored, created } = await this.#admission.carryOut(
+      this.#operations.patchSteps(placeOf(call), type, patch, options),
     );
     const code = created ? 201 : 200;
     sendJson(response, code, objectBytes(resource, stored, how), warningHeaders(options));
@@ -158,7 +156,9 @@ export class Routes {
     const { info, resource, response, how } = call;
     if (info.subresource !== undefined) throw methodNotAllowed();
     const body = (await readBody(call.request, DELETE_OPTIONS)).value ?? null;
-    const { stored, gone } = this.#operations.delete(placeOf(call), deleteRequest(call, body));
+    const { stored, gone } = await this.#admission.carryOut(
+      this.#operations.deleteSteps(placeOf(call), deleteRequest(call, body)),
+    );
     const code = !gone && memberAt(body, 'orphanDependents') === false ? 202 : 200;
     if (resource.returnsDeleted === true || !gone)
       return sendJson(response, code, objectBytes(resource, stored, how));
@@ -176,10 +176,9 @@ export class Routes {
     const { info, resource, query, response, how } = call;
     const body = (await readBody(call.request, DELETE_OPTIONS)).value ?? null;
     const listQuery = parseListQuery(resource, info.namespace, query);
-    const page = this.#operations.deleteCollection(
-      resource,
-      listQuery,
-      deleteRequest(call, body).dryRun === true,
+    const dryRun = deleteRequest(call, body).dryRun === true;
+    const page = await this.#admission.carryOut(
+      this.#operations.deleteCollectionSteps(resource, listQuery, dryRun),
     );
     sendJson(response, 200, listBytes(resource, page, how));
   }

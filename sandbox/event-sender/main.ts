@@ -1,0 +1,46 @@
+import { readFile } from 'node:fs/promises';
+import { createKubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { openHttpEndpoint } from '#src/runtime/http.ts';
+import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
+import { version } from '#src/runtime/version.ts';
+import { startEventSender } from './event-sender.ts';
+import { flags as table, summary } from './flags.ts';
+import { openSink } from './sink.ts';
+
+/** `sutler sandbox-event-sender`: the sandbox's stand-in for Knative's ApiServerSource. */
+export function main(invocation: Invocation): Promise<void> {
+  return runProcess(invocation, { name: 'sandbox-event-sender', summary, table, start });
+}
+
+async function start(context: ProcessContext<typeof table>): Promise<void> {
+  const { flags, env, log, closers } = context;
+  if (flags.sink === '') throw new UsageError('--sink is missing: name the URL for the events');
+  const access = await loadClusterAccess({ kubeconfig: flags.kubeconfig, env });
+  const client = createKubeClient({ access, userAgent: `sutler-event-sender/${version}`, log });
+  closers.add('API client', () => client.close());
+  const sink = openSink({
+    url: flags.sink,
+    ca: await textOf(flags.sinkCa),
+    token: (await textOf(flags.sinkTokenFile)).trim(),
+    clock: systemClock,
+  });
+  closers.add('sink', () => sink.close());
+  const sender = startEventSender({
+    client,
+    sink,
+    mode: flags.eventMode === 'resource' ? 'resource' : 'reference',
+    source: access.server.origin,
+    clock: systemClock,
+    log,
+  });
+  closers.add('event sender', () => sender.stop());
+  await sender.ready;
+  context.announce({ sink: new URL(flags.sink).host, ...(await openHttpEndpoint(context)) });
+}
+
+function textOf(file: string): Promise<string> {
+  return file === '' ? Promise.resolve('') : readFile(file, 'utf8');
+}
