@@ -1,7 +1,7 @@
-import { defineFlags } from '../runtime/flags.ts';
+import { perDriver } from '../runtime/flags.ts';
 
 /** The flags about storage capacity that ingest and jobs both read. */
-export const capacityFlags = defineFlags({
+export const capacityFlags = perDriver({
   'enable-capacity': {
     type: 'bool',
     default: false,

@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
-import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Counter, Gauge, Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { metricsIn } from '../runtime/metrics.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import {
   acquireDelayMs,
@@ -63,18 +64,15 @@ export class Elector {
     const { store, clock, metrics, leaseName, retryPeriodMs, log } = options;
     this.#options = options;
     this.#clock = clock;
-    this.#status = new Gauge({
-      name: 'leader_election_master_status',
-      help: 'Whether this process leads: 1 or 0.',
-      labelNames: ['name'],
-      registers: [metrics],
-    });
-    this.#slowPath = new Counter({
-      name: 'leader_election_slowpath_total',
-      help: 'Renewals that had to read the Lease first.',
-      labelNames: ['name'],
-      registers: [metrics],
-    });
+    const { counter, gauge } = metricsIn(metrics);
+    this.#status = gauge('leader_election_master_status', 'Whether this process leads: 1 or 0.', [
+      'name',
+    ]);
+    this.#slowPath = counter(
+      'leader_election_slowpath_total',
+      'Renewals that had to read the Lease first.',
+      ['name'],
+    );
     this.#status.set({ name: leaseName }, 0);
     this.#loop = new PollLoop({
       step: () => this.#step(),

@@ -1,7 +1,7 @@
-import { defineFlags } from '../runtime/flags.ts';
+import { perDriver } from '../runtime/flags.ts';
 
 /** Flags that decide which of several ingest processes leads. */
-export const electionFlags = defineFlags({
+export const electionFlags = perDriver({
   'leader-election': {
     type: 'bool',
     default: true,

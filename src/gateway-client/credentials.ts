@@ -14,6 +14,7 @@ import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import {
   areTlsFilesNamed,
+  type TlsFiles,
   type TlsMaterial,
   type TlsSource,
   type WatchedTlsFiles,
@@ -39,39 +40,45 @@ export interface GatewaySecurity {
   close(): void;
 }
 
+type SecurityFlags = Omit<
+  Flags<typeof gatewayClientFlags>,
+  | 'gateway'
+  | 'nodeDeployment'
+  | 'gatewayService'
+  | 'nodeGateway'
+  | 'timeoutMs'
+  | 'showMessagesWithShortSecrets'
+>;
+
+const FLAGS = { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' };
+
 /** Reads the TLS files that the flags name, and watches them.
  * @throws UsageError if only some of the files are named, or one can't be used */
 export async function openGatewaySecurity(
-  flags: Omit<
-    Flags<typeof gatewayClientFlags>,
-    | 'gateway'
-    | 'nodeDeployment'
-    | 'gatewayService'
-    | 'nodeGateway'
-    | 'timeoutMs'
-    | 'showMessagesWithShortSecrets'
-  >,
+  flags: SecurityFlags,
   options: { readonly clock: Clock; readonly log: Logger },
 ): Promise<GatewaySecurity> {
-  const tlsFiles = {
-    files: { ca: flags.gatewayTlsCa, cert: flags.gatewayTlsCert, key: flags.gatewayTlsKey },
-    flags: { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' },
-    ...options,
-  };
   const { gatewayTlsServerName: serverName, gatewayInsecure: insecure } = flags;
-  if (!areTlsFilesNamed(tlsFiles)) {
-    if (serverName === '') return { tls: undefined, insecure, close: () => undefined };
-    throw new UsageError('--gateway-tls-server-name is for mutual TLS: give --gateway-tls-ca too');
-  }
-  const source = await watchTlsFiles(tlsFiles);
+  const files = checkTlsFlags(flags);
+  if (files === undefined) return { tls: undefined, insecure, close: () => undefined };
+  const source = await watchTlsFiles({ files, flags: FLAGS, ...options });
   return { tls: { source, serverName }, insecure, close: () => source.close() };
+}
+
+/** @returns the files that the flags name; undefined if there are none
+ * @throws UsageError if only some of them are named */
+export function checkTlsFlags(flags: SecurityFlags): TlsFiles | undefined {
+  const files = { ca: flags.gatewayTlsCa, cert: flags.gatewayTlsCert, key: flags.gatewayTlsKey };
+  if (areTlsFilesNamed({ files, flags: FLAGS })) return files;
+  if (flags.gatewayTlsServerName === '') return undefined;
+  throw new UsageError('--gateway-tls-server-name is for mutual TLS: give --gateway-tls-ca too');
 }
 
 /** Refuses plaintext to an address where others could read the calls.
  * @throws UsageError */
 export function refusePlaintext(
   address: Address,
-  security: { readonly tls: ClientTls | undefined; readonly insecure: boolean },
+  security: { readonly tls: object | undefined; readonly insecure: boolean },
   flag = 'gateway',
 ): void {
   if (address.kind === 'unix' || isLoopback(address.host)) return;

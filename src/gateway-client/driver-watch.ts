@@ -18,6 +18,8 @@ export interface DriverInfo {
 export interface DriverWatchOptions {
   /** Asked in their order until one responds, which is then asked first. */
   readonly gateways: Pick<GatewayPool, 'inOrder' | 'prefer'>;
+  /** Which driver must answer; without a name, the first one that answers. */
+  readonly expected?: { readonly name?: string };
   /** Time for each call. */
   readonly timeoutMs: number;
   readonly clock: Clock;
@@ -82,7 +84,8 @@ export class DriverWatch {
   /** @returns how long to wait before the driver is asked again, in ms */
   async #poll(): Promise<number> {
     const { log } = this.#options;
-    const answer = await askGateways(this.#options, this.#current?.name);
+    const { name: expected } = this.#options.expected ?? {};
+    const answer = await askGateways(this.#options, this.#current?.name ?? expected);
     if (typeof answer === 'string') {
       if (answer !== this.#trouble)
         log.warn({ reason: answer }, 'the driver does not answer through its gateway; waiting');
@@ -100,7 +103,7 @@ export class DriverWatch {
 }
 
 /** The report of the first gateway that responds, or why none gave one.
- * @param served  name of the driver that this process serves, once it is known */
+ * @param served  name of the driver that is served, once it is known */
 async function askGateways(
   { gateways, timeoutMs }: DriverWatchOptions,
   served: string | undefined,
@@ -112,8 +115,8 @@ async function askGateways(
       const info = await readDriverInfo(gateway.client, timeoutMs);
       if (served !== undefined && info.name !== served)
         throw new Error(
-          `the driver behind it is now ${info.name}, this process serves ${served}; ` +
-            'point --gateway at the right one or restart this process',
+          `the driver behind it is ${info.name}, and ${served} is served here; ` +
+            'point --gateway at the right one',
         );
       gateways.prefer(address);
       return info;

@@ -1,7 +1,7 @@
-import { defineFlags } from '../runtime/flags.ts';
+import { perDriver } from '../runtime/flags.ts';
 
 /** Flags of every process that calls a gateway. */
-export const gatewayClientFlags = defineFlags({
+export const gatewayClientFlags = perDriver({
   gateway: {
     type: 'strings',
     default: 'unix:///run/sutler/gateway.sock',

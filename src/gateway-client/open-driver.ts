@@ -2,10 +2,11 @@
 import type { KubeClient } from '../kube/client.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Closers } from '../runtime/closers.ts';
-import { type Flags, UsageError } from '../runtime/flags.ts';
+import type { Flags } from '../runtime/flags.ts';
 import type { HealthChecks } from '../runtime/health.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
+import { refusePlaintextToPods } from './check-flags.ts';
 import { type GatewaySecurity, openGatewaySecurity, refusePlaintext } from './credentials.ts';
 import { DriverWatch } from './driver-watch.ts';
 import type { gatewayClientFlags } from './flags.ts';
@@ -35,11 +36,21 @@ interface Context {
   readonly metrics?: Registry;
 }
 
+/** Which driver must answer; absent: any. */
+interface Expected {
+  readonly name?: string;
+}
+
 /** Opens the gateways that the flags name and starts watching the driver behind them. Does not wait
- * for a connection. All are closed with the process.
- * @param kube  to find the gateways of nodes
+ * for a connection. All are closed with the context.
+ * @param kube           to find the gateways of nodes
+ * @param expected.name  name of the driver, where it is known; a gateway of another one is not used
  * @throws UsageError for TLS files that can't be used and for addresses that must not be called */
-export async function openDriver(context: Context, kube: KubeClient): Promise<DriverAccess> {
+export async function openDriver(
+  context: Context,
+  kube: KubeClient,
+  expected: Expected = {},
+): Promise<DriverAccess> {
   const { flags, closers, log } = context;
   const security = await openGatewaySecurity(flags, { clock: systemClock, log });
   closers.add('gateway TLS files', () => security.close());
@@ -52,7 +63,8 @@ export async function openDriver(context: Context, kube: KubeClient): Promise<Dr
     gateways = nodeGateways;
   } else gateways = openGatewayPool({ addresses: flags.gateway, security, showsShortSecrets, log });
   closers.add('gateway clients', () => gateways.close());
-  const driver = new DriverWatch({ gateways, timeoutMs: flags.timeoutMs, clock: systemClock, log });
+  const { timeoutMs } = flags;
+  const driver = new DriverWatch({ gateways, expected, timeoutMs, clock: systemClock, log });
   closers.add('driver watch', () => driver.close());
   return { gateways, nodeGateways, driver };
 }
@@ -68,11 +80,7 @@ function openNodeEndpoints(
     for (const address of addresses.values()) refusePlaintext(address, security, 'node-gateway');
     return fixedNodeEndpoints(addresses);
   }
-  if (security.tls === undefined && !security.insecure)
-    throw new UsageError(
-      '--gateway-service: gateways of other pods need TLS; give --gateway-tls-ca, ' +
-        '--gateway-tls-cert and --gateway-tls-key, or --gateway-insecure',
-    );
+  refusePlaintextToPods(security);
   const endpoints = watchNodeEndpoints({
     client,
     service: parseService(flags.gatewayService),

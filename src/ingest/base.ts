@@ -1,11 +1,17 @@
 import type { DriverConnections } from '../connections/connect-driver.ts';
-import type { DriverContext } from '../connections/driver-context.ts';
+import type { DriverContext } from '../driver-config/driver-context.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
+import type { ProducerConnection } from '../queue/producer-connection.ts';
 import type { flags } from './flags.ts';
 import type { LeaderGate } from './leader-gate.ts';
 
 /** The context of one driver in ingest. */
 export type Context = DriverContext<typeof flags>;
+
+/** What all drivers of an ingest process share, beside its connections. */
+export interface Shared {
+  readonly producerConnection: ProducerConnection;
+}
 
 /** What ingest's parts of one driver are made of. It is there once the driver is known. */
 export interface Base {

@@ -5,7 +5,7 @@ import { kubeFlags } from '../kube/flags.ts';
 import { waitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
-import { defineFlags } from '../runtime/flags.ts';
+import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
@@ -21,39 +21,41 @@ export const flags = defineFlags({
   ...recordFlags,
   ...waitFlags,
   ...capacityFlags,
-  'audit-interval': {
-    type: 'durationMs',
-    default: '1h',
-    help:
-      'How often the leader looks for volumes of the driver that no PersistentVolume names, ' +
-      'if the driver can list its volumes. 0: never.',
-  },
-  'audit-min-age': {
-    type: 'durationMs',
-    default: '1h',
-    help:
-      'A volume is reported when an audit at least this long ago found it ' +
-      'without a PersistentVolume too.',
-  },
-  'snapshot-orphan-sweep-interval': {
-    type: 'durationMs',
-    default: '5m',
-    help:
-      'How often the leader looks for snapshots that kept our finalizer ' +
-      'although no claim is restored from them. 0: never.',
-    upstream: 'same',
-  },
-  'capacity-poll-interval': {
-    type: 'durationMs',
-    default: '1m',
-    min: '100ms',
-    help: 'How often the driver is asked for every capacity; after a change it is asked at once.',
-    upstream: 'same',
-  },
-  'resync-interval': {
-    type: 'durationMs',
-    default: '15m',
-    min: '1s',
-    help: 'How often every object that needs work is enqueued again; delayed jobs stay delayed.',
-  },
+  ...perDriver({
+    'audit-interval': {
+      type: 'durationMs',
+      default: '1h',
+      help:
+        'How often the leader looks for volumes of the driver that no PersistentVolume names, ' +
+        'if the driver can list its volumes. 0: never.',
+    },
+    'audit-min-age': {
+      type: 'durationMs',
+      default: '1h',
+      help:
+        'A volume is reported when an audit at least this long ago found it ' +
+        'without a PersistentVolume too.',
+    },
+    'snapshot-orphan-sweep-interval': {
+      type: 'durationMs',
+      default: '5m',
+      help:
+        'How often the leader looks for snapshots that kept our finalizer ' +
+        'although no claim is restored from them. 0: never.',
+      upstream: 'same',
+    },
+    'capacity-poll-interval': {
+      type: 'durationMs',
+      default: '1m',
+      min: '100ms',
+      help: 'How often the driver is asked for every capacity; after a change it is asked at once.',
+      upstream: 'same',
+    },
+    'resync-interval': {
+      type: 'durationMs',
+      default: '15m',
+      min: '1s',
+      help: 'How often every object that needs work is enqueued again; delayed jobs stay delayed.',
+    },
+  }),
 });

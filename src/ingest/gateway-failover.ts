@@ -1,13 +1,14 @@
 /* Probes the gateways of a driver and names the one that gets controller calls, the active gateway.
  * decide-failover.ts decides when it changes; this file stores the decision in Redis and reports
  * it. */
-import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Counter, Gauge, Registry } from 'prom-client';
 import type { GatewayClient, GatewayPool } from '../gateway-client/pool.ts';
 import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
 import type { ActiveGateway, NamedGateway } from '../records/active-gateway.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { metricsIn } from '../runtime/metrics.ts';
 import {
   healthAfterProbe,
   decideFailover,
@@ -57,18 +58,17 @@ export class GatewayFailover {
     const { driver, metrics, clock, log } = options;
     const { gateways } = options.pool;
     this.#options = options;
-    this.#active = new Gauge({
-      name: 'sutler_active_gateway',
-      help: '1 for the gateway that the leading ingest named to get a driver’s controller calls.',
-      labelNames: ['driver', 'gateway'],
-      registers: [metrics],
-    });
-    this.#moves = new Counter({
-      name: 'sutler_active_gateway_moves_total',
-      help: 'Times that another gateway became the active one.',
-      labelNames: ['driver'],
-      registers: [metrics],
-    });
+    const { counter, gauge } = metricsIn(metrics);
+    this.#active = gauge(
+      'sutler_active_gateway',
+      '1 for the gateway that the leading ingest named to get a driver’s controller calls.',
+      ['driver', 'gateway'],
+    );
+    this.#moves = counter(
+      'sutler_active_gateway_moves_total',
+      'Times that another gateway became the active one.',
+      ['driver'],
+    );
     this.#moves.inc({ driver }, 0);
     this.#health = new Map(gateways.map(({ address }) => [address, { kind: 'unknown' }]));
     this.#loop = new PollLoop({
@@ -93,6 +93,7 @@ export class GatewayFailover {
 
   close(): void {
     void this.#loop.stop();
+    this.#showNone();
   }
 
   async #step(signal: AbortSignal): Promise<void> {
@@ -112,7 +113,13 @@ export class GatewayFailover {
     for (const address of this.#health.keys()) this.#health.set(address, { kind: 'unknown' });
     this.#lastNamed = undefined;
     this.#trouble = undefined;
-    this.#active.reset();
+    this.#showNone();
+  }
+
+  /** Other drivers of the process have series of the same metric. */
+  #showNone(): void {
+    const { driver } = this.#options;
+    for (const gateway of this.#health.keys()) this.#active.remove({ driver, gateway });
   }
 
   async #probe(gateway: GatewayClient): Promise<void> {
@@ -181,7 +188,7 @@ export class GatewayFailover {
   /** @param address  '' = none is active */
   #use(address: string): void {
     const { driver, pool } = this.#options;
-    this.#active.reset();
+    this.#showNone();
     for (const gateway of address === '' ? [] : this.#health.keys())
       this.#active.set({ driver, gateway }, 0);
     if (address !== '') this.#active.set({ driver, gateway: address }, 1);

@@ -58,6 +58,6 @@ function tickEverySecond(
 ): void {
   const tick = (): void => leadership.tick(lease);
   const endTicks = everyPeriod(TICK_MS, tick);
-  connections.link.onReady(tick);
+  context.closers.add('listener', connections.link.onReady(tick));
   context.closers.add('leadership', endTicks);
 }

@@ -13,7 +13,7 @@ import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
 /** Makes what this ingest does while it leads. */
 export function openLeadership(base: Base, objects: DriverObjects, resync: Resync): Leadership {
   const { context, connections, driver, lease, gate } = base;
-  const { flags, health, log } = context;
+  const { flags, closers, health, log } = context;
   const { kube, link, marker } = connections;
   const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
   const store = leaseIncarnationStore({ client: kube, ...lease });
@@ -35,8 +35,14 @@ export function openLeadership(base: Base, objects: DriverObjects, resync: Resyn
     isRedisOurs: () => marker.isOurs,
     log,
   });
-  marker.onChange((isOurs) => isOurs && leadership.resume());
-  link.onReady(() => leadership.reconnected());
+  closers.add(
+    'listener',
+    marker.onChange((isOurs) => isOurs && leadership.resume()),
+  );
+  closers.add(
+    'listener',
+    link.onReady(() => leadership.reconnected()),
+  );
   return leadership;
 }
 

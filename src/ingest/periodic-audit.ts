@@ -1,9 +1,8 @@
-import { Gauge } from 'prom-client';
 import { audit, type AuditPorts, type AuditReport } from '../audit/audit.ts';
 import type { EventRecorder, Regarding } from '../kube/events.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { Registry } from '../runtime/metrics.ts';
+import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 export interface PeriodicAuditOptions {
   readonly ports: AuditPorts;
@@ -54,18 +53,17 @@ function reportOrphans(
 }
 
 function createAuditMetrics(driver: string, metrics: Registry): (report: AuditReport) => void {
-  const orphans = new Gauge({
-    name: 'sutler_orphan_volumes',
-    help: 'Volumes of the driver that no PersistentVolume names, by the last audit.',
-    labelNames: ['driver'],
-    registers: [metrics],
-  });
-  const openRecords = new Gauge({
-    name: 'sutler_open_records',
-    help: 'Open volume records by state, by the last audit.',
-    labelNames: ['driver', 'state'],
-    registers: [metrics],
-  });
+  const { gauge } = metricsIn(metrics);
+  const orphans = gauge(
+    'sutler_orphan_volumes',
+    'Volumes of the driver that no PersistentVolume names, by the last audit.',
+    ['driver'],
+  );
+  const openRecords = gauge(
+    'sutler_open_records',
+    'Open volume records by state, by the last audit.',
+    ['driver', 'state'],
+  );
   return (report) => {
     orphans.set({ driver }, report.orphans.length);
     for (const state of ['creating', 'suspect', 'deleting']) {

@@ -4,12 +4,13 @@ import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.t
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { JOB_KINDS } from '../queue/contract.ts';
+import type { ProducerConnection } from '../queue/producer-connection.ts';
 import { Producer } from '../queue/producer.ts';
 import { quarantineMs } from '../records/flags.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
-import type { Base, Context } from './base.ts';
+import type { Base, Context, Shared } from './base.ts';
 import { openCapacity } from './capacity/open-capacity.ts';
 import { LeaderGate } from './leader-gate.ts';
 import { leaseNamespace } from './lease-namespace.ts';
@@ -23,7 +24,11 @@ import { Resync } from './resync.ts';
 
 /** Begins what ingest does for one driver, as soon as the driver is known. Resolves when it
  * competes for the Lease, or when the context's signal aborts. */
-export async function startDriver(context: Context, connections: DriverConnections): Promise<void> {
+export async function startDriver(
+  context: Context,
+  connections: DriverConnections,
+  { producerConnection }: Shared,
+): Promise<void> {
   const { flags, env, stopping } = context;
   const times = leaseTimes(context);
   const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
@@ -31,7 +36,7 @@ export async function startDriver(context: Context, connections: DriverConnectio
   if (driver === undefined) return;
 
   const lease = { namespace, name: leaseName(driver.name) };
-  const producer = openProducer(context, connections, driver);
+  const producer = openProducer(context, producerConnection, driver);
   const gate = new LeaderGate(producer, 2 * times.leaseDurationMs);
   const base = { context, connections, driver, lease, gate };
   const events = openEvents(base);
@@ -71,15 +76,14 @@ export function addFirstChecks(health: Context['health']): void {
 }
 
 function openProducer(
-  { flags, closers, health, log, metrics }: Context,
-  { link, redisAccess }: DriverConnections,
+  { flags, closers, log, metrics }: Context,
+  connection: ProducerConnection,
   { name: driver }: DriverInfo,
 ): Producer {
-  const { redisUrl, redisPrefix: prefix, enableCapacity } = flags;
+  const { redisPrefix: prefix, enableCapacity } = flags;
   const kinds = enableCapacity ? { kinds: JOB_KINDS } : {};
-  const producer = new Producer({ redisUrl, redisAccess, prefix, driver, ...kinds, log, metrics });
+  const producer = new Producer({ connection, prefix, driver, ...kinds, log, metrics });
   closers.add('producer', () => producer.close());
-  health.ready('redis', () => producer.trouble ?? link.trouble ?? link.refusal);
   return producer;
 }
 

@@ -1,7 +1,8 @@
-import { Counter, type Registry } from 'prom-client';
+import type { Counter, Registry } from 'prom-client';
 import type { WaitList, WaitGroup } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { metricsIn } from '../runtime/metrics.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 
 export interface WaitWatchOptions {
@@ -61,12 +62,11 @@ export class WaitWatch {
   constructor(options: WaitWatchOptions) {
     const { driver, metrics, clock, log } = options;
     this.#options = options;
-    this.#promotedKeys = new Counter({
-      name: 'sutler_keys_woken_total',
-      help: 'Parked keys that were run because their object changed.',
-      labelNames: ['driver'],
-      registers: [metrics],
-    });
+    this.#promotedKeys = metricsIn(metrics).counter(
+      'sutler_keys_woken_total',
+      'Parked keys that were run because their object changed.',
+      ['driver'],
+    );
     this.#promotedKeys.inc({ driver }, 0);
     this.#loop = new PollLoop({
       step: () => this.#step(),

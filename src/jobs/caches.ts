@@ -10,19 +10,29 @@ import { type DriverFacts, supportsTopology } from '../volumes/driver-facts.ts';
 import type { FeatureGates } from '../volumes/feature-gates.ts';
 import type { WatchedTopology } from '../volumes/topology/requirement.ts';
 
-/** The objects that processors read from memory instead of the API server: classes, the attachments
- * of volumes, and nodes. */
-export interface Caches {
+/** The objects that the processors of one driver read from memory instead of the API server:
+ * classes, the attachments of volumes, and nodes. */
+export interface DriverCaches {
   readonly classOf: (name: string) => Class | undefined;
   /** The attachments of a volume; empty for a driver that doesn't attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   /** The nodes as a driver with topology sees them; undefined until they are listed. Starts to
-   * watch them if the driver had no topology when this process started. */
-  readonly topology: (driver: string) => WatchedTopology | undefined;
-  /** Starts to watch attachments if the driver attaches, and nodes if it has topology. Resolves
-   * when all objects are listed, or when the signal aborts. */
-  waitForSync(driver: DriverFacts, signal: AbortSignal): Promise<void>;
+   * watch them if the driver had no topology at first. */
+  readonly topology: () => WatchedTopology | undefined;
+  /** Resolves when all objects are listed, or when the signal aborts. */
+  waitForSync(signal: AbortSignal): Promise<void>;
   /** Why the caches are not up to date, in one line; undefined while they are. */
+  readonly trouble: string | undefined;
+  /** Ends what is watched for this driver alone. */
+  stop(): Promise<void>;
+}
+
+/** The caches of a process. All drivers share those of classes and attachments; nodes are kept for
+ * each, since each has topology keys of its own. */
+export interface Caches {
+  /** Starts to watch attachments if the driver attaches, and nodes if it has topology. */
+  openDriver(driver: DriverFacts, gates: FeatureGates): DriverCaches;
+  /** Why classes or attachments are not up to date, in one line; undefined while they are. */
   readonly trouble: string | undefined;
   stop(): Promise<void>;
 }
@@ -32,7 +42,6 @@ export function startCaches(options: {
   client: KubeClient;
   log: Logger;
   metrics: Registry;
-  gates: FeatureGates;
 }): Caches {
   const classReflector = startReflector({
     ...options,
@@ -41,41 +50,46 @@ export function startCaches(options: {
   });
   const attachments = new AttachmentIndex();
   let attachmentReflector: Reflector<VolumeAttachment> | undefined;
-  let nodeWatch: NodeWatch | undefined;
-  return {
-    classOf: (name) => classReflector.get(name),
-    attachedTo: (volume) => attachments.of(volume),
-    topology(driver) {
-      nodeWatch ??= startNodeWatch({ ...options, driver });
-      return nodeWatch.hasSynced ? nodeWatch : undefined;
-    },
-    async waitForSync(driver, signal) {
-      if (driver.controllerCapabilities.has('PUBLISH_UNPUBLISH_VOLUME')) {
-        attachmentReflector = startReflector({
-          ...options,
-          resource: volumeAttachments,
-          transform: (raw) => trimMetadata(raw as VolumeAttachment),
-          onChange: (change) => attachments.apply(change),
-        });
-      }
-      if (supportsTopology(driver, options.gates))
-        nodeWatch = startNodeWatch({ ...options, driver: driver.name });
-      await unlessAborted(
-        Promise.all([
-          classReflector.waitForSync(signal),
-          attachmentReflector?.waitForSync(signal),
-          nodeWatch?.waitForSync(signal),
-        ]),
-        signal,
-      );
+  const watchAttachments = (): Reflector<VolumeAttachment> =>
+    (attachmentReflector ??= startReflector({
+      ...options,
+      resource: volumeAttachments,
+      transform: (raw) => trimMetadata(raw as VolumeAttachment),
+      onChange: (change) => attachments.apply(change),
+    }));
+  const caches: Caches = {
+    openDriver(driver, gates) {
+      const attaches = driver.controllerCapabilities.has('PUBLISH_UNPUBLISH_VOLUME');
+      const watches = [classReflector, ...(attaches ? [watchAttachments()] : [])];
+      const watchNodes = (): NodeWatch => startNodeWatch({ ...options, driver: driver.name });
+      let nodeWatch = supportsTopology(driver, gates) ? watchNodes() : undefined;
+      return {
+        classOf: (name) => classReflector.get(name),
+        attachedTo: (volume) => (attaches ? attachments.of(volume) : []),
+        topology() {
+          nodeWatch ??= watchNodes();
+          return nodeWatch.hasSynced ? nodeWatch : undefined;
+        },
+        async waitForSync(signal) {
+          const all = watches.map((watch) => watch.waitForSync(signal));
+          await unlessAborted(Promise.all([...all, nodeWatch?.waitForSync(signal)]), signal);
+        },
+        get trouble() {
+          return caches.trouble ?? nodeWatch?.trouble;
+        },
+        async stop() {
+          await nodeWatch?.stop();
+        },
+      };
     },
     get trouble() {
-      return classReflector.trouble ?? attachmentReflector?.trouble ?? nodeWatch?.trouble;
+      return classReflector.trouble ?? attachmentReflector?.trouble;
     },
     async stop() {
-      await Promise.all([classReflector.stop(), attachmentReflector?.stop(), nodeWatch?.stop()]);
+      await Promise.all([classReflector.stop(), attachmentReflector?.stop()]);
     },
   };
+  return caches;
 }
 
 /** Drops the metadata that no processor reads; the managed fields are the largest part. */

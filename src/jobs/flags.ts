@@ -4,7 +4,7 @@ import { kubeFlags } from '../kube/flags.ts';
 import { waitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
-import { defineFlags } from '../runtime/flags.ts';
+import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 import { provisioningFlags } from '../volumes/flags.ts';
 
@@ -21,99 +21,101 @@ export const flags = defineFlags({
   ...recordFlags,
   ...waitFlags,
   ...capacityFlags,
-  'worker-threads': {
-    type: 'int',
-    default: 100,
-    min: 1,
-    help: 'Claims that this process works on at once, and the same number of volumes.',
-    upstream: 'same; 0, which starts no worker, is refused here',
-  },
+  ...perDriver({
+    'worker-threads': {
+      type: 'int',
+      default: 100,
+      min: 1,
+      help: 'Claims that this process works on at once, and the same number of volumes.',
+      upstream: 'same; 0, which starts no worker, is refused here',
+    },
+    'capacity-threads': {
+      type: 'int',
+      default: 1,
+      min: 0,
+      help: 'GetCapacity calls of this process at once; 0: it leaves them to other jobs processes.',
+      upstream: 'same',
+    },
+    'capacity-ownerref-level': {
+      type: 'int',
+      default: 1,
+      help:
+        'Owner of CSIStorageCapacity objects, counted from the pod of jobs, which the variables ' +
+        'POD_NAME and NAMESPACE name. 0: the pod, 1: its ReplicaSet or StatefulSet, ' +
+        '2: its Deployment; negative: none.',
+      upstream: 'same',
+    },
+    'capacity-minus-in-flight': {
+      type: 'bool',
+      default: false,
+      help:
+        'Takes what creations under way have asked for off capacity and maximumVolumeSize, so ' +
+        'that the scheduler does not count on it again.',
+    },
+    'kube-api-capacity-qps': {
+      type: 'float',
+      default: 1,
+      help:
+        'CSIStorageCapacity objects that all workers of a driver together write per second; ' +
+        '0 or less: no limit.',
+      upstream: 'same; there also for leader election',
+    },
+    'kube-api-capacity-burst': {
+      type: 'int',
+      default: 5,
+      min: 0,
+      help: 'Objects above --kube-api-capacity-qps that may be written at once.',
+      upstream: 'same',
+    },
+    'retry-interval-start': {
+      type: 'durationMs',
+      default: '1s',
+      min: '1ms',
+      help: 'Delay after the first failure; doubles with each further one, with full jitter.',
+      upstream: 'same',
+    },
+    'retry-interval-max': {
+      type: 'durationMs',
+      default: '5m',
+      min: '1ms',
+      help: 'Longest delay after a failure.',
+      upstream: 'same',
+    },
+    'lock-duration': {
+      type: 'durationMs',
+      default: '30s',
+      min: '1s',
+      help:
+        'How long a job stays with a worker that died. Another worker takes it within a third of ' +
+        'that time after it, 10 s at most (snapshots: 60 s).',
+    },
+    'settle-time': {
+      type: 'durationMs',
+      default: '1m',
+      help: 'A refusal proves that no volume exists only this long after the last ambiguous call.',
+    },
+    'node-deployment-immediate-binding': {
+      type: 'bool',
+      default: true,
+      help:
+        'With --node-deployment, chooses a node with room for a claim whose class binds at once. ' +
+        'false: such a claim waits until something else selects its node.',
+      upstream: 'same; there the nodes compete for the claim',
+    },
+    'claim-finalizer': {
+      type: 'bool',
+      default: false,
+      help:
+        'Keeps a finalizer on a claim while its volume record is open, in case Redis loses its ' +
+        'data. Costs two API writes per claim.',
+    },
+  }),
   'cloning-protection-threads': {
     type: 'int',
     default: 1,
     min: 0,
     help: 'Has no effect: jobs of claims also release sources of clones.',
     upstream: 'same name; no workers of its own here',
-  },
-  'capacity-threads': {
-    type: 'int',
-    default: 1,
-    min: 0,
-    help: 'GetCapacity calls of this process at once; 0: it leaves them to other jobs processes.',
-    upstream: 'same',
-  },
-  'capacity-ownerref-level': {
-    type: 'int',
-    default: 1,
-    help:
-      'Owner of CSIStorageCapacity objects, counted from the pod of jobs, which the variables ' +
-      'POD_NAME and NAMESPACE name. 0: the pod, 1: its ReplicaSet or StatefulSet, ' +
-      '2: its Deployment; negative: none.',
-    upstream: 'same',
-  },
-  'capacity-minus-in-flight': {
-    type: 'bool',
-    default: false,
-    help:
-      'Takes what creations under way have asked for off capacity and maximumVolumeSize, so ' +
-      'that the scheduler does not count on it again.',
-  },
-  'kube-api-capacity-qps': {
-    type: 'float',
-    default: 1,
-    help:
-      'CSIStorageCapacity objects that all workers of a driver together write per second; ' +
-      '0 or less: no limit.',
-    upstream: 'same; there also for leader election',
-  },
-  'kube-api-capacity-burst': {
-    type: 'int',
-    default: 5,
-    min: 0,
-    help: 'Objects above --kube-api-capacity-qps that may be written at once.',
-    upstream: 'same',
-  },
-  'retry-interval-start': {
-    type: 'durationMs',
-    default: '1s',
-    min: '1ms',
-    help: 'Delay after the first failure; doubles with each further one, with full jitter.',
-    upstream: 'same',
-  },
-  'retry-interval-max': {
-    type: 'durationMs',
-    default: '5m',
-    min: '1ms',
-    help: 'Longest delay after a failure.',
-    upstream: 'same',
-  },
-  'lock-duration': {
-    type: 'durationMs',
-    default: '30s',
-    min: '1s',
-    help:
-      'How long a job stays with a worker that died. Another worker takes it within a third of ' +
-      'that time after it, 10 s at most (snapshots: 60 s).',
-  },
-  'settle-time': {
-    type: 'durationMs',
-    default: '1m',
-    help: 'A refusal proves that no volume exists only this long after the last ambiguous call.',
-  },
-  'node-deployment-immediate-binding': {
-    type: 'bool',
-    default: true,
-    help:
-      'With --node-deployment, chooses a node with room for a claim whose class binds at once. ' +
-      'false: such a claim waits until something else selects its node.',
-    upstream: 'same; there the nodes compete for the claim',
-  },
-  'claim-finalizer': {
-    type: 'bool',
-    default: false,
-    help:
-      'Keeps a finalizer on a claim while its volume record is open, in case Redis loses its ' +
-      'data. Costs two API writes per claim.',
   },
   'grace-period': {
     type: 'durationMs',

@@ -1,7 +1,6 @@
 import { Consumer, type Run } from '../queue/consumer.ts';
 import type { JobKey, JobKind } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import { openWorkerConnection } from '../queue/worker-connection.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { Base } from './base.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
@@ -19,22 +18,18 @@ export type StartConsumer = (
   reconcile: (key: JobKey, run: Run) => Promise<Outcome>,
 ) => Consumer;
 
-/** Begins to connect.
- * @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
+/** @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
 export function createConsumerStarter(
-  { context, connections, driver, instance }: Base,
+  { context, connections, shared, driver, instance }: Base,
   lostRecords: LostRecords,
 ): StartConsumer {
   const { flags, closers, log, metrics } = context;
   const { marker } = connections;
-  const connection = openWorkerConnection({
-    redisUrl: flags.redisUrl,
-    redisAccess: connections.redisAccess,
-    prefix: flags.redisPrefix,
-    driver: driver.name,
-    log,
-  });
-  connection.onEmptied(() => lostRecords.checkNow());
+  const { workerConnection: connection } = shared;
+  closers.add(
+    'flush listener',
+    connection.onEmptied(() => lostRecords.checkNow()),
+  );
   return (kind, concurrency, reconcile) => {
     const consumer = new Consumer({
       connection,
@@ -54,8 +49,11 @@ export function createConsumerStarter(
       metrics,
     });
     if (!marker.isOurs) void consumer.pause();
-    marker.onChange((isOurs) => void (isOurs ? consumer.resume() : consumer.pause()));
-    closers.add(`${kind} consumer`, () => consumer.close(flags.gracePeriodMs));
+    const end = marker.onChange((isOurs) => void (isOurs ? consumer.resume() : consumer.pause()));
+    closers.add(`${kind} consumer`, async () => {
+      end();
+      await consumer.close(flags.gracePeriodMs);
+    });
     return consumer;
   };
 }

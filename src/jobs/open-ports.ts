@@ -9,7 +9,7 @@ import { systemClock } from '../runtime/clock.ts';
 import type { FeatureGates } from '../volumes/feature-gates.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 import type { Base } from './base.ts';
-import type { Caches } from './caches.ts';
+import type { DriverCaches } from './caches.ts';
 import { openCapacityHints } from './capacity/open-capacity.ts';
 import { openNodeLocal } from './node-local/open-node-local.ts';
 import { createOperationCounts } from './operation-counts.ts';
@@ -19,7 +19,7 @@ import type { ProcessorPorts } from './ports.ts';
 export function openPorts(
   base: Base,
   parts: {
-    readonly caches: Caches;
+    readonly caches: DriverCaches;
     readonly records: VolumeRecords;
     readonly gates: FeatureGates;
   },
@@ -43,7 +43,7 @@ export function openPorts(
     capacity: openCapacityHints(base),
     classOf: parts.caches.classOf,
     attachedTo: parts.caches.attachedTo,
-    topology: () => parts.caches.topology(driver.name),
+    topology: parts.caches.topology,
     nodeLocal: openNodeLocal(base),
     sharersOf: redisSharedHandles(link.redis, flags.redisPrefix, driver.name).sharersOf,
     driver: () => ({ ...connections.driver.current(), inTreeName }),

@@ -1,46 +1,49 @@
-import { Counter, Histogram, type Registry } from 'prom-client';
 import type { Claim, Volume } from '../kube/objects.ts';
+import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 /** Upstream's metrics of attempts at claims and deletions. */
 export type OperationCounts = ReturnType<typeof createOperationCounts>;
 
+/** The buckets of upstream, which are those of its client library. */
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+const OF_CLAIMS = ['class', 'source'] as const;
+const OF_VOLUMES = ['class'] as const;
+
 /** Registers the metrics, with names and buckets of upstream
- * (sig-storage-lib-external-provisioner controller/metrics/metrics.go); the buckets are
- * prom-client's defaults. A series appears with its first value. */
+ * (sig-storage-lib-external-provisioner controller/metrics/metrics.go). A series appears with its
+ * first value. All drivers of a process share them, since a class belongs to one driver. */
 export function createOperationCounts(metrics: Registry) {
-  const registers = [metrics];
-  const ofClaims = { labelNames: ['class', 'source'] as const, registers };
-  const ofVolumes = { labelNames: ['class'] as const, registers };
-  const provisioned = new Counter({
-    name: 'controller_persistentvolumeclaim_provision_total',
-    help: 'Volumes provisioned.',
-    ...ofClaims,
-  });
-  const notProvisioned = new Counter({
-    name: 'controller_persistentvolumeclaim_provision_failed_total',
-    help: 'Attempts at a claim that ended without a volume.',
-    ...ofClaims,
-  });
-  const provisionSeconds = new Histogram({
-    name: 'controller_persistentvolumeclaim_provision_duration_seconds',
-    help: 'How long the attempts took that ended with a volume.',
-    ...ofClaims,
-  });
-  const deleted = new Counter({
-    name: 'controller_persistentvolume_delete_total',
-    help: 'Volumes deleted.',
-    ...ofVolumes,
-  });
-  const notDeleted = new Counter({
-    name: 'controller_persistentvolume_delete_failed_total',
-    help: 'Attempts at a deletion that failed.',
-    ...ofVolumes,
-  });
-  const deleteSeconds = new Histogram({
-    name: 'controller_persistentvolume_delete_duration_seconds',
-    help: 'How long the attempts took that ended with the volume deleted.',
-    ...ofVolumes,
-  });
+  const { counter, histogram } = metricsIn(metrics);
+  const provisioned = counter(
+    'controller_persistentvolumeclaim_provision_total',
+    'Volumes provisioned.',
+    OF_CLAIMS,
+  );
+  const notProvisioned = counter(
+    'controller_persistentvolumeclaim_provision_failed_total',
+    'Attempts at a claim that ended without a volume.',
+    OF_CLAIMS,
+  );
+  const provisionSeconds = histogram(
+    'controller_persistentvolumeclaim_provision_duration_seconds',
+    'How long the attempts took that ended with a volume.',
+    { labelNames: OF_CLAIMS, buckets: SECONDS },
+  );
+  const deleted = counter(
+    'controller_persistentvolume_delete_total',
+    'Volumes deleted.',
+    OF_VOLUMES,
+  );
+  const notDeleted = counter(
+    'controller_persistentvolume_delete_failed_total',
+    'Attempts at a deletion that failed.',
+    OF_VOLUMES,
+  );
+  const deleteSeconds = histogram(
+    'controller_persistentvolume_delete_duration_seconds',
+    'How long the attempts took that ended with the volume deleted.',
+    { labelNames: OF_VOLUMES, buckets: SECONDS },
+  );
   return {
     countProvisioned(claim: Claim | undefined, tookMs: number): void {
       provisioned.inc(claimLabels(claim));

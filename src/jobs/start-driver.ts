@@ -3,8 +3,8 @@ import { ownershipMs } from '../records/flags.ts';
 import { VolumeRecords } from '../records/volume-record.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { parseFeatureGates, type FeatureGates } from '../volumes/feature-gates.ts';
-import type { Base, Context } from './base.ts';
-import { startCaches, type Caches } from './caches.ts';
+import type { Base, Context, Shared } from './base.ts';
+import type { DriverCaches } from './caches.ts';
 import { type CapacityPlace, capacityPlace, openCapacity } from './capacity/open-capacity.ts';
 import { type LostRecords, startLostRecords } from './lost-records.ts';
 import { createConsumerStarter, startConsumers } from './open-consumers.ts';
@@ -24,17 +24,17 @@ export interface CheckedFlags {
 export async function startDriver(
   context: Context,
   connections: DriverConnections,
-  o: CheckedFlags & { readonly instance: string },
+  o: CheckedFlags & { readonly instance: string; readonly shared: Shared },
 ): Promise<void> {
   const { flags, log, stopping } = context;
-  const { gates, place, instance } = o;
-  const caches = openCaches(context, connections, gates);
+  const { gates, place, instance, shared } = o;
   const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
-  await caches.waitForSync(driver, stopping);
+  const caches = openCaches(context, shared.caches.openDriver(driver, gates));
+  await caches.waitForSync(stopping);
   if (stopping.aborted) return;
 
-  const base = { context, connections, driver, instance };
+  const base = { context, connections, shared, driver, instance };
   const records = await openRecords(base);
   const lostRecords = openLostRecords(base, records);
   const ports = traceSteps(openPorts(base, { caches, records, gates }));
@@ -66,12 +66,7 @@ export function checkFlags(context: Pick<Context, 'flags' | 'env'>): CheckedFlag
   return { gates, place: capacityPlace(context) };
 }
 
-function openCaches(
-  { closers, health, log, metrics }: Context,
-  { kube }: DriverConnections,
-  gates: FeatureGates,
-): Caches {
-  const caches = startCaches({ client: kube, log, metrics, gates });
+function openCaches({ closers, health }: Context, caches: DriverCaches): DriverCaches {
   closers.add('caches', () => caches.stop());
   health.ready('kubernetes', () => caches.trouble);
   return caches;
@@ -101,6 +96,9 @@ function openLostRecords({ context, connections }: Base, records: VolumeRecords)
   const isRedisOurs = () => connections.marker.isOurs;
   const lostRecords = startLostRecords({ records, isRedisOurs, log: context.log });
   context.closers.add('open records', () => lostRecords.stop());
-  connections.link.onReady(() => lostRecords.checkNow());
+  context.closers.add(
+    'listener',
+    connections.link.onReady(() => lostRecords.checkNow()),
+  );
   return lostRecords;
 }

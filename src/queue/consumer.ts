@@ -80,6 +80,7 @@ export class Consumer {
   readonly #watchdog: ProgressWatchdog;
   readonly #outcomes: OutcomeApplier;
   readonly #worker: SteeredWorker;
+  readonly #unsubscribe: (() => void)[] = [];
   #isPaused = false;
   #isClosing = false;
 
@@ -96,7 +97,10 @@ export class Consumer {
     this.#link = connection.link;
     this.#heartbeat = connection.heartbeat;
     connection.join(this.#queue);
-    connection.onEmptied(() => this.#locks.abortAll('Redis emptied'));
+    this.#unsubscribe.push(
+      connection.onEmptied(() => this.#locks.abortAll('Redis emptied')),
+      connection.link.onReady(() => void this.#worker.start()),
+    );
     const { redis } = this.#link;
     const place = { prefix, queue: this.#queue };
     this.#breaker = new CircuitBreaker({
@@ -135,7 +139,6 @@ export class Consumer {
       isRefusalReported: () => this.#link.refusal !== undefined,
       log,
     });
-    this.#link.onReady(() => void this.#worker.start());
     void this.#worker.start();
   }
 
@@ -170,6 +173,7 @@ export class Consumer {
     if (this.#isClosing) return;
     this.#isClosing = true;
     this.#options.connection.leave(this.#queue);
+    for (const end of this.#unsubscribe) end();
     for (const part of [this.#breaker, this.#watchdog]) part.stop();
     const deadlineMs = Date.now() + graceMs;
     const closing = this.#worker.close();
@@ -187,7 +191,6 @@ export class Consumer {
         { queue: this.#queue, runs: this.#locks.size },
         'runs did not end in time; another worker takes over their jobs',
       );
-    this.#options.connection.consumerClosed();
   }
 
   #createWorker(): Worker {

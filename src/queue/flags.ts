@@ -1,7 +1,7 @@
-import { defineFlags } from '../runtime/flags.ts';
+import { perDriver } from '../runtime/flags.ts';
 
 /** Flags about what parked keys wait for. Ingest watches by them, and jobs park by them. */
-export const waitFlags = defineFlags({
+export const waitFlags = perDriver({
   'watch-secrets': {
     type: 'bool',
     default: false,

@@ -2,9 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import { type BulkJobOptions, Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
-import type { RedisAccess } from '../redis/access.ts';
-import { openRedis, type RedisLink } from '../redis/connection.ts';
-import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
+import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { unlessAborted } from '../runtime/abort.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
@@ -18,11 +16,11 @@ import { Fairness } from './fairness.ts';
 import { queueName } from './key-names.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import { markPendingPromotion, promoteKey } from './pending-promotion.ts';
+import type { ProducerConnection } from './producer-connection.ts';
 import { registerQueues } from './registry.ts';
 
 export interface ProducerOptions {
-  readonly redisUrl: string;
-  readonly redisAccess?: RedisAccess;
+  readonly connection: ProducerConnection;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
@@ -57,7 +55,7 @@ export class Producer {
   readonly #options: ProducerOptions;
   readonly #metrics: ProducerMetrics;
   readonly #link: RedisLink;
-  readonly #flushDetector: FlushDetector;
+  readonly #unsubscribe: readonly (() => void)[];
   readonly #kinds: readonly JobKind[];
   readonly #fairness = new Fairness();
   readonly #dirty = new DirtySet();
@@ -70,33 +68,21 @@ export class Producer {
   #batchDueMs = 0;
   #lastFairnessMs = 0;
 
-  /** Begins to connect.
-   * @throws UsageError for an unreadable Redis URL or prefix */
   constructor(options: ProducerOptions) {
-    const { redisUrl: url, redisAccess: access, prefix, driver, log } = options;
-    keyPrefix(prefix);
+    const { connection, driver } = options;
     this.#options = options;
     this.#kinds = options.kinds ?? USUAL_KINDS;
     this.#metrics = producerMetrics(options.metrics);
-    this.#link = openRedis({
-      url,
-      ...(access === undefined ? {} : { access }),
-      role: 'producer',
-      name: `sutler-producer:${driver}`,
-      log,
-    });
-    this.#flushDetector = startFlushDetector({
-      link: this.#link,
-      prefix,
-      log,
-      onEmptied: () => {
+    this.#link = connection.link;
+    this.#unsubscribe = [
+      connection.onEmptied(() => {
         this.#metrics.emptied.inc({ driver });
         void this.#register();
-      },
-    });
-    this.#link.onReady(() => {
-      void this.#register();
-    });
+      }),
+      connection.link.onReady(() => void this.#register()),
+    ];
+    // The connection may be older than this producer.
+    if (connection.link.trouble === undefined) void this.#register();
   }
 
   /** Makes sure that the key has a job. A job that waits or is delayed stays as it is; a key whose
@@ -116,9 +102,9 @@ export class Producer {
     this.#addHint({ key, kind: 'promote' });
   }
 
-  /** Why hints don't reach Redis now, in one line for /readyz; undefined while they do. */
+  /** As the connection's. */
   get trouble(): string | undefined {
-    return this.#link.trouble ?? this.#link.refusal ?? this.#flushDetector.trouble;
+    return this.#options.connection.trouble;
   }
 
   /** Keys with a hint that Redis has not taken yet. */
@@ -138,9 +124,9 @@ export class Producer {
     if (this.#link.trouble === undefined)
       await unlessAborted(this.waitUntilFlushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
-    this.#flushDetector.stop();
-    this.#link.close();
-    await this.#flushing;
+    for (const end of this.#unsubscribe) end();
+    // A Redis that does not answer must not delay the end of a driver, whose hints are lost anyway.
+    await Promise.race([this.#flushing, systemClock.sleep(CLOSE_FLUSH_MS)]);
     await Promise.allSettled([...(this.#queues?.values() ?? [])].map((queue) => queue.close()));
   }
 
@@ -234,7 +220,7 @@ export class Producer {
 
   /** @returns whether Redis refused any hints; those are in the dirty set again */
   async #addBatch(queues: Queues, batch: readonly Hint[]): Promise<boolean> {
-    void this.#flushDetector.check();
+    void this.#options.connection.flushDetector.check();
     const parts = [...queues].map(async ([kind, queue]) => {
       const hints = batch.filter(({ key }) => key.kind === kind);
       try {

@@ -6,18 +6,19 @@ import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type Heartbeat, startHeartbeat } from './heartbeat.ts';
 
-/** The connection that all consumers of a process share. It closes with the last of them. */
+/** The connection that all consumers of a process share. */
 export interface WorkerConnection {
   readonly link: RedisLink;
   readonly heartbeat: Pick<Heartbeat, 'trouble' | 'hasJobs' | 'write'>;
-  /** Calls the listener when Redis was emptied. */
-  onEmptied(listener: () => void): void;
+  /** Calls the listener when Redis was emptied.
+   * @returns ends that */
+  onEmptied(listener: () => void): () => void;
   /** A consumer takes jobs of the queue from now on. */
   join(queue: string): void;
   /** It takes no more. */
   leave(queue: string): void;
-  /** To be called when the consumer is closed. */
-  consumerClosed(): void;
+  /** To be called when all consumers are closed. */
+  close(): void;
 }
 
 /** Begins to connect.
@@ -27,19 +28,17 @@ export function openWorkerConnection(options: {
   readonly redisAccess?: RedisAccess;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
-  readonly driver: string;
   readonly log: Logger;
 }): WorkerConnection {
-  const { redisUrl: url, redisAccess: access, prefix, driver, log } = options;
+  const { redisUrl: url, redisAccess: access, prefix, log } = options;
   keyPrefix(prefix);
   const link = openRedis({
     url,
     ...(access === undefined ? {} : { access }),
     role: 'worker',
-    name: `sutler-worker:${driver}`,
+    name: 'sutler-worker',
     log,
   });
-  let consumers = 0;
   const emptied = new Listeners<void>();
   const marker = new FlushMarker({ link, log, onEmptied: () => emptied.notify() });
   const onMarker = (found: string): void => marker.compare(found);
@@ -48,14 +47,9 @@ export function openWorkerConnection(options: {
     link,
     heartbeat,
     onEmptied: (listener) => emptied.subscribe(listener),
-    join(queue) {
-      consumers += 1;
-      heartbeat.add(queue);
-    },
+    join: (queue) => heartbeat.add(queue),
     leave: (queue) => heartbeat.remove(queue),
-    consumerClosed() {
-      consumers -= 1;
-      if (consumers > 0) return;
+    close() {
       heartbeat.stop();
       link.close();
     },

@@ -1,7 +1,7 @@
-import { defineFlags } from '../runtime/flags.ts';
+import { perDriver } from '../runtime/flags.ts';
 
 /** How long a volume record belongs to one attempt. ingest and jobs need the same value. */
-export const recordFlags = defineFlags({
+export const recordFlags = perDriver({
   'write-allowance': {
     type: 'durationMs',
     default: '30s',

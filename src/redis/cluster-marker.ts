@@ -115,8 +115,9 @@ export function watchClusterMarker(options: ClusterMarkerOptions) {
     },
     /** Resolves when Redis is ours for the first time, or when the signal aborts. */
     waitUntilOurs: (signal: AbortSignal): Promise<void> => unlessAborted(firstOurs, signal),
-    /** Calls the listener whenever `isOurs` changes. */
-    onChange: (listener: (isOurs: boolean) => void) => changes.subscribe(listener),
+    /** Calls the listener whenever `isOurs` changes.
+     * @returns ends that */
+    onChange: (listener: (isOurs: boolean) => void): (() => void) => changes.subscribe(listener),
     stop: () => void loop.stop(),
   };
 }

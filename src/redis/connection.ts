@@ -68,8 +68,9 @@ export interface RedisLink {
    * are sent again until Redis takes them; `part` is who sends them. */
   observe<T>(part: string, answer: Promise<T>): Promise<T>;
   /** Calls the listener at each connection that became usable; `isFirst` at the first one. While
-   * Redis refuses something, a later connection becomes usable when it is taken. */
-  onReady(listener: (isFirst: boolean) => void): void;
+   * Redis refuses something, a later connection becomes usable when it is taken.
+   * @returns ends that */
+  onReady(listener: (isFirst: boolean) => void): () => void;
   /** Ends the connection and all that BullMQ duplicated from it, at once; rejects the commands
    * under way. */
   close(): void;
@@ -181,8 +182,8 @@ class Link implements RedisLink {
     }
   }
 
-  onReady(listener: (isFirst: boolean) => void): void {
-    this.#listeners.subscribe(listener);
+  onReady(listener: (isFirst: boolean) => void): () => void {
+    return this.#listeners.subscribe(listener);
   }
 
   close(): void {
@@ -245,12 +246,14 @@ class Link implements RedisLink {
 /** Remembers its duplicates in order to close them: BullMQ duplicates a connection for its blocking
  * reads, and can't close the duplicate while Redis is down. */
 class DuplicatedRedis extends JoinedWritesRedis {
-  readonly #copies: { disconnect(): void }[] = [];
+  readonly #copies = new Set<{ disconnect(): void }>();
 
   override duplicate<O extends Partial<RedisOptions> | undefined = undefined>(override?: O) {
     const copy = super.duplicate(override);
     surviveSecondErrors(copy);
-    this.#copies.push(copy);
+    this.#copies.add(copy);
+    // BullMQ closes the duplicate of a worker that it closes.
+    copy.once('end', () => this.#copies.delete(copy));
     return copy;
   }
 

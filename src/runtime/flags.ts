@@ -1,4 +1,5 @@
-import { parseBool } from './parse-bool.ts';
+import { defaultValue, flagKey, parseValue, ValueError } from './flag-values.ts';
+import { nearestName } from './nearest-name.ts';
 
 /** A bad flag, value, kubeconfig or port. The process prints the message, which names the fault and
  * the fix, in one line and exits with status 2. */
@@ -15,6 +16,10 @@ interface Common {
   readonly upstream?: string;
   /** One letter, as in `-v 5`. */
   readonly short?: string;
+  /** Set by `perDriver`. */
+  readonly perDriver?: true;
+  /** Of a flag per driver: a change takes effect without a restart of the driver. */
+  readonly isHot?: true;
 }
 
 export type FlagSpec =
@@ -67,6 +72,13 @@ export function defineFlags<const T extends FlagTable>(table: T): T {
   return table;
 }
 
+/** Marks the flags of a table that each driver of --driver-config may set for itself. */
+export function perDriver<const T extends FlagTable>(table: T): T {
+  const marked = Object.entries(table).map(([name, spec]) => [name, { ...spec, perDriver: true }]);
+  // The mark is an optional field that every spec has.
+  return Object.fromEntries(marked) as T;
+}
+
 export type Parsed<T extends FlagTable> =
   | {
       readonly kind: 'run';
@@ -106,12 +118,24 @@ export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Pa
   const flags: Record<string, unknown> = {};
   for (const [name, spec] of Object.entries(table)) {
     const texts = args.given.get(name) ?? fromEnvironment(name, spec, input.env);
-    flags[keyOf(name, spec)] =
-      texts === undefined ? defaultValue(name, spec) : parseValue(name, spec, texts);
+    flags[flagKey(name, spec)] =
+      texts === undefined ? defaultValue(spec) : readValue(name, spec, texts);
   }
   const { words, unused, warnings } = args;
   // The loop fills exactly the keys of Flags<T>, which Object.entries hides from the compiler.
   return { kind: 'run', flags: flags as Flags<T>, words, unused: [...unused], warnings };
+}
+
+const VERSION: FlagSpec = { type: 'bool', default: false, help: '' };
+
+/** @throws UsageError that names the flag */
+function readValue(name: string, spec: FlagSpec, texts: readonly string[]): unknown {
+  try {
+    return parseValue(spec, texts);
+  } catch (error) {
+    if (!(error instanceof ValueError)) throw error;
+    throw new UsageError(`--${name}: ${error.message}`);
+  }
 }
 
 /** Sorts arguments into values of own flags, other words, unused flags and warnings. */
@@ -138,7 +162,7 @@ class ArgumentReader {
       if (word === '--help' || word === '-h') return 'help';
       const [version, value = 'true'] = /^--version(?:=([\s\S]*))?$/.exec(word) ?? [];
       if (version !== undefined) {
-        if (parseSwitch('version', value)) return 'version';
+        if (readValue('version', VERSION, [value]) === true) return 'version';
       } else if (!word.startsWith('-') && this.words.length < maxWords) {
         this.words.push(word);
       } else {
@@ -176,9 +200,9 @@ class ArgumentReader {
 
   /** Checks the value of a flag that has no effect in this process. */
   #check(name: string, spec: FlagSpec, text: string): void {
-    const value = parseValue(name, spec, [text]);
+    const value = readValue(name, spec, [text]);
     if (entryOf(this.#input.known, name) !== undefined) this.unused.add(`--${name}`);
-    else if (value !== defaultValue(name, spec)) this.#warn(name, spec.help);
+    else if (value !== defaultValue(spec)) this.#warn(name, spec.help);
   }
 
   #warn(name: string, advice: string): void {
@@ -222,30 +246,9 @@ function splitWord(word: string, table: FlagTable): { name: string; inline: stri
 }
 
 function unknownFlag(name: string, table: FlagTable): string {
-  const near = Object.keys(table)
-    .map((candidate) => ({ candidate, distance: editDistance(name, candidate) }))
-    .filter(({ distance }) => distance <= Math.max(2, name.length / 4))
-    .sort((a, b) => a.distance - b.distance)[0];
-  const guess = near ? `: did you mean --${near.candidate}?` : '';
+  const near = nearestName(name, Object.keys(table));
+  const guess = near === undefined ? '' : `: did you mean --${near}?`;
   return `unknown flag --${name}${guess} (--help lists all flags)`;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (const [i, charA] of Array.from(a).entries()) {
-    const next = [i + 1];
-    for (const [j, charB] of Array.from(b).entries()) {
-      next.push(
-        Math.min(
-          (row[j + 1] ?? 0) + 1,
-          (next[j] ?? 0) + 1,
-          (row[j] ?? 0) + (charA === charB ? 0 : 1),
-        ),
-      );
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }
 
 /** The value of the flag's environment variable, or of `SUTLER_<NAME>`; an empty one counts as
@@ -258,133 +261,4 @@ function fromEnvironment(
   const general = `SUTLER_${name.replaceAll('-', '_').toUpperCase()}`;
   const text = (spec.env && env[spec.env]) || env[general];
   return text ? [text] : undefined;
-}
-
-function keyOf(name: string, spec: FlagSpec): string {
-  const camel = name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
-  return spec.type === 'durationMs' ? `${camel}Ms` : camel;
-}
-
-function defaultValue(name: string, spec: FlagSpec): unknown {
-  if (spec.type === 'durationMs' || spec.type === 'strings')
-    return parseValue(name, spec, [spec.default]);
-  return spec.type === 'labels' ? {} : spec.default;
-}
-
-function splitList(texts: readonly string[], keepsRepeats: boolean): readonly string[] {
-  const items = texts
-    .flatMap((text) => text.split(','))
-    .map((item) => item.trim())
-    .filter((item) => item !== '');
-  return keepsRepeats ? items : [...new Set(items)];
-}
-
-function parseValue(name: string, spec: FlagSpec, texts: readonly string[]): unknown {
-  const text = texts.at(-1) ?? '';
-  switch (spec.type) {
-    case 'string':
-      if (spec.values !== undefined && !spec.values.includes(text))
-        throw new UsageError(`--${name}: "${text}" is not one of ${spec.values.join(', ')}`);
-      return text;
-    case 'bool':
-      return parseSwitch(name, text);
-    case 'labels':
-      return Object.fromEntries(texts.flatMap((item) => parseLabels(name, item)));
-    case 'strings':
-      return splitList(texts, spec.keepsRepeats === true);
-    case 'durationMs':
-      return checkBounds(name, text, {
-        value: parseDurationMs(text),
-        wanted: 'a duration; write a number with its unit, like 300ms, 10s, 1m30s, 1h',
-        min: spec.min,
-      });
-    case 'int':
-    case 'float':
-      return checkBounds(name, text, {
-        value: parseNumber(spec.type, text),
-        wanted: spec.type === 'int' ? 'a whole number' : 'a number',
-        min: spec.min,
-        max: spec.max,
-      });
-  }
-}
-
-/** Checks a number or duration against its bounds.
- * @returns the value
- * @throws UsageError */
-function checkBounds(
-  name: string,
-  text: string,
-  o: {
-    readonly value: number | undefined;
-    readonly wanted: string;
-    readonly min?: number | string | undefined;
-    readonly max?: number | undefined;
-  },
-): number {
-  const { value, wanted, min = -Infinity, max = Infinity } = o;
-  if (value === undefined) throw new UsageError(`--${name}: "${text}" is not ${wanted}`);
-  const least = typeof min === 'string' ? (parseDurationMs(min) ?? 0) : min;
-  if (value < least) throw new UsageError(`--${name}: ${text} is below the minimum of ${min}`);
-  if (value > max) throw new UsageError(`--${name}: ${text} is above the maximum of ${max}`);
-  return value;
-}
-
-function parseSwitch(name: string, text: string): boolean {
-  const value = parseBool(text);
-  if (value === undefined)
-    throw new UsageError(
-      `--${name}: "${text}" is neither true nor false; write --${name}=true or --${name}=false`,
-    );
-  return value;
-}
-
-function parseLabels(name: string, text: string): (readonly [string, string])[] {
-  return text
-    .split(',')
-    .filter((item) => item !== '')
-    .map((item) => {
-      const [, key, value] = /^([^:]+):([^:]*)$/.exec(item) ?? [];
-      if (key === undefined || value === undefined)
-        throw new UsageError(
-          `--${name}: malformed item in list of labels: ${item}; write key:value,key2:value2`,
-        );
-      return [key.trim(), value.trim()] as const;
-    });
-}
-
-function parseNumber(type: 'int' | 'float', text: string): number | undefined {
-  const shape =
-    type === 'int'
-      ? /^[+-]?(\d+|0[xX][\da-fA-F]+|0[oO][0-7]+|0[bB][01]+)$/
-      : /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
-  if (!shape.test(text)) return undefined;
-  const negative = text.startsWith('-');
-  const number = Number(text.replace(/^[+-]/, ''));
-  if (type === 'int' && !Number.isSafeInteger(number)) return undefined;
-  return negative && number !== 0 ? -number : number;
-}
-
-const UNIT_MS: Readonly<Record<string, number>> = {
-  ns: 1e-6,
-  us: 1e-3,
-  µs: 1e-3,
-  μs: 1e-3,
-  ms: 1,
-  s: 1000,
-  m: 60_000,
-  h: 3_600_000,
-};
-
-/** Milliseconds of a duration in Go's notation ("300ms", "1m30s", "-1.5h", "0"). A number without a
- * unit is an error, except 0.
- * @returns undefined if the text is not a duration
- * @see Go time.ParseDuration */
-export function parseDurationMs(text: string): number | undefined {
-  const match = /^([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/.exec(text);
-  if (!match) return /^[+-]?0$/.test(text) ? 0 : undefined;
-  let totalMs = 0;
-  for (const [, number, unit = ''] of (match[2] ?? '').matchAll(/([\d.]+)([^\d.]+)/g))
-    totalMs += Number(number) * (UNIT_MS[unit] ?? 0);
-  return match[1] === '-' && totalMs !== 0 ? -totalMs : totalMs;
 }

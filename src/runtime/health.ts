@@ -1,11 +1,25 @@
 /** What is wrong with a part, in one line; undefined while nothing is. */
 type Check = () => string | undefined;
 
+/** A page of checks. */
+export type HealthPage = 'live' | 'ready';
+
+interface Result {
+  readonly name: string;
+  readonly trouble: string | undefined;
+}
+
 /** The checks behind /healthz (live) and /readyz (ready), each added where its part is made. The
  * pages list them in the order in which they were added. A second check of the same name replaces
- * the first, in its place: before a part is opened, its check can say what it waits for. */
+ * the first, in its place: before a part is opened, its check can say what it waits for.
+ *
+ * A group is a part of the work that goes on while others can't, such as one driver of several. Its
+ * checks are called GROUP/NAME. The process is ready while one group is, but it must be restarted
+ * if any group says so. A note is shown on /readyz and changes nothing. */
 export class HealthChecks {
   readonly #checks = { live: new Map<string, Check>(), ready: new Map<string, Check>() };
+  readonly #groups = new Map<string, HealthChecks>();
+  readonly #notes = new Map<string, Check>();
 
   /** The process must be restarted while the check fails. */
   live(name: string, check: Check): void {
@@ -17,24 +31,85 @@ export class HealthChecks {
     this.#checks.ready.set(name, check);
   }
 
-  /** Runs all checks of a page, or the one with the given name.
+  /** The operator should know what the check says, but the process does its work. */
+  note(name: string, check: Check): void {
+    this.#notes.set(name, check);
+  }
+
+  removeNote(name: string): void {
+    this.#notes.delete(name);
+  }
+
+  /** The checks of the group with this name, which has none at first.
+   * @throws Error if there is one already */
+  addGroup(name: string): HealthChecks {
+    if (this.#groups.has(name)) throw new Error(`there is a group ${name} already`);
+    const group = new HealthChecks();
+    this.#groups.set(name, group);
+    return group;
+  }
+
+  removeGroup(name: string): void {
+    this.#groups.delete(name);
+  }
+
+  /** Runs all checks of a page, those of a group, or those with the given name.
    * @returns HTTP status and text: 200 "ok", 503 with a line per check, or 404 for an unknown name
    */
-  answer(page: 'live' | 'ready', name: string): { readonly code: number; readonly text: string } {
-    const checks = [...this.#checks[page]];
-    const asked = checks.filter(([known]) => name === '' || known === name);
-    if (name !== '' && asked.length === 0) {
-      const known = checks.map((check) => check[0]).join(', ');
-      return { code: 404, text: `no check ${name}; there are: ${known}\n` };
-    }
-    const results = asked.map(([known, check]) => ({ known, trouble: check() }));
-    const isFine = results.every(({ trouble }) => trouble === undefined);
-    const lines = results.map(({ known, trouble }) =>
-      trouble === undefined ? `[+]${known} ok` : `[-]${known}: ${trouble}`,
+  answer(page: HealthPage, name: string): { readonly code: number; readonly text: string } {
+    const own = this.#results(page).filter((result) => isAsked(name, result.name));
+    const groups = [...this.#groups].map(([group, checks]) =>
+      checks
+        .#results(page)
+        .filter((result) => isAsked(name, result.name, group))
+        .map((result) => ({ ...result, name: `${group}/${result.name}` })),
     );
+    const asked = groups.filter(({ length }) => length > 0);
+    if (name !== '' && own.length + asked.length === 0)
+      return { code: 404, text: `no check ${name}; there are: ${this.#names(page).join(', ')}\n` };
+    const isFine = areFine(own) && areGroupsFine(page, asked);
+    const notes = page === 'ready' && name === '' ? this.#noteLines() : [];
+    const lines = [...[...own, ...asked.flat()].map(lineOf), ...notes];
     return {
       code: isFine ? 200 : 503,
       text: `${[...lines, isFine ? 'ok' : 'not ok'].join('\n')}\n`,
     };
   }
+
+  #results(page: HealthPage): readonly Result[] {
+    return [...this.#checks[page]].map(([name, check]) => ({ name, trouble: check() }));
+  }
+
+  #names(page: HealthPage): readonly string[] {
+    const ofGroups = [...this.#groups].flatMap(([group, checks]) =>
+      checks.#names(page).map((name) => `${group}/${name}`),
+    );
+    return [...this.#checks[page].keys(), ...ofGroups];
+  }
+
+  #noteLines(): readonly string[] {
+    return [...this.#notes].flatMap(([name, check]) => {
+      const text = check();
+      return text === undefined ? [] : [`[!]${name}: ${text}`];
+    });
+  }
+}
+
+/** Whether a page that was asked for one name shows this check. */
+function isAsked(asked: string, name: string, group?: string): boolean {
+  if (asked === '' || asked === name) return true;
+  return group !== undefined && (asked === group || asked === `${group}/${name}`);
+}
+
+function areFine(results: readonly Result[]): boolean {
+  return results.every(({ trouble }) => trouble === undefined);
+}
+
+function areGroupsFine(page: HealthPage, groups: readonly (readonly Result[])[]): boolean {
+  if (page === 'live' || groups.length === 0) return groups.every(areFine);
+  return groups.some(areFine);
+}
+
+function lineOf({ name, trouble }: Result): string {
+  return trouble === undefined ? `[+]${name} ok` : `[-]${name}: ${trouble}`;
 }

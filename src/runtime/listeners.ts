@@ -1,12 +1,15 @@
 /** Passes each value to all subscribers. */
 export class Listeners<T> {
-  readonly #listeners: ((value: T) => void)[] = [];
+  readonly #listeners = new Set<{ readonly call: (value: T) => void }>();
 
-  subscribe(listener: (value: T) => void): void {
-    this.#listeners.push(listener);
+  /** @returns ends the subscription */
+  subscribe(listener: (value: T) => void): () => void {
+    const entry = { call: listener };
+    this.#listeners.add(entry);
+    return () => void this.#listeners.delete(entry);
   }
 
   notify(value: T): void {
-    for (const listener of this.#listeners) listener(value);
+    for (const { call } of this.#listeners) call(value);
   }
 }

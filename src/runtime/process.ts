@@ -57,6 +57,8 @@ export interface ProcessContext<T extends FlagTable> extends Pick<
   readonly argv: readonly string[];
   /** Arguments that are not flags. */
   readonly words: readonly string[];
+  /** Flags of all processes. */
+  readonly known: FlagTable;
   readonly log: Logger;
   readonly metrics: Registry;
   readonly health: HealthChecks;
@@ -126,6 +128,7 @@ export async function runProcess<T extends ProcessTable>(
       pid: host.pid,
       argv: invocation.argv,
       words: parsed.words,
+      known: { ...invocation.known, ...description.table },
       stdout: host.stdout,
       stderr: host.stderr,
       log,

@@ -1,8 +1,8 @@
-import { defineFlags } from '../runtime/flags.ts';
+import { perDriver } from '../runtime/flags.ts';
 
 /** The flags that decide how volumes are named and created. ingest and jobs need the same values,
  * since both compute names. */
-export const provisioningFlags = defineFlags({
+export const provisioningFlags = perDriver({
   'volume-name-prefix': {
     type: 'string',
     default: 'pvc',

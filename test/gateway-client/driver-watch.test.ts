@@ -77,7 +77,7 @@ describe('DriverWatch', () => {
     assert.equal(watch.current().name, 'csi/example-1');
     assert.match(
       watch.trouble ?? '',
-      /the driver behind it is now csi\/example-2, this process serves csi\/example-1/,
+      /the driver behind it is csi\/example-2, and csi\/example-1 is served here/,
     );
     info = () => ({ name: 'csi/example-1' });
     await clock.next();

@@ -5,6 +5,7 @@ import { type JobKey, keyId } from '#src/queue/contract.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Producer, type ProducerOptions } from '#src/queue/producer.ts';
+import { openProducerConnection } from '#src/queue/producer-connection.ts';
 import { openWorkerConnection } from '#src/queue/worker-connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { TestRedis } from './redis.ts';
@@ -50,16 +51,21 @@ export class QueueBench {
     this.#driver = driver;
   }
 
-  producer(o: Partial<ProducerOptions> = {}): Producer {
+  producer(o: Partial<ProducerOptions> & { readonly redisUrl?: string } = {}): Producer {
+    const { redisUrl = this.#redis.url, log = silentLog } = o;
+    const connection = openProducerConnection({ redisUrl, prefix: 'csi', log });
     const producer = new Producer({
-      redisUrl: this.#redis.url,
+      connection,
       prefix: 'csi',
       driver: this.#driver,
       log: silentLog,
       metrics: this.metrics,
       ...o,
     });
-    this.#close.push(() => producer.close());
+    this.#close.push(async () => {
+      await producer.close();
+      connection.close();
+    });
     return producer;
   }
 
@@ -73,7 +79,6 @@ export class QueueBench {
     const connection = openWorkerConnection({
       redisUrl: o.redisUrl ?? this.#redis.url,
       prefix: 'csi',
-      driver: this.#driver,
       log: o.log ?? silentLog,
     });
     const consumer = new Consumer({
@@ -92,7 +97,10 @@ export class QueueBench {
       process: (key, run) => this.#observe(key, run, process),
     });
     connection.onEmptied(() => o.onRedisEmptied?.());
-    this.#close.push(() => consumer.close(200));
+    this.#close.push(async () => {
+      await consumer.close(200);
+      connection.close();
+    });
     return consumer;
   }
 

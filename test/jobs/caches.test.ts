@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { type Caches, startCaches } from '#src/jobs/caches.ts';
+import { type DriverCaches, startCaches } from '#src/jobs/caches.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { nodes, volumeAttachments } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -41,7 +41,7 @@ describe('the caches of jobs', () => {
     });
   async function withCaches(
     driver: DriverFacts,
-    use: (caches: Caches) => Promise<void>,
+    use: (caches: DriverCaches) => Promise<void>,
     gates: FeatureGates = DEFAULT_GATES,
   ): Promise<readonly string[]> {
     const asked: string[] = [];
@@ -50,16 +50,18 @@ describe('the caches of jobs', () => {
       list: (resource, o) => (asked.push(resource.plural), kube.list(resource, o)),
       watch: (resource, o) => (asked.push(resource.plural), kube.watch(resource, o)),
     };
-    const caches = startCaches({ client, log: silentLog, metrics: new Registry(), gates });
+    const ofProcess = startCaches({ client, log: silentLog, metrics: new Registry() });
+    const caches = ofProcess.openDriver(driver, gates);
     try {
-      await caches.waitForSync(driver, new AbortController().signal);
+      await caches.waitForSync(new AbortController().signal);
       await use(caches);
     } finally {
       await caches.stop();
+      await ofProcess.stop();
     }
     return asked;
   }
-  const namesOf = (caches: Caches, volume: string) =>
+  const namesOf = (caches: DriverCaches, volume: string) =>
     caches
       .attachedTo(volume)
       .map(({ metadata }) => metadata.name)
@@ -147,15 +149,15 @@ describe('the caches of jobs', () => {
     const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n', labels: { zone: 'a' } } };
     await kube.create(nodes, undefined, node);
     await withCaches(WITH_TOPOLOGY, (caches) => {
-      assert.deepEqual(caches.topology(PLAIN.name)?.node('n')?.labels, { zone: 'a' });
+      assert.deepEqual(caches.topology()?.node('n')?.labels, { zone: 'a' });
       return Promise.resolve();
     });
   });
 
   it('list the nodes for a driver that gets topology later', async () => {
     await withCaches(PLAIN, async (caches) => {
-      assert.equal(caches.topology(PLAIN.name), undefined);
-      await until(() => caches.topology(PLAIN.name) !== undefined, 'the nodes are listed');
+      assert.equal(caches.topology(), undefined);
+      await until(() => caches.topology() !== undefined, 'the nodes are listed');
     });
   });
 });

@@ -1,12 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import {
-  defineFlags,
-  parseDurationMs,
-  parseFlags,
-  UsageError,
-  withoutFlags,
-} from '#src/runtime/flags.ts';
+import { defineFlags, parseFlags, UsageError, withoutFlags } from '#src/runtime/flags.ts';
+import { parseDurationMs } from '#src/runtime/flag-values.ts';
 
 const table = defineFlags({
   v: { type: 'int', default: 0, min: 0, short: 'v', help: 'Verbosity.' },

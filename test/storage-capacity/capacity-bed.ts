@@ -18,6 +18,7 @@ import { Consumer } from '#src/queue/consumer.ts';
 import { openWorkerConnection } from '#src/queue/worker-connection.ts';
 import { JOB_KINDS } from '#src/queue/contract.ts';
 import { queueName } from '#src/queue/key-names.ts';
+import { openProducerConnection } from '#src/queue/producer-connection.ts';
 import { Producer } from '#src/queue/producer.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -238,8 +239,13 @@ export class Stage {
     const { driver } = this.manager;
     const client = await this.bed.cluster.client();
     const shared = { client, log: silentLog, metrics: this.metrics };
-    const producer = new Producer({
+    const connection = openProducerConnection({
       redisUrl: this.bed.redis.url,
+      prefix: 'csi',
+      log: silentLog,
+    });
+    const producer = new Producer({
+      connection,
       prefix: 'csi',
       driver,
       kinds: JOB_KINDS,
@@ -287,7 +293,7 @@ export class Stage {
       },
       pollMs: o.pollMs ?? 3_600_000,
       stepMs: 20,
-      metrics: capacityMetrics(this.metrics),
+      metrics: capacityMetrics(this.metrics, driver),
       clock: { ...systemClock, ...(o.nowMs === undefined ? {} : { nowMs: o.nowMs }) },
       log: silentLog,
     });
@@ -295,6 +301,7 @@ export class Stage {
     this.#closers.add('stage', async () => {
       await ownRefresher.stop();
       await producer.close();
+      connection.close();
       await Promise.all([nodeWatch.stop(), classWatch.stop(), objects.stop()]);
     });
     if (o.withoutJobs === true) return this.looked();
@@ -348,6 +355,7 @@ export class Stage {
       process: (key, run) => runToOutcome(key, silentLog, () => reconcileCapacity(ports, key, run)),
       metrics: this.metrics,
     });
+    this.#closers.add('worker connection', () => connection.close());
     this.#closers.add('consumer', () => consumer.close(1_000));
   }
 

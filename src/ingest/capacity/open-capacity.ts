@@ -58,7 +58,7 @@ export function openCapacity(
       readTimes: redisReadTimes(link.redis, flags.redisPrefix, driver),
       gate,
       pollMs: flags.capacityPollIntervalMs,
-      metrics: capacityMetrics(metrics),
+      metrics: capacityMetrics(metrics, driver),
       clock: systemClock,
       log,
     });

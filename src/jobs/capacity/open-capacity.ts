@@ -15,7 +15,7 @@ import { UsageError } from '../../runtime/flags.ts';
 import { managedBy } from '../../volumes/capacity/managed-by.ts';
 import { chooseNodeOfSegment } from '../../volumes/node-local/node-of-volume.ts';
 import type { Base, Context } from '../base.ts';
-import type { Caches } from '../caches.ts';
+import type { DriverCaches } from '../caches.ts';
 import type { StartConsumer } from '../open-consumers.ts';
 import { lookUpOwner } from './owner.ts';
 import { type CapacityPorts, reconcileCapacity } from './reconcile-capacity.ts';
@@ -57,7 +57,7 @@ export function openCapacityHints({
 
 interface CapacityParts {
   readonly place: CapacityPlace;
-  readonly caches: Pick<Caches, 'classOf' | 'topology'>;
+  readonly caches: Pick<DriverCaches, 'classOf' | 'topology'>;
   readonly startConsumer: StartConsumer;
 }
 
@@ -112,7 +112,7 @@ function createPorts(
       if (nodeGateways === undefined)
         return (await askRedis(active.read())).endpoint || gateways.soleAddress;
       // Only a driver with topology has segments with labels, and only then nodes are watched.
-      const topology = segment.length === 0 ? undefined : caches.topology(driver);
+      const topology = segment.length === 0 ? undefined : caches.topology();
       const lookups = { gateways: nodeGateways, topology };
       const node = chooseNodeOfSegment(segment, lookups);
       return node === undefined ? undefined : nodeAddress(node);

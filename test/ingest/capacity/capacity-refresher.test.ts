@@ -40,7 +40,7 @@ describe('the refresher of storage capacity', () => {
       },
       pollMs: 3_600_000,
       stepMs: 5,
-      metrics: capacityMetrics(new Registry()),
+      metrics: capacityMetrics(new Registry(), 'a.example.com'),
       clock: { ...systemClock, nowMs: () => nowMs },
       log: silentLog,
     });
