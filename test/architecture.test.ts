@@ -20,6 +20,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   records: [/^ioredis$/],
   election: [/^prom-client$/],
   capacity: [/^ioredis$/, /^@bufbuild\/protobuf/],
+  'driver-config': [/^js-yaml$/],
   connections: [],
   ingest: [/^express$/, /^prom-client$/],
   jobs: [/^@bufbuild\/protobuf/, /^prom-client$/],

@@ -9,12 +9,14 @@ export interface DriverConnections extends Connections, DriverAccess {}
 
 /** Opens the gateways of a driver, adds their checks to /readyz, and closes them with the driver.
  * Does not wait for a connection.
+ * @param expected.name  of the driver, where it is known
  * @throws UsageError for flags that can't be used */
 export async function connectDriver(
   context: DriverContext<typeof gatewayClientFlags>,
   connections: Connections,
+  expected: { readonly name?: string } = {},
 ): Promise<DriverConnections> {
-  const access = await openDriver(context, connections.kube);
+  const access = await openDriver(context, connections.kube, expected);
   context.health.ready('driver', () => access.driver.trouble);
   return { ...connections, ...access };
 }

@@ -10,5 +10,5 @@ export interface DriverContext<T extends FlagTable> extends Pick<
   'flags' | 'env' | 'pid' | 'log' | 'metrics' | 'health' | 'closers' | 'stopping'
 > {
   /** Tells of new values of the hot flags; absent where the flags can't change. */
-  readonly flagChanges?: Listeners<Flags<T>>;
+  readonly flagChanges?: Pick<Listeners<Flags<T>>, 'subscribe'>;
 }

@@ -27,6 +27,11 @@ export interface ReadOptions {
   readonly check: (values: FlagValues) => void;
 }
 
+/** Whether the file could be read. */
+export function isConfig(result: DriverConfig | readonly Fault[]): result is DriverConfig {
+  return result instanceof Map;
+}
+
 /** The flags that a section may have. */
 export function driverFlags(known: FlagTable): FlagTable {
   return Object.fromEntries(Object.entries(known).filter(([, spec]) => spec.perDriver === true));

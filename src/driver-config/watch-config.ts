@@ -5,7 +5,7 @@ import { UsageError } from '../runtime/flags.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import type { DriverConfig } from './read-config.ts';
+import { type DriverConfig, isConfig } from './read-config.ts';
 import type { Fault } from './yaml-tree.ts';
 
 export interface WatchedDriverConfig {
@@ -99,10 +99,11 @@ async function judge(
   if (text instanceof Error) return `it can't be read: ${text.message}`;
   if (text.length > MAX_LENGTH) return 'it is longer than 1 MiB';
   const result = await read(text);
-  return result instanceof Map ? result : describeFaults(result as readonly Fault[]);
+  return isConfig(result) ? result : describeFaults(result);
 }
 
-function describeFaults(faults: readonly Fault[]): string {
+/** The faults in one line, each with its line in the file. */
+export function describeFaults(faults: readonly Fault[]): string {
   const lines = faults.slice(0, SHOWN).map(({ line, what }) => `line ${line}: ${what}`);
   const more = faults.length - lines.length;
   return [...lines, ...(more > 0 ? [`and ${more} more`] : [])].join('; ');

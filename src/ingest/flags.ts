@@ -1,8 +1,9 @@
 import { capacityFlags } from '../capacity/flags.ts';
+import { driverConfigFlags } from '../driver-config/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
-import { waitFlags } from '../queue/flags.ts';
+import { limitFlags, waitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
 import { defineFlags, perDriver } from '../runtime/flags.ts';
@@ -16,10 +17,12 @@ export const flags = defineFlags({
   ...processFlags,
   ...kubeFlags,
   ...redisFlags,
+  ...driverConfigFlags,
   ...gatewayClientFlags,
   ...electionFlags,
   ...recordFlags,
   ...waitFlags,
+  ...limitFlags,
   ...capacityFlags,
   ...perDriver({
     'audit-interval': {

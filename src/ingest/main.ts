@@ -1,10 +1,15 @@
 import { connectDriver } from '../connections/connect-driver.ts';
 import { type Connections, openConnections } from '../connections/open-connections.ts';
+import { reportLeftDrivers } from '../connections/left-drivers.ts';
+import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
 import { openProducerConnection } from '../queue/producer-connection.ts';
+import { listDrivers } from '../queue/registry.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import type { Shared } from './base.ts';
 import { flags as table, summary } from './flags.ts';
+import type { ObjectSource } from './objects/object-source.ts';
+import { openObjects } from './open-objects.ts';
 import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';
 
 type IngestContext = ProcessContext<typeof table>;
@@ -15,22 +20,46 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 async function start(context: IngestContext): Promise<void> {
+  if (context.flags.driverConfig !== '') return startSeveral(context);
   checkFlags(context);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
   const ofDriver = await connectDriver(context, connections);
   const shared = openShared(context, connections);
+  context.health.ready('kubernetes', () => 'waiting for the driver first');
   addFirstChecks(context.health);
   context.announce(await openHttpEndpoint(context));
   await startDriver(context, ofDriver, shared);
 }
 
-function openShared(
-  { flags, closers, health, log }: IngestContext,
-  { link, redisAccess }: Connections,
-): Shared {
+/** Serves the drivers of --driver-config. */
+async function startSeveral(context: IngestContext): Promise<void> {
+  const config = await openDriverConfig(context, checkFlags);
+  const connections = await openConnections(context, 'ingest', 'sutler-ingest');
+  const shared = openShared(context, connections);
+  addFirstChecks(context.health);
+  context.announce(await openHttpEndpoint(context));
+  const drivers = serveDrivers(config, {
+    context,
+    table,
+    start: async (driverContext, name) => {
+      addFirstChecks(driverContext.health);
+      const ofDriver = await connectDriver(driverContext, connections, { name });
+      await startDriver(driverContext, ofDriver, shared);
+    },
+  });
+  reportLeftDrivers(context, connections, {
+    served: () => drivers.names,
+    list: () => listDrivers(connections.link.redis, context.flags.redisPrefix),
+  });
+}
+
+function openShared(context: IngestContext, connections: Connections): Shared {
+  const { flags, closers, health, log } = context;
+  const { link, redisAccess } = connections;
   const { redisUrl, redisPrefix: prefix } = flags;
   const producerConnection = openProducerConnection({ redisUrl, redisAccess, prefix, log });
   closers.add('producer connection', () => producerConnection.close());
   health.ready('redis', () => producerConnection.trouble ?? link.trouble ?? link.refusal);
-  return { producerConnection };
+  let objects: ObjectSource | undefined;
+  return { producerConnection, objects: () => (objects ??= openObjects(context, connections)) };
 }

@@ -1,19 +1,20 @@
+import type { Connections } from '../connections/open-connections.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Listeners } from '../runtime/listeners.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
-import type { Base } from './base.ts';
+import type { Base, Context } from './base.ts';
 import { HandlePublisher } from './objects/handle-publisher.ts';
 import type { DriverObjects, ObjectSource } from './objects/object-source.ts';
 import { WatchedObjects } from './objects/watched-objects.ts';
 
 /** Begins to list and watch claims, classes and volumes. */
-export function openObjects({
-  context: { closers, health, log, metrics },
-  connections: { kube },
-}: Pick<Base, 'context' | 'connections'>): ObjectSource {
+export function openObjects(
+  { closers, health, log, metrics }: Omit<Context, 'stopping'>,
+  { kube }: Connections,
+): ObjectSource {
   const source = new WatchedObjects({ client: kube, log, metrics });
   closers.add('objects', () => source.stop());
   health.ready('kubernetes', () => source.trouble);

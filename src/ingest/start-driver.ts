@@ -18,7 +18,8 @@ import type { DriverObjects } from './objects/object-source.ts';
 import { openAudit } from './open-audit.ts';
 import { openElection } from './open-election.ts';
 import { openLeadership } from './open-leadership.ts';
-import { openDriverObjects, openObjects } from './open-objects.ts';
+import { openDriverObjects } from './open-objects.ts';
+import { openLimits } from './open-limits.ts';
 import { openWaits } from './open-waits.ts';
 import { Resync } from './resync.ts';
 
@@ -27,7 +28,7 @@ import { Resync } from './resync.ts';
 export async function startDriver(
   context: Context,
   connections: DriverConnections,
-  { producerConnection }: Shared,
+  shared: Shared,
 ): Promise<void> {
   const { flags, env, stopping } = context;
   const times = leaseTimes(context);
@@ -36,16 +37,17 @@ export async function startDriver(
   if (driver === undefined) return;
 
   const lease = { namespace, name: leaseName(driver.name) };
-  const producer = openProducer(context, producerConnection, driver);
+  const producer = openProducer(context, shared.producerConnection, driver);
   const gate = new LeaderGate(producer, 2 * times.leaseDurationMs);
   const base = { context, connections, driver, lease, gate };
   const events = openEvents(base);
   const changes = new Listeners<string>();
-  const objects = openDriverObjects(base, openObjects(base), { events, changes });
+  const objects = openDriverObjects(base, shared.objects(), { events, changes });
   await objects.waitForSync(stopping);
   if (stopping.aborted) return;
   openWaits(base, objects, changes);
   openAudit(base, events);
+  openLimits(base);
   openCapacity(base, objects, changes);
   const resync = openResync(base, objects);
   const leadership = openLeadership(base, objects, resync);
@@ -71,7 +73,6 @@ function leaseTimes({ flags }: Pick<Context, 'flags'>): LeaseTimes {
 /** Checks that /readyz and /healthz have before their parts are opened. Upstream's liveness probe,
  * too, asks for leader-election from the start, and where --leader-election is false. */
 export function addFirstChecks(health: Context['health']): void {
-  health.ready('kubernetes', () => 'waiting for the driver first');
   health.live('leader-election', () => undefined);
 }
 

@@ -1,4 +1,5 @@
 import { capacityFlags } from '../capacity/flags.ts';
+import { driverConfigFlags } from '../driver-config/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
 import { waitFlags } from '../queue/flags.ts';
@@ -16,6 +17,7 @@ export const flags = defineFlags({
   ...processFlags,
   ...kubeFlags,
   ...redisFlags,
+  ...driverConfigFlags,
   ...gatewayClientFlags,
   ...provisioningFlags,
   ...recordFlags,

@@ -4,6 +4,8 @@ import {
   instanceName,
   openConnections,
 } from '../connections/open-connections.ts';
+import { reportLeftDrivers } from '../connections/left-drivers.ts';
+import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
 import { openWorkerConnection } from '../queue/worker-connection.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
@@ -20,6 +22,7 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 async function start(context: JobsContext): Promise<void> {
+  if (context.flags.driverConfig !== '') return startSeveral(context);
   const checked = checkFlags(context);
   const instance = instanceName(context);
   const connections = await openConnections(context, 'jobs', `sutler-records:${instance}`);
@@ -28,6 +31,33 @@ async function start(context: JobsContext): Promise<void> {
   addFirstChecks(context.health);
   context.announce(await openHttpEndpoint(context));
   await startDriver(context, ofDriver, { ...checked, shared, instance });
+}
+
+/** Serves the drivers of --driver-config. */
+async function startSeveral(context: JobsContext): Promise<void> {
+  const config = await openDriverConfig(context, checkFlags);
+  const redisName = `sutler-records:${instanceName(context)}`;
+  const connections = await openConnections(context, 'jobs', redisName);
+  const shared = openShared(context, connections);
+  context.announce(await openHttpEndpoint(context));
+  const removed = new Set<string>();
+  const drivers = serveDrivers(config, {
+    context,
+    table,
+    start: async (driverContext, name) => {
+      const checked = checkFlags(driverContext);
+      addFirstChecks(driverContext.health);
+      const ofDriver = await connectDriver(driverContext, connections, { name });
+      // Runs of the driver before a change of its flags are those of another instance.
+      const instance = instanceName(context);
+      await startDriver(driverContext, ofDriver, { ...checked, shared, instance });
+    },
+    onRemoved: (name) => void removed.add(name),
+  });
+  reportLeftDrivers(context, connections, {
+    served: () => drivers.names,
+    list: () => Promise.resolve([...removed]),
+  });
 }
 
 function openShared(

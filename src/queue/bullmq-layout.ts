@@ -12,7 +12,8 @@ import { keyPrefix } from '../redis/key-names.ts';
  *   active       list: jobs that a worker runs
  *   marker       sorted set that idle workers block on; '0' = a job waits, '1' = when a delayed job
  *                is due
- *   meta         hash: settings of the queue (paused, concurrency, opts.maxLenEvents)
+ *   meta         hash: settings of the queue (paused, opts.maxLenEvents; concurrency: how many jobs
+ *                may be active; max and duration: how many may become active in how many ms)
  *   limiter      exists while the queue's rate limit stops it
  *   <job id>     hash: the job, with its fields priority and delay
  *   de:<key id>  string: id of the job that a deduplicated key has
@@ -29,6 +30,9 @@ export const LAST_PRIORITY = 2_097_151;
 
 /** Field of `meta`: how many events BullMQ keeps of the queue. */
 export const MAX_EVENTS_FIELD = 'opts.maxLenEvents';
+
+/** Fields of `meta`: the limits that all workers of the queue keep to together. */
+export const LIMIT_FIELDS = ['concurrency', 'max', 'duration'] as const;
 
 /** What all keys of a queue begin with; test and bench code appends the parts above.
  * @throws UsageError for a prefix that is not allowed */

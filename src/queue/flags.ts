@@ -1,5 +1,27 @@
 import { perDriver } from '../runtime/flags.ts';
 
+/** Flags that limit what all workers together do for a driver; ingest writes the limits to Redis. */
+export const limitFlags = perDriver({
+  'max-in-flight': {
+    type: 'int',
+    default: 0,
+    min: 0,
+    isHot: true,
+    help:
+      'Claims that all workers together work on at once, and the same number of volumes; ' +
+      '0: no limit.',
+  },
+  'max-per-second': {
+    type: 'int',
+    default: 0,
+    min: 0,
+    isHot: true,
+    help:
+      'Claims that all workers together begin to work on in a second, and the same number of ' +
+      'volumes; 0: no limit.',
+  },
+});
+
 /** Flags about what parked keys wait for. Ingest watches by them, and jobs park by them. */
 export const waitFlags = perDriver({
   'watch-secrets': {

@@ -32,6 +32,12 @@ export async function listQueues(redis: Redis, prefix: string): Promise<QueueEnt
     .sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
+/** The drivers of this installation: each that a producer has registered a queue of. */
+export async function listDrivers(redis: Redis, prefix: string): Promise<readonly string[]> {
+  const entries = await listQueues(redis, prefix);
+  return [...new Set(entries.map(({ driver }) => driver))];
+}
+
 function parseEntry(name: string, text: string): QueueEntry[] {
   const entry = parseJson(text);
   if (!isFields(entry)) return [];

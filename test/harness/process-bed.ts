@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
+import { flagsOf } from '#src/dispatch.ts';
 import { main as ingestMain } from '#src/ingest/main.ts';
 import { main as jobsMain } from '#src/jobs/main.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, classes } from '#src/kube/resources.ts';
+import { processes } from '#src/processes.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Host, Invocation } from '#src/runtime/process.ts';
@@ -184,7 +186,7 @@ export async function runMain(
     send: (message: unknown) =>
       reportUrl((message as { facts: Readonly<Record<string, string>> }).facts['http'] ?? ''),
   };
-  void main({ host, argv, known: {}, retired: {} });
+  void main({ host, argv, known: flagsOf(processes), retired: {} });
   const url = await Promise.race([
     reportedUrl,
     exited.then((code) => Promise.reject(new Error(`ended with ${code}: ${output.join('')}`))),

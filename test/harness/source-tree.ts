@@ -17,6 +17,7 @@ export const RANK: Readonly<Record<string, number>> = {
   queue: 3,
   election: 3,
   records: 4,
+  'driver-config': 4,
   audit: 5,
   capacity: 5,
   connections: 5,

@@ -1,0 +1,88 @@
+import { checkGatewayFlags } from '../gateway-client/check-flags.ts';
+import type { gatewayClientFlags } from '../gateway-client/flags.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
+import type { ProcessContext } from '../runtime/process.ts';
+import type { DriverContext } from './driver-context.ts';
+import { DriverSet, type DriverSetOptions } from './driver-set.ts';
+import type { driverConfigFlags } from './flags.ts';
+import { type DriverConfig, isConfig, readDriverConfig } from './read-config.ts';
+import { describeFaults, watchDriverConfig, type WatchedDriverConfig } from './watch-config.ts';
+
+type Table = FlagTable & typeof driverConfigFlags & typeof gatewayClientFlags;
+
+/** Refuses flags of one driver that can't be used together.
+ * @throws UsageError */
+type Check<T extends FlagTable> = (context: Pick<DriverContext<T>, 'flags' | 'env'>) => void;
+
+/** Reads --driver-config and watches it until the process closes.
+ * @throws UsageError if it can't be used */
+export async function openDriverConfig<T extends Table>(
+  context: ProcessContext<T>,
+  check: Check<T>,
+): Promise<WatchedDriverConfig> {
+  const { closers, health, log } = context;
+  const path = pathOf(context);
+  const config = await watchDriverConfig({
+    path,
+    read: (text) => read(context, text, check),
+    clock: systemClock,
+    log,
+  });
+  closers.add('driver config', () => config.close());
+  health.note('driver-config', () => config.trouble ?? describeEmpty(path, config.current));
+  return config;
+}
+
+/** The flags of one driver of --driver-config, for a command that looks at it once.
+ * @param text  what the file contains
+ * @throws UsageError if the file can't be used or does not name the driver */
+export async function flagsOfDriver<T extends Table>(
+  context: ProcessContext<T>,
+  { text, driver }: { readonly text: string; readonly driver: string },
+): Promise<Flags<T>> {
+  const path = pathOf(context);
+  const config = await read(context, text, () => undefined);
+  if (!isConfig(config)) throw new UsageError(`--driver-config ${path}: ${describeFaults(config)}`);
+  const section = config.get(driver);
+  if (section !== undefined) return { ...context.flags, ...section.values };
+  const names = [...config.keys()].join(', ');
+  throw new UsageError(`--driver-name: ${path} names no driver ${driver}; it names ${names}`);
+}
+
+/** Serves the drivers of the config, as it is now and as it becomes, until the process closes. */
+export function serveDrivers<T extends FlagTable>(
+  config: WatchedDriverConfig,
+  options: DriverSetOptions<T>,
+): DriverSet<T> {
+  const drivers = new DriverSet(options);
+  options.context.closers.add('drivers', () => drivers.close());
+  config.onChange((next) => drivers.apply(next));
+  drivers.apply(config.current);
+  return drivers;
+}
+
+async function read<T extends Table>(
+  { flags, env, known }: ProcessContext<T>,
+  text: string,
+  check: Check<T>,
+): ReturnType<typeof readDriverConfig> {
+  return readDriverConfig(text, {
+    known,
+    defaults: flags,
+    check(values) {
+      // The reader adds values of the section to those of the process, by the same table.
+      const ofDriver = values as Flags<T>;
+      checkGatewayFlags(ofDriver as unknown as Flags<typeof gatewayClientFlags>);
+      check({ flags: ofDriver, env });
+    },
+  });
+}
+
+function pathOf<T extends Table>({ flags }: ProcessContext<T>): string {
+  return (flags as unknown as Flags<typeof driverConfigFlags>).driverConfig;
+}
+
+function describeEmpty(path: string, config: DriverConfig): string | undefined {
+  return config.size === 0 ? `${path} names no driver: there is nothing to do` : undefined;
+}

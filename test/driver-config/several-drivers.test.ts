@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { type BedDriver, DriverBed } from '../harness/driver-bed.ts';
+import { isReady, readiness, type Running } from '../harness/process-bed.ts';
+import { until } from '../harness/until.ts';
+
+const NAMES = ['one', 'two', 'three', 'four', 'five'].map((name) => `${name}.csi.sutler.dev`);
+
+describe('one ingest and one jobs for five drivers', () => {
+  let bed: DriverBed;
+  let drivers: BedDriver[];
+  let ingest: Running;
+  let jobs: Running;
+  const driver = (index: number): BedDriver => {
+    const found = drivers[index];
+    assert.ok(found);
+    return found;
+  };
+  const provision = async (names: readonly string[]): Promise<void> => {
+    const claims = await Promise.all(names.map((name) => bed.newClaim(name)));
+    for (const claim of claims)
+      await until(() => bed.isBound(claim), `${claim.spec.storageClassName} is bound`);
+  };
+
+  before(async () => {
+    bed = await DriverBed.open();
+    drivers = await Promise.all(NAMES.map((name) => bed.addDriver(name)));
+    await bed.serve(drivers);
+    ingest = await bed.startIngest();
+    jobs = await bed.startJobs();
+  });
+  after(() => bed.close());
+
+  it('provisions the claims of each', () => provision(NAMES));
+
+  it('are ready', async () => {
+    await until(() => isReady(ingest), 'ingest');
+    await until(() => isReady(jobs), 'jobs');
+  });
+
+  it('asks each driver for the volumes of its own class alone', () => {
+    for (const each of drivers) assert.equal(each.driver.volumes().length, 1, each.name);
+  });
+
+  it('goes on with the others while one is down, and names it', async () => {
+    await driver(0).close();
+    const waiting = await bed.newClaim(NAMES[0] ?? '');
+    await provision(NAMES.slice(1));
+    const isNamed = async (): Promise<boolean> =>
+      /^\[-\]one\.csi\.sutler\.dev\/queues: the driver can't be reached/m.test(
+        await readiness(jobs),
+      );
+    await until(isNamed, 'jobs names it');
+    assert.equal(await isReady(jobs), true);
+    assert.equal(await bed.isBound(waiting), false);
+    drivers[0] = await bed.addDriver(NAMES[0] ?? '');
+    await bed.serve(drivers);
+    await until(() => bed.isBound(waiting), 'it is provisioned when the driver is back', 15_000);
+  });
+});
