@@ -7,6 +7,7 @@ import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
+import { webhookFlags } from './webhooks/flags.ts';
 
 /** One line for --help and docs/flags.md. */
 export const summary = 'watches claims and volumes and enqueues a job for each that needs work';
@@ -21,6 +22,7 @@ export const flags = defineFlags({
   ...recordFlags,
   ...waitFlags,
   ...capacityFlags,
+  ...webhookFlags,
   'audit-interval': {
     type: 'durationMs',
     default: '1h',

@@ -4,6 +4,7 @@ import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { flags as table, summary } from './flags.ts';
 import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';
+import { openNamedWebhooks } from './webhooks/open-named-webhooks.ts';
 
 /** The ingest process. */
 export function main(invocation: Invocation): Promise<void> {
@@ -15,6 +16,9 @@ async function start(context: ProcessContext<typeof table>): Promise<void> {
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
   const ofDriver = await connectDriver(context, connections);
   addFirstChecks(context.health);
-  context.announce(await openHttpEndpoint(context));
+  context.announce({
+    ...(await openHttpEndpoint(context)),
+    ...(await openNamedWebhooks(context, connections.link)),
+  });
   await startDriver(context, ofDriver);
 }
