@@ -8,7 +8,7 @@ import type { Forwarder, GatewayReply, InboundCall } from './forwarder.ts';
 import type { HeaderPairs } from '../csi/grpc-wire.ts';
 import { type HealthService, isHealthPath, MAX_HEALTH_BYTES } from './health-service.ts';
 import type { Caller } from './identify-caller.ts';
-import { Arrival } from './arrival.ts';
+import { Arrival } from '../runtime/arrival.ts';
 import { type RequestBuffer, RequestMemory } from '../runtime/request-memory.ts';
 import { rejectHttp, writeReply } from './write-reply.ts';
 

@@ -8,6 +8,7 @@ import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
 import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
+import { webhookFlags } from './webhooks/flags.ts';
 
 /** One line for --help and docs/flags.md. */
 export const summary = 'watches claims and volumes and enqueues a job for each that needs work';
@@ -24,6 +25,7 @@ export const flags = defineFlags({
   ...waitFlags,
   ...limitFlags,
   ...capacityFlags,
+  ...webhookFlags,
   ...perDriver({
     'audit-interval': {
       type: 'durationMs',

@@ -11,6 +11,7 @@ import { flags as table, summary } from './flags.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { openObjects } from './open-objects.ts';
 import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';
+import { openNamedWebhooks } from './webhooks/open-named-webhooks.ts';
 
 type IngestContext = ProcessContext<typeof table>;
 
@@ -27,7 +28,7 @@ async function start(context: IngestContext): Promise<void> {
   const shared = openShared(context, connections);
   context.health.ready('kubernetes', () => 'waiting for the driver first');
   addFirstChecks(context.health);
-  context.announce(await openHttpEndpoint(context));
+  context.announce(await openServers(context, connections));
   await startDriver(context, ofDriver, shared);
 }
 
@@ -37,7 +38,7 @@ async function startSeveral(context: IngestContext): Promise<void> {
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
   const shared = openShared(context, connections);
   addFirstChecks(context.health);
-  context.announce(await openHttpEndpoint(context));
+  context.announce(await openServers(context, connections));
   const drivers = serveDrivers(config, {
     context,
     table,
@@ -51,6 +52,14 @@ async function startSeveral(context: IngestContext): Promise<void> {
     served: () => drivers.names,
     list: () => listDrivers(connections.link.redis, context.flags.redisPrefix),
   });
+}
+
+/** @returns their addresses */
+async function openServers(
+  context: IngestContext,
+  { link }: Connections,
+): Promise<Readonly<Record<string, string>>> {
+  return { ...(await openHttpEndpoint(context)), ...(await openNamedWebhooks(context, link)) };
 }
 
 function openShared(context: IngestContext, connections: Connections): Shared {

@@ -12,7 +12,7 @@ export interface ConnectionCounts {
  * once. */
 export class ConnectionLimit {
   readonly #counts: ConnectionCounts;
-  /** By network; each set has the oldest connection first. */
+  /** By owner; each set has the oldest connection first. */
   readonly #open = new Map<string, Set<Socket>>();
   #total = 0;
 
@@ -21,42 +21,42 @@ export class ConnectionLimit {
   }
 
   /** Counts a new connection. If its network has too many, the oldest of that network is ended; if
-   * there are too many in all, the oldest of the network with the most. */
-  add(socket: Socket): void {
-    const network = networkOf(socket.remoteAddress ?? '');
-    const sockets = this.#open.get(network) ?? new Set();
-    this.#open.set(network, sockets.add(socket));
+   * there are too many in all, the oldest of the network with the most.
+   * @param owner  for whom it is counted, where that is not its network */
+  add(socket: Socket, owner = networkOf(socket.remoteAddress ?? '')): void {
+    const sockets = this.#open.get(owner) ?? new Set();
+    this.#open.set(owner, sockets.add(socket));
     this.#total += 1;
-    socket.once('close', () => this.#forget(network, socket));
-    if (sockets.size > this.#counts.perNetwork) this.#endOldest(network);
-    else if (this.#total > this.#counts.total) this.#endOldest(this.#largestNetwork());
+    socket.once('close', () => this.#forget(owner, socket));
+    if (sockets.size > this.#counts.perNetwork) this.#endOldest(owner);
+    else if (this.#total > this.#counts.total) this.#endOldest(this.#largestOwner());
   }
 
-  /** Stops counting a connection; it stays open. */
+  /** Stops counting a connection of a network; it stays open. */
   remove(socket: Socket): void {
     this.#forget(networkOf(socket.remoteAddress ?? ''), socket);
   }
 
-  #endOldest(network: string): void {
-    const [oldest] = this.#open.get(network) ?? [];
+  #endOldest(owner: string): void {
+    const [oldest] = this.#open.get(owner) ?? [];
     if (oldest === undefined) return;
-    this.#forget(network, oldest);
+    this.#forget(owner, oldest);
     oldest.destroy();
   }
 
-  #forget(network: string, socket: Socket): void {
-    const sockets = this.#open.get(network);
+  #forget(owner: string, socket: Socket): void {
+    const sockets = this.#open.get(owner);
     if (sockets?.delete(socket) !== true) return;
     this.#total -= 1;
-    if (sockets.size === 0) this.#open.delete(network);
+    if (sockets.size === 0) this.#open.delete(owner);
   }
 
-  #largestNetwork(): string {
+  #largestOwner(): string {
     let largest = '';
     let size = 0;
-    for (const [network, sockets] of this.#open) {
+    for (const [owner, sockets] of this.#open) {
       if (sockets.size <= size) continue;
-      largest = network;
+      largest = owner;
       size = sockets.size;
     }
     return largest;

@@ -27,6 +27,12 @@ export class TokenBucket {
     return true;
   }
 
+  /** Takes tokens that are not there yet: nobody gets one until the debt is paid. */
+  charge(count: number, nowMs: number): void {
+    this.#fill(nowMs);
+    this.#tokens -= count;
+  }
+
   #fill(nowMs: number): void {
     // The clock may have been set back.
     const elapsedMs = Math.max(0, nowMs - this.#filledAtMs);

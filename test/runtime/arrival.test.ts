@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Arrival } from '#src/csi-gateway/arrival.ts';
+import { Arrival } from '#src/runtime/arrival.ts';
 
 function arrive(frames: number, bytes: number): Arrival {
   const arrival = new Arrival();

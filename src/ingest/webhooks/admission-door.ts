@@ -1,0 +1,102 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import type { Clock } from '../../runtime/clock.ts';
+import type { Logger } from '../../runtime/log.ts';
+import { networkOf } from '../../runtime/network-of.ts';
+import { RareWarnings } from '../../runtime/rare-warnings.ts';
+import { RequestMemory } from '../../runtime/request-memory.ts';
+import type { Hint } from '../hints/hint.ts';
+import type { HintWriter } from './hint-writer.ts';
+import type { WebhookMetrics } from './metrics.ts';
+import { allowAdmission, readAdmissionReview } from './parse/admission-review.ts';
+import { RequestProblem } from './problem.ts';
+import { receiveBody } from './receive-body.ts';
+import { sendProblem, sendText } from './send-answer.ts';
+import { SenderRates } from './senders/sender-rates.ts';
+
+/** A review may hold the object twice, each as large as the API server takes it. */
+const MAX_BODY_BYTES = 8 * 1024 * 1024;
+const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
+
+export interface AdmissionDoorOptions {
+  readonly writer: HintWriter;
+  readonly maxEventsPerSecond: number;
+  readonly metrics: WebhookMetrics;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Answers POST /admission: allows each request, and leaves a hint after the answer. While there
+ * are too many, hints are dropped and answers are not. It never answers 429 or 5xx, which the API
+ * server would repeat while its user waits. */
+export class AdmissionDoor {
+  readonly #options: AdmissionDoorOptions;
+  readonly #rates: SenderRates;
+  readonly #memory = new RequestMemory(MAX_MEMORY_BYTES);
+  readonly #warnings: RareWarnings;
+
+  constructor(options: AdmissionDoorOptions) {
+    const { clock, log, maxEventsPerSecond: perSecond } = options;
+    this.#options = options;
+    this.#warnings = new RareWarnings(log, clock);
+    const nowMs = clock.nowMs();
+    this.#rates = new SenderRates({ perSecond, totalPerSecond: perSecond, nowMs });
+  }
+
+  /** Answers a request, whatever is wrong with it. */
+  async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      await this.#allow(request, response);
+    } catch (error) {
+      this.#refuse(request, response, error);
+    }
+  }
+
+  async #allow(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const owner = networkOf(request.socket.remoteAddress ?? '');
+    const limits = { maxBytes: MAX_BODY_BYTES, memory: this.#memory, owner };
+    const { uid, verdict } = readAdmissionReview(await receiveBody(request, limits));
+    const answer = { status: 200, type: 'application/json', text: allowAdmission(uid) };
+    sendText(request, response, answer);
+    const { reviews } = this.#options.metrics;
+    if (verdict.kind === 'ignored') return reviews.inc({ result: `ignored-${verdict.reason}` });
+    // After the answer has been written.
+    setImmediate(() => void this.#leaveHint(verdict.hint, request));
+  }
+
+  async #leaveHint(hint: Hint, { socket }: IncomingMessage): Promise<void> {
+    const { clock, metrics, writer } = this.#options;
+    const waitMs = this.#rates.take(sourceOf(socket), clock.nowMs());
+    let reason = 'too many reviews at once';
+    if (waitMs === 0)
+      try {
+        await writer.write([hint]);
+        metrics.reviews.inc({ result: 'hint' });
+        return metrics.hints.inc({ door: 'admission', result: 'stored' });
+      } catch (error) {
+        reason = String(error);
+      }
+    metrics.reviews.inc({ result: 'lost' });
+    metrics.hints.inc({ door: 'admission', result: 'lost' });
+    this.#warnings.warn({ reason }, 'a hint of an admission review was lost; the resync heals it');
+  }
+
+  #refuse(request: IncomingMessage, response: ServerResponse, error: unknown): void {
+    this.#options.metrics.reviews.inc({ result: 'refused' });
+    // What has no 4xx: the memory went to others, or the client is gone.
+    if (!(error instanceof RequestProblem) || error.problem.status >= 500)
+      return void request.socket.destroy();
+    const { status, detail, field } = error.problem;
+    const from = request.socket.remoteAddress;
+    this.#warnings.warn({ from, status, detail, field }, 'an admission review was refused');
+    sendProblem(request, response, error.problem);
+  }
+}
+
+/** Who asks: the subject of a verified certificate, or the network. */
+function sourceOf(socket: Socket): string {
+  const isVerified = socket instanceof TLSSocket && socket.authorized;
+  const subject = isVerified ? socket.getPeerX509Certificate()?.subject : undefined;
+  return subject ?? networkOf(socket.remoteAddress ?? '');
+}

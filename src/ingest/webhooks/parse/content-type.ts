@@ -1,0 +1,57 @@
+import { badField, badFormat } from '../problem.ts';
+
+/** Values of each header, in lower case, as Node keeps them apart. */
+export type HeaderValues = Readonly<Record<string, readonly string[] | undefined>>;
+
+/** How the body of a request is to be read. */
+export type BodyFormat =
+  | 'batch'
+  | 'structured'
+  /** One JSON document. Whether it is the data of a CloudEvent, the other headers say. */
+  | 'json'
+  /** Something else, which may be the data of a CloudEvent of another type. */
+  | 'other';
+
+const TYPE = /^[a-z0-9!#$%&'*+.^_`|~-]+\/[a-z0-9!#$%&'*+.^_`|~-]+$/;
+
+/** Chooses how to read the body, by Content-Type; a body without one is taken for JSON, since Argo
+ * Events sends none.
+ * @throws RequestProblem for formats that are not supported */
+export function bodyFormat(headers: HeaderValues): BodyFormat {
+  checkEncoding(headers);
+  const values = headers['content-type'] ?? [];
+  if (values.length > 1) throw badField('Content-Type', 'it is there more than once');
+  const text = (values[0] ?? '').toLowerCase();
+  const type = (text.split(';')[0] ?? '').trim();
+  if (type === '') return 'json';
+  if (!TYPE.test(type)) throw badFormat('Content-Type', 'it is no media type');
+  checkCharset(text);
+  // The prefix of the second one is that of the first one too.
+  if (type.startsWith('application/cloudevents-batch')) {
+    if (type === 'application/cloudevents-batch+json') return 'batch';
+    throw badFormat('Content-Type', 'batches are read as application/cloudevents-batch+json');
+  }
+  if (type.startsWith('application/cloudevents')) {
+    if (type === 'application/cloudevents+json') return 'structured';
+    throw badFormat('Content-Type', 'CloudEvents are read as application/cloudevents+json');
+  }
+  return isJsonType(type) ? 'json' : 'other';
+}
+
+/** Whether a media type without parameters, in lower case, is one of JSON. */
+export function isJsonType(type: string): boolean {
+  return /^[^/]+\/(?:json|.+\+json)$/.test(type);
+}
+
+function checkEncoding(headers: HeaderValues): void {
+  const codings = headers['content-encoding'] ?? [];
+  if (codings.some((coding) => !/^(?:identity)?$/i.test(coding.trim())))
+    throw badFormat('Content-Encoding', 'send the body as it is, without compression');
+}
+
+/** @param type  the value of Content-Type in lower case */
+function checkCharset(type: string): void {
+  const charsets = [...type.matchAll(/;\s*charset\s*=\s*("?)([^";]*)\1/g)].map((match) => match[2]);
+  if (charsets.some((charset) => !/^\s*utf-?8\s*$/.test(charset ?? '')))
+    throw badFormat('Content-Type', 'only the charset UTF-8 is read');
+}

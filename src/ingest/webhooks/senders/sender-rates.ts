@@ -1,0 +1,93 @@
+import { TokenBucket } from '../../../runtime/token-bucket.ts';
+
+/** Senders that are remembered; beyond it, the one that was silent for longest is forgotten. */
+const MAX_SENDERS = 10_000;
+/** A sender that was silent for this long takes no share. */
+const ACTIVE_MS = 10_000;
+const COUNT_PERIOD_MS = 1_000;
+
+interface Account {
+  readonly own: TokenBucket;
+  /** Renewed when the share changes. */
+  fair: TokenBucket;
+  share: number;
+  usedMs: number;
+}
+
+/** Limits events by sender, and all events together. Where there are too many in all, each sender
+ * may send its share, so that those who send little are not refused for those who send much. */
+export class SenderRates {
+  readonly #perSecond: number;
+  readonly #totalPerSecond: number;
+  readonly #total: TokenBucket;
+  /** By sender; the one used last is last. */
+  readonly #accounts = new Map<string, Account>();
+  #active = 1;
+  #countedMs = -Infinity;
+
+  constructor(o: { readonly perSecond: number; readonly totalPerSecond: number; nowMs: number }) {
+    this.#perSecond = o.perSecond;
+    this.#totalPerSecond = o.totalPerSecond;
+    this.#total = new TokenBucket({
+      burst: o.totalPerSecond,
+      perSecond: o.totalPerSecond,
+      nowMs: o.nowMs,
+    });
+  }
+
+  /** Counts one event of a sender, if it may send one now.
+   * @returns 0, or for how many ms the sender has to wait */
+  take(sender: string, nowMs: number): number {
+    const account = this.#accountOf(sender, nowMs);
+    const waitMs = account.own.waitMs(nowMs);
+    if (waitMs > 0) return waitMs;
+    const isWithinShare = account.fair.take(nowMs);
+    if (!this.#total.take(nowMs) && !isWithinShare) return account.fair.waitMs(nowMs);
+    account.own.take(nowMs);
+    return 0;
+  }
+
+  /** Counts more events of a request that was let in: the sender waits for them later. */
+  charge(sender: string, events: number, nowMs: number): void {
+    const account = this.#accountOf(sender, nowMs);
+    account.own.charge(events, nowMs);
+    account.fair.charge(events, nowMs);
+    this.#total.charge(Math.min(events, this.#totalPerSecond), nowMs);
+  }
+
+  #accountOf(sender: string, nowMs: number): Account {
+    const share = this.#shareAt(nowMs);
+    const known = this.#accounts.get(sender);
+    const account = known ?? {
+      own: new TokenBucket({ burst: this.#perSecond, perSecond: this.#perSecond, nowMs }),
+      fair: new TokenBucket({ burst: Math.max(1, share), perSecond: share, nowMs }),
+      share,
+      usedMs: nowMs,
+    };
+    if (account.share !== share) {
+      account.fair = new TokenBucket({ burst: Math.max(1, share), perSecond: share, nowMs });
+      account.share = share;
+    }
+    account.usedMs = nowMs;
+    this.#accounts.delete(sender);
+    this.#accounts.set(sender, account);
+    for (const first of this.#accounts.keys()) {
+      if (this.#accounts.size <= MAX_SENDERS) break;
+      this.#accounts.delete(first);
+    }
+    return account;
+  }
+
+  /** Events per second of each sender if all that are active send as many. */
+  #shareAt(nowMs: number): number {
+    if (nowMs - this.#countedMs >= COUNT_PERIOD_MS) {
+      this.#countedMs = nowMs;
+      const active = [...this.#accounts.values()].filter(
+        ({ usedMs }) => nowMs - usedMs < ACTIVE_MS,
+      ).length;
+      // In powers of two, so that the shares stay the same while few come and go.
+      this.#active = 2 ** Math.ceil(Math.log2(Math.max(1, active)));
+    }
+    return this.#totalPerSecond / this.#active;
+  }
+}
