@@ -51,8 +51,11 @@ interface Binding {
   readonly subjects: readonly { readonly name: string }[];
 }
 
-/** What kubectl makes of base, certificates, the driver and the components. */
-function build(components: readonly string[]): readonly ManifestObject[] {
+/** What kubectl makes of base, certificates, the driver, the components and other resources. */
+function build(
+  components: readonly string[],
+  resources: readonly string[] = [],
+): readonly ManifestObject[] {
   const folder = mkdtempSync(join(tmpdir(), 'sutler-kustomize-'));
   try {
     const pathOf = (name: string): string => relative(folder, join(K8S, name));
@@ -62,7 +65,7 @@ function build(components: readonly string[]): readonly ManifestObject[] {
       dump({
         apiVersion: 'kustomize.config.k8s.io/v1beta1',
         kind: 'Kustomization',
-        resources: [pathOf('base'), pathOf('cert-manager'), 'driver.yaml'],
+        resources: [...['base', 'cert-manager', ...resources].map(pathOf), 'driver.yaml'],
         components: components.map(pathOf),
       }),
     );
@@ -145,6 +148,28 @@ describe(
         assert.deepEqual(granted.get(role), ['sutler-ingest', 'sutler-jobs'], role);
       assert.deepEqual(granted.get('sutler-ingest-capacity'), ['sutler-ingest']);
       assert.deepEqual(granted.get('sutler-jobs-capacity'), ['sutler-jobs']);
+    });
+  },
+);
+
+describe(
+  'base, webhooks, admission, Knative and Argo Events together',
+  { skip: KUBECTL === undefined && 'no kubectl on PATH' },
+  () => {
+    let objects: readonly ManifestObject[];
+    before(() => {
+      objects = build(['webhooks'], ['admission', 'knative', 'argo-events']);
+    });
+
+    it('has the objects of all senders', () => {
+      const kinds = new Set(objects.map(({ kind }) => kind));
+      for (const kind of [
+        'ValidatingWebhookConfiguration',
+        'ApiServerSource',
+        'EventSource',
+        'Sensor',
+      ])
+        assert.ok(kinds.has(kind), kind);
     });
   },
 );

@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { load } from 'js-yaml';
 import type { Process } from '#src/dispatch.ts';
 import { ON_DEMAND } from '#src/ingest/demand-watch.ts';
 import * as kinds from '#src/kube/resources.ts';
@@ -92,6 +93,19 @@ interface ServiceObject {
     readonly ports: readonly { readonly targetPort: string; readonly port: number }[];
   };
 }
+interface Hook {
+  readonly clientConfig: {
+    readonly service: {
+      readonly namespace: string;
+      readonly name: string;
+      readonly port: number;
+      readonly path: string;
+    };
+  };
+  readonly failurePolicy: string;
+  readonly timeoutSeconds: number;
+  readonly sideEffects: string;
+}
 interface Binding {
   readonly roleRef: { readonly kind: string; readonly name: string };
   readonly subjects: readonly {
@@ -109,7 +123,11 @@ interface Rule {
 interface Kustomization {
   readonly resources?: readonly string[];
   readonly components?: readonly string[];
-  readonly patches?: readonly { readonly path?: string }[];
+  readonly patches?: readonly {
+    readonly path?: string;
+    readonly patch?: string;
+    readonly target?: { readonly labelSelector?: string };
+  }[];
   readonly images?: readonly { readonly name: string }[];
 }
 
@@ -142,6 +160,21 @@ const redisUsersFile = readFileSync(join(ROOT, 'k8s/redis/users.acl'), 'utf8')
   .split('\n')
   .filter((line) => line !== 'user default off');
 const redisUserNames = redisUsersFile.map((line) => line.split(' ')[1]);
+const portsOf = (pod: Pod): readonly string[] =>
+  pod.containers.flatMap((container) => container.ports?.map(({ name }) => name) ?? []);
+/** The ports that the component of a folder adds to the pods with these labels. */
+const portsPatched = (
+  folder: string,
+  labels: Readonly<Record<string, string>>,
+): readonly string[] => {
+  const [kustomization] = readYaml(`${folder}/kustomization.yaml`) as readonly Kustomization[];
+  return (kustomization?.patches ?? []).flatMap(({ patch = '', target }) => {
+    const [key = '', value] = (target?.labelSelector ?? '').split('=');
+    return key !== '' && labels[key] === value
+      ? portsOf((load(patch) as Workload).spec.template.spec)
+      : [];
+  });
+};
 const ofKind = (kind: string) => manifests.filter(({ object }) => object.kind === kind);
 const portOf = (container: Container, name: string): number | undefined =>
   container.ports?.find((port) => port.name === name)?.containerPort;
@@ -401,11 +434,10 @@ describe('k8s/', () => {
         Object.entries(selector).every(([key, value]) => labels[key] === value),
       );
       assert.ok(selected.length > 0, 'selects nothing');
-      const names = new Set(
-        selected.flatMap(({ pod }) =>
-          pod.containers.flatMap((container) => container.ports?.map(({ name }) => name) ?? []),
-        ),
-      );
+      const names = new Set([
+        ...selected.flatMap(({ pod }) => portsOf(pod)),
+        ...portsPatched(file.split('/')[0] ?? '', selector),
+      ]);
       for (const { targetPort } of ports) assert.ok(names.has(targetPort), targetPort);
     });
   }
@@ -454,13 +486,17 @@ describe('k8s/', () => {
       'ClusterRole',
       'ClusterRoleBinding',
       'StorageClass',
+      'ValidatingWebhookConfiguration',
     ]);
     for (const { file, object } of manifests) {
       if (clusterScoped.has(object.kind) || object.metadata.name === 'any') continue;
-      const isGrant = SECRET_FOLDERS.includes(file.split('/')[0] ?? '');
+      const folder = file.split('/')[0] ?? '';
+      const isGrant = SECRET_FOLDERS.includes(folder);
+      // The policy there is about pods of the namespace sutler.
+      const isOfArgo = folder === 'argo-events' && object.kind !== 'NetworkPolicy';
       assert.equal(
         object.metadata.namespace,
-        isGrant ? 'storage-secrets' : 'sutler',
+        isGrant ? 'storage-secrets' : isOfArgo ? 'argo-events' : 'sutler',
         `${file} ${object.kind} ${object.metadata.name}`,
       );
     }
@@ -510,6 +546,17 @@ describe('k8s/', () => {
       assert.deepEqual([...rightsOf('sutler-jobs')].toSorted(), asked.toSorted());
     });
 
+    it('of hints are, in a component of their own, to read the objects that hints name', () => {
+      const asked = grants(['get'], [kinds.claims, kinds.volumes]);
+      assert.deepEqual([...rightsOf('sutler-ingest-webhooks')].toSorted(), asked.toSorted());
+    });
+
+    it('of the sources of Knative and Argo Events are to read and watch claims and volumes', () => {
+      const asked = grants(['get', 'list', 'watch'], [kinds.claims, kinds.volumes]);
+      for (const role of ['sutler-event-source', 'sutler-argo-event-source'])
+        assert.deepEqual([...rightsOf(role)].toSorted(), asked.toSorted());
+    });
+
     it('of a driver with topology are, in a component of their own, to list and watch nodes', () => {
       const asked = grants(['list', 'watch'], [kinds.nodes, kinds.csiNodes]);
       assert.deepEqual([...rightsOf('sutler-topology')].toSorted(), asked.toSorted());
@@ -557,6 +604,48 @@ describe('k8s/', () => {
         grants.map(({ rule }) => rule.verbs),
         SECRET_FOLDERS.flatMap(() => [['get'], ['list', 'watch']]),
       ));
+  });
+
+  describe('hints', () => {
+    const service = ofKind('Service').find(
+      ({ object }) => object.metadata.name === 'sutler-webhooks',
+    )?.object as unknown as ServiceObject;
+    const portNamed = (name: string): number | undefined =>
+      service.spec.ports.find(({ targetPort }) => targetPort === name)?.port;
+    const hooks = ofKind('ValidatingWebhookConfiguration').flatMap(
+      ({ object }) => object['webhooks'] as readonly Hook[],
+    );
+    const certified = ofKind('Certificate')
+      .filter(({ object }) => object.metadata.name === 'sutler-webhooks')
+      .flatMap(({ object }) => (object['spec'] as { dnsNames: readonly string[] }).dnsNames);
+
+    it('are sent to the address of the Service, which its certificate names', () => {
+      const urls = [...ofKind('ApiServerSource'), ...ofKind('Sensor')].flatMap(({ object }) =>
+        [...JSON.stringify(object).matchAll(/https:[^"]*/g)].map(([url]) => new URL(url)),
+      );
+      assert.equal(urls.length, 3);
+      for (const { hostname, port, pathname } of urls) {
+        assert.ok(certified.includes(hostname), hostname);
+        assert.deepEqual([Number(port), pathname], [portNamed('events'), '/events']);
+      }
+    });
+
+    it('are sent by the API server to the admission port, which its certificate names', () => {
+      assert.equal(hooks.length, 2);
+      for (const { clientConfig } of hooks) {
+        const { namespace, name, port, path } = clientConfig.service;
+        assert.ok(certified.includes(`${name}.${namespace}.svc`));
+        assert.deepEqual([port, path], [portNamed('admission'), '/admission']);
+      }
+    });
+
+    it('never stop a write: a webhook that fails or is slow is ignored', () => {
+      for (const { failurePolicy, timeoutSeconds, sideEffects } of hooks)
+        assert.deepEqual(
+          { failurePolicy, timeoutSeconds, sideEffects },
+          { failurePolicy: 'Ignore', timeoutSeconds: 1, sideEffects: 'NoneOnDryRun' },
+        );
+    });
   });
 
   it('grants no account a wildcard', () => {

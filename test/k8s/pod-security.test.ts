@@ -26,8 +26,9 @@ const CALLERS = new Set(['ingest', 'jobs']);
 const pods = manifestFolders()
   .flatMap(readManifests)
   .flatMap(({ file, object }) => {
-    const { template } = (object['spec'] ?? {}) as { template?: { spec: Pod } };
-    return template === undefined
+    // Templates of other kinds, such as an EventSource, are no pods.
+    const { template } = (object['spec'] ?? {}) as { template?: { spec?: Pod } };
+    return template?.spec === undefined
       ? []
       : [{ title: `${file} ${object.metadata.name}`, pod: template.spec }];
   });

@@ -19,19 +19,33 @@ import {
 } from '../harness/real-manifests.ts';
 
 const NAMESPACE = 'sutler';
+const TEXT = { type: 'string' };
 const DEPLOYMENTS = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments`;
 const SAMPLE_DRIVER = `${DEPLOYMENTS}/sutler-sample-driver`;
 const PLURALS: Readonly<Record<string, string>> = {
   NetworkPolicy: 'networkpolicies',
   StorageClass: 'storageclasses',
 };
-const CLUSTER_SCOPED = new Set(['Namespace', 'ClusterRole', 'ClusterRoleBinding', 'StorageClass']);
+const CLUSTER_SCOPED = new Set([
+  'Namespace',
+  'ClusterRole',
+  'ClusterRoleBinding',
+  'StorageClass',
+  'ValidatingWebhookConfiguration',
+]);
 
 /** What a driver with topology needs besides. */
 const NODES: readonly string[] = ['list', 'watch'].flatMap((verb) => [
   `${verb} /nodes`,
   `${verb} storage.k8s.io/csinodes`,
 ]);
+
+/** What a driver on each node needs besides. */
+const GATEWAYS_OF_NODES: readonly string[] = ['list', 'watch'].map(
+  (verb) => `${verb} discovery.k8s.io/endpointslices`,
+);
+/** What ingest and jobs need that publish storage capacity. */
+const CAPACITIES = 'storage.k8s.io/csistoragecapacities';
 
 /** Everything that each account may do: `verb group/resource names`, in every namespace and in its
  * own. */
@@ -43,6 +57,8 @@ const RIGHTS: Readonly<
       ...NODES,
       'create /events',
       'get /namespaces kube-system',
+      'get /persistentvolumeclaims',
+      'get /persistentvolumes',
       'patch /events',
       ...['list', 'watch'].flatMap((verb) => [
         `${verb} /persistentvolumeclaims`,
@@ -54,9 +70,13 @@ const RIGHTS: Readonly<
         `${verb} storage.k8s.io/volumeattributesclasses`,
       ]),
     ],
-    atHome: ['create', 'get', 'list', 'update', 'watch'].map(
-      (verb) => `${verb} coordination.k8s.io/leases`,
-    ),
+    atHome: [
+      ...['create', 'get', 'list', 'update', 'watch'].map(
+        (verb) => `${verb} coordination.k8s.io/leases`,
+      ),
+      ...GATEWAYS_OF_NODES,
+      ...['list', 'watch'].map((verb) => `${verb} ${CAPACITIES}`),
+    ],
   },
   'sutler-jobs': {
     everywhere: [
@@ -81,10 +101,49 @@ const RIGHTS: Readonly<
       'watch storage.k8s.io/storageclasses',
       'watch storage.k8s.io/volumeattachments',
     ],
-    atHome: [],
+    atHome: [
+      ...GATEWAYS_OF_NODES,
+      ...['create', 'delete', 'get', 'list', 'patch', 'watch'].map(
+        (verb) => `${verb} ${CAPACITIES}`,
+      ),
+      'get /pods',
+      'get apps/replicasets',
+    ],
   },
   'sutler-dashboard': { everywhere: [], atHome: [] },
 };
+
+/** The fields that Knative's definition of a sink names; the rest of a spec is kept there, too. */
+const SINK = { uri: TEXT, CACerts: TEXT, audience: TEXT };
+/** Kinds of others, as far as k8s/ uses them. The definitions of Argo Events keep every field, so
+ * that nothing below `spec` is checked there either. */
+const FOREIGN_KINDS: readonly ForeignKind[] = [
+  {
+    group: 'sources.knative.dev',
+    version: 'v1',
+    kind: 'ApiServerSource',
+    spec: {
+      type: 'object',
+      required: ['resources'],
+      properties: {
+        mode: TEXT,
+        serviceAccountName: TEXT,
+        resources: {
+          type: 'array',
+          items: { type: 'object', properties: { apiVersion: TEXT, kind: TEXT } },
+        },
+        namespaceSelector: { type: 'object', properties: {} },
+        sink: { type: 'object', properties: SINK },
+      },
+    },
+  },
+  ...['EventSource', 'Sensor'].map((kind) => ({
+    group: 'argoproj.io',
+    version: 'v1alpha1',
+    kind,
+    spec: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
+  })),
+];
 
 const open = realControlPlane(process.env);
 
@@ -94,6 +153,8 @@ describe('k8s/ on kube-apiserver', () => {
   before(async () => {
     plane = await open();
     api = new Connection(plane);
+    await api.create('/api/v1/namespaces', { metadata: { name: 'argo-events' } });
+    for (const definition of FOREIGN_KINDS) await define(api, definition);
     for (const manifest of inOrder(whole())) await apply(api, manifest);
   });
   after(async () => {
@@ -225,6 +286,23 @@ describe('k8s/ on kube-apiserver', () => {
     isAllowed(await api.call('GET', secrets, { ...as('sutler-ingest'), query: named }));
   });
 
+  it('lets the sources of Knative and Argo Events watch claims and volumes, and write none', async () => {
+    for (const [namespace, account] of [
+      [NAMESPACE, 'sutler-event-source'],
+      ['argo-events', 'sutler-argo-event-source'],
+    ] as const) {
+      const user = `system:serviceaccount:${namespace}:${account}`;
+      const source = { impersonate: { user, groups: ['system:authenticated'] } };
+      for (const path of ['/api/v1/persistentvolumeclaims', VOLUMES]) {
+        const query = { watch: true, timeoutSeconds: 1 };
+        isAllowed(await api.call('GET', path, { ...source, query }));
+        isAllowed(await api.call('GET', path, source));
+      }
+      isForbidden(await api.call('POST', paths('default').claims, { ...source, body: {} }));
+      isForbidden(await api.call('POST', VOLUMES, { ...source, body: volume('made-by-source') }));
+    }
+  });
+
   it('lets no account create or delete claims, classes or roles', async () => {
     for (const account of Object.keys(RIGHTS)) {
       isForbidden(await api.call('POST', paths('default').claims, { ...as(account), body: {} }));
@@ -239,6 +317,30 @@ describe('k8s/ on kube-apiserver', () => {
     }
   });
 });
+
+interface ForeignKind {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+  /** The schema of `spec`. */
+  readonly spec: object;
+}
+
+/** Creates the definition of a kind, and waits until the server serves it. */
+async function define(api: Connection, { group, version, kind, spec }: ForeignKind): Promise<void> {
+  const plural = `${kind.toLowerCase()}s`;
+  const schema = { openAPIV3Schema: { type: 'object', properties: { spec } } };
+  await api.create('/apis/apiextensions.k8s.io/v1/customresourcedefinitions', {
+    metadata: { name: `${plural}.${group}` },
+    spec: {
+      group,
+      scope: 'Namespaced',
+      names: { plural, kind },
+      versions: [{ name: version, served: true, storage: true, schema }],
+    },
+  });
+  await api.until(`/apis/${group}/${version}/${plural}`, ({ status }) => status === 200);
+}
 
 /** Every object of k8s/ that is no patch. */
 function whole(): readonly Manifest[] {
