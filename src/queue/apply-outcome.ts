@@ -105,11 +105,12 @@ export class OutcomeApplier {
       return 0;
     }
     const atMs = Date.now();
+    const until = 'until' in outcome ? outcome.until : undefined;
     return writeStatus(redis, place, {
       outcome: outcome.kind,
       reason: shownReason(outcome.reason),
       atMs,
-      ...(outcome.kind === 'parked' && outcome.until ? { until: outcome.until } : {}),
+      ...(until === undefined ? {} : { until }),
       ...(outcome.kind === 'retry' && outcome.holdOffScope !== undefined
         ? { holdOff: { scope: outcome.holdOffScope, untilMs: atMs + (outcome.minDelayMs ?? 0) } }
         : {}),

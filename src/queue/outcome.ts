@@ -26,10 +26,12 @@ export type Outcome =
    * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.
    * `isDriverDown`: no other key would reach the driver either, so the circuit breaker opens.
    * `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows, so the
-   * circuit breaker stays or becomes closed. */
+   * circuit breaker stays or becomes closed. `until`: the next run comes at once when one of these
+   * objects changes. */
   | {
       readonly kind: 'later';
       readonly reason: string;
+      readonly until?: readonly WaitCondition[];
       readonly delayMs?: number;
       readonly isDriverDown?: boolean;
       readonly isGatewayFull?: boolean;

@@ -25,6 +25,9 @@ export const activeGatewayKey = nameDriverKeys('gateway');
 /** Hash of the handles that several PVs name; see shared-handles.ts. */
 export const sharedHandlesKey = nameDriverKeys('shared');
 
+/** Hash of who has asked for shared handles, and who lists PVs for it; see shared-handles.ts. */
+export const handleAsksKey = nameDriverKeys('shared-asks');
+
 /** Hash of volumes that audits found unknown, handle to time; see audit-ledger.ts. */
 export const auditKey = nameDriverKeys('audit');
 

@@ -1,19 +1,38 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
-import { sharedHandlesKey } from './key-names.ts';
+import { handleAsksKey, sharedHandlesKey } from './key-names.ts';
 import { askRedis } from './ask-redis.ts';
+import type { WaitCondition } from '../volumes/refused-error.ts';
 
 /* The shared handles of a driver: those that two PVs or more name, normally none. One ingest
  * publishes what it sees; a run that is about to send DeleteVolume looks here (invariant 7). The
  * key expires soon after its publisher has fallen silent, so that nobody relies on an old view.
  *
- * Fields of the hash:
+ * An ingest that watches PVs publishes all the time. One that does not (--event-source=webhook)
+ * publishes when a run asks for it: it lists all PVs, and its view is as old as the begin of that
+ * list.
+ *
+ * Fields of the hash of what is published:
  * publisher    the ingest that publishes; another one takes over when the key has expired
  * version      of what it has published, in its own count
- * handle <id>  names of the PVs that share this handle, one a line; MAX_SHARERS at most */
+ * handle <id>  names of the PVs that share this handle, one a line; MAX_SHARERS at most
+ *
+ * Fields of the hash of asks; times are Redis' own, in Unix ms:
+ * asked        when a run last found nothing published
+ * begun        when the last scan began whose view was published
+ * scanner      the ingest that is scanning
+ * until        when another one may scan in its place */
 
 /** How old a published view may be. A publisher renews it every 1.5 s. */
-const MAX_VIEW_AGE_MS = 5_000;
+export const MAX_VIEW_AGE_MS = 5_000;
+
+/** How long a scan may be silent before another ingest scans in its place. */
+const SCANNER_TTL_MS = 10_000;
+const ASKS_TTL_MS = 600_000;
+
+/** Keys of runs that found nothing published wait for this; who publishes at an ask promotes
+ * them. */
+export const VIEW_CONDITION: WaitCondition = { resource: 'sharedhandles', name: '*', seen: '' };
 
 /** How many PVs of one handle are published. Thousands may stand for one shared file system. */
 export const MAX_SHARERS = 20;
@@ -22,6 +41,7 @@ export const MAX_SHARERS = 20;
  *
  * Args      handles  the whole view, JSON; '' if it is the one of this version
  *           asOfMs   a time at which the publisher saw all PVs, by Redis' clock; 0 = none yet
+ *           maxAgeMs how old the view may become
  * Answers   published
  *           outdated   asOfMs is too long ago, as in a process that was frozen
  *           unknown    Redis does not have this version: send the whole view
@@ -29,7 +49,13 @@ export const MAX_SHARERS = 20;
  *           each with Redis' time, which may be the next asOfMs */
 const publishScript = defineNamedScript({
   keys: ['sharedKey'],
-  args: { publisher: 'text', version: 'number', handles: 'text', asOfMs: 'number' },
+  args: {
+    publisher: 'text',
+    version: 'number',
+    handles: 'text',
+    asOfMs: 'number',
+    maxAgeMs: 'number',
+  },
   answers: {
     published: { nowMs: 'number' },
     outdated: { nowMs: 'number' },
@@ -39,7 +65,7 @@ const publishScript = defineNamedScript({
   lua: `${REDIS_NOW}
 local current, published = unpack(redis.call('HMGET', sharedKey, 'publisher', 'version'))
 if current and current ~= publisher then return {'taken', 'nowMs', now} end
-local leftMs = math.min(asOfMs + ${MAX_VIEW_AGE_MS} - now, ${MAX_VIEW_AGE_MS})
+local leftMs = math.min(asOfMs + maxAgeMs - now, maxAgeMs)
 if leftMs <= 0 then return {'outdated', 'nowMs', now} end
 if handles ~= '' then
   redis.call('DEL', sharedKey)
@@ -55,6 +81,64 @@ return {'published', 'nowMs', now}
 `,
 });
 
+/** Remembers that a run found nothing published. */
+const askScript = defineNamedScript({
+  keys: ['asksKey'],
+  args: {},
+  answers: { ok: {} },
+  lua: `${REDIS_NOW}
+redis.call('HSET', asksKey, 'asked', now)
+redis.call('PEXPIRE', asksKey, ${ASKS_TTL_MS})
+return {'ok'}
+`,
+});
+
+/** Begins a scan, or renews the right to one that has begun.
+ *
+ * Answers   none   nobody has asked since the last scan began
+ *           taken  another ingest is scanning
+ *           scan   with Redis' time, before which the list must not have begun */
+const beginScan = defineNamedScript({
+  keys: ['asksKey'],
+  args: { scanner: 'text' },
+  answers: { none: {}, taken: {}, scan: { nowMs: 'number' } },
+  lua: `${REDIS_NOW}
+local asked, begun, current, untilMs =
+  unpack(redis.call('HMGET', asksKey, 'asked', 'begun', 'scanner', 'until'))
+if not asked or tonumber(asked) <= tonumber(begun or 0) then return {'none'} end
+if current and current ~= scanner and tonumber(untilMs) > now then return {'taken'} end
+redis.call('HSET', asksKey, 'scanner', scanner, 'until', now + ${SCANNER_TTL_MS})
+return {'scan', 'nowMs', now}
+`,
+});
+
+/** Ends a scan. Whoever asked before it began is served. */
+const endScan = defineNamedScript({
+  keys: ['asksKey'],
+  args: { scanner: 'text', begunMs: 'number' },
+  answers: { ok: {} },
+  lua: `
+if redis.call('HGET', asksKey, 'scanner') ~= scanner then return {'ok'} end
+redis.call('HDEL', asksKey, 'scanner', 'until')
+redis.call('HSET', asksKey, 'begun', begunMs)
+return {'ok'}
+`,
+});
+
+/** Takes back what this ingest has published, and asks for another scan. */
+const withdraw = defineNamedScript({
+  keys: ['sharedKey', 'asksKey'],
+  args: { publisher: 'text' },
+  answers: { ok: {} },
+  lua: `${REDIS_NOW}
+if redis.call('HGET', sharedKey, 'publisher') ~= publisher then return {'ok'} end
+redis.call('DEL', sharedKey)
+redis.call('HSET', asksKey, 'asked', now)
+redis.call('PEXPIRE', asksKey, ${ASKS_TTL_MS})
+return {'ok'}
+`,
+});
+
 /** The PVs by each handle that several of them name. */
 export type HandleSharers = ReadonlyMap<string, readonly string[]>;
 
@@ -62,30 +146,45 @@ export type SharedHandles = ReturnType<typeof redisSharedHandles>;
 
 /** The shared handles of one driver. */
 export function redisSharedHandles(redis: Redis, prefix: string, driver: string) {
-  const keys = { sharedKey: sharedHandlesKey(prefix, driver) };
+  const keys = {
+    sharedKey: sharedHandlesKey(prefix, driver),
+    asksKey: handleAsksKey(prefix, driver),
+  };
   return {
     /** Publishes a view; see publishScript. Rejects while Redis can't be reached.
-     * @param view  `handles` undefined: Redis should have this version already */
+     * @param view  `handles` undefined: Redis should have this version already; `maxAgeMs`:
+     *              MAX_VIEW_AGE_MS where absent */
     publish(view: {
       readonly publisher: string;
       readonly version: number;
       readonly handles: HandleSharers | undefined;
       readonly asOfMs: number;
+      readonly maxAgeMs?: number;
     }) {
-      const { handles } = view;
+      const { handles, maxAgeMs = MAX_VIEW_AGE_MS } = view;
       const lines = [...(handles ?? [])].map(
         ([id, names]) => [id, names.slice(0, MAX_SHARERS).join('\n')] as const,
       );
       const text = handles === undefined ? '' : JSON.stringify(Object.fromEntries(lines));
-      return publishScript.run(redis, keys, { ...view, handles: text });
+      return publishScript.run(redis, keys, { ...view, maxAgeMs, handles: text });
     },
+    /** For an ingest that scans; see beginScan. */
+    beginScan: (scanner: string) => beginScan.run(redis, keys, { scanner }),
+    /** @param begunMs  the time that beginScan answered first */
+    endScan: (scanner: string, begunMs: number) => endScan.run(redis, keys, { scanner, begunMs }),
+    /** Takes back what this ingest has published, which another PV has made wrong. */
+    withdraw: (publisher: string) => withdraw.run(redis, keys, { publisher }),
     /** The names of PVs with this handle, up to MAX_SHARERS; empty if it is not shared.
-     * @returns undefined if no ingest has published within the last seconds
+     * @returns undefined if no ingest has published within the last seconds; then one that scans
+     *   is asked to, and promotes the keys that wait for VIEW_CONDITION
      * @throws RecordsUnavailable */
     sharersOf: async (handle: string): Promise<readonly string[] | undefined> => {
       const fields = redis.hmget(keys.sharedKey, 'publisher', `handle ${handle}`);
       const [publisher, names] = await askRedis(fields);
-      if (typeof publisher !== 'string') return undefined;
+      if (typeof publisher !== 'string') {
+        await askRedis(askScript.run(redis, keys, {}));
+        return undefined;
+      }
       return typeof names === 'string' ? names.split('\n') : [];
     },
   };

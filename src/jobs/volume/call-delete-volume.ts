@@ -4,6 +4,7 @@ import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { isStillRunning } from '../../volumes/create-result.ts';
 import { explainShared } from '../../volumes/handles.ts';
+import { VIEW_CONDITION } from '../../records/shared-handles.ts';
 import type { DeletionPlan } from '../../volumes/plan-deletion.ts';
 import type { WaitCondition } from '../../volumes/refused-error.ts';
 import type { Attempt } from '../attempt.ts';
@@ -98,6 +99,7 @@ const NOT_COMPARED: Outcome = {
   reason:
     'no ingest has told lately whether another PersistentVolume has the handle; ' +
     'the volume is deleted when one does (see /readyz of ingest)',
+  until: [VIEW_CONDITION],
 };
 
 /** Ends the run of a volume that can't be deleted as things are. */
