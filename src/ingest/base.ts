@@ -2,9 +2,9 @@ import type { DriverConnections } from '../connections/connect-driver.ts';
 import type { DriverContext } from '../driver-config/driver-context.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { ProducerConnection } from '../queue/producer-connection.ts';
+import type { EventSource } from './event-source.ts';
 import type { flags } from './flags.ts';
 import type { LeaderGate } from './leader-gate.ts';
-import type { ObjectSource } from './objects/object-source.ts';
 
 /** The context of one driver in ingest. */
 export type Context = DriverContext<typeof flags>;
@@ -12,8 +12,8 @@ export type Context = DriverContext<typeof flags>;
 /** What all drivers of an ingest process share, beside its connections. */
 export interface Shared {
   readonly producerConnection: ProducerConnection;
-  /** The objects of all drivers. They are listed and watched from the first call on. */
-  readonly objects: () => ObjectSource;
+  /** The objects of all drivers. It begins at the first call. */
+  readonly eventSource: () => EventSource;
 }
 
 /** What ingest's parts of one driver are made of. It is there once the driver is known. */

@@ -8,6 +8,7 @@ import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
 import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
+import { hintFlags } from './hints/flags.ts';
 import { webhookFlags } from './webhooks/flags.ts';
 
 /** One line for --help and docs/flags.md. */
@@ -25,6 +26,7 @@ export const flags = defineFlags({
   ...waitFlags,
   ...limitFlags,
   ...capacityFlags,
+  ...hintFlags,
   ...webhookFlags,
   ...perDriver({
     'audit-interval': {
@@ -55,12 +57,6 @@ export const flags = defineFlags({
       min: '100ms',
       help: 'How often the driver is asked for every capacity; after a change it is asked at once.',
       upstream: 'same',
-    },
-    'resync-interval': {
-      type: 'durationMs',
-      default: '15m',
-      min: '1s',
-      help: 'How often every object that needs work is enqueued again; delayed jobs stay delayed.',
     },
   }),
 });

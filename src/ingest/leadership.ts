@@ -71,6 +71,11 @@ export class Leadership {
     this.#requestResync('Redis can be reached again');
   }
 
+  /** Hints were lost, so that changes may have been missed. */
+  hintsLost(): void {
+    this.#requestResync('hints were lost');
+  }
+
   /** To be called every second: tells the workers about a foreign leader, and checks the
    * incarnation if this process leads. */
   tick(lease: LeaseStatus): void {
@@ -101,7 +106,7 @@ export class Leadership {
       if (hasLostData) {
         failover.checkNow();
         void resync.runAfterLoss();
-      } else if (reason !== undefined) await resync.run(reason);
+      } else if (reason !== undefined) void resync.run(reason);
     } catch (error) {
       if (this.#takeDueResync() !== undefined) void resync.runDoubtful();
       // The check reports the Lease, and the connection Redis.

@@ -7,9 +7,8 @@ import { listDrivers } from '../queue/registry.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import type { Shared } from './base.ts';
+import { type EventSource, openEventSource } from './event-source.ts';
 import { flags as table, summary } from './flags.ts';
-import type { ObjectSource } from './objects/object-source.ts';
-import { openObjects } from './open-objects.ts';
 import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';
 import { openNamedWebhooks } from './webhooks/open-named-webhooks.ts';
 
@@ -69,6 +68,9 @@ function openShared(context: IngestContext, connections: Connections): Shared {
   const producerConnection = openProducerConnection({ redisUrl, redisAccess, prefix, log });
   closers.add('producer connection', () => producerConnection.close());
   health.ready('redis', () => producerConnection.trouble ?? link.trouble ?? link.refusal);
-  let objects: ObjectSource | undefined;
-  return { producerConnection, objects: () => (objects ??= openObjects(context, connections)) };
+  let eventSource: EventSource | undefined;
+  return {
+    producerConnection,
+    eventSource: () => (eventSource ??= openEventSource(context, connections)),
+  };
 }

@@ -1,45 +1,40 @@
-import type { Connections } from '../connections/open-connections.ts';
 import type { EventRecorder } from '../kube/events.ts';
+import { WaitList } from '../queue/wait-list.ts';
 import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Listeners } from '../runtime/listeners.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
-import type { Base, Context } from './base.ts';
+import type { Base } from './base.ts';
+import type { EventSource } from './event-source.ts';
+import type { HandleScanner } from './hints/handle-scanner.ts';
 import { HandlePublisher } from './objects/handle-publisher.ts';
-import type { DriverObjects, ObjectSource } from './objects/object-source.ts';
-import { WatchedObjects } from './objects/watched-objects.ts';
-
-/** Begins to list and watch claims, classes and volumes. */
-export function openObjects(
-  { closers, health, log, metrics }: Omit<Context, 'stopping'>,
-  { kube }: Connections,
-): ObjectSource {
-  const source = new WatchedObjects({ client: kube, log, metrics });
-  closers.add('objects', () => source.stop());
-  health.ready('kubernetes', () => source.trouble);
-  return source;
-}
+import type { DriverObjects, ServedDriver } from './objects/object-source.ts';
 
 /** Begins to serve a driver; only the leader writes an event for a volume that must not be deleted.
  * @param changes  told of each object that changes */
 export function openDriverObjects(
   base: Base,
-  source: ObjectSource,
+  { source, hintedWatch, scanner }: EventSource,
   { events, changes }: { readonly events: EventRecorder; readonly changes: Listeners<string> },
 ): DriverObjects {
-  const { context, driver, gate } = base;
-  const objects: DriverObjects = source.serve({
+  const { driver, gate } = base;
+  const { closers } = base.context;
+  const served: ServedDriver = {
     driver: { ...driver, inTreeName: inTreeNameOf(driver.name) },
     gate,
     onObject: (object) => changes.notify(object),
-    onSharedHandles: () => publisher.changed(),
+    onSharedHandles: () => publisher?.changed(),
     onRefused(volume, reason) {
       if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
     },
-  });
-  context.closers.add('objects of the driver', () => objects.stop());
-  const publisher = openHandlePublisher(base, objects);
+  };
+  const objects = source.serve(served);
+  closers.add('objects of the driver', () => objects.stop());
+  const endHints = hintedWatch?.serve(served, objects);
+  if (endHints !== undefined) closers.add('hints of the driver', endHints);
+  const publisher = scanner === undefined ? openHandlePublisher(base, objects) : undefined;
+  if (scanner !== undefined) openHandleScans(base, scanner);
   return objects;
 }
 
@@ -57,4 +52,18 @@ function openHandlePublisher(
   });
   closers.add('handle publisher', () => publisher.stop());
   return publisher;
+}
+
+/** Tells the workers the same when they ask. */
+function openHandleScans(
+  { context: { flags, closers }, connections: { link, marker }, driver: { name } }: Base,
+  scanner: HandleScanner,
+): void {
+  const end = scanner.serve({
+    name,
+    store: redisSharedHandles(link.redis, flags.redisPrefix, name),
+    waits: new WaitList(link.redis, flags.redisPrefix, name),
+    isRedisOurs: () => marker.isOurs,
+  });
+  closers.add('scans for shared handles', end);
 }

@@ -32,19 +32,30 @@ export class Resync {
   readonly #options: ResyncOptions;
   /** Ends the spread that is under way. */
   #spread: AbortController | undefined;
+  /** Ends the run at once that is under way. */
+  #run: AbortController | undefined;
+  /** Why another run is asked for. */
+  #requested: string | undefined;
 
   constructor(options: ResyncOptions) {
     this.#options = options;
   }
 
   /** Enqueues every object that needs a job, and the job of every open record, since its claim may
-   * be gone. Does nothing while this ingest does not lead, or while a spread is under way. */
+   * be gone: each as soon as it is found. Does nothing while this ingest does not lead, or while a
+   * spread is under way; runs once more if one is under way that began before this call. */
   async run(reason: string): Promise<void> {
-    const { gate, log } = this.#options;
-    if (!gate.isAllowing || this.#spread !== undefined) return;
-    const keys = await this.#list();
-    for (const key of keys) gate.ensureQueued(key);
-    log.info({ reason, keys: keys.length }, 'enqueued everything outstanding');
+    if (this.#spread !== undefined) return;
+    this.#requested = reason;
+    if (this.#run !== undefined) return;
+    const run = new AbortController();
+    this.#run = run;
+    while (this.#requested !== undefined && !run.signal.aborted) {
+      const next = this.#requested;
+      this.#requested = undefined;
+      await this.#enqueueAtOnce(next, run.signal);
+    }
+    if (this.#run === run) this.#run = undefined;
   }
 
   /** Enqueues the same after a loss of data, spread over time. Begins when the quarantine is over:
@@ -61,7 +72,7 @@ export class Resync {
   }
 
   async #runSpread(waitMs: number): Promise<void> {
-    this.#spread?.abort();
+    this.stop();
     const spread = new AbortController();
     this.#spread = spread;
     await this.#options.clock.sleep(waitMs, spread.signal);
@@ -69,10 +80,24 @@ export class Resync {
     if (this.#spread === spread) this.#spread = undefined;
   }
 
-  /** Ends the spread that is under way. */
+  /** Ends what is under way. */
   stop(): void {
     this.#spread?.abort();
     this.#spread = undefined;
+    this.#run?.abort();
+    this.#run = undefined;
+    this.#requested = undefined;
+  }
+
+  async #enqueueAtOnce(reason: string, signal: AbortSignal): Promise<void> {
+    const { gate, log } = this.#options;
+    let count = 0;
+    for await (const key of this.#keys()) {
+      if (signal.aborted || !gate.isAllowing) return;
+      gate.ensureQueued(key);
+      count += 1;
+    }
+    log.info({ reason, keys: count }, 'enqueued everything outstanding');
   }
 
   async #enqueueInSlices(signal: AbortSignal): Promise<void> {
@@ -89,18 +114,28 @@ export class Resync {
   }
 
   async #list(): Promise<readonly JobKey[]> {
-    const { objects, openJobs, log } = this.#options;
-    const keys = new Map<string, JobKey>();
+    const keys: JobKey[] = [];
+    for await (const key of this.#keys()) keys.push(key);
+    return keys;
+  }
+
+  /** The keys of what is outstanding, each once. */
+  async *#keys(): AsyncGenerator<JobKey> {
+    const { objects, gate, openJobs, log } = this.#options;
+    if (!gate.isAllowing) return;
+    const seen = new Set<string>();
+    const isNew = (key: JobKey): boolean => seen.size < seen.add(keyId(key)).size;
     try {
-      for await (const key of objects.outstanding()) keys.set(keyId(key), key);
+      for await (const key of objects.outstanding()) if (isNew(key)) yield key;
       objects.reportRefused();
-      for (const key of (await openJobs()).values()) keys.set(keyId(key), key);
+      for (const key of (await openJobs()).values()) if (isNew(key)) yield key;
     } catch (error) {
+      // Another ingest leads, or none; the next leader lists everything.
+      if (!gate.isAllowing) return;
       log.warn(
         { err: error },
         'could not list everything outstanding; the next resync tries again',
       );
     }
-    return [...keys.values()];
   }
 }

@@ -73,21 +73,22 @@ export class SnapshotSweep {
 
   async #enqueueOrphans(page: readonly KubeObject[]): Promise<void> {
     const { restored, ensureQueued } = this.#options;
+    const kept = page.filter((snapshot) => hasFinalizer(snapshot, SNAPSHOT_SOURCE_PROTECTION));
+    // Without a watch it costs a list of all claims.
+    if (kept.length === 0) return;
     // Read after the list, so that a claim created in between counts. The cache may be out of date;
     // the job asks the API server.
     const inUse = await restored();
-    for (const snapshot of page) {
-      const { uid, namespace = '', name } = snapshot.metadata;
-      if (!hasFinalizer(snapshot, SNAPSHOT_SOURCE_PROTECTION)) continue;
-      if (!inUse.has(keyOf(snapshot.metadata)))
-        ensureQueued({ kind: 'snapshot', uid, namespace, name });
+    for (const { metadata } of kept) {
+      const { uid, namespace = '', name } = metadata;
+      if (!inUse.has(keyOf(metadata))) ensureQueued({ kind: 'snapshot', uid, namespace, name });
     }
   }
 
   #reportFailure(error: unknown): void {
     const code = error instanceof KubeError ? error.code : 0;
     // 404: the snapshot CRDs are not installed, or not yet.
-    if (this.#stopped.signal.aborted || code === 404) return;
+    if (this.#stopped.signal.aborted || code === 404 || !this.#options.isLeading()) return;
     this.#isForbidden = code === 403;
     const next = this.#isForbidden
       ? 'grant list; no sweep until this process leads again'

@@ -12,6 +12,7 @@ import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Base, Context, Shared } from './base.ts';
 import { openCapacity } from './capacity/open-capacity.ts';
+import { chooseResyncMs } from './hints/flags.ts';
 import { LeaderGate } from './leader-gate.ts';
 import { leaseNamespace } from './lease-namespace.ts';
 import type { DriverObjects } from './objects/object-source.ts';
@@ -42,7 +43,8 @@ export async function startDriver(
   const base = { context, connections, driver, lease, gate };
   const events = openEvents(base);
   const changes = new Listeners<string>();
-  const objects = openDriverObjects(base, shared.objects(), { events, changes });
+  const eventSource = shared.eventSource();
+  const objects = openDriverObjects(base, eventSource, { events, changes });
   await objects.waitForSync(stopping);
   if (stopping.aborted) return;
   openWaits(base, objects, changes);
@@ -51,6 +53,8 @@ export async function startDriver(
   openCapacity(base, objects, changes);
   const resync = openResync(base, objects);
   const leadership = openLeadership(base, objects, resync);
+  const endReports = eventSource.reader?.onLoss(() => leadership.hintsLost());
+  if (endReports !== undefined) context.closers.add('reports of lost hints', endReports);
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
   openElection(base, times, leadership);
@@ -111,7 +115,7 @@ function openResync(
     clock: systemClock,
     log,
   });
-  const timer = setInterval(() => void resync.run('resync'), timerMs(flags.resyncIntervalMs));
+  const timer = setInterval(() => void resync.run('resync'), timerMs(chooseResyncMs(flags)));
   closers.add('resync', () => {
     clearInterval(timer);
     resync.stop();

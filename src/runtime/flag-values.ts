@@ -16,7 +16,7 @@ export function flagKey(name: string, spec: FlagSpec): string {
 /** The value of a flag that is not given. */
 export function defaultValue(spec: FlagSpec): unknown {
   if (spec.type === 'durationMs' || spec.type === 'strings')
-    return parseValue(spec, [spec.default]);
+    return spec.default === undefined ? undefined : parseValue(spec, [spec.default]);
   return spec.type === 'labels' ? {} : spec.default;
 }
 

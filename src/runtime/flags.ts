@@ -34,7 +34,8 @@ export type FlagSpec =
       readonly min?: number;
       readonly max?: number;
     })
-  | (Common & { readonly type: 'durationMs'; readonly default: string; readonly min?: string })
+  /** Without a default it may be absent, for the process to choose. */
+  | (Common & { readonly type: 'durationMs'; readonly default?: string; readonly min?: string })
   | (Common & { readonly type: 'bool'; readonly default: boolean })
   | (Common & { readonly type: 'labels' })
   /** A list with commas, or the flag given several times; `default` is such a list. Repeated items
@@ -59,7 +60,9 @@ type ValueOf<F extends FlagSpec> = F['type'] extends 'string'
       ? Readonly<Record<string, string>>
       : F['type'] extends 'strings'
         ? readonly string[]
-        : number;
+        : F extends { readonly type: 'durationMs'; readonly default?: undefined }
+          ? number | undefined
+          : number;
 
 /** The values of a table's flags by camelCase name; names of durations end in `Ms`. */
 export type Flags<T extends FlagTable> = {

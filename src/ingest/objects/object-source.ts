@@ -8,7 +8,7 @@ import type { TriageDriver } from './triage.ts';
 export interface ServedDriver {
   readonly driver: TriageDriver;
   /** Receives the key of each object that changed and needs a job. */
-  readonly gate: Pick<LeaderGate, 'ensureQueued' | 'enqueueNow' | 'promote'>;
+  readonly gate: Pick<LeaderGate, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
   /** Called for a volume that should be deleted and must not be, when it changes and by
    * `reportRefused`. */
   readonly onRefused?: (volume: Volume, reason: string) => void;

@@ -1,0 +1,92 @@
+import { systemClock } from '../runtime/clock.ts';
+import { openRedis } from '../redis/connection.ts';
+import type { Connections } from '../connections/open-connections.ts';
+import type { Context } from './base.ts';
+import { HandleScanner } from './hints/handle-scanner.ts';
+import { HintReader } from './hints/hint-reader.ts';
+import { redisHintStream } from './hints/hint-stream.ts';
+import { HintedObjects } from './hints/hinted-objects.ts';
+import { HintedWatch } from './hints/hinted-watch.ts';
+import { type Look, Looks } from './hints/looks.ts';
+import { PacedLists } from './hints/paced-lists.ts';
+import type { ObjectSource } from './objects/object-source.ts';
+import { WatchedObjects } from './objects/watched-objects.ts';
+
+/** Where this process learns of claims, classes and volumes, as --event-source says. */
+export interface EventSource {
+  readonly source: ObjectSource;
+  /** Reads hints; absent with `watch`. */
+  readonly reader?: HintReader;
+  /** Absent unless hints come beside a watch. */
+  readonly hintedWatch?: HintedWatch;
+  /** Looks for shared handles when it is asked; absent where all volumes are watched. */
+  readonly scanner?: HandleScanner;
+}
+
+type SharedContext = Omit<Context, 'stopping'>;
+
+/** Begins to learn of claims, classes and volumes, for all drivers. */
+export function openEventSource(context: SharedContext, connections: Connections): EventSource {
+  const eventSource = open(context, connections);
+  const { source } = eventSource;
+  const { closers, health } = context;
+  closers.add('objects', () => source.stop());
+  health.ready('kubernetes', () => source.trouble);
+  return eventSource;
+}
+
+function open(context: SharedContext, connections: Connections): EventSource {
+  const { flags, log, metrics } = context;
+  if (flags.eventSource === 'webhook') return openHintedObjects(context, connections);
+  const source = new WatchedObjects({ client: connections.kube, log, metrics });
+  if (flags.eventSource === 'watch') return { source };
+  const hintedWatch = new HintedWatch(log);
+  const reader = openReader(context, connections, {
+    isLeading: () => hintedWatch.isLeading,
+    onLook: (look) => hintedWatch.looked(look),
+  });
+  return { source, reader, hintedWatch };
+}
+
+/** No watch of claims and volumes, and no cache of them. */
+function openHintedObjects(context: SharedContext, connections: Connections): EventSource {
+  const { closers, log, metrics } = context;
+  const client = connections.kube;
+  const lists = new PacedLists({ client, clock: systemClock, log });
+  const scanner = new HandleScanner({ lists, clock: systemClock, log });
+  const source: HintedObjects = new HintedObjects({
+    client,
+    lists,
+    waitUntilReading: (signal) => reader.waitUntilReading(signal),
+    onVolume: (volume) => scanner.observe(volume),
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  const reader = openReader(context, connections, {
+    isLeading: () => source.isLeading,
+    onLook: (look) => source.looked(look),
+  });
+  closers.add('scan for shared handles', () => scanner.stop());
+  return { source, reader, scanner };
+}
+
+function openReader(
+  { flags, closers, log, metrics }: SharedContext,
+  { kube: client, redisAccess: access }: Connections,
+  o: { readonly isLeading: () => boolean; readonly onLook: (look: Look) => void },
+): HintReader {
+  const { redisUrl: url, redisPrefix } = flags;
+  const link = openRedis({ url, access, role: 'plain', name: 'sutler-hints', log });
+  const looks = new Looks({ client, onLook: o.onLook, clock: systemClock, log, metrics });
+  const stream = redisHintStream(link.redis, redisPrefix);
+  const { isLeading } = o;
+  const reader = new HintReader({ stream, looks, isLeading, clock: systemClock, log });
+  closers.add('hint reader', async () => {
+    // Ends the command that waits for hints.
+    link.close();
+    looks.stop();
+    await reader.stop();
+  });
+  return reader;
+}

@@ -1,0 +1,130 @@
+import { performance } from 'node:perf_hooks';
+import type { KubeClient, ListPage } from '../../kube/client.ts';
+import { isExpired } from '../../kube/kube-error.ts';
+import type { Resource } from '../../kube/resources.ts';
+import type { Clock } from '../../runtime/clock.ts';
+import { messageOf } from '../../runtime/error-message.ts';
+import type { Logger } from '../../runtime/log.ts';
+
+export interface PacedListsOptions {
+  readonly client: Pick<KubeClient, 'list'>;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly pageSize?: number;
+}
+
+const PAGE_SIZE = 500;
+const PAGE_TIMEOUT_MS = 60_000;
+/** Bounds of the pause after a page, which is as long as the page took. */
+const PAUSE = { minMs: 2, maxMs: 2_000 };
+/** Pause after the first failure; doubled with each further one. */
+const RETRY = { startMs: 1_000, maxMs: 30_000 };
+
+/** Lists collections in pages for a whole process: one page at a time, with as long a pause after
+ * each as it took. So lists take half of the time of one request at most, and less from an API
+ * server that is slow. */
+export class PacedLists {
+  readonly #options: PacedListsOptions;
+  readonly #stopped = new AbortController();
+  #turn: Promise<void> = Promise.resolve();
+  #trouble: string | undefined;
+
+  constructor(options: PacedListsOptions) {
+    this.#options = options;
+  }
+
+  /** Why the API server did not answer with the last page; undefined where it did. */
+  get trouble(): string | undefined {
+    return this.#trouble;
+  }
+
+  /** The pages of a collection. A page that fails is asked for again until it comes. A list that
+   * takes so long that the API server drops its snapshot (410) starts again, without pauses: so
+   * objects may come twice.
+   * @param isWanted  asked before each request; once it says no, this throws Unwanted, as it does
+   *   after `stop` */
+  async *pages<T>(resource: Resource, isWanted: () => boolean): AsyncGenerator<readonly T[]> {
+    let continueToken: string | undefined;
+    let isPaced = true;
+    for (;;) {
+      const page = await this.#askUntilAnswered<T>(resource, { continueToken, isPaced, isWanted });
+      if (page === 'expired') {
+        continueToken = undefined;
+        isPaced = false;
+        continue;
+      }
+      yield page.items;
+      ({ continueToken } = page);
+      if (continueToken === undefined) return;
+    }
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  async #askUntilAnswered<T>(
+    resource: Resource,
+    ask: PageRequest & { readonly isWanted: () => boolean },
+  ): Promise<ListPage<T> | 'expired'> {
+    const { clock, log } = this.#options;
+    for (let failures = 1; ; failures += 1) {
+      if (this.#stopped.signal.aborted || !ask.isWanted()) throw new Unwanted(resource);
+      try {
+        const page = await this.#inTurn(ask.isPaced, () => this.#ask<T>(resource, ask));
+        this.#trouble = undefined;
+        return page;
+      } catch (error) {
+        if (this.#stopped.signal.aborted) throw new Unwanted(resource);
+        if (isExpired(error) && ask.continueToken !== undefined) return 'expired';
+        this.#trouble = `${resource.plural}: ${messageOf(error)}`;
+        if (failures === 1 || failures % 10 === 0)
+          log.warn(
+            { resource: resource.plural, failures, error: messageOf(error) },
+            'could not list a page; trying again',
+          );
+      }
+      await clock.sleep(retryMs(failures), this.#stopped.signal);
+    }
+  }
+
+  #ask<T>(resource: Resource, { continueToken }: PageRequest): Promise<ListPage<T>> {
+    const { client, pageSize: limit = PAGE_SIZE } = this.#options;
+    const { signal } = this.#stopped;
+    return client.list<T>(resource, { limit, continueToken, signal, timeoutMs: PAGE_TIMEOUT_MS });
+  }
+
+  /** Runs a request when those before it have ended, and their pauses. */
+  #inTurn<T>(isPaced: boolean, request: () => Promise<T>): Promise<T> {
+    let tookMs = 0;
+    const answer = this.#turn.then(async () => {
+      const startedMs = performance.now();
+      return await request().finally(() => (tookMs = performance.now() - startedMs));
+    });
+    const pause = (): Promise<void> => {
+      const pauseMs = isPaced ? tookMs : PAUSE.minMs;
+      const boundedMs = Math.min(PAUSE.maxMs, Math.max(PAUSE.minMs, pauseMs));
+      return this.#options.clock.sleep(boundedMs, this.#stopped.signal);
+    };
+    this.#turn = answer.then(pause, pause);
+    return answer;
+  }
+}
+
+interface PageRequest {
+  readonly continueToken: string | undefined;
+  readonly isPaced: boolean;
+}
+
+/** A list ended early, because nobody wants it any more. */
+export class Unwanted extends Error {
+  override readonly name = 'Unwanted';
+
+  constructor({ plural }: Resource) {
+    super(`the list of ${plural} ended early: this process does not lead any more, or stops`);
+  }
+}
+
+function retryMs(failures: number): number {
+  return Math.min(RETRY.maxMs, RETRY.startMs * 2 ** Math.min(failures - 1, 30));
+}
