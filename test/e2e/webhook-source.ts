@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { redisHintStream } from '#src/ingest/hints/hint-stream.ts';
+import type { Claim, Volume } from '#src/kube/objects.ts';
+import { claims, volumes } from '#src/kube/resources.ts';
+import type { CreateVolumeResponse } from '#src/csi/generated/csi_pb.ts';
+import type { DriverCall } from '../../sandbox/driver/server.ts';
+import { type Faults, startLossySender } from '../harness/lossy-sender.ts';
+import { ProcessBed } from '../harness/process-bed.ts';
+import { until } from '../harness/until.ts';
+
+/** What became of claims that only hints and the resync told of. */
+export interface Lives {
+  readonly lostEvents: number;
+  /** How many volumes the driver made for each name that it made any for. */
+  readonly madeByName: ReadonlyMap<string, number>;
+  /** Handles that the driver made and did not delete. */
+  readonly left: readonly string[];
+  /** Requests of ingest to watch claims or volumes. */
+  readonly watches: number;
+}
+
+/** Creates claims, waits until all are bound, deletes them and waits until no volume is left, with
+ * an ingest that holds no watch of them and a sender with faults. */
+export async function liveByHints(o: {
+  readonly claims: number;
+  readonly faults: Faults;
+  readonly resync: string;
+  readonly withinMs: number;
+}): Promise<Lives> {
+  const driver = new MadeVolumes();
+  const bed = await ProcessBed.open({ onCall: (call) => driver.observe(call) });
+  const stream = redisHintStream(bed.redis.redis, 'csi');
+  const client = await bed.cluster.client();
+  const sender = startLossySender({
+    client,
+    send: (hints) => stream.appendHints(hints),
+    faults: o.faults,
+    seed: o.claims,
+  });
+  try {
+    const flags = ['--event-source=webhook', `--resync-interval=${o.resync}`];
+    const ingest = await bed.startIngest(...flags);
+    await bed.startJobs('--retry-interval-max=1s');
+    const made = await createClaims(bed, o.claims);
+    await until(() => areAllBound(bed, o.claims), 'all claims are bound', o.withinMs);
+    await deleteClaims(bed, made);
+    await until(() => areAllGone(bed, driver), 'all volumes are gone', o.withinMs);
+    const metrics = await (await fetch(`${ingest.url}/metrics`)).text();
+    return {
+      lostEvents: sender.lost,
+      madeByName: driver.madeByName,
+      left: [...driver.living],
+      watches: countWatches(metrics),
+    };
+  } finally {
+    await sender.stop();
+    await bed.close();
+  }
+}
+
+/** The volumes that a driver makes and deletes. */
+class MadeVolumes {
+  readonly madeByName = new Map<string, number>();
+  readonly living = new Set<string>();
+
+  async observe({ method, request, proceed }: DriverCall): Promise<unknown> {
+    if (method === 'DeleteVolume') {
+      const answer = await proceed();
+      this.living.delete((request as unknown as { volumeId: string }).volumeId);
+      return answer;
+    }
+    if (method !== 'CreateVolume') return undefined;
+    const answer = (await proceed()) as Partial<CreateVolumeResponse>;
+    const { name } = request as unknown as { name: string };
+    const handle = answer.volume?.volumeId ?? '';
+    // A call that is sent again is answered with the same volume.
+    if (!this.living.has(handle)) this.madeByName.set(name, (this.madeByName.get(name) ?? 0) + 1);
+    this.living.add(handle);
+    return answer;
+  }
+}
+
+async function createClaims(bed: ProcessBed, count: number): Promise<readonly Claim[]> {
+  const made: Claim[] = [];
+  for (let i = 0; i < count; i += 20)
+    made.push(...(await Promise.all(Array.from({ length: 20 }, () => bed.newClaim()))));
+  return made;
+}
+
+async function areAllBound(bed: ProcessBed, count: number): Promise<boolean> {
+  const { items } = await bed.kube.list<Claim>(claims);
+  return items.filter(({ status }) => status?.phase === 'Bound').length === count;
+}
+
+async function deleteClaims(bed: ProcessBed, made: readonly Claim[]): Promise<void> {
+  for (const { metadata } of made) {
+    const { namespace, name } = metadata;
+    assert.ok(namespace !== undefined);
+    await bed.kube.delete(claims, { namespace, name });
+  }
+}
+
+async function areAllGone(bed: ProcessBed, driver: MadeVolumes): Promise<boolean> {
+  if (driver.living.size > 0) return false;
+  const { items } = await bed.kube.list<Volume>(volumes);
+  return items.length === 0;
+}
+
+/** The watches of claims and volumes that ingest's metrics count. */
+function countWatches(metrics: string): number {
+  return metrics
+    .split('\n')
+    .filter((line) => /verb="watch"/.test(line) && /persistentvolume/.test(line))
+    .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
+}

@@ -1,0 +1,73 @@
+import type { Hint } from '#src/ingest/hints/hint.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import type { KubeObject } from '#src/kube/objects.ts';
+import { startReflector, type Reflector, type Transformed } from '#src/kube/reflector.ts';
+import { claims, volumes } from '#src/kube/resources.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { seeded } from './seeded.ts';
+
+/** What a sender does with events: shares of all, from 0 to 1. */
+export interface Faults {
+  readonly lost: number;
+  readonly doubled: number;
+  /** Sent up to 300 ms later, and so after others. */
+  readonly late: number;
+}
+
+export interface LossySender {
+  /** Events that were lost. */
+  readonly lost: number;
+  readonly sent: number;
+  stop(): Promise<void>;
+}
+
+/** Watches claims and volumes and sends a hint for each event, but for those that it loses. */
+export function startLossySender(o: {
+  readonly client: KubeClient;
+  readonly send: (hints: readonly Hint[]) => Promise<void>;
+  readonly faults: Faults;
+  readonly seed: number;
+}): LossySender {
+  const random = seeded(o.seed);
+  const timers = new Set<NodeJS.Timeout>();
+  let [lost, sent] = [0, 0];
+  const send = (hint: Hint, delayMs: number): void => {
+    const timer = setTimeout(() => {
+      timers.delete(timer);
+      sent += 1;
+      void o.send([hint]).catch(() => undefined);
+    }, delayMs);
+    timers.add(timer);
+  };
+  const onObject = (resource: Hint['resource'], { metadata }: Transformed): void => {
+    const { namespace = '', name } = metadata;
+    const hint = { resource, namespace, name, isEarly: false };
+    if (random() < o.faults.lost) {
+      lost += 1;
+      return;
+    }
+    send(hint, random() < o.faults.late ? random() * 300 : 0);
+    if (random() < o.faults.doubled) send(hint, random() * 300);
+  };
+  const reflectors: readonly Reflector<Transformed>[] = [claims, volumes].map((resource) =>
+    startReflector<Transformed>({
+      client: o.client,
+      resource,
+      transform: (raw) => ({ metadata: (raw as KubeObject).metadata }),
+      onChange: ({ object }) => onObject(resource.plural as Hint['resource'], object),
+      log: silentLog,
+    }),
+  );
+  return {
+    get lost() {
+      return lost;
+    },
+    get sent() {
+      return sent;
+    },
+    async stop() {
+      for (const timer of timers) clearTimeout(timer);
+      await Promise.all(reflectors.map((reflector) => reflector.stop()));
+    },
+  };
+}
