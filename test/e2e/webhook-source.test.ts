@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { liveByHints } from './webhook-source.ts';
+import type { Claim, Event, Volume } from '#src/kube/objects.ts';
+import { claims, events, volumes } from '#src/kube/resources.ts';
+import { until } from '../harness/until.ts';
+import { liveByHints, openHintedBed } from './webhook-source.ts';
 
 describe('ingest without a watch of claims and volumes', () => {
   it('has all claims bound and all volumes deleted, each made once, although 1 event in 10 is lost and others are doubled or late', async () => {
@@ -14,6 +17,35 @@ describe('ingest without a watch of claims and volumes', () => {
     assert.equal(lives.madeByName.size, 200);
     assert.deepEqual(new Set(lives.madeByName.values()), new Set([1]));
     assert.deepEqual(lives.left, []);
-    assert.equal(lives.watches, 0);
+    assert.deepEqual(lives.watched, ['storageclasses']);
+  });
+
+  it('keeps a volume that another PV stands for too, and deletes it when that PV is gone', async () => {
+    const { bed, driver, close } = await openHintedBed({ lost: 0, doubled: 0, late: 0 });
+    try {
+      await bed.startIngest('--event-source=webhook');
+      await bed.startJobs();
+      const { metadata } = await bed.newClaim();
+      const ref = { namespace: 'default', name: metadata.name };
+      const volumeName = async (): Promise<string> =>
+        (await bed.kube.get<Claim>(claims, ref))?.spec.volumeName ?? '';
+      await until(async () => (await volumeName()) !== '', 'the claim is bound');
+      const volume = await bed.kube.get<Volume>(volumes, { name: await volumeName() });
+      assert.ok(volume);
+      const { claimRef: _, ...spec } = volume.spec;
+      const copy = { metadata: { name: 'copy' }, spec: { ...spec, storageClassName: 'other' } };
+      await bed.kube.create(volumes, undefined, copy);
+      await bed.kube.delete(claims, ref);
+      const isRefused = async (): Promise<boolean> => {
+        const { items } = await bed.kube.list<Event>(events);
+        return items.some(({ message }) => message.includes('copy has the same handle'));
+      };
+      await until(isRefused, 'the deletion is refused');
+      assert.equal(driver.living.size, 1);
+      await bed.kube.delete(volumes, { name: 'copy' });
+      await until(() => driver.living.size === 0, 'the volume is deleted', 20_000);
+    } finally {
+      await close();
+    }
   });
 });

@@ -1,10 +1,10 @@
-import assert from 'node:assert/strict';
+import type { Hint } from '#src/ingest/hints/hint.ts';
 import { redisHintStream } from '#src/ingest/hints/hint-stream.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import type { CreateVolumeResponse } from '#src/csi/generated/csi_pb.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
-import { type Faults, startLossySender } from '../harness/lossy-sender.ts';
+import { type Faults, type LossySender, startLossySender } from '../harness/lossy-sender.ts';
 import { ProcessBed } from '../harness/process-bed.ts';
 import { until } from '../harness/until.ts';
 
@@ -15,28 +15,44 @@ export interface Lives {
   readonly madeByName: ReadonlyMap<string, number>;
   /** Handles that the driver made and did not delete. */
   readonly left: readonly string[];
-  /** Requests of ingest to watch claims or volumes. */
-  readonly watches: number;
+  /** The resources that ingest watched. */
+  readonly watched: readonly string[];
 }
 
-/** Creates claims, waits until all are bound, deletes them and waits until no volume is left, with
- * an ingest that holds no watch of them and a sender with faults. */
+interface HintedBed {
+  readonly bed: ProcessBed;
+  readonly driver: MadeVolumes;
+  readonly sender: LossySender;
+  close(): Promise<void>;
+}
+
+/** A cluster whose ingest holds no watch of claims and volumes, and a sender with faults. */
+export async function openHintedBed(faults: Faults): Promise<HintedBed> {
+  const driver = new MadeVolumes();
+  const bed = await ProcessBed.open({ onCall: (call) => driver.observe(call) });
+  const stream = redisHintStream(bed.redis.redis, 'csi');
+  const client = await bed.cluster.client();
+  const send: (hints: readonly Hint[]) => Promise<void> = (hints) => stream.appendHints(hints);
+  const sender = startLossySender({ client, send, faults, seed: 15 });
+  return {
+    bed,
+    driver,
+    sender,
+    async close() {
+      await sender.stop();
+      await bed.close();
+    },
+  };
+}
+
+/** Creates claims, waits until all are bound, deletes them and waits until no volume is left. */
 export async function liveByHints(o: {
   readonly claims: number;
   readonly faults: Faults;
   readonly resync: string;
   readonly withinMs: number;
 }): Promise<Lives> {
-  const driver = new MadeVolumes();
-  const bed = await ProcessBed.open({ onCall: (call) => driver.observe(call) });
-  const stream = redisHintStream(bed.redis.redis, 'csi');
-  const client = await bed.cluster.client();
-  const sender = startLossySender({
-    client,
-    send: (hints) => stream.appendHints(hints),
-    faults: o.faults,
-    seed: o.claims,
-  });
+  const { bed, driver, sender, close } = await openHintedBed(o.faults);
   try {
     const flags = ['--event-source=webhook', `--resync-interval=${o.resync}`];
     const ingest = await bed.startIngest(...flags);
@@ -45,16 +61,14 @@ export async function liveByHints(o: {
     await until(() => areAllBound(bed, o.claims), 'all claims are bound', o.withinMs);
     await deleteClaims(bed, made);
     await until(() => areAllGone(bed, driver), 'all volumes are gone', o.withinMs);
-    const metrics = await (await fetch(`${ingest.url}/metrics`)).text();
     return {
       lostEvents: sender.lost,
       madeByName: driver.madeByName,
       left: [...driver.living],
-      watches: countWatches(metrics),
+      watched: watchedResources(await (await fetch(`${ingest.url}/metrics`)).text()),
     };
   } finally {
-    await sender.stop();
-    await bed.close();
+    await close();
   }
 }
 
@@ -93,11 +107,11 @@ async function areAllBound(bed: ProcessBed, count: number): Promise<boolean> {
 }
 
 async function deleteClaims(bed: ProcessBed, made: readonly Claim[]): Promise<void> {
-  for (const { metadata } of made) {
-    const { namespace, name } = metadata;
-    assert.ok(namespace !== undefined);
-    await bed.kube.delete(claims, { namespace, name });
-  }
+  await Promise.all(
+    made.map(({ metadata: { namespace = '', name } }) =>
+      bed.kube.delete(claims, { namespace, name }),
+    ),
+  );
 }
 
 async function areAllGone(bed: ProcessBed, driver: MadeVolumes): Promise<boolean> {
@@ -106,10 +120,9 @@ async function areAllGone(bed: ProcessBed, driver: MadeVolumes): Promise<boolean
   return items.length === 0;
 }
 
-/** The watches of claims and volumes that ingest's metrics count. */
-function countWatches(metrics: string): number {
-  return metrics
-    .split('\n')
-    .filter((line) => /verb="watch"/.test(line) && /persistentvolume/.test(line))
-    .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
+/** The resources that ingest watches, by its metrics. */
+function watchedResources(metrics: string): readonly string[] {
+  return [...metrics.matchAll(/^sutler_kube_reflector_objects\{resource="([^"]*)"/gm)]
+    .flatMap(([, resource]) => resource ?? [])
+    .sort();
 }

@@ -2,7 +2,11 @@ import { randomUUID } from 'node:crypto';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import { objectId, type WaitList } from '../../queue/wait-list.ts';
-import { MAX_VIEW_AGE_MS, type SharedHandles, VIEW_CONDITION } from '../../records/shared-handles.ts';
+import {
+  MAX_VIEW_AGE_MS,
+  type SharedHandles,
+  VIEW_CONDITION,
+} from '../../records/shared-handles.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';

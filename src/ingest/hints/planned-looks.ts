@@ -102,5 +102,4 @@ export class PlannedLooks {
     this.#planned.set(id, { target, dueMs: [first, ...times.slice(1)] });
     return true;
   }
-
 }

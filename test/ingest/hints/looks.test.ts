@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { Hint } from '#src/ingest/hints/hint.ts';
+import { type Look, Looks } from '#src/ingest/hints/looks.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import type { ObjectRef, Resource } from '#src/kube/resources.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { until } from '../../harness/until.ts';
+
+describe('looks', () => {
+  let reads: string[];
+  let seen: Look[];
+  let answer: (name: string) => Promise<unknown>;
+  let underWay: number;
+  let mostAtOnce: number;
+  let metrics: Registry;
+  let looks: Looks;
+  const claim = (name: string): Hint => ({
+    resource: 'persistentvolumeclaims',
+    namespace: 'n',
+    name,
+    isEarly: false,
+  });
+  const valueOf = async (name: string): Promise<number | undefined> => {
+    const metric = await metrics.getSingleMetric(name)?.get();
+    return metric?.values[0]?.value;
+  };
+  beforeEach(() => {
+    reads = [];
+    seen = [];
+    underWay = 0;
+    mostAtOnce = 0;
+    answer = (name) => Promise.resolve({ metadata: { name } });
+    metrics = new Registry();
+    looks = new Looks({
+      client: {
+        // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as KubeClient has it
+        async get<T>({ plural }: Resource, { namespace, name }: ObjectRef) {
+          reads.push([plural, namespace, name].filter((part) => part !== undefined).join('/'));
+          underWay += 1;
+          mostAtOnce = Math.max(mostAtOnce, underWay);
+          try {
+            await systemClock.sleep(1);
+            return (await answer(name)) as T | undefined;
+          } finally {
+            underWay -= 1;
+          }
+        },
+      },
+      onLook: (look) => void seen.push(look),
+      clock: systemClock,
+      log: silentLog,
+      metrics,
+    });
+  });
+  afterEach(() => looks.stop());
+
+  it('read the object that a hint names, and pass on that it does not exist', async () => {
+    answer = (name) => Promise.resolve(name === 'gone' ? undefined : { metadata: { name } });
+    looks.add(claim('a'));
+    looks.add({ ...claim('gone'), resource: 'persistentvolumes', namespace: '' });
+    await until(() => seen.length === 2, 'both are read');
+    assert.deepEqual(reads, ['persistentvolumeclaims/n/a', 'persistentvolumes/gone']);
+    assert.deepEqual(
+      seen.map(({ object }) => object),
+      [{ metadata: { name: 'a' } }, undefined],
+    );
+  });
+
+  it('read 16 objects at a time', async () => {
+    for (let i = 0; i < 200; i += 1) looks.add(claim(`c${i}`));
+    await until(() => seen.length === 200, 'all are read');
+    assert.equal(mostAtOnce, 16);
+  });
+
+  it('read an object 100 ms after an early hint, and again', async () => {
+    const startedMs = Date.now();
+    looks.add({ ...claim('a'), isEarly: true });
+    assert.equal(await valueOf('sutler_hinted_looks_planned'), 1);
+    await until(() => seen.length === 1, 'it is read');
+    assert.ok(Date.now() - startedMs >= 100);
+    await until(() => seen.length === 2, 'it is read again');
+    assert.ok(Date.now() - startedMs >= 1_000);
+  });
+
+  it('repeat a look that failed', async () => {
+    let failures = 1;
+    answer = (name) =>
+      failures-- > 0
+        ? Promise.reject(
+            new KubeError({ code: 500, reason: 'x', serverMessage: 'no', request: 'get' }),
+          )
+        : Promise.resolve({ metadata: { name } });
+    looks.add(claim('a'));
+    await until(() => seen.length === 1, 'it is read');
+    assert.equal(reads.length, 2);
+  });
+
+  it('count early hints that are dropped', async () => {
+    for (let i = 0; i < 10_001; i += 1) looks.add({ ...claim(`c${i}`), isEarly: true });
+    assert.equal(await valueOf('sutler_hints_dropped_total'), 1);
+  });
+});
