@@ -4,7 +4,7 @@ import type { Connections } from '../connections/open-connections.ts';
 import type { Context } from './base.ts';
 import { HandleScanner } from './hints/handle-scanner.ts';
 import { HintReader } from './hints/hint-reader.ts';
-import { redisHintStream } from './hints/hint-stream.ts';
+import { type HintStream, redisHintStream } from './hints/hint-stream.ts';
 import { HintedObjects } from './hints/hinted-objects.ts';
 import { HintedWatch } from './hints/hinted-watch.ts';
 import { type Look, Looks } from './hints/looks.ts';
@@ -37,6 +37,8 @@ export function openEventSource(context: SharedContext, connections: Connections
 
 function open(context: SharedContext, connections: Connections): EventSource {
   const { flags, log, metrics } = context;
+  if (flags.eventSource !== 'watch' && flags.webhookAddress === '' && flags.admissionAddress === '')
+    log.warn(NO_RECEIVER);
   if (flags.eventSource === 'webhook') return openHintedObjects(context, connections);
   const source = new WatchedObjects({ client: connections.kube, log, metrics });
   if (flags.eventSource === 'watch') return { source };
@@ -47,6 +49,11 @@ function open(context: SharedContext, connections: Connections): EventSource {
   });
   return { source, reader, hintedWatch };
 }
+
+const NO_RECEIVER =
+  'this ingest receives no webhooks; unless another one does, changes of claims and volumes are ' +
+  'found by their watch, if there is one, and by the resync (set --webhook-address or ' +
+  '--admission-address)';
 
 /** No watch of claims and volumes, and no cache of them. */
 function openHintedObjects(context: SharedContext, connections: Connections): EventSource {
@@ -72,16 +79,21 @@ function openHintedObjects(context: SharedContext, connections: Connections): Ev
 }
 
 function openReader(
-  { flags, closers, log, metrics }: SharedContext,
+  { flags, closers, health, log, metrics }: SharedContext,
   { kube: client, redisAccess: access }: Connections,
   o: { readonly isLeading: () => boolean; readonly onLook: (look: Look) => void },
 ): HintReader {
   const { redisUrl: url, redisPrefix } = flags;
   const link = openRedis({ url, access, role: 'plain', name: 'sutler-hints', log });
   const looks = new Looks({ client, onLook: o.onLook, clock: systemClock, log, metrics });
-  const stream = redisHintStream(link.redis, redisPrefix);
+  const { markEnd, readHints } = redisHintStream(link.redis, redisPrefix);
+  const stream: Pick<HintStream, 'markEnd' | 'readHints'> = {
+    markEnd: () => link.observe('hints', markEnd()),
+    readHints: (after, waitMs) => link.observe('hints', readHints(after, waitMs)),
+  };
   const { isLeading } = o;
   const reader = new HintReader({ stream, looks, isLeading, clock: systemClock, log });
+  health.ready('hints', () => link.trouble ?? link.refusal);
   closers.add('hint reader', async () => {
     // Ends the command that waits for hints.
     link.close();

@@ -10,6 +10,8 @@ describe('Resync', () => {
   let reports: number;
   let isAllowing: boolean;
   let outstanding: JobKey[];
+  /** Called before each outstanding key. */
+  let onKey: () => void;
   let openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
   /** Every pause: its length, and how many keys were queued before. */
   let pauses: { readonly ms: number; readonly queued: number }[];
@@ -20,13 +22,17 @@ describe('Resync', () => {
     reports = 0;
     isAllowing = true;
     outstanding = [key('watched')];
+    onKey = () => undefined;
     openJobs = () => Promise.resolve(new Map([['id', key('open')]]));
     pauses = [];
     duringPause = () => undefined;
     resync = new Resync({
       objects: {
         async *outstanding() {
-          yield* outstanding;
+          for (const each of outstanding) {
+            onKey();
+            yield each;
+          }
         },
         reportRefused: () => void (reports += 1),
       },
@@ -76,6 +82,42 @@ describe('Resync', () => {
     openJobs = () => Promise.reject(new Error('Redis is away'));
     await resync.run('test');
     assert.deepEqual(queued, ['claim/watched']);
+  });
+
+  it('enqueues each key as soon as it is found, and what was found although a list ends early', async () => {
+    outstanding = manyKeys(3);
+    const found: number[] = [];
+    onKey = () => {
+      found.push(queued.length);
+      if (found.length === 3) throw new Error('the API server is away');
+    };
+    await resync.run('test');
+    assert.deepEqual(found, [0, 1, 2]);
+    assert.deepEqual(queued, ['claim/c0', 'claim/c1']);
+  });
+
+  it('runs once more, and not at the same time, if it is asked for during a run', async () => {
+    outstanding = manyKeys(2);
+    let asks = 0;
+    onKey = () => {
+      if (asks++ < 2) void resync.run('again');
+    };
+    await resync.run('test');
+    assert.equal(reports, 2);
+    assert.equal(queued.length, 6);
+  });
+
+  it('ends a run at once when Redis loses its data, and spreads everything instead', async () => {
+    outstanding = manyKeys(100);
+    let spread = Promise.resolve();
+    onKey = () => {
+      if (queued.length === 50) spread = resync.runAfterLoss();
+    };
+    await resync.run('test');
+    assert.equal(queued.length, 50);
+    onKey = () => undefined;
+    await spread;
+    assert.equal(queued.length, 50 + 101);
   });
 
   it('enqueues everything at once while Redis keeps its data', async () => {

@@ -7,6 +7,7 @@ import {
 } from '#src/records/shared-handles.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
 
 const KEY = '{csi}:shared:d.example';
 
@@ -108,5 +109,54 @@ describe('shared handles', () => {
     away.disconnect();
     const asked = redisSharedHandles(away, 'csi', 'd.example').sharersOf('h');
     await assert.rejects(asked, RecordsUnavailable);
+  });
+
+  describe('of an ingest that publishes when it is asked', () => {
+    const begin = (scanner: string) => handles.beginScan(scanner);
+
+    it('are asked for by a run that finds none published, and only by such a run', async () => {
+      assert.deepEqual(await begin('a'), { kind: 'none' });
+      await publish();
+      await handles.sharersOf('h');
+      assert.deepEqual(await begin('a'), { kind: 'none' });
+      await redis.redis.del(KEY);
+      await handles.sharersOf('h');
+      assert.equal((await begin('a')).kind, 'scan');
+    });
+
+    it('are looked for by one ingest at a time', async () => {
+      await handles.sharersOf('h');
+      assert.equal((await begin('a')).kind, 'scan');
+      assert.equal((await begin('b')).kind, 'taken');
+      assert.equal((await begin('a')).kind, 'scan');
+    });
+
+    it('are looked for again for a run that asked after the last scan began', async () => {
+      await handles.sharersOf('h');
+      const scan = await begin('a');
+      assert.ok(scan.kind === 'scan');
+      await handles.endScan('a', scan.nowMs);
+      assert.deepEqual(await begin('a'), { kind: 'none' });
+      await until(async () => (await nowMs()) > scan.nowMs, 'a second later');
+      await handles.sharersOf('h');
+      assert.equal((await begin('b')).kind, 'scan');
+    });
+
+    it('may be as old as the time of their scan allows, and no older', async () => {
+      const asOfMs = (await nowMs()) - 8_000;
+      assert.equal(await publish({ asOfMs }), 'outdated');
+      assert.equal(await publish({ asOfMs, maxAgeMs: 12_000 }), 'published');
+      const leftMs = await redis.redis.pttl(KEY);
+      assert.ok(leftMs > 0 && leftMs <= 4_000, `${leftMs} ms`);
+    });
+
+    it('are withdrawn by who published them, which asks for others', async () => {
+      await publish();
+      await handles.withdraw('b');
+      assert.deepEqual(await handles.sharersOf('h'), []);
+      await handles.withdraw('a');
+      assert.equal((await begin('a')).kind, 'scan');
+      assert.equal(await handles.sharersOf('h'), undefined);
+    });
   });
 });

@@ -1,5 +1,5 @@
 import { unlessAborted } from '../../runtime/abort.ts';
-import type { Clock } from '../../runtime/clock.ts';
+import { type Clock, signalWithin } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';
 import type { HintPosition, HintStream } from './hint-stream.ts';
@@ -20,6 +20,8 @@ const MAX_DUE = 2_000;
 /** How long one command waits for hints. */
 const BLOCK_MS = 4_000;
 const IDLE_MS = 1_000;
+/** How long a list of everything waits for the reader, as while Redis refuses to be read. */
+const LONGEST_WAIT_MS = 5_000;
 const BUSY_MS = 20;
 /** Pause between two reports of lost hints. Each costs a list of everything. */
 const GAP_PAUSE_MS = 30_000;
@@ -34,6 +36,8 @@ export class HintReader {
   readonly #lossListeners = new Set<() => void>();
   /** Called when a position is known. */
   #waiting: (() => void)[] = [];
+  /** Whether somebody waited in vain for a position. */
+  #hasMissed = false;
   #isGapPending = false;
   #nextGapMs = 0;
 
@@ -55,12 +59,14 @@ export class HintReader {
     return () => this.#lossListeners.delete(listener);
   }
 
-  /** Resolves when a hint that is sent from now on is not missed, or when the signal aborts. */
+  /** Resolves when a hint that is sent from now on is not missed. Also resolves after 5 s, or when
+   * the signal aborts: then what is missed counts as lost. */
   async waitUntilReading(signal: AbortSignal): Promise<void> {
     if (this.#position !== undefined) return;
     const reading = new Promise<void>((resolve) => this.#waiting.push(resolve));
     this.#loop.runNow();
-    await unlessAborted(reading, signal);
+    await unlessAborted(reading, signalWithin(signal, LONGEST_WAIT_MS));
+    if (this.#position === undefined) this.#hasMissed = true;
   }
 
   /** Resolves when the command under way has ended; close its connection first. */
@@ -77,7 +83,11 @@ export class HintReader {
       looks.clear();
       return IDLE_MS;
     }
-    this.#position ??= await stream.markEnd();
+    if (this.#position === undefined) {
+      this.#position = await stream.markEnd();
+      this.#isGapPending ||= this.#hasMissed;
+      this.#hasMissed = false;
+    }
     for (const tell of this.#waiting.splice(0)) tell();
     if (looks.due >= MAX_DUE) return BUSY_MS;
     const { hints, position, isGap } = await stream.readHints(this.#position, BLOCK_MS);

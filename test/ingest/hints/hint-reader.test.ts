@@ -23,7 +23,7 @@ async function openBed(t: TestContext) {
   t.after(() => closers.close());
   const server = await startTestRedis();
   closers.add('Redis', () => server.close());
-  const { append } = { append: redisHintStream(server.redis, 'csi').appendHints };
+  const sender = redisHintStream(server.redis, 'csi');
   const link = openRedis({ url: server.url, role: 'plain', log: silentLog });
   const read: string[] = [];
   const bed = {
@@ -33,7 +33,7 @@ async function openBed(t: TestContext) {
     due: 0,
     losses: 0,
     cleared: 0,
-    send: (...names: readonly string[]) => append(names.map(hint)),
+    send: (...names: readonly string[]) => sender.appendHints(names.map(hint)),
     signal: new AbortController().signal,
   };
   const reader = new HintReader({
@@ -71,8 +71,7 @@ describe('hint reader', { concurrency: true }, () => {
   it('reads nothing while this process leads no driver, and begins when it does', async (t) => {
     const { bed, read, reader, send, signal } = await openBed(t);
     bed.isLeading = false;
-    // The command under way may still be answered.
-    await until(() => bed.cleared > 0, 'it has ended', 10_000);
+    await until(() => bed.cleared > 0, 'the command under way has ended', 10_000);
     await send('missed');
     bed.isLeading = true;
     await reader.waitUntilReading(signal);
@@ -104,6 +103,19 @@ describe('hint reader', { concurrency: true }, () => {
     await until(() => bed.losses === 1, 'the loss is reported', 10_000);
     await send('c');
     await until(() => read.includes('c'), 'c is read', 10_000);
+  });
+
+  it('lets a list begin without it while Redis is away, and reports what that may have missed', async (t) => {
+    const { bed, reader, server, signal } = await openBed(t);
+    bed.isLeading = false;
+    await until(() => bed.cleared > 0, 'it has begun', 10_000);
+    await server.kill();
+    bed.isLeading = true;
+    const startedMs = Date.now();
+    await reader.waitUntilReading(signal);
+    assert.ok(Date.now() - startedMs >= 4_900);
+    await server.start();
+    await until(() => bed.losses === 1, 'the loss is reported', 20_000);
   });
 
   it('goes on after Redis was away', async (t) => {
