@@ -14,6 +14,11 @@ interface Account {
   usedMs: number;
 }
 
+/** A tenth of a second's share at once: new senders come with a full bucket. */
+function openShare(share: number, nowMs: number): TokenBucket {
+  return new TokenBucket({ burst: Math.max(1, share / 10), perSecond: share, nowMs });
+}
+
 /** Limits events by sender, and all events together. Where there are too many in all, each sender
  * may send its share, so that those who send little are not refused for those who send much. */
 export class SenderRates {
@@ -22,7 +27,7 @@ export class SenderRates {
   readonly #total: TokenBucket;
   /** By sender; the one used last is last. */
   readonly #accounts = new Map<string, Account>();
-  #active = 1;
+  #active = 0;
   #countedMs = -Infinity;
 
   constructor(o: { readonly perSecond: number; readonly totalPerSecond: number; nowMs: number }) {
@@ -42,7 +47,10 @@ export class SenderRates {
     const waitMs = account.own.waitMs(nowMs);
     if (waitMs > 0) return waitMs;
     const isWithinShare = account.fair.take(nowMs);
-    if (!this.#total.take(nowMs) && !isWithinShare) return account.fair.waitMs(nowMs);
+    if (!this.#total.take(nowMs)) {
+      if (!isWithinShare) return account.fair.waitMs(nowMs);
+      this.#total.charge(1, nowMs);
+    }
     account.own.take(nowMs);
     return 0;
   }
@@ -56,16 +64,17 @@ export class SenderRates {
   }
 
   #accountOf(sender: string, nowMs: number): Account {
-    const share = this.#shareAt(nowMs);
     const known = this.#accounts.get(sender);
+    if (known === undefined) this.#active += 1;
+    const share = this.#shareAt(nowMs);
     const account = known ?? {
       own: new TokenBucket({ burst: this.#perSecond, perSecond: this.#perSecond, nowMs }),
-      fair: new TokenBucket({ burst: Math.max(1, share), perSecond: share, nowMs }),
+      fair: openShare(share, nowMs),
       share,
       usedMs: nowMs,
     };
     if (account.share !== share) {
-      account.fair = new TokenBucket({ burst: Math.max(1, share), perSecond: share, nowMs });
+      account.fair = openShare(share, nowMs);
       account.share = share;
     }
     account.usedMs = nowMs;
@@ -82,12 +91,11 @@ export class SenderRates {
   #shareAt(nowMs: number): number {
     if (nowMs - this.#countedMs >= COUNT_PERIOD_MS) {
       this.#countedMs = nowMs;
-      const active = [...this.#accounts.values()].filter(
+      this.#active = [...this.#accounts.values()].filter(
         ({ usedMs }) => nowMs - usedMs < ACTIVE_MS,
       ).length;
-      // In powers of two, so that the shares stay the same while few come and go.
-      this.#active = 2 ** Math.ceil(Math.log2(Math.max(1, active)));
     }
-    return this.#totalPerSecond / this.#active;
+    // In powers of two, so that the shares stay the same while few come and go.
+    return this.#totalPerSecond / 2 ** Math.ceil(Math.log2(Math.max(1, this.#active)));
   }
 }

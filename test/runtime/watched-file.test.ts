@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { systemClock } from '#src/runtime/clock.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { watchFile } from '#src/runtime/watched-file.ts';
+import { until } from '../harness/until.ts';
+
+function parse(text: string): number {
+  if (!/^\d+$/.test(text)) throw new Error('it is no number');
+  return Number(text);
+}
+
+describe('a watched file', () => {
+  let folder: string;
+  let path: string;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'sutler-watched-'));
+    path = join(folder, 'file');
+  });
+  after(() => rm(folder, { recursive: true }));
+
+  const watch = () =>
+    watchFile({ path, flag: 'file', parse, clock: systemClock, log: silentLog, intervalMs: 5 });
+
+  it('is used as it is now, and as it was while it can not be used', async () => {
+    await writeFile(path, '1');
+    const watched = await watch();
+    assert.equal(watched.current, 1);
+    await writeFile(path, '2');
+    await until(() => watched.current === 2, 'the new content is used');
+    await writeFile(path, 'x');
+    await until(() => watched.trouble !== undefined, 'there is trouble');
+    assert.match(watched.trouble ?? '', /^--file .*: it is no number$/);
+    assert.equal(watched.current, 2);
+    await rm(path);
+    await until(() => watched.trouble?.includes('ENOENT'), 'the file is missed');
+    await writeFile(path, '2');
+    await until(() => watched.trouble === undefined, 'the trouble is over');
+    watched.close();
+  });
+
+  it('must be usable at the start', async () => {
+    await writeFile(path, 'x');
+    await assert.rejects(watch(), UsageError);
+    await rm(path);
+    await assert.rejects(watch(), /--file .*ENOENT/);
+  });
+});
