@@ -1,6 +1,7 @@
 import { describeCall, type CallDescription, type CallOptions } from './api-call.ts';
 import { excerpt, parseJson } from '../runtime/json.ts';
-import { isNotFound, KubeError } from './kube-error.ts';
+import { isNotFound, undecodableError } from './kube-error.ts';
+import { ListDecoder, type PageInfo } from './list-decoder.ts';
 import { RequestSender, type RequestSenderOptions } from './request-sender.ts';
 import type { ObjectRef, Resource } from './resources.ts';
 import { WatchDecoder, watchQuery, type WatchOptions } from './watch.ts';
@@ -18,10 +19,15 @@ export interface ListOptions extends CallOptions {
   readonly metadataOnly?: boolean | undefined;
 }
 
-export interface ListPage<T> {
+export interface ListPage<T> extends PageInfo {
   readonly items: T[];
-  readonly resourceVersion: string;
-  readonly continueToken?: string;
+}
+
+export interface ItemsOptions extends ListOptions {
+  /** Called when the page begins, and again where it begins anew after a network fault. */
+  readonly onBegin: () => void;
+  /** Called for each item as it arrives, without its managedFields. */
+  readonly onItem: (item: unknown) => void;
 }
 
 export interface Patch {
@@ -44,6 +50,8 @@ export interface KubeClient {
   get<T>(resource: Resource, ref: ObjectRef, o?: CallOptions): Promise<T | undefined>;
   /** One page if there is a limit, else all objects. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
+  /** Passes on the items of one page, or of all, as they arrive. */
+  listItems(resource: Resource, o: ItemsOptions): Promise<PageInfo>;
   create<T>(
     at: Resource,
     namespace: string | undefined,
@@ -94,26 +102,23 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
       const page = await request<{
         items?: T[] | null;
         metadata?: { resourceVersion?: string; continue?: string };
-      }>({
-        verb: 'list',
-        resource,
-        at: { namespace: o.namespace },
-        options: o,
-        metadataOnly: o.metadataOnly,
-        query: {
-          limit: o.limit,
-          continue: o.continueToken,
-          resourceVersion: o.resourceVersion,
-          labelSelector: o.labelSelector,
-          fieldSelector: o.fieldSelector,
-        },
-      });
+      }>(listCall(resource, o));
       const next = page.metadata?.continue ?? '';
       return {
         items: page.items ?? [],
         resourceVersion: page.metadata?.resourceVersion ?? '',
         ...(next === '' ? {} : { continueToken: next }),
       };
+    },
+    async listItems(resource, o) {
+      const call = describeCall(listCall(resource, o));
+      let decoder = new ListDecoder(call.title, o.onItem);
+      await sender.send(call, () => {
+        o.onBegin();
+        decoder = new ListDecoder(call.title, o.onItem);
+        return (chunk) => decoder.push(chunk);
+      });
+      return decoder.end();
     },
     create: (resource, namespace, body, options) =>
       request({ verb: 'create', resource, at: { namespace }, options, body }),
@@ -159,18 +164,30 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
   };
 }
 
+function listCall(resource: Resource, o: ListOptions): CallDescription {
+  return {
+    verb: 'list',
+    resource,
+    at: { namespace: o.namespace },
+    options: o,
+    metadataOnly: o.metadataOnly,
+    query: {
+      limit: o.limit,
+      continue: o.continueToken,
+      resourceVersion: o.resourceVersion,
+      labelSelector: o.labelSelector,
+      fieldSelector: o.fieldSelector,
+    },
+  };
+}
+
 /** Decodes an answer. The API server validates objects by their schema, so the fields that a caller
  * names by its type are not checked again. */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
 function decode<T>(title: string, body: string): T {
   const value = parseJson(body);
   if (value !== undefined) return value as T;
-  throw new KubeError({
-    code: 0,
-    reason: 'Undecodable',
-    serverMessage: `the answer is not JSON: ${excerpt(body)}`,
-    request: title,
-  });
+  throw undecodableError(title, `the answer is not JSON: ${excerpt(body)}`);
 }
 
 /** Handles a 404 about the object itself, which is an answer rather than an error. */

@@ -89,6 +89,11 @@ export function statusError(request: string, object: unknown): KubeError {
   return createError(status, { code, reason, serverMessage, request });
 }
 
+/** Makes the error of an answer that can't be decoded. */
+export function undecodableError(request: string, serverMessage: string): KubeError {
+  return new KubeError({ code: 0, reason: 'Undecodable', serverMessage, request });
+}
+
 /** @param fallback  used for what the Status does not say */
 function createError(status: Partial<Status>, fallback: KubeErrorFields): KubeError {
   const { reason, message, details } = status;

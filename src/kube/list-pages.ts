@@ -1,7 +1,8 @@
 import type { KubeClient, ListOptions, ListPage } from './client.ts';
 import type { Resource } from './resources.ts';
 
-const PAGE_SIZE = 500;
+/** Objects per page of a list, where nothing else is asked for. */
+export const PAGE_SIZE = 500;
 
 /** Lists a collection in pages, so that a large one is never in memory as a whole.
  * @throws KubeError */

@@ -65,15 +65,17 @@ export class RequestSender {
     return this.#admission.inFlight;
   }
 
-  /** @returns the body of a 2xx answer; '' if the call does not read it
-   * @throws  KubeError */
-  async send(call: ApiCall): Promise<string> {
+  /** @param openBody  called for each attempt; what it returns receives the body of a 2xx answer in
+   *   pieces. The call is repeated after a network fault, so it may begin again.
+   * @returns the body of a 2xx answer; '' if the call does not read it
+   * @throws  KubeError, and what receives the body throws */
+  async send(call: ApiCall, openBody?: () => (chunk: Buffer) => void): Promise<string> {
     const endMs = performance.now() + (call.options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
     allowManyListeners(call.options.signal);
     let hasRefreshed = false;
     for (let retries = 0; ;) {
       const authorization = await this.#authorize(call);
-      const answer = await this.#exchange(call, authorization, endMs);
+      const answer = await this.#exchange(call, { authorization, endMs, onBody: openBody?.() });
       if (!(answer instanceof KubeError)) return answer.body;
       if (answer.code === 401 && !hasRefreshed) {
         hasRefreshed = true;
@@ -127,9 +129,13 @@ export class RequestSender {
    * @throws  KubeError if the request was not admitted */
   async #exchange(
     call: ApiCall,
-    authorization: string | undefined,
-    endMs: number,
+    o: {
+      readonly authorization: string | undefined;
+      readonly endMs: number;
+      readonly onBody: ((chunk: Buffer) => void) | undefined;
+    },
   ): Promise<WireAnswer | KubeError> {
+    const { authorization, endMs, onBody } = o;
     const { signal } = call.options;
     if (signal?.aborted === true || !this.#admission.tryAcquire())
       await this.#admission.acquire({ title: call.title, timeoutMs: leftMs(endMs), signal });
@@ -140,6 +146,7 @@ export class RequestSender {
         timeoutMs: leftMs(endMs),
         signal,
         isUnread: call.isAnswerUnread,
+        onBody,
       });
       code = answer.code;
       return code >= 200 && code < 300 ? answer : answerError(call.title, answer);
@@ -236,6 +243,7 @@ function leftMs(endMs: number): number {
 }
 
 function transportError(call: ApiCall, error: unknown): KubeError {
+  if (error instanceof KubeError) return error;
   if (!(error instanceof TransportError)) return unansweredError(call, 'Network', error);
   const reason = { network: 'Network', timeout: 'Timeout', aborted: 'Aborted' }[error.kind];
   return unansweredError(call, reason, error, error.maybeSent);

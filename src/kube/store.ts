@@ -17,6 +17,19 @@ export interface Change<T> {
   readonly previous?: T;
 }
 
+/** What a list and watch fills. */
+export interface ObjectSink {
+  /** Objects that it keeps. */
+  readonly size: number;
+  /** A complete list begins, or begins again. */
+  beginList(): void;
+  /** An object was listed, added or modified. An event may come twice, and in the wrong order. */
+  put(raw: unknown, how: 'listed' | 'added' | 'modified'): void;
+  remove(raw: unknown): void;
+  /** The list is complete: what it did not contain was deleted while no watch was open. */
+  endList(): void;
+}
+
 export interface StoreOptions<T> {
   readonly resource: Resource;
   /** Cuts an object down to the fields that are needed: 10,000 claims take 7 MB instead of 30 MB.
@@ -28,10 +41,12 @@ export interface StoreOptions<T> {
 }
 
 /** The transformed objects of one collection, by key, and the changes to them. */
-export class Store<T extends Transformed> {
+export class Store<T extends Transformed> implements ObjectSink {
   readonly #objects = new Map<string, T>();
   readonly #options: StoreOptions<T>;
   readonly #log: Logger;
+  /** Keys of the list under way. */
+  #listed: Set<string> | undefined;
 
   constructor(options: StoreOptions<T>) {
     this.#options = options;
@@ -50,12 +65,15 @@ export class Store<T extends Transformed> {
     return this.#objects.values();
   }
 
-  /** Adds or replaces an object.
-   * @param listed  receives the object's key */
-  put(raw: unknown, listed?: Set<string>): void {
+  beginList(): void {
+    this.#listed = new Set();
+  }
+
+  /** Adds or replaces an object. */
+  put(raw: unknown): void {
     const key = rawKey(raw);
     if (key === undefined) return;
-    listed?.add(key);
+    this.#listed?.add(key);
     const previous = this.#objects.get(key);
     const { uid, resourceVersion } = metadataOf(raw) ?? {};
     // A relist mostly contains objects that have not changed.
@@ -72,20 +90,20 @@ export class Store<T extends Transformed> {
 
   remove(raw: unknown): void {
     const key = rawKey(raw);
+    if (key !== undefined) this.#listed?.delete(key);
     const previous = key === undefined ? undefined : this.#objects.get(key);
     if (key === undefined || previous === undefined) return;
     this.#objects.delete(key);
     this.#report({ type: 'deleted', object: this.#transform(raw, key) ?? previous, previous });
   }
 
-  /** Removes the objects that a complete list did not contain: they were deleted while no watch was
-   * open. */
-  keepOnly(listed: ReadonlySet<string>): void {
+  endList(): void {
     for (const [key, previous] of this.#objects) {
-      if (listed.has(key)) continue;
+      if (this.#listed?.has(key) === true) continue;
       this.#objects.delete(key);
       this.#report({ type: 'deleted', object: previous, previous });
     }
+    this.#listed = undefined;
   }
 
   #transform(raw: unknown, key: string): T | undefined {
@@ -112,7 +130,8 @@ function metadataOf(raw: unknown): Partial<ObjectMeta> | undefined {
   return isFields(metadata) ? metadata : undefined;
 }
 
-function rawKey(raw: unknown): string | undefined {
+/** Key of an object as the API server sent it; undefined if it has no name. */
+export function rawKey(raw: unknown): string | undefined {
   const { namespace, name } = metadataOf(raw) ?? {};
   return name === undefined ? undefined : keyOf({ namespace, name });
 }

@@ -80,6 +80,9 @@ export class Transport {
       readonly signal?: AbortSignal | undefined;
       /** Drops the body of a 2xx answer. */
       readonly isUnread?: boolean;
+      /** Receives the body of a 2xx answer in pieces; the answer then has none. An error that it
+       * throws ends the request with that error. */
+      readonly onBody?: ((chunk: Buffer) => void) | undefined;
     },
   ): Promise<WireAnswer> {
     await this.#refreshPools();
@@ -184,6 +187,8 @@ interface ExchangeOptions {
   /** With a stream: the longest time in which nothing is received. Else: of the whole exchange. */
   readonly timeoutMs: number;
   readonly isUnread?: boolean;
+  /** Receives the body of a 2xx answer in pieces. */
+  readonly onBody?: ((chunk: Buffer) => void) | undefined;
   /** Receives the body of a 200 answer in pieces, and `onEnd` instead of `resolve`. */
   readonly stream?: Pick<StreamOptions, 'onOpen' | 'onData'> & { readonly onEnd: () => void };
 }
@@ -228,7 +233,8 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#hasEnded) return;
-    const { stream, isUnread = false } = this.#options;
+    const { stream, onBody, isUnread = false } = this.#options;
+    if (onBody !== undefined && isSuccess(this.#code)) return this.#guard(() => onBody(chunk));
     const isDropped = stream === undefined ? isUnread && isSuccess(this.#code) : this.#code === 200;
     if (!isDropped) this.#chunks.push(chunk);
     this.#callStream((stream) => stream.onData(chunk));
@@ -245,18 +251,21 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#fail('network', describe(error), error);
   }
 
-  /** Passes something received on to the stream, if there is one. An error that its callback throws
-   * ends the request. */
+  /** Passes something received on to the stream, if there is one. */
   #callStream(pass: (stream: NonNullable<ExchangeOptions['stream']>) => void): void {
-    const { stream, reject } = this.#options;
+    const { stream } = this.#options;
     if (stream === undefined || this.#hasEnded) return;
     this.#timer.refresh();
-    if (this.#code !== 200) return;
+    if (this.#code === 200) this.#guard(() => pass(stream));
+  }
+
+  /** Calls a callback. An error that it throws ends the request. */
+  #guard(callback: () => void): void {
     try {
-      pass(stream);
+      callback();
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
-      this.#end(() => reject(failure));
+      this.#end(() => this.#options.reject(failure));
       this.#controller?.abort(failure);
     }
   }

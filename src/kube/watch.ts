@@ -1,10 +1,12 @@
-import { excerpt, isFields, parseJson } from '../runtime/json.ts';
-import { KubeError } from './kube-error.ts';
+import { excerpt, isFields } from '../runtime/json.ts';
+import { undecodableError, type KubeError } from './kube-error.ts';
+import { parseObject } from './object-json.ts';
+import type { KubeObject } from './objects.ts';
 
 const EVENT_TYPES = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'] as const;
 
-/** One line of a watch. The object of an ERROR is a Status; that of a BOOKMARK has only a
- * resourceVersion. */
+/** One line of a watch. The object of an ERROR is a Status; that of a BOOKMARK has only metadata;
+ * the others come without managedFields. */
 export interface WatchEvent {
   readonly type: (typeof EVENT_TYPES)[number];
   readonly object: unknown;
@@ -12,8 +14,9 @@ export interface WatchEvent {
 
 export interface WatchOptions {
   readonly namespace?: string | undefined;
-  /** The watch reports the changes after this version. */
-  readonly resourceVersion: string;
+  /** The watch reports the changes after this version. Absent: it begins with all objects, each as
+   * ADDED, and then sends a bookmark (isEndOfList). */
+  readonly resourceVersion?: string | undefined;
   /** Asks for bookmarks: events that only say up to which version the watch has come. */
   readonly bookmarks?: boolean;
   /** The server ends the watch after this long. */
@@ -33,14 +36,24 @@ export interface WatchOptions {
 
 /** Query parameters of a watch. */
 export function watchQuery(o: WatchOptions): Readonly<Record<string, string | number | undefined>> {
+  const isList = o.resourceVersion === undefined;
   return {
     watch: 'true',
     resourceVersion: o.resourceVersion,
-    allowWatchBookmarks: o.bookmarks === true ? 'true' : undefined,
+    sendInitialEvents: isList ? 'true' : undefined,
+    resourceVersionMatch: isList ? 'NotOlderThan' : undefined,
+    allowWatchBookmarks: o.bookmarks === true || isList ? 'true' : undefined,
     timeoutSeconds: o.timeoutSeconds,
     labelSelector: o.labelSelector,
     fieldSelector: o.fieldSelector,
   };
+}
+
+/** Whether an event ends the list with which a watch without a version begins. */
+export function isEndOfList({ type, object }: WatchEvent): boolean {
+  if (type !== 'BOOKMARK') return false;
+  const { metadata } = object as Partial<KubeObject>;
+  return metadata?.annotations?.['k8s.io/initial-events-end'] === 'true';
 }
 
 const NEWLINE = 10;
@@ -81,19 +94,13 @@ export class WatchDecoder {
 
   #decode(bytes: Buffer): void {
     if (bytes.length === 0) return;
-    const text = bytes.toString('utf8');
-    const value = parseJson(text);
-    if (!isEvent(value)) throw this.#error(excerpt(text));
+    const value = parseObject(bytes);
+    if (!isEvent(value)) throw this.#error(excerpt(bytes.toString('utf8')));
     this.#onEvent(value);
   }
 
   #error(why: string): KubeError {
-    return new KubeError({
-      code: 0,
-      reason: 'Undecodable',
-      serverMessage: `not a watch event: ${why}`,
-      request: this.#title,
-    });
+    return undecodableError(this.#title, `not a watch event: ${why}`);
   }
 }
 

@@ -1,0 +1,351 @@
+import { performance } from 'node:perf_hooks';
+import type { Registry } from 'prom-client';
+import { unlessAborted } from '../runtime/abort.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { KubeClient } from './client.ts';
+import { isExpired, KubeError, statusError } from './kube-error.ts';
+import { PAGE_SIZE } from './list-pages.ts';
+import { createReflectorMetrics, type ReflectorMetrics } from './reflector-metrics.ts';
+import type { Resource } from './resources.ts';
+import { versionOf, type ObjectSink } from './store.ts';
+import { isEndOfList, type WatchEvent } from './watch.ts';
+
+export interface ListWatchOptions {
+  readonly client: KubeClient;
+  readonly resource: Resource;
+  readonly log: Logger;
+  /** All namespaces where absent. */
+  readonly namespace?: string;
+  readonly fieldSelector?: string;
+  readonly labelSelector?: string;
+  /** Asks for metadata alone: objects come without spec and status. */
+  readonly metadataOnly?: boolean;
+  /** Lists by the beginning of a watch where the server can do that, which costs it less. */
+  readonly streamsList?: boolean;
+  readonly metrics?: Registry;
+  readonly clock?: Clock;
+  /** Objects per page of a list. */
+  readonly pageSize?: number;
+  /** A watch that receives nothing for this long is closed and opened again. API servers send
+   * bookmarks about once a minute. */
+  readonly idleTimeoutMs?: number;
+  /** Pause after the first failure; doubled with each further one, and half of it random. */
+  readonly backoff?: { readonly startMs: number; readonly maxMs: number };
+}
+
+const PAGE_TIMEOUT_MS = 60_000;
+const IDLE_TIMEOUT_MS = 120_000;
+const BACKOFF = { startMs: 500, maxMs: 30_000 };
+/** A watch that received an event or stayed open for this long resets the back-off. */
+const GOOD_WATCH_MS = 5_000;
+/** Answers that say nothing of whether the server can stream a list. */
+const TEMPORARY = [0, 401, 403, 410, 429, 502, 503, 504];
+/** Lists that may break off one after the other before the next is read in pages. */
+const MAX_BROKEN_STREAMS = 2;
+
+/** Lists and watches one collection of the API server until it is stopped, and passes its objects
+ * to a sink. Recovers from every failure: expired versions (410), broken connections, refused
+ * requests and silent connections. Repeats a cycle: list if there is no version to watch from, then
+ * one watch to its end. */
+export class ListWatch {
+  hasSynced = false;
+  readonly #options: ListWatchOptions;
+  readonly #sink: ObjectSink;
+  readonly #metrics: ReflectorMetrics;
+  readonly #clock: Clock;
+  /** The collection, for messages. */
+  readonly #title: string;
+  readonly #stopped = new AbortController();
+  /** Ends the cycle under way. */
+  #cycle = new AbortController();
+  #endFirstList: () => void = () => undefined;
+  /** Resolves when the first list is complete, or when this is stopped. */
+  readonly #firstList = new Promise<void>((resolve) => (this.#endFirstList = resolve));
+  readonly #running: Promise<void>;
+  #trouble: string | undefined;
+  /** The version from which the next watch resumes; undefined: relist. */
+  #version: string | undefined;
+  /** Whether lists are streamed. */
+  #streamsList: boolean;
+  /** Streamed lists in a row that broke off. */
+  #brokenStreams = 0;
+  /** Whether the watch of this cycle still sends the list. */
+  #isListing = false;
+  #listed = 0;
+  /** Whether the API server accepted the watch of this cycle. */
+  #isOpen = false;
+  /** Whether the watch of this cycle received an event or stayed open long enough. */
+  #isGood = false;
+  readonly #sizeOf = (): number => this.#sink.size;
+  /** Cycles in a row that failed or brought nothing. */
+  #failures = 0;
+
+  /** Starts at once. */
+  constructor(options: ListWatchOptions, sink: ObjectSink) {
+    const { resource, namespace } = options;
+    this.#options = options;
+    this.#sink = sink;
+    this.#metrics = createReflectorMetrics(resource.plural, options.metrics);
+    this.#clock = options.clock ?? systemClock;
+    this.#title = namespace === undefined ? resource.plural : `${resource.plural} in ${namespace}`;
+    this.#trouble = `${this.#title}: not listed yet`;
+    this.#streamsList = options.streamsList ?? false;
+    this.#running = this.#run();
+  }
+
+  /** Why the sink may be outdated, in one line for /readyz; undefined while it is not. */
+  get trouble(): string | undefined {
+    return this.#stopped.signal.aborted ? `${this.#title}: stopped` : this.#trouble;
+  }
+
+  /** Whether a watch is open, so that changes arrive at once. `trouble` is less strict: it is not
+   * reported for an interruption from which the watch usually recovers, such as a relist. */
+  get isFollowing(): boolean {
+    return this.#isOpen && !this.#isListing && !this.#stopped.signal.aborted;
+  }
+
+  /** Resolves when the first list is complete. Rejects with the signal's reason if the signal
+   * aborts before, and when this is stopped before. */
+  async waitForSync(signal: AbortSignal = this.#stopped.signal): Promise<void> {
+    if (!this.hasSynced) await unlessAborted(this.#firstList, signal);
+    if (this.hasSynced) return;
+    signal.throwIfAborted();
+    this.#stopped.signal.throwIfAborted();
+  }
+
+  /** Lists everything again, also if a list is under way. */
+  relist(): void {
+    this.#version = undefined;
+    this.#cycle.abort(new Relist());
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort(new Error(`the watch of ${this.#title} is stopped`));
+    this.#cycle.abort(this.#stopped.signal.reason);
+    this.#endFirstList();
+    this.#metrics.endReport(this.#sizeOf);
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    for (;;) {
+      const pauseMs = await this.#runCycle();
+      if (this.#stopped.signal.aborted) return;
+      this.#metrics.countWatchEnd();
+      if (pauseMs > 0) await this.#clock.sleep(pauseMs, this.#stopped.signal);
+      if (this.#stopped.signal.aborted) return;
+    }
+  }
+
+  /** @returns the pause before the next cycle */
+  async #runCycle(): Promise<number> {
+    this.#isGood = false;
+    this.#cycle = new AbortController();
+    try {
+      await this.#listAndWatch();
+      // API servers end watches every few minutes. The next one resumes at once, unless watches end
+      // again and again without a result.
+      this.#failures = this.#isGood ? 0 : this.#failures + 1;
+      return this.#failures > 1 ? this.#backoffMs(this.#failures - 1) : 0;
+    } catch (error) {
+      if (this.#stopped.signal.aborted) return 0;
+      if (!(this.#cycle.signal.reason instanceof Relist)) return this.#fail(error);
+      this.#version = undefined;
+      return 0;
+    } finally {
+      this.#isOpen = false;
+      this.#isListing = false;
+    }
+  }
+
+  async #listAndWatch(): Promise<void> {
+    if (this.#version === undefined && this.#streamsList) {
+      this.#metrics.countList();
+      await this.#watch(undefined);
+      if (this.#isListing) throw new Error('the watch ended before the list was complete');
+      return;
+    }
+    this.#version ??= await this.#relist();
+    await this.#watch(this.#version);
+  }
+
+  /** Fills the sink from a consistent list, page by page.
+   * @returns the version to watch from */
+  async #relist(): Promise<string> {
+    const { client, resource, namespace, fieldSelector, labelSelector, metadataOnly } =
+      this.#options;
+    this.#metrics.countList();
+    const { pageSize: limit = PAGE_SIZE } = this.#options;
+    let continueToken: string | undefined;
+    for (;;) {
+      const page = await client.listItems(resource, {
+        namespace,
+        fieldSelector,
+        labelSelector,
+        metadataOnly,
+        limit,
+        continueToken,
+        signal: this.#cycle.signal,
+        timeoutMs: PAGE_TIMEOUT_MS,
+        // A later page is the same if it begins again; the first may be of another version.
+        onBegin: () => continueToken === undefined && this.#beginList(),
+        onItem: (item) => this.#put(item, 'listed'),
+      });
+      this.#cycle.signal.throwIfAborted();
+      ({ continueToken } = page);
+      if (continueToken !== undefined) continue;
+      this.#endList();
+      return page.resourceVersion;
+    }
+  }
+
+  #beginList(): void {
+    this.#listed = 0;
+    this.#sink.beginList();
+  }
+
+  #put(raw: unknown, how: 'listed' | 'added' | 'modified'): void {
+    this.#listed += 1;
+    this.#sink.put(raw, how);
+  }
+
+  #endList(): void {
+    const { resource, log } = this.#options;
+    this.#sink.endList();
+    this.#metrics.reportObjects(this.#sizeOf);
+    if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.#listed }, 'listed');
+    this.hasSynced = true;
+    this.#brokenStreams = 0;
+    this.#endFirstList();
+  }
+
+  /** Follows one watch to its end.
+   * @param resourceVersion  undefined: it begins with the list */
+  async #watch(resourceVersion: string | undefined): Promise<void> {
+    const { client, resource, namespace, fieldSelector, labelSelector, metadataOnly } =
+      this.#options;
+    const idleTimeoutMs = this.#options.idleTimeoutMs ?? IDLE_TIMEOUT_MS;
+    let openedMs = Infinity;
+    this.#isListing = resourceVersion === undefined;
+    try {
+      await client.watch(resource, {
+        namespace,
+        fieldSelector,
+        labelSelector,
+        metadataOnly,
+        resourceVersion,
+        bookmarks: true,
+        // Random, so that the watches of many processes don't all end at the same moment.
+        timeoutSeconds: Math.round(300 + Math.random() * 300),
+        idleTimeoutMs: idleTimeoutMs * (0.9 + Math.random() * 0.2),
+        signal: this.#cycle.signal,
+        onOpen: () => {
+          openedMs = performance.now();
+          this.#isOpen = true;
+          if (this.#isListing) this.#beginList();
+          else this.#trouble = undefined;
+        },
+        onEvent: (event) => this.#apply(event),
+      });
+    } finally {
+      const isLong = performance.now() - openedMs > Math.min(GOOD_WATCH_MS, idleTimeoutMs / 2);
+      if (isLong && !this.#isListing) this.#isGood = true;
+    }
+  }
+
+  #apply(event: WatchEvent): void {
+    const { type, object } = event;
+    if (type === 'ERROR') throw statusError(`watch ${this.#title}`, object);
+    if (this.#isListing) return this.#applyToList(event);
+    this.#isGood = true;
+    this.#version = versionOf(object) ?? this.#version;
+    if (type === 'BOOKMARK') return;
+    if (type === 'DELETED') this.#sink.remove(object);
+    else this.#put(object, type === 'ADDED' ? 'added' : 'modified');
+  }
+
+  /** Changes that happen while the list is sent may be among its objects. */
+  #applyToList(event: WatchEvent): void {
+    if (event.type === 'DELETED') this.#sink.remove(event.object);
+    else if (event.type !== 'BOOKMARK') this.#put(event.object, 'listed');
+    else if (isEndOfList(event)) {
+      this.#isListing = false;
+      this.#isGood = true;
+      this.#trouble = undefined;
+      this.#version = versionOf(event.object);
+      this.#endList();
+    }
+  }
+
+  /** @returns the pause before the next cycle */
+  #fail(error: unknown): number {
+    if (this.#isListing && this.#endsStreaming(error)) {
+      const { resource, log } = this.#options;
+      this.#streamsList = false;
+      log.debug(
+        { resource: resource.plural, error: messageOf(error) },
+        'the API server streams no lists; reading them in pages',
+      );
+      return 0;
+    }
+    this.#failures = this.#isGood ? 1 : this.#failures + 1;
+    const pauseMs = this.#recover(error);
+    const { resource, log } = this.#options;
+    if (this.#failures === 1 || this.#failures % 10 === 0)
+      log[pauseMs === 0 ? 'debug' : 'warn'](
+        { resource: resource.plural, failures: this.#failures, error: messageOf(error) },
+        'watch interrupted',
+      );
+    return pauseMs;
+  }
+
+  /** Whether lists are read in pages after this failure of a streamed one. A server that can't
+   * stream answers with 422, or with an ERROR event. */
+  #endsStreaming(error: unknown): boolean {
+    if (error instanceof KubeError && !TEMPORARY.includes(error.code)) return true;
+    this.#brokenStreams += this.#isOpen ? 1 : 0;
+    return this.#brokenStreams > MAX_BROKEN_STREAMS;
+  }
+
+  /** Decides how to go on after a failure.
+   * @returns the pause before the next cycle */
+  #recover(error: unknown): number {
+    if (isExpired(error)) {
+      this.#version = undefined;
+      // A single 410 only means that the watch was interrupted for too long.
+      return this.#failures > 1 ? this.#backoffMs(this.#failures - 1) : 0;
+    }
+    const retryAfterMs = error instanceof KubeError ? (error.retryAfterMs ?? 0) : 0;
+    const pauseMs = Math.max(this.#backoffMs(this.#failures), retryAfterMs);
+    // Silence is normal on a collection that does not change, so it is not reported as trouble.
+    if (this.isFollowing && isSilence(error)) return this.#failures > 1 ? pauseMs : 0;
+    this.#trouble = `${this.#title}: ${describe(error)}`;
+    return pauseMs;
+  }
+
+  /** Half fixed, half random: never zero, and different in each process. */
+  #backoffMs(failures: number): number {
+    const { startMs, maxMs } = this.#options.backoff ?? BACKOFF;
+    const fullMs = Math.min(maxMs, startMs * 2 ** Math.min(failures - 1, 30));
+    return fullMs / 2 + (Math.random() * fullMs) / 2;
+  }
+}
+
+/** Ends a cycle, so that the next one lists. */
+class Relist extends Error {}
+
+function isSilence(error: unknown): boolean {
+  return error instanceof KubeError && error.reason === 'Timeout';
+}
+
+/** The error's message, with a hint where the fix is known. */
+function describe(error: unknown): string {
+  const message = messageOf(error);
+  if (!(error instanceof KubeError)) return message;
+  if (error.code === 403) return `${message} (grant list and watch)`;
+  if (error.code === 404) return `${message} (the API server does not serve this resource)`;
+  if (error.code === 401) return `${message} (the credentials are refused)`;
+  return message;
+}
