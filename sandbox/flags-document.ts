@@ -14,6 +14,9 @@ which is read first.
 Every process accepts the flags of the other processes and ignores them; at \`-v=4\` it logs which.
 An unknown flag or an invalid value ends the process with status 2 and one line that names it.
 
+_Per driver_: also a key of a driver's section in \`--driver-config\` ([drivers](drivers.md)), for
+which the flag is then the default.
+
 _Upstream_ says whether external-provisioner has the flag: _same_, or how it differs there.
 `;
 
@@ -38,6 +41,7 @@ function flagItem(name: string, spec: FlagSpec): string {
     typeText(spec),
     ...(fallback === '' ? [] : [`default \`${fallback}\``]),
     ...(spec.env === undefined ? [] : [`environment \`${spec.env}\``]),
+    ...(spec.perDriver === true ? ['per driver'] : []),
     ...(spec.upstream === undefined ? [] : [`upstream: ${spec.upstream}`]),
   ];
   return `- **\`--${name}\`**${short} (${facts.join('; ')}): ${spec.help}`;

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
+import { driverConfigSchema } from '../sandbox/driver-config-schema.ts';
 import { flagsDocument } from '../sandbox/flags-document.ts';
 import { processes } from '../sandbox/processes.ts';
-import { formatMarkdown } from './harness/format-markdown.ts';
+import { formatJson, formatMarkdown } from './harness/format-markdown.ts';
 import type { FlagSpec } from '#src/runtime/flags.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
@@ -49,6 +50,11 @@ function sectionsOf(page: string): readonly string[] {
 describe('documents', () => {
   it('list the flags that there are (else: npm run generate:flags)', async () => {
     assert.equal(read('docs/flags.md'), await formatMarkdown(flagsDocument()));
+  });
+
+  it('have a schema of --driver-config with its keys (else: npm run generate:flags)', async () => {
+    const schema = await formatJson(driverConfigSchema());
+    assert.equal(read('docs/driver-config.schema.json'), schema);
   });
 
   for (const document of documents) {

@@ -5,7 +5,7 @@ import { PollLoop } from '../runtime/poll-loop.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import type { Connections } from './open-connections.ts';
 
-const PERIOD_MS = 5_000;
+const PERIOD_MS = 2_000;
 const NOTE = 'left-drivers';
 
 /** Says in the log and in /readyz which drivers have open volume records although --driver-config

@@ -12,8 +12,8 @@ export function openLimits({ context, connections: { link, marker }, driver, gat
   let { flags } = context;
   const store = async (): Promise<void> => {
     if (!gate.isAllowing || !marker.isOurs || link.trouble !== undefined) return;
-    const { redisPrefix: prefix, maxInFlight, maxPerSecond } = flags;
-    const limits = { maxInFlight, maxPerSecond };
+    const { redisPrefix: prefix, maxJobsInFlight, maxJobsPerSecond } = flags;
+    const limits = { maxInFlight: maxJobsInFlight, maxPerSecond: maxJobsPerSecond };
     if (await storeLimits(link.redis, { prefix, driver: driver.name }, limits))
       log.info({ driver: driver.name, ...limits }, 'the limits of the driver’s queues changed');
   };

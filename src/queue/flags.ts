@@ -2,7 +2,7 @@ import { perDriver } from '../runtime/flags.ts';
 
 /** Flags that limit what all workers together do for a driver; ingest writes the limits to Redis. */
 export const limitFlags = perDriver({
-  'max-in-flight': {
+  'max-jobs-in-flight': {
     type: 'int',
     default: 0,
     min: 0,
@@ -11,7 +11,7 @@ export const limitFlags = perDriver({
       'Claims that all workers together work on at once, and the same number of volumes; ' +
       '0: no limit.',
   },
-  'max-per-second': {
+  'max-jobs-per-second': {
     type: 'int',
     default: 0,
     min: 0,

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'node:test';
+import { metaKey } from '#src/queue/bullmq-layout.ts';
+import { openRecordsKey } from '#src/records/key-names.ts';
+import { type BedDriver, DriverBed } from '../harness/driver-bed.ts';
+import { isReady, readiness, type Running } from '../harness/process-bed.ts';
+import { until } from '../harness/until.ts';
+
+const ONE = 'one.csi.sutler.dev';
+const TWO = 'two.csi.sutler.dev';
+
+describe('a change of --driver-config', () => {
+  let bed: DriverBed;
+  let one: BedDriver;
+  let two: BedDriver;
+  let ingest: Running;
+  let jobs: Running;
+  const processes = (): Running[] => [ingest, jobs];
+  const linesOf = ({ output }: Running, text: string): string[] =>
+    output.filter((line) => line.includes(text));
+  const provision = async (driver: string): Promise<void> => {
+    const claim = await bed.newClaim(driver);
+    await until(() => bed.isBound(claim), 'the claim is bound', 15_000);
+  };
+  const shows = async (pattern: RegExp, running: Running): Promise<void> =>
+    until(async () => pattern.test(await readiness(running)), String(pattern), 15_000);
+
+  before(async () => {
+    bed = await DriverBed.open();
+    [one, two] = await Promise.all([bed.addDriver(ONE), bed.addDriver(TWO)]);
+    await bed.serve([one]);
+    ingest = await bed.startIngest();
+    jobs = await bed.startJobs();
+    await provision(ONE);
+  });
+  afterEach(async () => {
+    await bed.serve([one]);
+    for (const each of processes()) await until(() => isReady(each), 'ready again', 15_000);
+  });
+  after(() => bed.close());
+
+  it('begins a driver that was added, and the others go on', async () => {
+    const leading = linesOf(ingest, 'leading: ').length;
+    const claim = await bed.newClaim(TWO);
+    await bed.serve([one, two]);
+    await until(() => bed.isBound(claim), 'the claim of before is bound', 15_000);
+    assert.equal(linesOf(ingest, 'leading: ').length, leading + 1, 'only the new one leads anew');
+  });
+
+  it('ends a driver that was removed, and releases its Lease', async () => {
+    await bed.serve([one, two]);
+    await provision(TWO);
+    await bed.serve([one]);
+    for (const each of processes())
+      await until(async () => !(await readiness(each)).includes(TWO), 'it is gone', 15_000);
+    const waiting = await bed.newClaim(TWO);
+    await provision(ONE);
+    assert.equal(await bed.isBound(waiting), false);
+    await bed.serve([one, two]);
+    await until(() => bed.isBound(waiting), 'it is served again', 15_000);
+  });
+
+  it('says how many records a removed driver left open, until it is back', async () => {
+    const { redis } = bed.redis;
+    await bed.serve([one, two]);
+    await provision(TWO);
+    const job = JSON.stringify({ v: 1, kind: 'claim', uid: 'u', namespace: 'n', name: 'c' });
+    await redis.hset(openRecordsKey('csi', TWO), 'u', job);
+    await bed.serve([one]);
+    const line = /^\[!\]left-drivers: driver two.* has 1 open volume records.*put it back.*forget/m;
+    for (const each of processes()) {
+      await shows(line, each);
+      assert.equal(await isReady(each), true, 'it does its work');
+    }
+    await redis.hdel(openRecordsKey('csi', TWO), 'u');
+    for (const each of processes())
+      await until(async () => !line.test(await readiness(each)), 'no more', 15_000);
+  });
+
+  it('gives a driver its new flags', async () => {
+    await bed.serve([one], ['volume-name-prefix: other']);
+    await until(() => linesOf(jobs, 'it begins anew').length > 0, 'jobs noticed', 15_000);
+    assert.equal(linesOf(ingest, 'it begins anew').length, 0, 'ingest has no such flag');
+    await provision(ONE);
+    assert.ok(one.driver.volumes().some(({ name }) => name.startsWith('other-')));
+  });
+
+  it('changes limits while the driver runs, and removes them with their keys', async () => {
+    const stored = (): Promise<Record<string, string>> =>
+      bed.redis.redis.hgetall(metaKey('csi', `claims.${ONE}`));
+    const anew = linesOf(ingest, 'it begins anew').length;
+    await bed.serve([one], ['max-jobs-in-flight: 3', 'max-jobs-per-second: 7']);
+    await until(async () => (await stored())['concurrency'] === '3', 'stored', 15_000);
+    const { max, duration } = await stored();
+    assert.deepEqual({ max, duration }, { max: '7', duration: '1000' });
+    await provision(ONE);
+    await bed.serve([one]);
+    await until(async () => !('concurrency' in (await stored())), 'removed', 15_000);
+    assert.equal('max' in (await stored()), false);
+    assert.equal(linesOf(ingest, 'it begins anew').length, anew);
+  });
+
+  it('that can’t be used is reported by line, and the last good content stays in use', async () => {
+    await bed.write(`drivers:\n  ${ONE}:\n    gateway: ${one.gateway}\n    timeout: 10\n`);
+    const line = /^\[!\]driver-config: .*line 4: driver one.*: timeout: "10" is not a duration/m;
+    for (const each of processes()) {
+      await shows(line, each);
+      assert.equal(await isReady(each), true);
+    }
+    await provision(ONE);
+  });
+
+  it('that names a gateway of another driver does not serve that one', async () => {
+    await bed.serve([one, { ...two, name: 'three.csi.sutler.dev' }]);
+    for (const each of processes()) {
+      await shows(/three\S*\/driver: .*the driver behind it is two\.csi.*and three\.csi/m, each);
+      assert.equal(await isReady(each), true, 'the other one is served');
+    }
+    const claim = await bed.newClaim(TWO);
+    await provision(ONE);
+    assert.equal(await bed.isBound(claim), false);
+  });
+
+  it('to a file without drivers ends them all, and says so', async () => {
+    await bed.write('drivers: {}\n');
+    for (const each of processes())
+      await shows(/^\[!\]driver-config: .* names no driver: there is nothing to do/m, each);
+  });
+});

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { mkdir, rename, symlink, unlink, writeFile } from 'node:fs/promises';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import type { DriverConfig } from '#src/driver-config/read-config.ts';
+import { watchDriverConfig, type WatchedDriverConfig } from '#src/driver-config/watch-config.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { sleep } from '../harness/queue.ts';
+import { until } from '../harness/until.ts';
+
+const PERIOD_MS = 20;
+
+/** A text is a list of names; one with "bad" is refused. */
+function read(text: string): Promise<DriverConfig | readonly { line: number; what: string }[]> {
+  const names = text.split(/\s+/).filter((name) => name !== '');
+  if (names.includes('bad')) return Promise.resolve([{ line: 2, what: 'bad' }]);
+  return Promise.resolve(new Map(names.map((name) => [name, { name, values: {} }])));
+}
+
+describe('watchDriverConfig', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let path: string;
+  let serial = 0;
+  const watched: WatchedDriverConfig[] = [];
+  const watch = async (): Promise<WatchedDriverConfig> => {
+    const config = await watchDriverConfig({
+      path,
+      read,
+      clock: systemClock,
+      log: silentLog,
+      periodMs: PERIOD_MS,
+    });
+    watched.push(config);
+    return config;
+  };
+  const replace = async (text: string): Promise<void> => {
+    await writeFile(`${path}.new`, text);
+    await rename(`${path}.new`, path);
+  };
+  const untilNames = (config: WatchedDriverConfig, ...names: string[]): Promise<void> =>
+    until(() => [...config.current.keys()].join() === names.join(), `the names ${names.join()}`);
+
+  before(async () => {
+    folder = await makeFolder();
+  });
+  beforeEach(async () => {
+    path = folder.file(`${(serial += 1)}.yaml`);
+    await writeFile(path, 'one');
+  });
+  after(async () => {
+    for (const config of watched) config.close();
+    await folder.remove();
+  });
+
+  it('notices a file that is written in place', async () => {
+    const config = await watch();
+    const seen: string[] = [];
+    config.onChange((next) => seen.push([...next.keys()].join()));
+    await writeFile(path, 'one two');
+    await untilNames(config, 'one', 'two');
+    assert.deepEqual(seen, ['one,two']);
+  });
+
+  it('notices a file that takes the place of another', async () => {
+    const config = await watch();
+    await replace('three');
+    await untilNames(config, 'three');
+  });
+
+  it('notices the change of a mounted ConfigMap, which swaps a link to a folder', async () => {
+    const mount = folder.file(`mount-${serial}`);
+    await mkdir(`${mount}/..1`, { recursive: true });
+    await mkdir(`${mount}/..2`);
+    await writeFile(`${mount}/..1/drivers.yaml`, 'one');
+    await writeFile(`${mount}/..2/drivers.yaml`, 'two');
+    await symlink('..1', `${mount}/..data`);
+    await symlink('..data/drivers.yaml', `${mount}/drivers.yaml`);
+    path = `${mount}/drivers.yaml`;
+    const config = await watch();
+    await untilNames(config, 'one');
+    await symlink('..2', `${mount}/..new`);
+    await rename(`${mount}/..new`, `${mount}/..data`);
+    await untilNames(config, 'two');
+  });
+
+  it('keeps the last good content of a file that can’t be used, and says why', async () => {
+    const config = await watch();
+    await writeFile(path, 'one\nbad');
+    await until(() => config.trouble !== undefined, 'it is reported');
+    assert.match(config.trouble ?? '', /the last good content stays in use: line 2: bad/);
+    await untilNames(config, 'one');
+    await writeFile(path, 'one two');
+    await untilNames(config, 'one', 'two');
+    assert.equal(config.trouble, undefined);
+  });
+
+  it('keeps the last good content of a file that was removed', async () => {
+    const config = await watch();
+    await unlink(path);
+    await until(() => config.trouble !== undefined, 'it is reported');
+    assert.match(config.trouble ?? '', /can't be read: ENOENT/);
+    await untilNames(config, 'one');
+  });
+
+  it('uses no text that it found only once', async () => {
+    await writeFile(path, 'one two three');
+    const config = await watch();
+    const seen: string[] = [];
+    config.onChange((next) => seen.push([...next.keys()].join()));
+    // The text is another one at each look.
+    for (let i = 0; i < 80; i += 1) {
+      await replace(`one ${' '.repeat(i)}`);
+      await sleep(PERIOD_MS / 4);
+    }
+    await replace('one two four');
+    await untilNames(config, 'one', 'two', 'four');
+    assert.deepEqual(seen, ['one,two,four']);
+  });
+
+  it('refuses a start with a file that can’t be used', async () => {
+    await writeFile(path, 'bad');
+    await assert.rejects(watch(), /--driver-config .*: line 2: bad/);
+    await unlink(path);
+    await assert.rejects(watch(), /--driver-config .*: it can't be read: ENOENT/);
+    await writeFile(path, ' '.repeat(1024 * 1024 + 1));
+    await assert.rejects(watch(), /longer than 1 MiB/);
+  });
+});

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { storeLimits } from '#src/queue/limits.ts';
+import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
+
+const KEYS = 12;
+
+describe('the limits of a driver’s queues', () => {
+  let redis: TestRedis;
+  let bench: QueueBench;
+  let place: { readonly prefix: string; readonly driver: string };
+  let serial = 0;
+  let running = 0;
+  let most = 0;
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(() => {
+    place = { prefix: 'csi', driver: `limits-${(serial += 1)}` };
+    bench = new QueueBench(redis, place.driver);
+    running = 0;
+    most = 0;
+  });
+  afterEach(() => bench.close());
+
+  const store = (maxInFlight: number, maxPerSecond: number): Promise<boolean> =>
+    storeLimits(redis.redis, place, { maxInFlight, maxPerSecond });
+  const startWorkers = (runMs: number): void => {
+    const run = async (): Promise<Outcome> => {
+      running += 1;
+      most = Math.max(most, running);
+      await sleep(runMs);
+      running -= 1;
+      return { kind: 'done' };
+    };
+    for (let i = 0; i < 2; i += 1) bench.consumer(run);
+  };
+  const enqueue = (): void => {
+    const producer = bench.producer();
+    for (let i = 0; i < KEYS; i += 1) producer.ensureQueued(claimKey(`c${i}`));
+  };
+  const untilDone = (): Promise<void> =>
+    until(() => bench.runs.length === KEYS && running === 0, 'all ran', 20_000);
+
+  it('bound the runs of all workers together', async () => {
+    await store(3, 0);
+    startWorkers(30);
+    enqueue();
+    await untilDone();
+    assert.equal(most, 3);
+  });
+
+  it('bound the runs of a second', async () => {
+    await store(0, 4);
+    startWorkers(1);
+    enqueue();
+    await untilDone();
+    const times = bench.runs.map(({ atMs }) => atMs).toSorted((a, b) => a - b);
+    // Twelve runs take three windows, the first of which may have begun before the first run.
+    assert.ok((times.at(-1) ?? 0) - (times[0] ?? 0) > 1_500, times.join());
+  });
+
+  it('that end let workers take all they have room for', async () => {
+    await store(1, 0);
+    startWorkers(500);
+    enqueue();
+    await until(() => running === 1, 'one runs');
+    await store(0, 0);
+    await until(() => running > 5, 'more run', 4_000);
+    await untilDone();
+  });
+
+  it('are written only when they differ', async () => {
+    assert.equal(await store(0, 0), false);
+    assert.equal(await store(2, 5), true);
+    assert.equal(await store(2, 5), false);
+    assert.equal(await store(2, 0), true);
+    assert.equal(await store(0, 0), true);
+    assert.equal(await store(0, 0), false);
+  });
+});
