@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { Counter, Gauge, Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
@@ -9,6 +8,8 @@ import {
   acquireDelayMs,
   checkLeaseTimes,
   decide,
+  holderOf,
+  observe,
   releaseRecord,
   type Decision,
   type LeaseTimes,
@@ -91,10 +92,12 @@ export class Elector {
 
   /** The holder of the Lease as last seen; undefined: none, not known yet, or its time is over. */
   get holder(): string | undefined {
-    if (this.#seen === undefined) return undefined;
-    const { holder, durationMs } = this.#seen.record;
-    const isOver = this.#clock.nowMs() - this.#seen.atMs >= durationMs;
-    return holder === '' || isOver ? undefined : holder;
+    return holderOf(this.#seen, this.#clock.nowMs());
+  }
+
+  /** How often the Lease has changed its holder, as last seen; 0: not known. */
+  get transitions(): number {
+    return this.#seen?.record.transitions ?? 0;
   }
 
   /** Why this process can't lead, in one line; undefined while it leads, or could. */
@@ -220,9 +223,7 @@ export class Elector {
 
   #observe(stored: StoredLease | undefined): void {
     this.#stored = stored;
-    if (stored === undefined) this.#seen = undefined;
-    else if (this.#seen === undefined || !isDeepStrictEqual(this.#seen.record, stored.record))
-      this.#seen = { record: stored.record, atMs: this.#clock.nowMs() };
+    this.#seen = observe(this.#seen, stored?.record, this.#clock.nowMs());
   }
 
   /** Called by the watch. */

@@ -5,13 +5,11 @@ import { startReflector } from '../kube/reflector.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaseRecord } from './lease.ts';
-import { explainLeaseError } from './lease-error.ts';
+import { explainLeaseError, type LeaseRef } from './lease-error.ts';
 import type { LeaseStore, StoredLease } from './lease-store.ts';
 
-export interface KubeLeaseStoreOptions {
+export interface KubeLeaseStoreOptions extends LeaseRef {
   readonly client: KubeClient;
-  readonly namespace: string;
-  readonly name: string;
   /** Merged into the Lease's labels at every write; other labels stay. */
   readonly labels?: Readonly<Record<string, string>>;
   readonly log: Logger;

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { UsageError } from '../runtime/flags.ts';
 
 /** The spec of a Lease. Times are Unix ms of the writer's clock; they are never compared with the
@@ -16,6 +17,26 @@ export interface LeaseRecord {
 export interface Observation {
   readonly record: LeaseRecord;
   readonly atMs: number;
+}
+
+/** What is known after a read of the Lease: a record that has not changed keeps its time.
+ * @param read  undefined: there is no Lease */
+export function observe(
+  seen: Observation | undefined,
+  read: LeaseRecord | undefined,
+  nowMs: number,
+): Observation | undefined {
+  if (read === undefined) return undefined;
+  return seen !== undefined && isDeepStrictEqual(seen.record, read)
+    ? seen
+    : { record: read, atMs: nowMs };
+}
+
+/** Who holds the Lease; undefined: nobody, or its time is over. */
+export function holderOf(seen: Observation | undefined, nowMs: number): string | undefined {
+  if (seen === undefined) return undefined;
+  const { holder, durationMs } = seen.record;
+  return holder === '' || nowMs - seen.atMs >= durationMs ? undefined : holder;
 }
 
 export type Decision =

@@ -5,6 +5,7 @@ import type { ProducerConnection } from '../queue/producer-connection.ts';
 import type { EventSource } from './event-source.ts';
 import type { flags } from './flags.ts';
 import type { LeaderGate } from './leader-gate.ts';
+import type { NewWork } from './new-work.ts';
 
 /** The context of one driver in ingest. */
 export type Context = DriverContext<typeof flags>;
@@ -24,4 +25,5 @@ export interface Base {
   /** The driver's Lease. */
   readonly lease: { readonly namespace: string; readonly name: string };
   readonly gate: LeaderGate;
+  readonly newWork: NewWork;
 }

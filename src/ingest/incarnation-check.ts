@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import type { IncarnationStore } from '../records/incarnation.ts';
+import type { IncarnationStore, Term } from '../records/incarnation.ts';
 import { isRefusal } from '../redis/error-text.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { LeaderFacts } from './new-work.ts';
 
 /** Keeps the incarnation id of Redis' data outside Redis. */
 export interface IncarnationIdStore {
@@ -16,6 +17,8 @@ export interface IncarnationCheckOptions {
   readonly store: IncarnationIdStore;
   /** How long nothing is opened after a loss. */
   readonly quarantineMs: number;
+  /** Called with each answer of Redis. */
+  readonly onFacts?: (facts: LeaderFacts) => void;
   readonly newId?: () => string;
   readonly log: Logger;
 }
@@ -53,6 +56,7 @@ export class IncarnationCheck {
   /** The id of the incarnation that is to begin: written outside Redis, or about to be. */
   #reservedId: string | undefined;
   #trouble: string | undefined;
+  #term: Term | undefined;
 
   constructor(options: IncarnationCheckOptions) {
     this.#options = options;
@@ -64,11 +68,18 @@ export class IncarnationCheck {
     return this.#trouble;
   }
 
+  /** This process begins to lead: what runs read before that proves nothing any more.
+   * @param transitions  how often the Lease had changed its holder by then; 0: not known */
+  beginTerm(transitions: number): void {
+    this.#term = { id: randomUUID(), transitions };
+  }
+
   /** Checks once, and advances the sequence. To be called every second while leading.
    * @returns whether data was lost
    * @throws the error of Redis or the API server; the next call tries again */
   async check(): Promise<boolean> {
-    const found = await this.#options.incarnations.advance(this.#known?.id ?? '');
+    const found = await this.#options.incarnations.advance(this.#known?.id ?? '', this.#term);
+    this.#options.onFacts?.(found);
     if (found.kind === 'none' && found.withdrawnBy !== '')
       this.#loss ??= `Redis lost its last writes, as ${found.withdrawnBy} noticed`;
     const isLost = found.kind === 'found' ? await this.#compare(found) : await this.#begin();

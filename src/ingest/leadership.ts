@@ -1,8 +1,10 @@
+import { foreignHolder } from '../election/identity.ts';
+import type { ForeignLeader } from '../records/foreign-leader.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { ForeignLeader } from './foreign-leader.ts';
 import type { GatewayFailover } from './gateway-failover.ts';
 import type { IncarnationCheck } from './incarnation-check.ts';
 import type { LeaderGate } from './leader-gate.ts';
+import type { NewWork } from './new-work.ts';
 import type { Resync } from './resync.ts';
 import type { SnapshotSweep } from './snapshot-sweep.ts';
 
@@ -10,14 +12,17 @@ import type { SnapshotSweep } from './snapshot-sweep.ts';
 export interface LeaseStatus {
   readonly isLeader: boolean;
   readonly holder: string | undefined;
+  /** How often the Lease has changed its holder; 0: not known. */
+  readonly transitions: number;
 }
 
 export interface LeadershipOptions {
   readonly driver: string;
   readonly gate: LeaderGate;
   readonly resync: Resync;
-  readonly incarnation: Pick<IncarnationCheck, 'check'>;
+  readonly incarnation: Pick<IncarnationCheck, 'beginTerm' | 'check'>;
   readonly foreignLeader: Pick<ForeignLeader, 'observe'>;
+  readonly newWork: Pick<NewWork, 'forget'>;
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
   readonly sweep: Pick<SnapshotSweep, 'begin'> | undefined;
@@ -41,7 +46,9 @@ export class Leadership {
 
   /** This process leads from now on, as long as the Lease says so. */
   begin(lease: LeaseStatus): void {
-    const { driver, gate, failover, foreignLeader, sweep, isRedisOurs, log } = this.#options;
+    const { driver, gate, failover, foreignLeader, incarnation, sweep, isRedisOurs, log } =
+      this.#options;
+    incarnation.beginTerm(lease.transitions);
     gate.allow(() => isRedisOurs() && lease.isLeader);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
     foreignLeader.observe(undefined);
@@ -54,8 +61,9 @@ export class Leadership {
 
   /** Another ingest leads, or none. */
   end(reason: string): void {
-    const { gate, resync, log } = this.#options;
+    const { gate, newWork, resync, log } = this.#options;
     gate.block();
+    newWork.forget();
     resync.stop();
     log.warn({ reason }, 'not leading any more: this ingest enqueues nothing');
   }
@@ -80,7 +88,8 @@ export class Leadership {
    * incarnation if this process leads. */
   tick(lease: LeaseStatus): void {
     const { foreignLeader, isRedisOurs } = this.#options;
-    if (isRedisOurs()) foreignLeader.observe(lease.isLeader ? undefined : lease.holder);
+    const holder = lease.isLeader ? undefined : lease.holder;
+    if (isRedisOurs()) foreignLeader.observe(foreignHolder(holder));
     void this.#checkIncarnation();
   }
 

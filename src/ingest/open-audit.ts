@@ -8,7 +8,7 @@ import { startPeriodicAudit } from './periodic-audit.ts';
 
 /** Reports orphans at each interval, if the driver can list its volumes. */
 export function openAudit(
-  { context, connections, driver: { name, controllerCapabilities }, lease, gate }: Base,
+  { context, connections, driver: { name, controllerCapabilities }, lease, gate, newWork }: Base,
   events: EventRecorder,
 ): void {
   const { flags, closers, log, metrics } = context;
@@ -32,5 +32,6 @@ export function openAudit(
     log,
     metrics,
   });
+  newWork.afterOther.subscribe(() => auditing.runSoon());
   closers.add('audit', () => auditing.stop());
 }

@@ -1,11 +1,11 @@
 import { instanceName } from '../connections/open-connections.ts';
 import { Elector } from '../election/elector.ts';
+import { IDENTITY_PREFIX } from '../election/identity.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import type { LeaseTimes } from '../election/lease.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { everyPeriod } from '../runtime/ticks.ts';
 import type { Base } from './base.ts';
-import { IDENTITY_PREFIX } from './foreign-leader.ts';
 import type { Leadership, LeaseStatus } from './leadership.ts';
 
 /** Begins to compete for the Lease; with --leader-election=false, to lead. */
@@ -15,7 +15,7 @@ export function openElection(base: Base, times: LeaseTimes, leadership: Leadersh
 }
 
 /** --leader-election=false: only one ingest of the driver may run. */
-const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined };
+const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined, transitions: 0 };
 
 function leadAlways(base: Base, leadership: Leadership): void {
   tickEverySecond(base, leadership, ALWAYS_LEADING);

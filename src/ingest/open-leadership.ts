@@ -1,7 +1,7 @@
 import { redisIncarnationStore } from '../records/incarnation.ts';
 import { quarantineMs } from '../records/flags.ts';
 import type { Base } from './base.ts';
-import { ForeignLeader } from './foreign-leader.ts';
+import { ForeignLeader } from '../records/foreign-leader.ts';
 import { IncarnationCheck } from './incarnation-check.ts';
 import { Leadership } from './leadership.ts';
 import { leaseIncarnationStore } from './lease-incarnation-store.ts';
@@ -12,7 +12,7 @@ import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
 
 /** Makes what this ingest does while it leads. */
 export function openLeadership(base: Base, objects: DriverObjects, resync: Resync): Leadership {
-  const { context, connections, driver, lease, gate } = base;
+  const { context, connections, driver, lease, gate, newWork } = base;
   const { flags, closers, health, log } = context;
   const { kube, link, marker } = connections;
   const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
@@ -21,6 +21,7 @@ export function openLeadership(base: Base, objects: DriverObjects, resync: Resyn
     incarnations,
     store,
     quarantineMs: quarantineMs(flags),
+    onFacts: (facts) => newWork.learn(facts),
     log,
   });
   health.ready('incarnation', () => (gate.isAllowing ? incarnation.trouble : undefined));
@@ -31,6 +32,7 @@ export function openLeadership(base: Base, objects: DriverObjects, resync: Resyn
     failover: openFailover(base),
     sweep: openSweep(base, objects),
     incarnation,
+    newWork,
     foreignLeader: new ForeignLeader(incarnations, log),
     isRedisOurs: () => marker.isOurs,
     log,

@@ -17,7 +17,7 @@ export function openWaits(
   driverObjects: DriverObjects,
   changes: Listeners<string>,
 ): void {
-  const { context, connections, driver, gate } = base;
+  const { context, connections, driver, gate, newWork } = base;
   const { flags, closers, log, metrics } = context;
   const demandWatch = openDemandWatch(base, changes);
   const nodeDemand = openNodeDemand(base, changes);
@@ -28,6 +28,7 @@ export function openWaits(
       driverObjects.versionOf(object) ??
       demandWatch.versionOf(object) ??
       nodeDemand.versionOf(object) ??
+      newWork.versionOf(object) ??
       nodeLocal?.versionOf(object),
     onWaiting(objects) {
       driverObjects.follow(objects);

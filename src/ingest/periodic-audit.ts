@@ -1,4 +1,5 @@
 import { audit, type AuditPorts, type AuditReport } from '../audit/audit.ts';
+import type { Orphan } from '../volumes/audit.ts';
 import type { EventRecorder, Regarding } from '../kube/events.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -16,9 +17,16 @@ export interface PeriodicAuditOptions {
   readonly metrics: Registry;
 }
 
+export interface PeriodicAudit {
+  /** Audits now, and again when a volume that this audit finds unknown counts as an orphan: for when
+   * another provisioner led, which may have left volumes behind as it was stopped. */
+  runSoon(): void;
+  stop(): void;
+}
+
 /** Audits at each interval while this ingest leads. Reports orphans as a metric and, when their
  * number changes, in the log and as an event. */
-export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): void } {
+export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit {
   const { ports, isLeading, log } = options;
   const publish = createAuditMetrics(ports.driver, options.metrics);
   let reportedOrphans = 0;
@@ -28,26 +36,54 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): voi
     try {
       const report = await audit(ports);
       publish(report);
-      const { length } = report.orphans;
-      if (length > 0 && length !== reportedOrphans) reportOrphans(options, length);
-      reportedOrphans = length;
+      const { orphans } = report;
+      if (orphans.length > 0 && orphans.length !== reportedOrphans) reportOrphans(options, orphans);
+      reportedOrphans = orphans.length;
     } catch (error) {
       log.warn({ driver: ports.driver, err: error }, 'the audit failed; the next one tries again');
     }
   };
-  const timer = setInterval(() => {
+  const auditIfLeading = (): void => {
     if (isLeading()) running ??= auditOnce().finally(() => (running = undefined));
-  }, timerMs(options.intervalMs));
-  return { stop: () => clearInterval(timer) };
+  };
+  const timer = setInterval(auditIfLeading, timerMs(options.intervalMs));
+  let second: NodeJS.Timeout | undefined;
+  let soonMs = -Infinity;
+  return {
+    runSoon() {
+      if (ports.nowMs() - soonMs < SOON_PAUSE_MS) return;
+      soonMs = ports.nowMs();
+      log.info({ driver: ports.driver }, 'another provisioner may have led: auditing');
+      auditIfLeading();
+      clearTimeout(second);
+      second = setTimeout(auditIfLeading, timerMs(ports.minAgeMs + SECOND_AUDIT_AFTER_MS));
+    },
+    stop() {
+      clearInterval(timer);
+      clearTimeout(second);
+    },
+  };
 }
+
+/** How much later than --audit-min-age after the first audit the second one begins. The first one
+ * may take a while to begin. */
+const SECOND_AUDIT_AFTER_MS = 10_000;
+/** Two provisioners may take turns. */
+const SOON_PAUSE_MS = 60_000;
+/** Handles that the log names. */
+const NAMED_ORPHANS = 50;
 
 function reportOrphans(
   { ports: { driver }, events, regarding, log }: PeriodicAuditOptions,
-  orphans: number,
+  orphans: readonly Orphan[],
 ): void {
-  log.warn({ driver, orphans }, 'orphaned volumes found; sutler audit lists them');
+  const handles = orphans.slice(0, NAMED_ORPHANS).map(({ handle }) => handle);
+  log.warn(
+    { driver, orphans: orphans.length, handles },
+    'orphaned volumes found; sutler audit lists them, delete them with the tools of the storage system',
+  );
   const message =
-    `${orphans} volumes of this driver are named by no PersistentVolume; ` +
+    `${orphans.length} volumes of this driver are named by no PersistentVolume; ` +
     'sutler audit lists them, nothing was deleted';
   events.record({ type: 'Warning', reason: 'OrphanedVolumes', message, regarding });
 }

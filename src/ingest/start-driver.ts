@@ -1,6 +1,7 @@
 import { capacityNamespace } from '../capacity/environment.ts';
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
+import { leaseNamespace } from '../election/lease-namespace.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { JOB_KINDS } from '../queue/contract.ts';
@@ -14,7 +15,7 @@ import type { Base, Context, Shared } from './base.ts';
 import { openCapacity } from './capacity/open-capacity.ts';
 import { chooseResyncMs } from './hints/flags.ts';
 import { LeaderGate } from './leader-gate.ts';
-import { leaseNamespace } from './lease-namespace.ts';
+import { NewWork } from './new-work.ts';
 import type { DriverObjects } from './objects/object-source.ts';
 import { openAudit } from './open-audit.ts';
 import { openElection } from './open-election.ts';
@@ -40,9 +41,9 @@ export async function startDriver(
   const lease = { namespace, name: leaseName(driver.name) };
   const producer = openProducer(context, shared.producerConnection, driver);
   const gate = new LeaderGate(producer, 2 * times.leaseDurationMs);
-  const base = { context, connections, driver, lease, gate };
-  const events = openEvents(base);
   const changes = new Listeners<string>();
+  const base = { context, connections, driver, lease, gate, newWork: new NewWork(changes) };
+  const events = openEvents(base);
   const eventSource = shared.eventSource();
   const objects = openDriverObjects(base, eventSource, { events, changes });
   await objects.waitForSync(stopping);

@@ -2,6 +2,7 @@ import type { CsiError } from '../csi/status.ts';
 import { nodeOf } from '../gateway-client/node-address.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { untilGatewayIsReady } from '../records/node-local-conditions.ts';
+import { UNTIL_NEW_WORK } from '../records/new-work.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
 import type { Attempt } from './attempt.ts';
@@ -31,7 +32,12 @@ export function waitForRecord(
 ): Outcome {
   return opened.kind === 'busy'
     ? { kind: 'running', reason: `another run owns the volume record (${opened.state})` }
-    : { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
+    : {
+        kind: 'later',
+        reason: opened.reason,
+        delayMs: opened.waitMs,
+        ...(opened.isHalt ? { until: UNTIL_NEW_WORK } : {}),
+      };
 }
 
 /** Reverts the record of an attempt whose call was not forwarded. The gateway answers Aborted while

@@ -1,5 +1,6 @@
 import { capacityFlags } from '../capacity/flags.ts';
 import { driverConfigFlags } from '../driver-config/flags.ts';
+import { electionFlags } from '../election/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
 import { waitFlags } from '../queue/flags.ts';
@@ -112,6 +113,7 @@ export const flags = defineFlags({
         'data. Costs two API writes per claim.',
     },
   }),
+  'leader-election-namespace': electionFlags['leader-election-namespace'],
   'cloning-protection-threads': {
     type: 'int',
     default: 1,

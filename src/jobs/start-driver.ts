@@ -1,4 +1,5 @@
 import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { LeaseFollower } from '../election/lease-follower.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { VolumeRecords } from '../records/volume-record.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -6,6 +7,7 @@ import { parseFeatureGates, type FeatureGates } from '../volumes/feature-gates.t
 import type { Base, Context, Shared } from './base.ts';
 import type { DriverCaches } from './caches.ts';
 import { type CapacityPlace, capacityPlace, openCapacity } from './capacity/open-capacity.ts';
+import { followLease } from './follow-lease.ts';
 import { type LostRecords, startLostRecords } from './lost-records.ts';
 import { createConsumerStarter, startConsumers } from './open-consumers.ts';
 import { openPorts } from './open-ports.ts';
@@ -35,7 +37,8 @@ export async function startDriver(
   if (stopping.aborted) return;
 
   const base = { context, connections, shared, driver, instance };
-  const records = await openRecords(base);
+  const leaseFollower = await followLease(base);
+  const records = await openRecords(base, leaseFollower);
   const lostRecords = openLostRecords(base, records);
   const ports = traceSteps(openPorts(base, { caches, records, gates }));
   await connections.marker.waitUntilOurs(stopping);
@@ -72,12 +75,10 @@ function openCaches({ closers, health }: Context, caches: DriverCaches): DriverC
   return caches;
 }
 
-async function openRecords({
-  context,
-  connections,
-  driver,
-  instance,
-}: Base): Promise<VolumeRecords> {
+async function openRecords(
+  { context, connections, driver, instance }: Base,
+  leaseFollower: LeaseFollower,
+): Promise<VolumeRecords> {
   const { flags } = context;
   const records = new VolumeRecords({
     redis: connections.link.redis,
@@ -86,6 +87,7 @@ async function openRecords({
     ownMs: ownershipMs(flags),
     settleMs: flags.settleTimeMs,
     processName: instance,
+    foreignHolder: () => leaseFollower.foreignHolder,
   });
   // Only saves the first run a refusal, so Redis need not be there yet.
   await records.learnIncarnation().catch(() => undefined);

@@ -60,7 +60,7 @@ local function answerReplay(settlesInMs)
 end
 if not state then
   if mode == 'existing' then return {'none'} end
-  if foreignLeader then return {'foreign', 'holder', foreignLeader} end
+  if halt then return halt end
   redis.call('HSET', recordKey, 'v', '1', 'state', 'creating', 'owner', owner, 'until', untilNew,
     'amb', now < lossSettledAt and '1' or '0', 'n', '1', 'since', now, 'st', '0',
     'call', quarantineUntil, 'prev', '', 'key', job,
@@ -79,6 +79,7 @@ end
 if state == 'deleting' or state == 'gone' or (state == 'stored' and mode ~= 'again') then
   return {'closed', 'state', state}
 end
+if state == 'stored' and halt then return halt end
 ${shared.requireSameGateway("amb == '1'")}
 if state == 'stored' then
   redis.call('HSET', recordKey, 'req', request, 'skel', skeleton, 'secret', secret,

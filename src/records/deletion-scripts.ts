@@ -26,7 +26,7 @@ if isRepeated and state == 'deleting' then return answerOpened() end
 if state == 'creating' or state == 'suspect' then return {'creating'} end
 -- After a loss of data there may be a second volume of this claim.
 if state == 'gone' and redis.call('HGET', recordKey, 'handle') == handle then return {'gone'} end
-if foreignLeader and state ~= 'deleting' then return {'foreign', 'holder', foreignLeader} end
+if halt and state ~= 'deleting' then return halt end
 if state ~= 'deleting' and now < lossSettledAt then
   return {'settle', 'waitMs', lossSettledAt - now}
 end

@@ -11,20 +11,42 @@ import { incarnationKey } from './key-names.ts';
  * epoch            id of the incarnation
  * beat             sequence, which the leader advances every second
  * quarantineUntil  until when nothing is opened, Redis' ms
- * foreign          the foreign leader, while there is one
+ * foreign          the foreign leader, from when it is seen until one of ours leads
+ * term             random id of the term of the last leader of ours: what a run read before the
+ *                  term began proves nothing in it, since another provisioner may have led between
+ * transitions      how often the Lease had changed its holder when that term began
+ * drain            set while this installation is drained, see drain.ts
  * withdrawnBy      the process that found a loss and removed the id; see opening-count.ts */
+
+/** `isAfterOther`: another provisioner led, or may have led, since the last term of one of ours;
+ * answered once. */
+const LEADER_ANSWER = { isAfterOther: 'flag', isDrained: 'flag' } as const;
 
 const advanceScript = defineNamedScript({
   keys: ['incarnationKey'],
-  args: { id: 'text' },
-  answers: { none: { withdrawnBy: 'text' }, found: { id: 'text', sequence: 'number' } },
+  args: { id: 'text', term: 'text', transitions: 'number' },
+  answers: {
+    none: { withdrawnBy: 'text', ...LEADER_ANSWER },
+    found: { id: 'text', sequence: 'number', ...LEADER_ANSWER },
+  },
   lua: `
-local found, sequence, withdrawnBy, foreign =
-  unpack(redis.call('HMGET', incarnationKey, 'epoch', 'beat', 'withdrawnBy', 'foreign'))
+local found, sequence, withdrawnBy, foreign, lastTerm, lastTransitions, drain = unpack(redis.call(
+  'HMGET', incarnationKey,
+  'epoch', 'beat', 'withdrawnBy', 'foreign', 'term', 'transitions', 'drain'))
 if foreign then redis.call('HDEL', incarnationKey, 'foreign') end
-if not found then return {'none', 'withdrawnBy', withdrawnBy or ''} end
+local isAfterOther, isDrained = foreign and '1' or '0', drain and '1' or '0'
+if not found then
+  return {'none', 'withdrawnBy', withdrawnBy or '', 'isAfterOther', isAfterOther,
+    'isDrained', isDrained}
+end
+if term ~= '' and term ~= lastTerm then
+  redis.call('HSET', incarnationKey, 'term', term, 'transitions', transitions)
+  local since = transitions - (tonumber(lastTransitions) or -1)
+  if transitions > 0 and since ~= 0 and since ~= 1 then isAfterOther = '1' end
+end
 if found == id then redis.call('HINCRBY', incarnationKey, 'beat', 1) end
-return {'found', 'id', found, 'sequence', sequence or 0}
+return {'found', 'id', found, 'sequence', sequence or 0, 'isAfterOther', isAfterOther,
+  'isDrained', isDrained}
 `,
 });
 
@@ -53,6 +75,16 @@ return {'ok'}
 `,
 });
 
+/** From when an ingest begins to lead until it ends. */
+export interface Term {
+  /** Random. */
+  readonly id: string;
+  /** How often the Lease had changed its holder, with this term; 0: not known. */
+  readonly transitions: number;
+}
+
+const NO_TERM: Term = { id: '', transitions: 0 };
+
 export type IncarnationStore = ReturnType<typeof redisIncarnationStore>;
 
 /** The incarnation of Redis' data for one driver, as the leader reads and writes it. Methods reject
@@ -61,10 +93,11 @@ export function redisIncarnationStore(redis: Redis, prefix: string, driver: stri
   const keys = { incarnationKey: incarnationKey(prefix, driver) };
   return {
     /** Reads the incarnation, and advances its sequence if its id is the given one. For the leader,
-     * beside whom there is no foreign leader: forgets the one that was named.
+     * beside whom there is no foreign leader: forgets the one that was named, and begins its term.
      * @returns the sequence as it was before; or `none`, with the process that withdrew the
      *   incarnation because it found a loss, '' where none did */
-    advance: (id: string) => advanceScript.run(redis, keys, { id }),
+    advance: (id: string, { id: term, transitions }: Term = NO_TERM) =>
+      advanceScript.run(redis, keys, { id, term, transitions }),
     /** Ends the incarnation of that id, so that nothing is opened until one begins. */
     async withdraw(id: string): Promise<void> {
       await withdrawScript.run(redis, keys, { id });

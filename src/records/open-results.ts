@@ -9,6 +9,9 @@ export interface NotYet {
   readonly waitMs: number;
   /** No other record of the driver may be opened either. */
   readonly isForAll: boolean;
+  /** No record of the driver that is not open may be opened (record rule 9): the run may end without
+   * reading its object, and the key waits until new work is allowed again. */
+  readonly isHalt: boolean;
 }
 
 /** Another run owns the record. */
@@ -62,8 +65,9 @@ export function isNotOpened(answer: { readonly kind: string }): answer is NotOpe
 /** Soon, since the leader confirms Redis' data every second. */
 const NO_INCARNATION_WAIT_MS = 500;
 
-/** A change-over to sutler takes minutes, and sutler's leader enqueues everything after it. */
-const FOREIGN_WAIT_MS = 5_000;
+/** The leader promotes what waits as soon as new work is allowed, so this is only how long a key
+ * waits whose promotion was lost. */
+const HALT_WAIT_MS = 60_000;
 
 /** The answers that every record of the driver gets. */
 const FOR_ALL: ReadonlySet<NotOpened['kind']> = new Set(['no-incarnation', 'quarantine', 'moved']);
@@ -75,6 +79,7 @@ export function explainNotOpened(answer: NotOpened): NotYet | Busy {
     reason,
     waitMs,
     isForAll: FOR_ALL.has(answer.kind),
+    isHalt: answer.kind === 'foreign' || answer.kind === 'drained',
   });
   switch (answer.kind) {
     case 'busy':
@@ -102,8 +107,13 @@ export function explainNotOpened(answer: NotOpened): NotYet | Busy {
       );
     case 'foreign':
       return notYet(
-        FOREIGN_WAIT_MS,
+        HALT_WAIT_MS,
         `${answer.holder} holds the driver’s Lease; sutler only finishes what is open`,
+      );
+    case 'drained':
+      return notYet(
+        HALT_WAIT_MS,
+        'sutler is drained and only finishes what is open (sutler drain DRIVER --undo ends that)',
       );
   }
 }

@@ -70,18 +70,22 @@ end
 `;
 
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
- * Sets what TAKE_OVER sets, and now, incarnation, quarantineUntil, foreignLeader, lossSettledAt,
+ * Sets what TAKE_OVER sets, and now, incarnation, quarantineUntil, halt, lossSettledAt,
  * activeEndpoint ('' where no leader has named a gateway), untilNew and previous, and defines
  * countOpening and answerOpened. Answers one of NOT_OPENED. */
 export const BEGIN_OPENING = `${REDIS_NOW}${NOTICE_LOSS}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object
--- in this incarnation ('' = it read none).
-local incarnation, quarantineUntil, foreignLeader = unpack(redis.call(
-  'HMGET', incarnationKey, 'epoch', 'quarantineUntil', 'foreign'))
+-- in this incarnation, and since a leader of ours began its term ('' = it read none).
+local incarnation, quarantineUntil, foreignLeader, term, drain = unpack(redis.call(
+  'HMGET', incarnationKey, 'epoch', 'quarantineUntil', 'foreign', 'term', 'drain'))
 if not incarnation then return {'no-incarnation'} end
-if seenIncarnation ~= '' and seenIncarnation ~= incarnation then
-  return {'stale', 'incarnation', incarnation}
+local current = term and incarnation .. '.' .. term or incarnation
+if seenIncarnation ~= '' and seenIncarnation ~= current then
+  return {'stale', 'incarnation', current}
 end
+if not foreignLeader and foreignHolder ~= '' then foreignLeader = foreignHolder end
+-- Record rule 9: why nothing is opened that is not open; nil where it may be.
+local halt = drain and {'drained'} or foreignLeader and {'foreign', 'holder', foreignLeader}
 quarantineUntil = tonumber(quarantineUntil or 0)
 if now < quarantineUntil then return {'quarantine', 'waitMs', quarantineUntil - now} end
 local lossSettledAt = quarantineUntil + settleMs
@@ -112,12 +116,14 @@ end
 `;
 
 /** The arguments of a script that opens a record. `ownMs`: the ownership. `seenIncarnation`: as it
- * was before the run read its object. */
+ * was before the run read its object, with the term after a dot. `foreignHolder`: the other
+ * provisioner that holds the Lease as far as the process knows, '' for none. */
 export const OPENING_ARGS = {
   owner: 'text',
   ownMs: 'number',
   settleMs: 'number',
   seenIncarnation: 'text',
+  foreignHolder: 'text',
   id: 'text',
   job: 'text',
   ...COUNT_ARGS,
@@ -126,8 +132,8 @@ export const OPENING_ARGS = {
 /** Fields of the answer that a record was opened. */
 export const OPENED = { incarnation: 'text', ...COUNTED } as const;
 
-/** The answers of BEGIN_OPENING and requireSameGateway, and `foreign`: a foreign leader holds the
- * Lease, and nothing is open that could be finished. */
+/** The answers of BEGIN_OPENING and requireSameGateway, and those by which record rule 9 refuses to
+ * open what is not open: `foreign`, another provisioner leads, and `drained`. */
 export const NOT_OPENED = {
   ...WENT_BACK,
   'no-incarnation': {},
@@ -136,6 +142,7 @@ export const NOT_OPENED = {
   moved: { waitMs: 'number' },
   elsewhere: { waitMs: 'number', endpoint: 'text' },
   foreign: { holder: 'text' },
+  drained: {},
   busy: { waitMs: 'number', state: RECORD_STATES },
 } as const;
 export type NotOpened = AnswerOf<typeof NOT_OPENED>;

@@ -60,6 +60,8 @@ interface VolumeRecordsOptions {
   readonly settleMs: number;
   /** Unique to this process, and readable by people; random unless given. */
   readonly processName?: string;
+  /** The other provisioner that holds the Lease, as far as this process knows. */
+  readonly foreignHolder?: () => string | undefined;
 }
 
 /** The volume records of one driver: the only way to a CreateVolume or DeleteVolume. Methods throw
@@ -73,6 +75,8 @@ export class VolumeRecords {
   #incarnation = 'none seen yet';
   /** The last answer that no record of the driver may be opened, and when it ends. */
   #notYet: { readonly answer: NotYet; readonly endMs: number } | undefined;
+  /** The last answer that nothing new may be opened. */
+  #halt: { readonly answer: NotYet; readonly endMs: number } | undefined;
 
   constructor(options: VolumeRecordsOptions) {
     const { prefix, driver, processName = randomUUID() } = options;
@@ -93,25 +97,44 @@ export class VolumeRecords {
     });
   }
 
-  /** The incarnation of Redis' data as this process last saw it. A run notes it before it reads its
-   * object, and passes it when it opens a record: what was read before a loss of data proves
-   * nothing after it. */
+  /** The incarnation of Redis' data, and the term of the leader, as this process last saw them. A
+   * run notes it before it reads its object, and passes it when it opens a record: what was read
+   * before a loss of data, or before another provisioner led, proves nothing after it. */
   get incarnation(): string {
     return this.#incarnation;
   }
 
-  /** Why no record may be opened yet, if an earlier run was told so: then a run need not read its
-   * object to be told the same. */
-  get notYet(): NotYet | undefined {
-    if (this.#notYet === undefined) return undefined;
-    const waitMs = this.#notYet.endMs - performance.now();
-    return waitMs > 0 ? { ...this.#notYet.answer, waitMs } : undefined;
-  }
-
   /** Reads the incarnation, so that the first run is not refused for knowing none. */
   async learnIncarnation(): Promise<void> {
-    const id = await askRedis(this.#options.redis.hget(this.#driverKeys.incarnationKey, 'epoch'));
-    this.#incarnation = id ?? this.#incarnation;
+    const { incarnationKey: key } = this.#driverKeys;
+    const [id, term] = await askRedis(this.#options.redis.hmget(key, 'epoch', 'term'));
+    if (id) this.#incarnation = term ? `${id}.${term}` : id;
+  }
+
+  /** Why the run of a record would not open it, if an earlier run was told so: then this run need not
+   * read its object to be told the same. */
+  async whyNotYet(id: string): Promise<NotYet | undefined> {
+    const waitMs = (this.#notYet?.endMs ?? 0) - performance.now();
+    if (this.#notYet !== undefined && waitMs > 0) return { ...this.#notYet.answer, waitMs };
+    return this.haltUnlessOpen([id]);
+  }
+
+  /** Why a run that may have one of these records should end without reading its object: nothing new
+   * may be opened, and none of them is open. Sends a command only if this process knows of a halt. */
+  async haltUnlessOpen(ids: readonly string[]): Promise<NotYet | undefined> {
+    const halt = this.#knownHalt();
+    if (halt === undefined) return undefined;
+    const jobs = await askRedis(this.#options.redis.hmget(this.#driverKeys.openKey, ...ids));
+    return jobs.every((job) => job === null) ? halt : undefined;
+  }
+
+  #knownHalt(): NotYet | undefined {
+    const holder = this.#options.foreignHolder?.();
+    const halt = holder === undefined ? undefined : explainNotOpened({ kind: 'foreign', holder });
+    if (halt?.kind === 'not-yet') return halt;
+    return this.#halt !== undefined && performance.now() < this.#halt.endMs
+      ? this.#halt.answer
+      : undefined;
   }
 
   /** Opens a creation with a planned request, or takes up the one that is stored.
@@ -254,6 +277,8 @@ export class VolumeRecords {
     const explained = explainNotOpened(answer);
     if (explained.kind === 'not-yet' && explained.isForAll)
       this.#notYet = { answer: explained, endMs: performance.now() + explained.waitMs };
+    if (explained.kind === 'not-yet' && explained.isHalt)
+      this.#halt = { answer: explained, endMs: performance.now() + HALT_KNOWN_MS };
     return explained;
   }
 
@@ -264,6 +289,7 @@ export class VolumeRecords {
       ownMs,
       settleMs,
       seenIncarnation: incarnation,
+      foreignHolder: this.#options.foreignHolder?.() ?? '',
       id,
       job: encodeJob(job),
       ...this.#count.args,
@@ -298,6 +324,9 @@ export class VolumeRecords {
     return answer as Exclude<Answer, { readonly kind: 'lost' }>;
   }
 }
+
+/** For how long runs need not ask again whether there is a halt. */
+const HALT_KNOWN_MS = 1_000;
 
 const NO_REQUEST: RequestTexts = { request: '', skeleton: '', secret: '', endpoint: '' };
 

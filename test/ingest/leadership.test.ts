@@ -9,7 +9,7 @@ import { silentLog } from '#src/runtime/log.ts';
 
 describe('Leadership', () => {
   const key: JobKey = { kind: 'claim', uid: 'u', namespace: 'n', name: 'c' };
-  const lease = { isLeader: true, holder: undefined as string | undefined };
+  const lease = { isLeader: true, holder: undefined as string | undefined, transitions: 7 };
   let done: string[];
   /** Whether Redis lost data. */
   let check: () => Promise<boolean>;
@@ -44,7 +44,9 @@ describe('Leadership', () => {
       driver: 'd.example',
       gate,
       resync,
+      newWork: { forget: record('new work forgotten') },
       incarnation: {
+        beginTerm: (transitions) => void done.push(`term of ${transitions}`),
         check: () => {
           done.push('incarnation checked');
           return check();
@@ -61,12 +63,18 @@ describe('Leadership', () => {
   it('begins with a resync, a check of the gateways and a sweep', async () => {
     leadership.begin(lease);
     await setImmediate();
-    assert.deepEqual(done.slice(2).toSorted(), ['failover checked', 'queued', 'swept']);
+    assert.deepEqual(done.slice(3).toSorted(), ['failover checked', 'queued', 'swept']);
   });
 
-  it('tells the workers that no other provisioner leads before it enqueues', () => {
+  it('begins a term and tells the workers that no other provisioner leads, then enqueues', () => {
     leadership.begin(lease);
-    assert.deepEqual(done.slice(0, 2), ['holder undefined', 'incarnation checked']);
+    assert.deepEqual(done.slice(0, 3), ['term of 7', 'holder undefined', 'incarnation checked']);
+  });
+
+  it('forgets at its end whether new work is allowed', () => {
+    leadership.begin(lease);
+    leadership.end('test');
+    assert.equal(done.at(-1), 'new work forgotten');
   });
 
   it('enqueues nothing after its end', () => {
@@ -135,6 +143,13 @@ describe('Leadership', () => {
     lease.holder = 'other';
     leadership.tick(lease);
     assert.deepEqual(done, ['holder other']);
+  });
+
+  it('tells the workers nothing of an ingest that leads', () => {
+    lease.isLeader = false;
+    lease.holder = 'sutler_pod-1';
+    leadership.tick(lease);
+    assert.deepEqual(done, ['holder undefined']);
   });
 
   it('tells the workers of another cluster’s Redis nothing', () => {

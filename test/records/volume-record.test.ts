@@ -7,6 +7,7 @@ import { Redis } from 'ioredis';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDrain } from '#src/records/drain.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
 import { OwnershipLost, VolumeRecords } from '#src/records/volume-record.ts';
@@ -24,7 +25,7 @@ describe('volume record', () => {
   let redis: Redis;
   let dir: string;
   const createRecords = (
-    o: { redis?: Redis; ownMs?: number; settleMs?: number } = {},
+    o: { redis?: Redis; ownMs?: number; settleMs?: number; foreignHolder?: string } = {},
   ): VolumeRecords =>
     new VolumeRecords({
       redis: o.redis ?? redis,
@@ -32,6 +33,7 @@ describe('volume record', () => {
       driver: 'd.example',
       ownMs: o.ownMs ?? 60_000,
       settleMs: o.settleMs ?? 60_000,
+      foreignHolder: () => o.foreignHolder,
     });
   const records = (): VolumeRecords => createRecords();
   const beginIncarnation = (incarnation: string, quarantineMs = 0) =>
@@ -499,6 +501,132 @@ describe('volume record', () => {
       await setForeignLeader('csi-provisioner-0');
       await redisIncarnationStore(redis, 'csi', 'd.example').advance('');
       assert.equal((await open('a')).kind, 'opened');
+    });
+
+    it('opens nothing new in a process that sees it by itself', async () => {
+      const worker = createRecords({ foreignHolder: 'csi-provisioner-0' });
+      assert.equal((await open('a', worker)).kind, 'not-yet');
+      assert.equal((await open('b')).kind, 'opened');
+    });
+
+    it('creates no volume again whose PV was removed', async () => {
+      await open('a');
+      await records().closeStored(id, 'a');
+      await setForeignLeader('csi-provisioner-0');
+      const again = await records().openCreate(id, { owner: 'b', job, planned, mode: 'again' });
+      assert.ok(again.kind === 'not-yet' && again.isHalt);
+    });
+
+    it('tells a run without an open record before it reads its object', async () => {
+      const worker = records();
+      await setForeignLeader('csi-provisioner-0');
+      assert.equal(await worker.haltUnlessOpen([id]), undefined, 'not known yet');
+      await open('a', worker);
+      assert.match((await worker.haltUnlessOpen([id]))?.reason ?? '', /^csi-provisioner-0 holds/);
+    });
+
+    it('lets the run of an open record go on', async () => {
+      await open('a');
+      const worker = createRecords({ foreignHolder: 'csi-provisioner-0' });
+      assert.equal(await worker.haltUnlessOpen(['other', id]), undefined);
+      assert.notEqual(await worker.haltUnlessOpen(['other']), undefined);
+    });
+  });
+
+  describe('while sutler is drained', () => {
+    const drain = () => redisDrain(redis, 'csi', 'd.example');
+    beforeEach(() => drain().begin({ by: 'me', atMs: 1 }));
+
+    it('opens nothing new', async () => {
+      const refused = await open('a');
+      assert.ok(refused.kind === 'not-yet' && refused.isHalt && /drained/.test(refused.reason));
+      const deletion = await records().openDelete(id, { owner: 'a', job, handle: 'h' });
+      assert.equal(deletion.kind, 'not-yet');
+    });
+
+    it('finishes what is open', async () => {
+      await drain().end();
+      await open('a');
+      await records().leaveAmbiguous(id, 'a', 'Unavailable');
+      await drain().begin({ by: 'me', atMs: 1 });
+      assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
+      assert.equal((await drain().read()).open, 1);
+    });
+
+    it('opens again when the drain was ended', async () => {
+      assert.equal(await drain().end(), true);
+      assert.equal((await open('a')).kind, 'opened');
+    });
+
+    it('stays drained when a leader begins its term', async () => {
+      const store = redisIncarnationStore(redis, 'csi', 'd.example');
+      const { isDrained } = await store.advance('e1', { id: 't', transitions: 3 });
+      assert.equal(isDrained, true);
+      assert.equal((await open('a')).kind, 'not-yet');
+    });
+  });
+
+  describe('after a leader of ours has begun its term', () => {
+    const advance = (term: string, transitions = 0) =>
+      redisIncarnationStore(redis, 'csi', 'd.example').advance('e1', { id: term, transitions });
+
+    it('opens nothing for a run that read its object before', async () => {
+      const worker = records();
+      await worker.learnIncarnation();
+      const before = worker.incarnation;
+      await advance('t1');
+      const openAs = (incarnation: string) =>
+        worker.openCreate(id, { owner: 'a', job, planned, mode: 'plan', incarnation });
+      const refused = await openAs(before);
+      assert.ok(refused.kind === 'not-yet' && refused.waitMs === 0 && !refused.isHalt);
+      assert.equal((await openAs(worker.incarnation)).kind, 'opened');
+    });
+
+    it('opens the deletion of no run that read its volume before', async () => {
+      const worker = records();
+      await advance('t1');
+      await worker.learnIncarnation();
+      const { incarnation } = worker;
+      await advance('t2');
+      const attempt = { owner: 'a', job, handle: 'h', incarnation };
+      assert.equal((await worker.openDelete(id, attempt)).kind, 'not-yet');
+    });
+
+    it('takes no creation that was left open for lost', async () => {
+      const worker = records();
+      await open('a', worker);
+      await worker.closeRefused(id, 'a', 'InvalidArgument');
+      await open('b', worker);
+      await records().closeStored(id, 'b');
+      await redis.del('{csi}:volume:d.example:u1');
+      await advance('t1');
+      assert.deepEqual(await worker.rewriteLostRecords(), []);
+    });
+
+    for (const [what, transitions, isAfterOther] of [
+      ['the next holder', 6, false],
+      ['the same holder', 5, false],
+      ['not the next holder', 7, true],
+      ['the holder of a new Lease', 1, true],
+    ] as const)
+      it(`tells ${what} ${isAfterOther ? 'that another may have led' : 'of no other'}`, async () => {
+        await advance('t1', 5);
+        assert.equal((await advance('t2', transitions)).isAfterOther, isAfterOther);
+        assert.equal((await advance('t2', transitions)).isAfterOther, false, 'only once');
+      });
+
+    it('tells the first leader of a Lease that another held', async () => {
+      assert.equal((await advance('t1', 4)).isAfterOther, true);
+    });
+
+    it('tells the first leader of a new Lease of no other', async () => {
+      assert.equal((await advance('t1', 0)).isAfterOther, false);
+    });
+
+    it('tells a leader after a foreign one that was seen', async () => {
+      await advance('t1', 5);
+      await redisIncarnationStore(redis, 'csi', 'd.example').setForeignLeader('u');
+      assert.equal((await advance('t2', 6)).isAfterOther, true);
     });
   });
 

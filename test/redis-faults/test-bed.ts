@@ -85,7 +85,7 @@ export class TestBed {
   /** Does what the leading ingest does for Redis.
    * @returns the timer of its checks */
   #startLeader(link: RedisLink, driver: string, log: Logger): NodeJS.Timeout {
-    const lease = { isLeader: true, holder: undefined };
+    const lease = { isLeader: true, holder: undefined, transitions: 0 };
     const gate = new LeaderGate(this.producer, OWN_MS);
     const resync = new Resync({
       objects: {
@@ -117,6 +117,7 @@ export class TestBed {
         quarantineMs: OWN_MS,
         log,
       }),
+      newWork: { forget: () => undefined },
       foreignLeader: { observe: () => undefined },
       failover: { checkNow: () => undefined },
       sweep: undefined,

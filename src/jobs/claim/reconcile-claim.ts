@@ -29,7 +29,8 @@ export async function reconcileClaim(
 ): Promise<Outcome> {
   const startMs = ports.clock.nowMs();
   // Taken before the claim is read (record rule 6).
-  const { incarnation, notYet } = ports.records;
+  const { incarnation } = ports.records;
+  const notYet = await ports.records.whyNotYet(job.uid);
   if (notYet !== undefined) return waitForRecord(notYet);
   let claim = await readClaim(ports, job);
   const delayed = await delayIfRecentlyInfeasible(ports, claim, run);

@@ -4,6 +4,7 @@ import type { Run } from '../../queue/consumer.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { judgeVolume, recordId, vanishedRecordIds } from '../../volumes/deletion.ts';
+import { waitForRecord } from '../common-outcomes.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { deleteReleasedVolume } from './delete-released-volume.ts';
 import { setVolumeFinalizer } from './volume-finalizer.ts';
@@ -18,6 +19,9 @@ export async function reconcileVolume(
 ): Promise<Outcome> {
   const readMs = ports.clock.nowMs();
   const { incarnation } = ports.records;
+  const ids = vanishedRecordIds(job, ports.options);
+  const halt = ids && (await ports.records.haltUnlessOpen(ids));
+  if (halt !== undefined) return waitForRecord(halt);
   const volume = await ports.kube.get<Volume>(volumes, { name: job.name });
   if (volume?.metadata.uid !== job.uid) return handleVanishedVolume(ports, job, volume);
   const verdict = judgeVolume(volume, ports.driver());

@@ -1,15 +1,12 @@
-import type { IncarnationStore } from '../records/incarnation.ts';
 import type { Logger } from '../runtime/log.ts';
-
-/** Prefix of sutler's identities as holder of a Lease. Upstream's identities are host names, which
- * can't contain '_'. */
-export const IDENTITY_PREFIX = 'sutler_';
+import type { IncarnationStore } from './incarnation.ts';
 
 /** Tells the workers, through Redis, which foreign leader holds the driver's Lease. While one does,
  * as during a change-over, workers finish open records and start nothing new (invariant 10).
  *
- * Every ingest writes the holder again each second, since Redis may have lost it. Only the leader
- * removes it, with each check of the incarnation: while none of ours leads, another may. */
+ * Every ingest names it again each second, and every worker whenever the API server tells that it
+ * holds the Lease, since Redis may have lost its name. Only a leader of ours removes the name, with
+ * each check of the incarnation: while none of ours leads, another may. */
 export class ForeignLeader {
   readonly #incarnations: Pick<IncarnationStore, 'setForeignLeader'>;
   readonly #log: Logger;
@@ -21,12 +18,10 @@ export class ForeignLeader {
     this.#log = log;
   }
 
-  /** To be called every second.
-   * @param holder  the identity that holds the Lease; undefined: this process, or none */
+  /** @param holder  the other provisioner that holds the Lease; undefined: none does */
   observe(holder: string | undefined): void {
-    const isForeign = holder !== undefined && !holder.startsWith(IDENTITY_PREFIX);
-    this.#report(isForeign ? holder : undefined);
-    if (isForeign && !this.#isWriting) void this.#write(holder);
+    this.#report(holder);
+    if (holder !== undefined && !this.#isWriting) void this.#write(holder);
   }
 
   #report(holder: string | undefined): void {

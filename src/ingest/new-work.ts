@@ -1,0 +1,46 @@
+import { objectId } from '../queue/wait-list.ts';
+import { NEW_WORK, newWorkVersion } from '../records/new-work.ts';
+import { Listeners } from '../runtime/listeners.ts';
+
+const NEW_WORK_ID = objectId(NEW_WORK);
+
+/** What the leader learns from Redis, each second, about who may start new work. */
+export interface LeaderFacts {
+  /** Another provisioner led, or may have led, since the last term of one of ours. */
+  readonly isAfterOther: boolean;
+  /** An operator drains this installation. */
+  readonly isDrained: boolean;
+}
+
+/** Tells the wait watch whether new work is allowed, for which keys wait after a change-over or
+ * while sutler is drained, and whoever subscribes that another provisioner led before. */
+export class NewWork {
+  /** Notified when this ingest begins to lead after another provisioner. */
+  readonly afterOther = new Listeners<void>();
+  readonly #changes: Listeners<string>;
+  #isAllowed: boolean | undefined;
+
+  /** @param changes  notified with the id in the wait list of what has changed */
+  constructor(changes: Listeners<string>) {
+    this.#changes = changes;
+  }
+
+  /** To be called with each answer of Redis while this ingest leads. */
+  learn({ isAfterOther, isDrained }: LeaderFacts): void {
+    const hasChanged = this.#isAllowed !== !isDrained;
+    this.#isAllowed = !isDrained;
+    if (hasChanged) this.#changes.notify(NEW_WORK_ID);
+    if (isAfterOther) this.afterOther.notify();
+  }
+
+  /** This ingest does not lead any more. */
+  forget(): void {
+    this.#isAllowed = undefined;
+  }
+
+  /** Undefined: another object, or Redis has not been asked in this term. */
+  versionOf(object: string): string | undefined {
+    if (object !== NEW_WORK_ID || this.#isAllowed === undefined) return undefined;
+    return newWorkVersion(this.#isAllowed);
+  }
+}

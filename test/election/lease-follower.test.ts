@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { LeaseRecord } from '#src/election/lease.ts';
+import { LeaseFollower } from '#src/election/lease-follower.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { ManualClock, MemoryLeaseStore, runPending } from '../harness/lease.ts';
+
+const UPSTREAM = 'csi-provisioner-0';
+
+describe('LeaseFollower', () => {
+  let clock: ManualClock;
+  let store: MemoryLeaseStore;
+  let connection: ReturnType<MemoryLeaseStore['connect']>;
+  let seen: (string | undefined)[];
+  let follower: LeaseFollower;
+  let transitions = 0;
+
+  const write = (holder: string, durationMs = 15_000): void => {
+    const record: LeaseRecord = {
+      holder,
+      durationMs,
+      // Of a clock that is far off.
+      acquiredMs: 0,
+      renewedMs: (transitions += 1),
+      transitions,
+    };
+    store.write(record);
+  };
+  const start = async (): Promise<void> => {
+    follower = new LeaseFollower({
+      store: connection,
+      lease: 'ns/d-example',
+      onSeen: (holder) => seen.push(holder),
+      clock,
+      log: silentLog,
+    });
+    await runPending();
+  };
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    store = new MemoryLeaseStore();
+    connection = store.connect();
+    seen = [];
+  });
+  afterEach(async () => {
+    const stopped = follower.stop();
+    await clock.pass(100);
+    await stopped;
+  });
+
+  it('knows after its first read who leads', async () => {
+    write(UPSTREAM);
+    await start();
+    await follower.waitForFirstRead();
+    assert.equal(follower.foreignHolder, UPSTREAM);
+    assert.deepEqual(seen, [UPSTREAM]);
+  });
+
+  it('sees a foreign holder as soon as the watch tells of it', async () => {
+    write('sutler_a');
+    await start();
+    assert.equal(follower.foreignHolder, undefined);
+    write(UPSTREAM);
+    assert.equal(follower.foreignHolder, UPSTREAM);
+  });
+
+  it('sees a foreign holder within five seconds while the watch is silent', async () => {
+    connection.blind = true;
+    write('sutler_a');
+    await start();
+    write(UPSTREAM);
+    await clock.pass(5_100);
+    assert.equal(follower.foreignHolder, UPSTREAM);
+  });
+
+  it('sees that the foreign holder released the Lease', async () => {
+    write(UPSTREAM);
+    await start();
+    write('', 1_000);
+    assert.equal(follower.foreignHolder, undefined);
+    assert.equal(seen.at(-1), undefined);
+  });
+
+  it('counts a Lease as expired when it has not changed for its duration', async () => {
+    write(UPSTREAM);
+    await start();
+    await clock.pass(14_000);
+    assert.equal(follower.foreignHolder, UPSTREAM);
+    await clock.pass(1_100);
+    assert.equal(follower.foreignHolder, undefined);
+  });
+
+  it('takes a Lease for held at first, even if it was renewed long ago', async () => {
+    write(UPSTREAM);
+    await clock.jump(3_600_000);
+    await start();
+    assert.equal(follower.foreignHolder, UPSTREAM);
+    await clock.pass(15_100);
+    assert.equal(follower.foreignHolder, undefined);
+  });
+
+  it('counts a Lease as held while it is renewed', async () => {
+    write(UPSTREAM);
+    await start();
+    for (let i = 0; i < 4; i += 1) {
+      await clock.pass(10_000);
+      write(UPSTREAM);
+    }
+    assert.equal(follower.foreignHolder, UPSTREAM);
+  });
+
+  it('says so while the Lease can’t be read, and ends the wait for the first read', async () => {
+    connection.broken = true;
+    await start();
+    await follower.waitForFirstRead();
+    assert.equal(follower.trouble, 'connection refused');
+    connection.broken = false;
+    write('sutler_a');
+    await clock.pass(5_000);
+    assert.equal(follower.trouble, undefined);
+  });
+
+  it('keeps what it knows while the Lease can’t be read, until that expires', async () => {
+    write(UPSTREAM);
+    await start();
+    connection.broken = true;
+    await clock.pass(10_000);
+    assert.equal(follower.foreignHolder, UPSTREAM);
+    await clock.pass(5_100);
+    assert.equal(follower.foreignHolder, undefined);
+  });
+
+  it('says which Lease there is none of', async () => {
+    await start();
+    assert.match(
+      follower.trouble ?? '',
+      /there is no Lease ns\/d-example: .*--leader-election-name/,
+    );
+  });
+
+  it('reads nothing while the watch tells of each renewal', async () => {
+    write('sutler_a');
+    await start();
+    const before = connection.calls;
+    for (let i = 0; i < 10; i += 1) {
+      await clock.pass(2_000);
+      write('sutler_a');
+    }
+    assert.equal(connection.calls, before);
+  });
+});
