@@ -16,5 +16,6 @@ export const processes: Readonly<Record<string, Process>> = {
   audit: { ...operator.audit, load: () => import('./operator/audit/main.ts') },
   forget: { ...operator.forget, load: () => import('./operator/forget/main.ts') },
   abandon: { ...operator.abandon, load: () => import('./operator/abandon/main.ts') },
+  drain: { ...operator.drain, load: () => import('./operator/drain/main.ts') },
   uninstall: { ...operator.uninstall, load: () => import('./operator/uninstall/main.ts') },
 };

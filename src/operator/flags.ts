@@ -40,6 +40,24 @@ export const forget = {
   }),
 };
 
+/** Summary and flags of `sutler drain`. */
+export const drain = {
+  summary:
+    'has sutler finish its open volume records of a driver and start nothing new, ' +
+    'and says when it can be taken out',
+  flags: defineFlags({
+    ...processFlags,
+    ...redisFlags,
+    wait: {
+      type: 'bool',
+      default: false,
+      help: 'Wait until no volume record is open, and print each change of their number.',
+    },
+    'wait-limit': { type: 'durationMs', default: '10m', min: '0s', help: 'Longest --wait.' },
+    undo: { type: 'bool', default: false, help: 'End the drain: new work may start again.' },
+  }),
+};
+
 /** Summary and flags of `sutler uninstall`. */
 export const uninstall = {
   summary:

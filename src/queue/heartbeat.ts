@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
+import type { Redis } from 'ioredis';
 import type { RedisLink } from '../redis/connection.ts';
 import { flushMarkerKey } from '../redis/key-names.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
 import { everyPeriod } from '../runtime/ticks.ts';
 import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
-import { heartbeatKey } from './key-names.ts';
+import { heartbeatKey, type QueuePlace } from './key-names.ts';
 
 /** Writes to Redis each second that the queues of this process have a worker. */
 export interface Heartbeat {
@@ -155,4 +156,17 @@ export function startHeartbeat(
       link.redis.off('close', writeQuietly);
     },
   };
+}
+
+/** How long ago some worker of a queue wrote its heartbeat, in ms; undefined: never. */
+export async function readHeartbeat(
+  redis: Redis,
+  { prefix, queue }: QueuePlace,
+): Promise<number | undefined> {
+  const [text, [seconds]] = await Promise.all([
+    redis.get(heartbeatKey(prefix, queue)),
+    redis.time(),
+  ]);
+  const writtenMs = Number(/^\d+/.exec(text ?? '')?.[0]);
+  return Number.isNaN(writtenMs) ? undefined : Math.max(0, Number(seconds) * 1000 - writtenMs);
 }

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import type { JobKey } from '../queue/contract.ts';
 import { volumeRecordKey } from './key-names.ts';
 import { openJobs } from './open-jobs.ts';
 import { decodeAnswer } from './stored-request.ts';
@@ -20,6 +21,13 @@ export interface OpenRecord {
   readonly handle: string | undefined;
   /** The gateway of the last attempt; '' where none was named. */
   readonly endpoint: string;
+  /** The job that finishes it. */
+  readonly job: JobKey;
+  /** How long a run owns it at most; 0: none does. */
+  readonly ownedForMs: number;
+  /** The latest time at which a call of unknown end may still be under way, Unix ms by Redis' clock;
+   * 0: there is none. The settle time begins then. */
+  readonly callEndMs: number;
 }
 
 /** All open records of a driver, suspects first, then the oldest. */
@@ -29,10 +37,14 @@ export async function openRecords(
   driver: string,
 ): Promise<readonly OpenRecord[]> {
   const records: OpenRecord[] = [];
+  const nowMs = await readTimeMs(redis);
   for (const [id, job] of await openJobs(redis, prefix, driver)) {
     const key = volumeRecordKey(prefix, driver, id);
-    const fields = ['state', 'amb', 'n', 'since', 'code', 'ans', 'ep'];
-    const [state, amb, n, since, code, answer, endpoint] = await redis.hmget(key, ...fields);
+    const fields = ['state', 'amb', 'n', 'since', 'code', 'ans', 'ep', 'owner', 'until', 'call'];
+    const [state, amb, n, since, code, answer, endpoint, owner, until, call] = await redis.hmget(
+      key,
+      ...fields,
+    );
     if (state === null || state === undefined) continue;
     records.push({
       id,
@@ -44,8 +56,16 @@ export async function openRecords(
       lastCode: code ?? '',
       handle: decodeAnswer(answer ?? '')?.handle,
       endpoint: endpoint ?? '',
+      job,
+      ownedForMs: owner ? Math.max(0, Number(until) - nowMs) : 0,
+      callEndMs: Number(call ?? 0),
     });
   }
   const rank = (record: OpenRecord): number => (record.state === 'suspect' ? 0 : 1);
   return records.sort((a, b) => rank(a) - rank(b) || a.sinceMs - b.sinceMs);
+}
+
+async function readTimeMs(redis: Redis): Promise<number> {
+  const [seconds = 0, micros = 0] = await redis.time();
+  return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
 }

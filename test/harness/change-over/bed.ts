@@ -1,0 +1,177 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createKubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { classes } from '#src/kube/resources.ts';
+import { startRedisServer } from '#src/redis/server.ts';
+import { Closers } from '#src/runtime/closers.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { startSampleDriver } from '../../../sandbox/driver/server.ts';
+import { startProgram } from '../program.ts';
+import type { ChangeOverPlace, Startable } from './scenario.ts';
+import { VolumeLedger } from './volume-ledger.ts';
+
+const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+const CLASS = 'change-over';
+const LEASE_NAMESPACE = 'default';
+/** Short, so that a Lease that is not released is soon free. */
+const LEASE_FLAGS = [
+  `--leader-election-namespace=${LEASE_NAMESPACE}`,
+  '--leader-election-lease-duration=5s',
+  '--leader-election-renew-deadline=4s',
+  '--leader-election-retry-period=1s',
+];
+
+export interface BedOptions {
+  readonly kubeconfig: string;
+  /** Path of external-provisioner's binary. */
+  readonly upstream: string;
+  /** Claims or volumes that a provisioner works on at once. */
+  readonly workerThreads: number;
+  readonly driverDelayMs: number;
+  /** Of ingest. */
+  readonly ingestFlags?: readonly string[];
+}
+
+/** A place for change-overs whose parts are processes: gateway, one jobs process, ingest and
+ * external-provisioner. The driver and Redis are there too. */
+export interface ChangeOverBed extends ChangeOverPlace {
+  readonly driver: string;
+  readonly redisUrl: string;
+  /** Folder with a log of each process. */
+  readonly folder: string;
+  startJobs(): Promise<Startable>;
+  close(): Promise<readonly Error[]>;
+}
+
+export async function openChangeOverBed(options: BedOptions): Promise<ChangeOverBed> {
+  const { kubeconfig, workerThreads, driverDelayMs, ingestFlags = [] } = options;
+  const closers = new Closers();
+  const folder = await mkdtemp(join(tmpdir(), 'sutler-change-over-'));
+  closers.add('folder', () => rm(folder, { recursive: true, force: true }));
+  const redis = await startRedisServer({ dataDir: join(folder, 'redis'), log: silentLog });
+  closers.add('Redis', () => redis.close());
+  const ledger = new VolumeLedger(({ metadata }) =>
+    String(metadata.get('user-agent')[0]).includes('grpc-go'),
+  );
+  const driverName = `change-over-${Date.now().toString(36)}.csi.example`;
+  const socket = join(folder, 'csi.sock');
+  const driver = await startSampleDriver({
+    socket,
+    dataDir: join(folder, 'volumes'),
+    name: driverName,
+    delayMs: driverDelayMs,
+    onCall: ledger.onCall,
+  });
+  closers.add('driver', () => driver.close());
+  const kube = createKubeClient({
+    access: await loadClusterAccess({ kubeconfig, env: {} }),
+    userAgent: 'test',
+    log: silentLog,
+  });
+  closers.add('client', () => kube.close());
+  await kube.create(classes, undefined, {
+    apiVersion: 'storage.k8s.io/v1',
+    kind: 'StorageClass',
+    metadata: { name: CLASS },
+    provisioner: driverName,
+    reclaimPolicy: 'Delete',
+  });
+  closers.add('class', () => kube.delete(classes, { name: CLASS }));
+
+  const start = async (args: readonly string[]): Promise<Startable> => {
+    const process = await startSutlerProcess(args, { folder, redisUrl: redis.url });
+    closers.add(args[0] ?? '', () => process.stop());
+    return process;
+  };
+  const gateway = `unix://${join(folder, 'gateway.sock')}`;
+  await start(['csi-gateway', `--csi-address=unix://${socket}`, `--listen=${gateway}`]);
+  const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`, '--timeout=10s'];
+  const threads = `--worker-threads=${workerThreads}`;
+  return {
+    kube,
+    namespace: 'default',
+    className: CLASS,
+    driver: driverName,
+    redisUrl: redis.url,
+    folder,
+    ledger,
+    handles: () => driver.volumes().map(({ handle }) => handle),
+    startIngest: () => start(['ingest', ...common, ...LEASE_FLAGS, ...ingestFlags]),
+    startJobs: () => start(['jobs', ...common, ...LEASE_FLAGS.slice(0, 1), threads]),
+    startOther: () => {
+      const upstream = startUpstream({ ...options, socket, folder });
+      closers.add('external-provisioner', () => upstream.stop());
+      return Promise.resolve(upstream);
+    },
+    close: () => closers.close(),
+  };
+}
+
+const STOP_GRACE_MS = 30_000;
+
+function startUpstream(o: BedOptions & { socket: string; folder: string }): Startable {
+  const program = startProgram(
+    o.upstream,
+    [
+      `--kubeconfig=${o.kubeconfig}`,
+      `--csi-address=${o.socket}`,
+      `--worker-threads=${o.workerThreads}`,
+      '--leader-election',
+      ...LEASE_FLAGS,
+      '--kube-api-qps=1000',
+      '--kube-api-burst=1000',
+      '--timeout=10s',
+      '--retry-interval-start=200ms',
+      '-v=3',
+    ],
+    { cwd: o.folder, keptOutput: 20_000 },
+  );
+  return {
+    stop: () => program.stop(STOP_GRACE_MS),
+    kill: async () => {
+      if (program.pid !== undefined && !program.hasEnded) process.kill(program.pid, 'SIGKILL');
+      await program.stop();
+    },
+  };
+}
+
+/** Starts a process of sutler, and waits until it has announced its endpoint. */
+async function startSutlerProcess(
+  args: readonly string[],
+  { folder, redisUrl }: { readonly folder: string; readonly redisUrl: string },
+): Promise<Startable> {
+  const [name = ''] = args;
+  const child = spawn(
+    process.execPath,
+    ['--enable-source-maps', CLI, ...args, '--http-endpoint=127.0.0.1:0'],
+    {
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+      env: { PATH: process.env['PATH'], HOME: folder, REDIS_URL: redisUrl },
+    },
+  );
+  const file = createWriteStream(join(folder, `${name}.log`), { flags: 'a' });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on('data', (chunk: Buffer) => {
+      file.write(chunk);
+      output = (output + chunk.toString()).slice(-4_000);
+    });
+  const killNow = (): void => void child.kill('SIGKILL');
+  process.once('exit', killNow);
+  const exited = once(child, 'exit').then(() => process.removeListener('exit', killNow));
+  const failed = exited.then(() => Promise.reject(new Error(`${name} ended: ${output}`)));
+  failed.catch(() => undefined);
+  await Promise.race([once(child, 'message'), failed]);
+  const end = async (signal: 'SIGTERM' | 'SIGKILL'): Promise<void> => {
+    child.kill(signal);
+    await exited;
+    file.end();
+  };
+  return { stop: () => end('SIGTERM'), kill: () => end('SIGKILL') };
+}

@@ -1,0 +1,185 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { KubeClient } from '#src/kube/client.ts';
+import { isNotFound } from '#src/kube/kube-error.ts';
+import { listPages } from '#src/kube/list-pages.ts';
+import type { Claim, Volume } from '#src/kube/objects.ts';
+import { claims, volumes } from '#src/kube/resources.ts';
+import { until } from '../until.ts';
+import type { Caller, VolumeLedger } from './volume-ledger.ts';
+
+/** A running provisioner, or one of its processes. */
+export interface Startable {
+  /** As SIGTERM does. */
+  stop(): Promise<void>;
+  /** As SIGKILL does. */
+  kill(): Promise<void>;
+}
+
+/** Where a change-over takes place. */
+export interface ChangeOverPlace {
+  readonly kube: KubeClient;
+  readonly namespace: string;
+  readonly className: string;
+  readonly ledger: VolumeLedger;
+  /** Handles of the volumes that the driver has. */
+  readonly handles: () => readonly string[];
+  readonly startIngest: () => Promise<Startable>;
+  readonly startOther: () => Promise<Startable>;
+}
+
+export interface ChangeOverPlan {
+  readonly claims: number;
+  /** Claims that are created each second. */
+  readonly perSecond: number;
+  /** The claims are created in this many equal parts, each when the parts before it have volumes. */
+  readonly bursts: number;
+  /** Every second claim is deleted this long after it was created, at most; 0: none is deleted. */
+  readonly deleteWithinMs: number;
+  /** How the only ingest ends. */
+  readonly end: 'stop' | 'kill';
+  /** The parts of all claims that have had a volume when the other provisioner is started, and when
+   * it is stopped. */
+  readonly turns: readonly [number, number];
+}
+
+export interface ChangeOverResult {
+  readonly made: Readonly<Record<Caller, number>>;
+  /** Claims that are not Bound, though nobody deleted them. */
+  readonly lost: readonly string[];
+  /** Names of volumes made beside one of the same name. */
+  readonly madeTwice: readonly string[];
+  /** Who made a volume again after its deletion. */
+  readonly madeAgain: readonly Caller[];
+  /** Volumes that no PV names, by who made them. */
+  readonly leaked: Readonly<Record<Caller, readonly string[]>>;
+}
+
+const CREATED_AT_ONCE = 20;
+
+/** Creates claims, and deletes some, while sutler is replaced by the other provisioner and back.
+ * sutler's workers run all the time, its only ingest is ended and started again. */
+export async function changeOverAndBack(
+  place: ChangeOverPlace,
+  plan: ChangeOverPlan,
+): Promise<ChangeOverResult> {
+  const { ledger } = place;
+  const [toOther, back] = plan.turns;
+  const user = new User(place, plan);
+  const isMade = (part: number) => () => ledger.creations >= part * plan.claims;
+  const ingest = await place.startIngest();
+  const creating = user.createAll();
+  await until(isMade(toOther), 'volumes of sutler', 600_000);
+  await ingest[plan.end]();
+  const other = await place.startOther();
+  await until(isMade(back), 'volumes of the other provisioner', 600_000);
+  await until(() => ledger.madeBy('other') > 0, 'a volume of the other provisioner', 120_000);
+  await other.stop();
+  const again = await place.startIngest();
+  await creating;
+  await user.waitUntilSettled();
+  await again.stop();
+  return collect(place, user);
+}
+
+/** Creates and deletes claims. */
+class User {
+  readonly #place: ChangeOverPlace;
+  readonly #plan: ChangeOverPlan;
+  readonly #kept = new Set<string>();
+  readonly #deleting: Promise<void>[] = [];
+
+  constructor(place: ChangeOverPlace, plan: ChangeOverPlan) {
+    this.#place = place;
+    this.#plan = plan;
+  }
+
+  async createAll(): Promise<void> {
+    const { claims: count, bursts } = this.#plan;
+    for (let burst = 0; burst < bursts; burst += 1) {
+      const isDue = () => this.#place.ledger.creations >= (burst * count) / bursts;
+      await until(isDue, `burst ${burst + 1}`, 600_000);
+      await this.#createBurst(count / bursts);
+    }
+    await Promise.all(this.#deleting);
+  }
+
+  async #createBurst(count: number): Promise<void> {
+    const startMs = Date.now();
+    const ids = Array.from({ length: count }, (_, i) => i);
+    const next = async (): Promise<void> => {
+      for (let i = ids.shift(); i !== undefined; i = ids.shift()) {
+        const dueMs = startMs + (i * 1000) / this.#plan.perSecond;
+        await delay(Math.max(0, dueMs - Date.now()));
+        await this.#create(i);
+      }
+    };
+    await Promise.all(Array.from({ length: CREATED_AT_ONCE }, next));
+  }
+
+  async #create(i: number): Promise<void> {
+    const { kube, namespace, className } = this.#place;
+    const name = `claim-${Date.now().toString(36)}-${i}`;
+    await kube.create<Claim>(claims, namespace, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata: { name, namespace },
+      spec: {
+        storageClassName: className,
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Mi' } },
+      },
+    });
+    const { deleteWithinMs } = this.#plan;
+    if (deleteWithinMs > 0 && i % 2 === 1)
+      this.#deleting.push(this.#deleteAfter(name, Math.random() * deleteWithinMs));
+    else this.#kept.add(name);
+  }
+
+  async #deleteAfter(name: string, ms: number): Promise<void> {
+    await delay(ms);
+    const { kube, namespace } = this.#place;
+    await kube.delete(claims, { namespace, name }).catch((error: unknown) => {
+      if (!isNotFound(error)) throw error;
+    });
+  }
+
+  /** The claims that should be Bound and are not. */
+  async unbound(): Promise<readonly string[]> {
+    const found = new Map<string, Claim>();
+    const pages = listPages<Claim>(this.#place.kube, claims, { namespace: this.#place.namespace });
+    for await (const { items } of pages)
+      for (const claim of items) found.set(claim.metadata.name, claim);
+    return [...this.#kept].filter((name) => found.get(name)?.status?.phase !== 'Bound');
+  }
+
+  /** Waits until every claim that is kept is Bound and no PV is left of the others. */
+  async waitUntilSettled(): Promise<void> {
+    const isSettled = async (): Promise<boolean> =>
+      (await this.unbound()).length === 0 &&
+      (await listHandles(this.#place)).length === this.#kept.size;
+    await until(isSettled, 'everything is settled', 240_000).catch(() => undefined);
+  }
+}
+
+async function listHandles({ kube, className }: ChangeOverPlace): Promise<readonly string[]> {
+  const handles: string[] = [];
+  for await (const { items } of listPages<Volume>(kube, volumes))
+    for (const { spec } of items)
+      if (spec.storageClassName === className) handles.push(spec.csi?.volumeHandle ?? '');
+  return handles;
+}
+
+async function collect(place: ChangeOverPlace, user: User): Promise<ChangeOverResult> {
+  const { ledger } = place;
+  const named = new Set(await listHandles(place));
+  const unnamed = place.handles().filter((handle) => !named.has(handle));
+  const again = ledger.madeAgain();
+  const leakedBy = (caller: Caller) => unnamed.filter((h) => ledger.makerOf(h) === caller);
+  return {
+    made: { sutler: ledger.madeBy('sutler'), other: ledger.madeBy('other') },
+    lost: await user.unbound(),
+    madeTwice: again.filter(({ wasDeleted }) => !wasDeleted).map(({ name }) => name),
+    madeAgain: again.filter(({ wasDeleted }) => wasDeleted).map(({ by }) => by),
+    leaked: { sutler: leakedBy('sutler'), other: leakedBy('other') },
+  };
+}

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import type { Redis } from 'ioredis';
+import { heartbeatKey, queueName } from '#src/queue/key-names.ts';
+import { redisDrain } from '#src/records/drain.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
+import { plannedRequest } from '../harness/planned-request.ts';
+import { redisUsers, urlOf } from '../harness/redis-users.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
+
+const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
+const DRIVER = 'd.example';
+
+describe('sutler drain', () => {
+  let server: TestRedis;
+  let redis: Redis;
+  const sutler = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
+    new Promise((resolve) => {
+      const env = { PATH: process.env['PATH'], REDIS_URL: urlOf('operator', server.url) };
+      execFile(process.execPath, [CLI, ...args], { env }, (error, out, err) =>
+        resolve({ code: error === null ? 0 : Number(error.code), out, err }),
+      );
+    });
+  const records = (ownMs: number): VolumeRecords =>
+    new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs, settleMs: 60_000 });
+  const open = async (uid: string, ownMs = 60_000) =>
+    records(ownMs).openCreate(uid, {
+      owner: uid,
+      job: { kind: 'claim', uid, namespace: 'ns', name: `claim-${uid}` },
+      planned: plannedRequest(),
+      mode: 'plan',
+    });
+  const isDrained = async (): Promise<boolean> =>
+    (await redisDrain(redis, 'csi', DRIVER).read()).isDrained;
+
+  before(async () => {
+    server = await startTestRedis({ settings: redisUsers() });
+    redis = server.redis;
+  });
+  after(() => server.close());
+  beforeEach(async () => {
+    await redis.flushall();
+    const store = redisIncarnationStore(redis, 'csi', DRIVER);
+    await store.begin({ id: 'e', quarantineMs: 0, sequence: 0 });
+  });
+
+  it('sets the drain, and says that sutler can be taken out if nothing is open', async () => {
+    const { code, out, err } = await sutler('drain', DRIVER);
+    assert.equal(code, 0, out + err);
+    assert.match(out, /no volume record is open; sutler can be taken out: stop its ingest/);
+    assert.match(out, /0 claims and 0 volumes wait here/);
+    assert.equal(await isDrained(), true);
+  });
+
+  it('says what is open, what each waits for, and that no worker lives', async () => {
+    await open('busy');
+    await open('left');
+    await records(60_000).leaveAmbiguous('left', 'left', 'Unavailable');
+    await open('doubtful');
+    await records(60_000).leaveAmbiguous('doubtful', 'doubtful', 'DeadlineExceeded');
+    await records(60_000).openExisting('doubtful', {
+      owner: 'again',
+      job: { kind: 'claim', uid: 'doubtful', namespace: 'ns', name: 'claim-doubtful' },
+    });
+    await records(60_000).closeRefused('doubtful', 'again', 'ResourceExhausted');
+    const { code, out } = await sutler('drain', DRIVER);
+    assert.equal(code, 1, out);
+    assert.match(out, /3 volume records are open \(1 suspect, 2 creating, 0 deleting\)/);
+    assert.match(out, /no worker was seen: start jobs/);
+    assert.match(
+      out,
+      /suspect {2}ns\/claim-doubtful {2}doubtful {2}the driver refused \(ResourceExh/,
+    );
+    assert.match(out, /creating {2}ns\/claim-busy {2}busy {2}a run has it, for \d+ s at most/);
+    assert.match(out, /left {2}its CreateVolume is sent again after Unavailable, since the end/);
+  });
+
+  it('says nothing about workers while one lives', async () => {
+    await open('busy');
+    const [seconds] = await redis.time();
+    const key = heartbeatKey('csi', queueName('claim', DRIVER));
+    await redis.set(key, `${Number(seconds) * 1000} 0`);
+    assert.doesNotMatch((await sutler('drain', DRIVER)).out, /start jobs/);
+  });
+
+  it('names another provisioner that leads', async () => {
+    await redisIncarnationStore(redis, 'csi', DRIVER).setForeignLeader('csi-provisioner-0');
+    const { out } = await sutler('drain', DRIVER);
+    assert.match(out, /csi-provisioner-0 holds the driver's Lease/);
+    assert.match(out, /can be taken out: stop its processes/);
+  });
+
+  it('waits until nothing is open, and sets the drain again in an emptied Redis', async () => {
+    await open('last');
+    const waiting = sutler('drain', DRIVER, '--wait');
+    await until(isDrained, 'the drain is set');
+    await redis.hdel('{csi}:blessing:d.example', 'drain');
+    await until(isDrained, 'the drain is set again');
+    await records(60_000).closeStored('last', 'last');
+    const { code, out } = await waiting;
+    assert.equal(code, 0, out);
+    assert.match(out, /Z 1 open volume records\n.*Z 0 open volume records\n/);
+  });
+
+  it('waits no longer than --wait-limit', async () => {
+    await open('last');
+    const { code, out } = await sutler('drain', DRIVER, '--wait', '--wait-limit=300ms');
+    assert.equal(code, 1);
+    assert.match(out, /1 volume records are open/);
+  });
+
+  it('is ended by --undo', async () => {
+    await sutler('drain', DRIVER);
+    const { code, out } = await sutler('drain', DRIVER, '--undo');
+    assert.equal(code, 0);
+    assert.match(out, /the drain of d\.example is ended/);
+    assert.equal(await isDrained(), false);
+    assert.match((await sutler('drain', DRIVER, '--undo')).out, /was not drained/);
+  });
+
+  it('names what is missing or contradicts itself', async () => {
+    assert.match((await sutler('drain')).err, /name the driver: sutler drain DRIVER/);
+    assert.match((await sutler('drain', DRIVER, '--undo', '--wait')).err, /give one of them/);
+  });
+});
