@@ -65,9 +65,8 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
   };
 }
 
-/** How much later than --audit-min-age after the first audit the second one begins. The first one
- * may take a while to begin. */
-const SECOND_AUDIT_AFTER_MS = 10_000;
+/** How much later than --audit-min-age after the first audit the second one begins. */
+const SECOND_AUDIT_AFTER_MS = 1_000;
 /** Two provisioners may take turns. */
 const SOON_PAUSE_MS = 60_000;
 /** Handles that the log names. */

@@ -67,5 +67,5 @@ export async function openRecords(
 
 async function readTimeMs(redis: Redis): Promise<number> {
   const [seconds = 0, micros = 0] = await redis.time();
-  return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+  return seconds * 1000 + Math.floor(micros / 1000);
 }

@@ -10,7 +10,11 @@ import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Host, Invocation } from '#src/runtime/process.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
-import { type SampleDriverOptions, startSampleDriver } from '../../sandbox/driver/server.ts';
+import {
+  type SampleDriver,
+  type SampleDriverOptions,
+  startSampleDriver,
+} from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
 import { startTestGateway } from './csi-gateway.ts';
 import { redisUsers, urlOf } from './redis-users.ts';
@@ -47,6 +51,7 @@ export class ProcessBed {
   readonly redis: TestRedis;
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
+  readonly driver: SampleDriver;
   readonly #closers: Closers;
   readonly #argv: readonly string[];
   readonly #env: Host['env'];
@@ -56,6 +61,7 @@ export class ProcessBed {
     readonly redis: TestRedis;
     readonly cluster: SandboxCluster;
     readonly kube: KubeClient;
+    readonly driver: SampleDriver;
     readonly closers: Closers;
     readonly argv: readonly string[];
     readonly env: Host['env'];
@@ -63,6 +69,7 @@ export class ProcessBed {
     this.redis = parts.redis;
     this.cluster = parts.cluster;
     this.kube = parts.kube;
+    this.driver = parts.driver;
     this.#closers = parts.closers;
     this.#argv = parts.argv;
     this.#env = parts.env;
@@ -104,7 +111,7 @@ export class ProcessBed {
       '--write-allowance=1s',
       ...flags,
     ];
-    return new ProcessBed({ redis, cluster, kube, closers, argv, env });
+    return new ProcessBed({ redis, cluster, kube, driver, closers, argv, env });
   }
 
   startIngest(...flags: readonly string[]): Promise<Running> {

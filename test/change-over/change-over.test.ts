@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { Claim, Lease } from '#src/kube/objects.ts';
+import { claims, leases } from '#src/kube/resources.ts';
+import { queueName } from '#src/queue/key-names.ts';
+import { countJobs } from '#src/queue/count-jobs.ts';
+import { redisDrain } from '#src/records/drain.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { changeOverAndBack } from '../harness/change-over/scenario.ts';
+import { STAND_IN, StandIn } from '../harness/change-over/stand-in.ts';
+import { VolumeLedger } from '../harness/change-over/volume-ledger.ts';
+import { DRIVER, ProcessBed, type Running } from '../harness/process-bed.ts';
+import type { DriverCall } from '../../sandbox/driver/server.ts';
+import { until } from '../harness/until.ts';
+
+const LEASE = { namespace: 'default', name: 'sample-csi-sutler-dev' };
+const LEASE_FLAGS = [
+  '--leader-election-lease-duration=2s',
+  '--leader-election-renew-deadline=1500ms',
+  '--leader-election-retry-period=300ms',
+];
+/** Long enough that some calls are always under way. */
+const CALL_MS = 100;
+
+async function proceedSlowly({ proceed }: DriverCall): ReturnType<DriverCall['proceed']> {
+  await systemClock.sleep(CALL_MS);
+  return proceed();
+}
+
+describe('a change-over', () => {
+  let bed: ProcessBed;
+  let ledger: VolumeLedger;
+  beforeEach(async () => {
+    ledger = new VolumeLedger(({ metadata }) =>
+      String(metadata.get('user-agent')[0]).includes(STAND_IN),
+    );
+    bed = await ProcessBed.open({
+      onCall: (call) => ledger.onCall({ ...call, proceed: () => proceedSlowly(call) }),
+    });
+  });
+  afterEach(() => bed.close());
+
+  const startIngest = (...flags: string[]): Promise<Running> =>
+    bed.startIngest(...LEASE_FLAGS, ...flags);
+  const startStandIn = (): StandIn => {
+    const { kube, driver } = bed;
+    const { namespace } = LEASE;
+    return new StandIn({ kube, socket: driver.socket, driver: DRIVER, namespace });
+  };
+  const waiting = (): Promise<number> =>
+    countJobs(bed.redis.redis, { prefix: 'csi', queue: queueName('claim', DRIVER) });
+
+  it('to another provisioner and back loses no volume and makes none again', async () => {
+    await bed.startJobs('--worker-threads=10');
+    const startable = (running: Running) => ({ stop: running.stop, kill: running.stop });
+    const result = await changeOverAndBack(
+      {
+        kube: bed.kube,
+        namespace: 'default',
+        className: 'sample',
+        ledger,
+        handles: () => bed.driver.volumes().map(({ handle }) => handle),
+        startIngest: async () => startable(await startIngest()),
+        startOther: async () => {
+          const standIn = startStandIn();
+          await until(() => standIn.isLeader, 'the other provisioner leads');
+          return standIn;
+        },
+      },
+      { claims: 80, perSecond: 25, bursts: 1, deleteWithinMs: 500, end: 'stop', turns: [0.2, 0.5] },
+    );
+    const { made, lost, madeTwice, madeAgain, leaked } = result;
+    assert.ok(made.sutler > 0 && made.other > 0, JSON.stringify(made));
+    assert.deepEqual({ lost, madeTwice, madeAgain }, { lost: [], madeTwice: [], madeAgain: [] });
+    assert.deepEqual(leaked.sutler, []);
+  });
+
+  it('without an ingest is seen by the workers, which promote nothing until one leads', async () => {
+    const jobs = await bed.startJobs('--worker-threads=2');
+    const ingest = await startIngest();
+    const made = await Promise.all(Array.from({ length: 20 }, () => bed.newClaim()));
+    await until(() => ledger.creations > 0, 'the first volume');
+    await ingest.stop();
+    const lease = await bed.kube.get<Lease>(leases, LEASE);
+    assert.ok(lease !== undefined);
+    const { leaseTransitions = 0 } = lease.spec ?? {};
+    const hold = { holderIdentity: STAND_IN, leaseTransitions: leaseTransitions + 1 };
+    const takenMs = Date.now();
+    const spec = { ...lease.spec, ...hold, leaseDurationSeconds: 60 };
+    await bed.kube.update<Lease>(leases, LEASE, { ...lease, spec });
+    await systemClock.sleep(1_500);
+    const { last = 0 } = ledger.timesOf('sutler') ?? {};
+    assert.ok(last - takenMs < 1_000, `the last call began ${last - takenMs} ms after`);
+    const left = await waiting();
+    assert.ok(left > 0, 'claims wait');
+
+    // The same claims, as soon as an ingest leads again: not after the delay of each.
+    const released = await bed.kube.get<Lease>(leases, LEASE);
+    const free = { ...released?.spec, holderIdentity: '', leaseDurationSeconds: 1 };
+    await bed.kube.update<Lease>(leases, LEASE, { ...released, spec: free });
+    await startIngest();
+    const areBound = async (): Promise<boolean> =>
+      (await Promise.all(made.map((claim) => bed.isBound(claim)))).every(Boolean);
+    await until(areBound, 'all claims are bound', 15_000);
+    assert.deepEqual(ledger.madeAgain(), []);
+    await jobs.stop();
+  });
+
+  it('back is followed by audits, which report what the other provisioner left behind', async () => {
+    const standIn = startStandIn();
+    await until(() => standIn.isLeader, 'the other provisioner leads');
+    const claim = await bed.newClaim();
+    await until(() => ledger.timesOf('other') !== undefined, 'it creates a volume');
+    await standIn.stop();
+    await bed.kube.delete<Claim>(claims, claim.metadata);
+    await until(() => bed.driver.volumes().length === 1, 'the volume without a PV');
+    const ingest = await startIngest('--audit-min-age=1s');
+    const metric = `sutler_orphan_volumes{driver="${DRIVER}"} 1`;
+    const isReported = async (): Promise<boolean> =>
+      (await (await fetch(`${ingest.url}/metrics`)).text()).includes(metric);
+    await until(isReported, 'the orphan is reported', 20_000);
+    assert.match(ingest.output.join(''), new RegExp(bed.driver.volumes()[0]?.handle ?? 'none'));
+  });
+
+  it('begins with a drain, during which nothing new is started and after which all is', async () => {
+    const { redis } = bed.redis;
+    const drain = redisDrain(redis, 'csi', DRIVER);
+    await bed.startJobs();
+    await startIngest();
+    const before = await bed.newClaim();
+    await until(() => bed.isBound(before), 'a claim is bound');
+    await drain.begin({ by: 'test', atMs: 1 });
+    const during = await bed.newClaim();
+    await bed.kube.delete<Claim>(claims, before.metadata);
+    const reasons = async (): Promise<number> => {
+      const keys = await redis.keys(`{csi}:status:${DRIVER}:*`);
+      const found = await Promise.all(keys.map((key) => redis.hget(key, 'reason')));
+      return found.filter((reason) => reason?.startsWith('sutler is drained')).length;
+    };
+    await until(async () => (await reasons()) === 2, 'a creation and a deletion wait');
+    assert.equal((await drain.read()).open, 0);
+    await drain.end();
+    await until(() => bed.isBound(during), 'the claim is bound', 10_000);
+    await until(() => bed.driver.volumes().length === 1, 'the volume is deleted', 10_000);
+  });
+});
