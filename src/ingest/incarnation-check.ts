@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import type { IncarnationStore, Term } from '../records/incarnation.ts';
 import { isRefusal } from '../redis/error-text.ts';
 import { messageOf } from '../runtime/error-message.ts';
@@ -71,7 +71,7 @@ export class IncarnationCheck {
   /** This process begins to lead: what runs read before that proves nothing any more.
    * @param transitions  how often the Lease had changed its holder by then; 0: not known */
   beginTerm(transitions: number): void {
-    this.#term = { id: randomUUID(), transitions };
+    this.#term = { id: randomBytes(6).toString('hex'), transitions };
   }
 
   /** Checks once, and advances the sequence. To be called every second while leading.

@@ -29,7 +29,8 @@ redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
  *           again     as plan; also takes up `stored`, because the PV was removed
  * Answers   opened    with the given request
  *           replay    with the stored request, which has to be sent again. `settlesInMs`: time
- *                     until no call of unknown end is at work any more, 0 where none is
+ *                     until no call of unknown end is at work any more, 0 where none is.
+ *                     `isOfEarlierTerm`: another provisioner may have led since it was opened
  *           closed    there is nothing to do for this mode
  *           none      no record, and the mode opens none
  *           or NOT_OPENED */
@@ -45,6 +46,7 @@ export const openCreate = defineNamedScript({
       ...shared.OPENED,
       ambiguous: 'flag',
       settlesInMs: 'number',
+      isOfEarlierTerm: 'flag',
       lastCode: 'text',
       ...REQUEST,
       answer: 'text',
@@ -52,10 +54,11 @@ export const openCreate = defineNamedScript({
   },
   lua: `${shared.BEGIN_OPENING}
 local function answerReplay(settlesInMs)
-  local req, skel, secretRef, ep, ans, code = unpack(redis.call(
-    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code'))
+  local req, skel, secretRef, ep, ans, code, openedIn = unpack(redis.call(
+    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code', 'term'))
+  local isOfEarlierTerm = (foreignLeader or (openedIn or '') ~= (term or '')) and '1' or '0'
   return {'replay', 'incarnation', incarnation, 'count', countOpening(), 'ambiguous', amb,
-    'settlesInMs', settlesInMs, 'request', req or '', 'skeleton', skel or '',
+    'settlesInMs', settlesInMs, 'isOfEarlierTerm', isOfEarlierTerm, 'request', req or '', 'skeleton', skel or '',
     'secret', secretRef or '', 'endpoint', ep or '', 'answer', ans or '', 'lastCode', code or ''}
 end
 if not state then
@@ -63,7 +66,7 @@ if not state then
   if halt then return halt end
   redis.call('HSET', recordKey, 'v', '1', 'state', 'creating', 'owner', owner, 'until', untilNew,
     'amb', now < lossSettledAt and '1' or '0', 'n', '1', 'since', now, 'st', '0',
-    'call', quarantineUntil, 'prev', '', 'key', job,
+    'call', quarantineUntil, 'prev', '', 'key', job, 'term', term or '',
     'req', request, 'skel', skeleton, 'secret', secret,
     'ep', activeEndpoint ~= '' and activeEndpoint or endpoint)
   redis.call('HSET', openKey, id, job)
@@ -83,7 +86,7 @@ if state == 'stored' and halt then return halt end
 ${shared.requireSameGateway("amb == '1'")}
 if state == 'stored' then
   redis.call('HSET', recordKey, 'req', request, 'skel', skeleton, 'secret', secret,
-    'ep', endpoint, 'key', job, 'since', now)
+    'ep', endpoint, 'key', job, 'since', now, 'term', term or '')
   redis.call('PERSIST', recordKey)
 end
 redis.call('HSET', recordKey, 'state', 'creating', 'owner', owner, 'until', untilNew,

@@ -40,25 +40,23 @@ export async function openRecords(
   const nowMs = await readTimeMs(redis);
   for (const [id, job] of await openJobs(redis, prefix, driver)) {
     const key = volumeRecordKey(prefix, driver, id);
-    const fields = ['state', 'amb', 'n', 'since', 'code', 'ans', 'ep', 'owner', 'until', 'call'];
-    const [state, amb, n, since, code, answer, endpoint, owner, until, call] = await redis.hmget(
-      key,
-      ...fields,
-    );
+    const fields = ['amb', 'n', 'since', 'code', 'ans', 'ep', 'call'];
+    const [amb, n, since, code, answer, endpoint, call] = await redis.hmget(key, ...fields);
+    const [state, owner, until] = await redis.hmget(key, 'state', 'owner', 'until');
     if (state === null || state === undefined) continue;
     records.push({
       id,
       object: job.namespace === '' ? job.name : `${job.namespace}/${job.name}`,
       state,
       ambiguous: amb === '1',
-      attempts: Number(n ?? 0),
-      sinceMs: Number(since ?? 0),
+      attempts: Number(n),
+      sinceMs: Number(since),
       lastCode: code ?? '',
       handle: decodeAnswer(answer ?? '')?.handle,
       endpoint: endpoint ?? '',
       job,
       ownedForMs: owner ? Math.max(0, Number(until) - nowMs) : 0,
-      callEndMs: Number(call ?? 0),
+      callEndMs: Number(call),
     });
   }
   const rank = (record: OpenRecord): number => (record.state === 'suspect' ? 0 : 1);

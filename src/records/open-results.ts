@@ -24,6 +24,8 @@ export interface Replay {
   readonly ambiguous: boolean;
   /** Time until no such call is at work in the driver any more; 0 where none is. */
   readonly settlesInMs: number;
+  /** Another provisioner leads, or may have led since the record was opened. */
+  readonly isOfEarlierTerm: boolean;
   /** gRPC code of the last attempt, '' where it had none. */
   readonly lastCode: string;
   /** The driver's answer, when only the PV write is missing. */

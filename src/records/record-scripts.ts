@@ -24,6 +24,7 @@ import { RECORD_STATES } from './record-state.ts';
  * prev    state, amb and n before this attempt, '' when there was no record: what `revert` restores
  * st      1 when the settle time of earlier ambiguous calls was over when this attempt was opened:
  *         only then does a refusal prove absence
+ * term    the leader's term in which it was opened
  * n       number of attempts
  * since   time of the first attempt
  * code    gRPC code of the last attempt
@@ -70,8 +71,8 @@ end
 `;
 
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
- * Sets what TAKE_OVER sets, and now, incarnation, quarantineUntil, halt, lossSettledAt,
- * activeEndpoint ('' where no leader has named a gateway), untilNew and previous, and defines
+ * Sets what TAKE_OVER sets, and now, incarnation, quarantineUntil, foreignLeader, term, halt,
+ * lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and previous, and defines
  * countOpening and answerOpened. Answers one of NOT_OPENED. */
 export const BEGIN_OPENING = `${REDIS_NOW}${NOTICE_LOSS}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object

@@ -169,11 +169,11 @@ export class VolumeRecords {
       this.#leftOpen.addOpened(id, { job, texts: sent, incarnation, count });
       return { kind, ...endpointField(endpoint) };
     }
-    const { request, skeleton, secret, ambiguous, settlesInMs, lastCode } = answer;
+    const { request, skeleton, secret, ambiguous, settlesInMs, isOfEarlierTerm, lastCode } = answer;
     const found = { request, skeleton, secret, endpoint };
     this.#leftOpen.addTakenUp(id, { job, texts: found, incarnation, count });
-    const facts = { ambiguous, settlesInMs, lastCode, answer: decodeAnswer(answer.answer) };
-    return { kind, stored: decodeRequest(found), ...facts };
+    const facts = { ambiguous, settlesInMs, isOfEarlierTerm, lastCode };
+    return { kind, stored: decodeRequest(found), ...facts, answer: decodeAnswer(answer.answer) };
   }
 
   /** The PV exists, and no earlier call is at work: our own call succeeded, or the settle time is

@@ -67,11 +67,22 @@ describe('a change-over', () => {
           return standIn;
         },
       },
-      { claims: 80, perSecond: 25, bursts: 1, deleteWithinMs: 500, end: 'stop', turns: [0.2, 0.5] },
+      {
+        claims: 80,
+        perSecond: 25,
+        bursts: 1,
+        deleteWithinMs: 500,
+        end: 'stop',
+        turns: [0.3, 0.7],
+        turnsBy: 'claims',
+      },
     );
-    const { made, lost, madeTwice, madeAgain, leaked } = result;
+    const { made, lost, left, madeTwice, madeAgain, leaked } = result;
     assert.ok(made.sutler > 0 && made.other > 0, JSON.stringify(made));
-    assert.deepEqual({ lost, madeTwice, madeAgain }, { lost: [], madeTwice: [], madeAgain: [] });
+    assert.deepEqual(
+      { lost, left, madeTwice, madeAgain },
+      { lost: [], left: [], madeTwice: [], madeAgain: [] },
+    );
     assert.deepEqual(leaked.sutler, []);
   });
 

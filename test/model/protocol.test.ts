@@ -4,9 +4,11 @@ import { explore, type Exploration } from './explore.ts';
 import { type Bounds, type Protocol, PROTOCOL } from './protocol.ts';
 import { ALL_RULES, type Rules } from './record.ts';
 
-const SMALL: Bounds = { deaths: 1, emptyings: 0, failovers: 0, flips: 0, calls: 2 };
+const SMALL: Bounds = { deaths: 1, emptyings: 0, failovers: 0, flips: 0, changes: 0, calls: 2 };
 const EMPTIED: Bounds = { ...SMALL, deaths: 0, emptyings: 1 };
 const FAILED_OVER: Bounds = { ...SMALL, deaths: 0, failovers: 1 };
+/** Another provisioner takes the Lease, and one of ours has it again later. */
+const CHANGED_OVER: Bounds = { ...SMALL, deaths: 0, changes: 1 };
 const DEPTH = 18;
 
 function exploreWith(
@@ -51,6 +53,14 @@ describe('the protocol of the volume record, all interleavings', () => {
   it(`holds when Redis goes back by part of its history, up to ${DEPTH} steps`, (t) =>
     assertHolds(exploreWith(FAILED_OVER, {}, {}, DEPTH), (text) => t.diagnostic(text)));
 
+  it('holds when another provisioner leads for a while', (t) =>
+    assertHolds(exploreWith(CHANGED_OVER), (text) => t.diagnostic(text)));
+
+  it('holds without exception when sutler is drained before that', (t) => {
+    const drained = { isDrainedFirst: true, isOpenAtChangeExcused: false };
+    assertHolds(exploreWith(CHANGED_OVER, {}, drained), (text) => t.diagnostic(text));
+  });
+
   describe('without one of the record rules', () => {
     it('1, fence: two calls are under way at once', (t) => {
       assertFails(exploreWith(SMALL, { fence: false }), /\(I2\)/, (text) => t.diagnostic(text));
@@ -87,6 +97,15 @@ describe('the protocol of the volume record, all interleavings', () => {
       assert.ok(trace.includes('Redis goes back to what the replica has'));
     });
 
+    it('9, one provisioner: a run creates again what the other has deleted', (t) => {
+      const trace = assertFails(
+        exploreWith(CHANGED_OVER, { otherLeaderHalts: false }),
+        /\(I3\)/,
+        (text) => t.diagnostic(text),
+      );
+      assert.ok(trace.includes('the other provisioner deletes volume and PV'));
+    });
+
     it('6, lost data: a volume is forgotten with its record', (t) => {
       const trace = assertFails(
         exploreWith({ ...EMPTIED, deaths: 1 }, { lostData: false }),
@@ -116,6 +135,17 @@ describe('the protocol of the volume record, all interleavings', () => {
       );
     });
 
+    it('9: a run that read its claim before the other led creates a deleted volume again', (t) => {
+      assertFails(exploreWith(CHANGED_OVER, { runsEndWithTheTerm: false }), /\(I3\)/, (text) =>
+        t.diagnostic(text),
+      );
+    });
+
+    it('9: a PV of a deleted volume hides one that an abandoned call creates', (t) => {
+      const halved = { seenIsNotEnoughAfterOther: false };
+      assertFails(exploreWith(CHANGED_OVER, halved), /\(I1\)/, (text) => t.diagnostic(text));
+    });
+
     it('6: a worker that opens a record again forgets what it had left open', (t) => {
       assertFails(exploreWith(EMPTIED, { memoryIsKept: false }), /\(I1\)/, (text) =>
         t.diagnostic(text),
@@ -142,6 +172,14 @@ describe('the protocol of the volume record, all interleavings', () => {
           trace.some((line) => loss.test(line)),
           String(loss),
         );
+    });
+
+    it('for a volume whose record is open when another provisioner begins to work', (t) => {
+      assertFails(
+        exploreWith(CHANGED_OVER, {}, { isOpenAtChangeExcused: false }),
+        /\(I3\)/,
+        (text) => t.diagnostic(text),
+      );
     });
 
     it('with a driver that refuses to create what it has created', (t) => {

@@ -106,6 +106,11 @@ export interface State {
   readonly isLossNoticed: boolean;
   /** Redis went back to what the replica had. */
   readonly wentBack: boolean;
+  /** Who leads. `unseen`: another provisioner has taken the Lease, and Redis does not say so yet. */
+  readonly leader: 'ours' | 'unseen' | 'other';
+  /** The record was open when the workers saw that another provisioner led. That one deletes volumes
+   * without regard to our records, so I3 is not promised then. */
+  readonly wasOpenAtChange: boolean;
   /** Redis' data and the last worker that remembered the creation were lost. Nothing is promised
    * for the volume then. */
   readonly isForgotten: boolean;
@@ -115,6 +120,8 @@ export interface State {
   readonly emptyings: number;
   readonly failovers: number;
   readonly flips: number;
+  /** Times that another provisioner may still take the Lease. */
+  readonly changes: number;
   /** The promise that the step to this state broke, '' for none. */
   readonly broken: string;
 }
@@ -127,6 +134,8 @@ export interface Bounds {
   readonly failovers: number;
   /** Changes of the policy to Retain. */
   readonly flips: number;
+  /** Times that another provisioner takes the Lease, and loses it again. */
+  readonly changes: number;
   /** Calls that the driver has at once. */
   readonly calls: number;
 }
@@ -139,14 +148,20 @@ export interface Protocol {
   readonly isDriverIdempotent: boolean;
   /** Whether a leak is allowed in a state that isForgotten. */
   readonly isForgettingExcused: boolean;
+  /** Whether sutler is drained before another provisioner takes the Lease. */
+  readonly isDrainedFirst: boolean;
+  /** Whether I3 is promised for volumes whose record was open when the workers saw the other. */
+  readonly isOpenAtChangeExcused: boolean;
 }
 
 /** All rules, and the assumptions of docs/leak-proof.md. */
 export const PROTOCOL: Protocol = {
   rules: records.ALL_RULES,
-  bounds: { deaths: 0, emptyings: 0, failovers: 0, flips: 0, calls: 2 },
+  bounds: { deaths: 0, emptyings: 0, failovers: 0, flips: 0, changes: 0, calls: 2 },
   isDriverIdempotent: true,
   isForgettingExcused: true,
+  isDrainedFirst: false,
+  isOpenAtChangeExcused: true,
 };
 
 /** `isProgress`: neither a fault nor an action of the user, so it can still happen without them. */
@@ -191,12 +206,15 @@ export function initialState(bounds: Bounds): State {
     recovery: records.NO_LOSS,
     isLossNoticed: false,
     wentBack: false,
+    leader: 'ours',
+    wasOpenAtChange: false,
     isForgotten: false,
     workers: [IDLE, IDLE],
     deaths: bounds.deaths,
     emptyings: bounds.emptyings,
     failovers: bounds.failovers,
     flips: bounds.flips,
+    changes: bounds.changes,
     broken: '',
   };
 }
@@ -230,6 +248,7 @@ class Stepper {
     this.#addTimeSteps();
     this.#addDriverSteps();
     this.#addRedisSteps();
+    this.#addLeaderSteps();
     for (const who of [0, 1]) {
       this.#stages[this.#worker(who).stage](who);
       this.#addFaults(who);
@@ -346,7 +365,8 @@ class Stepper {
   #create(): Partial<State> {
     const s = this.#state;
     if (s.volume !== 0) return {};
-    const isAgain = s.wasDeleted && !s.wentBack;
+    const isExcused = s.wasOpenAtChange && this.#protocol.isOpenAtChangeExcused;
+    const isAgain = s.wasDeleted && !s.wentBack && !isExcused;
     const broken = isAgain ? 'a volume is created again after its deletion (I3)' : s.broken;
     return { volume: unusedHandle(s), broken };
   }
@@ -473,10 +493,8 @@ class Stepper {
   /** A run that read its object before the loss and has not opened its record ends: opening is
    * refused (record rule 6). */
   #afterLoss(worker: Worker): Worker {
-    const hasOnlyRead =
-      worker.stage === 'claim read' || worker.stage === 'volume read' || worker.stage === 'resume';
     const ended =
-      hasOnlyRead && this.#protocol.rules.runsEndWithTheIncarnation
+      hasOnlyRead(worker) && this.#protocol.rules.runsEndWithTheIncarnation
         ? { ...IDLE, remembers: worker.remembers }
         : worker;
     const knowsLoss = worker.isMemoryUnreplicated && worker.remembers;
@@ -489,6 +507,61 @@ class Stepper {
       knowsLoss,
       isOfBefore,
     };
+  }
+
+  // Another provisioner. It works once the workers have seen it, which takes a second at most; what
+  // it does is one step each, since its own crashes are not ours to answer for.
+
+  #addLeaderSteps(): void {
+    const s = this.#state;
+    const { isDrainedFirst } = this.#protocol;
+    if (s.leader === 'ours' && s.changes > 0 && !(isDrainedFirst && isOpen(s.record)))
+      this.#add(
+        'another provisioner takes the Lease',
+        { leader: isDrainedFirst ? 'other' : 'unseen', changes: s.changes - 1 },
+        false,
+      );
+    if (s.leader === 'unseen')
+      this.#add('the workers see that another provisioner leads', {
+        leader: 'other',
+        wasOpenAtChange: isOpen(s.record),
+        record: { ...s.record, isOfEarlierTerm: isCreation(s.record) },
+      });
+    if (s.leader === 'other') this.#addStepsOfOther();
+    if (s.leader !== 'ours')
+      this.#add('a leader of ours begins its term', {
+        leader: 'ours',
+        workers: [this.#afterTerm(s.workers[0]), this.#afterTerm(s.workers[1])],
+      });
+  }
+
+  #addStepsOfOther(): void {
+    const s = this.#state;
+    const isCreating = s.calls.some((call) => call.kind === 'create');
+    if (s.claim === 'pending' && s.pv === 'none' && !isCreating) {
+      const effect = this.#create();
+      const pvHandle = effect.volume ?? s.volume;
+      this.#add('the other provisioner creates volume and PV', {
+        ...effect,
+        pv: 'available',
+        pvHandle,
+      });
+    }
+    if (s.pv === 'released' && !s.retain)
+      this.#add('the other provisioner deletes volume and PV', {
+        ...this.#delete(s.pvHandle),
+        pv: 'none',
+        pvHandle: 0,
+        pvTerminating: false,
+      });
+  }
+
+  /** A run that read its object before the term began, and has not opened its record, ends: opening
+   * is refused (record rule 9). */
+  #afterTerm(worker: Worker): Worker {
+    return hasOnlyRead(worker) && this.#protocol.rules.runsEndWithTheTerm
+      ? clearUnread({ ...worker, stage: 'idle' })
+      : worker;
   }
 
   // Workers.
@@ -555,7 +628,10 @@ class Stepper {
   }
 
   #opening(who: number): Opening {
-    return { owner: who + 1, rules: this.#protocol.rules, recovery: this.#state.recovery };
+    const { rules } = this.#protocol;
+    const { recovery, leader } = this.#state;
+    const isHalted = leader === 'other' && rules.otherLeaderHalts;
+    return { owner: who + 1, rules, recovery, isHalted };
   }
 
   #addFaults(who: number): void {
@@ -745,12 +821,16 @@ class Stepper {
     if (this.#worker(who).answer !== 0)
       return this.#advance(who, 'has the answer already', { stage: 'answered' });
     const isDoomed = pv === 'released' || this.#worker(who).isClaimGone;
-    const isUnsettled = record.ambiguous && !record.wasSettled && this.#protocol.rules.resolve;
+    const { resolve, seenIsNotEnoughAfterOther } = this.#protocol.rules;
+    const isUnsettled = record.ambiguous && !record.wasSettled && resolve;
+    const isDoubtful = record.isOfEarlierTerm && seenIsNotEnoughAfterOther;
     if (pv === 'none') this.#advance(who, 'finds no PV', { stage: 'may create' });
     else if (pvTerminating || (!isDoomed && isUnsettled))
       this.#advance(who, 'finds the PV, and has to wait', { stage: 'not sent' });
-    else if (isDoomed && this.#protocol.rules.resolve)
+    else if (isDoomed && resolve)
       this.#advance(who, 'finds the PV, about to be deleted', { stage: 'may create' });
+    else if (isDoubtful)
+      this.#advance(who, 'finds the PV, perhaps of the other', { stage: 'may create' });
     else this.#advance(who, 'finds the PV', { stage: 'seen' });
   }
 
@@ -916,6 +996,11 @@ function clearUnread(worker: Worker): Worker {
   };
 }
 
+/** The run has read its object, and nothing else. */
+function hasOnlyRead({ stage }: Worker): boolean {
+  return stage === 'claim read' || stage === 'volume read' || stage === 'resume';
+}
+
 /** Neither cut by its caller nor past its deadline. */
 function isUnderWay(call: Call): boolean {
   return call.left > SETTLE && call.waiter !== CUT;
@@ -981,6 +1066,7 @@ export function isSettled(protocol: Protocol, s: State): boolean {
 const STAGE_NUMBER = new Map<Stage, number>(STAGES.map((stage, at) => [stage, at]));
 const RECORD_STATES = ['none', 'creating', 'suspect', 'stored', 'deleting', 'gone'] as const;
 const CLAIMS = ['pending', 'bound', 'gone'] as const;
+const LEADERS = ['ours', 'unseen', 'other'] as const;
 const PVS = ['none', 'available', 'bound', 'released'] as const;
 
 /** A text that is equal for equal states, and for states that differ only by swapped workers. */
@@ -1042,6 +1128,10 @@ function stateKey(s: State, low: number, high: number): string {
     facts | (faults << 7),
     left & 0xffff,
     left >> 16,
+    LEADERS.indexOf(s.leader) |
+      (bit(s.wasOpenAtChange) << 2) |
+      (bit(s.record.isOfEarlierTerm) << 3) |
+      (s.changes << 4),
   );
   const { replica } = s;
   const rest =

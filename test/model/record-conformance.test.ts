@@ -69,6 +69,8 @@ class Pair {
   #isUnreplicated = false;
   #isBehind = false;
   #knowsLoss = false;
+  /** Another provisioner leads. */
+  #isHalted = false;
 
   constructor(redis: Redis) {
     this.#redis = redis;
@@ -170,11 +172,24 @@ class Pair {
         }
         return NO_ANSWERS;
       },
+      'another provisioner leads': async () => {
+        this.#isHalted = true;
+        await this.#redis.hset(redisIncarnationKey, 'foreign', 'csi-provisioner-0');
+        return NO_ANSWERS;
+      },
+      'one of ours leads': async () => {
+        this.#isHalted = false;
+        await this.#redis.hdel(redisIncarnationKey, 'foreign');
+        return NO_ANSWERS;
+      },
       'Redis is emptied': async () => {
+        this.#isHalted = false;
         this.record = NO_RECORD;
         this.recovery = { isConfirmed: false, left: 0 };
         this.#replica = undefined;
-        this.#isBehind = this.#countedIn !== 0;
+        // A worker that has noticed a loss goes on from the count that Redis had then.
+        const hasCount = Number(await this.#redis.get(countKey)) > 0;
+        this.#isBehind ||= this.#countedIn !== 0 && hasCount;
         await this.#redis.flushall();
         return NO_ANSWERS;
       },
@@ -199,7 +214,7 @@ class Pair {
     };
 
   #opening(owner: number): Opening {
-    return { owner, rules: AS_BUILT, recovery: this.recovery };
+    return { owner, rules: AS_BUILT, recovery: this.recovery, isHalted: this.#isHalted };
   }
 
   #openCreation(owner: number, mode: OpenMode, act: () => Promise<OpenedCreate>): Promise<Answers> {
@@ -339,6 +354,7 @@ class Pair {
       beforeAmbiguous,
       answer: namesHandle(fields) ? HANDLE : 0,
       hasRequest: fields['req'] !== undefined,
+      isOfEarlierTerm: this.record.isOfEarlierTerm,
       expires: ttl > 0,
       isListed: listed === 1,
     };
@@ -369,7 +385,8 @@ function ownerName(owner: number): string {
 }
 
 function replyKindOf(opened: OpenedCreate | OpenedDelete): ReplyKind {
-  return opened.kind === 'not-yet' ? 'recovery' : opened.kind;
+  if (opened.kind !== 'not-yet') return opened.kind;
+  return opened.isHalt ? 'halt' : 'recovery';
 }
 
 function replyKindOfError(error: unknown): string {
@@ -398,12 +415,18 @@ const STEP_NAMES = [
   'time passes',
   'a day passes',
   'Redis is emptied',
+  'another provisioner leads',
+  'one of ours leads',
   'the replica falls behind',
   'Redis goes back',
   'the leader begins an incarnation',
 ] as const;
 type StepName = (typeof STEP_NAMES)[number];
-const RARE: ReadonlySet<StepName> = new Set(['a day passes', 'Redis is emptied']);
+const RARE: ReadonlySet<StepName> = new Set([
+  'a day passes',
+  'Redis is emptied',
+  'another provisioner leads',
+]);
 /** The scripts that end an attempt, of a creation and of a deletion. */
 const ENDS: Readonly<Record<'creating' | 'deleting', readonly StepName[]>> = {
   creating: ['closeStored', 'closeRefused', 'leaveAmbiguous', 'leaveAnswered', 'revert'],
@@ -440,6 +463,8 @@ describe('the model of the volume record', () => {
       'endDeletion ok',
       'rewriteLost ok',
       'openCreate recovery',
+      'openCreate halt',
+      'openDelete halt',
     ])
       assert.ok(met.has(wanted), `${wanted} never came up`);
   });

@@ -33,6 +33,14 @@ export interface Rules {
   /** Record rule 8: Redis counts the openings of each process, so a process notices when Redis lost
    * one of them. */
   readonly openingsAreCounted: boolean;
+  /** Record rule 9: while another provisioner leads nothing is opened that is not open. */
+  readonly otherLeaderHalts: boolean;
+  /** Part of record rule 9: a run that read its object before a leader of ours began its term opens
+   * nothing after that. */
+  readonly runsEndWithTheTerm: boolean;
+  /** Part of record rule 9: a PV that was only seen closes no record that was open while another
+   * provisioner led. */
+  readonly seenIsNotEnoughAfterOther: boolean;
   /** Record rule 6: after a loss nothing is opened at first, then records begin ambiguous, and
    * workers write again what they remember. */
   readonly lostData: boolean;
@@ -51,6 +59,9 @@ export const ALL_RULES: Rules = {
   areRecordsRewrittenInTime: true,
   memoryIsKept: true,
   openingsAreCounted: true,
+  otherLeaderHalts: true,
+  runsEndWithTheTerm: true,
+  seenIsNotEnoughAfterOther: true,
 };
 
 /** Durations in ticks: the smallest numbers that allow every order of events that real durations
@@ -81,6 +92,8 @@ export interface VolumeRecord {
   /** Handle in the stored answer, 0 without; in `deleting` and `gone`: handle in the PV. */
   readonly answer: number;
   readonly hasRequest: boolean;
+  /** It was open while another provisioner led. */
+  readonly isOfEarlierTerm: boolean;
   /** Expires after a day. */
   readonly expires: boolean;
 }
@@ -96,6 +109,7 @@ export const NO_RECORD: VolumeRecord = {
   beforeAmbiguous: false,
   answer: 0,
   hasRequest: false,
+  isOfEarlierTerm: false,
   expires: false,
 };
 
@@ -111,7 +125,8 @@ export interface Recovery {
 export const NO_LOSS: Recovery = { isConfirmed: true, left: 0 };
 
 export type OpenMode = 'plan' | 'existing' | 'again';
-/** The kind of a script's answer; `recovery`: nothing may be opened after a loss. */
+/** The kind of a script's answer; `recovery`: nothing may be opened after a loss;
+ * `halt`: nothing that is not open may be. */
 export type ReplyKind =
   | 'none'
   | 'opened'
@@ -125,7 +140,8 @@ export type ReplyKind =
   | 'suspect'
   | 'creating'
   | 'settle'
-  | 'gone';
+  | 'gone'
+  | 'halt';
 
 export interface Reply {
   readonly kind: ReplyKind;
@@ -136,6 +152,8 @@ export interface Opening {
   readonly owner: number;
   readonly rules: Rules;
   readonly recovery: Recovery;
+  /** Another provisioner leads, or sutler is drained. */
+  readonly isHalted: boolean;
 }
 
 export function isOpen(record: VolumeRecord): boolean {
@@ -219,6 +237,7 @@ export function openCreate(found: VolumeRecord, mode: OpenMode, opening: Opening
 
 function openNew(record: VolumeRecord, mode: OpenMode, opening: Opening): Reply {
   if (mode !== 'plan' && mode !== 'again') return reply('none', record);
+  if (opening.isHalted) return reply('halt', record);
   const mark = newMark(opening);
   return reply('opened', {
     ...NO_RECORD,
@@ -233,6 +252,7 @@ function openNew(record: VolumeRecord, mode: OpenMode, opening: Opening): Reply 
 
 function openAgain(record: VolumeRecord, mode: OpenMode, opening: Opening): Reply {
   if (record.state === 'stored' && mode !== 'again') return reply('closed', record);
+  if (record.state === 'stored' && opening.isHalted) return reply('halt', record);
   const settleTicks = Math.max(record.settleTicks, lossTicks(opening));
   return reply('replay', {
     ...record,
@@ -257,6 +277,7 @@ export function openDelete(found: VolumeRecord, opening: Opening, handle: number
   const { owner, rules, recovery } = opening;
   if (isCreation(record) && rules.fence) return reply('creating', record);
   if (record.state === 'gone' && record.answer === handle) return reply('gone', record);
+  if (opening.isHalted && record.state !== 'deleting') return reply('halt', record);
   if (rules.lostData && recovery.left > 0 && record.state !== 'deleting')
     return reply('settle', found);
   const before = { before: found.state, beforeAmbiguous: found.ambiguous };

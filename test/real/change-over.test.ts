@@ -22,6 +22,7 @@ const PLANS: Readonly<Record<string, ChangeOverPlan>> = {
     deleteWithinMs: 0,
     end: 'stop',
     turns: [0.25, 0.75],
+    turnsBy: 'volumes',
   },
   'claims that are created and deleted, the only ingest stopped': {
     claims: 900,
@@ -30,6 +31,7 @@ const PLANS: Readonly<Record<string, ChangeOverPlan>> = {
     deleteWithinMs: 3_000,
     end: 'stop',
     turns: [0.3, 0.6],
+    turnsBy: 'claims',
   },
   'claims that are created and deleted, the only ingest killed': {
     claims: 900,
@@ -38,6 +40,7 @@ const PLANS: Readonly<Record<string, ChangeOverPlan>> = {
     deleteWithinMs: 3_000,
     end: 'kill',
     turns: [0.3, 0.6],
+    turnsBy: 'claims',
   },
 };
 
@@ -85,13 +88,14 @@ async function play(bed: ChangeOverBed, plan: ChangeOverPlan): Promise<ChangeOve
 }
 
 function judge(name: string, result: ChangeOverResult): void {
-  const { made, lost, madeTwice, madeAgain, leaked } = result;
+  const { made, lost, left, madeTwice, madeAgain, leaked } = result;
   process.stdout.write(
-    `${name}: made ${made.sutler} + ${made.other}, lost ${lost.length}, ` +
+    `${name}: made ${made.sutler} + ${made.other}, lost ${lost.length}, left ${left.join(', ') || 0}, ` +
       `twice ${madeTwice.length}, again ${madeAgain.join(' ') || 0}, ` +
       `leaked ${leaked.sutler.length} + ${leaked.other.length} by the other\n`,
   );
   assert.deepEqual(lost, []);
+  assert.deepEqual(left, []);
   assert.deepEqual(madeTwice, []);
   assert.deepEqual(madeAgain, []);
   assert.deepEqual(leaked.sutler, []);

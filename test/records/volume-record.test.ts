@@ -592,6 +592,21 @@ describe('volume record', () => {
       assert.equal((await worker.openDelete(id, attempt)).kind, 'not-yet');
     });
 
+    it('says so of a creation that was opened before', async () => {
+      await advance('t1');
+      await open('a');
+      await records().leaveAmbiguous(id, 'a', 'Unavailable');
+      const isOfEarlierTerm = async (owner: string): Promise<boolean> => {
+        const replay = await records().openExisting(id, { owner, job });
+        assert.ok(replay.kind === 'replay');
+        await records().leaveAmbiguous(id, owner, 'Unavailable');
+        return replay.isOfEarlierTerm;
+      };
+      assert.equal(await isOfEarlierTerm('b'), false);
+      await advance('t2');
+      assert.equal(await isOfEarlierTerm('c'), true);
+    });
+
     it('takes no creation that was left open for lost', async () => {
       const worker = records();
       await open('a', worker);

@@ -17,7 +17,7 @@ import type { ChangeOverPlace, Startable } from './scenario.ts';
 import { VolumeLedger } from './volume-ledger.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-const CLASS = 'change-over';
+
 const LEASE_NAMESPACE = 'default';
 /** Short, so that a Lease that is not released is soon free. */
 const LEASE_FLAGS = [
@@ -60,6 +60,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     String(metadata.get('user-agent')[0]).includes('grpc-go'),
   );
   const driverName = `change-over-${Date.now().toString(36)}.csi.example`;
+  const className = driverName.replaceAll('.', '-');
   const socket = join(folder, 'csi.sock');
   const driver = await startSampleDriver({
     socket,
@@ -78,11 +79,11 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   await kube.create(classes, undefined, {
     apiVersion: 'storage.k8s.io/v1',
     kind: 'StorageClass',
-    metadata: { name: CLASS },
+    metadata: { name: className },
     provisioner: driverName,
     reclaimPolicy: 'Delete',
   });
-  closers.add('class', () => kube.delete(classes, { name: CLASS }));
+  closers.add('class', () => kube.delete(classes, { name: className }));
 
   const start = async (args: readonly string[]): Promise<Startable> => {
     const process = await startSutlerProcess(args, { folder, redisUrl: redis.url });
@@ -96,7 +97,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   return {
     kube,
     namespace: 'default',
-    className: CLASS,
+    className,
     driver: driverName,
     redisUrl: redis.url,
     folder,

@@ -37,9 +37,10 @@ export interface ChangeOverPlan {
   readonly deleteWithinMs: number;
   /** How the only ingest ends. */
   readonly end: 'stop' | 'kill';
-  /** The parts of all claims that have had a volume when the other provisioner is started, and when
-   * it is stopped. */
+  /** The other provisioner is started, and stopped, when these parts of all claims were created, or
+   * have had a volume. */
   readonly turns: readonly [number, number];
+  readonly turnsBy: 'claims' | 'volumes';
 }
 
 export interface ChangeOverResult {
@@ -50,6 +51,8 @@ export interface ChangeOverResult {
   readonly madeTwice: readonly string[];
   /** Who made a volume again after its deletion. */
   readonly madeAgain: readonly Caller[];
+  /** PVs that are left of claims that were deleted, with phase and who made the volume. */
+  readonly left: readonly string[];
   /** Volumes that no PV names, by who made them. */
   readonly leaked: Readonly<Record<Caller, readonly string[]>>;
 }
@@ -65,7 +68,8 @@ export async function changeOverAndBack(
   const { ledger } = place;
   const [toOther, back] = plan.turns;
   const user = new User(place, plan);
-  const isMade = (part: number) => () => ledger.creations >= part * plan.claims;
+  const isMade = (part: number) => () =>
+    (plan.turnsBy === 'claims' ? user.created : ledger.creations) >= part * plan.claims;
   const ingest = await place.startIngest();
   const creating = user.createAll();
   await until(isMade(toOther), 'volumes of sutler', 600_000);
@@ -87,6 +91,7 @@ class User {
   readonly #plan: ChangeOverPlan;
   readonly #kept = new Set<string>();
   readonly #deleting: Promise<void>[] = [];
+  created = 0;
 
   constructor(place: ChangeOverPlace, plan: ChangeOverPlan) {
     this.#place = place;
@@ -129,6 +134,7 @@ class User {
         resources: { requests: { storage: '1Mi' } },
       },
     });
+    this.created += 1;
     const { deleteWithinMs } = this.#plan;
     if (deleteWithinMs > 0 && i % 2 === 1)
       this.#deleting.push(this.#deleteAfter(name, Math.random() * deleteWithinMs));
@@ -156,28 +162,38 @@ class User {
   async waitUntilSettled(): Promise<void> {
     const isSettled = async (): Promise<boolean> =>
       (await this.unbound()).length === 0 &&
-      (await listHandles(this.#place)).length === this.#kept.size;
+      (await listVolumes(this.#place)).length === this.#kept.size;
     await until(isSettled, 'everything is settled', 240_000).catch(() => undefined);
   }
 }
 
-async function listHandles({ kube, className }: ChangeOverPlace): Promise<readonly string[]> {
-  const handles: string[] = [];
+async function listVolumes({ kube, className }: ChangeOverPlace): Promise<readonly Volume[]> {
+  const found: Volume[] = [];
   for await (const { items } of listPages<Volume>(kube, volumes))
-    for (const { spec } of items)
-      if (spec.storageClassName === className) handles.push(spec.csi?.volumeHandle ?? '');
-  return handles;
+    found.push(...items.filter(({ spec }) => spec.storageClassName === className));
+  return found;
+}
+
+/** PV, phase, policy, marks and who made the volume. */
+function describeVolume(ledger: VolumeLedger, { metadata, spec, status }: Volume): string {
+  const by = ledger.makerOf(spec.csi?.volumeHandle ?? '');
+  const marks = [metadata.deletionTimestamp, ...(metadata.finalizers ?? [])].join(' ');
+  return `${metadata.name} ${status?.phase} by ${by} ${marks}`;
 }
 
 async function collect(place: ChangeOverPlace, user: User): Promise<ChangeOverResult> {
   const { ledger } = place;
-  const named = new Set(await listHandles(place));
+  const found = await listVolumes(place);
+  const named = new Set(found.map(({ spec }) => spec.csi?.volumeHandle ?? ''));
   const unnamed = place.handles().filter((handle) => !named.has(handle));
   const again = ledger.madeAgain();
   const leakedBy = (caller: Caller) => unnamed.filter((h) => ledger.makerOf(h) === caller);
   return {
     made: { sutler: ledger.madeBy('sutler'), other: ledger.madeBy('other') },
     lost: await user.unbound(),
+    left: found
+      .filter(({ status }) => status?.phase !== 'Bound')
+      .map((volume) => describeVolume(ledger, volume)),
     madeTwice: again.filter(({ wasDeleted }) => !wasDeleted).map(({ name }) => name),
     madeAgain: again.filter(({ wasDeleted }) => wasDeleted).map(({ by }) => by),
     leaked: { sutler: leakedBy('sutler'), other: leakedBy('other') },

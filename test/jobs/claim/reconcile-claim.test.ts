@@ -283,9 +283,10 @@ describe('reconcileClaim', () => {
       assert.equal((await rig.record(claim.metadata.uid))['state'], 'suspect');
     });
 
-    it('sends no second call if the PV exists already, and closes once settled', async () => {
+    /** Provisions a claim with a worker that dies between writing the PV and closing the record, and
+     * ends its ownership. */
+    async function provisionAndDie(): Promise<Claim> {
       const claim = await rig.claim();
-      // As if the worker died between writing the PV and closing the record.
       class DyingRecords extends VolumeRecords {
         override closeStored(): Promise<void> {
           return Promise.resolve();
@@ -300,21 +301,32 @@ describe('reconcileClaim', () => {
       });
       await records.learnIncarnation();
       await rig.provision(claim, { records });
-      const volume = await rig.volumeOf(claim);
-      assert.ok(volume);
-      // Its ownership has ended.
-      await rig.redis.hset(
-        `{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`,
-        'until',
-        String(Date.now() - 1),
-      );
+      assert.ok(await rig.volumeOf(claim));
+      await changeRecord(claim, 'until', String(Date.now() - 1));
+      return claim;
+    }
+    const changeRecord = ({ metadata }: Claim, field: string, value: string) =>
+      rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${metadata.uid}`, field, value);
+
+    it('sends no second call if the PV exists already, and closes once settled', async () => {
+      const claim = await provisionAndDie();
       const outcome = await rig.provision(claim);
       assert.ok(outcome.kind === 'later' && outcome.reason.includes('may still be at work'));
-      await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, 'call', '1');
+      await changeRecord(claim, 'call', '1');
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.equal(creates().length, 1);
       const record = await rig.record(claim.metadata.uid);
       assert.deepEqual([record['state'], record['amb']], ['stored', '0']);
+    });
+
+    it('sends one although the PV exists if another provisioner may have led', async () => {
+      const claim = await provisionAndDie();
+      assert.equal((await rig.provision(claim)).kind, 'later');
+      await changeRecord(claim, 'call', '1');
+      await changeRecord(claim, 'term', 'an earlier one');
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.equal(creates().length, 2);
+      assert.equal((await rig.record(claim.metadata.uid))['state'], 'stored');
     });
   });
 
