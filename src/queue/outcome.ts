@@ -23,8 +23,7 @@ export type Outcome =
       readonly holdOffScope?: string;
     }
   /** Did not reach the driver, so it counts as no failure. `delayMs`: when what it waits for ends;
-   * the next run comes no sooner, unless one of the objects in `until` changes. Without it the delay
-   * grows with every run in a row that ended so.
+   * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.
    * `isDriverDown`: no other key would reach the driver either, so the circuit breaker opens.
    * `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows, so the
    * circuit breaker stays or becomes closed. `until`: the next run comes at once when one of these
@@ -34,7 +33,6 @@ export type Outcome =
       readonly reason: string;
       readonly until?: readonly WaitCondition[];
       readonly delayMs?: number;
-      readonly until?: readonly WaitCondition[];
       readonly isDriverDown?: boolean;
       readonly isGatewayFull?: boolean;
     }
