@@ -75,6 +75,14 @@ export const flags = defineFlags({
       'In place of the other phases: the processes do nothing for this long, and what they use ' +
       'meanwhile is printed per second.',
   },
+  drivers: {
+    type: 'int',
+    default: 0,
+    min: 0,
+    help:
+      'In place of the other phases: the memory of ingest and jobs with this many drivers, and ' +
+      'with one.',
+  },
   'warm-up': { type: 'int', default: 1500, min: 1, help: 'Claims between the two of --latency.' },
   budget: {
     type: 'bool',

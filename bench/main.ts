@@ -10,6 +10,7 @@ import { UsageError } from '#src/runtime/flags.ts';
 import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import { costsBetween, readCounters, readWhenIdle } from './costs.ts';
+import { type DriversOptions, measureDrivers } from './drivers.ts';
 import { flags as table, summary } from './flags.ts';
 import { measureJobBytes } from './job-bytes.ts';
 import { rssBytes } from './proc.ts';
@@ -49,6 +50,7 @@ async function start(context: Context): Promise<void> {
 async function bench(context: Context): Promise<void> {
   const { flags, log, closers, stopping } = context;
   const options = testbedOptions(context);
+  if (flags.drivers > 0) return benchDrivers(context, options);
   if (flags.drain > 0 || flags.latency > 0 || flags.idleMs > 0)
     return benchRounds(context, options);
   const testbed = await startTestbed({ ...options, closers });
@@ -94,6 +96,15 @@ function testbedOptions(context: Context): Omit<BackendOptions, 'closers'> & Sut
     log,
     stopping,
   };
+}
+
+/** --drivers: several drivers and one. */
+async function benchDrivers(
+  { flags, stdout, stop }: Context,
+  options: DriversOptions,
+): Promise<void> {
+  stdout.write(await measureDrivers(options, flags.drivers));
+  stop(0);
 }
 
 /** --drain, --latency and --idle: sutler and the peer in turn. */

@@ -3,9 +3,9 @@ import { driverFlags } from '#src/driver-config/read-config.ts';
 import { processes } from '#src/processes.ts';
 import type { FlagSpec } from '#src/runtime/flags.ts';
 
-/** JSON Schema of --driver-config, for editors: the text of docs/driver-config.schema.json. The file
- * itself is read by stricter rules: those of src/driver-config/read-config.ts, which also compares
- * sections. */
+/** JSON Schema of --driver-config for editors, the content of docs/driver-config.schema.json. The
+ * file itself is read by stricter rules: those of src/driver-config/read-config.ts, which also
+ * compares sections. */
 export function driverConfigSchema(): object {
   const keys = Object.entries(driverFlags(flagsOf(processes))).toSorted(([a], [b]) =>
     a.localeCompare(b),

@@ -1,3 +1,4 @@
+import { driverConfigFlags } from '#src/driver-config/flags.ts';
 import { defineFlags } from '#src/runtime/flags.ts';
 import { redisAccessFlags } from '#src/redis/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
@@ -62,6 +63,10 @@ export const flags = defineFlags({
     type: 'bool',
     default: false,
     help: "Also lets the scheduler heed the driver's CSIStorageCapacity objects.",
+  },
+  'driver-config': {
+    ...driverConfigFlags['driver-config'],
+    help: 'Refused: the sandbox has one driver of its own.',
   },
   ...redisAccessFlags,
   ...sandboxOnlyFlags,

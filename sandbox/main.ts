@@ -6,7 +6,7 @@ import { claims } from '#src/kube/resources.ts';
 import { openRedisAccess, type RedisAccess } from '#src/redis/access.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { emptyDataFolder, openDataFolder } from '#src/runtime/data-folder.ts';
-import { withoutFlags } from '#src/runtime/flags.ts';
+import { UsageError, withoutFlags } from '#src/runtime/flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import { startEnvironment, type Environment } from './environment.ts';
@@ -33,6 +33,11 @@ export function main(invocation: Invocation): Promise<void> {
 
 async function start(context: Context): Promise<void> {
   const { flags, log, closers, stopping } = context;
+  if (flags.driverConfig !== '')
+    throw new UsageError(
+      '--driver-config: the sandbox has one driver of its own; ' +
+        'serve others with sutler all, which takes a kubeconfig',
+    );
   const print = printer(context);
   const folder = flags.examples === '' ? EXAMPLES : resolve(flags.examples);
   const examples = await readExamples(folder);

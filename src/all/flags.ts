@@ -1,3 +1,4 @@
+import { driverConfigFlags } from '../driver-config/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
@@ -11,6 +12,12 @@ export const flags = defineFlags({
   ...processFlags,
   kubeconfig: kubeFlags.kubeconfig,
   master: kubeFlags.master,
+  'driver-config': {
+    ...driverConfigFlags['driver-config'],
+    help:
+      'YAML file with a section for each driver, whose gateways run elsewhere: no csi-gateway is ' +
+      'started. Empty: one driver, by flags.',
+  },
   'http-endpoint': {
     type: 'string',
     default: '127.0.0.1:0',

@@ -38,9 +38,12 @@ async function start(context: AllContext): Promise<void> {
   const folder = await openDataFolder('data-dir', resolve(flags.dataDir), 'all');
   closers.add('data folder', () => folder.close());
 
-  const gateway = gatewayAddress(flags.gateway, folder);
+  const gateway = flags.driverConfig === '' ? gatewayAddress(flags.gateway, folder) : undefined;
+  if (gateway === undefined && flags.gateway.length > 0)
+    throw new UsageError('--gateway: with --driver-config, the file names the gateways');
   const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
-  const children = PROCESSES.map((name, index) => {
+  const names = PROCESSES.filter((name) => gateway !== undefined || name !== 'csi-gateway');
+  const children = names.map((name, index) => {
     const ownPort = port === 0 ? 0 : port + index;
     const httpEndpoint = flags.httpEndpoint.replace(/:\d+$/, `:${ownPort}`);
     return startProcess(context, name, { redisUrl, gateway, httpEndpoint });
@@ -48,7 +51,7 @@ async function start(context: AllContext): Promise<void> {
 
   const facts = {
     redis: redisAddress(parseRedisUrl(redisUrl)),
-    gateway,
+    ...(gateway === undefined ? {} : { gateway }),
     ...(await collectFacts(children, stopping)),
   };
   if (!stopping.aborted) context.announce(facts);
@@ -68,10 +71,17 @@ async function startOwnRedis({ log, closers }: AllContext, { path }: DataFolder)
   return server.url;
 }
 
+interface ChildSettings {
+  readonly redisUrl: string;
+  /** Undefined with --driver-config, which names the gateways. */
+  readonly gateway: string | undefined;
+  readonly httpEndpoint: string;
+}
+
 function startProcess(
   context: AllContext,
   name: (typeof PROCESSES)[number],
-  { redisUrl, gateway, httpEndpoint }: Record<'redisUrl' | 'gateway' | 'httpEndpoint', string>,
+  { redisUrl, gateway, httpEndpoint }: ChildSettings,
 ): Child {
   const { argv, env, stderr, log, closers } = context;
   const child = startChild(
@@ -84,8 +94,7 @@ function startProcess(
         name,
         ...withoutFlags(argv, SET_FOR_CHILDREN),
         // Last, so that they override what the user gave.
-        `--listen=${gateway}`,
-        `--gateway=${gateway}`,
+        ...(gateway === undefined ? [] : [`--listen=${gateway}`, `--gateway=${gateway}`]),
         `--http-endpoint=${httpEndpoint}`,
       ],
       // Not as an argument, which every user of the machine can read: it may contain a password.

@@ -6,6 +6,7 @@ import { flagKey } from '../runtime/flag-values.ts';
 import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
+import { forgetDriver } from '../runtime/metrics.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import type { DriverContext } from './driver-context.ts';
 import type { DriverConfig, FlagValues } from './read-config.ts';
@@ -166,6 +167,7 @@ class RunningDriver<T extends FlagTable> {
     for (const error of await closers.close())
       this.#log.warn({ err: error, cause: error.cause }, 'closing failed');
     checks.removeGroup(this.#name);
+    await forgetDriver(metrics, this.#name);
   }
 
   #report(error: unknown): void {

@@ -57,6 +57,8 @@ export async function readDriverConfig(
   return new ConfigReader(options).read(root);
 }
 
+/** As the CSI specification restricts it. */
+const DRIVER_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$/;
 const SHAPE = 'write "drivers:", and below it the name of each driver with its keys';
 
 class ConfigReader {
@@ -83,34 +85,28 @@ class ConfigReader {
 
   /** The sections below `drivers`. */
   #sections(root: YamlNode | undefined): readonly YamlEntry[] {
-    if (root?.kind !== 'mapping') {
-      this.#fault(root?.line ?? 1, `there are no drivers; ${SHAPE}`);
-      return [];
-    }
-    const found = root.entries.filter(({ key }) => key === 'drivers');
-    for (const { key, line } of root.entries)
+    const entries = root?.kind === 'mapping' ? root.entries : [];
+    const [found, ...more] = entries.filter(({ key }) => key === 'drivers');
+    for (const { key, line } of entries)
       if (key !== 'drivers') this.#fault(line, `unknown key ${quote(key)}; ${SHAPE}`);
-    for (const { line } of found.slice(1))
-      this.#fault(line, `drivers is there twice; move its sections below the first one`);
-    const value = found[0]?.value;
-    if (value?.kind === 'mapping') return value.entries;
+    for (const { line } of more)
+      this.#fault(line, 'drivers is there twice; move its sections below the first one');
+    if (found?.value.kind === 'mapping') return found.value.entries;
     // `drivers: {}` is a mapping; an empty value is more likely half of an edit.
-    this.#fault(value?.line ?? root.line, `there are no drivers; ${SHAPE}`);
+    this.#fault(found?.line ?? 1, `there are no drivers; ${SHAPE}`);
     return [];
   }
 
   #readSection({ key: name, line, value }: YamlEntry): Draft | undefined {
-    if (!/^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$/.test(name))
-      return void this.#fault(
-        line,
-        `${quote(name)} can't be a driver's name; write it as GetPluginInfo answers it, ` +
-          'like ebs.csi.aws.com',
-      );
-    if (value.kind !== 'mapping')
-      return void this.#fault(
-        line,
-        `driver ${name}: it has no keys; write "gateway: ADDRESS" below it`,
-      );
+    if (!DRIVER_NAME.test(name)) {
+      const fix = 'write it as GetPluginInfo answers it, like ebs.csi.aws.com';
+      this.#fault(line, `${quote(name)} can't be a driver's name; ${fix}`);
+      return undefined;
+    }
+    if (value.kind !== 'mapping') {
+      this.#fault(line, `driver ${name}: it has no keys; write "gateway: ADDRESS" below it`);
+      return undefined;
+    }
     const values: Record<string, unknown> = {};
     const lines = new Map<string, number>();
     for (const entry of value.entries) {
@@ -163,7 +159,7 @@ class ConfigReader {
       refuse(draft, `the name ${draft.name}`, '', 'make one section of both');
       for (const address of addressesOf(draft.all))
         refuse(draft, address, address.split(' ')[0] ?? '', 'each driver has gateways of its own');
-      const namespace = String(draft.all['leaderElectionNamespace'] ?? '');
+      const namespace = textOf(draft.all, 'leaderElectionNamespace');
       refuse(
         draft,
         `the Lease ${namespace === '' ? '' : `${namespace}/`}${leaseName(draft.name)}`,
@@ -197,11 +193,17 @@ function addressesOf(all: FlagValues): readonly string[] {
   const list = (key: string): readonly unknown[] => (Array.isArray(all[key]) ? all[key] : []);
   if (all['nodeDeployment'] !== true)
     return list('gateway').map((each) => `gateway ${String(each)}`);
-  const service = String(all['gatewayService'] ?? '');
+  const service = textOf(all, 'gatewayService');
   return [
     ...(service === '' ? [] : [`gateway-service ${service}`]),
     ...list('nodeGateway').map((each) => `node-gateway ${String(each)}`),
   ];
+}
+
+/** The value of a flag that is a text. */
+function textOf(all: FlagValues, key: string): string {
+  const value = all[key];
+  return typeof value === 'string' ? value : '';
 }
 
 /** The texts that the flag would be given.

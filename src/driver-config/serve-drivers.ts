@@ -6,8 +6,8 @@ import type { ProcessContext } from '../runtime/process.ts';
 import type { DriverContext } from './driver-context.ts';
 import { DriverSet, type DriverSetOptions } from './driver-set.ts';
 import type { driverConfigFlags } from './flags.ts';
-import { type DriverConfig, isConfig, readDriverConfig } from './read-config.ts';
-import { describeFaults, watchDriverConfig, type WatchedDriverConfig } from './watch-config.ts';
+import { type DriverConfig, readDriverConfig } from './read-config.ts';
+import { readFileOnce, watchDriverConfig, type WatchedDriverConfig } from './watch-config.ts';
 
 type Table = FlagTable & typeof driverConfigFlags & typeof gatewayClientFlags;
 
@@ -34,16 +34,18 @@ export async function openDriverConfig<T extends Table>(
   return config;
 }
 
-/** The flags of one driver of --driver-config, for a command that looks at it once.
- * @param text  what the file contains
+/** The flags of a command that looks at one driver: those of the section, where --driver-config is
+ * given.
  * @throws UsageError if the file can't be used or does not name the driver */
 export async function flagsOfDriver<T extends Table>(
   context: ProcessContext<T>,
-  { text, driver }: { readonly text: string; readonly driver: string },
+  driver: string,
 ): Promise<Flags<T>> {
   const path = pathOf(context);
-  const config = await read(context, text, () => undefined);
-  if (!isConfig(config)) throw new UsageError(`--driver-config ${path}: ${describeFaults(config)}`);
+  if (path === '') return context.flags;
+  if (driver === '')
+    throw new UsageError('--driver-name is missing: choose a driver of --driver-config');
+  const config = await readFileOnce(path, (text) => read(context, text, () => undefined));
   const section = config.get(driver);
   if (section !== undefined) return { ...context.flags, ...section.values };
   const names = [...config.keys()].join(', ');

@@ -18,6 +18,9 @@ export interface WatchedDriverConfig {
   close(): void;
 }
 
+/** What a text says, or what is wrong with it. */
+type Read = (text: string) => Promise<DriverConfig | readonly Fault[]>;
+
 const PERIOD_MS = 1_000;
 /** As much as a ConfigMap can hold. */
 const MAX_LENGTH = 1024 * 1024;
@@ -30,7 +33,7 @@ const SHOWN = 5;
  * @throws UsageError if the file can't be used at the start */
 export async function watchDriverConfig(o: {
   readonly path: string;
-  readonly read: (text: string) => Promise<DriverConfig | readonly Fault[]>;
+  readonly read: Read;
   readonly clock: Clock;
   readonly log: Logger;
   readonly periodMs?: number;
@@ -38,9 +41,7 @@ export async function watchDriverConfig(o: {
   const { path, read, clock, log, periodMs = PERIOD_MS } = o;
   const changes = new Listeners<DriverConfig>();
   let judgedText: string | Error = await readText(path);
-  const first = await judge(judgedText, read);
-  if (typeof first === 'string') throw new UsageError(`--driver-config ${path}: ${first}`);
-  let current = first;
+  let current = await judgeFirst(path, judgedText, read);
   let trouble: string | undefined;
   let lastText = judgedText;
 
@@ -79,6 +80,18 @@ export async function watchDriverConfig(o: {
   };
 }
 
+/** Reads the file for a command that does not watch it.
+ * @throws UsageError if it can't be used */
+export async function readFileOnce(path: string, read: Read): Promise<DriverConfig> {
+  return judgeFirst(path, await readText(path), read);
+}
+
+async function judgeFirst(path: string, text: string | Error, read: Read): Promise<DriverConfig> {
+  const first = await judge(text, read);
+  if (typeof first === 'string') throw new UsageError(`--driver-config ${path}: ${first}`);
+  return first;
+}
+
 async function readText(path: string): Promise<string | Error> {
   try {
     return await readFile(path, 'utf8');
@@ -92,18 +105,14 @@ function isSame(a: string | Error, b: string | Error): boolean {
 }
 
 /** @returns the content, or a line that says why it can't be used */
-async function judge(
-  text: string | Error,
-  read: (text: string) => Promise<DriverConfig | readonly Fault[]>,
-): Promise<DriverConfig | string> {
+async function judge(text: string | Error, read: Read): Promise<DriverConfig | string> {
   if (text instanceof Error) return `it can't be read: ${text.message}`;
   if (text.length > MAX_LENGTH) return 'it is longer than 1 MiB';
   const result = await read(text);
   return isConfig(result) ? result : describeFaults(result);
 }
 
-/** The faults in one line, each with its line in the file. */
-export function describeFaults(faults: readonly Fault[]): string {
+function describeFaults(faults: readonly Fault[]): string {
   const lines = faults.slice(0, SHOWN).map(({ line, what }) => `line ${line}: ${what}`);
   const more = faults.length - lines.length;
   return [...lines, ...(more > 0 ? [`and ${more} more`] : [])].join('; ');

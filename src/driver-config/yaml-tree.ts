@@ -1,4 +1,4 @@
-import type { Event } from 'js-yaml';
+import type { Event, EVENT_ID, getScalarValue } from 'js-yaml';
 import { messageOf } from '../runtime/error-message.ts';
 
 /** A value of a YAML document, with the line on which it begins. Scalars are texts as they are
@@ -25,14 +25,13 @@ export interface Fault {
  * @returns undefined for an empty one; a fault where it can't be read */
 export async function readYaml(text: string): Promise<YamlNode | undefined | Fault> {
   // A process that serves one driver by flags does not need this package.
-  const { parseEvents, getScalarValue, EVENT_ID, YAMLException } = await import('js-yaml');
+  const yaml = await import('js-yaml');
   try {
-    const events = parseEvents(text, {});
-    const reader = new EventReader(text, events, { ids: EVENT_ID, getScalarValue });
-    return reader.readDocument();
+    const parser = { ids: yaml.EVENT_ID, getScalarValue: yaml.getScalarValue };
+    return new EventReader(text, yaml.parseEvents(text, {}), parser).readDocument();
   } catch (error) {
     if (error instanceof Refused) return error.fault;
-    if (error instanceof YAMLException)
+    if (error instanceof yaml.YAMLException)
       return { line: (error.mark?.line ?? 0) + 1, what: `not YAML: ${error.reason}` };
     return { line: 1, what: `not YAML: ${messageOf(error)}` };
   }
@@ -47,9 +46,10 @@ class Refused extends Error {
   }
 }
 
+/** What is used of js-yaml, which is loaded when it is needed. */
 interface Parser {
-  readonly ids: typeof import('js-yaml').EVENT_ID;
-  readonly getScalarValue: typeof import('js-yaml').getScalarValue;
+  readonly ids: typeof EVENT_ID;
+  readonly getScalarValue: typeof getScalarValue;
 }
 
 /** Builds a tree from the events of js-yaml's parser, which say where in the text each value is.
@@ -94,22 +94,19 @@ class EventReader {
     const { ids } = this.#parser;
     const event = this.#take();
     this.#refuseExtras(event);
-    switch (event.type) {
-      case ids.SCALAR: {
-        const line = this.#lineAt(event.valueStart);
-        return { kind: 'text', line, text: this.#parser.getScalarValue(this.#text, event) };
-      }
-      case ids.SEQUENCE: {
-        const line = this.#lineAt(event.start);
-        return { kind: 'list', line, items: this.#readItems() };
-      }
-      case ids.MAPPING: {
-        const line = this.#lineAt(event.start);
-        return { kind: 'mapping', line, entries: this.#readEntries() };
-      }
-      default:
-        throw new Refused({ line: this.#line, what: 'a value is missing' });
+    if (event.type === ids.SCALAR) {
+      const line = this.#lineAt(event.valueStart);
+      return { kind: 'text', line, text: this.#parser.getScalarValue(this.#text, event) };
     }
+    if (event.type === ids.SEQUENCE) {
+      const line = this.#lineAt(event.start);
+      return { kind: 'list', line, items: this.#readItems() };
+    }
+    if (event.type === ids.MAPPING) {
+      const line = this.#lineAt(event.start);
+      return { kind: 'mapping', line, entries: this.#readEntries() };
+    }
+    throw new Refused({ line: this.#line, what: 'a value is missing' });
   }
 
   #readItems(): readonly YamlNode[] {

@@ -25,7 +25,7 @@ export function checkGatewayFlags(flags: Flags<typeof gatewayClientFlags>): void
     refusePlaintext(address, security, 'node-gateway');
 }
 
-/** @throws UsageError where the gateways behind a Service would be called in plaintext by mistake */
+/** @throws UsageError where gateways behind a Service would be called in plaintext by mistake */
 export function refusePlaintextToPods(security: {
   readonly tls: object | undefined;
   readonly insecure: boolean;

@@ -36,7 +36,7 @@ interface Context {
   readonly metrics?: Registry;
 }
 
-/** Which driver must answer; absent: any. */
+/** Which driver must answer; without a name, each will do. */
 interface Expected {
   readonly name?: string;
 }

@@ -1,3 +1,4 @@
+import { driverConfigFlags } from '../driver-config/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
@@ -15,6 +16,12 @@ export const audit = {
     ...kubeFlags,
     ...redisFlags,
     ...gatewayClientFlags,
+    ...driverConfigFlags,
+    'driver-name': {
+      type: 'string',
+      default: '',
+      help: 'The driver of --driver-config that is audited.',
+    },
     'min-age': {
       type: 'durationMs',
       default: '1h',

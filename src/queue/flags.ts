@@ -1,6 +1,6 @@
 import { perDriver } from '../runtime/flags.ts';
 
-/** Flags that limit what all workers together do for a driver; ingest writes the limits to Redis. */
+/** Flags that limit what all workers together do for a driver; ingest stores the limits. */
 export const limitFlags = perDriver({
   'max-jobs-in-flight': {
     type: 'int',

@@ -19,6 +19,16 @@ export function createRegistry(): Registry {
   return registry;
 }
 
+/** Removes the gauges of a driver that is not served any more: nothing would change them again. Its
+ * counters stay, as those of a process that ended do. */
+export async function forgetDriver(registry: Registry, driver: string): Promise<void> {
+  for (const metric of registry.getMetricsAsArray()) {
+    if (!(metric instanceof Gauge)) continue;
+    const { values } = await metric.get();
+    for (const { labels } of values) if (labels['driver'] === driver) metric.remove(labels);
+  }
+}
+
 /** Creates metrics that several parts may share: one whose name the registry knows already is
  * returned, since the registry refuses a second one. */
 export function metricsIn(registry: Registry) {

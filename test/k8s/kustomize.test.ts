@@ -41,10 +41,21 @@ interface Container {
   readonly args: readonly string[];
   readonly name: string;
   readonly env?: readonly { readonly name: string; readonly value?: string }[];
+  readonly volumeMounts?: readonly {
+    readonly name: string;
+    readonly mountPath: string;
+    readonly subPath?: string;
+  }[];
 }
 interface Pod {
   readonly metadata: { readonly labels: Readonly<Record<string, string>> };
-  readonly spec: { readonly containers: readonly Container[] };
+  readonly spec: {
+    readonly containers: readonly Container[];
+    readonly volumes?: readonly {
+      readonly name: string;
+      readonly configMap?: { readonly name: string };
+    }[];
+  };
 }
 interface Binding {
   readonly roleRef: { readonly name: string };
@@ -171,5 +182,32 @@ describe(
       ])
         assert.ok(kinds.has(kind), kind);
     });
+  },
+);
+
+describe(
+  'base and drivers together',
+  { skip: KUBECTL === undefined && 'no kubectl on PATH' },
+  () => {
+    let objects: readonly ManifestObject[];
+    before(() => {
+      objects = build(['drivers']);
+    });
+
+    for (const name of ['ingest', 'jobs'] as const)
+      it(`${name} reads a file of the ConfigMap that it mounts as a folder`, () => {
+        const { containers, volumes = [] } = podOf(objects, 'Deployment', `sutler-${name}`).spec;
+        const [container] = containers;
+        assert.ok(container !== undefined);
+        const mount = container.volumeMounts?.find((each) => each.name === 'drivers');
+        assert.equal(startOf(container).flags['driverConfig'], `${mount?.mountPath}/drivers.yaml`);
+        assert.equal(mount?.subPath, undefined);
+        const configMap = volumes.find((each) => each.name === 'drivers')?.configMap?.name;
+        const found = objects.find(
+          ({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === configMap,
+        );
+        assert.ok(found !== undefined, 'the ConfigMap is there');
+        assert.ok('drivers.yaml' in (found['data'] as object));
+      });
   },
 );

@@ -1,5 +1,6 @@
 import { audit as runAudit } from '../../audit/audit.ts';
 import { renderAuditJson, renderAuditText } from '../../audit/render.ts';
+import { flagsOfDriver } from '../../driver-config/serve-drivers.ts';
 import { openDriver } from '../../gateway-client/open-driver.ts';
 import { openKubeClient } from '../../kube/open-client.ts';
 import { redisAuditLedger } from '../../records/audit-ledger.ts';
@@ -18,10 +19,12 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 async function start(context: ProcessContext<typeof audit.flags>): Promise<void> {
-  const { flags, closers, stopping, stdout } = context;
+  const { closers, stopping, stdout } = context;
+  const flags = await flagsOfDriver(context, context.flags.driverName);
   const log = context.log.child({}, { level: 'warn' });
   const kube = await openKubeClient('audit', { ...context, log });
-  const { gateways, driver } = await openDriver({ ...context, log }, kube);
+  const expected = flags.driverConfig === '' ? {} : { name: flags.driverName };
+  const { gateways, driver } = await openDriver({ ...context, flags, log }, kube, expected);
   const access = await openRedisAccess({ ...context, log });
   const link = openRedis({
     url: flags.redisUrl,

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { load } from 'js-yaml';
+import { flagsOf } from '#src/dispatch.ts';
+import { isConfig, readDriverConfig } from '#src/driver-config/read-config.ts';
+import { checkGatewayFlags } from '#src/gateway-client/check-flags.ts';
+import type { gatewayClientFlags } from '#src/gateway-client/flags.ts';
+import { flags as table } from '#src/jobs/flags.ts';
+import { processes } from '#src/processes.ts';
+import { type Flags, parseFlags } from '#src/runtime/flags.ts';
+
+const ROOT = new URL('../../..', import.meta.url).pathname;
+const known = flagsOf(processes);
+/** As in k8s/base. */
+const TLS = ['ca', 'cert', 'key'].map((file) => `--gateway-tls-${file}=/etc/sutler/tls/${file}`);
+
+/** The names of the drivers in a file, each of which a process with certificates can serve. */
+async function driversOf(text: string): Promise<readonly string[]> {
+  const parsed = parseFlags(table, { argv: TLS, env: {}, known });
+  assert.ok(parsed.kind === 'run');
+  const config = await readDriverConfig(text, {
+    known,
+    defaults: parsed.flags,
+    check: (values) => checkGatewayFlags(values as Flags<typeof gatewayClientFlags>),
+  });
+  assert.ok(isConfig(config), JSON.stringify(config));
+  return [...config.keys()];
+}
+
+describe('files for --driver-config that are shown', () => {
+  it('in k8s/drivers can be used', async () => {
+    const { data } = load(readFileSync(join(ROOT, 'k8s/drivers/config-map.yaml'), 'utf8')) as {
+      readonly data: Readonly<Record<string, string>>;
+    };
+    const names = await driversOf(data['drivers.yaml'] ?? '');
+    assert.deepEqual(names, ['ebs.csi.aws.com', 'efs.csi.aws.com']);
+  });
+
+  it('in docs/drivers.md can be used', async () => {
+    const page = readFileSync(join(ROOT, 'docs/drivers.md'), 'utf8');
+    const [, text = ''] = /```yaml\n([\s\S]*?)```/.exec(page) ?? [];
+    assert.equal((await driversOf(text)).length, 3);
+  });
+});
