@@ -169,7 +169,7 @@ export class EventsDoor {
   }
 
   #hold(ms = HOLD_MS): Promise<void> {
-    return this.#options.clock.sleep(ms, this.#options.stopping);
+    return this.#options.clock.sleep(ms);
   }
 
   /** Stores the hints of all valid events.
