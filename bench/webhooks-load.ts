@@ -60,9 +60,8 @@ function sendOnOne({ url, request }: Load, { connection, endMs, count }: Sending
       const { headers, body } = request(connection);
       const length = Buffer.byteLength(body);
       sentMs = performance.now();
-      socket.write(
-        `POST ${pathname} HTTP/1.1\r\nHost: bench\r\n${headers}Content-Length: ${length}\r\n\r\n${body}`,
-      );
+      const head = `POST ${pathname} HTTP/1.1\r\nHost: bench\r\n${headers}`;
+      socket.write(`${head}Content-Length: ${length}\r\n\r\n${body}`);
     };
     socket.on('connect', send);
     socket.on('data', (data: Buffer) => {
