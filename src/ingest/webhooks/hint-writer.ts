@@ -84,8 +84,8 @@ function createBatch(): Batch {
 async function withinTime(stored: readonly Promise<void>[]): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    const error = new HintsUnavailable(`Redis did not answer within ${WAIT_MS / 1000} s`);
-    timer = setTimeout(() => reject(error), WAIT_MS);
+    const text = `Redis did not answer within ${WAIT_MS / 1000} s`;
+    timer = setTimeout(() => reject(new HintsUnavailable(text)), WAIT_MS);
   });
   try {
     await Promise.race([Promise.all(stored), late]);

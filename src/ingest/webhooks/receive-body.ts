@@ -24,12 +24,7 @@ export function receiveBody(request: IncomingMessage, limits: BodyLimits): Promi
     return Promise.reject(tooLarge(maxBytes));
   return new Promise((resolve, reject) => {
     const arrival = new Arrival();
-    const lost = new RequestProblem({
-      status: 503,
-      detail: 'too many large requests at once: try again',
-      retryAfterSeconds: 1,
-    });
-    const buffer = memory.open(owner, () => fail(lost));
+    const buffer = memory.open(owner, () => fail(tooManyAtOnce()));
     const fail = (error: Error): void => {
       stop();
       buffer.clear();
@@ -58,6 +53,11 @@ export function receiveBody(request: IncomingMessage, limits: BodyLimits): Promi
 function tooLarge(maxBytes: number): RequestProblem {
   const detail = `the body may have ${maxBytes} bytes`;
   return new RequestProblem({ status: 413, detail, field: 'body' });
+}
+
+function tooManyAtOnce(): RequestProblem {
+  const detail = 'too many large requests at once: try again';
+  return new RequestProblem({ status: 503, detail, retryAfterSeconds: 1 });
 }
 
 function scattered(): RequestProblem {

@@ -36,10 +36,10 @@ export function sendText(
     'content-length': bytes.length,
     'cache-control': 'no-store',
   });
+  if (request.complete || request.destroyed) return void response.end(bytes);
   // The client has the whole answer before the response ends.
   response.write(bytes);
-  if (request.complete || request.destroyed) response.end();
-  else discardRest(request, () => response.end());
+  discardRest(request, () => response.end());
 }
 
 function discardRest(request: IncomingMessage, done: () => void): void {

@@ -63,10 +63,10 @@ describe('POST /events on loopback, without authentication', () => {
   it('stores nothing of an event but the name of its object', async () => {
     await server.send(EVENT);
     const entries = await redis.redis.xrevrange('{csi}:hints', '+', '-', 'COUNT', 1);
-    assert.deepEqual(entries[0]?.[1], [
-      ...['resource', 'persistentvolumeclaims', 'namespace', 'team-a'],
-      ...['name', 'data-web-0', 'early', '0'],
-    ]);
+    assert.equal(
+      entries[0]?.[1].join(' '),
+      'resource persistentvolumeclaims namespace team-a name data-web-0 early 0',
+    );
   });
 
   it('takes a CloudEvent in binary mode', async () => {
@@ -121,7 +121,7 @@ describe('POST /events on loopback, without authentication', () => {
   it('refuses a batch without a good member', async () => {
     const answer = await server.send('[5,{}]', BATCH);
     assert.equal(answer.status, 400);
-    assert.equal((answer.json?.['problems'] as readonly unknown[]).length, 2);
+    assert.match(JSON.stringify(answer.json?.['problems']), /"index":0.*"index":1/);
   });
 
   it('takes an empty batch', async () => {
