@@ -83,6 +83,20 @@ export const flags = defineFlags({
       'In place of the other phases: the memory of ingest and jobs with this many drivers, and ' +
       'with one.',
   },
+  'event-sources': {
+    type: 'int',
+    default: 0,
+    min: 0,
+    help:
+      'In place of the other phases: this many claims one at a time with each --event-source of ' +
+      'ingest, then --bound claims to see how much memory they take.',
+  },
+  bound: {
+    type: 'int',
+    default: 0,
+    min: 0,
+    help: 'With --event-sources: bound claims, and as many volumes, that are written at the end.',
+  },
   'warm-up': { type: 'int', default: 1500, min: 1, help: 'Claims between the two of --latency.' },
   budget: {
     type: 'bool',

@@ -11,6 +11,12 @@ import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import { costsBetween, readCounters, readWhenIdle } from './costs.ts';
 import { type DriversOptions, measureDrivers } from './drivers.ts';
+import {
+  EVENT_SOURCES,
+  eventSourceRound,
+  eventSourcesText,
+  type EventSourceResult,
+} from './event-sources.ts';
 import { flags as table, summary } from './flags.ts';
 import { measureJobBytes } from './job-bytes.ts';
 import { rssBytes } from './proc.ts';
@@ -51,6 +57,7 @@ async function bench(context: Context): Promise<void> {
   const { flags, log, closers, stopping } = context;
   const options = testbedOptions(context);
   if (flags.drivers > 0) return benchDrivers(context, options);
+  if (flags.eventSources > 0) return benchEventSources(context, options);
   if (flags.drain > 0 || flags.latency > 0 || flags.idleMs > 0)
     return benchRounds(context, options);
   const testbed = await startTestbed({ ...options, closers });
@@ -135,6 +142,20 @@ async function benchRounds(
   if (claims > 0) stdout.write(drainText(await run((o) => drainRound(o, claims))));
   if (count > 0) stdout.write(latencyText(await run((o) => latencyRound(o, { count, warmUp }))));
   if (idleMs > 0) stdout.write(idleText(await run((o) => idleRound(o, idleMs))));
+  stop(0);
+}
+
+/** --event-sources. */
+async function benchEventSources(
+  { flags, stdout, stop }: Context,
+  options: Omit<BackendOptions, 'closers'> & SutlerOptions,
+): Promise<void> {
+  const { eventSources: count, bound, patienceMs } = flags;
+  const round = { ...options, peer: '', traced: false, patienceMs };
+  const results: EventSourceResult[] = [];
+  for (const source of EVENT_SOURCES)
+    results.push(await eventSourceRound(round, source, { count, bound }));
+  stdout.write(`${Object.values(machine()).join(', ')}\n${eventSourcesText(results, bound)}`);
   stop(0);
 }
 

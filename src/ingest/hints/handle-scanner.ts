@@ -11,8 +11,9 @@ import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';
 import { identityOf } from '../../volumes/handles.ts';
+import { transformVolume } from '../objects/transforms.ts';
 import { HandleTable, SharedNames } from './handle-table.ts';
-import type { PacedLists } from './paced-lists.ts';
+import type { Listing, PacedLists } from './paced-lists.ts';
 
 /** A driver whose workers ask which handles are shared. */
 export interface ScannedDriver {
@@ -134,14 +135,17 @@ export class HandleScanner {
 
   async #scan(): Promise<SharedNames> {
     const { lists } = this.#options;
-    const isWanted = (): boolean => !this.#stopped.signal.aborted;
+    const listing: Listing<Volume> = {
+      resource: volumes,
+      transform: transformVolume,
+      isWanted: () => !this.#stopped.signal.aborted,
+    };
     const table = new HandleTable();
     this.#table = table;
-    for await (const page of lists.pages<Volume>(volumes, isWanted))
-      for (const volume of page) table.add(volume);
+    for await (const page of lists.pages(listing)) for (const volume of page) table.add(volume);
     const names = new SharedNames();
     if (!table.hasShared) return names;
-    for await (const page of lists.pages<Volume>(volumes, isWanted))
+    for await (const page of lists.pages(listing))
       for (const volume of page) if (table.isShared(volume)) names.add(volume);
     return names;
   }

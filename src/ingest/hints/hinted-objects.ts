@@ -124,9 +124,9 @@ export class HintedObjects implements ObjectSource {
    * @throws Unwanted */
   async *listClaims(isWanted: () => boolean): AsyncGenerator<Claim> {
     await this.#options.waitUntilReading(this.#stopped.signal);
-    for await (const page of this.#options.lists.pages(claims, isWanted))
-      for (const raw of page) {
-        const claim = transformClaim(raw);
+    const listing = { resource: claims, transform: transformClaim, isWanted };
+    for await (const page of this.#options.lists.pages(listing))
+      for (const claim of page) {
         this.#offerClaim(claim, false);
         yield claim;
       }
@@ -136,9 +136,9 @@ export class HintedObjects implements ObjectSource {
    * @throws Unwanted */
   async *listVolumes(isWanted: () => boolean): AsyncGenerator<Volume> {
     await this.#options.waitUntilReading(this.#stopped.signal);
-    for await (const page of this.#options.lists.pages(volumes, isWanted))
-      for (const raw of page) {
-        const volume = transformVolume(raw);
+    const listing = { resource: volumes, transform: transformVolume, isWanted };
+    for await (const page of this.#options.lists.pages(listing))
+      for (const volume of page) {
         this.#offerVolume(volume, false);
         yield volume;
       }

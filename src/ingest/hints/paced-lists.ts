@@ -1,19 +1,29 @@
 import { performance } from 'node:perf_hooks';
-import type { KubeClient, ListPage } from '../../kube/client.ts';
+import type { KubeClient } from '../../kube/client.ts';
 import { isExpired } from '../../kube/kube-error.ts';
+import type { PageInfo } from '../../kube/list-decoder.ts';
+import { PAGE_SIZE } from '../../kube/list-pages.ts';
 import type { Resource } from '../../kube/resources.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
 
 export interface PacedListsOptions {
-  readonly client: Pick<KubeClient, 'list'>;
+  readonly client: Pick<KubeClient, 'listItems'>;
   readonly clock: Clock;
   readonly log: Logger;
   readonly pageSize?: number;
 }
 
-const PAGE_SIZE = 500;
+export interface Listing<T> {
+  readonly resource: Resource;
+  /** Cuts an object down as it arrives, so that no page is in memory as a whole. An object for which
+   * it throws is logged and skipped. */
+  readonly transform: (raw: unknown) => T;
+  /** Asked before each request. Once it says no, the list ends with Unwanted. */
+  readonly isWanted: () => boolean;
+}
+
 const PAGE_TIMEOUT_MS = 60_000;
 /** Bounds of the pause after a page, which is as long as the page took. */
 const PAUSE = { minMs: 2, maxMs: 2_000 };
@@ -41,13 +51,12 @@ export class PacedLists {
   /** The pages of a collection. A page that fails is asked for again until it comes. A list that
    * takes so long that the API server drops its snapshot (410) starts again, without pauses: so
    * objects may come twice.
-   * @param isWanted  asked before each request; once it says no, this throws Unwanted, as it does
-   *   after `stop` */
-  async *pages<T>(resource: Resource, isWanted: () => boolean): AsyncGenerator<readonly T[]> {
+   * @throws Unwanted when nobody wants it any more, and after `stop` */
+  async *pages<T>(listing: Listing<T>): AsyncGenerator<readonly T[]> {
     let continueToken: string | undefined;
     let isPaced = true;
     for (;;) {
-      const page = await this.#askUntilAnswered<T>(resource, { continueToken, isPaced, isWanted });
+      const page = await this.#askUntilAnswered(listing, { continueToken, isPaced });
       if (page === 'expired') {
         continueToken = undefined;
         isPaced = false;
@@ -64,19 +73,20 @@ export class PacedLists {
   }
 
   async #askUntilAnswered<T>(
-    resource: Resource,
-    ask: PageRequest & { readonly isWanted: () => boolean },
-  ): Promise<ListPage<T> | 'expired'> {
+    listing: Listing<T>,
+    { continueToken, isPaced }: PageRequest,
+  ): Promise<Page<T> | 'expired'> {
     const { clock, log } = this.#options;
+    const { resource, isWanted } = listing;
     for (let failures = 1; ; failures += 1) {
-      if (this.#stopped.signal.aborted || !ask.isWanted()) throw new Unwanted(resource);
+      if (this.#stopped.signal.aborted || !isWanted()) throw new Unwanted(resource);
       try {
-        const page = await this.#inTurn(ask.isPaced, () => this.#ask<T>(resource, ask));
+        const page = await this.#inTurn(isPaced, () => this.#ask(listing, continueToken));
         this.#trouble = undefined;
         return page;
       } catch (error) {
         if (this.#stopped.signal.aborted) throw new Unwanted(resource);
-        if (isExpired(error) && ask.continueToken !== undefined) return 'expired';
+        if (isExpired(error) && continueToken !== undefined) return 'expired';
         this.#trouble = `${resource.plural}: ${messageOf(error)}`;
         if (failures === 1 || failures % 10 === 0)
           log.warn(
@@ -88,10 +98,28 @@ export class PacedLists {
     }
   }
 
-  #ask<T>(resource: Resource, { continueToken }: PageRequest): Promise<ListPage<T>> {
-    const { client, pageSize: limit = PAGE_SIZE } = this.#options;
-    const { signal } = this.#stopped;
-    return client.list<T>(resource, { limit, continueToken, signal, timeoutMs: PAGE_TIMEOUT_MS });
+  async #ask<T>(
+    { resource, transform }: Listing<T>,
+    continueToken: string | undefined,
+  ): Promise<Page<T>> {
+    const { client, pageSize: limit = PAGE_SIZE, log } = this.#options;
+    let items: T[] = [];
+    const info = await client.listItems(resource, {
+      limit,
+      continueToken,
+      signal: this.#stopped.signal,
+      timeoutMs: PAGE_TIMEOUT_MS,
+      onBegin: () => (items = []),
+      onItem(raw) {
+        try {
+          items.push(transform(raw));
+        } catch (error) {
+          const { plural } = resource;
+          log.error({ resource: plural, error: messageOf(error) }, 'object skipped: not readable');
+        }
+      },
+    });
+    return { ...info, items };
   }
 
   /** Runs a request when those before it have ended, and their pauses. */
@@ -109,6 +137,10 @@ export class PacedLists {
     this.#turn = answer.then(pause, pause);
     return answer;
   }
+}
+
+interface Page<T> extends PageInfo {
+  readonly items: readonly T[];
 }
 
 interface PageRequest {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import { HandleScanner } from '#src/ingest/hints/handle-scanner.ts';
+import type { Listing } from '#src/ingest/hints/paced-lists.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { redisSharedHandles } from '#src/records/shared-handles.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -31,11 +32,11 @@ async function openBed(t: TestContext) {
     open(name = 'd.example', isRedisOurs = true): HandleScanner {
       const scanner = new HandleScanner({
         lists: {
-          async *pages<T>() {
+          async *pages<T>({ transform }: Listing<T>) {
             bed.lists += 1;
             const [...stored] = bed.stored;
             await bed.duringList();
-            for (const each of stored) yield [each as T];
+            for (const each of stored) yield [transform(each)];
           },
         },
         periodMs: 20,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { PacedLists, Unwanted } from '#src/ingest/hints/paced-lists.ts';
-import type { ListOptions, ListPage } from '#src/kube/client.ts';
+import type { ItemsOptions, ListOptions, ListPage } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import { claims, type Resource } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -21,6 +21,10 @@ describe('paced lists', () => {
     resourceVersion: '1',
     ...(continueToken === undefined ? {} : { continueToken }),
   });
+  const transform = (raw: unknown): unknown => {
+    if (raw === 'unreadable') throw new Error('unreadable');
+    return raw;
+  };
   /** Three pages with one number each. */
   const threePages: Answer = ({ continueToken = '0' }) => {
     const at = Number(continueToken);
@@ -30,7 +34,8 @@ describe('paced lists', () => {
     new KubeError({ code, reason: 'Test', serverMessage: 'no', request: 'list' });
   const listAll = async (isWanted = () => true): Promise<unknown[]> => {
     const items: unknown[] = [];
-    for await (const page of lists.pages(claims, isWanted)) items.push(...page);
+    for await (const page of lists.pages({ resource: claims, transform, isWanted }))
+      items.push(...page);
     return items;
   };
   beforeEach(() => {
@@ -41,14 +46,16 @@ describe('paced lists', () => {
     mostAtOnce = 0;
     lists = new PacedLists({
       client: {
-        // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as KubeClient has it
-        async list<T>(_: Resource, o: ListOptions = {}) {
-          asked.push(o.continueToken);
+        async listItems(_: Resource, { continueToken, onBegin, onItem }: ItemsOptions) {
+          asked.push(continueToken);
           underWay += 1;
           mostAtOnce = Math.max(mostAtOnce, underWay);
           await systemClock.sleep(10);
           underWay -= 1;
-          return (await answer(o)) as ListPage<T>;
+          const { items, ...info } = await answer({ continueToken });
+          onBegin();
+          for (const item of items) onItem(item);
+          return info;
         },
       },
       clock: {
@@ -66,6 +73,11 @@ describe('paced lists', () => {
     assert.deepEqual(await listAll(), [0, 1, 2]);
     assert.deepEqual(asked, [undefined, '1', '2']);
     assert.ok(pauses.length >= 2 && pauses.every((ms) => ms >= 9 && ms < 500), String(pauses));
+  });
+
+  it('skip an object that can’t be read', async () => {
+    answer = () => Promise.resolve(pageOf([1, 'unreadable', 2]));
+    assert.deepEqual(await listAll(), [1, 2]);
   });
 
   it('ask for one page at a time, whoever wants it', async () => {
