@@ -6,7 +6,7 @@ import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Producer, type ProducerOptions } from '#src/queue/producer.ts';
 import { openProducerConnection } from '#src/queue/producer-connection.ts';
-import { openWorkerConnection } from '#src/queue/worker-connection.ts';
+import { openWorkerConnection, type WorkerConnection } from '#src/queue/worker-connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { TestRedis } from './redis.ts';
 export const sleep = (ms: number): Promise<void> => new Promise((next) => setTimeout(next, ms));
@@ -45,6 +45,7 @@ export class QueueBench {
   /** Keys with more than one run at a time, as they happened. */
   readonly doubles: string[] = [];
   readonly #running = new Set<string>();
+  readonly #connections = new Map<Consumer, WorkerConnection>();
 
   constructor(redis: TestRedis, driver: string) {
     this.#redis = redis;
@@ -97,11 +98,15 @@ export class QueueBench {
       process: (key, run) => this.#observe(key, run, process),
     });
     connection.onEmptied(() => o.onRedisEmptied?.());
-    this.#close.push(async () => {
-      await consumer.close(200);
-      connection.close();
-    });
+    this.#connections.set(consumer, connection);
+    this.#close.push(() => this.endProcess(consumer, 200));
     return consumer;
+  }
+
+  /** Ends a consumer as the end of its process does, which closes the connection too. */
+  async endProcess(consumer: Consumer, graceMs: number): Promise<void> {
+    await consumer.close(graceMs);
+    this.#connections.get(consumer)?.close();
   }
 
   async #observe(

@@ -481,10 +481,28 @@ describe('Consumer', () => {
       });
       bench.producer().ensureQueued(key);
       await until(() => bench.runs.length >= 1, 'the run');
-      await first.close(100);
+      await bench.endProcess(first, 100);
       bench.consumer(() => done);
       await until(() => bench.runs.length >= 2, 'another worker takes over');
       finish();
+    });
+
+    it('keeps the job of a run that goes on while its process does', async () => {
+      let finish: () => void = () => undefined;
+      const finished = new Promise<void>((resolve) => (finish = resolve));
+      const first = bench.consumer(async () => {
+        await finished;
+        return done;
+      });
+      bench.producer().ensureQueued(key);
+      await until(() => bench.runs.length >= 1, 'the run');
+      await first.close(100);
+      bench.consumer(() => done);
+      // The lock would have expired after a second.
+      await sleep(1_500);
+      assert.equal(bench.runs.length, 1);
+      finish();
+      await until(() => bench.runs[0]?.endMs !== undefined, 'the run ends');
     });
 
     it('does not hang when Redis was never there', async () => {
