@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { startChild } from '#src/runtime/children.ts';
+import { Closers } from '#src/runtime/closers.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { DriverBed } from '../harness/driver-bed.ts';
+import { urlOf } from '../harness/redis-users.ts';
+import { until } from '../harness/until.ts';
+
+const CLI = fileURLToPath(new URL('../../../dist/cli.js', import.meta.url));
+const NAMES = ['one.csi.sutler.dev', 'two.csi.sutler.dev'];
+const PATH = process.env['PATH'] ?? '';
+
+describe('--driver-config', () => {
+  let bed: DriverBed;
+  const closers = new Closers();
+  before(async () => {
+    bed = await DriverBed.open();
+    closers.add('bed', () => bed.close());
+    await bed.serve(await Promise.all(NAMES.map((name) => bed.addDriver(name))));
+  });
+  after(async () => {
+    assert.deepEqual(await closers.close(), []);
+  });
+
+  it('has sutler all serve several drivers without a gateway of its own', async () => {
+    const folder = await makeFolder();
+    closers.add('folder', () => folder.remove());
+    const args = [
+      `--kubeconfig=${bed.cluster.kubeconfig}`,
+      `--driver-config=${bed.file}`,
+      `--data-dir=${folder.file('all')}`,
+      '--leader-election-namespace=default',
+      '--dashboard-address=127.0.0.1:0',
+    ];
+    const all = startChild(
+      {
+        name: 'all',
+        command: [process.execPath, CLI, 'all', ...args],
+        env: { PATH },
+        output: () => undefined,
+      },
+      { log: silentLog, onUsageError: () => undefined },
+    );
+    closers.add('all', () => all.stop(30_000));
+    const facts = await all.announced;
+    assert.ok('dashboard' in facts && 'ingest http' in facts, JSON.stringify(facts));
+    assert.ok(!('gateway' in facts) && !('csi-gateway pid' in facts), JSON.stringify(facts));
+    for (const name of NAMES) {
+      const claim = await bed.newClaim(name);
+      await until(() => bed.isBound(claim), name, 15_000);
+    }
+  });
+
+  const audit = async (...args: readonly string[]): Promise<{ code: number; text: string }> => {
+    const common = [
+      `--kubeconfig=${bed.cluster.kubeconfig}`,
+      `--driver-config=${bed.file}`,
+      `--redis-url=${urlOf('operator', bed.redis.url)}`,
+    ];
+    const argv = [CLI, 'audit', ...common, ...args];
+    try {
+      const { stdout } = await promisify(execFile)(process.execPath, argv, { env: { PATH } });
+      return { code: 0, text: stdout };
+    } catch (error) {
+      const { code, stderr } = error as { readonly code: number; readonly stderr: string };
+      return { code, text: stderr };
+    }
+  };
+
+  it('has sutler audit look at the driver that is named', async () => {
+    const { code, text } = await audit(`--driver-name=${NAMES[1] ?? ''}`);
+    assert.equal(code, 0, text);
+    assert.match(text, /two\.csi\.sutler\.dev/);
+  });
+
+  it('refuses an audit of no driver and of one that the file does not name', async () => {
+    assert.match((await audit()).text, /--driver-name is missing/);
+    const { code, text } = await audit('--driver-name=three');
+    assert.equal(code, 2);
+    assert.match(text, /names no driver three; it names one\.csi\.sutler\.dev, two/);
+  });
+});
