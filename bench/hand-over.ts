@@ -8,13 +8,6 @@ import { until } from '../test/harness/until.ts';
 import { openControlPlane } from './control-plane.ts';
 import { flags as table, summary } from './hand-over-flags.ts';
 
-await runProcess(
-  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
-  { name: 'bench:hand-over', summary, table, start },
-);
-
-type Context = ProcessContext<typeof table>;
-
 /** How the only ingest ends before another provisioner takes the Lease, and how that one ends. */
 const KINDS = [
   { ingest: 'stop', other: 'release' },
@@ -22,6 +15,13 @@ const KINDS = [
   { ingest: 'stop', other: 'expire' },
 ] as const;
 type Kind = (typeof KINDS)[number];
+
+await runProcess(
+  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { name: 'bench:hand-over', summary, table, start },
+);
+
+type Context = ProcessContext<typeof table>;
 
 /** Times in ms. */
 interface HandOver {

@@ -1,5 +1,5 @@
-/* npm run bench:hand-over: measures how soon sutler stops and starts calling the driver as the Lease
- * changes hands. `npm run bench:hand-over -- --help` lists its flags. */
+/* npm run bench:hand-over: measures how soon sutler stops and starts calling the driver as the
+ * Lease changes hands. `npm run bench:hand-over -- --help` lists its flags. */
 import { build, install, runCompiled } from './setup.mjs';
 
 install();

@@ -15,6 +15,8 @@ export interface LeaderFacts {
 /** Tells the wait watch whether new work is allowed, for which keys wait after a change-over or
  * while sutler is drained, and whoever subscribes that another provisioner led before. */
 export class NewWork {
+  /** Notified when new work is allowed, as when this ingest begins to lead. */
+  readonly allowed = new Listeners<void>();
   /** Notified when this ingest begins to lead after another provisioner. */
   readonly afterOther = new Listeners<void>();
   readonly #changes: Listeners<string>;
@@ -30,6 +32,7 @@ export class NewWork {
     const hasChanged = this.#isAllowed !== !isDrained;
     this.#isAllowed = !isDrained;
     if (hasChanged) this.#changes.notify(NEW_WORK_ID);
+    if (hasChanged && !isDrained) this.allowed.notify();
     if (isAfterOther) this.afterOther.notify();
   }
 

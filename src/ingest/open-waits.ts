@@ -44,6 +44,7 @@ export function openWaits(
   });
   closers.add('wait watch', () => waitWatch.stop());
   changes.subscribe((object) => waitWatch.changed(object));
+  newWork.allowed.subscribe(() => waitWatch.readNow());
 }
 
 function openDemandWatch(

@@ -18,8 +18,8 @@ export interface PeriodicAuditOptions {
 }
 
 export interface PeriodicAudit {
-  /** Audits now, and again when a volume that this audit finds unknown counts as an orphan: for when
-   * another provisioner led, which may have left volumes behind as it was stopped. */
+  /** Audits now, and again when a volume that this audit finds unknown counts as an orphan. For
+   * when another provisioner led, which may have left volumes behind as it was stopped. */
   runSoon(): void;
   stop(): void;
 }

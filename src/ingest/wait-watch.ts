@@ -85,6 +85,11 @@ export class WaitWatch {
     this.#loop.runNow();
   }
 
+  /** Reads at once what keys wait for, instead of in the next second. */
+  readNow(): void {
+    this.#loop.runNow();
+  }
+
   stop(): Promise<void> {
     return this.#loop.stop();
   }

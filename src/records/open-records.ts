@@ -25,8 +25,8 @@ export interface OpenRecord {
   readonly job: JobKey;
   /** How long a run owns it at most; 0: none does. */
   readonly ownedForMs: number;
-  /** The latest time at which a call of unknown end may still be under way, Unix ms by Redis' clock;
-   * 0: there is none. The settle time begins then. */
+  /** The latest time at which a call of unknown end may still be under way, Unix ms by Redis'
+   * clock; 0: there is none. The settle time begins then. */
   readonly callEndMs: number;
 }
 

@@ -9,8 +9,8 @@ export interface NotYet {
   readonly waitMs: number;
   /** No other record of the driver may be opened either. */
   readonly isForAll: boolean;
-  /** No record of the driver that is not open may be opened (record rule 9): the run may end without
-   * reading its object, and the key waits until new work is allowed again. */
+  /** No record of the driver that is not open may be opened (record rule 9): the run may end
+   * without reading its object, and the key waits until new work is allowed again. */
   readonly isHalt: boolean;
 }
 

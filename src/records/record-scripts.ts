@@ -72,8 +72,8 @@ end
 
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
  * Sets what TAKE_OVER sets, and now, incarnation, quarantineUntil, foreignLeader, term, halt,
- * lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and previous, and defines
- * countOpening and answerOpened. Answers one of NOT_OPENED. */
+ * lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and previous,
+ * and defines countOpening and answerOpened. Answers one of NOT_OPENED. */
 export const BEGIN_OPENING = `${REDIS_NOW}${NOTICE_LOSS}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object
 -- in this incarnation, and since a leader of ours began its term ('' = it read none).

@@ -111,16 +111,17 @@ export class VolumeRecords {
     if (id) this.#incarnation = term ? `${id}.${term}` : id;
   }
 
-  /** Why the run of a record would not open it, if an earlier run was told so: then this run need not
-   * read its object to be told the same. */
+  /** Why the run of a record would not open it, if an earlier run was told so: then this run need
+   * not read its object to be told the same. */
   async whyNotYet(id: string): Promise<NotYet | undefined> {
     const waitMs = (this.#notYet?.endMs ?? 0) - performance.now();
     if (this.#notYet !== undefined && waitMs > 0) return { ...this.#notYet.answer, waitMs };
     return this.haltUnlessOpen([id]);
   }
 
-  /** Why a run that may have one of these records should end without reading its object: nothing new
-   * may be opened, and none of them is open. Sends a command only if this process knows of a halt. */
+  /** Why a run that may have one of these records should end without reading its object: nothing
+   * new may be opened, and none of them is open. Sends a command only if this process knows of a
+   * halt. */
   async haltUnlessOpen(ids: readonly string[]): Promise<NotYet | undefined> {
     const halt = this.#knownHalt();
     if (halt === undefined) return undefined;

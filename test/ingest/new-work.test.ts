@@ -55,6 +55,16 @@ describe('NewWork', () => {
     assert.equal(newWork.versionOf('storageclasses//fast'), undefined);
   });
 
+  it('tells its subscribers when it is allowed, and not when it is halted', () => {
+    let told = 0;
+    newWork.allowed.subscribe(() => (told += 1));
+    newWork.learn({ ...ALLOWED, isDrained: true });
+    assert.equal(told, 0);
+    newWork.learn(ALLOWED);
+    newWork.learn(ALLOWED);
+    assert.equal(told, 1);
+  });
+
   it('tells its subscribers when another provisioner led before', () => {
     let told = 0;
     newWork.afterOther.subscribe(() => (told += 1));

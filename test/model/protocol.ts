@@ -106,10 +106,10 @@ export interface State {
   readonly isLossNoticed: boolean;
   /** Redis went back to what the replica had. */
   readonly wentBack: boolean;
-  /** Who leads. `unseen`: another provisioner has taken the Lease, and Redis does not say so yet. */
+  /** Who leads. `unseen`: another provisioner has the Lease, and Redis does not say so yet. */
   readonly leader: 'ours' | 'unseen' | 'other';
-  /** The record was open when the workers saw that another provisioner led. That one deletes volumes
-   * without regard to our records, so I3 is not promised then. */
+  /** The record was open when the workers saw that another provisioner led. That one deletes
+   * volumes without regard to our records, so I3 is not promised then. */
   readonly wasOpenAtChange: boolean;
   /** Redis' data and the last worker that remembered the creation were lost. Nothing is promised
    * for the volume then. */

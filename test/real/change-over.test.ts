@@ -39,7 +39,7 @@ const PLANS: Readonly<Record<string, ChangeOverPlan>> = {
     bursts: 1,
     deleteWithinMs: 3_000,
     end: 'kill',
-    turns: [0.3, 0.6],
+    turns: [0.2, 0.7],
     turnsBy: 'claims',
   },
 };

@@ -11,9 +11,9 @@ import { reportSuccess } from './store-volume.ts';
 /** Finishes a creation that an earlier run left open. If the PV of this claim exists, the record
  * closes without a call as soon as no earlier call is at work any more (invariant 4, record rule
  * 5); otherwise the stored request is sent again (invariant 3). It is sent again, too, where the
- * claim is gone or the PV Released: the PV is about to be deleted; and where another provisioner may
- * have led meanwhile: it deletes volumes without regard to our records, so the PV may name one that
- * is gone, beside one that our earlier call has made (record rule 9). */
+ * claim is gone or the PV Released: the PV is about to be deleted; and where another provisioner
+ * may have led meanwhile: it deletes volumes without regard to our records, so the PV may name one
+ * that is gone, beside one that our earlier call has made (record rule 9). */
 export async function replayCreation(
   ports: ProcessorPorts,
   claimAttempt: ClaimAttempt,

@@ -31,7 +31,7 @@ export interface ChangeOverPlan {
   readonly claims: number;
   /** Claims that are created each second. */
   readonly perSecond: number;
-  /** The claims are created in this many equal parts, each when the parts before it have volumes. */
+  /** The claims are created in this many equal parts, each when those before it have volumes. */
   readonly bursts: number;
   /** Every second claim is deleted this long after it was created, at most; 0: none is deleted. */
   readonly deleteWithinMs: number;

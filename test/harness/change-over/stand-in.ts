@@ -38,9 +38,9 @@ interface StandInOptions {
 const TIMES = { leaseDurationMs: 2_000, renewDeadlineMs: 1_500, retryPeriodMs: 300 };
 const CALL_TIMEOUT_MS = 10_000;
 
-/** A provisioner in the place of external-provisioner: while it holds the driver's Lease, it creates
- * and deletes volumes under the names and marks that both use. As it is stopped it drops what it is
- * at: a volume that the driver has just made is left without a PV. */
+/** A provisioner in the place of external-provisioner: while it holds the driver's Lease, it
+ * creates and deletes volumes under the names and marks that both use. As it is stopped it drops
+ * what it is at: a volume that the driver has just made is left without a PV. */
 export class StandIn implements Startable {
   readonly #options: StandInOptions;
   readonly #client: Client;

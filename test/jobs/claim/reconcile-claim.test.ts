@@ -283,8 +283,8 @@ describe('reconcileClaim', () => {
       assert.equal((await rig.record(claim.metadata.uid))['state'], 'suspect');
     });
 
-    /** Provisions a claim with a worker that dies between writing the PV and closing the record, and
-     * ends its ownership. */
+    /** Provisions a claim with a worker that dies between writing the PV and closing the record,
+     * and ends its ownership. */
     async function provisionAndDie(): Promise<Claim> {
       const claim = await rig.claim();
       class DyingRecords extends VolumeRecords {
