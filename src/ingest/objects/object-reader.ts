@@ -5,7 +5,7 @@ import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
 
 export interface ObjectReaderOptions {
-  readonly client: Pick<KubeClient, 'get'>;
+  readonly client: Pick<KubeClient, 'list'>;
   readonly resource: Resource;
   /** Receives an object as the API server sent it; undefined: it does not exist. */
   readonly onRead: (key: string, raw: unknown) => void;
@@ -16,7 +16,8 @@ export interface ObjectReaderOptions {
 const MAX_AT_ONCE = 4;
 const RETRY_MS = 1_000;
 
-/** Reads single objects in the background, each until it succeeds. */
+/** Reads single objects in the background, each until it succeeds: by a list of one name, for which
+ * a watcher has the permission already. */
 export class ObjectReader {
   readonly #options: ObjectReaderOptions;
   readonly #stopped = new AbortController();
@@ -53,12 +54,12 @@ export class ObjectReader {
     const { client, resource, onRead, log, clock = systemClock } = this.#options;
     const { signal } = this.#stopped;
     const [name = '', namespace] = key.split('/').toReversed();
-    const ref = namespace === undefined ? { name } : { namespace, name };
+    const fieldSelector = `metadata.name=${name}`;
     let isRead = false;
     try {
-      const raw = await client.get<unknown>(resource, ref, { signal });
+      const { items } = await client.list<unknown>(resource, { namespace, fieldSelector, signal });
       isRead = true;
-      if (!signal.aborted) onRead(key, raw);
+      if (!signal.aborted) onRead(key, items[0]);
     } catch (error) {
       const { plural } = resource;
       log.debug({ resource: plural, object: key, error: messageOf(error) }, 'reading failed');

@@ -442,7 +442,7 @@ describe('WatchedObjects', () => {
     const pass = ({ name }: JobKey) => void names.push(name);
     const later = source.serve({
       driver: { name: other, controllerCapabilities: new Set() },
-      gate: { ensureQueued: pass, enqueueNow: pass, promote: pass },
+      gate: { isAllowing: true, ensureQueued: pass, enqueueNow: pass, promote: pass },
     });
     assert.ok(!later.isFollowingVolumes);
     await later.waitForSync(AbortSignal.timeout(10_000));
