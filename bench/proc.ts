@@ -12,9 +12,18 @@ export async function cpuMs(pid: number): Promise<number> {
 }
 
 /** Resident memory of a process. */
-export async function rssBytes(pid: number): Promise<number> {
+export function rssBytes(pid: number): Promise<number> {
+  return statusBytes(pid, /^VmRSS:\s+(\d+) kB/m);
+}
+
+/** The most resident memory that a process had so far. */
+export function peakRssBytes(pid: number): Promise<number> {
+  return statusBytes(pid, /^VmHWM:\s+(\d+) kB/m);
+}
+
+async function statusBytes(pid: number, line: RegExp): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8');
-  return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
+  return Number(line.exec(status)?.[1] ?? 0) * 1024;
 }
 
 /** How often the threads of a process waited and were woken: voluntary context switches. */

@@ -34,6 +34,8 @@ export class WatchStream {
   readonly #onChange = (change: Change) => this.#sendChange(change);
   readonly #timers: NodeJS.Timeout[] = [];
   #sentRows = 0;
+  #isListing = false;
+  #maxBacklogBytes = BACKLOG_MAX_BYTES;
   #ended = false;
 
   constructor(operations: Operations, response: ServerResponse, options: WatchOptions) {
@@ -60,7 +62,11 @@ export class WatchStream {
     }
     if (from > store.revision) return this.fail(tooLarge(from, store.revision));
     if (from === 0 || query.sendInitialEvents) {
+      // The objects at the beginning may take any time to be read.
+      this.#isListing = true;
       for (const each of collection.sorted) if (this.#selects(each)) this.#send('ADDED', each);
+      this.#isListing = false;
+      this.#maxBacklogBytes += this.#response.writableLength;
     } else {
       for (const change of changesAfter(collection, from)) this.#sendChange(change);
     }
@@ -172,7 +178,8 @@ export class WatchStream {
 
   #write(frame: Buffer): void {
     if (this.#ended) return;
-    if (this.#response.writableLength > BACKLOG_MAX_BYTES) return this.cut();
+    if (!this.#isListing && this.#response.writableLength > this.#maxBacklogBytes)
+      return this.cut();
     if (this.#response.writableCorked === 0) {
       // All events of one turn of the event loop are sent as one packet.
       this.#response.cork();

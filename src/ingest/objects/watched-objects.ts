@@ -1,25 +1,23 @@
 import type { KubeClient } from '../../kube/client.ts';
+import { ListWatch } from '../../kube/list-watch.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
-import {
-  startReflector,
-  type Change,
-  type Reflector,
-  type Transformed,
-} from '../../kube/reflector.ts';
+import { startReflector, type Change, type Reflector } from '../../kube/reflector.ts';
 import { claims, classes, keyOf, volumes, type Resource } from '../../kube/resources.ts';
-import type { JobKey } from '../../queue/contract.ts';
+import { versionOf } from '../../kube/store.ts';
 import { objectId, parseObjectId } from '../../queue/wait-list.ts';
-import type { HandleSharers } from '../../records/shared-handles.ts';
 import { unlessAborted } from '../../runtime/abort.ts';
 import type { Logger } from '../../runtime/log.ts';
 import type { Registry } from '../../runtime/metrics.ts';
+import type { DriverNames } from '../../volumes/driver-facts.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import { isPending, restoredSnapshot } from '../../volumes/source-use.ts';
-import { ClaimedIndex, claimsOf } from './claimed-index.ts';
-import { DriverTriage } from './driver-triage.ts';
-import { HandleIndex } from './handle-index.ts';
+import { FollowedVersions } from './followed-versions.ts';
+import { KeptClaims, type KeptChange } from './kept-claims.ts';
+import { KeptVolumes } from './kept-volumes.ts';
+import { ObjectReader } from './object-reader.ts';
 import type { DriverObjects, ObjectSource, ServedDriver } from './object-source.ts';
-import { transformClaim, transformClass, transformVolume } from './transforms.ts';
+import { transformClass } from './transforms.ts';
+import { claimsOf } from './volume-index.ts';
+import { WatchedDriver } from './watched-driver.ts';
 
 export interface WatchedObjectsOptions {
   readonly client: KubeClient;
@@ -27,111 +25,190 @@ export interface WatchedObjectsOptions {
   readonly metrics: Registry;
 }
 
-/** Lists, watches and caches claims, classes and volumes, for all drivers. */
+/** Drivers that begin to be served within this time share a list. */
+const RELIST_DELAY_MS = 200;
+
+/** Lists and watches claims, classes and volumes, for all drivers. Keeps those that may need a job,
+ * and little of the others. */
 export class WatchedObjects implements ObjectSource {
+  readonly classes: Reflector<Class>;
+  readonly keptClaims: KeptClaims;
+  readonly keptVolumes: KeptVolumes;
   readonly #options: WatchedObjectsOptions;
-  readonly #handles = new HandleIndex();
-  readonly #claimed = new ClaimedIndex();
-  readonly #classes: Reflector<Class>;
-  readonly #claims: Reflector<Claim>;
-  readonly #volumes: Reflector<Volume>;
+  readonly #claims: ListWatch;
+  readonly #volumes: ListWatch;
+  readonly #claimReader: ObjectReader;
+  readonly #volumeReader: ObjectReader;
   /** By the plural of the resource. */
-  readonly #reflectors: ReadonlyMap<string, Reflector<Transformed>>;
+  readonly #followed: ReadonlyMap<string, FollowedVersions>;
   readonly #drivers = new Set<WatchedDriver>();
+  #relist: NodeJS.Timeout | undefined;
 
   constructor(options: WatchedObjectsOptions) {
     this.#options = options;
-    this.#classes = this.#watch(classes, transformClass, (change) => this.#classChanged(change));
-    this.#claims = this.#watch(claims, transformClaim, (change) => this.#claimChanged(change));
-    this.#volumes = this.#watch(volumes, transformVolume, (change) => this.#volumeChanged(change));
-    this.#reflectors = new Map<string, Reflector<Transformed>>([
-      [classes.plural, this.#classes],
-      [claims.plural, this.#claims],
-      [volumes.plural, this.#volumes],
+    const { log } = options;
+    this.#claimReader = this.#reader(claims, (key, raw) =>
+      followedClaims.wasRead(key, versionOf(raw) ?? ''),
+    );
+    this.#volumeReader = this.#reader(volumes, (name, raw) => {
+      this.keptVolumes.wasRead(name, raw);
+      followedVolumes.wasRead(name, versionOf(raw) ?? '');
+    });
+    const followedClaims = this.#follow(claims, this.#claimReader);
+    const followedVolumes = this.#follow(volumes, this.#volumeReader);
+    this.#followed = new Map([
+      [claims.plural, followedClaims],
+      [volumes.plural, followedVolumes],
     ]);
+    this.keptClaims = new KeptClaims({
+      followed: followedClaims,
+      onChange: (change) => this.#claimChanged(change),
+      log,
+    });
+    this.keptVolumes = new KeptVolumes({
+      drivers: () => this.#driverNames,
+      followed: followedVolumes,
+      read: (name) => this.#volumeReader.want(name),
+      onChange: (change) => this.#volumeChanged(change),
+      onHandleFreed: (volume) => this.#each((driver) => driver.volumeFreed(volume)),
+      onSharing: () => this.#each(({ served }) => served.onSharedHandles?.()),
+      onListed: (listed) => this.#volumesListed(listed),
+      log,
+    });
+    this.classes = startReflector<Class>({
+      ...options,
+      resource: classes,
+      transform: transformClass,
+      onChange: (change) => this.#classChanged(change),
+    });
+    const streamed = { ...options, streamsList: true };
+    this.#claims = new ListWatch({ ...streamed, resource: claims }, this.keptClaims);
+    this.#volumes = new ListWatch({ ...streamed, resource: volumes }, this.keptVolumes);
   }
 
   async waitForSync(signal: AbortSignal): Promise<void> {
-    const all = [...this.#reflectors.values()].map((reflector) => reflector.waitForSync());
+    const all = this.#watches.map((watch) => watch.waitForSync());
     await unlessAborted(Promise.all(all), signal);
   }
 
   get trouble(): string | undefined {
-    return [...this.#reflectors.values()].find(({ trouble }) => trouble !== undefined)?.trouble;
+    return this.#watches.find(({ trouble }) => trouble !== undefined)?.trouble;
+  }
+
+  get isFollowingVolumes(): boolean {
+    return this.#volumes.isFollowing;
   }
 
   serve(served: ServedDriver): DriverObjects {
-    const driver: WatchedDriver = new WatchedDriver(served, {
-      source: this,
-      classes: this.#classes,
-      claims: this.#claims,
-      volumes: this.#volumes,
-      handles: this.#handles,
-      claimed: this.#claimed,
-      log: this.#options.log,
-      onStop: () => void this.#drivers.delete(driver),
-    });
+    const driver = new WatchedDriver(served, this, this.#options.log);
     this.#drivers.add(driver);
+    this.#driverNames = this.#namesOfDrivers();
+    // Of the PVs of this driver, too little was kept.
+    if (this.keptVolumes.hasListBegun)
+      this.#relist ??= setTimeout(() => {
+        this.#relist = undefined;
+        this.#volumes.relist();
+      }, RELIST_DELAY_MS);
     return driver;
+  }
+
+  /** Ends serving a driver. */
+  leave(driver: WatchedDriver): void {
+    this.#drivers.delete(driver);
+    this.#driverNames = this.#namesOfDrivers();
+    this.keptVolumes.driversChanged();
+    this.followedChanged();
+  }
+
+  /** The objects changed that a driver follows. */
+  followedChanged(): void {
+    const keys = new Map([...this.#followed.keys()].map((plural) => [plural, new Set<string>()]));
+    for (const { followed } of this.#drivers)
+      for (const object of followed) {
+        const { resource, namespace, name } = parseObjectId(object);
+        keys.get(resource)?.add(keyOf({ namespace, name }));
+      }
+    for (const [plural, followed] of this.#followed)
+      followed.follow(keys.get(plural) ?? new Set(), (key) => this.#keptVersion(plural, key));
   }
 
   /** See DriverObjects. */
   versionOf(object: string): string | undefined {
     const { resource, namespace, name } = parseObjectId(object);
-    const reflector = this.#reflectors.get(resource);
-    if (reflector?.hasSynced !== true || reflector.trouble !== undefined) return undefined;
-    return reflector.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
+    const key = keyOf({ namespace, name });
+    if (resource === classes.plural) {
+      if (!isCurrent(this.classes)) return undefined;
+      return this.classes.get(key)?.metadata.resourceVersion ?? '';
+    }
+    const watch = resource === claims.plural ? this.#claims : this.#volumes;
+    if (!isCurrent(watch)) return undefined;
+    return this.#followed.get(resource)?.get(key) ?? this.#keptVersion(resource, key);
   }
 
   async stop(): Promise<void> {
-    await Promise.all([...this.#reflectors.values()].map((reflector) => reflector.stop()));
+    clearTimeout(this.#relist);
+    await Promise.all(
+      [...this.#watches, this.#claimReader, this.#volumeReader].map((each) => each.stop()),
+    );
   }
 
-  #watch<T extends Transformed>(
-    resource: Resource,
-    transform: (raw: unknown) => T,
-    onChange: (change: Change<T>) => void,
-  ): Reflector<T> {
-    return startReflector<T>({
-      ...this.#options,
-      resource,
-      transform,
-      onChange: (change) => {
-        const object = objectId({ resource: resource.plural, ...change.object.metadata });
-        for (const { served } of this.#drivers) served.onObject?.(object);
-        onChange(change);
+  get #watches() {
+    return [this.classes, this.#claims, this.#volumes];
+  }
+
+  #driverNames: readonly DriverNames[] = [];
+
+  #namesOfDrivers(): readonly DriverNames[] {
+    return [...this.#drivers].map(({ served }) => served.driver);
+  }
+
+  #each(call: (driver: WatchedDriver) => void): void {
+    for (const driver of this.#drivers) call(driver);
+  }
+
+  #reader(resource: Resource, onRead: (key: string, raw: unknown) => void): ObjectReader {
+    const { client, log } = this.#options;
+    return new ObjectReader({ client, resource, onRead, log });
+  }
+
+  #follow({ plural }: Resource, reader: ObjectReader): FollowedVersions {
+    return new FollowedVersions(
+      (key) => reader.want(key),
+      (key) => {
+        const object = `${plural}/${key.includes('/') ? '' : '/'}${key}`;
+        this.#each(({ served }) => served.onObject?.(object));
       },
-    });
+    );
+  }
+
+  #keptVersion(plural: string, key: string): string | undefined {
+    const object = plural === claims.plural ? this.keptClaims.get(key) : this.keptVolumes.get(key);
+    return object?.metadata.resourceVersion;
   }
 
   /** A class that was added, or deleted and created again, may end the cause of its claims'
    * failures. */
   #classChanged({ type, object }: Change<Class>): void {
+    const id = objectId({ resource: classes.plural, ...object.metadata });
+    this.#each(({ served }) => served.onObject?.(id));
     if (type !== 'added') return;
-    for (const claim of this.#claims.list())
+    for (const claim of this.keptClaims.list())
       if (classNameOf(claim) === object.metadata.name)
-        for (const { triage } of this.#drivers) triage.enqueueClaim(claim, 'enqueueNow');
+        this.#each(({ triage }) => triage.enqueueClaim(claim, 'enqueueNow'));
   }
 
   /** A deleted claim needs no job: if its record is open, the record's key is in the queue. */
-  #claimChanged({ type, object, previous }: Change<Claim>): void {
+  #claimChanged({ type, object, previous, isModified }: KeptChange<Claim>): void {
     if (type === 'deleted') return;
-    for (const { triage } of this.#drivers) triage.claimChanged(object, previous);
+    // It needed no job before, and an earlier one may still be delayed.
+    if (isModified === true)
+      return this.#each(({ triage }) => triage.enqueueClaim(object, 'enqueueNow'));
+    this.#each(({ triage }) => triage.claimChanged(object, previous));
   }
 
-  #volumeChanged(change: Change<Volume>): void {
-    const { type, object, previous } = change;
-    if (this.#handles.apply(change))
-      for (const { served } of this.#drivers) served.onSharedHandles?.();
-    this.#claimed.apply(change);
-    if (type === 'deleted') this.#enqueueClaimOf(object);
-    for (const name of this.#handles.othersOf(change)) {
-      const other = this.#volumes.get(name);
-      if (other !== undefined)
-        for (const { triage } of this.#drivers) triage.enqueueVolume(other, 'ensureQueued');
-    }
-    if (type === 'deleted') return;
-    for (const { triage } of this.#drivers) triage.volumeChanged(object, previous);
+  #volumeChanged(change: KeptChange<Volume>): void {
+    if (change.type === 'deleted') this.#enqueueClaimOf(change.object);
+    else this.#each((driver) => driver.volumeChanged(change));
   }
 
   /** A claim whose volume is deleted before the two are bound needs another volume. The claim of a
@@ -139,82 +216,30 @@ export class WatchedObjects implements ObjectSource {
   #enqueueClaimOf(volume: Volume): void {
     if (volume.status?.phase === 'Released') return;
     const uids = claimsOf(volume);
-    for (const claim of this.#claims.list())
+    for (const claim of this.keptClaims.list())
       if (uids.has(claim.metadata.uid))
-        for (const { triage } of this.#drivers) triage.enqueueClaim(claim, 'ensureQueued');
+        this.#each(({ triage }) => triage.enqueueClaim(claim, 'ensureQueued'));
+  }
+
+  /** The same for volumes that were deleted while no watch was open. */
+  #volumesListed({
+    hadVolume,
+    drivers,
+  }: {
+    readonly hadVolume: (claimUid: string) => boolean;
+    readonly drivers: readonly DriverNames[];
+  }): void {
+    for (const claim of this.keptClaims.list()) {
+      const { uid } = claim.metadata;
+      if (hadVolume(uid) && !this.keptVolumes.hasVolume(uid))
+        this.#each(({ triage }) => triage.enqueueClaim(claim, 'ensureQueued'));
+    }
+    for (const driver of this.#drivers)
+      if (drivers.includes(driver.served.driver)) driver.volumesListed();
   }
 }
 
-/** What a driver sees of the objects that are watched. */
-interface Watched {
-  readonly source: Pick<WatchedObjects, 'waitForSync' | 'versionOf'>;
-  readonly classes: Reflector<Class>;
-  readonly claims: Reflector<Claim>;
-  readonly volumes: Reflector<Volume>;
-  readonly handles: HandleIndex;
-  readonly claimed: ClaimedIndex;
-  readonly log: Logger;
-  readonly onStop: () => void;
-}
-
-class WatchedDriver implements DriverObjects {
-  readonly served: ServedDriver;
-  readonly triage: DriverTriage;
-  readonly #watched: Watched;
-
-  constructor(served: ServedDriver, watched: Watched) {
-    this.served = served;
-    this.#watched = watched;
-    const lookups = {
-      classOf: (name: string) => watched.classes.get(name),
-      hasVolume: (claimUid: string) => watched.claimed.has(claimUid),
-      findOther: (volume: Volume) => watched.handles.findOther(volume),
-    };
-    this.triage = new DriverTriage(served, lookups, watched.log);
-  }
-
-  waitForSync(signal: AbortSignal): Promise<void> {
-    return this.#watched.source.waitForSync(signal);
-  }
-
-  // oxlint-disable-next-line typescript/require-await -- other sources read pages here
-  async *outstanding(): AsyncGenerator<JobKey> {
-    for (const claim of this.#watched.claims.list()) yield* this.triage.keysOfClaim(claim);
-    for (const volume of this.#watched.volumes.list()) yield* this.triage.keysOfVolume(volume);
-  }
-
-  reportRefused(): void {
-    for (const volume of this.#watched.volumes.list()) this.triage.reportIfRefused(volume);
-  }
-
-  /** All objects are cached, so there is nothing to do. */
-  follow(): void {}
-
-  versionOf(object: string): string | undefined {
-    return this.#watched.source.versionOf(object);
-  }
-
-  classes(): Iterable<Class> {
-    return this.#watched.classes.list();
-  }
-
-  restoredSnapshots(): ReadonlySet<string> {
-    return new Set(
-      [...this.#watched.claims.list()]
-        .filter((claim) => isPending(claim))
-        .flatMap((claim) => restoredSnapshot(claim) ?? []),
-    );
-  }
-
-  get isFollowingVolumes(): boolean {
-    return this.#watched.volumes.isFollowing;
-  }
-
-  sharedHandles(): HandleSharers {
-    return this.#watched.handles.sharedOf(this.served.driver.name);
-  }
-
-  stop(): void {
-    this.#watched.onStop();
-  }
+/** Whether what a watch has shown is complete and up to date. */
+function isCurrent(watch: Pick<ListWatch, 'hasSynced' | 'trouble'>): boolean {
+  return watch.hasSynced && watch.trouble === undefined;
 }

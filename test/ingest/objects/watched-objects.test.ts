@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { LeaderGate } from '#src/ingest/leader-gate.ts';
-import type { DriverObjects, ObjectSource } from '#src/ingest/objects/object-source.ts';
+import type { DriverObjects } from '#src/ingest/objects/object-source.ts';
 import { WatchedObjects } from '#src/ingest/objects/watched-objects.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
@@ -19,7 +19,7 @@ const DRIVER = 'd.example';
 describe('WatchedObjects', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
-  let source: ObjectSource;
+  let source: WatchedObjects;
   let objects: DriverObjects;
   let enqueued: { key: JobKey; isNow: boolean }[] = [];
   let promoted: string[] = [];
@@ -67,11 +67,29 @@ describe('WatchedObjects', () => {
     for await (const { name } of objects.outstanding()) found.push(name);
     return found;
   };
-  /** Waits until the source has this version of an object. */
-  const isCached = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
-    const id = objectId({ resource, namespace: metadata.namespace ?? '', name: metadata.name });
-    while (objects.versionOf(id) !== metadata.resourceVersion) await systemClock.sleep(5);
+  let markers = 0;
+  /** Waits until the watches of claims and volumes have shown all that was written before. */
+  const caughtUp = async (): Promise<void> => {
+    const marker = `marker-${++markers}`;
+    await aClaim(marker, 'never-class');
+    await aVolume(`pvc-${marker}`, { uid: marker });
+    const isThere = () =>
+      source.keptClaims.get(`default/${marker}`) !== undefined &&
+      source.keptVolumes.hasVolume(marker);
+    while (!isThere()) await systemClock.sleep(5);
   };
+  const aVolume = (name: string, claimRef: Volume['spec']['claimRef']) =>
+    kube.create<Volume>(volumes, undefined, {
+      metadata: { name },
+      spec: {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Retain',
+        ...(claimRef === undefined ? {} : { claimRef }),
+        csi: { driver: DRIVER, volumeHandle: `h-${name}` },
+      },
+    });
+  const referenceTo = ({ metadata: { name, uid } }: Claim) => ({ namespace: 'default', name, uid });
 
   before(async () => {
     cluster = await openSandboxCluster();
@@ -86,7 +104,10 @@ describe('WatchedObjects', () => {
     objects = source.serve({
       driver: { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) },
       gate,
-      onObject: (object) => void changed.add(object),
+      onObject(object) {
+        changed.add(object);
+        onHint();
+      },
       onRefused: (volume, reason) => void refused.push(`${volume.metadata.name}: ${reason}`),
     });
     await objects.waitForSync(AbortSignal.timeout(100_000));
@@ -120,7 +141,8 @@ describe('WatchedObjects', () => {
   it('enqueues the claims of a class at once when the class is added', async () => {
     await aClaim('early', 'late-class');
     // Claims and classes have separate watches.
-    await isCached(claims.plural, await aClaim('other', 'never-class'));
+    await aClaim('other', 'never-class');
+    await caughtUp();
     await aClass('late-class');
     await until(() => names().includes('early'));
     assert.deepEqual(
@@ -168,33 +190,29 @@ describe('WatchedObjects', () => {
     ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
 
   it('enqueues nothing when our own finalizer is added', async () => {
-    const protectedClaim = await kube.patch<Claim>(
+    await kube.patch<Claim>(
       claims,
       { namespace: 'default', name: 'before-start' },
       finalizers('sutler.dev/volume-record'),
     );
-    await isCached(claims.plural, protectedClaim);
+    await caughtUp();
     assert.deepEqual(names(), []);
   });
 
   it('only promotes a volume that is being deleted', async () => {
     const OURS = 'external-provisioner.volume.kubernetes.io/finalizer';
-    await isCached(
-      volumes.plural,
-      await kube.patch<Volume>(
-        volumes,
-        { name: 'static' },
-        finalizers(OURS, 'kubernetes.io/pv-protection'),
-      ),
+    await kube.patch<Volume>(
+      volumes,
+      { name: 'static' },
+      finalizers(OURS, 'kubernetes.io/pv-protection'),
     );
+    await caughtUp();
     enqueued = [];
     const deleted = await kube.delete<Volume>(volumes, { name: 'static' });
     assert.ok(deleted?.metadata.deletionTimestamp !== undefined);
-    await isCached(volumes.plural, deleted);
-    await isCached(
-      volumes.plural,
-      await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS)),
-    );
+    await caughtUp();
+    await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS));
+    await caughtUp();
     assert.deepEqual(names(), []);
     assert.deepEqual(promoted, ['static', 'static']);
     await kube.patch<Volume>(volumes, { name: 'static' }, finalizers());
@@ -211,10 +229,8 @@ describe('WatchedObjects', () => {
       };
       await kube.create<Volume>(volumes, undefined, { metadata: { name }, spec });
       const body = { status: { phase: 'Released' } };
-      await isCached(
-        volumes.plural,
-        await kube.patch<Volume>(volumes, { name }, { type: 'merge', body, subresource: 'status' }),
-      );
+      await kube.patch(volumes, { name }, { type: 'merge', body, subresource: 'status' });
+      await caughtUp();
     };
     await kube.create<Volume>(volumes, undefined, {
       metadata: { name: 'retained' },
@@ -258,7 +274,8 @@ describe('WatchedObjects', () => {
     await aClaim('moving', 'late');
     await node('n1');
     await until(() => names().includes('moving'));
-    await isCached(claims.plural, await node(null));
+    await node(null);
+    await caughtUp();
     enqueued = [];
     await node('n2');
     await until(() => names().includes('moving'));
@@ -268,17 +285,6 @@ describe('WatchedObjects', () => {
     );
   });
 
-  const aVolume = (name: string, claim: Claim) =>
-    kube.create<Volume>(volumes, undefined, {
-      metadata: { name },
-      spec: {
-        capacity: { storage: '1Mi' },
-        accessModes: ['ReadWriteOnce'],
-        persistentVolumeReclaimPolicy: 'Retain',
-        claimRef: { namespace: 'default', name: claim.metadata.name, uid: claim.metadata.uid },
-        csi: { driver: DRIVER, volumeHandle: `h-${name}` },
-      },
-    });
   const selectNode = (name: string) =>
     kube.patch(
       claims,
@@ -292,7 +298,7 @@ describe('WatchedObjects', () => {
   it('ignores a claim while a volume names it, until that is deleted (P-02, R-01)', async () => {
     const claim = await aClaim('served', 'there');
     await until(() => names().includes('served'));
-    await aVolume('of-served', claim);
+    await aVolume('of-served', referenceTo(claim));
     while ((await outstanding()).includes('served')) await systemClock.sleep(5);
     enqueued = [];
     await selectNode('served');
@@ -312,14 +318,14 @@ describe('WatchedObjects', () => {
   it('enqueues a clone source when it is being deleted, not before (K-07, K-08)', async () => {
     const ref = { namespace: 'default', name: 'source' };
     await aClaim('source', 'there');
-    const bound = await kube.patch<Claim>(claims, ref, {
+    await kube.patch<Claim>(claims, ref, {
       type: 'merge',
       body: {
         spec: { volumeName: 'pv' },
         metadata: { finalizers: ['provisioner.storage.kubernetes.io/cloning-protection'] },
       },
     });
-    await isCached(claims.plural, bound);
+    await caughtUp();
     assert.ok(!(await outstanding()).includes('source'));
     enqueued = [];
     await kube.patch(claims, ref, {
@@ -333,34 +339,52 @@ describe('WatchedObjects', () => {
     await until(() => names().includes('source'));
   });
 
-  it('has the versions of claims, classes and volumes only', async () => {
+  it('has the versions of classes, of claims and volumes that are followed, and of no others', async () => {
     const claim = await aClaim('versioned', 'there');
-    const volume = await aVolume('versioned', claim);
+    const ref = { namespace: 'default', name: 'versioned' };
+    const named = { type: 'merge', body: { spec: { volumeName: 'versioned' } } } as const;
+    await kube.patch(claims, ref, named);
+    const isBound = { body: { status: { phase: 'Bound' } }, subresource: 'status' } as const;
+    const bound = await kube.patch<Claim>(claims, ref, { type: 'merge', ...isBound });
+    const volume = await aVolume('versioned', referenceTo(claim));
     const cls = await kube.get<Claim>(classes, { name: 'there' });
-    const version = (resource: string, name: string, namespace = '') =>
-      objects.versionOf(objectId({ resource, namespace, name }));
-    await isCached(volumes.plural, volume);
-    await isCached(claims.plural, claim);
+    const id = (resource: string, name: string, namespace = '') =>
+      objectId({ resource, namespace, name });
+    const [ofClaim, ofVolume, ofNone] = [
+      id('persistentvolumeclaims', 'versioned', 'default'),
+      id('persistentvolumes', 'versioned'),
+      id('persistentvolumes', 'none'),
+    ];
+    await caughtUp();
+    assert.equal(objects.versionOf(ofVolume), undefined);
+    changed.clear();
+    objects.follow(new Set([ofClaim, ofVolume, ofNone, id('secrets', 'none', 'default')]));
+    await until(() => [ofClaim, ofVolume, ofNone].every((each) => changed.has(each)));
     assert.deepEqual(
       [
-        version('persistentvolumes', 'versioned'),
-        version('persistentvolumeclaims', 'versioned', 'default'),
-        version('storageclasses', 'there'),
-        version('persistentvolumes', 'none'),
-        version('secrets', 'none', 'default'),
+        objects.versionOf(ofClaim),
+        objects.versionOf(ofVolume),
+        objects.versionOf(id('storageclasses', 'there')),
+        objects.versionOf(id('storageclasses', 'none')),
+        objects.versionOf(ofNone),
+        objects.versionOf(id('secrets', 'none', 'default')),
       ],
       [
+        bound.metadata.resourceVersion,
         volume.metadata.resourceVersion,
-        claim.metadata.resourceVersion,
         cls?.metadata.resourceVersion,
+        '',
         '',
         undefined,
       ],
     );
-    assert.ok(
-      changed.has('persistentvolumes//versioned') &&
-        changed.has('persistentvolumeclaims/default/versioned'),
-    );
+    const changes = await kube.patch<Volume>(volumes, { name: 'versioned' }, LABEL);
+    await until(() => objects.versionOf(ofVolume) === changes.metadata.resourceVersion);
+    await kube.patch(volumes, { name: 'versioned' }, finalizers());
+    await kube.delete(volumes, { name: 'versioned' });
+    await until(() => objects.versionOf(ofVolume) === '');
+    objects.follow(new Set());
+    assert.equal(objects.versionOf(ofVolume), undefined);
   });
 
   it('names the snapshots that pending claims are restored from (L-08, L-15, L-16)', async () => {
@@ -386,15 +410,50 @@ describe('WatchedObjects', () => {
       body: { status: { phase: 'Bound' } },
       subresource: 'status',
     } as const;
-    await isCached(
-      claims.plural,
-      await kube.patch<Claim>(claims, { namespace: 'default', name: 'restore-4' }, bound),
-    );
+    await kube.patch(claims, { namespace: 'default', name: 'restore-4' }, bound);
+    await caughtUp();
     assert.deepEqual([...(await objects.restoredSnapshots())].toSorted(), [
       'default/by-reference',
       'default/by-source',
       'elsewhere/far',
     ]);
+  });
+
+  it('shows a driver that is served later its volumes, until it is stopped', async () => {
+    const other = 'later.example';
+    const names: string[] = [];
+    const create = async (name: string): Promise<void> => {
+      const csi = { driver: other, volumeHandle: 'of-later' };
+      await kube.create<Volume>(volumes, undefined, {
+        metadata: { name },
+        spec: {
+          capacity: { storage: '1Mi' },
+          accessModes: ['ReadWriteOnce'],
+          persistentVolumeReclaimPolicy: 'Delete',
+          csi,
+        },
+      });
+      const body = { status: { phase: 'Released' } };
+      await kube.patch(volumes, { name }, { type: 'merge', body, subresource: 'status' });
+    };
+    await create('of-later-1');
+    await caughtUp();
+    assert.equal(source.keptVolumes.get('of-later-1'), undefined);
+    const pass = ({ name }: JobKey) => void names.push(name);
+    const later = source.serve({
+      driver: { name: other, controllerCapabilities: new Set() },
+      gate: { isAllowing: true, ensureQueued: pass, enqueueNow: pass, promote: pass },
+    });
+    assert.ok(!later.isFollowingVolumes);
+    await later.waitForSync(AbortSignal.timeout(10_000));
+    assert.deepEqual(names, ['of-later-1']);
+    await create('of-later-2');
+    await caughtUp();
+    assert.deepEqual([...later.sharedHandles()], [['of-later', ['of-later-1', 'of-later-2']]]);
+    later.stop();
+    await create('of-later-3');
+    await caughtUp();
+    assert.ok(!names.includes('of-later-3'));
   });
 
   it('passes on nothing while the leader gate blocks', async () => {

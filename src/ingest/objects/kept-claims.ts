@@ -1,0 +1,121 @@
+import { CLAIM_FINALIZER } from '../../kube/keys.ts';
+import type { Claim } from '../../kube/objects.ts';
+import { rawKey, type Change, type ObjectSink } from '../../kube/store.ts';
+import { keyOf } from '../../kube/resources.ts';
+import { messageOf } from '../../runtime/error-message.ts';
+import type { Logger } from '../../runtime/log.ts';
+import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
+import { isPending, isTerminatingCloneSource } from '../../volumes/source-use.ts';
+import type { FollowedVersions } from './followed-versions.ts';
+import { transformClaim } from './transforms.ts';
+
+/** A change of an object of which the earlier state may not have been kept. */
+export interface KeptChange<T> extends Change<T> {
+  /** Whether it was modified, although its earlier state is not known. */
+  readonly isModified?: boolean;
+}
+
+export interface KeptClaimsOptions {
+  readonly followed: FollowedVersions;
+  readonly onChange: (change: KeptChange<Claim>) => void;
+  readonly log: Logger;
+}
+
+/** The claims that may need a job, of any driver. The others, nearly all, need none until they
+ * change, so nothing is kept of them. */
+export class KeptClaims implements ObjectSink {
+  readonly #options: KeptClaimsOptions;
+  readonly #kept = new Map<string, Claim>();
+  /** Keys of kept claims that the list under way did not contain so far. */
+  #unlisted = new Set<string>();
+
+  constructor(options: KeptClaimsOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#kept.size;
+  }
+
+  get(key: string): Claim | undefined {
+    return this.#kept.get(key);
+  }
+
+  list(): IterableIterator<Claim> {
+    return this.#kept.values();
+  }
+
+  beginList(): void {
+    this.#options.followed.beginList();
+    this.#unlisted = new Set(this.#kept.keys());
+  }
+
+  put(raw: unknown, how: 'listed' | 'added' | 'modified'): void {
+    const object = this.#transform(raw);
+    if (object === undefined) return;
+    const key = keyOf(object.metadata);
+    const { uid, resourceVersion } = object.metadata;
+    this.#unlisted.delete(key);
+    this.#options.followed.changed(key, resourceVersion);
+    const known = this.#kept.get(key);
+    if (known?.metadata.uid === uid && known.metadata.resourceVersion === resourceVersion) return;
+    if (known !== undefined && known.metadata.uid !== uid) this.#drop(key);
+    const previous = this.#kept.get(key);
+    if (mayNeedJob(object)) this.#kept.set(key, object);
+    else this.#kept.delete(key);
+    if (previous !== undefined) this.#report({ type: 'modified', object, previous });
+    else this.#report({ type: 'added', object, isModified: how === 'modified' });
+  }
+
+  remove(raw: unknown): void {
+    const key = rawKey(raw);
+    if (key === undefined) return;
+    this.#options.followed.changed(key, '');
+    this.#drop(key);
+  }
+
+  endList(): void {
+    for (const key of this.#unlisted) this.#drop(key);
+    this.#unlisted.clear();
+    this.#options.followed.endList();
+  }
+
+  #drop(key: string): void {
+    const object = this.#kept.get(key);
+    if (!this.#kept.delete(key) || object === undefined) return;
+    this.#report({ type: 'deleted', object, previous: object });
+  }
+
+  #transform(raw: unknown): Claim | undefined {
+    try {
+      return rawKey(raw) === undefined ? undefined : transformClaim(raw);
+    } catch (error) {
+      const object = rawKey(raw);
+      this.#options.log.error(
+        { object, error: messageOf(error) },
+        'claim skipped: it is not readable',
+      );
+      return undefined;
+    }
+  }
+
+  #report(change: KeptChange<Claim>): void {
+    try {
+      this.#options.onChange(change);
+    } catch (err) {
+      const object = keyOf(change.object.metadata);
+      this.#options.log.error({ object, err }, 'handler of a change failed');
+    }
+  }
+}
+
+/** Whether a claim may need a job as it is, or because another object changes. One that names its
+ * volume needs one only if it has a finalizer that a job removes. */
+function mayNeedJob(claim: Claim): boolean {
+  return (
+    (claim.spec.volumeName ?? '') === '' ||
+    isPending(claim) ||
+    hasFinalizer(claim, CLAIM_FINALIZER) ||
+    isTerminatingCloneSource(claim)
+  );
+}
