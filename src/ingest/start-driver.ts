@@ -16,12 +16,8 @@ import { openCapacity } from './capacity/open-capacity.ts';
 import type { EventSource } from './event-source.ts';
 import { chooseResyncMs } from './hints/flags.ts';
 import { LeaderGate } from './leader-gate.ts';
-<<<<<<< HEAD
-import { NewWork } from './new-work.ts';
-=======
 import type { Leadership } from './leadership.ts';
-import { leaseNamespace } from './lease-namespace.ts';
->>>>>>> 2c2c34d (A long test of hints; the bench writes bound claims before ingest starts)
+import { NewWork } from './new-work.ts';
 import type { DriverObjects } from './objects/object-source.ts';
 import { openAudit } from './open-audit.ts';
 import { openElection } from './open-election.ts';
