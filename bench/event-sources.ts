@@ -1,5 +1,4 @@
-import { performance } from 'node:perf_hooks';
-import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
+import { createKubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
@@ -23,8 +22,8 @@ export interface EventSourceResult {
   readonly p99Ms: number;
   /** Of ingest, with the claims of the latencies alone. */
   readonly emptyBytes: number;
-  /** Of ingest, with `bound` more claims and volumes: the end, and the largest of samples. */
-  readonly rssBytes: number;
+  /** Of an ingest that starts with `bound` more claims and volumes: at the end, and at most. */
+  readonly fullBytes: number;
   readonly peakBytes: number;
 }
 
@@ -32,11 +31,11 @@ const CONCURRENCY = 32;
 const WARM_UP = 20;
 /** Often, so that a round with many volumes has several. */
 const RESYNC_MS = 10_000;
-const SETTLE_MS = 2.5 * RESYNC_MS;
+const SETTLE_MS = 3.5 * RESYNC_MS;
 const SAMPLE_MS = 200;
 
 /** Creates claims one at a time while ingest learns of them by one event source, then writes bound
- * claims and watches ingest's memory. Webhooks are sent by the sandbox's stand-in for Knative's
+ * claims, starts sutler again and watches ingest's memory. Webhooks are sent by the sandbox's stand-in for Knative's
  * ApiServerSource, which watches and posts each event to /events. */
 export async function eventSourceRound(
   options: RoundOptions,
@@ -63,14 +62,22 @@ export async function eventSourceRound(
       log,
     });
     closers.add('watch', () => claims.stop());
-    const ingest = await startWith(backend, { ...options, closers }, source);
     const signal = signalWithin(options.stopping, options.patienceMs);
+    const parts = new Closers();
+    const first = await startWith(backend, { ...options, closers: parts }, source);
     const waitsMs = await createOneAtATime(claims, count, signal);
+    const empty = await watchMemory(first);
+    for (const error of await parts.close()) throw error;
+    await writeBoundClaims(client, { count: bound, driver, concurrency: CONCURRENCY });
+    const second = await startWith(backend, { ...options, closers }, source);
+    const full = await watchMemory(second);
     return {
       source,
       p50Ms: percentile(waitsMs, 0.5),
       p99Ms: percentile(waitsMs, 0.99),
-      ...(await watchMemory(ingest, client, { bound, driver })),
+      emptyBytes: empty.endBytes,
+      fullBytes: full.endBytes,
+      peakBytes: full.peakBytes,
     };
   } finally {
     for (const error of await closers.close()) log.warn({ err: error }, 'closing the testbed');
@@ -116,28 +123,16 @@ async function createOneAtATime(
   return waitsMs.slice(WARM_UP);
 }
 
-async function watchMemory(
-  { pid }: Member,
-  client: KubeClient,
-  { bound, driver }: { readonly bound: number; readonly driver: string },
-): Promise<Pick<EventSourceResult, 'emptyBytes' | 'rssBytes' | 'peakBytes'>> {
-  await systemClock.sleep(SETTLE_MS);
-  const emptyBytes = await rssBytes(pid);
-  if (bound === 0) return { emptyBytes, rssBytes: emptyBytes, peakBytes: emptyBytes };
+/** Watches the memory of a process over some resyncs. */
+async function watchMemory({
+  pid,
+}: Member): Promise<{ readonly endBytes: number; readonly peakBytes: number }> {
   let peakBytes = 0;
-  const sample = async (): Promise<void> => {
-    peakBytes = Math.max(peakBytes, await rssBytes(pid).catch(() => 0));
-  };
-  const timer = setInterval(() => void sample(), SAMPLE_MS);
-  try {
-    await writeBoundClaims(client, { count: bound, driver, concurrency: CONCURRENCY });
-    const startedMs = performance.now();
-    // Two resyncs at least list all of them.
-    while (performance.now() - startedMs < 2 * SETTLE_MS) await systemClock.sleep(SAMPLE_MS);
-  } finally {
-    clearInterval(timer);
+  for (let i = 0; i < SETTLE_MS / SAMPLE_MS; i += 1) {
+    await systemClock.sleep(SAMPLE_MS);
+    peakBytes = Math.max(peakBytes, await rssBytes(pid));
   }
-  return { emptyBytes, rssBytes: await rssBytes(pid), peakBytes };
+  return { endBytes: await rssBytes(pid), peakBytes };
 }
 
 /** The results as lines. */
@@ -150,7 +145,7 @@ export function eventSourcesText(results: readonly EventSourceResult[], bound: n
         `p99 ${each.p99Ms.toFixed(1)} ms; RSS of ingest ${mib(each.emptyBytes)}` +
         (bound === 0
           ? '\n'
-          : `, with ${bound} bound claims and volumes ${mib(each.rssBytes)}, ` +
+          : `, with ${bound} bound claims and volumes ${mib(each.fullBytes)}, ` +
             `at most ${mib(each.peakBytes)}\n`),
     )
     .join('');

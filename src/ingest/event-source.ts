@@ -86,10 +86,10 @@ function openReader(
   const { redisUrl: url, redisPrefix } = flags;
   const link = openRedis({ url, access, role: 'plain', name: 'sutler-hints', log });
   const looks = new Looks({ client, onLook: o.onLook, clock: systemClock, log, metrics });
-  const { markEnd, readHints } = redisHintStream(link.redis, redisPrefix);
+  const hints = redisHintStream(link.redis, redisPrefix);
   const stream: Pick<HintStream, 'markEnd' | 'readHints'> = {
-    markEnd: () => link.observe('hints', markEnd()),
-    readHints: (after, waitMs) => link.observe('hints', readHints(after, waitMs)),
+    markEnd: () => link.observe('hints', hints.markEnd()),
+    readHints: (after, waitMs) => link.observe('hints', hints.readHints(after, waitMs)),
   };
   const { isLeading } = o;
   const reader = new HintReader({ stream, looks, isLeading, clock: systemClock, log });

@@ -13,8 +13,10 @@ import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Base, Context, Shared } from './base.ts';
 import { openCapacity } from './capacity/open-capacity.ts';
+import type { EventSource } from './event-source.ts';
 import { chooseResyncMs } from './hints/flags.ts';
 import { LeaderGate } from './leader-gate.ts';
+import type { Leadership } from './leadership.ts';
 import { NewWork } from './new-work.ts';
 import type { DriverObjects } from './objects/object-source.ts';
 import { openAudit } from './open-audit.ts';
@@ -54,11 +56,20 @@ export async function startDriver(
   openCapacity(base, objects, changes);
   const resync = openResync(base, objects);
   const leadership = openLeadership(base, objects, resync);
-  const endReports = eventSource.reader?.onLoss(() => leadership.hintsLost());
-  if (endReports !== undefined) context.closers.add('reports of lost hints', endReports);
+  reportLosses(context, eventSource, leadership);
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
   openElection(base, times, leadership);
+}
+
+/** Tells the leadership when hints were lost. */
+function reportLosses(
+  { closers }: Context,
+  { reader }: EventSource,
+  leadership: Pick<Leadership, 'hintsLost'>,
+): void {
+  const end = reader?.onLoss(() => leadership.hintsLost());
+  if (end !== undefined) closers.add('reports of lost hints', end);
 }
 
 /** @throws UsageError for times that can't work together, and a variable that is not set */

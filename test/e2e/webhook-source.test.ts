@@ -23,7 +23,8 @@ describe('ingest without a watch of claims and volumes', () => {
   it('keeps a volume that another PV stands for too, and deletes it when that PV is gone', async () => {
     const { bed, driver, close } = await openHintedBed({ lost: 0, doubled: 0, late: 0 });
     try {
-      await bed.startIngest('--event-source=webhook');
+      const { output } = await bed.startIngest('--event-source=webhook');
+      await until(() => output.join('').includes('receives no webhooks'), 'it says so');
       await bed.startJobs();
       const { metadata } = await bed.newClaim();
       const ref = { namespace: 'default', name: metadata.name };
@@ -44,6 +45,25 @@ describe('ingest without a watch of claims and volumes', () => {
       assert.equal(driver.living.size, 1);
       await bed.kube.delete(volumes, { name: 'copy' });
       await until(() => driver.living.size === 0, 'the volume is deleted', 20_000);
+    } finally {
+      await close();
+    }
+  });
+
+  it('is led by a standby at once when the leader stops', async () => {
+    const { bed, close } = await openHintedBed({ lost: 0, doubled: 0, late: 0 });
+    try {
+      const leader = await bed.startIngest('--event-source=webhook');
+      await bed.startJobs();
+      const first = await bed.newClaim();
+      await until(() => bed.isBound(first), 'a claim is bound');
+      const standby = await bed.startIngest('--event-source=webhook');
+      const hasStarted = (): boolean => standby.output.join('').includes('resource=storageclasses');
+      await until(hasStarted, 'the standby has started');
+      await leader.stop();
+      // Told by a hint, or found by the first resync.
+      const claims = await Promise.all(Array.from({ length: 5 }, () => bed.newClaim()));
+      for (const claim of claims) await until(() => bed.isBound(claim), 'it is bound', 10_000);
     } finally {
       await close();
     }

@@ -17,7 +17,7 @@ import { DriverTriage } from '../objects/driver-triage.ts';
 import type { DriverObjects, ObjectSource, ServedDriver } from '../objects/object-source.ts';
 import { transformClaim, transformClass, transformVolume } from '../objects/transforms.ts';
 import type { Look } from './looks.ts';
-import { PacedLists, Unwanted } from './paced-lists.ts';
+import { type PacedLists, Unwanted } from './paced-lists.ts';
 import { WaitedObjects } from './waited-objects.ts';
 
 export interface HintedObjectsOptions {
@@ -194,15 +194,19 @@ export class HintedObjects implements ObjectSource {
       while (this.#addedClasses.size > 0) {
         const added = new Set(this.#addedClasses);
         this.#addedClasses.clear();
-        for await (const claim of this.listClaims(() => this.isLeading))
-          if (added.has(classNameOf(claim)))
-            for (const { triage } of this.#drivers) triage.enqueueClaim(claim, 'enqueueNow');
+        await this.#enqueueClaimsOf(added);
       }
     } catch (error) {
       if (!(error instanceof Unwanted))
         this.#options.log.warn({ err: error }, 'could not enqueue the claims of a new class');
-    } finally {
-      this.#isEnqueuingByClass = false;
+    }
+    this.#isEnqueuingByClass = false;
+  }
+
+  async #enqueueClaimsOf(classNames: ReadonlySet<string>): Promise<void> {
+    for await (const claim of this.listClaims(() => this.isLeading)) {
+      if (!classNames.has(classNameOf(claim))) continue;
+      for (const { triage } of this.#drivers) triage.enqueueClaim(claim, 'enqueueNow');
     }
   }
 }

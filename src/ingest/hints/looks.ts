@@ -53,14 +53,11 @@ export class Looks {
       help: 'Hints whose object was not read, because too many looks were planned or all failed.',
       registers,
     });
-    const planned = this.#planned;
-    new Gauge({
+    const planned: Gauge = new Gauge({
       name: 'sutler_hinted_looks_planned',
       help: 'Objects that hints named and that are to be read, now or a moment later.',
       registers,
-      collect() {
-        this.set(planned.due + planned.planned);
-      },
+      collect: () => planned.set(this.#planned.due + this.#planned.planned),
     });
   }
 

@@ -79,7 +79,10 @@ export class PacedLists {
     const { clock, log } = this.#options;
     const { resource, isWanted } = listing;
     for (let failures = 1; ; failures += 1) {
-      if (this.#stopped.signal.aborted || !isWanted()) throw new Unwanted(resource);
+      if (this.#stopped.signal.aborted || !isWanted()) {
+        this.#trouble = undefined;
+        throw new Unwanted(resource);
+      }
       try {
         const page = await this.#inTurn(isPaced, () => this.#ask(listing, continueToken));
         this.#trouble = undefined;

@@ -123,6 +123,7 @@ describe('paced lists', () => {
       Unwanted,
     );
     assert.equal(asked.length, 3);
+    assert.equal(lists.trouble, undefined);
   });
 
   it('end when they are stopped', async () => {
