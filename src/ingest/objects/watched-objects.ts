@@ -4,6 +4,7 @@ import {
   startReflector,
   type Change,
   type Reflector,
+  type ReflectorOptions,
   type Transformed,
 } from '../../kube/reflector.ts';
 import { claims, classes, keyOf, volumes, type Resource } from '../../kube/resources.ts';
@@ -25,6 +26,8 @@ export interface WatchedObjectsOptions {
   readonly client: KubeClient;
   readonly log: Logger;
   readonly metrics: Registry;
+  /** See ReflectorOptions. */
+  readonly backoff?: NonNullable<ReflectorOptions<Transformed>['backoff']>;
 }
 
 /** Lists, watches and caches claims, classes and volumes, for all drivers. */
