@@ -8,7 +8,12 @@ import { startChild, type Child } from '#src/runtime/children.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { SANDBOX_NODES } from './nodes.ts';
-import { receiverArgs, writeWebhookFiles } from './webhook-senders.ts';
+import {
+  receiverArgs,
+  senderArgs,
+  writeWebhookFiles,
+  type WebhookFiles,
+} from './webhook-senders.ts';
 
 const CLI = fileURLToPath(new URL('cli.js', import.meta.url));
 /** Longer than the 40 s that `all` gives its own children. */
@@ -99,13 +104,7 @@ export async function startEnvironment(
     (await start(
       'all',
       [
-        '--dashboard-address=127.0.0.1:0',
-        // A volume on another node than the selected one would be of no use to its pod.
-        '--strict-topology',
-        // No pod that could own the CSIStorageCapacity objects runs here.
-        ...(options.enableCapacity ? ['--enable-capacity', '--capacity-ownerref-level=-1'] : []),
-        ...(webhooks === undefined ? [] : receiverArgs(webhooks)),
-        ...options.argv,
+        ...argsOf(options, webhooks),
         `--kubeconfig=${kubeconfig}`,
         `--csi-address=${socket}`,
         `--data-dir=${join(dataDir, 'all')}`,
@@ -115,14 +114,27 @@ export async function startEnvironment(
     (webhooks === undefined ||
       (await start('sandbox-event-sender', [
         `--kubeconfig=${kubeconfig}`,
-        `--sink=${facts['ingest events']}`,
-        `--sink-ca=${webhooks.cert}`,
-        `--sink-token-file=${webhooks.token}`,
+        ...senderArgs(webhooks, facts['ingest events']),
       ])));
   if (!isUp) return undefined;
-  const url = facts['ingest admission'];
-  const admission = webhooks && url !== undefined ? { url, ca: webhooks.ca } : undefined;
+  const admission = webhooks && { url: facts['ingest admission'] ?? '', ca: webhooks.ca };
   return { kubeconfig, socket, redisUrl, facts, ...(admission && { admission }) };
+}
+
+/** The arguments of `all`, without addresses of this environment. */
+function argsOf(
+  { enableCapacity, argv }: EnvironmentOptions,
+  webhooks: WebhookFiles | undefined,
+): readonly string[] {
+  return [
+    '--dashboard-address=127.0.0.1:0',
+    // A volume on another node than the selected one would be of no use to its pod.
+    '--strict-topology',
+    // No pod that could own the CSIStorageCapacity objects runs here.
+    ...(enableCapacity ? ['--enable-capacity', '--capacity-ownerref-level=-1'] : []),
+    ...(webhooks === undefined ? [] : receiverArgs(webhooks)),
+    ...argv,
+  ];
 }
 
 function topologyArgs(): readonly string[] {

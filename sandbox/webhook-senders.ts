@@ -46,6 +46,12 @@ export function receiverArgs({ cert, key, token }: WebhookFiles): readonly strin
   ];
 }
 
+/** Flags by which the event sender sends to ingest.
+ * @param url  where ingest takes events */
+export function senderArgs({ cert, token }: WebhookFiles, url = ''): readonly string[] {
+  return [`--sink=${url}`, `--sink-ca=${cert}`, `--sink-token-file=${token}`];
+}
+
 /** Has the API server ask ingest about writes, like k8s/admission; without `matchConditions`, which
  * the sandbox's server does not evaluate.
  * @param receiver.url  of ingest's admission webhook
