@@ -8,6 +8,12 @@ import { startChild, type Child } from '#src/runtime/children.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { SANDBOX_NODES } from './nodes.ts';
+import {
+  receiverArgs,
+  senderArgs,
+  writeWebhookFiles,
+  type WebhookFiles,
+} from './webhook-senders.ts';
 
 const CLI = fileURLToPath(new URL('cli.js', import.meta.url));
 /** Longer than the 40 s that `all` gives its own children. */
@@ -27,6 +33,8 @@ export interface EnvironmentOptions {
   /** sutler publishes the driver's capacity. */
   readonly enableCapacity: boolean;
   readonly redisUrl: string;
+  /** ingest gets webhooks: from an event sender, and by `registerAdmission` from the API server. */
+  readonly sendsWebhooks: boolean;
   /** Arguments for `all`. */
   readonly argv: readonly string[];
   readonly node: string;
@@ -45,10 +53,13 @@ export interface Environment {
   readonly redisUrl: string;
   /** What the processes announce, by "PROCESS FACT": addresses, pids, the dashboard's login. */
   readonly facts: Readonly<Record<string, string>>;
+  /** Where the API server has to send reviews; absent without webhooks. */
+  readonly admission?: { readonly url: string; readonly ca: string };
 }
 
-/** Starts the Kubernetes API with its volume binder, the sample driver, and `sutler all`, each as a
- * child process. Their output goes to files in the data folder.
+/** Starts the Kubernetes API with its volume binder, the sample driver, `sutler all`, and the event
+ * sender if there are webhooks, each as a child process. Their output goes to files in the data
+ * folder.
  * @returns undefined when the signal aborts meanwhile */
 export async function startEnvironment(
   options: EnvironmentOptions,
@@ -80,6 +91,9 @@ export async function startEnvironment(
     `--delay-ms=${Math.ceil(options.driverDelayMs)}`,
     ...(options.topology ? topologyArgs() : []),
   ];
+  const webhooks = options.sendsWebhooks
+    ? await writeWebhookFiles(join(dataDir, 'webhooks'), Date.now())
+    : undefined;
   const isUp =
     (await start('sandbox-api', [
       `--api-port=${options.apiPort}`,
@@ -90,19 +104,37 @@ export async function startEnvironment(
     (await start(
       'all',
       [
-        '--dashboard-address=127.0.0.1:0',
-        // A volume on another node than the selected one would be of no use to its pod.
-        '--strict-topology',
-        // No pod that could own the CSIStorageCapacity objects runs here.
-        ...(options.enableCapacity ? ['--enable-capacity', '--capacity-ownerref-level=-1'] : []),
-        ...options.argv,
+        ...argsOf(options, webhooks),
         `--kubeconfig=${kubeconfig}`,
         `--csi-address=${socket}`,
         `--data-dir=${join(dataDir, 'all')}`,
       ],
       { NAMESPACE: CAPACITY_NAMESPACE, REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
-    ));
-  return isUp ? { kubeconfig, socket, redisUrl, facts } : undefined;
+    )) &&
+    (webhooks === undefined ||
+      (await start('sandbox-event-sender', [
+        `--kubeconfig=${kubeconfig}`,
+        ...senderArgs(webhooks, facts['ingest events']),
+      ])));
+  if (!isUp) return undefined;
+  const admission = webhooks && { url: facts['ingest admission'] ?? '', ca: webhooks.ca };
+  return { kubeconfig, socket, redisUrl, facts, ...(admission && { admission }) };
+}
+
+/** The arguments of `all`, without addresses of this environment. */
+function argsOf(
+  { enableCapacity, argv }: EnvironmentOptions,
+  webhooks: WebhookFiles | undefined,
+): readonly string[] {
+  return [
+    '--dashboard-address=127.0.0.1:0',
+    // A volume on another node than the selected one would be of no use to its pod.
+    '--strict-topology',
+    // No pod that could own the CSIStorageCapacity objects runs here.
+    ...(enableCapacity ? ['--enable-capacity', '--capacity-ownerref-level=-1'] : []),
+    ...(webhooks === undefined ? [] : receiverArgs(webhooks)),
+    ...argv,
+  ];
 }
 
 function topologyArgs(): readonly string[] {

@@ -1,6 +1,7 @@
 import { driverConfigFlags } from '#src/driver-config/flags.ts';
 import { defineFlags } from '#src/runtime/flags.ts';
 import { redisAccessFlags } from '#src/redis/flags.ts';
+import { hintFlags } from '#src/ingest/hints/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
@@ -67,6 +68,12 @@ export const flags = defineFlags({
   'driver-config': {
     ...driverConfigFlags['driver-config'],
     help: 'Refused: the sandbox has one driver of its own.',
+  },
+  'event-source': {
+    ...hintFlags['event-source'],
+    help:
+      'How ingest learns of changes: by watches, by webhooks, or by both. For webhooks the ' +
+      'sandbox sends it CloudEvents, and its API server asks it about writes.',
   },
   ...redisAccessFlags,
   ...sandboxOnlyFlags,

@@ -18,6 +18,7 @@ import { watchProgress, type ProgressWatch } from './progress-watch.ts';
 import { pods, statefulSets } from './resources.ts';
 import { describeEnvironment, describePod, describeProgress, INTRODUCTION } from './texts.ts';
 import { waitForRedis } from './wait-for-redis.ts';
+import { registerAdmission } from './webhook-senders.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
 /** Far more than a handful of claims takes: after this, something is broken. */
@@ -50,6 +51,7 @@ async function start(context: Context): Promise<void> {
   const quiet = log.child({}, { level: 'warn' });
   const client = createKubeClient({ access, userAgent: `sutler-sandbox/${version}`, log: quiet });
   closers.add('API client', () => client.close());
+  if (environment.admission !== undefined) await registerAdmission(client, environment.admission);
   await createNodes(client, {
     topology: flags.topology,
     storageCapacity: flags.enableCapacity,
@@ -100,6 +102,7 @@ async function open(context: Context, access: RedisAccess): Promise<Environment 
     topology: flags.topology,
     enableCapacity: flags.enableCapacity,
     redisUrl: flags.redisUrl,
+    sendsWebhooks: flags.eventSource !== 'watch',
     argv: withoutFlags(context.argv, sandboxOnlyFlags),
     node: process.execPath,
     env: context.env,

@@ -22,3 +22,10 @@ export const csiDrivers: Resource = {
   kind: 'CSIDriver',
   namespaced: false,
 };
+export const validatingWebhooks: Resource = {
+  group: 'admissionregistration.k8s.io',
+  version: 'v1',
+  plural: 'validatingwebhookconfigurations',
+  kind: 'ValidatingWebhookConfiguration',
+  namespaced: false,
+};

@@ -56,13 +56,18 @@ export function describeEnvironment(
     .map((name) =>
       row(name, `pid ${facts[`${name} pid`]?.padEnd(8)} ${facts[`${name} http`] ?? ''}`.trimEnd()),
     );
+  // With --event-source=webhook or both.
+  const hints = ['events', 'admission'].flatMap((name) => {
+    const url = facts[`ingest ${name}`];
+    return url === undefined ? [] : [row(`POST ${name}`, url)];
+  });
   return `
 Running:
 ${row('Kubernetes API', facts['sandbox-api server'])}
 ${row('sample driver', facts['sandbox-driver socket'])}
 ${row('Redis', facts['redis'])}
 ${processes.join('\n')}
-${row('logs', next.logsFolder)}
+${hints.map((line) => `${line}\n`).join('')}${row('logs', next.logsFolder)}
 
 Open the dashboard:
   ${facts['dashboard'] ?? ''}${login}

@@ -33,6 +33,8 @@ export interface OpenWatch {
   end(): void;
   /** Resets the connection. */
   drop(): void;
+  /** Calls this when the connection is closed or the response is complete. */
+  onClose(listener: () => void): void;
 }
 
 export type Handler = (seen: Seen, reply: Reply) => void | Promise<void>;
@@ -131,6 +133,7 @@ function createReply(seen: Seen, response: ServerResponse): Reply {
         write: (bytes) => void response.write(bytes),
         end: () => void response.end(),
         drop: () => void response.socket?.resetAndDestroy(),
+        onClose: (listener) => void response.once('close', listener),
       };
     },
   };

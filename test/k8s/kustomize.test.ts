@@ -46,6 +46,7 @@ interface Container {
     readonly mountPath: string;
     readonly subPath?: string;
   }[];
+  readonly ports?: readonly { readonly name: string; readonly containerPort: number }[];
 }
 interface Pod {
   readonly metadata: { readonly labels: Readonly<Record<string, string>> };
@@ -168,8 +169,32 @@ describe(
   { skip: KUBECTL === undefined && 'no kubectl on PATH' },
   () => {
     let objects: readonly ManifestObject[];
+    let ingest: Container;
     before(() => {
       objects = build(['webhooks'], ['admission', 'knative', 'argo-events']);
+      const [only] = podOf(objects, 'Deployment', 'sutler-ingest').spec.containers;
+      assert.ok(only !== undefined);
+      ingest = only;
+    });
+
+    it('ingest watches, and takes hints at the ports of the Service', () => {
+      const { flags } = startOf(ingest);
+      assert.equal(flags['eventSource'], 'both');
+      const portOf = (name: string) =>
+        ingest.ports?.find((each) => each.name === name)?.containerPort;
+      assert.equal(flags['webhookAddress'], `:${portOf('events')}`);
+      assert.equal(flags['admissionAddress'], `:${portOf('admission')}`);
+    });
+
+    it('ingest reads certificate and token where their Secrets are mounted', () => {
+      const { flags } = startOf(ingest);
+      const mounted = (name: string) =>
+        ingest.volumeMounts?.find((each) => each.name === name)?.mountPath;
+      assert.equal(flags['webhookTlsCert'], `${mounted('webhooks-tls')}/tls.crt`);
+      assert.equal(flags['webhookTlsKey'], `${mounted('webhooks-tls')}/tls.key`);
+      assert.equal(flags['admissionTlsCert'], flags['webhookTlsCert']);
+      assert.equal(flags['admissionTlsKey'], flags['webhookTlsKey']);
+      assert.deepEqual(flags['webhookTokenFile'], `${mounted('webhook-token')}/token`);
     });
 
     it('has the objects of all senders', () => {

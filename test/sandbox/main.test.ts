@@ -83,6 +83,21 @@ Done: every claim was provisioned and deleted, and nothing is left.
     }
   });
 
+  it('--event-source=webhook provisions and deletes the examples without a watch of claims', async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'));
+    try {
+      const args = ['--once', '--event-source=webhook', `--data-dir=${dir}`];
+      const { code, stdout } = await runSandbox(args);
+      assert.equal(code, 0, stdout);
+      assert.match(
+        stdout,
+        /\nDone: every claim was provisioned and deleted, and nothing is left\.\n/,
+      );
+    } finally {
+      await rm(dir, { recursive: true, force: true });
+    }
+  });
+
   it('--topology=false gives all nodes one pool, and pods run all the same', async () => {
     const dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'));
     try {
@@ -112,6 +127,18 @@ Done: every claim was provisioned and deleted, and nothing is left.
         'no room on node-b1 in zone-b, other',
     );
     assert.equal(describePod(pod, []), '  default/backup     Running never');
+  });
+
+  it('prints where ingest takes webhooks', () => {
+    const facts = {
+      'ingest events': 'https://127.0.0.1:5/events',
+      'ingest admission': 'https://127.0.0.1:6/admission',
+    };
+    const environment = { kubeconfig: '', socket: '', redisUrl: '', facts };
+    const next = { logsFolder: '/data/logs', examplesFolder: 'examples', claim: 'website' };
+    const text = describeEnvironment(environment, next);
+    assert.match(text, /^ {2}POST events {6}https:\/\/127\.0\.0\.1:5\/events$/m);
+    assert.match(text, /^ {2}POST admission {3}https:\/\/127\.0\.0\.1:6\/admission$/m);
   });
 
   it('prints the addresses and what to try next', () => {

@@ -1,5 +1,5 @@
 import type { KubeClient } from '../../kube/client.ts';
-import { ListWatch } from '../../kube/list-watch.ts';
+import { ListWatch, type ListWatchOptions } from '../../kube/list-watch.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { startReflector, type Change, type Reflector } from '../../kube/reflector.ts';
 import { claims, classes, keyOf, volumes, type Resource } from '../../kube/resources.ts';
@@ -23,6 +23,8 @@ export interface WatchedObjectsOptions {
   readonly client: KubeClient;
   readonly log: Logger;
   readonly metrics: Registry;
+  /** See ListWatchOptions. */
+  readonly backoff?: NonNullable<ListWatchOptions['backoff']>;
 }
 
 /** Drivers that begin to be served within this time share a list. */

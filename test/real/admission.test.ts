@@ -1,0 +1,231 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it, type TestContext } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Hint } from '#src/ingest/hints/hint.ts';
+import { makeCertificate } from '../../sandbox/api/http/certificate.ts';
+import { Connection, textAt, unique, type Fields } from '../conformance/connection.ts';
+import { claim, paths, volume, VOLUMES } from '../conformance/objects.ts';
+import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
+import { readManifests } from '../harness/real-manifests.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
+import { startWebhooks, type WebhookServer } from '../harness/webhook-doors.ts';
+import { startWebhookServer } from '../harness/webhook-server.ts';
+
+const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations';
+const CREATED_FOR_LATENCY = 200;
+
+// The cluster of KUBECONFIG can't reach a webhook on this machine's loopback.
+const skip = (process.env['KUBEBUILDER_ASSETS'] ?? '') === '' && 'no kube-apiserver here';
+
+describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip }, () => {
+  let plane: RealControlPlane;
+  let api: Connection;
+  let redis: TestRedis;
+  let folder: string;
+  let receiver: WebhookServer;
+  let ca: string;
+  let claims: string;
+  const seen: Hint[] = [];
+
+  before(async () => {
+    plane = await realControlPlane(process.env, { binder: false })();
+    api = new Connection(plane);
+    claims = paths(await api.namespace()).claims;
+    redis = await startTestRedis();
+    folder = await mkdtemp(join(tmpdir(), 'sutler-admission-'));
+    const certificate = makeCertificate(Date.now());
+    ca = certificate.cert;
+    await writeFile(join(folder, 'tls.crt'), certificate.cert);
+    await writeFile(join(folder, 'tls.key'), certificate.key);
+    receiver = await startWebhooks(redis.url, [
+      `--admission-tls-cert=${join(folder, 'tls.crt')}`,
+      `--admission-tls-key=${join(folder, 'tls.key')}`,
+    ]);
+    await api.create(CONFIGURATIONS, ours({ url: receiver.admission, ca }));
+    await untilHinted(() => createClaim());
+  });
+  after(async () => {
+    await receiver.close();
+    await redis.close();
+    await api.close();
+    await plane.close();
+    await rm(folder, { recursive: true });
+  });
+
+  const readHints = async (): Promise<void> => void seen.push(...(await receiver.hints()));
+  const hintsOf = (name: string): readonly Hint[] => seen.filter((hint) => hint.name === name);
+  /** Creates a claim. @returns its name */
+  const createClaim = async (metadata: Fields = { name: unique('claim') }): Promise<string> =>
+    textAt(await api.create(claims, claim('', { metadata })), 'metadata', 'name');
+  /** Writes until one is hinted: a server asks a new webhook only after some time. */
+  const untilHinted = async (write: () => Promise<string>): Promise<string> => {
+    for (;;) {
+      const name = await write();
+      await delay(50);
+      await readHints();
+      if (hintsOf(name).length > 0) return name;
+    }
+  };
+  const untilHint = (name: string, count = 1) =>
+    until(
+      async () => {
+        await readHints();
+        return hintsOf(name).length >= count;
+      },
+      `${count} hints for ${name}`,
+      10_000,
+    );
+  /** That nothing is hinted is known when a later write is. */
+  const noHintAfter = async (name: string, count: number): Promise<void> => {
+    await untilHint(await createClaim());
+    assert.equal(hintsOf(name).length, count);
+  };
+
+  it('hints at a claim early, and the claim is there a moment later', async () => {
+    const name = await createClaim();
+    await untilHint(name);
+    const namespace = claims.split('/')[4];
+    const resource = 'persistentvolumeclaims';
+    assert.deepEqual(hintsOf(name), [{ resource, namespace, name, isEarly: true }]);
+    await api.read(`${claims}/${name}`);
+  });
+
+  it('hints at the name that was generated', async () => {
+    await untilHint(await createClaim({ generateName: 'made-' }));
+  });
+
+  it('does not hint at a dry run', async () => {
+    const name = unique('trial');
+    await api.call('POST', claims, { body: claim(name), query: { dryRun: 'All' } });
+    await noHintAfter(name, 0);
+  });
+
+  it('hints at a claim that a quota refuses, and that never comes to be', async () => {
+    const namespace = await api.namespace();
+    const hard = { persistentvolumeclaims: '0' };
+    const quotas = `/api/v1/namespaces/${namespace}/resourcequotas`;
+    await api.create(quotas, { metadata: { name: 'none' }, spec: { hard } });
+    await api.patch('merge', `${quotas}/none/status`, { status: { hard, used: hard } });
+    const path = paths(namespace).claims;
+    let name = '';
+    const isRefused = async (): Promise<boolean> => {
+      name = unique('refused');
+      const { status, text } = await api.call('POST', path, { body: claim(name) });
+      return status === 403 && text.includes('exceeded quota');
+    };
+    await until(isRefused, 'the quota refuses a claim');
+    await untilHint(name);
+    assert.equal((await api.get(`${path}/${name}`)).status, 404);
+  });
+
+  it('hints at changes of a claim until it has a volume, and at its deletion', async () => {
+    const name = await createClaim();
+    const path = `${claims}/${name}`;
+    const annotate = (value: string) =>
+      api.patch('merge', path, { metadata: { annotations: { 'e.com/a': value } } });
+    await annotate('before');
+    await untilHint(name, 2);
+    await api.patch('merge', path, { spec: { volumeName: 'some-volume' } });
+    await untilHint(name, 3);
+    await annotate('after');
+    await noHintAfter(name, 3);
+    await api.call('DELETE', path);
+    await api.patch('merge', path, { metadata: { finalizers: null } });
+    await untilHint(name, 4);
+  });
+
+  it('hints at a volume whose phase, policy or deletion changes, and not at other changes', async () => {
+    const name = unique('volume');
+    await api.create(VOLUMES, volume(name));
+    const path = `${VOLUMES}/${name}`;
+    await api.patch('merge', `${path}/status`, { status: { phase: 'Released' } });
+    await untilHint(name);
+    assert.deepEqual(hintsOf(name), [
+      { resource: 'persistentvolumes', namespace: '', name, isEarly: true },
+    ]);
+    await api.patch('merge', path, { metadata: { annotations: { 'e.com/a': 'b' } } });
+    await noHintAfter(name, 1);
+    await api.patch('merge', path, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
+    await untilHint(name, 2);
+    await api.call('DELETE', path);
+    await api.patch('merge', path, { metadata: { finalizers: null } });
+    await untilHint(name, 3);
+  });
+
+  it('adds little to the time of a creation, and hints at each', async (t) => {
+    await api.call('DELETE', `${CONFIGURATIONS}/sutler-hints`);
+    await delay(1000);
+    const without = await timed(CREATED_FOR_LATENCY, () => createClaim());
+    await api.create(CONFIGURATIONS, ours({ url: receiver.admission, ca }));
+    await untilHinted(() => createClaim());
+    const names: string[] = [];
+    const withHook = await timed(CREATED_FOR_LATENCY, async () => names.push(await createClaim()));
+    for (const name of names) await untilHint(name);
+    report(t, 'without', without);
+    report(t, 'with', withHook);
+    assert.ok(medianOf(withHook) < medianOf(without) + 50, 'the median grew by 50 ms');
+  });
+
+  it('lets claims be created at once while the receiver is down', async (t) => {
+    await reconfigure({ url: 'https://127.0.0.1:1/admission', ca });
+    const times = await timed(20, () => createClaim());
+    report(t, 'down', times);
+    assert.ok(Math.max(...times) < 1000, String(Math.max(...times)));
+  });
+
+  it('lets claims be created after a second while the receiver does not answer', async (t) => {
+    const silent = await startWebhookServer(() => 'never');
+    t.after(() => silent.close());
+    const { url, caBundle } = silent.clientConfig;
+    await reconfigure({ url, ca: Buffer.from(caBundle, 'base64').toString() });
+    while (silent.reviews.length === 0) await createClaim();
+    const times = await timed(3, () => createClaim());
+    report(t, 'silent', times);
+    assert.ok(Math.max(...times) < 2500, String(Math.max(...times)));
+  });
+
+  /** Has the server ask somebody else, and waits until it no longer asks the receiver. */
+  const reconfigure = async (to: { readonly url: string; readonly ca: string }): Promise<void> => {
+    await api.patch('merge', `${CONFIGURATIONS}/sutler-hints`, { webhooks: ours(to).webhooks });
+    for (;;) {
+      const name = await createClaim();
+      await delay(100);
+      await readHints();
+      if (hintsOf(name).length === 0) return;
+    }
+  };
+});
+
+/** The configuration of k8s/admission, with an address instead of a Service. */
+function ours({ url, ca }: { readonly url: string; readonly ca: string }) {
+  const [manifest] = readManifests('admission');
+  assert.ok(manifest !== undefined);
+  const webhooks = manifest.object['webhooks'] as readonly Fields[];
+  const clientConfig = { url, caBundle: Buffer.from(ca).toString('base64') };
+  return { ...manifest.object, webhooks: webhooks.map((hook) => ({ ...hook, clientConfig })) };
+}
+
+/** How long each of some calls takes, in ms. */
+async function timed(count: number, call: () => Promise<unknown>): Promise<readonly number[]> {
+  const times: number[] = [];
+  for (let i = 0; i < count; i += 1) {
+    const startMs = performance.now();
+    await call();
+    times.push(performance.now() - startMs);
+  }
+  return times;
+}
+
+function medianOf(times: readonly number[]): number {
+  return times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)] ?? NaN;
+}
+
+function report(t: TestContext, what: string, times: readonly number[]): void {
+  const sorted = times.toSorted((a, b) => a - b);
+  const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? NaN;
+  t.diagnostic(`${what}: p50 ${medianOf(times).toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`);
+}
