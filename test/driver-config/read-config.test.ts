@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import * as fc from 'fast-check';
 import { flagsOf } from '#src/dispatch.ts';
 import { driverFlags, isConfig, readDriverConfig } from '#src/driver-config/read-config.ts';
 import { flags as ingest } from '#src/ingest/flags.ts';
@@ -189,5 +190,20 @@ drivers:
     };
     await readDriverConfig(`drivers:\n${A}    worker-threads: 9\n`, o);
     assert.deepEqual(seen, [7_000, 9]);
+  });
+
+  it('never throws, whatever the text is', async () => {
+    const good = `drivers:\n${A}    timeout: 1s\n    feature-gates: [a, b]\n${B}`;
+    const cut = fc
+      .tuple(fc.nat(good.length), fc.nat(6), fc.string({ unit: 'binary', maxLength: 6 }))
+      .map(([at, count, text]) => good.slice(0, at) + text + good.slice(at + count));
+    const check = async (text: string): Promise<void> => {
+      const result = await readDriverConfig(text, options());
+      if (isConfig(result)) return;
+      assert.ok(result.length > 0);
+      for (const { line } of result) assert.ok(line >= 1 && line <= text.split('\n').length + 1);
+    };
+    const any = fc.string({ unit: 'binary', maxLength: 60 });
+    await fc.assert(fc.asyncProperty(fc.oneof(cut, any), check), { numRuns: 500 });
   });
 });

@@ -42,6 +42,22 @@ describe('one ingest and one jobs for five drivers', () => {
     for (const each of drivers) assert.equal(each.driver.volumes().length, 1, each.name);
   });
 
+  it('share the connections of ingest to Redis, and its watches', async () => {
+    const clients = String(await bed.redis.redis.client('LIST')).split('\n');
+    const of = (name: string): number =>
+      clients.filter((client) => client.includes(` name=${name} `)).length;
+    assert.deepEqual([of('sutler-ingest'), of('sutler-producer')], [1, 1]);
+    const page = await (await fetch(`${ingest.url}/metrics`)).text();
+    const lists = /^sutler_kube_reflector_lists_total\{resource="persistentvolumes"\} (\d+)/m;
+    assert.equal(lists.exec(page)?.[1], '1');
+  });
+
+  it('count for each driver', async () => {
+    const page = await (await fetch(`${jobs.url}/metrics`)).text();
+    for (const name of NAMES)
+      assert.match(page, new RegExp(`sutler_queue_runs_total\\{driver="${name}",kind="claim"`));
+  });
+
   it('goes on with the others while one is down, and names it', async () => {
     await driver(0).close();
     const waiting = await bed.newClaim(NAMES[0] ?? '');

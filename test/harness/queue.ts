@@ -53,8 +53,8 @@ export class QueueBench {
   }
 
   producer(o: Partial<ProducerOptions> & { readonly redisUrl?: string } = {}): Producer {
-    const { redisUrl = this.#redis.url, log = silentLog } = o;
-    const connection = openProducerConnection({ redisUrl, prefix: 'csi', log });
+    const { redisUrl = this.#redis.url, prefix = 'csi', log = silentLog } = o;
+    const connection = openProducerConnection({ redisUrl, prefix, log });
     const producer = new Producer({
       connection,
       prefix: 'csi',
