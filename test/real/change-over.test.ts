@@ -66,12 +66,13 @@ if (upstream === '') {
     for (const [name, plan] of Object.entries(PLANS))
       for (let round = 1; round <= ROUNDS; round += 1)
         if (ONLY.test(name))
-          it(`loses nothing and makes nothing again: ${name} (round ${round})`, async () => {
+          it(`loses nothing, makes nothing again and reports leaks: ${name} (round ${round})`, async () => {
             const bed = await openChangeOverBed({
               kubeconfig,
               upstream,
               workerThreads: 20,
               driverDelayMs: 200,
+              ingestFlags: ['--audit-min-age=15s'],
             });
             try {
               judge(name, await play(bed, plan));

@@ -25,6 +25,8 @@ export interface ChangeOverPlace {
   readonly handles: () => readonly string[];
   readonly startIngest: () => Promise<Startable>;
   readonly startOther: () => Promise<Startable>;
+  /** Whether the audit has reported exactly these volumes. */
+  readonly isReported?: (handles: readonly string[]) => Promise<boolean>;
 }
 
 export interface ChangeOverPlan {
@@ -81,8 +83,12 @@ export async function changeOverAndBack(
   const again = await place.startIngest();
   await creating;
   await user.waitUntilSettled();
+  const result = await collect(place, user);
+  const { other: left } = result.leaked;
+  if (left.length > 0 && place.isReported !== undefined)
+    await until(() => place.isReported?.(left), `the audit reports ${left.join()}`, 60_000);
   await again.stop();
-  return collect(place, user);
+  return result;
 }
 
 /** Creates and deletes claims. */
