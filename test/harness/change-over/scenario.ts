@@ -74,6 +74,7 @@ export async function changeOverAndBack(
     (plan.turnsBy === 'claims' ? user.created : ledger.creations) >= part * plan.claims;
   const ingest = await place.startIngest();
   const creating = user.createAll();
+  await until(() => ledger.creations > 0, 'a volume of sutler', 120_000);
   await until(isMade(toOther), 'volumes of sutler', 600_000);
   await ingest[plan.end]();
   const other = await place.startOther();
