@@ -91,7 +91,7 @@ async function play(bed: ChangeOverBed, plan: ChangeOverPlan): Promise<ChangeOve
 function judge(name: string, result: ChangeOverResult): void {
   const { made, lost, left, madeTwice, madeAgain, leaked } = result;
   process.stdout.write(
-    `${name}: made ${made.sutler} + ${made.other}, lost ${lost.length}, left ${left.join(', ') || 0}, ` +
+    `${name}: made ${made.sutler} + ${made.other}, lost ${lost.length}, left ${left.slice(0, 3).join(', ') || 0}, ` +
       `twice ${madeTwice.length}, again ${madeAgain.join(' ') || 0}, ` +
       `leaked ${leaked.sutler.length} + ${leaked.other.length} by the other\n`,
   );

@@ -165,12 +165,17 @@ class User {
     return [...this.#kept].filter((name) => found.get(name)?.status?.phase !== 'Bound');
   }
 
-  /** Waits until every claim that is kept is Bound and no PV is left of the others. */
+  /** Waits until every claim that is kept is Bound and no PV is left of the others; up to four
+   * minutes, after which the result says what is not. */
   async waitUntilSettled(): Promise<void> {
-    const isSettled = async (): Promise<boolean> =>
-      (await this.unbound()).length === 0 &&
-      (await listVolumes(this.#place)).length === this.#kept.size;
+    // A busy API server may refuse a list.
+    const isSettled = (): Promise<boolean> => this.#isSettled().catch(() => false);
     await until(isSettled, 'everything is settled', 240_000).catch(() => undefined);
+  }
+
+  async #isSettled(): Promise<boolean> {
+    if ((await this.unbound()).length > 0) return false;
+    return (await listVolumes(this.#place)).length === this.#kept.size;
   }
 }
 
