@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
 import { heartbeatKey, queueName } from '#src/queue/key-names.ts';
+import { registerQueues } from '#src/queue/registry.ts';
 import { redisDrain } from '#src/records/drain.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
@@ -45,6 +46,7 @@ describe('sutler drain', () => {
     await redis.flushall();
     const store = redisIncarnationStore(redis, 'csi', DRIVER);
     await store.begin({ id: 'e', quarantineMs: 0, sequence: 0 });
+    await registerQueues(redis, 'csi', [{ name: 'claims.d', driver: DRIVER, kind: 'claim' }]);
   });
 
   it('sets the drain, and says that sutler can be taken out if nothing is open', async () => {
@@ -119,6 +121,12 @@ describe('sutler drain', () => {
     assert.match(out, /the drain of d\.example is ended/);
     assert.equal(await isDrained(), false);
     assert.match((await sutler('drain', DRIVER, '--undo')).out, /was not drained/);
+  });
+
+  it('refuses a driver that is not served here, and names those that are', async () => {
+    const { code, err } = await sutler('drain', 'd.exmaple');
+    assert.equal(code, 2);
+    assert.match(err, /no sutler serves driver d\.exmaple .*served here: d\.example/);
   });
 
   it('names what is missing or contradicts itself', async () => {

@@ -108,6 +108,7 @@ const RIGHTS: Readonly<
       ),
       'get /pods',
       'get apps/replicasets',
+      ...['get', 'list', 'watch'].map((verb) => `${verb} coordination.k8s.io/leases`),
     ],
   },
   'sutler-dashboard': { everywhere: [], atHome: [] },

@@ -1,4 +1,5 @@
 import { userInfo } from 'node:os';
+import { listQueues } from '../../queue/registry.ts';
 import { redisDrain } from '../../records/drain.ts';
 import { openRedisAccess } from '../../redis/access.ts';
 import { openRedis } from '../../redis/connection.ts';
@@ -31,7 +32,19 @@ async function start(context: Context): Promise<void> {
   const link = openRedis({ url, access, role: 'plain', name: 'sutler-drain', log });
   closers.add('Redis', () => link.close());
   const place = { redis: link.redis, prefix, driver };
+  await checkDriver(place);
   await (flags.undo ? undo(context, place) : drain(context, place));
+}
+
+/** @throws UsageError for a driver that no ingest has registered, since nothing of it would ever be
+ *   open */
+async function checkDriver({ redis, prefix, driver }: DrainPlace): Promise<void> {
+  const drivers = new Set((await listQueues(redis, prefix)).map((queue) => queue.driver));
+  if (drivers.has(driver)) return;
+  const known = [...drivers].join(', ') || 'none';
+  throw new UsageError(
+    `no sutler serves driver ${driver} with this Redis and --redis-prefix; served here: ${known}`,
+  );
 }
 
 async function undo(context: Context, { redis, prefix, driver }: DrainPlace): Promise<void> {

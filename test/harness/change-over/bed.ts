@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -103,6 +103,14 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     folder,
     ledger,
     handles: () => driver.volumes().map(({ handle }) => handle),
+    isReported: async (handles) => {
+      const log = await readFile(join(folder, 'ingest.log'), 'utf8');
+      const line = log.split('\n').findLast((each) => each.includes('orphaned volumes found'));
+      return (
+        line?.includes(` orphans=${handles.length} `) === true &&
+        handles.every((handle) => line.includes(handle))
+      );
+    },
     startIngest: () => start(['ingest', ...common, ...LEASE_FLAGS, ...ingestFlags]),
     startJobs: () => start(['jobs', ...common, ...LEASE_FLAGS.slice(0, 1), threads]),
     startOther: () => {

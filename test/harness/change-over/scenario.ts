@@ -25,6 +25,8 @@ export interface ChangeOverPlace {
   readonly handles: () => readonly string[];
   readonly startIngest: () => Promise<Startable>;
   readonly startOther: () => Promise<Startable>;
+  /** Whether the audit has reported exactly these volumes. */
+  readonly isReported?: (handles: readonly string[]) => Promise<boolean>;
 }
 
 export interface ChangeOverPlan {
@@ -72,6 +74,7 @@ export async function changeOverAndBack(
     (plan.turnsBy === 'claims' ? user.created : ledger.creations) >= part * plan.claims;
   const ingest = await place.startIngest();
   const creating = user.createAll();
+  await until(() => ledger.creations > 0, 'a volume of sutler', 120_000);
   await until(isMade(toOther), 'volumes of sutler', 600_000);
   await ingest[plan.end]();
   const other = await place.startOther();
@@ -81,8 +84,12 @@ export async function changeOverAndBack(
   const again = await place.startIngest();
   await creating;
   await user.waitUntilSettled();
+  const result = await collect(place, user);
+  const { other: left } = result.leaked;
+  if (left.length > 0 && place.isReported !== undefined)
+    await until(() => place.isReported?.(left), `the audit reports ${left.join()}`, 60_000);
   await again.stop();
-  return collect(place, user);
+  return result;
 }
 
 /** Creates and deletes claims. */
@@ -158,12 +165,17 @@ class User {
     return [...this.#kept].filter((name) => found.get(name)?.status?.phase !== 'Bound');
   }
 
-  /** Waits until every claim that is kept is Bound and no PV is left of the others. */
+  /** Waits until every claim that is kept is Bound and no PV is left of the others; up to four
+   * minutes, after which the result says what is not. */
   async waitUntilSettled(): Promise<void> {
-    const isSettled = async (): Promise<boolean> =>
-      (await this.unbound()).length === 0 &&
-      (await listVolumes(this.#place)).length === this.#kept.size;
+    // A busy API server may refuse a list.
+    const isSettled = (): Promise<boolean> => this.#isSettled().catch(() => false);
     await until(isSettled, 'everything is settled', 240_000).catch(() => undefined);
+  }
+
+  async #isSettled(): Promise<boolean> {
+    if ((await this.unbound()).length > 0) return false;
+    return (await listVolumes(this.#place)).length === this.#kept.size;
   }
 }
 
