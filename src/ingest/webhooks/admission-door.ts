@@ -22,6 +22,8 @@ const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
  * an API server asks; others can't keep the process busy with them. */
 const READ_PER_SECOND = 1_000;
 const REVIEW_BYTES = 4 * 1024;
+/** So that some of the largest reviews, and then many small ones, are answered. */
+const READ_BURST_SECONDS = 5;
 
 export interface AdmissionDoorOptions {
   readonly writer: HintWriter;
@@ -52,6 +54,7 @@ export class AdmissionDoor {
     this.#reading = new SenderRates({
       perSecond: readPerSecond,
       totalPerSecond: readPerSecond,
+      burstSeconds: READ_BURST_SECONDS,
       nowMs,
     });
   }
