@@ -31,6 +31,8 @@ const MAX_PIPELINED = 8;
 /** A header takes five bytes at least. Node drops those beyond a number without a word. */
 const MIN_HEADER_BYTES = 5;
 const HANDSHAKE_MS = 5_000;
+/** Thirty of the shortest requests. */
+const PART_BYTES = 512;
 
 /** Creates an HTTP server that no client can exhaust: connections are limited in all and by
  * network, and headers, requests, answers and pauses have a size and a time. */
@@ -80,10 +82,23 @@ function openConnection(limits: ServerLimits, answers: WeakMap<Socket, OpenAnswe
   const others = limits.connections ?? new ConnectionLimit(CONNECTIONS);
   const proxies = new ConnectionLimit(PROXY_CONNECTIONS);
   return (socket: Socket): void => {
+    readInParts(socket);
     answers.set(socket, new OpenAnswers(socket, limits.answerMs));
     const isProxy = limits.isProxy?.(socket.remoteAddress ?? '') === true;
     (isProxy ? proxies : others).add(socket);
   };
+}
+
+/** Gives what arrives to Node's parser in small parts. It parses a part to its end, with all the
+ * requests in it, even if the connection is ended at the first of them. */
+function readInParts(socket: Socket): void {
+  const parse = socket.listeners('data') as ((part: Buffer) => void)[];
+  socket.removeAllListeners('data');
+  socket.on('data', (chunk: Buffer) => {
+    for (let at = 0; at < chunk.length && !socket.destroyed; at += PART_BYTES)
+      for (const each of parse) each.call(socket, chunk.subarray(at, at + PART_BYTES));
+  });
+  socket.resume();
 }
 
 function limitServer<S extends Server | TlsServer>(server: S, limits: ServerLimits): S {

@@ -18,6 +18,12 @@ import { SenderRates } from './senders/sender-rates.ts';
 /** A review may hold the object twice, each as large as the API server takes it. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
+/** Reviews that are read in a second, so many bytes of a large one counting as one more. More than
+ * an API server asks; others can't keep the process busy with them. */
+const READ_PER_SECOND = 1_000;
+const REVIEW_BYTES = 4 * 1024;
+/** So that some of the largest reviews, and then many small ones, are answered. */
+const READ_BURST_SECONDS = 5;
 
 export interface AdmissionDoorOptions {
   readonly writer: HintWriter;
@@ -32,7 +38,9 @@ export interface AdmissionDoorOptions {
  * server would repeat while its user waits. */
 export class AdmissionDoor {
   readonly #options: AdmissionDoorOptions;
+  /** Of hints. */
   readonly #rates: SenderRates;
+  readonly #reading: SenderRates;
   readonly #memory = new RequestMemory(MAX_MEMORY_BYTES);
   readonly #warnings: RareWarnings;
 
@@ -42,6 +50,13 @@ export class AdmissionDoor {
     this.#warnings = new RareWarnings(log, clock);
     const nowMs = clock.nowMs();
     this.#rates = new SenderRates({ perSecond, totalPerSecond: perSecond, nowMs });
+    const readPerSecond = Math.max(READ_PER_SECOND, perSecond);
+    this.#reading = new SenderRates({
+      perSecond: readPerSecond,
+      totalPerSecond: readPerSecond,
+      burstSeconds: READ_BURST_SECONDS,
+      nowMs,
+    });
   }
 
   /** Answers a request, whatever is wrong with it. */
@@ -54,9 +69,13 @@ export class AdmissionDoor {
   }
 
   async #allow(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const owner = networkOf(request.socket.remoteAddress ?? '');
+    const owner = sourceOf(request.socket);
+    const { clock } = this.#options;
+    if (this.#reading.take(owner, clock.nowMs()) > 0) throw new Error('too many reviews');
     const limits = { maxBytes: MAX_BODY_BYTES, memory: this.#memory, owner };
-    const { uid, verdict } = readAdmissionReview(await receiveBody(request, limits));
+    const body = await receiveBody(request, limits);
+    this.#reading.charge(owner, Math.floor(body.length / REVIEW_BYTES), clock.nowMs());
+    const { uid, verdict } = readAdmissionReview(body);
     const answer = { status: 200, type: 'application/json', text: allowAdmission(uid) };
     sendText(request, response, answer);
     const { reviews } = this.#options.metrics;
@@ -84,7 +103,8 @@ export class AdmissionDoor {
 
   #refuse(request: IncomingMessage, response: ServerResponse, error: unknown): void {
     this.#options.metrics.reviews.inc({ result: 'refused' });
-    // What has no 4xx: the memory went to others, or the client is gone.
+    // What has no 4xx: others use the memory or the time up, or the client is gone. The API server
+    // then goes on at once, as failurePolicy says.
     if (!(error instanceof RequestProblem) || error.problem.status >= 500)
       return void request.socket.destroy();
     const { status, detail, field } = error.problem;

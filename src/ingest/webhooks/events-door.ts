@@ -12,7 +12,7 @@ import { readEvents, type ReadRequest } from './parse/read-events.ts';
 import { kindOfProblem, type Problem, problemJson, RequestProblem } from './problem.ts';
 import { ClientGone, receiveBody } from './receive-body.ts';
 import { SeenEvents } from './seen-events.ts';
-import { sendProblem, sendText } from './send-answer.ts';
+import { discardBody, sendProblem, sendText } from './send-answer.ts';
 import type { Authenticator } from './senders/authenticator.ts';
 import { FailureBudget } from './senders/failure-budget.ts';
 import type { SenderConnections } from './senders/sender-connections.ts';
@@ -31,6 +31,8 @@ const HOLD_MS = 1_000;
 /** Events of all senders that are read in a second, unless one alone may send more. They take a
  * third of a CPU, so that the rest of the process is not delayed. */
 const TOTAL_PER_SECOND = 1_000;
+/** So many bytes count as one more event: what is read costs as much as how often. */
+const EVENT_BYTES = 4 * 1024;
 const RETRY_SECONDS = 2;
 /** Problems of one batch that are reported. */
 const MAX_REPORTED = 100;
@@ -102,8 +104,9 @@ export class EventsDoor {
       this.#options.metrics.events.inc({ sender: sender.kind, result: 'duplicate' });
       return sendReport(request, response, { accepted: 0, ignored: 0, duplicates: 1 });
     }
+    this.#rates.charge(id, Math.floor(body.length / EVENT_BYTES), this.#nowMs());
     const read = readEvents(request.headersDistinct, body);
-    if (read.events.length > 1) this.#rates.charge(id, read.events.length - 1, this.#nowMs());
+    this.#rates.charge(id, Math.max(0, read.events.length - 1), this.#nowMs());
     const report = await this.#store(sender, read);
     if (webhookId !== undefined) this.#seen.add(id, webhookId, this.#nowMs());
     const problems = problemsOf(read);
@@ -124,17 +127,19 @@ export class EventsDoor {
       const limits = { maxBytes: MAX_BODY_BYTES, memory: this.#memory, owner: senderId(sender) };
       return { sender, body: await receiveBody(request, limits), webhookId: undefined };
     }
-    bodyFormat(headers);
-    const body = await receiveBody(request, await this.#unverifiedLimits(request));
-    const sender = await this.#withHold(request, () => verdict.verify(body));
+    const limits = this.#unverifiedLimits(request);
+    const { sender, body } = await this.#withHold(request, async () => {
+      bodyFormat(headers);
+      const received = await receiveBody(request, limits);
+      return { sender: verdict.verify(received), body: received };
+    });
     await this.#admit(request, sender);
     return { sender, body, webhookId: `webhook ${headers['webhook-id']?.[0] ?? ''}` };
   }
 
-  async #unverifiedLimits({ socket }: IncomingMessage) {
+  #unverifiedLimits({ socket }: IncomingMessage) {
     const address = socket.remoteAddress ?? '';
     const isSuspect = this.#failures.isSpent(address, this.#nowMs());
-    if (isSuspect) await this.#hold();
     return {
       maxBytes: isSuspect ? MAX_SUSPECT_BYTES : MAX_BODY_BYTES,
       memory: this.#unverified,
@@ -144,11 +149,13 @@ export class EventsDoor {
 
   /** Lets a request of a known sender in.
    * @throws RequestProblem if it sends too much */
-  async #admit({ socket }: IncomingMessage, sender: Sender): Promise<void> {
+  async #admit(request: IncomingMessage, sender: Sender): Promise<void> {
+    const { socket } = request;
     const id = senderId(sender);
     if (sender.kind !== 'network') this.#options.connections.identify(socket, id);
     const waitMs = this.#rates.take(id, this.#nowMs());
     if (waitMs === 0) return;
+    discardBody(request, false);
     await this.#hold(Math.min(waitMs, HOLD_MS));
     throw new RequestProblem({
       status: 429,
@@ -157,14 +164,15 @@ export class EventsDoor {
     });
   }
 
-  /** Looks for a credential. Who has shown wrong ones again and again waits for the refusal. */
-  async #withHold<T>({ socket }: IncomingMessage, look: () => T): Promise<T> {
+  /** Looks for a credential. Who has shown none again and again waits for the refusal. */
+  async #withHold<T>(request: IncomingMessage, look: () => T | Promise<T>): Promise<T> {
     try {
-      return look();
+      return await look();
     } catch (error) {
-      const address = socket.remoteAddress ?? '';
+      const address = request.socket.remoteAddress ?? '';
       const isSpent = this.#failures.isSpent(address, this.#nowMs());
       this.#failures.countFailure(address, this.#nowMs());
+      discardBody(request, !isSpent);
       if (isSpent) await this.#hold();
       throw error;
     }

@@ -21,9 +21,9 @@ const ANSWER_MS = 15_000;
 const CLOSE_MS = 2_500;
 const WAITS = { silentMs: 5_000, turnMs: 30_000 };
 const NEW_SOCKETS: Readonly<Record<'plaintext' | 'tls', NewSocketLimits>> = {
-  plaintext: { burst: 128, perSecond: 400, ...WAITS },
+  plaintext: { burst: 64, perSecond: 200, ...WAITS },
   // A handshake takes up to 2 ms of CPU.
-  tls: { burst: 64, perSecond: 150, ...WAITS },
+  tls: { burst: 64, perSecond: 100, ...WAITS },
 };
 
 /** The one path that a server answers. */
@@ -121,6 +121,7 @@ function createApp({ path, answer, answerOptions }: Door): Express {
 
 /** Express could not decode the path. It recognises an error handler by its four parameters. */
 const refuseBadPath: ErrorRequestHandler = (_error: unknown, request, response, _next) => {
+  response.setHeader('connection', 'close');
   sendProblem(request, response, { status: 400, detail: 'it can not be decoded', field: 'path' });
 };
 

@@ -126,6 +126,7 @@ function agreeToEvents(maxEventsPerSecond: number): RequestHandler {
     }
     response.setHeader('webhook-allowed-origin', '*');
     response.setHeader('webhook-allowed-rate', String(maxEventsPerSecond * 60));
+    response.setHeader('connection', 'close');
     response.statusCode = 204;
     response.end();
   };

@@ -1,24 +1,30 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Arrival } from '../../runtime/arrival.ts';
 import { type Problem, problemJson } from './problem.ts';
+import { isScattered } from './receive-body.ts';
 
-/** What is read, and thrown away, of a body after its answer: a client that still sends would take
- * the end of the connection for an error, and not see the answer. */
-const DISCARDED = { bytes: 16 * 1024 * 1024, ms: 3_000 };
+/** How long, and how much, of a body is read and thrown away. */
+const DISCARD_MS = 3_000;
+const DISCARD_BYTES = 16 * 1024 * 1024;
+/** The same for those who are refused again and again. */
+const DISCARD_LITTLE_BYTES = 64 * 1024;
 /** Statuses after which the connection ends: what follows on it can't be trusted to be a request,
  * or nobody wants it. */
 const CLOSING = new Set([401, 403, 404, 405, 413, 503]);
 
-/** Answers with a problem. */
+/** Answers with a problem.
+ * @param more  further members of the answer */
 export function sendProblem(
   request: IncomingMessage,
   response: ServerResponse,
   problem: Problem,
-  more: Readonly<Record<string, unknown>> = {},
+  more: object = {},
 ): void {
   const { status, retryAfterSeconds } = problem;
   if (retryAfterSeconds !== undefined) response.setHeader('retry-after', retryAfterSeconds);
   if (status === 401) response.setHeader('www-authenticate', 'Bearer');
   if (CLOSING.has(status) || !request.complete) response.setHeader('connection', 'close');
+  discardBody(request, true);
   const text = JSON.stringify({ ...problemJson(problem), ...more });
   sendText(request, response, { status, type: 'application/problem+json', text });
 }
@@ -39,21 +45,26 @@ export function sendText(
   if (request.complete || request.destroyed) return void response.end(bytes);
   // The client has the whole answer before the response ends.
   response.write(bytes);
-  discardRest(request, () => response.end());
-}
-
-function discardRest(request: IncomingMessage, done: () => void): void {
-  let bytes = 0;
+  const timer = setTimeout(() => response.end(), DISCARD_MS);
   const end = (): void => {
     clearTimeout(timer);
-    request.off('data', count).off('end', end).off('close', end).pause();
-    done();
+    response.end();
   };
+  request.once('end', end).once('close', end).resume();
+}
+
+/** Throws the rest of a body away, at once, so that it takes no memory while its sender waits for
+ * the refusal. A client that still sends would take the end of the connection for an error, and
+ * not see the answer; but beyond a size the connection ends.
+ * @param isPatient  whether 16 MiB are read, or little */
+export function discardBody(request: IncomingMessage, isPatient: boolean): void {
+  if (request.complete || request.destroyed) return;
+  const maxBytes = isPatient ? DISCARD_BYTES : DISCARD_LITTLE_BYTES;
+  const arrival = new Arrival();
   const count = (chunk: Buffer): void => {
-    bytes += chunk.length;
-    if (bytes > DISCARDED.bytes) end();
+    arrival.add(chunk);
+    if (arrival.bytes > maxBytes || isScattered(arrival)) request.socket.destroy();
   };
-  const timer = setTimeout(end, DISCARDED.ms);
   request.on('error', () => undefined);
-  request.on('data', count).on('end', end).on('close', end).resume();
+  request.on('data', count).resume();
 }

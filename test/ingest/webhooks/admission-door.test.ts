@@ -95,7 +95,8 @@ describe('POST /admission', () => {
     const answer = await server.review(REVIEW_TEXT);
     const tookMs = performance.now() - startedMs;
     assert.equal(answer.status, 200);
-    assert.ok(tookMs < 500, `${tookMs} ms`);
+    // Redis is given 2 s to take a hint.
+    assert.ok(tookMs < 1_900, `${tookMs} ms`);
     await until(async () => (await lost()) > before, 'the hint is counted as lost');
     redis.thaw();
   });

@@ -23,6 +23,7 @@ function openShare(share: number, nowMs: number): TokenBucket {
  * may send its share, so that those who send little are not refused for those who send much. */
 export class SenderRates {
   readonly #perSecond: number;
+  readonly #burst: number;
   readonly #totalPerSecond: number;
   readonly #total: TokenBucket;
   /** By sender; the one used last is last. */
@@ -30,11 +31,19 @@ export class SenderRates {
   #active = 0;
   #countedMs = -Infinity;
 
-  constructor(o: { readonly perSecond: number; readonly totalPerSecond: number; nowMs: number }) {
+  /** @param o.burstSeconds  how much of what was not used may be used at once; 1 unless given */
+  constructor(o: {
+    readonly perSecond: number;
+    readonly totalPerSecond: number;
+    readonly burstSeconds?: number;
+    readonly nowMs: number;
+  }) {
+    const { burstSeconds = 1 } = o;
     this.#perSecond = o.perSecond;
+    this.#burst = o.perSecond * burstSeconds;
     this.#totalPerSecond = o.totalPerSecond;
     this.#total = new TokenBucket({
-      burst: o.totalPerSecond,
+      burst: o.totalPerSecond * burstSeconds,
       perSecond: o.totalPerSecond,
       nowMs: o.nowMs,
     });
@@ -60,7 +69,7 @@ export class SenderRates {
     const account = this.#accountOf(sender, nowMs);
     account.own.charge(events, nowMs);
     account.fair.charge(events, nowMs);
-    this.#total.charge(Math.min(events, this.#totalPerSecond), nowMs);
+    this.#total.charge(events, nowMs);
   }
 
   #accountOf(sender: string, nowMs: number): Account {
@@ -68,7 +77,7 @@ export class SenderRates {
     if (known === undefined) this.#active += 1;
     const share = this.#shareAt(nowMs);
     const account = known ?? {
-      own: new TokenBucket({ burst: this.#perSecond, perSecond: this.#perSecond, nowMs }),
+      own: new TokenBucket({ burst: this.#burst, perSecond: this.#perSecond, nowMs }),
       fair: openShare(share, nowMs),
       share,
       usedMs: nowMs,
