@@ -45,7 +45,7 @@ function sizesIn(registry: Registry): Map<string, SizeOf> {
   SIZES.set(registry, sizes);
   const objects: Gauge<'resource'> = new Gauge({
     name: 'sutler_kube_reflector_objects',
-    help: 'Objects in the store.',
+    help: 'Objects that are kept in memory.',
     labelNames: ['resource'],
     registers: [registry],
     collect: () => {

@@ -313,9 +313,9 @@ describe('wait watch', () => {
       demand = new DemandWatch({
         client: {
           ...kube,
-          list(...args) {
+          listItems(...args) {
             lists += 1;
-            return kube.list(...args);
+            return kube.listItems(...args);
           },
         },
         watchSecrets: true,

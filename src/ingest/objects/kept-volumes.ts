@@ -177,10 +177,7 @@ export class KeptVolumes implements ObjectSink {
     const { index, kept } = this.#view;
     if (raw === undefined || kept.has(name) || !index.isShared(name)) return;
     const volume = this.#transform(raw);
-    if (volume === undefined) return;
-    this.#change(volume, 'modified');
-    this.#options.onSharing();
-    for (const other of index.othersOf(name)) this.#free(other);
+    if (volume !== undefined) this.#change(volume, 'modified');
   }
 
   #emptyView(): View {
@@ -192,12 +189,17 @@ export class KeptVolumes implements ObjectSink {
     const { name, uid, resourceVersion } = object.metadata;
     const known = this.#view.kept.get(name);
     if (known?.metadata.uid === uid && known.metadata.resourceVersion === resourceVersion) return;
+    const isUnread = known === undefined && this.#view.index.isShared(name);
     const isReplaced = known !== undefined && known.metadata.uid !== uid;
     if (isReplaced) this.#report({ type: 'deleted', object: known, previous: known });
     this.#handleSharing(this.#store(object, this.#view));
     if (known !== undefined && !isReplaced)
       this.#report({ type: 'modified', object, previous: known });
     else this.#report({ type: 'added', object, isModified: how === 'modified' && !isReplaced });
+    if (!isUnread) return;
+    // Those that may have its handle can be compared with it now.
+    this.#options.onSharing();
+    for (const other of this.#view.index.othersOf(name)) this.#free(other);
   }
 
   #store(volume: Volume, view: View): IndexChange {

@@ -289,7 +289,7 @@ describe('KeptVolumes knows in the end what a cache of all PVs would,', () => {
           cluster.settle();
           check(cluster);
         }),
-        { numRuns: 300 },
+        { numRuns: 400 },
       );
     });
 });
