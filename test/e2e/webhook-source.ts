@@ -55,8 +55,10 @@ export async function liveByHints(o: {
   const { bed, driver, sender, close } = await openHintedBed(o.faults);
   try {
     const flags = ['--event-source=webhook', `--resync-interval=${o.resync}`];
-    const ingest = await bed.startIngest(...flags);
-    await bed.startJobs('--retry-interval-max=1s');
+    // Long, so that no call of a burst on a busy machine ends before its answer.
+    const timeout = '--timeout=20s';
+    const ingest = await bed.startIngest(...flags, timeout);
+    await bed.startJobs('--retry-interval-max=1s', timeout);
     const made = await createClaims(bed, o.claims);
     await until(() => areAllBound(bed, o.claims), 'all claims are bound', o.withinMs);
     await deleteClaims(bed, made);
