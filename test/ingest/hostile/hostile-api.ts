@@ -8,7 +8,13 @@ import {
   type Seen,
 } from '../../harness/kube-server.ts';
 import { until } from '../../harness/until.ts';
-import type { Act, ClusterModel, ModelChange, Plural } from './cluster-model.ts';
+import {
+  KINDS,
+  type Act,
+  type ClusterModel,
+  type ModelChange,
+  type Plural,
+} from './cluster-model.ts';
 
 /** What goes wrong with an event of a watch. */
 export const EVENT_FAULTS = [
@@ -86,11 +92,12 @@ export class HostileApi {
     return new HostileApi(model, faults, await startKubeServer(() => undefined));
   }
 
-  apply(act: Act): void {
+  apply(act: Act): ModelChange | undefined {
     const change = this.#model.apply(act);
-    if (change === undefined) return;
+    if (change === undefined) return undefined;
     for (const [watch, plural] of this.#watches)
       if (plural === change.plural) this.#send(watch, change);
+    return change;
   }
 
   /** From now on nothing goes wrong. All watches end as expired, so that everything is listed
@@ -117,7 +124,9 @@ export class HostileApi {
   }
 
   #answer(seen: Seen, reply: Reply): void {
-    const plural = seen.path.split('/').at(-1) as Plural;
+    const [last = '', before = ''] = seen.path.split('/').toReversed();
+    if (before in KINDS) return this.#get(before as Plural, last, reply);
+    const plural = last as Plural;
     const fault = this.#next(this.#requests) ?? 'none';
     if (fault === 'server-error') return reply.status(500, 'InternalError', 'etcd is not there');
     if (fault === 'reset') return void reply.response.socket?.resetAndDestroy();
@@ -129,6 +138,14 @@ export class HostileApi {
         ? this.#stream(plural, fault, reply)
         : reply.status(422, 'Invalid', 'sendInitialEvents: Forbidden: is not served here');
     return this.#watch(plural, seen.query.get('resourceVersion') ?? '', reply);
+  }
+
+  #get(plural: Plural, name: string, reply: Reply): void {
+    const found = this.#model
+      .objectsAt(plural, this.#model.revision)
+      .find(({ metadata }) => metadata.name === name);
+    if (found === undefined) reply.status(404, 'NotFound', `${plural} "${name}" not found`);
+    else reply.json(200, found);
   }
 
   /** A stale list is one of a server whose cache has fallen behind. */
