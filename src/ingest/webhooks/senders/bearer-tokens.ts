@@ -24,8 +24,8 @@ export function parseTokens(text: string): BearerTokens {
   );
 }
 
-/** The sender whose token an Authorization header has: after Bearer, or as the password after Basic.
- * A sender that takes only a URL, such as Knative's ApiServerSource, sends the latter for
+/** The sender whose token an Authorization header has: after Bearer, or as password after Basic. A
+ * sender that takes only a URL, such as Knative's ApiServerSource, sends the latter for
  * https://any:TOKEN@host/. What is looked up is the token's digest, so the time says nothing about
  * the tokens.
  * @returns undefined without such a token */
