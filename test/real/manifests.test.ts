@@ -102,6 +102,7 @@ const RIGHTS: Readonly<
       'watch storage.k8s.io/volumeattachments',
     ],
     atHome: [
+      ...['get', 'list', 'watch'].map((verb) => `${verb} coordination.k8s.io/leases`),
       ...GATEWAYS_OF_NODES,
       ...['create', 'delete', 'get', 'list', 'patch', 'watch'].map(
         (verb) => `${verb} ${CAPACITIES}`,

@@ -47,7 +47,8 @@ export interface ModelChange {
   readonly revision: number;
 }
 
-const KINDS: Readonly<Record<Plural, object>> = {
+/** Kind and version of each resource. */
+export const KINDS: Readonly<Record<Plural, object>> = {
   storageclasses: { kind: 'StorageClass', apiVersion: 'storage.k8s.io/v1' },
   persistentvolumeclaims: { kind: 'PersistentVolumeClaim', apiVersion: 'v1' },
   persistentvolumes: { kind: 'PersistentVolume', apiVersion: 'v1' },

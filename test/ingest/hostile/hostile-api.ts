@@ -8,7 +8,13 @@ import {
   type Seen,
 } from '../../harness/kube-server.ts';
 import { until } from '../../harness/until.ts';
-import type { Act, ClusterModel, ModelChange, Plural } from './cluster-model.ts';
+import {
+  KINDS,
+  type Act,
+  type ClusterModel,
+  type ModelChange,
+  type Plural,
+} from './cluster-model.ts';
 
 /** What goes wrong with an event of a watch. */
 export const EVENT_FAULTS = [
@@ -86,11 +92,12 @@ export class HostileApi {
     return new HostileApi(model, faults, await startKubeServer(() => undefined));
   }
 
-  apply(act: Act): void {
+  apply(act: Act): ModelChange | undefined {
     const change = this.#model.apply(act);
-    if (change === undefined) return;
+    if (change === undefined) return undefined;
     for (const [watch, plural] of this.#watches)
       if (plural === change.plural) this.#send(watch, change);
+    return change;
   }
 
   /** From now on nothing goes wrong. All watches end as expired, so that everything is listed
@@ -117,24 +124,33 @@ export class HostileApi {
   }
 
   #answer(seen: Seen, reply: Reply): void {
-    const plural = seen.path.split('/').at(-1) as Plural;
+    const [last = '', before = ''] = seen.path.split('/').toReversed();
+    if (before in KINDS) return this.#get(before as Plural, last, reply);
+    const plural = last as Plural;
     const fault = this.#next(this.#requests) ?? 'none';
-    if (fault === 'server-error') return reply.status(500, 'InternalError', 'etcd is not there');
-    if (fault === 'reset') return void reply.response.socket?.resetAndDestroy();
-    if (fault === 'not-json') return reply.text(200, 'a proxy greets you');
-    if (fault === 'expired') return reply.status(410, 'Expired', 'too old resource version');
-    if (seen.query.get('watch') === null) return this.#list(plural, fault, reply);
-    if (seen.query.get('sendInitialEvents') === 'true')
-      return this.#streamsLists
-        ? this.#stream(plural, fault, reply)
-        : reply.status(422, 'Invalid', 'sendInitialEvents: Forbidden: is not served here');
-    return this.#watch(plural, seen.query.get('resourceVersion') ?? '', reply);
+    if (refuse(fault, reply)) return;
+    if (seen.query.get('watch') === null) return this.#list(plural, seen.query, fault, reply);
+    if (seen.query.get('sendInitialEvents') !== 'true')
+      return this.#watch(plural, seen.query.get('resourceVersion') ?? '', reply);
+    if (this.#streamsLists) this.#stream(plural, fault, reply);
+    else reply.status(422, 'Invalid', 'sendInitialEvents: Forbidden: is not served here');
+  }
+
+  #get(plural: Plural, name: string, reply: Reply): void {
+    const found = this.#model
+      .objectsAt(plural, this.#model.revision)
+      .find(({ metadata }) => metadata.name === name);
+    if (found === undefined) reply.status(404, 'NotFound', `${plural} "${name}" not found`);
+    else reply.json(200, found);
   }
 
   /** A stale list is one of a server whose cache has fallen behind. */
-  #list(plural: Plural, fault: RequestFault, reply: Reply): void {
+  #list(plural: Plural, query: URLSearchParams, fault: RequestFault, reply: Reply): void {
     const revision = this.#listedRevision(fault);
-    const items = this.#model.objectsAt(plural, revision);
+    const name = /^metadata\.name=(.*)$/.exec(query.get('fieldSelector') ?? '')?.[1];
+    const items = this.#model
+      .objectsAt(plural, revision)
+      .filter(({ metadata }) => name === undefined || metadata.name === name);
     const body = JSON.stringify({
       kind: 'List',
       apiVersion: 'v1',
@@ -250,6 +266,17 @@ export class HostileApi {
 }
 
 const JSON_TYPE = 'application/json';
+
+/** Answers a request as its fault says.
+ * @returns false where the fault is no refusal */
+function refuse(fault: RequestFault, reply: Reply): boolean {
+  if (fault === 'server-error') reply.status(500, 'InternalError', 'etcd is not there');
+  else if (fault === 'reset') reply.response.socket?.resetAndDestroy();
+  else if (fault === 'not-json') reply.text(200, 'a proxy greets you');
+  else if (fault === 'expired') reply.status(410, 'Expired', 'too old resource version');
+  else return false;
+  return true;
+}
 
 function bookmarkAfter(watch: OpenWatch, line: string, resourceVersion: string | undefined): void {
   watch.write(line);

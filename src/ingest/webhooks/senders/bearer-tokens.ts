@@ -24,15 +24,23 @@ export function parseTokens(text: string): BearerTokens {
   );
 }
 
-/** The sender whose token an Authorization header has. What is looked up is the token's digest, so
- * the time says nothing about the tokens.
+/** The sender whose token an Authorization header has: after Bearer, or as password after Basic. A
+ * sender that takes only a URL, such as Knative's ApiServerSource, sends the latter for
+ * https://any:TOKEN@host/. What is looked up is the token's digest, so the time says nothing about
+ * the tokens.
  * @returns undefined without such a token */
 export function findToken(authorization: string, tokens: BearerTokens): Sender | undefined {
-  const [, token] = /^bearer +(\S+)$/i.exec(authorization) ?? [];
-  if (token === undefined) return undefined;
+  const [, scheme = '', value = ''] = /^(bearer|basic) +(\S+)$/i.exec(authorization) ?? [];
+  const token = scheme.toLowerCase() === 'basic' ? passwordIn(value) : value;
   const digest = digestOf(token);
   const known = tokens.get(digest.toString('hex'));
   return known !== undefined && timingSafeEqual(known.digest, digest) ? known.sender : undefined;
+}
+
+/** The password in the value of Basic credentials; '' without one. */
+function passwordIn(value: string): string {
+  const [, ...password] = Buffer.from(value, 'base64').toString().split(':');
+  return password.join(':');
 }
 
 function digestOf(token: string): Buffer {

@@ -14,6 +14,14 @@ describe('bearer tokens', () => {
   it('name a sender without a name by their digest', () =>
     assert.match(findToken('bearer  second-token-012345678', TOKENS)?.name ?? '', /^[0-9a-f]{8}$/));
 
+  it('may be the password of a URL, which a sender without headers sends as Basic', () => {
+    const basic = (text: string) => `Basic ${Buffer.from(text).toString('base64')}`;
+    for (const user of ['knative', '', 'any'])
+      assert.equal(findToken(basic(`${user}:first-token-0123456789`), TOKENS)?.name, 'knative');
+    for (const wrong of ['first-token-0123456789:', 'first-token-0123456789', 'a:b', ':', ''])
+      assert.equal(findToken(basic(wrong), TOKENS), undefined, wrong);
+  });
+
   it('are compared whole', () => {
     for (const header of [
       '',

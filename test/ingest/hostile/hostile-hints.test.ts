@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import * as fc from 'fast-check';
+import { HintedObjects } from '#src/ingest/hints/hinted-objects.ts';
+import type { Hint } from '#src/ingest/hints/hint.ts';
+import { Looks } from '#src/ingest/hints/looks.ts';
+import { PacedLists } from '#src/ingest/hints/paced-lists.ts';
+import { Resync } from '#src/ingest/resync.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { ACTS, ClusterModel, DRIVER, type ModelChange } from './cluster-model.ts';
+import { HostileApi } from './hostile-api.ts';
+
+const RUNS = Number(process.env['HOSTILE_RUNS'] ?? 50);
+/** Runs wait for sockets, so some run at once. */
+const LANES = 10;
+/** A fixed seed, so that every run has the same inputs; a failure prints the smallest input. */
+const SEED = 20_261_124;
+
+const FAULTS = ['none', 'lost', 'doubled', 'after-the-next', 'early', 'of-no-object'] as const;
+
+const index = fc.nat(2);
+const act = fc.record({ what: fc.constantFrom(...ACTS), index, other: index });
+const scenario = fc.record({
+  before: fc.array(act, { maxLength: 10 }),
+  acts: fc.array(
+    fc.record({ act, fault: fc.constantFrom(...FAULTS), pauseMs: fc.constantFrom(0, 0, 3) }),
+    { maxLength: 40 },
+  ),
+});
+type Scenario = typeof scenario extends fc.Arbitrary<infer T> ? T : never;
+
+describe('hostile hints', () => {
+  it('end in the same jobs as perfect ones, after a resync', async () => {
+    const lanes = Array.from({ length: LANES }, (_, lane) =>
+      fc.assert(fc.asyncProperty(scenario, play), {
+        numRuns: Math.ceil(RUNS / LANES),
+        seed: SEED + lane,
+      }),
+    );
+    await Promise.all(lanes);
+  });
+});
+
+async function play({ before, acts }: Scenario): Promise<void> {
+  const model = new ClusterModel();
+  for (const each of before) model.apply(each);
+  const api = await HostileApi.start(model, { events: [], requests: [], streamsLists: false });
+  const ingest = openIngest(api, model);
+  const { source, looks, objects, gate } = ingest;
+  const hint = hinter((each) => looks.add(each));
+  try {
+    await objects.waitForSync(AbortSignal.timeout(20_000));
+    for (const { act, fault, pauseMs } of acts) {
+      hint(api.apply(act), fault);
+      if (pauseMs === 0) continue;
+      ingest.work();
+      await delay(pauseMs);
+    }
+    const openJobs = () => Promise.resolve(new Map<string, JobKey>());
+    const common = { objects, gate, openJobs, clock: systemClock, log: silentLog };
+    await new Resync({ ...common, quarantineMs: 0 }).run('test');
+    ingest.work();
+    assert.deepEqual(ingest.jobs, model.needed);
+  } finally {
+    looks.stop();
+    objects.stop();
+    await source.stop();
+    await ingest.close();
+    await api.close();
+  }
+}
+
+/** The parts of ingest that look at objects, and a queue whose jobs end when `work` is called. */
+function openIngest(api: HostileApi, model: ClusterModel) {
+  const client = createKubeClient({ access: api.access, userAgent: 'test', log: silentLog });
+  const common = { client, clock: systemClock, log: silentLog, metrics: new Registry() };
+  const lists = new PacedLists({ client, clock: systemClock, log: silentLog });
+  const waitUntilReading = () => Promise.resolve();
+  const onVolume = () => undefined;
+  const source = new HintedObjects({ ...common, lists, waitUntilReading, onVolume });
+  const looks = new Looks({ ...common, onLook: (look) => source.looked(look) });
+  const queued = new Set<string>();
+  const enqueue = ({ kind, uid }: JobKey) => void queued.add(`${kind} ${uid}`);
+  const gate = { isAllowing: true, ensureQueued: enqueue, enqueueNow: enqueue, promote: enqueue };
+  const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
+  return {
+    source,
+    looks,
+    gate,
+    objects: source.serve({ driver, gate }),
+    get jobs() {
+      return [...queued].toSorted();
+    },
+    /** As a worker would, ends the jobs of objects that need none. */
+    work(): void {
+      const needed = new Set(model.needed);
+      for (const job of queued) if (!needed.has(job)) queued.delete(job);
+    },
+    close: () => client.close(),
+  };
+}
+
+/** Sends a hint of each change, as its fault says. */
+function hinter(
+  send: (hint: Hint) => void,
+): (change: ModelChange | undefined, fault: (typeof FAULTS)[number]) => void {
+  let held: Hint[] = [];
+  return (change, fault) => {
+    if (change === undefined || change.plural === 'storageclasses') return;
+    const { namespace = '', name } = change.object.metadata;
+    const hint: Hint = { resource: change.plural, namespace, name, isEarly: fault === 'early' };
+    const late = held;
+    held = fault === 'after-the-next' ? [hint] : [];
+    if (fault === 'of-no-object') send({ ...hint, name: 'never-was' });
+    if (fault !== 'lost' && fault !== 'after-the-next') send(hint);
+    if (fault === 'doubled') send(hint);
+    for (const each of late) send(each);
+  };
+}
