@@ -48,7 +48,7 @@ describe('one ingest and one jobs for five drivers', () => {
       clients.filter((client) => client.includes(` name=${name} `)).length;
     assert.deepEqual([of('sutler-ingest'), of('sutler-producer')], [1, 1]);
     const page = await (await fetch(`${ingest.url}/metrics`)).text();
-    const lists = /^sutler_kube_reflector_lists_total\{resource="persistentvolumes"\} (\d+)/m;
+    const lists = /^sutler_kube_reflector_lists_total\{resource="persistentvolumeclaims"\} (\d+)/m;
     assert.equal(lists.exec(page)?.[1], '1');
   });
 
