@@ -74,3 +74,22 @@ describe('one ingest and one jobs for five drivers', () => {
     await until(() => bed.isBound(waiting), 'it is provisioned when the driver is back', 15_000);
   });
 });
+
+describe('several drivers without watches', () => {
+  it('are served by one ingest with --event-source=webhook', async () => {
+    const bed = await DriverBed.open();
+    try {
+      const names = NAMES.slice(0, 2);
+      const drivers = await Promise.all(names.map((name) => bed.addDriver(name)));
+      await bed.serve(drivers.slice(0, 1));
+      await bed.startIngest('--event-source=webhook', '--resync-interval=1s');
+      await bed.startJobs();
+      const claims = await Promise.all(names.map((name) => bed.newClaim(name)));
+      await bed.serve(drivers);
+      for (const claim of claims)
+        await until(() => bed.isBound(claim), `${claim.spec.storageClassName} is bound`, 20_000);
+    } finally {
+      await bed.close();
+    }
+  });
+});
