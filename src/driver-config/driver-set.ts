@@ -144,8 +144,12 @@ class RunningDriver<T extends FlagTable> {
     const { health: checks, env, pid, metrics } = this.#options.context;
     const health = checks.addGroup(this.#name);
     const closers = new Closers();
+    const readFlags = (): Flags<T> => this.#flags();
     const context: DriverContext<T> = {
-      flags: this.#flags(),
+      // Hot flags may change before the part that follows them is opened.
+      get flags() {
+        return readFlags();
+      },
       env,
       pid,
       log: this.#log,
