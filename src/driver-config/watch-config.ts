@@ -21,13 +21,13 @@ export interface WatchedDriverConfig {
 /** What a text says, or what is wrong with it. */
 type Read = (text: string) => Promise<DriverConfig | readonly Fault[]>;
 
-const PERIOD_MS = 1_000;
+const PERIOD_MS = 500;
 /** As much as a ConfigMap can hold. */
 const MAX_LENGTH = 1024 * 1024;
 /** Faults that a line shows. */
 const SHOWN = 5;
 
-/** Reads the file at once, and then every second. A change is used when two looks in a row found
+/** Reads the file at once, and then twice a second. A change is used when two looks in a row found
  * the same text, since a file that is written in place is incomplete for a moment. Polling is used
  * instead of inotify for the reason that runtime/tls-files.ts gives.
  * @throws UsageError if the file can't be used at the start */
