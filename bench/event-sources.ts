@@ -35,8 +35,8 @@ const SETTLE_MS = 3.5 * RESYNC_MS;
 const SAMPLE_MS = 200;
 
 /** Creates claims one at a time while ingest learns of them by one event source, then writes bound
- * claims, starts sutler again and watches ingest's memory. Webhooks are sent by the sandbox's stand-in for Knative's
- * ApiServerSource, which watches and posts each event to /events. */
+ * claims, starts sutler again and watches ingest's memory. Webhooks are sent by the sandbox's
+ * stand-in for Knative's ApiServerSource, which watches and posts each event to /events. */
 export async function eventSourceRound(
   options: RoundOptions,
   source: EventSourceResult['source'],

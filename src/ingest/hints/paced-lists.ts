@@ -17,8 +17,8 @@ export interface PacedListsOptions {
 
 export interface Listing<T> {
   readonly resource: Resource;
-  /** Cuts an object down as it arrives, so that no page is in memory as a whole. An object for which
-   * it throws is logged and skipped. */
+  /** Cuts an object down as it arrives, so that no page is in memory as a whole. An object for
+   * which it throws is logged and skipped. */
   readonly transform: (raw: unknown) => T;
   /** Asked before each request. Once it says no, the list ends with Unwanted. */
   readonly isWanted: () => boolean;

@@ -36,7 +36,7 @@ describe('looks', () => {
     metrics = new Registry();
     looks = new Looks({
       client: {
-        // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as KubeClient has it
+        // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- its type
         async get<T>({ plural }: Resource, { namespace, name }: ObjectRef) {
           reads.push([plural, namespace, name].filter((part) => part !== undefined).join('/'));
           underWay += 1;

@@ -17,7 +17,7 @@ describe('waited objects', () => {
   const open = (periodMs: number): WaitedObjects =>
     new WaitedObjects({
       client: {
-        // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as KubeClient has it
+        // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- its type
         get<T>({ plural }: Resource, { namespace = '', name }: ObjectRef) {
           const id = `${plural}/${namespace}/${name}`;
           reads.push(id);
