@@ -7,7 +7,7 @@ import { identityOf } from '../../volumes/handles.ts';
  * `HandleTable`, which finds the handles; the second one, needed only if there are any, adds each
  * to `SharedNames`, which finds the names. */
 export class HandleTable {
-  /** A hash of a PV's name by a hash of its driver and handle: 40 bytes for a PV. */
+  /** A hash of a PV’s name by a hash of its driver and handle: 70 bytes for a PV. */
   readonly #nameByHandle = new Map<number, number>();
   readonly #shared = new Set<number>();
 
