@@ -3,7 +3,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
-import { MAX_SHARERS } from '#src/records/shared-handles.ts';
+import { MAX_SHARERS, VIEW_CONDITION } from '#src/records/shared-handles.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
 import { kubeWith } from '../kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
@@ -85,6 +85,7 @@ describe('a deletion whose handle several PVs may have', () => {
       const outcome = await rig.remove(first, published(names));
       assert.ok(outcome.kind === 'later');
       assert.match(outcome.reason, /^no ingest has told lately/);
+      assert.deepEqual(outcome.until, [VIEW_CONDITION], 'the next view promotes it');
       assert.deepEqual([countDeletions(rig), await openRecords()], [0, 0]);
       assert.deepEqual(listWarnings(rig), []);
     });
