@@ -821,15 +821,18 @@ class Stepper {
     if (this.#worker(who).answer !== 0)
       return this.#advance(who, 'has the answer already', { stage: 'answered' });
     const isDoomed = pv === 'released' || this.#worker(who).isClaimGone;
-    const { resolve, seenIsNotEnoughAfterOther } = this.#protocol.rules;
+    const { resolve } = this.#protocol.rules;
     const isUnsettled = record.ambiguous && !record.wasSettled && resolve;
-    const isDoubtful = record.isOfEarlierTerm && seenIsNotEnoughAfterOther;
     if (pv === 'none') this.#advance(who, 'finds no PV', { stage: 'may create' });
     else if (pvTerminating || (!isDoomed && isUnsettled))
       this.#advance(who, 'finds the PV, and has to wait', { stage: 'not sent' });
-    else if (isDoomed && resolve)
-      this.#advance(who, 'finds the PV, about to be deleted', { stage: 'may create' });
-    else if (isDoubtful)
+    else this.#useVolume(who, isDoomed && resolve);
+  }
+
+  #useVolume(who: number, isDoomed: boolean): void {
+    const { isOfEarlierTerm } = this.#state.record;
+    if (isDoomed) this.#advance(who, 'finds the PV, about to be deleted', { stage: 'may create' });
+    else if (isOfEarlierTerm && this.#protocol.rules.seenIsNotEnoughAfterOther)
       this.#advance(who, 'finds the PV, perhaps of the other', { stage: 'may create' });
     else this.#advance(who, 'finds the PV', { stage: 'seen' });
   }

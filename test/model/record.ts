@@ -274,18 +274,18 @@ export function openDelete(found: VolumeRecord, opening: Opening, handle: number
   if (found.state === 'deleting' && found.owner === opening.owner) return reply('opened', found);
   const record = takeOver(found, opening);
   if (record === undefined) return reply('busy', found);
-  const { owner, rules, recovery } = opening;
-  if (isCreation(record) && rules.fence) return reply('creating', record);
+  if (isCreation(record) && opening.rules.fence) return reply('creating', record);
   if (record.state === 'gone' && record.answer === handle) return reply('gone', record);
-  if (opening.isHalted && record.state !== 'deleting') return reply('halt', record);
-  if (rules.lostData && recovery.left > 0 && record.state !== 'deleting')
-    return reply('settle', found);
+  if (record.state !== 'deleting') {
+    if (opening.isHalted) return reply('halt', record);
+    if (lossTicks(opening) > 0) return reply('settle', found);
+  }
   const before = { before: found.state, beforeAmbiguous: found.ambiguous };
   return reply('opened', {
     ...record,
     ...before,
     state: 'deleting',
-    owner,
+    owner: opening.owner,
     until: OWN + SETTLE,
     ambiguous: false,
     answer: handle,
