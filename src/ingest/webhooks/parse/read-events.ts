@@ -8,7 +8,7 @@ import type { ReadEvent } from './verdict.ts';
 import { isWatchEvent, readWatchEvent } from './watch-event.ts';
 
 /** Events that one batch may have. */
-export const MAX_BATCH = 1_000;
+const MAX_BATCH = 1_000;
 
 /** The events of one request. */
 export interface ReadRequest {
