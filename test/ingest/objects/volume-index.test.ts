@@ -50,7 +50,7 @@ describe('whether a claim has a volume, by VolumeIndex,', () => {
     assert.ok(!index.hasVolume('testid') && index.hasVolume('next'));
   });
 
-  it('is so for the claim whose UID is in the name of the volume', () => {
+  it('is so for the claim whose UID is in the name of the volume (R-01, P-02)', () => {
     const index = new VolumeIndex();
     put(index, aVolume({ metadata: { name: 'pvc-u1' }, spec: { claimRef: { uid: 'u2' } } }));
     put(index, aVolume({ metadata: { name: 'pvc-u3' }, spec: { claimRef: { uid: 'u3' } } }));
