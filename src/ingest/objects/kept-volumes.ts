@@ -201,15 +201,20 @@ export class KeptVolumes implements ObjectSink {
     const { name, uid, resourceVersion } = object.metadata;
     const known = this.#view.kept.get(name);
     if (known?.metadata.uid === uid && known.metadata.resourceVersion === resourceVersion) return;
+    const previous = known?.metadata.uid === uid ? known : undefined;
+    if (known !== previous) this.#report({ type: 'deleted', object: known ?? object });
     const isUnread = known === undefined && this.#view.index.groupOf(name) !== undefined;
-    const isReplaced = known !== undefined && known.metadata.uid !== uid;
-    if (isReplaced) this.#report({ type: 'deleted', object: known, previous: known });
     this.#handleSharing(this.#store(object, this.#view));
-    if (known !== undefined && !isReplaced)
-      this.#report({ type: 'modified', object, previous: known });
-    else this.#report({ type: 'added', object, isModified: how === 'modified' && !isReplaced });
-    if (!isUnread) return;
-    // Those that may have its handle can be compared with it now.
+    if (previous !== undefined) this.#report({ type: 'modified', object, previous });
+    else {
+      const isModified = how === 'modified' && known === undefined;
+      this.#report({ type: 'added', object, isModified });
+    }
+    if (isUnread) this.#freeGroup(name);
+  }
+
+  /** Those that may have the handle of a PV can be compared with it now. */
+  #freeGroup(name: string): void {
     this.#options.onSharing();
     for (const other of this.#view.index.groupOf(name) ?? []) if (other !== name) this.#free(other);
   }
