@@ -16,8 +16,8 @@ export const flags = defineFlags({
   concurrency: { type: 'int', default: 32, min: 1, help: 'Requests of the bench at once.' },
   'node-options': {
     type: 'string',
-    default: '',
-    help: 'Options for the Node of ingest, such as --max-semi-space-size=2.',
+    default: '--max-semi-space-size=2',
+    help: 'Options for the Node of ingest; by default those of k8s/.',
   },
   backend: {
     type: 'string',

@@ -14,9 +14,13 @@ import { flags as table, summary } from './flags.ts';
 /** In the order of their start; stopped in reverse order. */
 const PROCESSES = ['csi-gateway', 'ingest', 'jobs', 'dashboard'] as const;
 const CLI = fileURLToPath(new URL('../cli.js', import.meta.url));
-/** The gateway's objects are short-lived, so it runs well with a small young generation and a small
- * heap, and keeps little memory after a burst. The same as in k8s/gateway. */
-const GATEWAY_NODE_FLAGS = ['--max-semi-space-size=1', '--max-old-space-size=192'];
+/** The objects of gateway and ingest are short-lived, so they run well with a small young
+ * generation, and the gateway with a small heap, and keep little memory after a burst. The same as
+ * in k8s/. */
+const NODE_FLAGS: Readonly<Record<string, readonly string[]>> = {
+  'csi-gateway': ['--max-semi-space-size=1', '--max-old-space-size=192'],
+  ingest: ['--max-semi-space-size=2'],
+};
 /** Flags that `all` sets for its children. What the user gave for them is left out, because the
  * values of a list flag would add up. */
 const SET_FOR_CHILDREN = { gateway: table.gateway, listen: table.gateway };
@@ -89,7 +93,7 @@ function startProcess(
       name,
       command: [
         process.execPath,
-        ...(name === 'csi-gateway' ? GATEWAY_NODE_FLAGS : []),
+        ...(NODE_FLAGS[name] ?? []),
         CLI,
         name,
         ...withoutFlags(argv, SET_FOR_CHILDREN),

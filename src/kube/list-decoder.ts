@@ -10,7 +10,7 @@ export interface PageInfo {
 }
 
 /** Stands in the frame for an item that was cut out. */
-const PLACEHOLDER = Buffer.from('0');
+const PLACEHOLDER = Buffer.of(0x30);
 const ITEMS_BEGIN = /[{,]\s*"items"\s*:\s*\[$/;
 
 /** Cuts a page of a list into its items as it arrives, so that it is never in memory as a whole.

@@ -44,7 +44,9 @@ const GOOD_WATCH_MS = 5_000;
 const TEMPORARY = [0, 401, 403, 410, 429, 502, 503, 504];
 /** Lists that may break off one after the other before the next is read in pages. */
 const MAX_BROKEN_STREAMS = 2;
-/** Watches that may be refused one after the other before everything is listed again. */
+/** Answers of a server that does not know the version of a watch. */
+const UNKNOWN_VERSION = [400, 500, 504];
+/** Watches that are refused so, one after the other, before everything is listed again. */
 const MAX_REFUSALS = 3;
 
 /** Lists and watches one collection of the API server until it is stopped, and passes its objects
@@ -319,8 +321,9 @@ export class ListWatch {
       // A single 410 only means that the watch was interrupted for too long.
       return this.#failures > 1 ? this.#backoffMs(this.#failures - 1) : 0;
     }
-    // The server may not know the version: it answers so with 400, 500 or 504.
-    if (!this.#isOpen && this.#failures >= MAX_REFUSALS) this.#version = undefined;
+    const isRefused = error instanceof KubeError && UNKNOWN_VERSION.includes(error.code);
+    if (isRefused && !this.#isOpen && this.#failures % MAX_REFUSALS === 0)
+      this.#version = undefined;
     const retryAfterMs = error instanceof KubeError ? (error.retryAfterMs ?? 0) : 0;
     const pauseMs = Math.max(this.#backoffMs(this.#failures), retryAfterMs);
     // Silence is normal on a collection that does not change, so it is not reported as trouble.

@@ -405,7 +405,8 @@ describe('while the API server refuses', () => {
         [...troubles].some((trouble) => trouble?.includes(hint)),
         [...troubles].join(),
       );
-      assert.deepEqual([reflector.size, lists().length], [2, 1]);
+      // It may mean that the server does not know the version: listed again after three.
+      assert.deepEqual([reflector.size, lists().length], [2, code === 500 ? 2 : 1]);
     });
 
     it(`a list with ${code}: is not synced, says so, and retries`, async () => {

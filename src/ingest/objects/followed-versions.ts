@@ -46,8 +46,8 @@ export class FollowedVersions {
     this.#onVersion(key);
   }
 
-  /** An object was read. What the watch has shown meanwhile is preferred: it may be newer, and if it
-   * is older, the watch brings the rest. */
+  /** An object was read. What the watch has shown meanwhile is preferred: it may be newer, and if
+   * it is older, the watch brings the rest. */
   wasRead(key: string, version: string): void {
     if (this.#versions.has(key) && this.#versions.get(key) === undefined)
       this.changed(key, version);

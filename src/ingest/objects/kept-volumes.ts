@@ -40,6 +40,9 @@ interface View {
   readonly index: VolumeIndex;
   /** Those that need a job, or that may share their handle. */
   readonly kept: Map<string, Volume>;
+  /** Names of PVs that may share their handle and are not at hand yet; a few may not do so any
+   * more. */
+  readonly unread: Set<string>;
   /** The drivers to which this applies. */
   readonly drivers: readonly DriverNames[];
 }
@@ -79,17 +82,20 @@ export class KeptVolumes implements ObjectSink {
 
   /** Whether all PVs are at hand that may have the handle of this one. */
   isComparable({ metadata }: Volume): boolean {
-    const { index, kept } = this.#view;
-    return index.othersOf(metadata.name).every((name) => kept.has(name));
+    const { index, unread } = this.#view;
+    const group = unread.size === 0 ? undefined : index.groupOf(metadata.name);
+    return group === undefined || [...unread].every((name) => !group.has(name));
   }
 
   /** Another PV that may stand for the same volume, by its name. */
   findOther(volume: Volume): string | undefined {
     const { index, kept } = this.#view;
-    return index.othersOf(volume.metadata.name).find((name) => {
-      const other = kept.get(name);
-      return other === undefined || mayBeSame(other, volume);
-    });
+    // Thousands of PVs may stand for one shared file system.
+    for (const name of index.groupOf(volume.metadata.name) ?? []) {
+      const other = name === volume.metadata.name ? volume : kept.get(name);
+      if (other !== volume && (other === undefined || mayBeSame(other, volume))) return name;
+    }
+    return undefined;
   }
 
   /** The PVs of a driver by each handle that several of them name. One that is not read yet counts
@@ -143,6 +149,7 @@ export class KeptVolumes implements ObjectSink {
     const previous = view.kept.get(name);
     const change = view.index.remove(name);
     view.kept.delete(name);
+    view.unread.delete(name);
     if (this.#next !== undefined || !isKnown) return;
     this.#handleSharing(change);
     const object = this.#transform(raw) ?? previous;
@@ -175,36 +182,47 @@ export class KeptVolumes implements ObjectSink {
    * will report too. */
   wasRead(name: string, raw: unknown): void {
     const { index, kept } = this.#view;
-    if (raw === undefined || kept.has(name) || !index.isShared(name)) return;
+    if (raw === undefined || kept.has(name) || index.groupOf(name) === undefined) return;
     const volume = this.#transform(raw);
     if (volume !== undefined) this.#change(volume, 'modified');
   }
 
   #emptyView(): View {
     const { drivers, hash } = this.#options;
-    return { index: new VolumeIndex(hash), kept: new Map(), drivers: drivers() };
+    return {
+      index: new VolumeIndex(hash),
+      kept: new Map(),
+      unread: new Set(),
+      drivers: drivers(),
+    };
   }
 
   #change(object: Volume, how: 'listed' | 'added' | 'modified'): void {
     const { name, uid, resourceVersion } = object.metadata;
     const known = this.#view.kept.get(name);
     if (known?.metadata.uid === uid && known.metadata.resourceVersion === resourceVersion) return;
-    const isUnread = known === undefined && this.#view.index.isShared(name);
-    const isReplaced = known !== undefined && known.metadata.uid !== uid;
-    if (isReplaced) this.#report({ type: 'deleted', object: known, previous: known });
+    const previous = known?.metadata.uid === uid ? known : undefined;
+    if (known !== previous) this.#report({ type: 'deleted', object: known ?? object });
+    const isUnread = known === undefined && this.#view.index.groupOf(name) !== undefined;
     this.#handleSharing(this.#store(object, this.#view));
-    if (known !== undefined && !isReplaced)
-      this.#report({ type: 'modified', object, previous: known });
-    else this.#report({ type: 'added', object, isModified: how === 'modified' && !isReplaced });
-    if (!isUnread) return;
-    // Those that may have its handle can be compared with it now.
+    if (previous !== undefined) this.#report({ type: 'modified', object, previous });
+    else {
+      const isModified = how === 'modified' && known === undefined;
+      this.#report({ type: 'added', object, isModified });
+    }
+    if (isUnread) this.#freeGroup(name);
+  }
+
+  /** Those that may have the handle of a PV can be compared with it now. */
+  #freeGroup(name: string): void {
     this.#options.onSharing();
-    for (const other of this.#view.index.othersOf(name)) this.#free(other);
+    for (const other of this.#view.index.groupOf(name) ?? []) if (other !== name) this.#free(other);
   }
 
   #store(volume: Volume, view: View): IndexChange {
     const { name } = volume.metadata;
     const change = view.index.put(volume, this.#identityOf(volume));
+    view.unread.delete(name);
     if (this.#mustKeep(volume, view)) view.kept.set(name, volume);
     else view.kept.delete(name);
     return change;
@@ -218,12 +236,12 @@ export class KeptVolumes implements ObjectSink {
   }
 
   #mustKeep(volume: Volume, { index }: View): boolean {
-    if (index.isShared(volume.metadata.name)) return true;
+    if (index.groupOf(volume.metadata.name) !== undefined) return true;
     return this.#options.drivers().some((driver) => judgeVolume(volume, driver).kind !== 'ignore');
   }
 
   #handleSharing({ left, joined, changesSharing }: IndexChange): void {
-    if (joined !== undefined && !this.#view.kept.has(joined)) this.#options.read(joined);
+    if (joined !== undefined && !this.#view.kept.has(joined)) this.#wantRead(joined, this.#view);
     for (const name of left) this.#free(name);
     if (changesSharing) this.#options.onSharing();
   }
@@ -237,9 +255,14 @@ export class KeptVolumes implements ObjectSink {
   }
 
   /** Only the first of several PVs of one handle was not kept as it was listed. */
-  #readUnread({ index, kept }: View): void {
-    for (const names of index.groups())
-      for (const name of names) if (!kept.has(name)) this.#options.read(name);
+  #readUnread(view: View): void {
+    for (const names of view.index.groups())
+      for (const name of names) if (!view.kept.has(name)) this.#wantRead(name, view);
+  }
+
+  #wantRead(name: string, { unread }: View): void {
+    unread.add(name);
+    this.#options.read(name);
   }
 
   #transform(raw: unknown): Volume | undefined {

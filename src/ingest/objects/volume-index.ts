@@ -54,10 +54,10 @@ export class VolumeIndex {
     return this.#hashes.has(name);
   }
 
-  /** Whether other PVs may have the handle of this one. */
-  isShared(name: string): boolean {
+  /** The names of all PVs that may have the handle of this one; undefined if no other may. */
+  groupOf(name: string): ReadonlySet<string> | undefined {
     const names = this.#names.get(this.#hashes.get(name) ?? NO_HANDLE);
-    return names !== undefined && typeof names !== 'string';
+    return typeof names === 'string' ? undefined : names;
   }
 
   /** Adds or replaces a PV.
@@ -97,20 +97,9 @@ export class VolumeIndex {
     return (this.#hashes.has(name) && !this.#leaving.has(name)) || this.#counts.has(claimUid);
   }
 
-  /** The names of other PVs whose handle has the same hash: it may be the same handle. */
-  othersOf(name: string): readonly string[] {
-    return this.#namesOf(this.#hashes.get(name)).filter((other) => other !== name);
-  }
-
   /** The names of PVs whose handles have the same hash. */
   *groups(): Generator<ReadonlySet<string>> {
     for (const names of this.#names.values()) if (typeof names !== 'string') yield names;
-  }
-
-  #namesOf(hash: number | undefined): readonly string[] {
-    const names = hash === undefined ? undefined : this.#names.get(hash);
-    if (names === undefined) return [];
-    return typeof names === 'string' ? [names] : [...names];
   }
 
   /** @returns who had the hash before */

@@ -50,7 +50,7 @@ describe('whether a claim has a volume, by VolumeIndex,', () => {
     assert.ok(!index.hasVolume('testid') && index.hasVolume('next'));
   });
 
-  it('is so for the claim whose UID is in the name of the volume', () => {
+  it('is so for the claim whose UID is in the name of the volume (R-01, P-02)', () => {
     const index = new VolumeIndex();
     put(index, aVolume({ metadata: { name: 'pvc-u1' }, spec: { claimRef: { uid: 'u2' } } }));
     put(index, aVolume({ metadata: { name: 'pvc-u3' }, spec: { claimRef: { uid: 'u3' } } }));
@@ -79,20 +79,20 @@ describe('handles that may be shared, by VolumeIndex,', () => {
     assert.deepEqual(put(index, withHandle('c', 'h')), { left: [], changesSharing: true });
     assert.deepEqual(put(index, withHandle('c', 'h')), { left: [], changesSharing: false });
     assert.deepEqual([...index.groups()], [new Set(['a', 'b', 'c'])]);
-    assert.deepEqual(index.othersOf('b'), ['a', 'c']);
+    assert.deepEqual(index.groupOf('b'), new Set(['a', 'b', 'c']));
     assert.deepEqual(put(index, withHandle('a', 'own')), {
       left: ['b', 'c'],
       changesSharing: true,
     });
     assert.deepEqual(index.remove('b'), { left: ['c'], changesSharing: true });
-    assert.deepEqual([index.isShared('c'), [...index.groups()]], [false, []]);
+    assert.deepEqual([index.groupOf('c'), [...index.groups()]], [undefined, []]);
     assert.deepEqual(index.remove('c'), { left: [], changesSharing: false });
   });
 
   it('are none of PVs that are not to be compared', () => {
     const index = new VolumeIndex();
     for (const name of ['a', 'b']) index.put(withHandle(name, 'h'), undefined);
-    assert.deepEqual([index.isShared('a'), index.othersOf('a')], [false, []]);
+    assert.deepEqual([index.groupOf('a'), [...index.groups()]], [undefined, []]);
   });
 
   it('are told apart for 100,000 handles', () => {
