@@ -44,7 +44,8 @@ const GOOD_WATCH_MS = 5_000;
 const TEMPORARY = [0, 401, 403, 410, 429, 502, 503, 504];
 /** Lists that may break off one after the other before the next is read in pages. */
 const MAX_BROKEN_STREAMS = 2;
-/** Watches that may be refused one after the other before everything is listed again. */
+/** Watches that may be refused for their version one after the other before everything is listed
+ * again. */
 const MAX_REFUSALS = 3;
 
 /** Lists and watches one collection of the API server until it is stopped, and passes its objects
@@ -319,8 +320,8 @@ export class ListWatch {
       // A single 410 only means that the watch was interrupted for too long.
       return this.#failures > 1 ? this.#backoffMs(this.#failures - 1) : 0;
     }
-    // The server may not know the version: it answers so with 400, 500 or 504.
-    if (!this.#isOpen && this.#failures >= MAX_REFUSALS) this.#version = undefined;
+    if (!this.#isOpen && this.#failures >= MAX_REFUSALS && mayMeanVersion(error))
+      this.#version = undefined;
     const retryAfterMs = error instanceof KubeError ? (error.retryAfterMs ?? 0) : 0;
     const pauseMs = Math.max(this.#backoffMs(this.#failures), retryAfterMs);
     // Silence is normal on a collection that does not change, so it is not reported as trouble.
@@ -339,6 +340,12 @@ export class ListWatch {
 
 /** Ends a cycle, so that the next one lists. */
 class Relist extends Error {}
+
+/** 400: the version can't be read; 504: the server has not reached it, as after its data was
+ * restored from a backup. */
+function mayMeanVersion(error: unknown): boolean {
+  return error instanceof KubeError && [400, 504].includes(error.code);
+}
 
 function isSilence(error: unknown): boolean {
   return error instanceof KubeError && error.reason === 'Timeout';
