@@ -10,6 +10,7 @@ export interface PageInfo {
 }
 
 /** Stands in the frame for an item that was cut out. */
+/** The digit 0. */
 const PLACEHOLDER = Buffer.of(0x30);
 const ITEMS_BEGIN = /[{,]\s*"items"\s*:\s*\[$/;
 

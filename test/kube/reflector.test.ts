@@ -348,6 +348,13 @@ describe('after a watch has ended', () => {
     assert.deepEqual([lists().length, sleptMs.length], [5, 3]);
   });
 
+  for (const code of [400, 504])
+    it(`relists when its version was refused three times by ${code}`, async () => {
+      cluster.onWatch = firstTimes(3, refuse(code, 'Invalid', 'version'), openWatch);
+      await synced(start());
+      assert.equal(lists().length, 2);
+    });
+
   it('reports another ERROR event, also as the first event, and resumes', async () => {
     const troubles: (string | undefined)[] = [];
     cluster.onWatch = firstTimes(
