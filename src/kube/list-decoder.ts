@@ -9,8 +9,7 @@ export interface PageInfo {
   readonly continueToken?: string;
 }
 
-/** Stands in the frame for an item that was cut out. */
-/** The digit 0. */
+/** Stands in the frame for an item that was cut out: the digit 0. */
 const PLACEHOLDER = Buffer.of(0x30);
 const ITEMS_BEGIN = /[{,]\s*"items"\s*:\s*\[$/;
 
