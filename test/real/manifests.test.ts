@@ -109,7 +109,6 @@ const RIGHTS: Readonly<
       ),
       'get /pods',
       'get apps/replicasets',
-      ...['get', 'list', 'watch'].map((verb) => `${verb} coordination.k8s.io/leases`),
     ],
   },
   'sutler-dashboard': { everywhere: [], atHome: [] },
