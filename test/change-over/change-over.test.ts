@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { describe, it, type TestContext } from 'node:test';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { queueName } from '#src/queue/key-names.ts';
@@ -27,30 +27,35 @@ async function proceedSlowly({ proceed }: DriverCall): ReturnType<DriverCall['pr
   return proceed();
 }
 
-describe('a change-over', () => {
-  let bed: ProcessBed;
-  let ledger: VolumeLedger;
-  beforeEach(async () => {
-    ledger = new VolumeLedger(({ metadata }) =>
-      String(metadata.get('user-agent')[0]).includes(STAND_IN),
-    );
-    bed = await ProcessBed.open({
-      onCall: (call) => ledger.onCall({ ...call, proceed: () => proceedSlowly(call) }),
-    });
+/** All processes of a test, the driver's calls by who made them, and a stand-in for another
+ * provisioner. */
+async function openChangeOver(t: TestContext) {
+  const ledger = new VolumeLedger(({ metadata }) =>
+    String(metadata.get('user-agent')[0]).includes(STAND_IN),
+  );
+  const bed = await ProcessBed.open({
+    onCall: (call) => ledger.onCall({ ...call, proceed: () => proceedSlowly(call) }),
   });
-  afterEach(() => bed.close());
-
-  const startIngest = (...flags: string[]): Promise<Running> =>
-    bed.startIngest(...LEASE_FLAGS, ...flags);
-  const startStandIn = (): StandIn => {
-    const { kube, driver } = bed;
-    const { namespace } = LEASE;
-    return new StandIn({ kube, socket: driver.socket, driver: DRIVER, namespace });
+  t.after(() => bed.close());
+  return {
+    bed,
+    ledger,
+    startIngest: (...flags: string[]): Promise<Running> =>
+      bed.startIngest(...LEASE_FLAGS, ...flags),
+    startStandIn: (): StandIn => {
+      const { kube, driver } = bed;
+      const { namespace } = LEASE;
+      return new StandIn({ kube, socket: driver.socket, driver: DRIVER, namespace });
+    },
+    waiting: (): Promise<number> =>
+      countJobs(bed.redis.redis, { prefix: 'csi', queue: queueName('claim', DRIVER) }),
   };
-  const waiting = (): Promise<number> =>
-    countJobs(bed.redis.redis, { prefix: 'csi', queue: queueName('claim', DRIVER) });
+}
 
-  it('to another provisioner and back loses no volume and makes none again', async () => {
+// Side by side, because they wait most of the time.
+describe('a change-over', { concurrency: 2 }, () => {
+  it('to another provisioner and back loses no volume and makes none again', async (t) => {
+    const { bed, ledger, startIngest, startStandIn } = await openChangeOver(t);
     await bed.startJobs('--worker-threads=10');
     const startable = (running: Running) => ({ stop: running.stop, kill: running.stop });
     const result = await changeOverAndBack(
@@ -86,7 +91,8 @@ describe('a change-over', () => {
     assert.deepEqual(leaked.sutler, []);
   });
 
-  it('without an ingest is seen by the workers, which promote nothing until one leads', async () => {
+  it('without an ingest is seen by the workers, which promote nothing until one leads', async (t) => {
+    const { bed, ledger, startIngest, waiting } = await openChangeOver(t);
     const jobs = await bed.startJobs('--worker-threads=2');
     const ingest = await startIngest();
     const made = await Promise.all(Array.from({ length: 20 }, () => bed.newClaim()));
@@ -117,7 +123,8 @@ describe('a change-over', () => {
     await jobs.stop();
   });
 
-  it('back is followed by audits, which report what the other provisioner left behind', async () => {
+  it('back is followed by audits, which report what the other provisioner left behind', async (t) => {
+    const { bed, ledger, startIngest, startStandIn } = await openChangeOver(t);
     const standIn = startStandIn();
     await until(() => standIn.isLeader, 'the other provisioner leads');
     const claim = await bed.newClaim();
@@ -133,7 +140,8 @@ describe('a change-over', () => {
     assert.match(ingest.output.join(''), new RegExp(bed.driver.volumes()[0]?.handle ?? 'none'));
   });
 
-  it('begins with a drain, during which nothing new is started and after which all is', async () => {
+  it('begins with a drain, during which nothing new is started and after which all is', async (t) => {
+    const { bed, startIngest } = await openChangeOver(t);
     const { redis } = bed.redis;
     const drain = redisDrain(redis, 'csi', DRIVER);
     await bed.startJobs();
