@@ -3,7 +3,7 @@ import type { KnownDifference } from '../../../harness/differential/differences.
 /** Differences on purpose, whatever the flags. */
 export const onPurpose: readonly KnownDifference[] = [
   {
-    scenario: /^(?!slow-|more-timeout)/,
+    scenario: /^(?!slow-)/,
     where: /^events Normal Provisioning \S+ \S+: External provisioner is provisioning/,
     entry: '`Provisioning`',
   },
