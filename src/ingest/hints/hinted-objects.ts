@@ -36,6 +36,13 @@ export interface HintedObjectsOptions {
 /** Unfinished objects whose last state is remembered, in order to tell an edit of a user. */
 const MAX_REMEMBERED = 5_000;
 
+/** An object as it was seen last. */
+interface Remembered<T> {
+  readonly object: T;
+  /** Whether a look offered it to all drivers. A list enqueues it for one driver at most. */
+  readonly isOffered: boolean;
+}
+
 /** Claims and volumes without a watch of them and without a cache: hints say which of them to look
  * at, and a resync lists all of them in pages, of which nothing is kept. Classes, which are few,
  * are watched.
@@ -51,8 +58,8 @@ export class HintedObjects implements ObjectSource {
   readonly #stopped = new AbortController();
   readonly #classes: Reflector<Class>;
   readonly #drivers = new Set<HintedDriver>();
-  readonly #claims = new Lru<string, Claim>(MAX_REMEMBERED);
-  readonly #volumes = new Lru<string, Volume>(MAX_REMEMBERED);
+  readonly #claims = new Lru<string, Remembered<Claim>>(MAX_REMEMBERED);
+  readonly #volumes = new Lru<string, Remembered<Volume>>(MAX_REMEMBERED);
   /** Classes whose claims have to be enqueued. */
   readonly #addedClasses = new Set<string>();
   #isEnqueuingByClass = false;
@@ -150,31 +157,36 @@ export class HintedObjects implements ObjectSource {
     await this.#classes.stop();
   }
 
-  /** @param isFirstOffered  whether a claim that is not remembered is offered too; a list leaves
-   *   that to the resync, which may have to spread the keys */
-  #offerClaim(claim: Claim, isFirstOffered: boolean): void {
+  /** @param isLook  whether a claim is offered too that no look has offered yet; a list leaves that
+   *   to the resync, which may have to spread the keys */
+  #offerClaim(claim: Claim, isLook: boolean): void {
     const key = objectId({ resource: claims.plural, ...claim.metadata });
-    const previous = sameObject(this.#claims.get(key), claim);
-    const drivers = [...this.#drivers];
-    if (previous !== undefined || isFirstOffered)
-      for (const { triage } of drivers) triage.claimChanged(claim, previous);
+    const before = sameObject(this.#claims.get(key), claim);
+    const isOffered = before?.isOffered ?? false;
+    for (const { triage } of this.#drivers) {
+      if (isLook && !isOffered) triage.enqueueClaim(claim, 'ensureQueued');
+      if (before !== undefined) triage.claimChanged(claim, before.object);
+    }
     const isUnfinished = isPending(claim) || claim.metadata.deletionTimestamp !== undefined;
-    if (isUnfinished) this.#claims.set(key, claim);
+    if (isUnfinished) this.#claims.set(key, { object: claim, isOffered: isOffered || isLook });
     else this.#claims.delete(key);
   }
 
   /** See #offerClaim. */
-  #offerVolume(volume: Volume, isFirstOffered: boolean): void {
+  #offerVolume(volume: Volume, isLook: boolean): void {
     const key = volume.metadata.name;
-    const previous = sameObject(this.#volumes.get(key), volume);
+    const before = sameObject(this.#volumes.get(key), volume);
+    const isOffered = before?.isOffered ?? false;
     const drivers = [...this.#drivers];
-    if (previous !== undefined || isFirstOffered)
-      for (const { triage } of drivers) triage.volumeChanged(volume, previous);
-    if (isFirstOffered) this.#options.onVolume(volume);
+    for (const { triage } of drivers) {
+      if (isLook && !isOffered) triage.enqueueVolume(volume, 'ensureQueued');
+      if (before !== undefined) triage.volumeChanged(volume, before.object);
+    }
+    if (isLook) this.#options.onVolume(volume);
     const isUnfinished =
       volume.status?.phase !== 'Bound' ||
       drivers.some(({ triage }) => triage.keysOfVolume(volume).length > 0);
-    if (isUnfinished) this.#volumes.set(key, volume);
+    if (isUnfinished) this.#volumes.set(key, { object: volume, isOffered: isOffered || isLook });
     else this.#volumes.delete(key);
   }
 
@@ -296,9 +308,9 @@ class HintedDriver implements DriverObjects {
   }
 }
 
-function sameObject<T extends { readonly metadata: { readonly uid: string } }>(
-  previous: T | undefined,
-  object: T,
-): T | undefined {
-  return previous?.metadata.uid === object.metadata.uid ? previous : undefined;
+function sameObject<T extends Claim | Volume>(
+  remembered: Remembered<T> | undefined,
+  { metadata }: T,
+): Remembered<T> | undefined {
+  return remembered?.object.metadata.uid === metadata.uid ? remembered : undefined;
 }

@@ -188,7 +188,17 @@ describe('hinted objects', () => {
     await outstanding();
     await edit('a', { labels: { by: 'user' } });
     await lookAtClaim('a');
-    assert.deepEqual(calls, ['now a']);
+    assert.deepEqual(calls, ['ensure a', 'now a']);
+  });
+
+  it('enqueue an object that was listed for something else before its hint came', async () => {
+    await newClaim('a');
+    await newVolume('pv', 'Released');
+    for await (const { kind } of source.listClaims(() => true)) assert.ok(kind !== 'Volume');
+    for await (const { kind } of source.listVolumes(() => true)) assert.ok(kind !== 'Claim');
+    await lookAtClaim('a');
+    await look('persistentvolumes', 'pv');
+    assert.deepEqual(calls, ['ensure a', 'ensure pv']);
   });
 
   it('end a list when this ingest does not lead any more', async () => {
