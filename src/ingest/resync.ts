@@ -42,12 +42,14 @@ export class Resync {
   }
 
   /** Enqueues every object that needs a job, and the job of every open record, since its claim may
-   * be gone: each as soon as it is found. Does nothing while this ingest does not lead, or while a
-   * spread is under way; runs once more if one is under way that began before this call. */
+   * be gone: each as soon as it is found. Does nothing while this ingest does not lead. Runs once
+   * more after a run or a spread that had begun to list before this call. */
   async run(reason: string): Promise<void> {
-    if (this.#spread !== undefined) return;
     this.#requested = reason;
-    if (this.#run !== undefined) return;
+    if (this.#spread === undefined && this.#run === undefined) await this.#runRequested();
+  }
+
+  async #runRequested(): Promise<void> {
     const run = new AbortController();
     this.#run = run;
     while (this.#requested !== undefined && !run.signal.aborted) {
@@ -60,7 +62,8 @@ export class Resync {
 
   /** Enqueues the same after a loss of data, spread over time. Begins when the quarantine is over:
    * no run could do anything before, and by then workers have written again the records that they
-   * had left open. Ends an earlier spread; resolves when this one has ended. */
+   * had left open. Ends an earlier spread; resolves when this one has ended, and a run
+   * that was asked for meanwhile. */
   runAfterLoss(): Promise<void> {
     return this.#runSpread(this.#options.quarantineMs);
   }
@@ -76,8 +79,12 @@ export class Resync {
     const spread = new AbortController();
     this.#spread = spread;
     await this.#options.clock.sleep(waitMs, spread.signal);
+    // The list that begins now is what was asked for until now.
+    if (this.#spread === spread) this.#requested = undefined;
     await this.#enqueueInSlices(spread.signal);
-    if (this.#spread === spread) this.#spread = undefined;
+    if (this.#spread !== spread) return;
+    this.#spread = undefined;
+    await this.#runRequested();
   }
 
   /** Ends what is under way. */
