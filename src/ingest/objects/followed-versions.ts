@@ -27,12 +27,13 @@ export class FollowedVersions {
   }
 
   /** Follows these objects and no others.
-   * @param known  the version of an object that is kept */
+   * @param known  the version of an object that is kept; not asked while a list is under way, which
+   *   may have shown the object's change or deletion already */
   follow(keys: ReadonlySet<string>, known: (key: string) => string | undefined): void {
     for (const key of this.#versions.keys()) if (!keys.has(key)) this.#versions.delete(key);
     for (const key of keys) {
       if (this.#versions.has(key)) continue;
-      const version = known(key);
+      const version = this.#unlisted === undefined ? known(key) : undefined;
       this.#versions.set(key, version);
       if (version === undefined) this.#read(key);
     }

@@ -52,4 +52,14 @@ describe('FollowedVersions', () => {
       ['', '5', undefined],
     );
   });
+
+  it('reads what is followed while a list is under way, since what is kept may be older', () => {
+    followed.beginList();
+    followed.changed('pv', '6');
+    followed.follow(new Set(['pv']), () => '5');
+    assert.deepEqual([reads, followed.get('pv')], [['pv'], undefined]);
+    followed.wasRead('pv', '6');
+    followed.endList();
+    assert.equal(followed.get('pv'), '6');
+  });
 });
