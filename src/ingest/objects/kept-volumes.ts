@@ -84,7 +84,11 @@ export class KeptVolumes implements ObjectSink {
   isComparable({ metadata }: Volume): boolean {
     const { index, unread } = this.#view;
     const group = unread.size === 0 ? undefined : index.groupOf(metadata.name);
-    return group === undefined || [...unread].every((name) => !group.has(name));
+    if (group === undefined) return true;
+    // There may be thousands of either.
+    const [fewer, more] = group.size < unread.size ? [group, unread] : [unread, group];
+    for (const name of fewer) if (more.has(name)) return false;
+    return true;
   }
 
   /** Another PV that may stand for the same volume, by its name. */
