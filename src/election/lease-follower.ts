@@ -75,7 +75,8 @@ export class LeaseFollower {
   async #poll(stopped: AbortSignal): Promise<number> {
     const { store, clock, log } = this.#options;
     const silentMs = clock.nowMs() - this.#heardMs;
-    if (silentMs < SILENCE_MS) return SILENCE_MS - silentMs;
+    // Negative: the clock was set back.
+    if (silentMs >= 0 && silentMs < SILENCE_MS) return SILENCE_MS - silentMs;
     try {
       this.#heard(await store.get(signalWithin(stopped, GET_TIMEOUT_MS)));
       return SILENCE_MS;

@@ -27,9 +27,9 @@ export function observe(
   nowMs: number,
 ): Observation | undefined {
   if (read === undefined) return undefined;
-  return seen !== undefined && isDeepStrictEqual(seen.record, read)
-    ? seen
-    : { record: read, atMs: nowMs };
+  // Where the local clock was set back, the time begins anew: else the record would last too long.
+  const isKnown = seen !== undefined && seen.atMs <= nowMs;
+  return isKnown && isDeepStrictEqual(seen.record, read) ? seen : { record: read, atMs: nowMs };
 }
 
 /** Who holds the Lease; undefined: nobody, or its time is over. */

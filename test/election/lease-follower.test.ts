@@ -100,6 +100,23 @@ describe('LeaseFollower', () => {
     assert.equal(follower.foreignHolder, undefined);
   });
 
+  it('counts a Lease as expired soon although the clock was set back', async () => {
+    write(UPSTREAM);
+    await start();
+    clock.setBack(3_600_000);
+    await clock.pass(25_000);
+    assert.equal(follower.foreignHolder, undefined);
+  });
+
+  it('sees a foreign holder while the watch is silent although the clock was set back', async () => {
+    connection.blind = true;
+    await start();
+    clock.setBack(3_600_000);
+    write(UPSTREAM);
+    await clock.pass(11_000);
+    assert.equal(follower.foreignHolder, UPSTREAM);
+  });
+
   it('counts a Lease as held while it is renewed', async () => {
     write(UPSTREAM);
     await start();

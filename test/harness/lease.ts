@@ -6,7 +6,7 @@ import type { Clock } from '#src/runtime/clock.ts';
 /** A clock whose time changes only in `pass` and `jump`. */
 export class ManualClock implements Clock {
   #nowMs: number;
-  readonly #sleepers = new Set<{ readonly untilMs: number; readonly resume: () => void }>();
+  readonly #sleepers = new Set<{ untilMs: number; readonly resume: () => void }>();
 
   constructor(startMs = 1_700_000_000_000) {
     this.#nowMs = startMs;
@@ -40,6 +40,12 @@ export class ManualClock implements Clock {
       for (const sleeper of this.#sleepers) if (sleeper.untilMs <= this.#nowMs) sleeper.resume();
       await runPending();
     }
+  }
+
+  /** Sets the time back, as an operator does. Sleeps take as long as they would have. */
+  setBack(ms: number): void {
+    this.#nowMs -= ms;
+    for (const sleeper of this.#sleepers) sleeper.untilMs -= ms;
   }
 
   /** Advances in one step, as a frozen process sees time. */
