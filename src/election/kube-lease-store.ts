@@ -2,7 +2,7 @@ import type { KubeClient } from '../kube/client.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Lease, LeaseSpec } from '../kube/objects.ts';
 import { startReflector } from '../kube/reflector.ts';
-import { apiVersionOf, leases } from '../kube/resources.ts';
+import { apiVersionOf, leases, selectName } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaseRecord } from './lease.ts';
 import { explainLeaseError, type LeaseRef } from './lease-error.ts';
@@ -83,7 +83,7 @@ export class KubeLeaseStore implements LeaseStore {
       client,
       resource: leases,
       namespace,
-      fieldSelector: `metadata.name=${name}`,
+      fieldSelector: selectName(name),
       transform: (raw) => raw as Lease,
       onChange: ({ type, object }) =>
         onChange(type === 'deleted' ? undefined : new KubeLease(object)),

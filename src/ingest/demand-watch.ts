@@ -8,6 +8,7 @@ import {
   volumeAttachments,
   volumeAttributesClasses,
   type Resource,
+  selectName,
 } from '../kube/resources.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -99,7 +100,7 @@ export class DemandWatch {
   #scopeOf(object: string): Scope | undefined {
     const { resource: plural, namespace, name } = parseObjectId(object);
     if (plural === secrets.plural && this.#options.watchSecrets) {
-      const single = { namespace, fieldSelector: `metadata.name=${name}` };
+      const single = { namespace, fieldSelector: selectName(name) };
       return { id: object, resource: secrets, single };
     }
     const resource = ON_DEMAND.find((candidate) => candidate.plural === plural);

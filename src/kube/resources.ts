@@ -14,6 +14,12 @@ export interface ObjectRef {
   readonly name: string;
 }
 
+/** A field selector for the object of this name. Users choose the names that others refer to, so
+ * what has a meaning in a selector is escaped (apimachinery pkg/fields/selector.go EscapeValue). */
+export function selectName(name: string): string {
+  return `metadata.name=${name.replaceAll(/[\\,=]/g, String.raw`\$&`)}`;
+}
+
 const storageApi = 'storage.k8s.io/v1';
 const snapshotApi = 'snapshot.storage.k8s.io/v1';
 

@@ -7,6 +7,7 @@ import {
   keyOf,
   leases,
   pathOf,
+  selectName,
   volumes,
 } from '#src/kube/resources.ts';
 
@@ -52,5 +53,12 @@ describe('keyOf and apiVersionOf', () => {
       ['ns/a', 'a', 'a'],
     );
     assert.deepEqual([apiVersionOf(claims), apiVersionOf(classes)], ['v1', 'storage.k8s.io/v1']);
+  });
+});
+
+describe('selectName', () => {
+  it('escapes what has a meaning in a selector, as users may name what does not exist', () => {
+    assert.equal(selectName('pvc-1.a'), 'metadata.name=pvc-1.a');
+    assert.equal(selectName('a,b=c\\d'), String.raw`metadata.name=a\,b\=c\\d`);
   });
 });

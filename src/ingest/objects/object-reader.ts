@@ -1,5 +1,5 @@
 import type { KubeClient } from '../../kube/client.ts';
-import type { Resource } from '../../kube/resources.ts';
+import { selectName, type Resource } from '../../kube/resources.ts';
 import { systemClock, type Clock } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
@@ -54,7 +54,7 @@ export class ObjectReader {
     const { client, resource, onRead, log, clock = systemClock } = this.#options;
     const { signal } = this.#stopped;
     const [name = '', namespace] = key.split('/').toReversed();
-    const fieldSelector = `metadata.name=${name}`;
+    const fieldSelector = selectName(name);
     let isRead = false;
     try {
       const { items } = await client.list<unknown>(resource, { namespace, fieldSelector, signal });
