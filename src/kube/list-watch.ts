@@ -11,6 +11,7 @@ import { createReflectorMetrics, type ReflectorMetrics } from './reflector-metri
 import type { Resource } from './resources.ts';
 import { versionOf, type ObjectSink } from './store.ts';
 import { isEndOfList, type WatchEvent } from './watch.ts';
+import { hasGoneBack } from './went-back.ts';
 
 export interface ListWatchOptions {
   readonly client: KubeClient;
@@ -48,6 +49,8 @@ const MAX_BROKEN_STREAMS = 2;
 const UNKNOWN_VERSION = [400, 500, 504];
 /** Watches that are refused so, one after the other, before everything is listed again. */
 const MAX_REFUSALS = 3;
+/** Watches in a row on which nothing came, from which on the version is checked before the next. */
+const MAX_SILENT_WATCHES = 2;
 
 /** Lists and watches one collection of the API server until it is stopped, and passes its objects
  * to a sink. Recovers from every failure: expired versions (410), broken connections, refused
@@ -82,6 +85,10 @@ export class ListWatch {
   #isOpen = false;
   /** Whether the watch of this cycle received an event or stayed open long enough. */
   #isGood = false;
+  /** Whether the watch of this cycle received an event or a bookmark. */
+  #hasHeard = false;
+  /** Watches in a row that were open for long and received nothing. */
+  #silentWatches = 0;
   readonly #sizeOf = (): number => this.#sink.size;
   /** Cycles in a row that failed or brought nothing. */
   #failures = 0;
@@ -171,8 +178,27 @@ export class ListWatch {
       if (this.#isListing) throw new Error('the watch ended before the list was complete');
       return;
     }
+    if (this.#version !== undefined && (await this.#hasGoneBack(this.#version))) {
+      this.#options.log.warn(
+        { resource: this.#options.resource.plural },
+        'the API server went back to an older version: listing everything again',
+      );
+      this.relist();
+    }
+    this.#cycle.signal.throwIfAborted();
     this.#version ??= await this.#relist();
     await this.#watch(this.#version);
+  }
+
+  async #hasGoneBack(version: string): Promise<boolean> {
+    if (this.#silentWatches < MAX_SILENT_WATCHES) return false;
+    const { client, resource, namespace, fieldSelector, labelSelector } = this.#options;
+    const { signal } = this.#cycle;
+    const timeoutMs = PAGE_TIMEOUT_MS;
+    const place = { namespace, fieldSelector, labelSelector, signal, timeoutMs };
+    const isBehind = await hasGoneBack(client, resource, { ...place, version });
+    this.#silentWatches = 0;
+    return isBehind;
   }
 
   /** Fills the sink from a consistent list, page by page.
@@ -232,6 +258,7 @@ export class ListWatch {
       this.#options;
     const idleTimeoutMs = this.#options.idleTimeoutMs ?? IDLE_TIMEOUT_MS;
     let openedMs = Infinity;
+    this.#hasHeard = false;
     this.#isListing = resourceVersion === undefined;
     try {
       await client.watch(resource, {
@@ -256,12 +283,15 @@ export class ListWatch {
     } finally {
       const isLong = performance.now() - openedMs > Math.min(GOOD_WATCH_MS, idleTimeoutMs / 2);
       if (isLong && !this.#isListing) this.#isGood = true;
+      if (isLong && !this.#hasHeard) this.#silentWatches += 1;
     }
   }
 
   #apply(event: WatchEvent): void {
     const { type, object } = event;
     if (type === 'ERROR') throw statusError(`watch ${this.#title}`, object);
+    this.#hasHeard = true;
+    this.#silentWatches = 0;
     if (this.#isListing) return this.#applyToList(event);
     this.#isGood = true;
     this.#version = versionOf(object) ?? this.#version;

@@ -209,3 +209,37 @@ describe('a list in pages', () => {
     assert.equal(pages().length, 2);
   });
 });
+
+describe('a watch on which nothing comes, not even a bookmark', () => {
+  /** The version of everything, as a list tells it. */
+  let serverVersion: string;
+  const watchAndFallSilent = (): ListWatch => {
+    server.handler = (seen, reply) => {
+      if (seen.query.has('watch')) watches.push(reply.watch());
+      else reply.json(200, { metadata: { resourceVersion: serverVersion }, items: [] });
+    };
+    return start({ streamsList: false, idleTimeoutMs: 40 });
+  };
+  const lists = (): Seen[] => pages().filter((seen) => seen.query.get('limit') !== '1');
+
+  it('leads to a list when the server went back to an older version, as from a backup', async () => {
+    serverVersion = '1500';
+    const listWatch = watchAndFallSilent();
+    await listWatch.waitForSync();
+    serverVersion = '1000';
+    await until(() => lists().length === 2, 'everything was listed again');
+    await until(() => watches.at(-1)?.seen.query.get('resourceVersion') === '1000', 'a new watch');
+  });
+
+  it('is opened again without a list while the server knows its version', async () => {
+    serverVersion = '1500';
+    const listWatch = watchAndFallSilent();
+    await listWatch.waitForSync();
+    serverVersion = '1600';
+    await until(() => watches.length === 6, 'some watches fell silent');
+    assert.equal(lists().length, 1);
+    assert.ok(watches.every((each) => each.seen.query.get('resourceVersion') === '1500'));
+    assert.ok(pages().length <= 4, 'the version is not checked before each watch');
+    assert.equal(listWatch.trouble, undefined);
+  });
+});
