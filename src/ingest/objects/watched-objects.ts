@@ -142,9 +142,10 @@ export class WatchedObjects implements ObjectSource {
       if (!isCurrent(this.classes)) return undefined;
       return this.classes.get(key)?.metadata.resourceVersion ?? '';
     }
+    const followed = this.#followed.get(resource);
     const watch = resource === claims.plural ? this.#claims : this.#volumes;
-    if (!isCurrent(watch)) return undefined;
-    return this.#followed.get(resource)?.get(key) ?? this.#keptVersion(resource, key);
+    if (followed === undefined || !isCurrent(watch)) return undefined;
+    return followed.get(key) ?? this.#keptVersion(resource, key);
   }
 
   async stop(): Promise<void> {

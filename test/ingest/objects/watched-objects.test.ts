@@ -339,52 +339,75 @@ describe('WatchedObjects', () => {
     await until(() => names().includes('source'));
   });
 
-  it('has the versions of classes, of claims and volumes that are followed, and of no others', async () => {
-    const claim = await aClaim('versioned', 'there');
-    const ref = { namespace: 'default', name: 'versioned' };
-    const named = { type: 'merge', body: { spec: { volumeName: 'versioned' } } } as const;
-    await kube.patch(claims, ref, named);
-    const isBound = { body: { status: { phase: 'Bound' } }, subresource: 'status' } as const;
-    const bound = await kube.patch<Claim>(claims, ref, { type: 'merge', ...isBound });
-    const volume = await aVolume('versioned', referenceTo(claim));
-    const cls = await kube.get<Claim>(classes, { name: 'there' });
-    const id = (resource: string, name: string, namespace = '') =>
-      objectId({ resource, namespace, name });
-    const [ofClaim, ofVolume, ofNone] = [
-      id('persistentvolumeclaims', 'versioned', 'default'),
-      id('persistentvolumes', 'versioned'),
-      id('persistentvolumes', 'none'),
-    ];
-    await caughtUp();
-    assert.equal(objects.versionOf(ofVolume), undefined);
-    changed.clear();
-    objects.follow(new Set([ofClaim, ofVolume, ofNone, id('secrets', 'none', 'default')]));
-    await until(() => [ofClaim, ofVolume, ofNone].every((each) => changed.has(each)));
-    assert.deepEqual(
-      [
-        objects.versionOf(ofClaim),
-        objects.versionOf(ofVolume),
-        objects.versionOf(id('storageclasses', 'there')),
-        objects.versionOf(id('storageclasses', 'none')),
-        objects.versionOf(ofNone),
-        objects.versionOf(id('secrets', 'none', 'default')),
-      ],
-      [
-        bound.metadata.resourceVersion,
-        volume.metadata.resourceVersion,
-        cls?.metadata.resourceVersion,
-        '',
-        '',
-        undefined,
-      ],
-    );
-    const changes = await kube.patch<Volume>(volumes, { name: 'versioned' }, LABEL);
-    await until(() => objects.versionOf(ofVolume) === changes.metadata.resourceVersion);
-    await kube.patch(volumes, { name: 'versioned' }, finalizers());
-    await kube.delete(volumes, { name: 'versioned' });
-    await until(() => objects.versionOf(ofVolume) === '');
-    objects.follow(new Set());
-    assert.equal(objects.versionOf(ofVolume), undefined);
+  describe('versions', () => {
+    it('has the versions of classes, of claims and volumes that are followed, and of no others', async () => {
+      const claim = await aClaim('versioned', 'there');
+      const ref = { namespace: 'default', name: 'versioned' };
+      const named = { type: 'merge', body: { spec: { volumeName: 'versioned' } } } as const;
+      await kube.patch(claims, ref, named);
+      const isBound = { body: { status: { phase: 'Bound' } }, subresource: 'status' } as const;
+      const bound = await kube.patch<Claim>(claims, ref, { type: 'merge', ...isBound });
+      const volume = await aVolume('versioned', referenceTo(claim));
+      const cls = await kube.get<Claim>(classes, { name: 'there' });
+      const id = (resource: string, name: string, namespace = '') =>
+        objectId({ resource, namespace, name });
+      const [ofClaim, ofVolume, ofNone] = [
+        id('persistentvolumeclaims', 'versioned', 'default'),
+        id('persistentvolumes', 'versioned'),
+        id('persistentvolumes', 'none'),
+      ];
+      await caughtUp();
+      assert.equal(objects.versionOf(ofVolume), undefined);
+      changed.clear();
+      objects.follow(new Set([ofClaim, ofVolume, ofNone, id('secrets', 'none', 'default')]));
+      await until(() => [ofClaim, ofVolume, ofNone].every((each) => changed.has(each)));
+      assert.deepEqual(
+        [
+          objects.versionOf(ofClaim),
+          objects.versionOf(ofVolume),
+          objects.versionOf(id('storageclasses', 'there')),
+          objects.versionOf(id('storageclasses', 'none')),
+          objects.versionOf(ofNone),
+          objects.versionOf(id('secrets', 'none', 'default')),
+        ],
+        [
+          bound.metadata.resourceVersion,
+          volume.metadata.resourceVersion,
+          cls?.metadata.resourceVersion,
+          '',
+          '',
+          undefined,
+        ],
+      );
+      const changes = await kube.patch<Volume>(volumes, { name: 'versioned' }, LABEL);
+      await until(() => objects.versionOf(ofVolume) === changes.metadata.resourceVersion);
+      await kube.patch(volumes, { name: 'versioned' }, finalizers());
+      await kube.delete(volumes, { name: 'versioned' });
+      await until(() => objects.versionOf(ofVolume) === '');
+      objects.follow(new Set());
+      assert.equal(objects.versionOf(ofVolume), undefined);
+    });
+
+    it('has no version of another resource that has the name of a volume', async () => {
+      const spec = {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Delete',
+        csi: { driver: DRIVER, volumeHandle: 'gold' },
+      };
+      const isReleased = {
+        body: { status: { phase: 'Released' } },
+        subresource: 'status',
+      } as const;
+      await kube.create<Volume>(volumes, undefined, { metadata: { name: 'gold' }, spec });
+      await kube.patch(volumes, { name: 'gold' }, { type: 'merge', ...isReleased });
+      await until(() => names().includes('gold'));
+      const versionOf = (resource: string) =>
+        objects.versionOf(objectId({ resource, name: 'gold' }));
+      assert.notEqual(versionOf('persistentvolumes'), undefined);
+      assert.equal(versionOf('volumeattributesclasses'), undefined);
+      await kube.delete(volumes, { name: 'gold' });
+    });
   });
 
   it('names the snapshots that pending claims are restored from (L-08, L-15, L-16)', async () => {
