@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import { objectId, type WaitList } from '../../queue/wait-list.ts';
@@ -13,7 +14,7 @@ import { PollLoop } from '../../runtime/poll-loop.ts';
 import { identityOf } from '../../volumes/handles.ts';
 import { transformVolume } from '../objects/transforms.ts';
 import { HandleTable, SharedNames } from './handle-table.ts';
-import type { Listing, PacedLists } from './paced-lists.ts';
+import { type Listing, type PacedLists, Unwanted } from './paced-lists.ts';
 
 /** A driver whose workers ask which handles are shared. */
 export interface ScannedDriver {
@@ -29,6 +30,8 @@ export interface HandleScannerOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly periodMs?: number;
+  /** A scan ends that the API server has given no page for this long. */
+  readonly stalledMs?: number;
 }
 
 /** A driver for which a scan has begun. */
@@ -40,6 +43,9 @@ interface Asked {
 
 const PERIOD_MS = 1_000;
 const RENEW_MS = 3_000;
+const STALLED_MS = 10_000;
+/** Pause after a scan that stalled: long enough for another ingest to scan instead. */
+const STALLED_PAUSE_MS = 15_000;
 /** When keys that wait for the view are promoted after it was published: at once, and later those
  * whose run was still ending. */
 const PROMOTE_MS = [0, 200, 1_000] as const;
@@ -50,7 +56,9 @@ const PROMOTE_MS = [0, 200, 1_000] as const;
  * published is as old as the begin of its list, and expires 5 s after the list's end. The next scan
  * begins after a pause as long as this one took, and not before somebody asks again.
  *
- * Any ingest may scan, whether it leads or not; one does at a time. */
+ * Any ingest may scan, whether it leads or not; one does at a time. One that gets no page from the
+ * API server gives up, so that another may scan, and so that no view becomes old before it is
+ * published. */
 export class HandleScanner {
   readonly #options: HandleScannerOptions;
   readonly #id = randomUUID();
@@ -118,6 +126,9 @@ export class HandleScanner {
       this.#expiresMs = clock.nowMs() + MAX_VIEW_AGE_MS;
       for (const each of asked) await this.#publish(each, shared, tookMs);
       return Math.max(PERIOD_MS, tookMs);
+    } catch (error) {
+      if (!(error instanceof Unwanted)) throw error;
+      return STALLED_PAUSE_MS;
     } finally {
       clearInterval(renewal);
     }
@@ -134,20 +145,29 @@ export class HandleScanner {
   }
 
   async #scan(): Promise<SharedNames> {
-    const { lists } = this.#options;
+    const table = new HandleTable();
+    this.#table = table;
+    for await (const page of this.#pages()) for (const volume of page) table.add(volume);
+    const names = new SharedNames();
+    if (!table.hasShared) return names;
+    for await (const page of this.#pages())
+      for (const volume of page) if (table.isShared(volume)) names.add(volume);
+    return names;
+  }
+
+  /** @throws Unwanted when no page has come for long, or this is stopped */
+  async *#pages(): AsyncGenerator<readonly Volume[]> {
+    const { lists, stalledMs = STALLED_MS } = this.#options;
+    let pageMs = performance.now();
     const listing: Listing<Volume> = {
       resource: volumes,
       transform: transformVolume,
-      isWanted: () => !this.#stopped.signal.aborted,
+      isWanted: () => !this.#stopped.signal.aborted && performance.now() - pageMs < stalledMs,
     };
-    const table = new HandleTable();
-    this.#table = table;
-    for await (const page of lists.pages(listing)) for (const volume of page) table.add(volume);
-    const names = new SharedNames();
-    if (!table.hasShared) return names;
-    for await (const page of lists.pages(listing))
-      for (const volume of page) if (table.isShared(volume)) names.add(volume);
-    return names;
+    for await (const page of lists.pages(listing)) {
+      yield page;
+      pageMs = performance.now();
+    }
   }
 
   async #publish({ driver, begunMs }: Asked, shared: SharedNames, tookMs: number): Promise<void> {

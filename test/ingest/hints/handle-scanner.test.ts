@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import { HandleScanner } from '#src/ingest/hints/handle-scanner.ts';
-import type { Listing } from '#src/ingest/hints/paced-lists.ts';
+import { PacedLists, type Listing } from '#src/ingest/hints/paced-lists.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { redisSharedHandles } from '#src/records/shared-handles.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -158,6 +158,35 @@ describe('handle scanner', { concurrency: true }, () => {
     bed.open();
     await until(bed.isKnown, 'a view');
     assert.ok(Date.now() >= untilMs);
+  });
+
+  it('gives up while the API server does not answer, so that another ingest can list', async (t) => {
+    const bed = await openBed(t);
+    const lists = new PacedLists({
+      client: { listItems: () => Promise.reject(new Error('no route')) },
+      clock: systemClock,
+      log: silentLog,
+    });
+    const cutOff = new HandleScanner({
+      lists,
+      periodMs: 20,
+      stalledMs: 50,
+      clock: systemClock,
+      log: silentLog,
+    });
+    t.after(() => {
+      lists.stop();
+      return cutOff.stop();
+    });
+    cutOff.serve({
+      name: 'd.example',
+      store: bed.store,
+      waits: { promote: () => Promise.resolve({ promoted: 0, running: 0 }) },
+      isRedisOurs: () => true,
+    });
+    assert.equal(await bed.isKnown(), false);
+    await until(() => lists.trouble !== undefined, 'a page failed');
+    await until(() => lists.trouble === undefined, 'nobody asks for it any more');
   });
 
   it('writes nothing to a Redis of another cluster', async (t) => {
