@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import type { IncarnationStore, Term } from '../records/incarnation.ts';
+import type { IncarnationStore, Leader } from '../records/incarnation.ts';
 import { isRefusal } from '../redis/error-text.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -56,7 +56,7 @@ export class IncarnationCheck {
   /** The id of the incarnation that is to begin: written outside Redis, or about to be. */
   #reservedId: string | undefined;
   #trouble: string | undefined;
-  #term: Term | undefined;
+  #leader: Leader | undefined;
 
   constructor(options: IncarnationCheckOptions) {
     this.#options = options;
@@ -68,17 +68,18 @@ export class IncarnationCheck {
     return this.#trouble;
   }
 
-  /** This process begins to lead: what runs read before that proves nothing any more.
+  /** This process begins to lead. If another provisioner may have led since the last leader of ours,
+   * what runs read before proves nothing any more.
    * @param transitions  how often the Lease had changed its holder by then; 0: not known */
-  beginTerm(transitions: number): void {
-    this.#term = { id: randomBytes(6).toString('hex'), transitions };
+  beginLeading(transitions: number): void {
+    this.#leader = { id: randomBytes(6).toString('hex'), transitions };
   }
 
   /** Checks once, and advances the sequence. To be called every second while leading.
    * @returns whether data was lost
    * @throws the error of Redis or the API server; the next call tries again */
   async check(): Promise<boolean> {
-    const found = await this.#options.incarnations.advance(this.#known?.id ?? '', this.#term);
+    const found = await this.#options.incarnations.advance(this.#known?.id ?? '', this.#leader);
     this.#options.onFacts?.(found);
     if (found.kind === 'none' && found.withdrawnBy !== '')
       this.#loss ??= `Redis lost its last writes, as ${found.withdrawnBy} noticed`;

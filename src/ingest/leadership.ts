@@ -20,7 +20,7 @@ export interface LeadershipOptions {
   readonly driver: string;
   readonly gate: LeaderGate;
   readonly resync: Resync;
-  readonly incarnation: Pick<IncarnationCheck, 'beginTerm' | 'check'>;
+  readonly incarnation: Pick<IncarnationCheck, 'beginLeading' | 'check'>;
   readonly foreignLeader: Pick<ForeignLeader, 'observe'>;
   readonly newWork: Pick<NewWork, 'forget'>;
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
@@ -48,7 +48,7 @@ export class Leadership {
   begin(lease: LeaseStatus): void {
     const { driver, gate, failover, foreignLeader, incarnation, sweep, isRedisOurs, log } =
       this.#options;
-    incarnation.beginTerm(lease.transitions);
+    incarnation.beginLeading(lease.transitions);
     gate.allow(() => isRedisOurs() && lease.isLeader);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
     foreignLeader.observe(undefined);

@@ -12,9 +12,10 @@ import { incarnationKey } from './key-names.ts';
  * beat             sequence, which the leader advances every second
  * quarantineUntil  until when nothing is opened, Redis' ms
  * foreign          the foreign leader, from when it is seen until one of ours leads
- * term             random id of the term of the last leader of ours: what a run read before the
- *                  term began proves nothing in it, since another provisioner may have led between
- * transitions      how often the Lease had changed its holder when that term began
+ * leader           random id that the last leader of ours has while it leads
+ * transitions      how often the Lease had changed its holder when that leader began
+ * term             the id of the first leader of ours since another provisioner may have led: what a
+ *                  run read before the term began proves nothing in it
  * drain            set while this installation is drained, see drain.ts
  * withdrawnBy      the process that found a loss and removed the id; see opening-count.ts */
 
@@ -24,25 +25,29 @@ const LEADER_ANSWER = { isAfterOther: 'flag', isDrained: 'flag' } as const;
 
 const advanceScript = defineNamedScript({
   keys: ['incarnationKey'],
-  args: { id: 'text', term: 'text', transitions: 'number' },
+  args: { id: 'text', leader: 'text', transitions: 'number' },
   answers: {
     none: { withdrawnBy: 'text', ...LEADER_ANSWER },
     found: { id: 'text', sequence: 'number', ...LEADER_ANSWER },
   },
   lua: `
-local found, sequence, withdrawnBy, foreign, lastTerm, lastTransitions, drain = unpack(redis.call(
-  'HMGET', incarnationKey,
-  'epoch', 'beat', 'withdrawnBy', 'foreign', 'term', 'transitions', 'drain'))
+local found, sequence, withdrawnBy, foreign, drain = unpack(redis.call(
+  'HMGET', incarnationKey, 'epoch', 'beat', 'withdrawnBy', 'foreign', 'drain'))
+local term, lastLeader, lastTransitions = unpack(redis.call(
+  'HMGET', incarnationKey, 'term', 'leader', 'transitions'))
 if foreign then redis.call('HDEL', incarnationKey, 'foreign') end
 local isAfterOther, isDrained = foreign and '1' or '0', drain and '1' or '0'
 if not found then
   return {'none', 'withdrawnBy', withdrawnBy or '', 'isAfterOther', isAfterOther,
     'isDrained', isDrained}
 end
-if term ~= '' and term ~= lastTerm then
-  redis.call('HSET', incarnationKey, 'term', term, 'transitions', transitions)
+if leader ~= '' and leader ~= lastLeader then
+  redis.call('HSET', incarnationKey, 'leader', leader, 'transitions', transitions)
   local since = transitions - (tonumber(lastTransitions) or -1)
   if transitions > 0 and since ~= 0 and since ~= 1 then isAfterOther = '1' end
+  -- The Lease went from one leader of ours to the next: nobody led between them.
+  local isSameTerm = term and not foreign and transitions > 0 and since == 1
+  if not isSameTerm then redis.call('HSET', incarnationKey, 'term', leader) end
 end
 if found == id then redis.call('HINCRBY', incarnationKey, 'beat', 1) end
 return {'found', 'id', found, 'sequence', sequence or 0, 'isAfterOther', isAfterOther,
@@ -75,15 +80,15 @@ return {'ok'}
 `,
 });
 
-/** From when an ingest begins to lead until it ends. */
-export interface Term {
+/** An ingest from when it begins to lead until it ends. */
+export interface Leader {
   /** Random. */
   readonly id: string;
-  /** How often the Lease had changed its holder, with this term; 0: not known. */
+  /** How often the Lease had changed its holder by then; 0: not known. */
   readonly transitions: number;
 }
 
-const NO_TERM: Term = { id: '', transitions: 0 };
+const NO_LEADER: Leader = { id: '', transitions: 0 };
 
 export type IncarnationStore = ReturnType<typeof redisIncarnationStore>;
 
@@ -93,11 +98,12 @@ export function redisIncarnationStore(redis: Redis, prefix: string, driver: stri
   const keys = { incarnationKey: incarnationKey(prefix, driver) };
   return {
     /** Reads the incarnation, and advances its sequence if its id is the given one. For the leader,
-     * beside whom there is no foreign leader: forgets the one that was named, and begins its term.
+     * beside whom there is no foreign leader: forgets the one that was named, and begins a term if
+     * one may have led.
      * @returns the sequence as it was before; or `none`, with the process that withdrew the
      *   incarnation because it found a loss, '' where none did */
-    advance: (id: string, { id: term, transitions }: Term = NO_TERM) =>
-      advanceScript.run(redis, keys, { id, term, transitions }),
+    advance: (id: string, { id: leader, transitions }: Leader = NO_LEADER) =>
+      advanceScript.run(redis, keys, { id, leader, transitions }),
     /** Ends the incarnation of that id, so that nothing is opened until one begins. */
     async withdraw(id: string): Promise<void> {
       await withdrawScript.run(redis, keys, { id });

@@ -46,7 +46,7 @@ describe('Leadership', () => {
       resync,
       newWork: { forget: record('new work forgotten') },
       incarnation: {
-        beginTerm: (transitions) => void done.push(`term of ${transitions}`),
+        beginLeading: (transitions) => void done.push(`leader of ${transitions}`),
         check: () => {
           done.push('incarnation checked');
           return check();
@@ -68,7 +68,7 @@ describe('Leadership', () => {
 
   it('begins a term and tells the workers that no other provisioner leads, then enqueues', () => {
     leadership.begin(lease);
-    assert.deepEqual(done.slice(0, 3), ['term of 7', 'holder undefined', 'incarnation checked']);
+    assert.deepEqual(done.slice(0, 3), ['leader of 7', 'holder undefined', 'incarnation checked']);
   });
 
   it('forgets at its end whether new work is allowed', () => {

@@ -6,6 +6,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import type { JobKey } from '#src/queue/contract.ts';
+import { incarnationKey } from '#src/records/key-names.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { redisDrain } from '#src/records/drain.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
@@ -628,6 +629,22 @@ describe('volume record', () => {
         await advance('t1', 5);
         assert.equal((await advance('t2', transitions)).isAfterOther, isAfterOther);
         assert.equal((await advance('t2', transitions)).isAfterOther, false, 'only once');
+      });
+
+    for (const [what, foreign, transitions, isNew] of [
+      ['goes on when a leader of ours follows one of ours', '', 6, false],
+      ['begins anew after a foreign leader was named', 'host-1', 6, true],
+      ['begins anew when another held the Lease between', '', 7, true],
+      ['begins anew when nothing is known of the Lease', '', 0, true],
+    ] as const)
+      it(what, async () => {
+        const term = () => redis.hget(incarnationKey('csi', 'd.example'), 'term');
+        await advance('t1', 5);
+        if (foreign !== '')
+          await redisIncarnationStore(redis, 'csi', 'd.example').setForeignLeader(foreign);
+        await advance('t2', transitions);
+        await advance('t2', transitions);
+        assert.equal(await term(), isNew ? 't2' : 't1');
       });
 
     it('tells the first leader of a Lease that another held', async () => {
