@@ -15,6 +15,7 @@ import { SeenEvents } from './seen-events.ts';
 import { discardBody, sendProblem, sendText } from './send-answer.ts';
 import type { Authenticator } from './senders/authenticator.ts';
 import { FailureBudget } from './senders/failure-budget.ts';
+import { HeldRefusals } from './senders/held-refusals.ts';
 import type { SenderConnections } from './senders/sender-connections.ts';
 import { type Sender, senderId } from './senders/sender.ts';
 import { SenderRates } from './senders/sender-rates.ts';
@@ -26,7 +27,7 @@ const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
 const MAX_UNVERIFIED_BYTES = 16 * 1024 * 1024;
 /** A body to be verified, from a network that has sent many with wrong signatures. */
 const MAX_SUSPECT_BYTES = 256 * 1024;
-/** How long somebody waits for the answer who sends too much, or without a valid credential. */
+/** How long somebody waits for the answer who sends without a valid credential again and again. */
 const HOLD_MS = 1_000;
 /** Events of all senders that are read in a second, unless one alone may send more. They take a
  * third of a CPU, so that the rest of the process is not delayed. */
@@ -69,6 +70,7 @@ export class EventsDoor {
   readonly #options: EventsDoorOptions;
   readonly #rates: SenderRates;
   readonly #failures = new FailureBudget();
+  readonly #held = new HeldRefusals();
   readonly #seen = new SeenEvents();
   readonly #memory = new RequestMemory(MAX_MEMORY_BYTES);
   readonly #unverified = new RequestMemory(MAX_UNVERIFIED_BYTES);
@@ -156,7 +158,7 @@ export class EventsDoor {
     const waitMs = this.#rates.take(id, this.#nowMs());
     if (waitMs === 0) return;
     discardBody(request, false);
-    await this.#hold(Math.min(waitMs, HOLD_MS));
+    await this.#holdInLine(request, id);
     throw new RequestProblem({
       status: 429,
       detail: 'this sender sends more events a second than it may',
@@ -176,6 +178,19 @@ export class EventsDoor {
       if (isSpent) await this.#hold();
       throw error;
     }
+  }
+
+  /** Holds the refusal of a request until it is its turn among those of its sender. Where too many
+   * wait already the connection ends. */
+  async #holdInLine({ socket }: IncomingMessage, sender: string): Promise<void> {
+    const holdMs = this.#held.begin(sender);
+    if (holdMs === undefined) {
+      this.#options.metrics.refused.inc({ reason: 'too-many' });
+      socket.destroy();
+      throw new ClientGone('the sender has too many requests that wait for a refusal');
+    }
+    await this.#hold(holdMs);
+    this.#held.end(sender);
   }
 
   #hold(ms = HOLD_MS): Promise<void> {

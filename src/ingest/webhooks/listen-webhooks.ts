@@ -15,8 +15,8 @@ import type { SenderConnections } from './senders/sender-connections.ts';
 
 /** As much as Node takes by default: a CloudEvent in binary mode is in its headers. */
 const MAX_HEADER_BYTES = 16 * 1024;
-/** A body takes 10 s at most, Redis 2 s, and who sends too much waits for 1 s. */
-const ANSWER_MS = 15_000;
+/** A body takes 10 s at most, Redis 2 s, and who sends too much waits for up to 4 s. */
+const ANSWER_MS = 18_000;
 /** Longest wait, at the end of the process, for requests under way. */
 const CLOSE_MS = 2_500;
 const WAITS = { silentMs: 5_000, turnMs: 30_000 };

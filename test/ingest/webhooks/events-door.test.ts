@@ -332,6 +332,13 @@ describe('POST /events with tokens and signatures', () => {
     assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
   });
 
+  it('ends a connection of a sender of which many requests wait for 429', async () => {
+    const headers = withToken('slow-sender-0123456789');
+    const all = Array.from({ length: 17 }, () => server.send(EVENT, headers));
+    await assert.rejects(Promise.all(all));
+    assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
+  });
+
   it('takes a right token from where wrong ones come all the time', async () => {
     const wrong = Array.from({ length: 60 }, () =>
       server.send(EVENT, withToken('wrong-0123456789')),

@@ -14,9 +14,13 @@ interface Account {
   usedMs: number;
 }
 
+/** Events that a sender may send at once however small its share is: some changes come together. */
+const MIN_BURST = 5;
+
 /** A tenth of a second's share at once: new senders come with a full bucket. */
 function openShare(share: number, nowMs: number): TokenBucket {
-  return new TokenBucket({ burst: Math.max(1, share / 10), perSecond: share, nowMs });
+  const burst = Math.max(MIN_BURST, share / 10);
+  return new TokenBucket({ burst, perSecond: share, nowMs });
 }
 
 /** Limits events by sender, and all events together. Where there are too many in all, each sender

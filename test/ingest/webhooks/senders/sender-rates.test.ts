@@ -48,6 +48,16 @@ describe('the rates of senders', () => {
     assert.equal(refused, 0);
   });
 
+  it('let such a sender send a few at once', () => {
+    const limits = rates(1_000, 100);
+    let refused = 0;
+    for (let nowMs = 0; nowMs < 10_000; nowMs += 10) {
+      for (let sender = 0; sender < 100; sender += 1) limits.take(`flood ${sender}`, nowMs);
+      if (nowMs === 5_000) refused = 5 - takeMany(limits, 'quiet', 5, nowMs);
+    }
+    assert.equal(refused, 0);
+  });
+
   it('keep all senders together within about the total', () => {
     const limits = rates(1_000, 100);
     let taken = 0;
