@@ -1,4 +1,4 @@
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import {
   createServer as createTlsServer,
   Server as TlsServer,
@@ -71,7 +71,7 @@ function limitRequests(listener: RequestListener) {
   const answers = new WeakMap<Socket, OpenAnswers>();
   const onRequest: RequestListener = (request, response) => {
     const open = answers.get(request.socket);
-    if (open?.begin() === false) return;
+    if (open?.begin(request) === false) return;
     response.once('close', () => open?.end());
     listener(request, response);
   };
@@ -82,21 +82,27 @@ function openConnection(limits: ServerLimits, answers: WeakMap<Socket, OpenAnswe
   const others = limits.connections ?? new ConnectionLimit(CONNECTIONS);
   const proxies = new ConnectionLimit(PROXY_CONNECTIONS);
   return (socket: Socket): void => {
-    readInParts(socket);
-    answers.set(socket, new OpenAnswers(socket, limits.answerMs));
+    const open = new OpenAnswers(socket, limits.answerMs);
+    readInParts(socket, open);
+    answers.set(socket, open);
     const isProxy = limits.isProxy?.(socket.remoteAddress ?? '') === true;
     (isProxy ? proxies : others).add(socket);
   };
 }
 
-/** Gives what arrives to Node's parser in small parts. It parses a part to its end, with all the
- * requests in it, even if the connection is ended at the first of them. */
-function readInParts(socket: Socket): void {
+/** Gives what arrives to Node's parser in small parts, but for the body of one request. It parses a
+ * part to its end, with all the requests in it, even if the connection is ended at the first of
+ * them. */
+function readInParts(socket: Socket, open: OpenAnswers): void {
   const parse = socket.listeners('data') as ((part: Buffer) => void)[];
   socket.removeAllListeners('data');
   socket.on('data', (chunk: Buffer) => {
-    for (let at = 0; at < chunk.length && !socket.destroyed; at += PART_BYTES)
-      for (const each of parse) each.call(socket, chunk.subarray(at, at + PART_BYTES));
+    for (let at = 0; at < chunk.length && !socket.destroyed;) {
+      const part = chunk.subarray(at, at + Math.max(PART_BYTES, open.bodyBytes));
+      open.bodyBytes -= part.length;
+      at += part.length;
+      for (const each of parse) each.call(socket, part);
+    }
   });
   socket.resume();
 }
@@ -132,6 +138,8 @@ function limitNewSockets(server: Server | TlsServer, limits: NewSocketLimits): v
 class OpenAnswers {
   readonly #socket: Socket;
   readonly #limitMs: number;
+  /** At least so many of the next bytes are the body of the newest request. */
+  bodyBytes = 0;
   #count = 0;
   #timer: NodeJS.Timeout | undefined;
 
@@ -143,7 +151,9 @@ class OpenAnswers {
   }
 
   /** @returns false if this one is too many */
-  begin(): boolean {
+  begin({ headers }: IncomingMessage): boolean {
+    // Some of it may be in the part that has the headers.
+    this.bodyBytes = Number(headers['content-length'] ?? 0) - PART_BYTES;
     this.#count += 1;
     if (this.#count === 1) this.#startTimer();
     if (this.#count > MAX_PIPELINED) this.#socket.destroy();

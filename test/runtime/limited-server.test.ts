@@ -44,6 +44,25 @@ describe('a limited server', { concurrency: true }, () => {
     assert.ok((await keptMs(head)) < 13_000);
   });
 
+  it('hands a body on in large parts, and what follows it in small ones', async () => {
+    const parts: number[] = [];
+    let requests = 0;
+    const limited = createLimitedServer({ answerMs: 500 }, (request) => {
+      request.on('data', ({ length }: Buffer) => parts.push(length));
+    });
+    limited.on('request', () => (requests += 1));
+    const other = await listenHttp(limited, 'flag', '127.0.0.1:0');
+    const head = `POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n`;
+    await sendRaw(other.url, head + 'a'.repeat(100_000) + REQUEST.repeat(1_000));
+    await other.close();
+    assert.equal(
+      parts.reduce((sum, bytes) => sum + bytes, 0),
+      100_000,
+    );
+    assert.ok(parts.length < 50, `${parts.length} parts`);
+    assert.ok(requests > 8 && requests < 50, `${requests} requests`);
+  });
+
   it('ends a connection that reads an answer slowly', async () => {
     const socket = await connectTo(server.url);
     socket.write(REQUEST.replace('/', '/large'));
