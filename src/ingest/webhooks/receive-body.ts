@@ -50,7 +50,14 @@ export function receiveBody(request: IncomingMessage, limits: BodyLimits): Promi
       request.on('error', () => undefined);
     };
     request.on('data', onData).on('end', onEnd).on('close', onGone).on('error', onGone);
+    flowAtOnce(request);
   });
+}
+
+/** Has the parts of a body given to the listeners as they are parsed. Otherwise all that has been
+ * received, which may be ten thousand chunks of a byte, is parsed before the first is looked at. */
+export function flowAtOnce(request: IncomingMessage): void {
+  request.read(0);
 }
 
 /** Whether a body arrives in needlessly many parts: a chunk of one byte costs as much as one of

@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import { Arrival } from '../../runtime/arrival.ts';
 import { TokenBucket } from '../../runtime/token-bucket.ts';
 import { type Problem, problemJson } from './problem.ts';
-import { isScattered } from './receive-body.ts';
+import { flowAtOnce, isScattered } from './receive-body.ts';
 
 /** How long, and how much, of a body is read and thrown away. */
 const DISCARD_MS = 3_000;
@@ -79,6 +79,7 @@ export function discardBody(request: IncomingMessage, isPatient: boolean): void 
   };
   request.on('error', () => undefined);
   request.on('data', count).resume();
+  flowAtOnce(request);
 }
 
 function mayDiscard(bytes: number, chunk: Buffer): boolean {
