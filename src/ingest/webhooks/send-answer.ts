@@ -10,8 +10,8 @@ const DISCARD_MS = 3_000;
 const DISCARD_BYTES = 16 * 1024 * 1024;
 /** The same for those who are refused again and again. */
 const DISCARD_LITTLE_BYTES = 64 * 1024;
-/** What is thrown away beyond that, of all requests: a stranger's large bodies cost a hundredth of a
- * CPU. */
+/** What is thrown away beyond that, of all requests: large bodies of strangers cost a hundredth of
+ * a CPU. */
 const patience = new TokenBucket({
   burst: 32 * 1024 * 1024,
   perSecond: 2 * 1024 * 1024,
