@@ -12,7 +12,7 @@ import { realControlPlane, type RealControlPlane } from '../harness/real-control
 import { readManifests } from '../harness/real-manifests.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
-import { startWebhooks, type WebhookServer } from '../harness/webhook-doors.ts';
+import { startWebhooks, type WebhookServer } from '../harness/ingest-webhooks.ts';
 import { startWebhookServer } from '../harness/webhook-server.ts';
 
 const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations';

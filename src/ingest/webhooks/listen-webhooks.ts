@@ -27,7 +27,7 @@ const NEW_SOCKETS: Readonly<Record<'plaintext' | 'tls', NewSocketLimits>> = {
 };
 
 /** The one path that a server answers. */
-export interface Door {
+export interface Route {
   readonly path: string;
   readonly answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   /** Answers methods other than POST; undefined if there are none. */
@@ -35,7 +35,7 @@ export interface Door {
 }
 
 export interface WebhookServerOptions {
-  readonly door: Door;
+  readonly route: Route;
   /** Flag of the address, without "--". */
   readonly flag: string;
   readonly address: string;
@@ -44,13 +44,13 @@ export interface WebhookServerOptions {
   readonly tls: (TlsSource & { readonly requiresCertificate: boolean }) | undefined;
 }
 
-/** Starts a server for one door.
+/** Starts a server of one route.
  * @throws UsageError when the port is in use or the address is not this machine's */
 export async function listenWebhooks(
   options: WebhookServerOptions,
 ): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
-  const { door, flag, address, connections, tls } = options;
-  const app = createApp(door);
+  const { route, flag, address, connections, tls } = options;
+  const app = createApp(route);
   let underWay = 0;
   const listener = (request: IncomingMessage, response: ServerResponse): void => {
     underWay += 1;
@@ -69,7 +69,7 @@ export async function listenWebhooks(
       : createTls({ ...options, tls }, limits, listener);
   const { url, close } = await listenHttp(server, flag, address);
   return {
-    url: `${url}${door.path}`,
+    url: `${url}${route.path}`,
     close: async () => {
       await waitUntil(() => underWay === 0, CLOSE_MS);
       await close();
@@ -100,7 +100,7 @@ function secureContext({ ca, cert, key }: TlsMaterial) {
   return { cert, key, minVersion: 'TLSv1.3' as const, ...(ca === '' ? {} : { ca }) };
 }
 
-function createApp({ path, answer, answerOptions }: Door): Express {
+function createApp({ path, answer, answerOptions }: Route): Express {
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');

@@ -25,8 +25,8 @@ export function webhookMetrics(registry: Registry) {
     ),
     hints: counter(
       'sutler_webhook_hints_total',
-      'Hints from webhooks, by door (events, admission) and by result: stored, lost.',
-      ['door', 'result'],
+      'Hints from webhooks, by server (events, admission) and by result: stored, lost.',
+      ['server', 'result'],
     ),
   };
 }

@@ -9,8 +9,8 @@ import type { ProcessContext } from '../../runtime/process.ts';
 import { type WatchedTlsFiles, watchTlsFiles } from '../../runtime/tls-files.ts';
 import { type WatchedFile, watchFile } from '../../runtime/watched-file.ts';
 import { redisHintStream } from '../hints/hint-stream.ts';
-import { AdmissionDoor } from './admission-door.ts';
-import { EventsDoor } from './events-door.ts';
+import { AdmissionServer } from './admission-server.ts';
+import { EventsServer } from './events-server.ts';
 import type { webhookFlags } from './flags.ts';
 import { HintWriter } from './hint-writer.ts';
 import { listenWebhooks } from './listen-webhooks.ts';
@@ -65,7 +65,7 @@ async function openEvents(context: Context, writer: HintWriter): Promise<string>
     clock: systemClock,
   });
   const connections = new SenderConnections();
-  const door = new EventsDoor({
+  const events = new EventsServer({
     authenticator,
     connections,
     writer,
@@ -76,9 +76,9 @@ async function openEvents(context: Context, writer: HintWriter): Promise<string>
     stopping,
   });
   const server = await listenWebhooks({
-    door: {
+    route: {
       path: '/events',
-      answer: (request, response) => door.answer(request, response),
+      answer: (request, response) => events.answer(request, response),
       answerOptions: agreeToEvents(flags.webhookMaxEventsPerSecond),
     },
     flag: 'webhook-address',
@@ -97,7 +97,7 @@ async function openAdmission(context: Context, writer: HintWriter): Promise<stri
     cert: 'admission-tls-cert',
     key: 'admission-tls-key',
   });
-  const door = new AdmissionDoor({
+  const admission = new AdmissionServer({
     writer,
     maxEventsPerSecond: flags.webhookMaxEventsPerSecond,
     metrics: webhookMetrics(context.metrics),
@@ -105,7 +105,10 @@ async function openAdmission(context: Context, writer: HintWriter): Promise<stri
     log,
   });
   const server = await listenWebhooks({
-    door: { path: '/admission', answer: (request, response) => door.answer(request, response) },
+    route: {
+      path: '/admission',
+      answer: (request, response) => admission.answer(request, response),
+    },
     flag: 'admission-address',
     address: flags.admissionAddress,
     connections: new SenderConnections(),
@@ -170,7 +173,7 @@ function valueOf(flags: Context['flags'], flag: string): string {
   return String(flags[key as keyof Context['flags']]);
 }
 
-/** @throws UsageError for flags that don't go together, and for doors that would be open to all */
+/** @throws UsageError for flags that don't go together, and for servers that would be open to all */
 function checkFlags({ flags, log }: Context): void {
   checkTogether(flags, 'webhook');
   checkTogether(flags, 'admission');
@@ -206,8 +209,8 @@ function checkFlags({ flags, log }: Context): void {
     );
 }
 
-function checkTogether(flags: Context['flags'], door: 'webhook' | 'admission'): void {
-  const [cert, key, ca] = ['cert', 'key', 'client-ca'].map((part) => `${door}-tls-${part}`);
+function checkTogether(flags: Context['flags'], server: 'webhook' | 'admission'): void {
+  const [cert, key, ca] = ['cert', 'key', 'client-ca'].map((part) => `${server}-tls-${part}`);
   if (cert === undefined || key === undefined || ca === undefined) return;
   const hasCert = valueOf(flags, cert) !== '';
   if (hasCert !== (valueOf(flags, key) !== ''))

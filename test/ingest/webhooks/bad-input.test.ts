@@ -11,7 +11,7 @@ import { connectTo, isClosed } from '../../harness/raw-http.ts';
 import { startTestRedis, type TestRedis } from '../../harness/redis.ts';
 import { seeded } from '../../harness/seeded.ts';
 import { until } from '../../harness/until.ts';
-import { startWebhooks, type WebhookServer } from '../../harness/webhook-doors.ts';
+import { startWebhooks, type WebhookServer } from '../../harness/ingest-webhooks.ts';
 import { fuzzBody, fuzzHeaders } from './fuzz.ts';
 import { CLAIM_HINT, WATCH_EVENT } from './fixtures.ts';
 

@@ -7,7 +7,7 @@ import { Agent, request } from 'undici';
 import { UsageError } from '#src/runtime/flags.ts';
 import { type CertificateOwner, makeCertificates } from '../../harness/csi-certificates.ts';
 import { startTestRedis, type TestRedis } from '../../harness/redis.ts';
-import { startWebhooks, type WebhookServer } from '../../harness/webhook-doors.ts';
+import { startWebhooks, type WebhookServer } from '../../harness/ingest-webhooks.ts';
 import { REVIEW, WATCH_EVENT } from './fixtures.ts';
 
 const EVENT = JSON.stringify(WATCH_EVENT);
@@ -18,7 +18,7 @@ describe('the servers for webhooks', () => {
   const servers: WebhookServer[] = [];
   before(async () => {
     redis = await startTestRedis();
-    folder = await mkdtemp(join(tmpdir(), 'sutler-doors-'));
+    folder = await mkdtemp(join(tmpdir(), 'sutler-webhooks-'));
     await makeCertificates(folder);
     await writeFile(join(folder, 'tokens'), 'token-0123456789abcdef');
   });
@@ -34,10 +34,10 @@ describe('the servers for webhooks', () => {
     return server;
   };
   const file = (name: string): string => join(folder, name);
-  const tlsFlags = (door: string): readonly string[] => [
-    `--${door}-tls-cert=${file('gateway.crt')}`,
-    `--${door}-tls-key=${file('gateway.key')}`,
-    `--${door}-tls-client-ca=${file('ca.crt')}`,
+  const tlsFlags = (server: string): readonly string[] => [
+    `--${server}-tls-cert=${file('gateway.crt')}`,
+    `--${server}-tls-key=${file('gateway.key')}`,
+    `--${server}-tls-client-ca=${file('ca.crt')}`,
   ];
   /** Sends a body with the certificate of a process.
    * @returns the status, or the code of the error */

@@ -38,7 +38,7 @@ const RETRY_SECONDS = 2;
 /** Problems of one batch that are reported. */
 const MAX_REPORTED = 100;
 
-export interface EventsDoorOptions {
+export interface EventsServerOptions {
   readonly authenticator: Authenticator;
   readonly connections: SenderConnections;
   readonly writer: HintWriter;
@@ -66,8 +66,8 @@ interface Report {
 }
 
 /** Answers POST /events: takes the hints of events into Redis, and then says so. */
-export class EventsDoor {
-  readonly #options: EventsDoorOptions;
+export class EventsServer {
+  readonly #options: EventsServerOptions;
   readonly #rates: SenderRates;
   readonly #failures = new FailureBudget();
   readonly #held = new HeldRefusals();
@@ -76,7 +76,7 @@ export class EventsDoor {
   readonly #unverified = new RequestMemory(MAX_UNVERIFIED_BYTES);
   readonly #warnings: RareWarnings;
 
-  constructor(options: EventsDoorOptions) {
+  constructor(options: EventsServerOptions) {
     const { clock, log, maxEventsPerSecond: perSecond } = options;
     this.#options = options;
     this.#warnings = new RareWarnings(log, clock);
@@ -234,9 +234,9 @@ export class EventsDoor {
     const { metrics } = this.#options;
     try {
       await writer.write(hints);
-      metrics.hints.inc({ door: 'events', result: 'stored' }, hints.length);
+      metrics.hints.inc({ server: 'events', result: 'stored' }, hints.length);
     } catch (error) {
-      metrics.hints.inc({ door: 'events', result: 'lost' }, hints.length);
+      metrics.hints.inc({ server: 'events', result: 'lost' }, hints.length);
       if (!(error instanceof HintsUnavailable)) throw error;
       this.#warnings.warn(
         { reason: error.message },

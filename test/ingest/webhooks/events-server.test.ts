@@ -10,7 +10,7 @@ import { createLogger } from '#src/runtime/log.ts';
 import { sendRaw, statusesIn } from '../../harness/raw-http.ts';
 import { startTestRedis, type TestRedis } from '../../harness/redis.ts';
 import { until } from '../../harness/until.ts';
-import { startWebhooks, type WebhookServer } from '../../harness/webhook-doors.ts';
+import { startWebhooks, type WebhookServer } from '../../harness/ingest-webhooks.ts';
 import {
   CLAIM,
   CLAIM_HINT,
@@ -247,7 +247,7 @@ describe('POST /events on loopback, without authentication', () => {
     const text = await server.metrics.metrics();
     assert.match(text, /sutler_webhook_events_total\{sender="network",result="hint"\} \d+/);
     assert.match(text, /sutler_webhook_requests_refused_total\{reason="too-large"\} \d+/);
-    assert.match(text, /sutler_webhook_hints_total\{door="events",result="stored"\} \d+/);
+    assert.match(text, /sutler_webhook_hints_total\{server="events",result="stored"\} \d+/);
   });
 });
 

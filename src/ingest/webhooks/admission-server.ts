@@ -25,7 +25,7 @@ const REVIEW_BYTES = 4 * 1024;
 /** So that some of the largest reviews, and then many small ones, are answered. */
 const READ_BURST_SECONDS = 5;
 
-export interface AdmissionDoorOptions {
+export interface AdmissionServerOptions {
   readonly writer: HintWriter;
   readonly maxEventsPerSecond: number;
   readonly metrics: WebhookMetrics;
@@ -36,15 +36,15 @@ export interface AdmissionDoorOptions {
 /** Answers POST /admission: allows each request, and leaves a hint after the answer. While there
  * are too many, hints are dropped and answers are not. It never answers 429 or 5xx, which the API
  * server would repeat while its user waits. */
-export class AdmissionDoor {
-  readonly #options: AdmissionDoorOptions;
+export class AdmissionServer {
+  readonly #options: AdmissionServerOptions;
   /** Of hints. */
   readonly #rates: SenderRates;
   readonly #reading: SenderRates;
   readonly #memory = new RequestMemory(MAX_MEMORY_BYTES);
   readonly #warnings: RareWarnings;
 
-  constructor(options: AdmissionDoorOptions) {
+  constructor(options: AdmissionServerOptions) {
     const { clock, log, maxEventsPerSecond: perSecond } = options;
     this.#options = options;
     this.#warnings = new RareWarnings(log, clock);
@@ -92,12 +92,12 @@ export class AdmissionDoor {
       try {
         await writer.write([hint]);
         metrics.reviews.inc({ result: 'hint' });
-        return metrics.hints.inc({ door: 'admission', result: 'stored' });
+        return metrics.hints.inc({ server: 'admission', result: 'stored' });
       } catch (error) {
         reason = String(error);
       }
     metrics.reviews.inc({ result: 'lost' });
-    metrics.hints.inc({ door: 'admission', result: 'lost' });
+    metrics.hints.inc({ server: 'admission', result: 'lost' });
     this.#warnings.warn({ reason }, 'a hint of an admission review was lost; the resync heals it');
   }
 

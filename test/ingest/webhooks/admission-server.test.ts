@@ -3,7 +3,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { request } from 'undici';
 import { startTestRedis, type TestRedis } from '../../harness/redis.ts';
 import { until } from '../../harness/until.ts';
-import { startWebhooks, type WebhookServer } from '../../harness/webhook-doors.ts';
+import { startWebhooks, type WebhookServer } from '../../harness/ingest-webhooks.ts';
 import { CLAIM_HINT, REVIEW } from './fixtures.ts';
 
 const REVIEW_TEXT = JSON.stringify(REVIEW);
@@ -81,7 +81,7 @@ describe('POST /admission', () => {
     );
     assert.ok(answers.every(({ status }) => status === 200));
     const text = await server.metrics.metrics();
-    assert.match(text, /sutler_webhook_hints_total\{door="admission",result="lost"\} [1-9]/);
+    assert.match(text, /sutler_webhook_hints_total\{server="admission",result="lost"\} [1-9]/);
   });
 
   it('allows while Redis can not be reached, and counts the lost hint', async () => {
