@@ -68,8 +68,8 @@ export class IncarnationCheck {
     return this.#trouble;
   }
 
-  /** This process begins to lead. If another provisioner may have led since the last leader of ours,
-   * what runs read before proves nothing any more.
+  /** This process begins to lead. If another provisioner may have led since the last leader of
+   * ours, what runs read before proves nothing any more.
    * @param transitions  how often the Lease had changed its holder by then; 0: not known */
   beginLeading(transitions: number): void {
     this.#leader = { id: randomBytes(6).toString('hex'), transitions };

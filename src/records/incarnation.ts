@@ -14,8 +14,8 @@ import { incarnationKey } from './key-names.ts';
  * foreign          the foreign leader, from when it is seen until one of ours leads
  * leader           random id that the last leader of ours has while it leads
  * transitions      how often the Lease had changed its holder when that leader began
- * term             the id of the first leader of ours since another provisioner may have led: what a
- *                  run read before the term began proves nothing in it
+ * term             the id of the first leader of ours since another provisioner may have led: what
+ *                  a run read before the term began proves nothing in it
  * drain            set while this installation is drained, see drain.ts
  * withdrawnBy      the process that found a loss and removed the id; see opening-count.ts */
 

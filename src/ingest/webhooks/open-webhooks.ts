@@ -173,7 +173,8 @@ function valueOf(flags: Context['flags'], flag: string): string {
   return String(flags[key as keyof Context['flags']]);
 }
 
-/** @throws UsageError for flags that don't go together, and for servers that would be open to all */
+/** @throws UsageError for flags that don't go together, and for servers that would be open to
+ * all */
 function checkFlags({ flags, log }: Context): void {
   checkTogether(flags, 'webhook');
   checkTogether(flags, 'admission');
