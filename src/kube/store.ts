@@ -79,7 +79,7 @@ export class Store<T extends Transformed> implements ObjectSink {
     // A relist mostly contains objects that have not changed.
     const known = previous?.metadata;
     if (known && known.resourceVersion === resourceVersion && known.uid === uid) return;
-    const object = this.#transform(raw, key);
+    const object = this.#transform(raw);
     if (object === undefined) return;
     this.#objects.set(key, object);
     if (previous?.metadata.uid === object.metadata.uid)
@@ -94,7 +94,7 @@ export class Store<T extends Transformed> implements ObjectSink {
     const previous = key === undefined ? undefined : this.#objects.get(key);
     if (key === undefined || previous === undefined) return;
     this.#objects.delete(key);
-    this.#report({ type: 'deleted', object: this.#transform(raw, key) ?? previous, previous });
+    this.#report({ type: 'deleted', object: this.#transform(raw) ?? previous, previous });
   }
 
   endList(): void {
@@ -106,22 +106,43 @@ export class Store<T extends Transformed> implements ObjectSink {
     this.#listed = undefined;
   }
 
-  #transform(raw: unknown, key: string): T | undefined {
-    try {
-      return this.#options.transform(raw);
-    } catch (error) {
-      this.#log.error({ object: key, error: messageOf(error) }, 'object skipped: not readable');
-      return undefined;
-    }
+  #transform(raw: unknown): T | undefined {
+    return transformOrSkip(raw, this.#options.transform, this.#log);
   }
 
   #report(change: Change<T>): void {
-    try {
-      this.#options.onChange?.(change);
-    } catch (err) {
-      const object = keyOf(change.object.metadata);
-      this.#log.error({ object, change: change.type, err }, 'handler of a change failed');
-    }
+    passOn(change, this.#options.onChange, this.#log);
+  }
+}
+
+/** Cuts an object down to what is needed.
+ * @returns undefined if it has no name, or if `transform` throws, which is logged */
+export function transformOrSkip<T>(
+  raw: unknown,
+  transform: (raw: unknown) => T,
+  log: Logger,
+): T | undefined {
+  const object = rawKey(raw);
+  if (object === undefined) return undefined;
+  try {
+    return transform(raw);
+  } catch (error) {
+    log.error({ object, error: messageOf(error) }, 'object skipped: not readable');
+    return undefined;
+  }
+}
+
+/** Passes a change to its handler, whose errors are logged and otherwise ignored. */
+export function passOn<C extends Change<Transformed>>(
+  change: C,
+  onChange: ((change: C) => void) | undefined,
+  log: Logger,
+): void {
+  try {
+    onChange?.(change);
+  } catch (err) {
+    const object = keyOf(change.object.metadata);
+    log.error({ object, change: change.type, err }, 'handler of a change failed');
   }
 }
 

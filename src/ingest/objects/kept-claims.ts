@@ -1,8 +1,7 @@
 import { CLAIM_FINALIZER } from '../../kube/keys.ts';
 import type { Claim } from '../../kube/objects.ts';
-import { rawKey, type Change, type ObjectSink } from '../../kube/store.ts';
-import { keyOf } from '../../kube/resources.ts';
-import { messageOf } from '../../runtime/error-message.ts';
+import { passOn, rawKey, transformOrSkip, type Change, type ObjectSink } from '../../kube/store.ts';
+import { claims, keyOf } from '../../kube/resources.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { isPending, isTerminatingCloneSource } from '../../volumes/source-use.ts';
@@ -25,12 +24,14 @@ export interface KeptClaimsOptions {
  * change, so nothing is kept of them. */
 export class KeptClaims implements ObjectSink {
   readonly #options: KeptClaimsOptions;
+  readonly #log: Logger;
   readonly #kept = new Map<string, Claim>();
   /** Keys of kept claims that the list under way did not contain so far. */
   #unlisted = new Set<string>();
 
   constructor(options: KeptClaimsOptions) {
     this.#options = options;
+    this.#log = options.log.child({ resource: claims.plural });
   }
 
   get size(): number {
@@ -87,25 +88,11 @@ export class KeptClaims implements ObjectSink {
   }
 
   #transform(raw: unknown): Claim | undefined {
-    try {
-      return rawKey(raw) === undefined ? undefined : transformClaim(raw);
-    } catch (error) {
-      const object = rawKey(raw);
-      this.#options.log.error(
-        { object, error: messageOf(error) },
-        'claim skipped: it is not readable',
-      );
-      return undefined;
-    }
+    return transformOrSkip(raw, transformClaim, this.#log);
   }
 
   #report(change: KeptChange<Claim>): void {
-    try {
-      this.#options.onChange(change);
-    } catch (err) {
-      const object = keyOf(change.object.metadata);
-      this.#options.log.error({ object, err }, 'handler of a change failed');
-    }
+    passOn(change, this.#options.onChange, this.#log);
   }
 }
 

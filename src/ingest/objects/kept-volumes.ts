@@ -1,7 +1,7 @@
 import type { Volume } from '../../kube/objects.ts';
-import { rawKey, type ObjectSink } from '../../kube/store.ts';
+import { volumes } from '../../kube/resources.ts';
+import { passOn, rawKey, transformOrSkip, type ObjectSink } from '../../kube/store.ts';
 import type { HandleSharers } from '../../records/shared-handles.ts';
-import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { judgeVolume } from '../../volumes/deletion.ts';
 import type { DriverNames } from '../../volumes/driver-facts.ts';
@@ -52,12 +52,14 @@ interface View {
  * kept is read again; until then neither is deleted. */
 export class KeptVolumes implements ObjectSink {
   readonly #options: KeptVolumesOptions;
+  readonly #log: Logger;
   #view: View;
   /** What the list under way has shown. */
   #next: View | undefined;
 
   constructor(options: KeptVolumesOptions) {
     this.#options = options;
+    this.#log = options.log.child({ resource: volumes.plural });
     this.#view = this.#emptyView();
   }
 
@@ -270,24 +272,10 @@ export class KeptVolumes implements ObjectSink {
   }
 
   #transform(raw: unknown): Volume | undefined {
-    try {
-      return rawKey(raw) === undefined ? undefined : transformVolume(raw);
-    } catch (error) {
-      const object = rawKey(raw);
-      this.#options.log.error(
-        { object, error: messageOf(error) },
-        'volume skipped: it is not readable',
-      );
-      return undefined;
-    }
+    return transformOrSkip(raw, transformVolume, this.#log);
   }
 
   #report(change: KeptChange<Volume>): void {
-    try {
-      this.#options.onChange(change);
-    } catch (err) {
-      const object = change.object.metadata.name;
-      this.#options.log.error({ object, err }, 'handler of a change failed');
-    }
+    passOn(change, this.#options.onChange, this.#log);
   }
 }
