@@ -30,6 +30,20 @@ export function signalWithin(parent: AbortSignal, ms: number): AbortSignal {
   return controller.signal;
 }
 
+/** Repeats a step until the signal aborts, with a pause before each. The step must not reject. */
+export async function repeatAfterPauses(o: {
+  readonly step: () => Promise<void>;
+  readonly pauseMs: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}): Promise<void> {
+  for (;;) {
+    await o.clock.sleep(o.pauseMs, o.signal);
+    if (o.signal.aborted) return;
+    await o.step();
+  }
+}
+
 /** The machine's clock. */
 export const systemClock: Clock = {
   nowMs: () => Date.now(),

@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import type { Clock } from './clock.ts';
+import { type Clock, repeatAfterPauses } from './clock.ts';
 import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
@@ -100,14 +100,7 @@ export async function watchTlsFiles(o: {
     );
     for (const listener of listeners) listener(read, before);
   };
-  const loop = async (): Promise<void> => {
-    for (;;) {
-      await clock.sleep(intervalMs, closed.signal);
-      if (closed.signal.aborted) return;
-      await reload();
-    }
-  };
-  void loop();
+  void repeatAfterPauses({ step: reload, pauseMs: intervalMs, clock, signal: closed.signal });
   return {
     get current() {
       return current;

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import type { Clock } from './clock.ts';
+import { type Clock, repeatAfterPauses } from './clock.ts';
 import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
@@ -66,14 +66,7 @@ export async function watchFile<T>(o: {
     text = next;
     current = parsed.value;
   };
-  const loop = async (): Promise<void> => {
-    for (;;) {
-      await clock.sleep(intervalMs, closed.signal);
-      if (closed.signal.aborted) return;
-      await reload();
-    }
-  };
-  void loop();
+  void repeatAfterPauses({ step: reload, pauseMs: intervalMs, clock, signal: closed.signal });
   return {
     get current() {
       return current;
