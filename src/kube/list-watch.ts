@@ -150,6 +150,12 @@ export class ListWatch {
     }
   }
 
+  /** What every request for the collection says of it. */
+  get #selection() {
+    const { namespace, fieldSelector, labelSelector, metadataOnly } = this.#options;
+    return { namespace, fieldSelector, labelSelector, metadataOnly };
+  }
+
   /** @returns the pause before the next cycle */
   async #runCycle(): Promise<number> {
     this.#isGood = false;
@@ -192,11 +198,14 @@ export class ListWatch {
 
   async #hasGoneBack(version: string): Promise<boolean> {
     if (this.#silentWatches < MAX_SILENT_WATCHES) return false;
-    const { client, resource, namespace, fieldSelector, labelSelector } = this.#options;
+    const { client, resource } = this.#options;
     const { signal } = this.#cycle;
-    const timeoutMs = PAGE_TIMEOUT_MS;
-    const place = { namespace, fieldSelector, labelSelector, signal, timeoutMs };
-    const isBehind = await hasGoneBack(client, resource, { ...place, version });
+    const limits = { signal, timeoutMs: PAGE_TIMEOUT_MS };
+    const isBehind = await hasGoneBack(client, resource, {
+      ...this.#selection,
+      ...limits,
+      version,
+    });
     this.#silentWatches = 0;
     return isBehind;
   }
@@ -204,17 +213,12 @@ export class ListWatch {
   /** Fills the sink from a consistent list, page by page.
    * @returns the version to watch from */
   async #relist(): Promise<string> {
-    const { client, resource, namespace, fieldSelector, labelSelector, metadataOnly } =
-      this.#options;
+    const { client, resource, pageSize: limit = PAGE_SIZE } = this.#options;
     this.#metrics.countList();
-    const { pageSize: limit = PAGE_SIZE } = this.#options;
     let continueToken: string | undefined;
     for (;;) {
       const page = await client.listItems(resource, {
-        namespace,
-        fieldSelector,
-        labelSelector,
-        metadataOnly,
+        ...this.#selection,
         limit,
         continueToken,
         signal: this.#cycle.signal,
@@ -254,18 +258,13 @@ export class ListWatch {
   /** Follows one watch to its end.
    * @param resourceVersion  undefined: it begins with the list */
   async #watch(resourceVersion: string | undefined): Promise<void> {
-    const { client, resource, namespace, fieldSelector, labelSelector, metadataOnly } =
-      this.#options;
-    const idleTimeoutMs = this.#options.idleTimeoutMs ?? IDLE_TIMEOUT_MS;
+    const { client, resource, idleTimeoutMs = IDLE_TIMEOUT_MS } = this.#options;
     let openedMs = Infinity;
     this.#hasHeard = false;
     this.#isListing = resourceVersion === undefined;
     try {
       await client.watch(resource, {
-        namespace,
-        fieldSelector,
-        labelSelector,
-        metadataOnly,
+        ...this.#selection,
         resourceVersion,
         bookmarks: true,
         // Random, so that the watches of many processes don't all end at the same moment.
