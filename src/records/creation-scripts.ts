@@ -58,7 +58,8 @@ local function answerReplay(settlesInMs)
     'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code', 'term'))
   local isOfEarlierTerm = (foreignLeader or (openedIn or '') ~= (term or '')) and '1' or '0'
   return {'replay', 'incarnation', incarnation, 'count', countOpening(), 'ambiguous', amb,
-    'settlesInMs', settlesInMs, 'isOfEarlierTerm', isOfEarlierTerm, 'request', req or '', 'skeleton', skel or '',
+    'settlesInMs', settlesInMs, 'isOfEarlierTerm', isOfEarlierTerm,
+    'request', req or '', 'skeleton', skel or '',
     'secret', secretRef or '', 'endpoint', ep or '', 'answer', ans or '', 'lastCode', code or ''}
 end
 if not state then
