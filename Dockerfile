@@ -17,15 +17,11 @@ FROM build AS build-sandbox
 COPY sandbox ./sandbox
 RUN npx tsc -b sandbox
 
-FROM build AS dependencies
-RUN npm prune --omit=dev --omit=optional --ignore-scripts
-
 # What both images share.
 FROM base AS runtime
 ENV NODE_ENV=production
 WORKDIR /app
-COPY --from=dependencies /app/package.json /app/LICENSE ./
-COPY --from=dependencies /app/node_modules ./node_modules
+COPY --from=build /app/package.json /app/LICENSE ./
 # An unprivileged user without a name; the manifests in k8s/ use the same number.
 USER 10001:10001
 
@@ -39,7 +35,8 @@ CMD ["sandbox-driver", "--help"]
 
 # The last stage is what a build without --target makes. It contains nothing of the sandbox.
 FROM runtime AS sutler
-# In the place of dist/, in which Node would open hundreds of files to start a process.
+# The bundle in the place of dist/, in which Node would open hundreds of files to start a process.
+# It contains the packages too.
 COPY --from=build /app/bundle ./dist
 ENTRYPOINT ["node", "--enable-source-maps", "/app/dist/cli.js"]
 CMD ["--help"]

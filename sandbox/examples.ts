@@ -2,6 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { loadAll } from 'js-yaml';
 import type { KubeClient } from '#src/kube/client.ts';
+import type { KubeObject } from '#src/kube/objects.ts';
 import { isAlreadyExists } from '#src/kube/kube-error.ts';
 import { claims, classes, secrets, volumes, type Resource } from '#src/kube/resources.ts';
 import { messageOf } from '#src/runtime/error-message.ts';
@@ -22,6 +23,9 @@ const KINDS: ReadonlyMap<string, Resource> = new Map(
     resource,
   ]),
 );
+
+/** Of kubectl: without it, apply warns of each object. */
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 /** Reads every YAML file of a folder, in the order of the file names. Classes and secrets come
  * first, because claims need them.
@@ -63,13 +67,17 @@ function readExample(document: unknown): Example {
   };
 }
 
-/** Creates an object. If it exists already, it is left as it is. */
+/** Creates an object as kubectl apply does, which then takes it for its own. If it exists already,
+ * it is left as it is. */
 export async function createExample(
   client: KubeClient,
   { resource, namespace, object }: Example,
 ): Promise<void> {
   try {
-    await client.create(resource, namespace, object);
+    const { metadata, ...rest } = object as { readonly metadata: KubeObject['metadata'] };
+    const applied = { [LAST_APPLIED]: JSON.stringify(object) };
+    const annotations = { ...metadata.annotations, ...applied };
+    await client.create(resource, namespace, { ...rest, metadata: { ...metadata, annotations } });
   } catch (error) {
     if (!isAlreadyExists(error)) throw error;
   }

@@ -1,3 +1,4 @@
+import type { CommandHelp } from '#src/runtime/flag-help.ts';
 import type { FlagSpec, FlagTable } from '#src/runtime/flags.ts';
 import { processes } from './processes.ts';
 
@@ -11,8 +12,9 @@ notation (\`300ms\`, \`10s\`, \`1m30s\`). If a flag is absent, its environment v
 \`SUTLER_\` and the name in capitals, with underscores (\`SUTLER_REDIS_URL\`); some have another one too,
 which is read first.
 
-Every process accepts the flags of the other processes and ignores them; at \`-v=4\` it logs which.
-An unknown flag or an invalid value ends the process with status 2 and one line that names it.
+Every process accepts the flags of the other processes and ignores them; at its start it logs which.
+Commands, whose exit statuses are below, take their own flags only. An unknown flag or an invalid
+value ends the process with status 2 and one line that names it.
 
 _Per driver_: also a key of a driver's section in \`--driver-config\` ([drivers](drivers.md)), for
 which the flag is then the default.
@@ -22,10 +24,33 @@ _Upstream_ says whether external-provisioner has the flag: _same_, or how it dif
 
 /** The text of docs/flags.md. */
 export function flagsDocument(): string {
-  const sections = Object.entries(processes).map(([name, { summary, flags }]) =>
-    [`## ${name}`, '', `\`sutler ${name}\` ${summary}.`, '', ...flagItems(flags), ''].join('\n'),
+  const sections = Object.entries(processes).map(([name, { summary, flags, command }]) =>
+    [
+      `## ${name}`,
+      '',
+      `\`sutler ${name}\` ${summary}.`,
+      '',
+      ...(command === undefined ? [] : commandParts(name, command)),
+      ...flagItems(flags),
+      '',
+    ].join('\n'),
   );
   return `${INTRODUCTION}\n${sections.join('\n')}`;
+}
+
+function commandParts(name: string, { exits, examples }: CommandHelp): readonly string[] {
+  return [
+    '```sh',
+    ...examples.map((each) => `sutler ${name} ${each}`.trimEnd()),
+    '```',
+    '',
+    'Exit status:',
+    '',
+    ...Object.entries(exits).map(([code, text]) => `- ${code}: ${text}.`),
+    '',
+    'Flags:',
+    '',
+  ];
 }
 
 function flagItems(table: FlagTable): readonly string[] {

@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
@@ -16,10 +17,18 @@ import { waitForNoLeftovers } from './leftovers.ts';
 import { createNodes } from './nodes.ts';
 import { watchProgress, type ProgressWatch } from './progress-watch.ts';
 import { pods, statefulSets } from './resources.ts';
-import { describeEnvironment, describePod, describeProgress, INTRODUCTION } from './texts.ts';
+import {
+  describeEnvironment,
+  describePod,
+  describeProgress,
+  INTRODUCTION,
+  shellSettings,
+} from './texts.ts';
 import { waitForRedis } from './wait-for-redis.ts';
 import { registerAdmission } from './webhook-senders.ts';
 
+/** The command line without the sandbox, as it is shipped. */
+const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
 /** Far more than a handful of claims takes: after this, something is broken. */
 const EXAMPLES_TIMEOUT_MS = 60_000;
@@ -62,14 +71,19 @@ async function start(context: Context): Promise<void> {
   const run = { context, client, watch, examples, claims: [], environment, redisAccess };
   const left = await provisionExamples(run);
   if (flags.once) await finishOnce(run, left);
-  else if (!stopping.aborted)
+  else if (!stopping.aborted) {
+    const shellFile = join(resolve(flags.dataDir), 'shell');
+    const settings = shellSettings(environment, { cli: CLI, isOwnRedis: flags.redisUrl === '' });
+    await writeFile(shellFile, settings, { mode: 0o600 });
     print(
       describeEnvironment(environment, {
         logsFolder: logsIn(context),
+        shellFile,
         examplesFolder: relative('', folder),
         claim: examples.find(({ resource }) => resource === claims)?.name ?? '',
       }),
     );
+  }
 }
 
 /** Everything that a run over the examples needs. */

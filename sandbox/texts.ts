@@ -40,10 +40,12 @@ function nodeText(name: string): string {
 
 /** What runs, where, and what to try next. */
 export function describeEnvironment(
-  { facts, kubeconfig }: Environment,
+  { facts }: Environment,
   next: {
     readonly logsFolder: string;
     readonly examplesFolder: string;
+    /** The file with shellSettings(). */
+    readonly shellFile: string;
     /** A claim of the examples. */
     readonly claim: string;
   },
@@ -51,7 +53,7 @@ export function describeEnvironment(
   const row = (name: string, value = ''): string => `  ${name.padEnd(16)} ${value}`;
   const [user, password] = [facts['dashboard user'], facts['dashboard password']];
   const login = user === undefined ? '' : `  (user ${user}, password ${password})`;
-  const processes = ['ingest', 'jobs', 'csi-gateway', 'dashboard']
+  const processes = ['ingest', 'jobs', 'csi-gateway']
     .filter((name) => facts[`${name} pid`] !== undefined)
     .map((name) =>
       row(name, `pid ${facts[`${name} pid`]?.padEnd(8)} ${facts[`${name} http`] ?? ''}`.trimEnd()),
@@ -73,12 +75,34 @@ Open the dashboard:
   ${facts['dashboard'] ?? ''}${login}
 
 Or try in another terminal:
-  export KUBECONFIG=${kubeconfig}
+  . ${next.shellFile}    # points kubectl and sutler at the sandbox
   kubectl get pvc,pv,sc
   kubectl get pods,nodes,csinodes -o wide
   kubectl describe pvc ${next.claim}
   kubectl delete pvc ${next.claim}    # deletes its volume too
   kubectl apply -f ${next.examplesFolder}     # creates it again
+  sutler audit                  # compares the driver's volumes with the PersistentVolumes
+  sutler drain --wait           # new claims wait from now on
+  sutler drain --undo
+  sutler uninstall              # refuses, since sutler is at work
+  sutler --help
 
 Press Ctrl-C to stop everything.`;
+}
+
+/** What a shell has to read before kubectl and sutler are tried on the sandbox. Only sutler gets
+ * the gateway and Redis: `npm start` and `npm test` in that shell have their own. Contains the
+ * password of the sandbox's Redis; a Redis that the user has named is left out.
+ * @param cli  path of the compiled cli.js */
+export function shellSettings(
+  { kubeconfig, redisUrl, facts }: Environment,
+  { cli, isOwnRedis }: { readonly cli: string; readonly isOwnRedis: boolean },
+): string {
+  const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
+  const call = [
+    `SUTLER_GATEWAY=${quote(facts['gateway'] ?? '')}`,
+    ...(isOwnRedis ? [`REDIS_URL=${quote(redisUrl)}`] : []),
+    `${quote(process.execPath)} ${quote(cli)} "$@"`,
+  ].join(' ');
+  return `export KUBECONFIG=${quote(kubeconfig)}\nsutler() { ${call}; }\n`;
 }

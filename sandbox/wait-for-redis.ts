@@ -36,8 +36,10 @@ export async function waitForRedis(
       }
       await o.clock.sleep(RETRY_MS, o.stopping);
     }
-    if (!o.stopping.aborted)
-      for (const problem of await checkSettings(link.redis)) o.print(`Warning: ${problem}`);
+    if (o.stopping.aborted) return;
+    const { wrong, unknown, forgets } = await checkSettings(link.redis);
+    for (const problem of [...wrong, ...unknown, forgets])
+      if (problem !== undefined) o.print(`Warning: ${problem}`);
   } finally {
     link.close();
   }

@@ -1,24 +1,18 @@
-/* node scripts/bundle.mjs FOLDER: joins src/ and the packages that it loads into a few large files
- * in FOLDER, for the image. Node then opens some twenty files to start a process instead of 900,
- * which takes about half of the time. What is in OUTSIDE stays in node_modules. */
+/* node scripts/bundle.mjs FOLDER: joins src/ and all packages that it loads into a few large files
+ * in FOLDER, for the image and for npm's tarball. Node then opens some twenty files to start a
+ * process instead of 900, which takes about half of the time, and whoever installs the tarball gets
+ * the packages of the lock file, `overrides` included. */
+import { cpSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const [folder = 'bundle'] = process.argv.slice(2);
 
-const OUTSIDE = [
-  // Serves pages from its own folder; loads express.
-  '@bull-board/api',
-  '@bull-board/express',
-  'express',
-  // Large, and loaded only where a plug-in of a kubeconfig logs in.
-  '@kubernetes/client-node',
-  // BullMQ loads these, if ever, for databases and tracing that sutler does not use.
-  'pg',
-  'redis',
-  'bullmq-otel',
-];
+/** BullMQ loads these, if ever, for databases and tracing that sutler does not use. */
+const OUTSIDE = ['pg', 'redis', 'bullmq-otel'];
 
 await build({
   absWorkingDir: root,
@@ -44,3 +38,7 @@ await build({
   },
   logLevel: 'warning',
 });
+
+// Bull Board's pages, which src/dashboard/boards.ts finds here.
+const ui = dirname(createRequire(import.meta.url).resolve('@bull-board/ui/package.json'));
+cpSync(join(ui, 'dist'), join(folder, 'bull-board-ui', 'dist'), { recursive: true });

@@ -53,6 +53,7 @@ export function install() {
 
 /** Compiles all projects; the compiler skips those that are up to date. */
 export function build() {
+  print('Compiling (half a minute the first time) …');
   if (run(process.execPath, [join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-b']) !== 0)
     fail('the build failed: see the output above');
 }

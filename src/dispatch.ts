@@ -1,6 +1,8 @@
+import type { CommandHelp } from './runtime/flag-help.ts';
 import type { FlagTable } from './runtime/flags.ts';
 import type { Host, Invocation } from './runtime/process.ts';
 import { strikeCredentials } from './runtime/loggable.ts';
+import { nearestName } from './runtime/nearest-name.ts';
 import { escapeControls } from './runtime/printable.ts';
 import { idleFlags, retiredFlags } from './runtime/retired-flags.ts';
 import { version } from './runtime/version.ts';
@@ -9,15 +11,18 @@ import { version } from './runtime/version.ts';
 export interface Process {
   readonly flags: FlagTable;
   readonly summary: string;
+  /** Of one that does one thing and ends. */
+  readonly command?: CommandHelp;
   /** Imports the process; only the one that is to run is loaded. */
   readonly load: () => Promise<{ readonly main: (invocation: Invocation) => Promise<void> }>;
 }
 
-/** The flags of all processes: each accepts those of the others, so that one argument list serves
- * all. */
+/** The flags of all processes that are no commands: each accepts those of the others, so that one
+ * argument list serves all. Of a flag that several have, the first one's counts: ingest is first,
+ * whose flags say which of them each driver may set. */
 export function flagsOf(processes: Readonly<Record<string, Process>>): FlagTable {
-  const tables = Object.values(processes).map(({ flags }) => flags);
-  return Object.assign({}, ...tables) as FlagTable;
+  const tables = Object.values(processes).map(({ flags, command }) => (command ? {} : flags));
+  return Object.assign({}, ...tables.toReversed()) as FlagTable;
 }
 
 /** Runs the process that the first argument names, or prints the version or the list of processes.
@@ -39,15 +44,20 @@ export async function dispatch(
     return 0;
   }
   if (name === '--help' || name === '-h' || name === 'help') {
-    const rows = Object.entries(processes).map(
-      ([process, { summary }]) => `  ${process.padEnd(16)}${summary}`,
-    );
+    const rowsOf = (areCommands: boolean): readonly string[] =>
+      Object.entries(processes)
+        .filter(([, { command }]) => (command !== undefined) === areCommands)
+        .map(([process, { summary }]) => `  ${process.padEnd(16)}${summary}`);
     const usage = 'Usage: sutler PROCESS [flags]    (sutler PROCESS --help lists its flags)';
-    host.stdout.write([usage, '', ...rows, ''].join('\n'));
+    const commands = ['', 'Commands, which do one thing and end:', ...rowsOf(true)];
+    host.stdout.write([usage, '', ...rowsOf(false), ...commands, ''].join('\n'));
     return 0;
   }
-  const names = Object.keys(processes).join(', ');
+  const names = Object.keys(processes);
+  const near = nearestName(name, names);
+  const guess = near === undefined ? '' : ` (did you mean ${near}?)`;
   const shown = escapeControls(strikeCredentials(name));
-  host.stderr.write(`sutler: there is no process "${shown}"; choose ${names}\n`);
+  const choice = `choose ${names.join(', ')}`;
+  host.stderr.write(`sutler: there is no process or command "${shown}"${guess}; ${choice}\n`);
   return 2;
 }

@@ -21,7 +21,11 @@ async function run(...words: string[]) {
       return Promise.resolve({ main });
     },
   });
-  const processes = { read: describeProcess('read'), write: describeProcess('write') };
+  const processes: Record<string, Process> = {
+    read: describeProcess('read'),
+    write: describeProcess('write'),
+    drop: { ...describeProcess('drop'), command: { exits: {}, examples: [] } },
+  };
   const printed = { out: '', err: '' };
   const host: Host = Object.assign(new EventEmitter(), {
     argv: ['node', 'sutler', ...words],
@@ -36,7 +40,7 @@ async function run(...words: string[]) {
 }
 
 describe('dispatch', () => {
-  it('starts the named process only, with the other arguments and all flags', async () => {
+  it('starts the named process only, with the other arguments and the flags of all but commands', async () => {
     const { code, started, loaded, host, processes } = await run('write', '--write-size=2', '-v=4');
     assert.equal(code, undefined);
     assert.deepEqual(loaded, ['write']);
@@ -45,7 +49,7 @@ describe('dispatch', () => {
     assert.equal(invocation.host, host);
     assert.deepEqual(invocation.argv, ['--write-size=2', '-v=4']);
     assert.deepEqual(invocation.known, flagsOf(processes));
-    assert.deepEqual(Object.keys(invocation.known), ['read-size', 'write-size']);
+    assert.deepEqual(Object.keys(invocation.known).sort(), ['read-size', 'write-size']);
   });
 
   for (const words of [[], ['help'], ['--help'], ['-h']])
@@ -54,7 +58,7 @@ describe('dispatch', () => {
       assert.equal(code, 0);
       assert.match(out, /^Usage: sutler PROCESS/);
       assert.match(out, /^ {2}read +does read\.$/m);
-      assert.match(out, /^ {2}write +does write\.$/m);
+      assert.match(out, /^ {2}write +does write\.\n\nCommands, .*:\n {2}drop +does drop\.$/m);
       assert.deepEqual(loaded, []);
     });
 
@@ -64,11 +68,16 @@ describe('dispatch', () => {
     assert.match(out, /^sutler \d+\.\d+\.\d+\n$/);
   });
 
-  for (const name of ['reed', 'toString'])
-    it(`returns 2 for the unknown process "${name}" and names the known ones`, async () => {
+  for (const [name, guess] of [
+    ['reed', ' (did you mean read?)'],
+    ['dorp', ' (did you mean drop?)'],
+    ['toString', ''],
+  ] as const)
+    it(`returns 2 for the unknown process "${name}" and names the likeliest and all`, async () => {
       const { code, out, err, loaded } = await run(name);
       assert.equal(code, 2);
-      assert.equal(err, `sutler: there is no process "${name}"; choose read, write\n`);
+      const unknown = `there is no process or command "${name}"${guess}`;
+      assert.equal(err, `sutler: ${unknown}; choose read, write, drop\n`);
       assert.deepEqual([out, loaded], ['', []]);
     });
 });

@@ -148,6 +148,24 @@ export class Store {
     }
   }
 
+  /** @returns what puts all objects and the revision back to what they are now, as from a backup.
+   *   No watch is told. */
+  backUp(): () => void {
+    const revision = this.#revision;
+    const objects = new Map(
+      [...this.#collections].map(([name, collection]) => [name, [...collection.objects]]),
+    );
+    return () => {
+      this.#revision = revision;
+      for (const [name, collection] of this.#collections) {
+        collection.objects.clear();
+        for (const [key, stored] of objects.get(name) ?? []) collection.objects.set(key, stored);
+        collection.forgetOrder();
+      }
+      this.compact();
+    };
+  }
+
   /** The objects at a revision, ordered by key; undefined where the history no longer reaches back.
    */
   snapshot(collection: Collection, revision: number): readonly Stored[] | undefined {

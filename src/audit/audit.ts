@@ -5,8 +5,9 @@ import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
 import type { AuditLedger } from '../records/audit-ledger.ts';
 import type { OpenRecord } from '../records/open-records.ts';
-import { auditId, auditVolumes, type ListedVolume, type Orphan } from '../volumes/audit.ts';
+import { auditId, auditVolumes, type ListedVolume, type Unnamed } from '../volumes/audit.ts';
 import { identityOf } from '../volumes/handles.ts';
+import { creatingNode } from '../volumes/node-local/node-of-volume.ts';
 
 export interface AuditPorts {
   readonly csi: Pick<CsiClient, 'listVolumes'>;
@@ -14,6 +15,8 @@ export interface AuditPorts {
   readonly openRecords: () => Promise<readonly OpenRecord[]>;
   readonly ledger: AuditLedger;
   readonly driver: string;
+  /** With --node-deployment: whether the driver of a node can be asked for its volumes. */
+  readonly isReadyNode?: ((node: string) => boolean) | undefined;
   /** Deadline of each ListVolumes call. */
   readonly timeoutMs: number;
   /** How long ago an earlier audit must have found a volume unknown before it is an orphan. */
@@ -29,11 +32,22 @@ export interface AuditReport {
   /** How many PVs name a volume of the driver. */
   readonly persistentVolumes: number;
   /** Volumes that no PV and no open record names, and did not name `minAgeMs` ago; oldest first. */
-  readonly orphans: readonly Orphan[];
-  /** How many volumes are unknown for a shorter time; their PVs may be about to be written. */
-  readonly waiting: number;
+  readonly orphans: readonly Unnamed[];
+  /** Volumes that are unknown for a shorter time; their PVs may be about to be written. */
+  readonly notNamedYet: readonly Unnamed[];
+  /** PVs whose volume the driver does not list. */
+  readonly missing: readonly MissingVolume[];
   /** Suspects first: an orphan may be the volume of one of them. */
   readonly openRecords: readonly OpenRecord[];
+}
+
+/** A volume that a PV names and the driver does not list. */
+export interface MissingVolume {
+  readonly persistentVolume: string;
+  /** As the PV states it; of an in-tree PV, what identifies its volume. */
+  readonly handle: string;
+  /** "namespace/name"; '' for a PV that no claim has. */
+  readonly claim: string;
 }
 
 const PAGE_SIZE = 500;
@@ -47,11 +61,11 @@ export async function audit(ports: AuditPorts): Promise<AuditReport> {
   // Volumes first, PVs last: a volume whose PV is written in between must not look like an orphan.
   const listed = await listDriverVolumes(ports);
   const openRecords = await ports.openRecords();
-  const persistent = await listPersistentVolumeIds(ports);
+  const persistent = await listNamed(ports);
   const idOf = (handle: string): string => auditId({ driver, form: 'csi', id: handle });
   const open = openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [idOf(handle)]));
-  const known = new Set([...persistent, ...open]);
-  const { orphans, waiting, seen } = auditVolumes({
+  const known = new Set([...persistent.map(({ id }) => id), ...open]);
+  const { orphans, notNamedYet, seen } = auditVolumes({
     volumes: listed,
     known,
     idOf,
@@ -61,7 +75,47 @@ export async function audit(ports: AuditPorts): Promise<AuditReport> {
   });
   await ledger.write(seen);
   const counts = { volumes: listed.length, persistentVolumes: persistent.length };
-  return { driver, atMs, ...counts, orphans, waiting, openRecords };
+  const missing = await findMissing(ports, { listed, persistent, idOf });
+  return { driver, atMs, ...counts, orphans, notNamedYet, missing, openRecords };
+}
+
+/** Finds the PVs whose volume the driver does not list. Where it seems that there are some, volumes
+ * and PVs are listed once more: a PV may be newer than the first list of volumes, or its deletion
+ * may have ended since. */
+async function findMissing(
+  ports: AuditPorts,
+  found: {
+    readonly listed: readonly ListedVolume[];
+    readonly persistent: readonly Named[];
+    readonly idOf: (handle: string) => string;
+  },
+): Promise<readonly MissingVolume[]> {
+  const absentIn = (listed: readonly ListedVolume[], named: readonly Named[]): readonly Named[] => {
+    const ids = new Set(listed.map(({ handle }) => found.idOf(handle)));
+    return named.filter(({ id, volume }) => !ids.has(id) && isToBeListed(ports, volume));
+  };
+  if (absentIn(found.listed, found.persistent).length === 0) return [];
+  const before = new Set(found.persistent.map(({ volume }) => volume.metadata.uid));
+  const absent = absentIn(await listDriverVolumes(ports), await listNamed(ports));
+  return absent
+    .filter(({ volume }) => before.has(volume.metadata.uid))
+    .map(({ id, volume: { metadata, spec } }) => ({
+      persistentVolume: metadata.name,
+      handle: spec.csi?.volumeHandle ?? id,
+      claim: spec.claimRef ? `${spec.claimRef.namespace}/${spec.claimRef.name}` : '',
+    }));
+}
+
+/** Whether the driver has to list the volume of a PV: not while it is deleted, and not if it is on
+ * a node whose driver can't be asked. */
+function isToBeListed({ driver, isReadyNode }: AuditPorts, volume: Volume): boolean {
+  const { metadata, spec, status } = volume;
+  const isDeleted =
+    metadata.deletionTimestamp !== undefined ||
+    (status?.phase === 'Released' && spec.persistentVolumeReclaimPolicy === 'Delete');
+  if (isDeleted || isReadyNode === undefined) return !isDeleted;
+  const node = creatingNode(volume, driver);
+  return node !== undefined && isReadyNode(node);
 }
 
 async function listDriverVolumes({ csi, timeoutMs }: AuditPorts): Promise<readonly ListedVolume[]> {
@@ -77,13 +131,19 @@ async function listDriverVolumes({ csi, timeoutMs }: AuditPorts): Promise<readon
   }
 }
 
-async function listPersistentVolumeIds({ kube, driver }: AuditPorts): Promise<readonly string[]> {
-  const ids: string[] = [];
+/** A PV of the driver, with its volume's audit id. */
+interface Named {
+  readonly id: string;
+  readonly volume: Volume;
+}
+
+async function listNamed({ kube, driver }: AuditPorts): Promise<readonly Named[]> {
+  const named: Named[] = [];
   for await (const { items: page } of listPages<Volume>(kube, volumes)) {
     for (const volume of page) {
       const identity = identityOf(volume);
-      if (identity?.driver === driver) ids.push(auditId(identity));
+      if (identity?.driver === driver) named.push({ id: auditId(identity), volume });
     }
   }
-  return ids;
+  return named;
 }

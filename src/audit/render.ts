@@ -1,44 +1,60 @@
 import { formatBytes } from '../kube/quantity.ts';
-import { escapeControls } from '../runtime/printable.ts';
+import { explainForOperator } from '../records/for-operators.ts';
 import type { OpenRecord } from '../records/open-records.ts';
-import type { AuditReport } from './audit.ts';
+import type { Unnamed } from '../volumes/audit.ts';
+import type { AuditReport, MissingVolume } from './audit.ts';
 
-/** The report for scripts; sizes are decimal strings. */
-export function renderAuditJson(report: AuditReport): string {
-  const toPlain = (_: string, value: unknown): unknown =>
-    typeof value === 'bigint' ? value.toString() : value;
-  return JSON.stringify(report, toPlain, 2).split('\n').map(escapeControls).join('\n');
-}
-
-const ORPHANS_HEAD =
+const ORPHANS =
   'Orphaned volumes, which no PersistentVolume names. Nothing was deleted; ' +
   'check each one before you delete it:';
+const NOT_NAMED_YET =
+  'Volumes not named yet by a PersistentVolume, which may still be written. Each counts as ' +
+  'orphaned from the time that is given:';
+const MISSING =
+  'PersistentVolumes whose volume the driver does not list. If the storage system does not have it ' +
+  'either, its data is lost:';
 
-/** The report for people. */
-export function renderAuditText(report: AuditReport): string {
-  const { driver, volumes, persistentVolumes, openRecords, orphans, waiting } = report;
-  const lines = [
+/** The report for people, in lines. */
+export function renderAudit(report: AuditReport): readonly string[] {
+  const { driver, volumes, persistentVolumes, openRecords, orphans, notNamedYet, missing } = report;
+  return [
     `driver ${driver}: ${volumes} volumes, ${persistentVolumes} PersistentVolumes, ` +
       `${openRecords.length} open records`,
+    ...list(
+      'Open records, suspects first:',
+      openRecords.flatMap((record) => renderRecord(record, driver)),
+    ),
+    ...list(MISSING, missing.map(renderMissing)),
+    ...list(ORPHANS, orphans.map(renderOrphan)),
+    ...list(NOT_NAMED_YET, notNamedYet.map(renderNotNamedYet)),
+    ...(orphans.length > 0 ? [] : ['', 'No orphaned volumes.']),
   ];
-  if (openRecords.length > 0)
-    lines.push('', 'Open records, suspects first:', ...openRecords.map(renderRecord));
-  lines.push('', orphans.length === 0 ? 'No orphaned volumes.' : ORPHANS_HEAD);
-  for (const { handle, sizeBytes, firstSeenMs } of orphans)
-    lines.push(
-      `  ${handle}  ${formatBytes(sizeBytes)}  unknown since ${formatTime(firstSeenMs)} or earlier`,
-    );
-  if (waiting > 0)
-    lines.push('', `${waiting} more have no PersistentVolume: audit again after --min-age.`);
-  return lines.map(escapeControls).join('\n');
 }
 
-function renderRecord(record: OpenRecord): string {
+function list(title: string, rows: readonly string[]): readonly string[] {
+  return rows.length === 0 ? [] : ['', title, ...rows.map((row) => `  ${row}`)];
+}
+
+function renderMissing({ persistentVolume, handle, claim }: MissingVolume): string {
+  return `${persistentVolume}  ${handle}  ${claim === '' ? 'no claim' : `claim ${claim}`}`;
+}
+
+function renderOrphan({ handle, sizeBytes, firstSeenMs }: Unnamed): string {
+  return `${handle}  ${formatBytes(sizeBytes)}  unknown since ${formatTime(firstSeenMs)} or earlier`;
+}
+
+function renderNotNamedYet({ handle, sizeBytes, countsFromMs }: Unnamed): string {
+  return `${handle}  ${formatBytes(sizeBytes)}  counts from ${formatTime(countsFromMs)}`;
+}
+
+function renderRecord(record: OpenRecord, driver: string): readonly string[] {
   const { id, object, state, ambiguous, attempts, sinceMs, lastCode } = record;
   const ambiguity = ambiguous ? ', ambiguous' : '';
   const last = lastCode === '' ? '' : `, last ${lastCode}`;
   const since = formatTime(sinceMs);
-  return `  ${state}${ambiguity}  ${object}  ${id}  since ${since}, ${attempts} attempts${last}`;
+  const help = explainForOperator(id, driver, lastCode);
+  const line = `${state}${ambiguity}  ${object}  ${id}  since ${since}, ${attempts} attempts${last}`;
+  return help === undefined ? [line] : [line, `  ${help}`];
 }
 
 function formatTime(ms: number): string {

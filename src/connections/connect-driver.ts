@@ -7,8 +7,8 @@ import type { Connections } from './open-connections.ts';
  * drivers share, and the driver's own gateways. */
 export interface DriverConnections extends Connections, DriverAccess {}
 
-/** Opens the gateways of a driver, adds their checks to /readyz, and closes them with the driver.
- * Does not wait for a connection.
+/** Opens the gateways of a driver, adds their checks and notes to /readyz, and closes them with the
+ * driver. Does not wait for a connection.
  * @param expected.name  of the driver, where it is known
  * @throws UsageError for flags that can't be used */
 export async function connectDriver(
@@ -18,5 +18,6 @@ export async function connectDriver(
 ): Promise<DriverConnections> {
   const access = await openDriver(context, connections.kube, expected);
   context.health.ready('driver', () => access.driver.trouble);
+  context.health.note('gateway-clock', () => access.gateways.skew);
   return { ...connections, ...access };
 }

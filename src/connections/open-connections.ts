@@ -7,7 +7,7 @@ import { watchClusterMarker, type ClusterMarker } from '../redis/cluster-marker.
 import { openRedisAccess, type RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { redisFlags } from '../redis/flags.ts';
-import { watchSettings } from '../redis/settings-watch.ts';
+import { type SettingsWatch, watchSettings } from '../redis/settings-watch.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 
 type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;
@@ -18,6 +18,7 @@ export interface Connections {
   readonly kube: KubeClient;
   readonly redisAccess: RedisAccess;
   readonly link: RedisLink;
+  readonly settings: SettingsWatch;
   /** Whether Redis belongs to the cluster of `kube`. */
   readonly marker: ClusterMarker;
 }
@@ -45,7 +46,7 @@ export async function openConnections(
   health.ready('redis', () => link.trouble ?? link.refusal);
   health.ready('redis-cluster', () => marker.trouble);
   health.ready('redis-settings', () => settings.trouble);
-  return { kube, redisAccess: access, link, marker };
+  return { kube, redisAccess: access, link, settings, marker };
 }
 
 /** A name that no other process has: host, pid and a random part. */

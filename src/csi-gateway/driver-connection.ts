@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { ClientHttp2Session } from 'node:http2';
 import { Code, CsiError } from '../csi/status.ts';
 import { type Address, formatAddress } from '../runtime/address.ts';
@@ -5,6 +6,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { callUnary, type Peer, type UnaryAnswer, type UnaryRequest } from '../csi/unary-call.ts';
 import { formatTimeout, frameMessage } from '../csi/grpc-wire.ts';
+import { endStuckSession } from './end-stuck-session.ts';
 import {
   decodeControllerRpcs,
   decodePluginInfo,
@@ -58,6 +60,10 @@ const NEW_REASON_MS = 10_000;
 /** Calls in a row without a response in time after which the connection is replaced. By default
  * that takes twice ten seconds, longer than a busy driver should need for a Probe. */
 const MAX_UNANSWERED = 2;
+/** For how long calls are kept apart after one may have ended the connection of all. */
+const ALONE_MS = 600_000;
+/** Time for setting up the connection of one call; the call was checked before, so it is short. */
+const ALONE_TIMEOUT_MS = 500;
 
 /** Keeps a connection to the driver's socket. It passes through these states until it is closed:
  * - waiting: there is no session. It tries to connect every 50 to 500 ms. Then `connected`.
@@ -66,7 +72,10 @@ const MAX_UNANSWERED = 2;
  * - probed: all calls are forwarded, even if a later Probe fails.
  *
  * A session that closes, gets a GOAWAY or answers nothing is given up, and the state is `waiting`
- * again. `trouble` is undefined only while the latest Probe succeeded and the name is known. */
+ * again. If calls end with it, the answer to one of them may be the reason: then each call has a
+ * session of its own for a while, so that it can end no other.
+ *
+ * `trouble` is undefined only while the latest Probe succeeded and the name is known. */
 export class DriverConnection {
   readonly #options: DriverConnectionOptions;
   readonly #stop = new AbortController();
@@ -77,6 +86,9 @@ export class DriverConnection {
   /** Own calls in a row that got no response in time, on this session. */
   #unanswered = 0;
   #session: ClientHttp2Session | undefined;
+  /** Forwarded calls under way. */
+  #calls = 0;
+  #aloneUntilMs = -Infinity;
   #isProbed = false;
   #identity: DriverIdentity | undefined;
   #trouble: string | undefined;
@@ -84,6 +96,8 @@ export class DriverConnection {
 
   constructor(options: DriverConnectionOptions) {
     this.#options = options;
+    // Sessions of single calls listen too.
+    setMaxListeners(0, this.#stop.signal);
     this.#address = formatAddress(options.address);
     this.#peer = {
       name: 'the driver',
@@ -126,7 +140,10 @@ export class DriverConnection {
     const { clock, metrics } = this.#options;
     const startedMs = clock.nowMs();
     metrics.changeInFlight(1);
-    const answer = await callUnary(session, request, this.#peer);
+    this.#calls += 1;
+    const isAlone = startedMs < this.#aloneUntilMs && !path.startsWith(IDENTITY);
+    const answer = await (isAlone ? this.#sendAlone(request) : this.#sendOn(session, request));
+    this.#calls -= 1;
     metrics.changeInFlight(-1);
     const { kind, code } = answer;
     if (kind === 'ambiguous' && code === Code.DeadlineExceeded) this.#pause.abort();
@@ -134,6 +151,40 @@ export class DriverConnection {
       const seconds = (clock.nowMs() - startedMs) / 1000;
       metrics.observeCall({ driver: this.#identity?.name ?? '', path, code, seconds, migrated });
     }
+    return answer;
+  }
+
+  async #sendOn(session: ClientHttp2Session, request: DriverRequest): Promise<UnaryAnswer> {
+    const answer = await callUnary(session, request, this.#peer);
+    if (answer.kind === 'ambiguous' && session.destroyed) this.#keepApart();
+    return answer;
+  }
+
+  #keepApart(): void {
+    const { clock, log } = this.#options;
+    const isNew = clock.nowMs() >= this.#aloneUntilMs;
+    this.#aloneUntilMs = clock.nowMs() + ALONE_MS;
+    if (isNew && !this.#stop.signal.aborted)
+      log.warn(
+        { address: this.#address, forMs: ALONE_MS },
+        'calls ended with the connection to the driver: now each has a connection of its own',
+      );
+  }
+
+  /** Sends one call on a session of its own. */
+  async #sendAlone(request: DriverRequest): Promise<UnaryAnswer> {
+    const { address, maxMessageBytes } = this.#options;
+    const { signal } = this.#stop;
+    const timeoutMs = ALONE_TIMEOUT_MS;
+    const opened = await openSession(address, { timeoutMs, maxMessageBytes, signal });
+    if (typeof opened === 'string') {
+      request.onEnd?.(Code.Unavailable);
+      const details = `the driver is not connected: ${opened}`;
+      return { kind: 'not-sent', code: Code.Unavailable, details };
+    }
+    endStuckSession(opened, () => true);
+    const answer = await this.#sendOn(opened, request);
+    opened.close();
     return answer;
   }
 
@@ -189,6 +240,7 @@ export class DriverConnection {
     // After a GOAWAY, calls under way may still succeed; new calls need a new session at once.
     session.once('goaway', lose);
     if (session.closed || session.destroyed) lose();
+    endStuckSession(session, () => this.#calls > 0);
     this.#session = session;
     this.#isProbed = false;
     this.#unanswered = 0;

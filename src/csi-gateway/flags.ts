@@ -69,6 +69,14 @@ export const flags = defineFlags({
       'The node that the gateway is on, for drivers that run on each node: calls that are meant ' +
       'for another node are refused, not forwarded. Empty: not checked.',
   },
+  'pod-uid': {
+    type: 'string',
+    default: '',
+    help:
+      'UID of the pod that the gateway is in, for callers with --gateway-service: calls that are ' +
+      'meant for another pod, whose IP address this one has by now, are refused, not forwarded. ' +
+      'Empty: not checked.',
+  },
   timeout: {
     type: 'durationMs',
     default: '10s',
@@ -92,7 +100,7 @@ export const flags = defineFlags({
     default: 64 * 1024 * 1024,
     min: 1024,
     max: 1024 * 1024 * 1024,
-    help: 'Largest response that is forwarded.',
+    help: 'Largest list that is forwarded, such as ListVolumes’. Other responses: at most 4 MiB.',
   },
   'max-request-bytes': {
     type: 'int',

@@ -5,6 +5,7 @@ import {
   MIGRATED_METADATA,
   NODE_METADATA,
   NOT_AFTER_METADATA,
+  POD_METADATA,
 } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -62,6 +63,8 @@ export interface ForwarderOptions {
   readonly flights: SingleFlight;
   /** The node that this gateway is on; '' if it does not know. */
   readonly node: string;
+  /** UID of the pod that this gateway is in; '' if it does not know. */
+  readonly pod: string;
   readonly limiter: CallLimiter;
   readonly maxMessageBytes: number;
   readonly clock: Clock;
@@ -71,6 +74,11 @@ export interface ForwarderOptions {
   readonly metrics: GatewayMetrics;
 }
 
+/** Where a gateway may be, and the metadata of a call that is meant for one place only. */
+const PLACES = [
+  ['node', NODE_METADATA],
+  ['pod', POD_METADATA],
+] as const;
 /** The leading ingest probes each gateway twice a second (src/ingest/gateway-failover.ts). */
 const FAILOVER_PROBE_MS = 2_000;
 /** Part of a call's deadline for which it may wait for a slot; the rest is the driver's. */
@@ -189,7 +197,7 @@ export class Forwarder {
   #check(
     call: InboundCall,
   ): GatewayReply | { key: VolumeKey | undefined; timeoutMs: number | undefined } {
-    const refusal = this.#checkAvailability(call) ?? this.#checkNode(call);
+    const refusal = this.#checkPlace(call) ?? this.#checkAvailability(call);
     if (refusal !== undefined) return refusal;
     if (unframeMessage(call.body) === undefined)
       return this.refuse('malformed', Code.Internal, 'a unary call has exactly one message');
@@ -253,14 +261,17 @@ export class Forwarder {
     return this.refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS);
   }
 
-  /** An IP address may be another node's by the time it is dialled. A driver there would say of a
-   * deletion that it succeeded, since it has no such volume. */
-  #checkNode({ headers }: InboundCall): GatewayReply | undefined {
-    const { node } = this.#options;
-    const meant = getSingle(headers, NODE_METADATA);
-    if (node === '' || meant === undefined || meant === node) return undefined;
-    const details = `not forwarded: it is for node ${meant.slice(0, 253)}, and this is ${node}`;
-    return this.refuse('other-node', Code.Unavailable, details);
+  /** An IP address may be another gateway's by the time it is dialled. A driver there would say of
+   * a deletion that it succeeded, since it has no such volume. */
+  #checkPlace({ headers }: InboundCall): GatewayReply | undefined {
+    for (const [place, key] of PLACES) {
+      const here = this.#options[place];
+      const meant = getSingle(headers, key);
+      if (here === '' || meant === undefined || meant === here) continue;
+      const details = `not forwarded: it is for ${place} ${meant.slice(0, 253)}, and this is ${here}`;
+      return this.refuse(`other-${place}`, Code.Unavailable, details);
+    }
+    return undefined;
   }
 
   /** Record rule 3: a call with sutler-not-after is not forwarded after that time. */

@@ -1,4 +1,7 @@
+import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
+import type { OutgoingHttpHeaders } from 'node:http2';
+import { INSTANCE_TRAILER, TIME_TRAILER } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
 import { CallLimiter, type MaxInFlight } from './call-limiter.ts';
 import type { ListenerTls } from './caller-connections.ts';
@@ -32,6 +35,8 @@ export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' 
   readonly adaptiveLimit?: boolean;
   /** The node that it is on. */
   readonly node?: string;
+  /** UID of the pod that it is in. */
+  readonly pod?: string;
   /** defaultReaperLimits if absent. */
   readonly reaperLimits?: ReaperLimits;
   /** Whether every method passes, and not only defaultMethods. */
@@ -65,6 +70,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     allowed: options.allowAll ? undefined : defaultMethods,
     flights: new SingleFlight(),
     node: options.node ?? '',
+    pod: options.pod ?? '',
     limiter: new CallLimiter({
       max: options.maxInFlight ?? { every: Infinity, byPath: new Map() },
       adaptive: options.adaptiveLimit ?? false,
@@ -79,15 +85,22 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     logCall: options.logMessages ? (await import('./log-call.ts')).logCall : undefined,
     metrics,
   });
+  const instance = randomUUID();
   let isClosing = false;
+  // While it drains another gateway may have taken over its address, as in any rolling update.
+  const facts = (): OutgoingHttpHeaders => ({
+    [TIME_TRAILER]: String(clock.nowMs()),
+    ...(isClosing ? {} : { [INSTANCE_TRAILER]: instance }),
+  });
   const server = new GatewayServer({
     addresses: [options.listen, ...(options.alsoListen ?? [])],
     tls: options.tls,
     insecure: options.insecure ?? false,
     reaperLimits: options.reaperLimits ?? defaultReaperLimits,
     forwarder,
-    health: new HealthService(() => !isClosing && driver.trouble === undefined),
+    health: new HealthService(() => !isClosing && driver.trouble === undefined, facts),
     metrics,
+    facts,
     maxRequestBytes,
     maxMessageBytes,
     clock,

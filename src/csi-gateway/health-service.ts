@@ -30,11 +30,14 @@ export function isHealthPath(path: string): boolean {
  * status is SERVING while calls can be forwarded, as in /readyz. */
 export class HealthService {
   readonly #isServing: () => boolean;
+  readonly #facts: () => OutgoingHttpHeaders;
   readonly #watches = new Map<ServerHttp2Stream, { service: string; lastStatus: number }>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(isServing: () => boolean) {
+  /** @param facts  trailers by which the gateway says something of itself */
+  constructor(isServing: () => boolean, facts: () => OutgoingHttpHeaders) {
     this.#isServing = isServing;
+    this.#facts = facts;
   }
 
   /** Answers one call. Watch stays open and sends each change of the status.
@@ -52,7 +55,8 @@ export class HealthService {
       const details = `the health of service ${JSON.stringify(service.slice(0, MAX_SHOWN_CHARACTERS))} is unknown`;
       return endWithError(stream, Code.NotFound, details);
     }
-    if (begin(stream, { 'grpc-status': '0' })) stream.end(encodeStatus(this.#statusOf(service)));
+    const trailers = { 'grpc-status': '0', ...this.#facts() };
+    if (begin(stream, trailers)) stream.end(encodeStatus(this.#statusOf(service)));
     return true;
   }
 

@@ -1,5 +1,4 @@
 import { once } from 'node:events';
-import { chmod } from 'node:fs/promises';
 import type { AddressInfo, ListenOptions, Server } from 'node:net';
 import { type Address, formatAddress, isLoopback } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -33,13 +32,12 @@ export async function listen(
     return { kind: 'tcp', host, port: (server.address() as AddressInfo).port };
   }
   await claimSocketPath(flag, address.path);
-  // With this mask the socket has mode 0600 from the start. A chmod alone would come too late for
-  // connections right after bind.
+  // With this mask the socket has mode 0600 from the start. A chmod would come too late for
+  // connections right after bind, and follow a link that was put in the socket's place.
   const mask = process.umask(0o177);
   const bound = bind(server, { path: address.path }, flag);
   process.umask(mask);
   await bound;
-  await chmod(address.path, 0o600);
   return address;
 }
 

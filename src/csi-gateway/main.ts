@@ -35,6 +35,7 @@ async function start(context: Context): Promise<void> {
     adaptiveLimit: flags.adaptiveLimit,
     allowAll: flags.allowAll,
     node: flags.nodeName,
+    pod: flags.podUid,
     probeTimeoutMs: flags.timeoutMs,
     maxMessageBytes: flags.maxMessageBytes,
     maxRequestBytes: flags.maxRequestBytes,

@@ -13,6 +13,7 @@ export type RefusalReason =
   | 'busy'
   | 'not-after'
   | 'other-node'
+  | 'other-pod'
   | 'deadline'
   | 'in-flight'
   | 'max-in-flight'

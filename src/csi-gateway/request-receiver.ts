@@ -1,4 +1,4 @@
-import { constants, type ServerHttp2Stream } from 'node:http2';
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import { Code, type CsiError } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -19,6 +19,8 @@ export interface RequestReceiverOptions {
   readonly reaper: ConnectionReaper;
   /** Largest request accepted. */
   readonly maxRequestBytes: number;
+  /** What the gateway says of itself in the trailers of each answer. */
+  readonly facts: () => OutgoingHttpHeaders;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -209,7 +211,7 @@ export class RequestReceiver {
   /** Answers a call that is not forwarded, and gives back the memory of its request. */
   #refuse(stream: ServerHttp2Stream, reply: GatewayReply): void {
     this.#buffers.get(stream)?.clear();
-    writeReply(stream, reply);
+    writeReply(stream, reply, this.#options.facts());
     this.#options.reaper.enterPhase(stream, 'answer');
   }
 
@@ -222,7 +224,7 @@ export class RequestReceiver {
     try {
       const reply = await this.#options.forwarder.forward(call);
       if (reply.kind === 'driver') this.#options.reaper.prove(stream);
-      writeReply(stream, reply);
+      writeReply(stream, reply, this.#options.facts());
       this.#options.reaper.enterPhase(stream, 'answer');
     } catch (error) {
       this.#endFailedCall(stream, call.path, error);

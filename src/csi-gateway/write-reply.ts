@@ -39,12 +39,21 @@ export function respond(
 }
 
 /** Sends a caller the driver's response unchanged, marked as the driver's, or the gateway's own
- * status. */
-export function writeReply(stream: ServerHttp2Stream, reply: Reply): void {
+ * status.
+ * @param facts  trailers by which the gateway says something of itself */
+export function writeReply(
+  stream: ServerHttp2Stream,
+  reply: Reply,
+  facts: OutgoingHttpHeaders,
+): void {
   if (stream.destroyed || stream.closed) return;
-  if (reply.kind === 'gateway') return void respond(stream, toHeaders(reply), HEADERS_ONLY);
+  const own = (status: Omit<GatewayReply, 'kind'>): OutgoingHttpHeaders => ({
+    ...toHeaders(status),
+    ...facts,
+  });
+  if (reply.kind === 'gateway') return void respond(stream, own(reply), HEADERS_ONLY);
   const { headers, trailers, body } = reply.answer;
-  const marked = { ...stripHopHeaders(trailers), [DRIVER_STATUS_TRAILER]: '1' };
+  const marked = { ...stripHopHeaders(trailers), [DRIVER_STATUS_TRAILER]: '1', ...facts };
   try {
     if (headers === undefined) return stream.respond({ ':status': 200, ...marked }, HEADERS_ONLY);
     stream.once('wantTrailers', () => sendTrailers(stream, marked));
@@ -55,7 +64,7 @@ export function writeReply(stream: ServerHttp2Stream, reply: Reply): void {
     // so the status is ambiguous.
     if (stream.headersSent) throw error;
     const details = `the driver's answer has a header that can't be forwarded: ${messageOf(error)}`;
-    respond(stream, toHeaders({ code: Code.Internal, details, notForwarded: false }), HEADERS_ONLY);
+    respond(stream, own({ code: Code.Internal, details, notForwarded: false }), HEADERS_ONLY);
   }
 }
 

@@ -8,6 +8,10 @@ import { messageOf } from '../runtime/error-message.ts';
 /** Flow-control window of the connection, and of each response on it. */
 const WINDOW_BYTES = 4 * 1024 * 1024;
 
+/** Most bytes of headers or of trailers, told to the peer: most gRPC servers then send a longer
+ * status as the reset of its call. nghttp2 ends the whole session over a text of 64 KiB. */
+const MAX_HEADER_BYTES = 60 * 1024;
+
 /** Opens an HTTP/2 session and waits for the peer's SETTINGS frame: a call to a peer that only
  * accepts connections would be ambiguous.
  * @returns the session, or the reason why there is none
@@ -27,7 +31,11 @@ export function openSession(
   return new Promise((resolve) => {
     const session = connectHttp2('http://localhost', {
       createConnection: () => connect(address, tls),
-      settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
+      settings: {
+        enablePush: false,
+        initialWindowSize: WINDOW_BYTES,
+        maxHeaderListSize: MAX_HEADER_BYTES,
+      },
       maxSessionMemory: sessionMemoryMb(maxMessageBytes),
     });
     let failure: string | undefined;

@@ -41,10 +41,16 @@ export const FULL_TRAILER = 'sutler-full';
 /** Trailer set by the gateway: it is draining and forwards no new calls. The value is the number of
  * volumes that still have calls under way. */
 export const DRAINING_TRAILER = 'sutler-draining';
+/** Trailer set by the gateway unless it drains: an id of the process, new at each start. Two ids in
+ * turn at one address: it leads to several gateways. */
+export const INSTANCE_TRAILER = 'sutler-instance';
+/** Trailer of every answer of the gateway: its Unix time in milliseconds as it answers. */
+export const TIME_TRAILER = 'sutler-time';
 /** Request metadata: the caller probes several gateways and decides about failover. A draining
  * gateway stays up until it has told such a caller that it is drained. */
 export const FAILOVER_METADATA = 'sutler-electing';
-/** Request metadata: Unix time in milliseconds after which the gateway refuses the call. */
+/** Request metadata: Unix time in milliseconds, by the gateway's clock, after which it refuses the
+ * call. */
 export const NOT_AFTER_METADATA = 'sutler-not-after';
 /** Request metadata, "true" or "false": whether the volume comes from an in-tree plug-in. It only
  * sets a label of the gateway's metrics. */
@@ -52,6 +58,10 @@ export const MIGRATED_METADATA = 'sutler-migrated';
 /** Request metadata: the node whose driver is meant. A gateway that knows that it is on another one
  * refuses the call. */
 export const NODE_METADATA = 'sutler-node';
+
+/** Request metadata: the UID of the pod whose driver is meant. A gateway that knows that it is in
+ * another one refuses the call. */
+export const POD_METADATA = 'sutler-pod';
 
 /** The text of Go's context package for an expired deadline. Operators search events for it. */
 export const DEADLINE_DETAILS = 'context deadline exceeded';

@@ -1,4 +1,5 @@
 import { STRIPPED } from '../runtime/loggable.ts';
+import { shorten } from '../runtime/printable.ts';
 import { type TextView, viewsOf } from './text-views.ts';
 
 /** Stands for a text of the driver that is kept back because it can't be searched for secrets. */
@@ -58,15 +59,20 @@ function joinViews(views: readonly TextView[]): TextView {
   return joined;
 }
 
-/** A text of the driver as it may be shown: without the secrets of the call, or withheld where a
- * value is too short to be struck.
+/** The longest text of a driver that is shown; with what is said around it, it fits an event. */
+const MAX_SHOWN_CHARACTERS = 800;
+
+/** A text of the driver as it may be shown: cut, and without the secrets of the call, or withheld
+ * where a value is too short to be struck.
  * @param o.showsShort  shows the text all the same, with the short values in it */
 export function redactDriverText(
   text: string,
   secrets: readonly string[],
   { showsShort }: { readonly showsShort: boolean },
 ): string {
-  return hasShortValue(secrets) && !showsShort ? WITHHELD.short : strikeSecrets(text, secrets);
+  if (hasShortValue(secrets) && !showsShort) return WITHHELD.short;
+  // Cut afterwards: a part of a secret at the end would not be found.
+  return shorten(strikeSecrets(text, secrets), MAX_SHOWN_CHARACTERS);
 }
 
 /** Whether a value is too short to be struck. A value without characters hides nothing. */

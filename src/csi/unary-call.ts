@@ -25,7 +25,7 @@ export interface Peer {
   readonly name: string;
   /** Headers of every request. */
   readonly headers: OutgoingHttpHeaders;
-  /** Largest response accepted. */
+  /** Largest response accepted of a method that may answer with a list; see answerLimit. */
   readonly maxBytes: number;
   /** What the text about a larger one says to do. */
   readonly ifLarger: string;
@@ -156,10 +156,12 @@ class ResponseReader {
 
   #onData(chunk: Buffer): void {
     if (this.#code !== undefined) return;
-    const { maxBytes, ifLarger } = this.#peer;
+    const { ifLarger } = this.#peer;
+    const maxBytes = answerLimit(this.#request.path, this.#peer.maxBytes);
     this.#receivedBytes += chunk.length;
     if (this.#receivedBytes <= maxBytes + 5) return void this.#chunks.push(chunk);
-    const details = `${this.#what} is larger than ${maxBytes} bytes${ifLarger}`;
+    const remedy = maxBytes === this.#peer.maxBytes ? ifLarger : '';
+    const details = `${this.#what} is larger than ${maxBytes} bytes${remedy}`;
     this.#cancel(Code.ResourceExhausted, details);
   }
 
@@ -217,6 +219,17 @@ class ResponseReader {
     this.#request.signal?.removeEventListener('abort', this.#onAbort);
     this.#resolve(answer);
   }
+}
+
+/** gRPC's default, which upstream keeps for all methods. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+
+/** The largest answer that is accepted to a call. Of csi.v1 only lists, such as ListVolumes', grow
+ * with what is there.
+ * @param maxBytes  for lists, and for methods that csi.v1 does not have */
+export function answerLimit(path: string, maxBytes: number): number {
+  const isAboutOne = /^\/csi\.v1\.\w+\/(?!List)/.test(path);
+  return isAboutOne ? Math.min(maxBytes, MAX_ANSWER_BYTES) : maxBytes;
 }
 
 function createAmbiguousAnswer(code: number, details: string): UnaryAnswer {

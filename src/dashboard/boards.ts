@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import type { AppViewRoute } from '@bull-board/api/typings/app';
@@ -25,6 +27,8 @@ export interface BoardsOptions {
 }
 
 const REFRESH_PERIOD_MS = 1000;
+/** Bull Board's pages beside the bundle (scripts/bundle.mjs). */
+const BUNDLED_UI = fileURLToPath(new URL('../bull-board-ui', import.meta.url));
 
 /** Bull Board with the queues in the registry. Shows none before the first refresh. */
 export class Boards {
@@ -45,6 +49,7 @@ export class Boards {
       queues: [],
       serverAdapter,
       options: {
+        ...(existsSync(BUNDLED_UI) ? { uiBasePath: BUNDLED_UI } : {}),
         uiConfig: {
           boardTitle: 'sutler',
           hideDocsLink: true,

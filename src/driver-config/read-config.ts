@@ -10,7 +10,7 @@ export type FlagValues = Readonly<Record<string, unknown>>;
 /** One driver of the file. */
 export interface DriverSection {
   readonly name: string;
-  /** The values of its keys, and no others. */
+  /** The values of its keys, and no gateway where it names none. */
   readonly values: FlagValues;
 }
 
@@ -107,7 +107,7 @@ class ConfigReader {
       this.#fault(line, `driver ${name}: it has no keys; write "gateway: ADDRESS" below it`);
       return undefined;
     }
-    const values: Record<string, unknown> = {};
+    const values: Record<string, unknown> = { ...NO_GATEWAYS };
     const lines = new Map<string, number>();
     for (const entry of value.entries) {
       const before = lines.get(entry.key);
@@ -170,12 +170,12 @@ class ConfigReader {
   }
 
   #check(draft: Draft): void {
-    const { name, line, lines, values, all } = draft;
-    if (all['nodeDeployment'] !== true && values['gateway'] === undefined)
+    const { name, line, lines, all } = draft;
+    if (addressesOf(all).length === 0)
       return this.#fault(
         line,
-        `driver ${name}: gateway is missing; write "gateway: dns:///HOST:PORT" or ` +
-          '"gateway: unix:///PATH"',
+        `driver ${name}: gateway is missing; write "gateway-service: NAMESPACE/NAME", ` +
+          '"gateway: dns:///HOST:PORT" or "gateway: unix:///PATH"',
       );
     try {
       this.#options.check(all);
@@ -188,15 +188,17 @@ class ConfigReader {
   }
 }
 
+/** What each section has of its own: flags of the process are no defaults for these. */
+const NO_GATEWAYS = { gateway: [], gatewayService: '', nodeGateway: [] };
+
 /** The gateways of a driver, each as "KEY ADDRESS". */
 function addressesOf(all: FlagValues): readonly string[] {
   const list = (key: string): readonly unknown[] => (Array.isArray(all[key]) ? all[key] : []);
-  if (all['nodeDeployment'] !== true)
-    return list('gateway').map((each) => `gateway ${String(each)}`);
   const service = textOf(all, 'gatewayService');
+  const key = all['nodeDeployment'] === true ? 'node-gateway' : 'gateway';
   return [
     ...(service === '' ? [] : [`gateway-service ${service}`]),
-    ...list('nodeGateway').map((each) => `node-gateway ${String(each)}`),
+    ...list(key === 'gateway' ? key : 'nodeGateway').map((each) => `${key} ${String(each)}`),
   ];
 }
 

@@ -12,6 +12,8 @@ export interface KubeLeaseStoreOptions extends LeaseRef {
   readonly client: KubeClient;
   /** Merged into the Lease's labels at every write; other labels stay. */
   readonly labels?: Readonly<Record<string, string>>;
+  /** Merged into the annotations when the holder renews or releases the Lease. */
+  readonly annotations?: (isReleased: boolean) => Readonly<Record<string, string>>;
   readonly log: Logger;
 }
 
@@ -21,7 +23,7 @@ class KubeLease implements StoredLease {
   readonly object: Lease;
 
   constructor(object: Lease) {
-    this.record = recordOf(object.spec ?? {});
+    this.record = leaseRecord(object.spec ?? {});
     this.version = object.metadata.resourceVersion ?? '';
     this.object = object;
   }
@@ -31,6 +33,8 @@ class KubeLease implements StoredLease {
  * watch, create and update. */
 export class KubeLeaseStore implements LeaseStore {
   readonly #options: KubeLeaseStoreOptions;
+  /** As last seen. A Lease that was deleted is created with them again. */
+  #annotations: Lease['metadata']['annotations'];
 
   constructor(options: KubeLeaseStoreOptions) {
     this.#options = options;
@@ -40,7 +44,7 @@ export class KubeLeaseStore implements LeaseStore {
     const { client, namespace, name } = this.#options;
     const answer = client.get<Lease>(leases, { namespace, name }, { signal });
     const lease = await explainLeaseError(this.#options, answer);
-    return lease === undefined ? undefined : new KubeLease(lease);
+    return lease === undefined ? undefined : this.#see(lease);
   }
 
   async create(record: LeaseRecord, signal: AbortSignal): Promise<StoredLease | undefined> {
@@ -48,11 +52,11 @@ export class KubeLeaseStore implements LeaseStore {
     const object = {
       apiVersion: apiVersionOf(leases),
       kind: leases.kind,
-      metadata: { namespace, name, labels },
+      metadata: { namespace, name, labels, annotations: this.#annotations },
       spec: specOf(record),
     };
     const created = client.create<Lease>(leases, namespace, object, { signal });
-    return explainLeaseError(this.#options, unlessRefused(created));
+    return explainLeaseError(this.#options, this.#unlessRefused(created));
   }
 
   async update(
@@ -60,9 +64,11 @@ export class KubeLeaseStore implements LeaseStore {
     over: StoredLease,
     signal: AbortSignal,
   ): Promise<StoredLease | undefined> {
-    const { client, namespace, name, labels } = this.#options;
+    const { client, namespace, name, labels, annotations } = this.#options;
     if (!(over instanceof KubeLease)) throw new TypeError('the Lease was read from another store');
     const { object } = over;
+    const isReleased = record.holder === '';
+    const isOurs = isReleased || record.holder === over.record.holder;
     const next = {
       ...object,
       // Metadata as read, so that other writers' annotations stay. Its resourceVersion makes the
@@ -70,11 +76,15 @@ export class KubeLeaseStore implements LeaseStore {
       metadata: {
         ...object.metadata,
         ...(labels === undefined ? {} : { labels: { ...object.metadata.labels, ...labels } }),
+        annotations: {
+          ...object.metadata.annotations,
+          ...(isOurs ? annotations?.(isReleased) : undefined),
+        },
       },
       spec: { ...object.spec, ...specOf(record) },
     };
     const updated = client.update<Lease>(leases, { namespace, name }, next, { signal });
-    return explainLeaseError(this.#options, unlessRefused(updated));
+    return explainLeaseError(this.#options, this.#unlessRefused(updated));
   }
 
   watch(onChange: (lease: StoredLease | undefined) => void): () => void {
@@ -85,26 +95,32 @@ export class KubeLeaseStore implements LeaseStore {
       namespace,
       fieldSelector: selectName(name),
       transform: (raw) => raw as Lease,
-      onChange: ({ type, object }) =>
-        onChange(type === 'deleted' ? undefined : new KubeLease(object)),
+      onChange: ({ type, object }) => onChange(type === 'deleted' ? undefined : this.#see(object)),
       // An interrupted watch needs no warning: the elector reads the Lease regularly.
       log: log.child({}, { level: 'error' }),
     });
     return () => void reflector.stop();
   }
-}
 
-/** @returns undefined where another process wrote first, or the Lease was deleted */
-async function unlessRefused(write: Promise<Lease>): Promise<StoredLease | undefined> {
-  try {
-    return new KubeLease(await write);
-  } catch (error) {
-    if (error instanceof KubeError && (error.code === 409 || error.code === 404)) return undefined;
-    throw error;
+  #see(object: Lease): KubeLease {
+    this.#annotations = object.metadata.annotations;
+    return new KubeLease(object);
+  }
+
+  /** @returns undefined where another process wrote first, or the Lease was deleted */
+  async #unlessRefused(write: Promise<Lease>): Promise<StoredLease | undefined> {
+    try {
+      return this.#see(await write);
+    } catch (error) {
+      if (error instanceof KubeError && (error.code === 409 || error.code === 404))
+        return undefined;
+      throw error;
+    }
   }
 }
 
-function recordOf(spec: LeaseSpec): LeaseRecord {
+/** Reads the spec of a Lease. */
+export function leaseRecord(spec: LeaseSpec): LeaseRecord {
   return {
     holder: spec.holderIdentity ?? '',
     durationMs: (spec.leaseDurationSeconds ?? 0) * 1000,

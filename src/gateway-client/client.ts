@@ -26,25 +26,29 @@ import {
   DRAINING_TRAILER,
   DRIVER_STATUS_TRAILER,
   FULL_TRAILER,
+  INSTANCE_TRAILER,
   MIGRATED_METADATA,
   NOT_AFTER_METADATA,
   NOT_FORWARDED_TRAILER,
+  TIME_TRAILER,
 } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
 import { type Clock, systemClock, timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Channel } from './channel.ts';
-import type { UnaryAnswer, UnaryResponse } from '../csi/unary-call.ts';
+import { answerLimit, type UnaryAnswer, type UnaryResponse } from '../csi/unary-call.ts';
 import type { ClientTls } from './credentials.ts';
+import { GatewayClock } from './gateway-clock.ts';
 import { redactError } from './redact-error.ts';
 
 /** How one call is made. */
 export interface CallSettings {
   /** Time for the whole call, including the wait for a connection. Also the driver's deadline. */
   readonly timeoutMs: number;
-  /** Unix time after which the call must not reach the driver (record rule 3). Checked here and
-   * again by the gateway. */
+  /** Unix time, by the clock of this process, after which the call must not reach the driver
+   * (record rule 3). Checked here and again by the gateway, to which it is sent in the gateway's
+   * own time. */
   readonly notAfterMs?: number;
   /** Cancels the call: it ends as Canceled, ambiguous unless it was not sent yet. */
   readonly signal?: AbortSignal;
@@ -56,22 +60,35 @@ export interface CallSettings {
   readonly onTrailers?: (trailers: Pick<CsiError, 'driverSaid' | 'notForwarded'>) => unknown;
 }
 
+const HEALTH = '/grpc.health.v1.Health/Check';
+const ASK_TIME_MS = 1_000;
+
 /** gRPC's default of 4 MiB is too small for ListVolumes. */
 const MAX_RECEIVE_BYTES = 64 * 1024 * 1024;
 
 /** A request as a message, as the fields of one, or already encoded. */
 type RequestOf<I extends DescMessage> = MessageInitShape<I> | Uint8Array;
 
+/** What a gateway says of itself, whatever it answers. */
+export interface GatewayFacts {
+  /** Id of the process; undefined for one that drains, and one of an older version. */
+  readonly instance: string | undefined;
+}
+
 export interface CsiClientOptions {
   /** Where a gateway listens, or a driver's socket. Without a gateway every failure is ambiguous,
    * because nothing confirms who made the status. */
   readonly address: Address;
   readonly log: Logger;
-  /** Largest response accepted; 64 MiB if absent. */
+  /** Largest list accepted; 64 MiB if absent. */
   readonly maxReceiveBytes?: number;
   readonly clock?: Clock;
   /** Mutual TLS for TCP addresses; plaintext if absent. */
   readonly tls?: ClientTls | undefined;
+  /** Metadata of all its requests. */
+  readonly metadata?: Readonly<Record<string, string>>;
+  /** Called with what a gateway says of itself in an answer. */
+  readonly onAnswer?: (facts: GatewayFacts) => unknown;
   /** Whether an error shows the driver's words although a secret of the call is too short to be
    * struck from them. */
   readonly showsShortSecrets?: boolean;
@@ -94,6 +111,7 @@ export class CsiClient {
   readonly controllerModifyVolume = this.#method(Controller.method.controllerModifyVolume);
   readonly #options: CsiClientOptions;
   readonly #clock: Clock;
+  readonly #gatewayClock: GatewayClock;
   readonly #stopTlsUpdates: (() => void) | undefined;
   #channel: Channel;
   /** Channels that were replaced, each until its last call ends. */
@@ -104,6 +122,7 @@ export class CsiClient {
   constructor(options: CsiClientOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#gatewayClock = new GatewayClock(this.#clock);
     this.#lastUseMs = this.#clock.nowMs();
     this.#channel = this.#createChannel();
     this.#stopTlsUpdates = options.tls?.source.onChange(() => this.#replaceChannel());
@@ -113,6 +132,12 @@ export class CsiClient {
   get idleMs(): number {
     const isBusy = this.#channel.calls > 0 || this.#replaced.size > 0;
     return isBusy ? 0 : this.#clock.nowMs() - this.#lastUseMs;
+  }
+
+  /** How far the gateway's clock is ahead of this process's, in ms; undefined while it is not
+   * known, or of a gateway that does not send its time. */
+  get aheadMs(): number | undefined {
+    return this.#gatewayClock.aheadMs;
   }
 
   #createChannel(): Channel {
@@ -177,8 +202,7 @@ export class CsiClient {
   async #send(channel: Channel, call: EncodedCall): Promise<Uint8Array> {
     const { path, request, deadlineMs, settings } = call;
     const { signal } = settings;
-    if (!channel.isConnected)
-      await channel.waitUntilConnected({ path, ms: deadlineMs - this.#clock.nowMs(), signal });
+    await this.#prepare(channel, call);
     const fail = (code: number, details: string): never => {
       throw createNotSentError({ method: path, code, details });
     };
@@ -189,7 +213,9 @@ export class CsiClient {
     const lateMs = nowMs - (settings.notAfterMs ?? Infinity);
     if (lateMs > 0)
       return fail(Code.Aborted, `not sent: its sutler-not-after passed ${lateMs} ms ago`);
-    const headers = toHeaders(settings, timeoutMs);
+    const metadata = { ...this.#options.metadata, ...settings.metadata };
+    const clocks = { timeoutMs, aheadMs: this.aheadMs ?? 0 };
+    const headers = toHeaders({ ...settings, metadata }, clocks);
     if (headers === undefined)
       return fail(
         Code.InvalidArgument,
@@ -198,7 +224,36 @@ export class CsiClient {
     const body = frameMessage(request);
     const answer = await channel.send({ path, headers, body, timeoutMs, signal });
     if (answer.kind === 'not-sent') return fail(answer.code, answer.details);
+    if (answer.kind === 'answered') this.#readGateway(answer, nowMs);
     return this.#readAnswer(answer, call, channel);
+  }
+
+  /** Waits until the channel is connected and, for a call with a limit, the gateway's time is
+   * known. */
+  async #prepare(channel: Channel, { path, deadlineMs, settings }: EncodedCall): Promise<void> {
+    const { signal, notAfterMs } = settings;
+    if (!channel.isConnected)
+      await channel.waitUntilConnected({ path, ms: deadlineMs - this.#clock.nowMs(), signal });
+    if (notAfterMs !== undefined && this.#gatewayClock.isOutdated)
+      await this.#askTime(channel, signal);
+  }
+
+  /** What the answer says of the gateway itself.
+   * @param sentMs  when the call was sent */
+  #readGateway({ trailers }: UnaryResponse, sentMs: number): void {
+    this.#options.onAnswer?.({ instance: getSingle(trailers, INSTANCE_TRAILER) });
+    this.#gatewayClock.learn(sentMs, getSingle(trailers, TIME_TRAILER));
+  }
+
+  /** Has the gateway's health service, which does not ask the driver, tell the time. Whether it
+   * answers does not matter: it may not have that service, or be an old one. */
+  async #askTime(channel: Channel, signal: AbortSignal | undefined): Promise<void> {
+    const sentMs = this.#clock.nowMs();
+    const timeoutMs = ASK_TIME_MS;
+    const headers = { 'grpc-timeout': formatTimeout(timeoutMs) };
+    const body = frameMessage(new Uint8Array(0));
+    const answer = await channel.send({ path: HEALTH, headers, body, timeoutMs, signal });
+    if (answer.kind === 'answered') this.#readGateway(answer, sentMs);
   }
 
   /** The message of an answer.
@@ -209,7 +264,7 @@ export class CsiClient {
     channel: Channel,
   ): Uint8Array {
     const isAnswered = answer.kind === 'answered';
-    const said = isAnswered ? readTrailers(answer.trailers) : UNCONFIRMED;
+    const said = isAnswered ? readVerdict(answer.trailers) : UNCONFIRMED;
     settings.onTrailers?.(said);
     if (isAnswered && answer.code === Code.OK) return this.#readMessage(answer, path);
     const { code, details } = answer;
@@ -228,7 +283,7 @@ export class CsiClient {
 
   #readMessage({ body, headers }: UnaryResponse, path: string): Uint8Array {
     const encoding = getSingle(headers ?? [], 'grpc-encoding');
-    const maxBytes = this.#options.maxReceiveBytes ?? MAX_RECEIVE_BYTES;
+    const maxBytes = answerLimit(path, this.#options.maxReceiveBytes ?? MAX_RECEIVE_BYTES);
     const message = decompressMessage(body, encoding, maxBytes);
     if (message !== undefined) return message;
     const details =
@@ -281,10 +336,11 @@ function decodeResponse<O extends DescMessage>(
   }
 }
 
-/** The headers of a request; undefined if its metadata can't be sent. */
+/** The headers of a request; undefined if its metadata can't be sent.
+ * @param o.aheadMs  how far the gateway's clock is ahead */
 function toHeaders(
   { metadata, migrated, notAfterMs }: CallSettings,
-  timeoutMs: number,
+  { timeoutMs, aheadMs }: { readonly timeoutMs: number; readonly aheadMs: number },
 ): Record<string, string> | undefined {
   const headers: Record<string, string> = { 'grpc-timeout': formatTimeout(timeoutMs) };
   for (const [key, value] of Object.entries(metadata ?? {})) {
@@ -292,7 +348,8 @@ function toHeaders(
     headers[key] = value;
   }
   if (migrated !== undefined) headers[MIGRATED_METADATA] = String(migrated);
-  if (notAfterMs !== undefined) headers[NOT_AFTER_METADATA] = String(Math.floor(notAfterMs));
+  if (notAfterMs !== undefined)
+    headers[NOT_AFTER_METADATA] = String(Math.floor(notAfterMs + aheadMs));
   return headers;
 }
 
@@ -308,7 +365,7 @@ const UNCONFIRMED: GatewayVerdict = {
 
 /** What the gateway says about the status. A driver can't forge it: the gateway removes `sutler-*`
  * trailers of the driver. */
-function readTrailers(trailers: HeaderPairs): GatewayVerdict {
+function readVerdict(trailers: HeaderPairs): GatewayVerdict {
   const draining = getSingle(trailers, DRAINING_TRAILER);
   const isCount = draining !== undefined && /^\d{1,9}$/.test(draining);
   return {

@@ -17,7 +17,7 @@ export interface DriverInfo {
 
 export interface DriverWatchOptions {
   /** Asked in their order until one responds, which is then asked first. */
-  readonly gateways: Pick<GatewayPool, 'inOrder' | 'prefer'>;
+  readonly gateways: Pick<GatewayPool, 'inOrder' | 'prefer' | 'skew'>;
   /** Which driver must answer; without a name, the first one that answers. */
   readonly expected?: { readonly name?: string };
   /** Time for each call. */
@@ -27,9 +27,8 @@ export interface DriverWatchOptions {
 }
 
 const RETRY_MS = 500;
-/** Only with --node-deployment. */
-const NO_GATEWAY =
-  'no node has a gateway that is ready: see --gateway-service, and the pods of that Service';
+/** Only with --gateway-service or --node-gateway. */
+const NO_GATEWAY = 'no gateway can be called: see --gateway-service, and the pods of that Service';
 /** Capabilities change when the driver is upgraded. */
 const REFRESH_MS = 15_000;
 
@@ -41,6 +40,7 @@ export class DriverWatch {
   #resolveFirst: (info: DriverInfo) => void = () => undefined;
   #current: DriverInfo | undefined;
   #trouble: string | undefined;
+  #isSkewed = false;
 
   constructor(options: DriverWatchOptions) {
     this.#options = options;
@@ -92,13 +92,23 @@ export class DriverWatch {
       this.#trouble = answer;
       return RETRY_MS;
     }
+    this.#warnOfSkew();
     const { name, controllerCapabilities } = answer;
     if (this.#current === undefined)
       log.info({ driver: name, capabilities: [...controllerCapabilities] }, 'driver found');
+    else if (this.#trouble !== undefined)
+      log.info({ driver: name }, 'the driver answers through its gateway again');
     this.#current = answer;
     this.#trouble = undefined;
     this.#resolveFirst(answer);
     return REFRESH_MS;
+  }
+
+  #warnOfSkew(): void {
+    const { gateways, log } = this.#options;
+    const { skew } = gateways;
+    if (skew !== undefined && !this.#isSkewed) log.warn({ reason: skew }, 'clocks differ');
+    this.#isSkewed = skew !== undefined;
   }
 }
 
@@ -116,7 +126,7 @@ async function askGateways(
       if (served !== undefined && info.name !== served)
         throw new Error(
           `the driver behind it is ${info.name}, and ${served} is served here; ` +
-            'point --gateway at the right one',
+            'name the right gateway or Service',
         );
       gateways.prefer(address);
       return info;

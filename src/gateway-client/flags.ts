@@ -1,14 +1,14 @@
-import { perDriver } from '../runtime/flags.ts';
+import { inGroup, perDriver } from '../runtime/flags.ts';
 
-/** Flags of every process that calls a gateway. */
-export const gatewayClientFlags = perDriver({
+const flags = perDriver({
   gateway: {
     type: 'strings',
     default: 'unix:///run/sutler/gateway.sock',
     help:
       'Address of the csi-gateway: unix:///path or dns:///host:port. If the driver has several ' +
       'replicas, the addresses of all their gateways: repeat the flag or give a comma list; ' +
-      'one of them at a time gets the calls. Must be the same for ingest and jobs.',
+      'one of them at a time gets the calls. In a cluster name their Service by ' +
+      '--gateway-service. Must be the same for ingest and jobs.',
   },
   'gateway-tls-ca': {
     type: 'string',
@@ -32,7 +32,7 @@ export const gatewayClientFlags = perDriver({
     default: '',
     help:
       'Name or IP address that the gateway’s certificate must contain. If empty, the host of ' +
-      '--gateway.',
+      '--gateway, or NAME.NAMESPACE.svc of --gateway-service.',
   },
   'gateway-insecure': {
     type: 'bool',
@@ -54,8 +54,10 @@ export const gatewayClientFlags = perDriver({
     type: 'string',
     default: '',
     help:
-      'NAMESPACE/NAME of the headless Service of the nodes’ gateways, for --node-deployment. Their ' +
-      'certificates must contain NAME.NAMESPACE.svc, or --gateway-tls-server-name.',
+      'NAMESPACE/NAME of the headless Service of the gateways, in place of --gateway. Its ' +
+      'EndpointSlices, which ingest and jobs watch, have the pods: one of them at a time gets the ' +
+      'calls, or with --node-deployment that of the volume’s node. Their certificates must contain ' +
+      'NAME.NAMESPACE.svc, or --gateway-tls-server-name.',
   },
   'node-gateway': {
     type: 'strings',
@@ -79,3 +81,6 @@ export const gatewayClientFlags = perDriver({
       'than 4 characters, which can’t be struck from a text. Otherwise such a message is withheld.',
   },
 });
+
+/** Flags of every process that calls a gateway. */
+export const gatewayClientFlags = inGroup('Gateway', flags);

@@ -1,15 +1,12 @@
-// The gateways of a driver that runs on each node: a client for each that is called. Builds on
-// client.ts, node-endpoints.ts and pool.ts.
+// The gateways of a driver that runs on each node. Builds on endpoint-clients.ts and pool.ts.
 import { Code, createNotSentError, NODE_METADATA } from '../csi/status.ts';
-import { type Clock, systemClock } from '../runtime/clock.ts';
-import { formatAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
-import type { Logger } from '../runtime/log.ts';
-import { CsiClient } from './client.ts';
-import type { GatewaySecurity } from './credentials.ts';
+import type { CsiClient } from './client.ts';
+import { type EndpointClientOptions, EndpointClients } from './endpoint-clients.ts';
+import type { Endpoints } from './endpoints.ts';
+import { describeSkew } from './gateway-clock.ts';
 import { nodeAddress, nodeOf } from './node-address.ts';
-import type { NodeEndpoints } from './node-endpoints.ts';
-import type { ControllerCallSettings, GatewayClient, GatewayPool } from './pool.ts';
+import type { GatewayClient, GatewayPool } from './pool.ts';
 
 /** The gateways of the nodes. Their addresses are those of node-address.ts. */
 export interface NodeGatewayPool extends GatewayPool {
@@ -23,36 +20,13 @@ export interface NodeGatewayPool extends GatewayPool {
   readonly connections: number;
 }
 
-export interface NodePoolOptions {
-  readonly endpoints: NodeEndpoints;
-  readonly security: Pick<GatewaySecurity, 'tls'>;
-  /** As in CsiClientOptions. */
-  readonly showsShortSecrets?: boolean;
-  /** How long a connection stays open without a call. */
-  readonly idleMs?: number;
-  readonly clock?: Clock;
-  readonly log: Logger;
-}
-
-/** Longer than the pauses between the runs of a busy node, so that it is not connected to anew for
- * each volume. */
-const IDLE_MS = 30_000;
-/** Connections that are kept open, as long as so many suffice for the calls under way. Each takes
- * about 110 KiB, most of it outside the heap. */
-const MOST_OPEN = 128;
 /** Gateways that are asked in turn what each of them answers alike, until one responds. */
 const MOST_ASKED = 5;
 
 /** A pool without connections; each is opened by the first call, and closed when it is idle or too
  * many others are open. */
-export function openNodeGatewayPool(options: NodePoolOptions): NodeGatewayPool {
+export function openNodeGatewayPool(options: EndpointClientOptions): NodeGatewayPool {
   return new NodePool(options);
-}
-
-interface Held {
-  /** Where its gateway listens. */
-  readonly target: string;
-  readonly client: CsiClient;
 }
 
 class NodePool implements NodeGatewayPool {
@@ -61,45 +35,46 @@ class NodePool implements NodeGatewayPool {
   readonly soleAddress = '';
   readonly calls: GatewayPool['calls'] = {
     createVolume: async (request, settings) =>
-      this.#named(settings.gateway, 'CreateVolume').createVolume(request, forNode(settings)),
+      this.#named(settings.gateway, 'CreateVolume').createVolume(request, settings),
     deleteVolume: async (request, settings) =>
-      this.#named(settings.gateway, 'DeleteVolume').deleteVolume(request, forNode(settings)),
+      this.#named(settings.gateway, 'DeleteVolume').deleteVolume(request, settings),
     getCapacity: async (request, settings) =>
-      this.#named(settings.gateway, 'GetCapacity').getCapacity(request, forNode(settings)),
+      this.#named(settings.gateway, 'GetCapacity').getCapacity(request, settings),
   };
   readonly anyReplica: GatewayPool['anyReplica'] = {
     listVolumes: (request, settings) => this.#listVolumes(request, settings),
   };
-  readonly #options: NodePoolOptions;
-  readonly #byNode = new Map<string, Held>();
-  /** Clients of gateways that are gone, which are closed when their calls have ended. */
-  readonly #retired = new Set<CsiClient>();
-  readonly #timer: NodeJS.Timeout;
+  readonly #endpoints: Endpoints;
+  readonly #clients: EndpointClients;
   #preferred: string | undefined;
   /** Where among the other nodes the next inOrder() begins. */
   #nextAsked = 0;
 
-  constructor(options: NodePoolOptions) {
-    this.#options = options;
-    const { idleMs = IDLE_MS, endpoints } = options;
-    this.#timer = setInterval(() => this.#closeIdle(idleMs), Math.max(10, idleMs / 4));
-    endpoints.onChange((node) => this.#forgetOutdated(node));
+  constructor(options: EndpointClientOptions) {
+    this.#endpoints = options.endpoints;
+    this.#clients = new EndpointClients(options, (node) => ({ [NODE_METADATA]: node }));
   }
 
   get connections(): number {
-    return this.#byNode.size + this.#retired.size;
+    return this.#clients.connections;
+  }
+
+  get skew(): string | undefined {
+    return describeSkew(
+      this.#clients.clocks().map(([node, aheadMs]) => ({ address: nodeAddress(node), aheadMs })),
+    );
   }
 
   isReady(node: string): boolean {
-    return this.#options.endpoints.addressOf(node) !== undefined;
+    return this.#endpoints.addressOf(node) !== undefined;
   }
 
   readyNodes(): readonly string[] {
-    return [...this.#options.endpoints.nodes()].sort();
+    return [...this.#endpoints.names()].sort();
   }
 
   onChange(listener: (node: string) => void): void {
-    this.#options.endpoints.onChange(listener);
+    this.#endpoints.onChange(listener);
   }
 
   /** The preferred one, and some others, which are not the same each time: those that were asked
@@ -120,11 +95,7 @@ class NodePool implements NodeGatewayPool {
   }
 
   close(): void {
-    clearInterval(this.#timer);
-    for (const { client } of this.#byNode.values()) client.close();
-    for (const client of this.#retired) client.close();
-    this.#byNode.clear();
-    this.#retired.clear();
+    this.#clients.close();
   }
 
   #gatewayOf(node: string): GatewayClient {
@@ -152,56 +123,9 @@ class NodePool implements NodeGatewayPool {
   }
 
   #clientOf(node: string, method: string): CsiClient {
-    const { endpoints, security, showsShortSecrets = false, clock = systemClock } = this.#options;
-    const address = endpoints.addressOf(node);
-    if (address === undefined) throw notSent(method, `no gateway is ready on node ${node}`);
-    const target = formatAddress(address);
-    const held = this.#byNode.get(node);
-    this.#byNode.delete(node);
-    if (held?.target === target) {
-      // The least recently used come first.
-      this.#byNode.set(node, held);
-      return held.client;
-    }
-    if (held !== undefined) this.#retired.add(held.client);
-    if (this.#byNode.size >= MOST_OPEN) this.#closeLeastUsed();
-    const { log } = this.#options;
-    const tls = security.tls && {
-      ...security.tls,
-      serverName: security.tls.serverName === '' ? endpoints.serverName : security.tls.serverName,
-    };
-    const client = new CsiClient({ address, log, tls, showsShortSecrets, clock });
-    this.#byNode.set(node, { target, client });
+    const client = this.#clients.get(node);
+    if (client === undefined) throw notSent(method, `no gateway is ready on node ${node}`);
     return client;
-  }
-
-  #forgetOutdated(node: string): void {
-    const held = this.#byNode.get(node);
-    const address = this.#options.endpoints.addressOf(node);
-    if (held === undefined || (address && formatAddress(address) === held.target)) return;
-    this.#byNode.delete(node);
-    this.#retired.add(held.client);
-  }
-
-  #closeLeastUsed(): void {
-    for (const [node, { client }] of this.#byNode) {
-      if (client.idleMs === 0) continue;
-      this.#byNode.delete(node);
-      return client.close();
-    }
-  }
-
-  #closeIdle(idleMs: number): void {
-    for (const [node, { client }] of this.#byNode)
-      if (client.idleMs > idleMs) {
-        this.#byNode.delete(node);
-        client.close();
-      }
-    for (const client of this.#retired)
-      if (client.idleMs > 0) {
-        this.#retired.delete(client);
-        client.close();
-      }
   }
 
   /** Lists the volumes of one node after the other: each driver knows those of its own node. */
@@ -224,12 +148,6 @@ class NodePool implements NodeGatewayPool {
 
 /** Between the node and the driver's token in a token of #listVolumes. */
 const SEPARATOR = '\n';
-
-/** Adds the node, by which the gateway knows whether it is the one that is meant. */
-function forNode(settings: ControllerCallSettings): ControllerCallSettings {
-  const metadata = { ...settings.metadata, [NODE_METADATA]: nodeOf(settings.gateway) ?? '' };
-  return { ...settings, metadata };
-}
 
 /** Unavailable: only the calls of one node fail. */
 function notSent(method: string, details: string): Error {

@@ -1,5 +1,6 @@
 // How ingest, jobs and audit reach their driver. Builds on all other files of this folder.
 import type { KubeClient } from '../kube/client.ts';
+import { parseAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Closers } from '../runtime/closers.ts';
 import type { Flags } from '../runtime/flags.ts';
@@ -11,14 +12,17 @@ import { type GatewaySecurity, openGatewaySecurity, refusePlaintext } from './cr
 import { DriverWatch } from './driver-watch.ts';
 import type { gatewayClientFlags } from './flags.ts';
 import {
+  type Endpoints,
   fixedNodeEndpoints,
-  type NodeEndpoints,
   parseNodeGateways,
   parseService,
-  watchNodeEndpoints,
-} from './node-endpoints.ts';
+  podOrHost,
+  readyNode,
+  watchEndpoints,
+} from './endpoints.ts';
+import { InstanceCheck } from './instance-check.ts';
 import { checkNodeFlags, type NodeGatewayPool, openNodeGatewayPool } from './node-pool.ts';
-import { type GatewayPool, openGatewayPool } from './pool.ts';
+import { type GatewayPool, openGatewayPool, openServiceGatewayPool } from './pool.ts';
 
 /** How a process reaches its driver. */
 export interface DriverAccess {
@@ -43,7 +47,7 @@ interface Expected {
 
 /** Opens the gateways that the flags name and starts watching the driver behind them. Does not wait
  * for a connection. All are closed with the context.
- * @param kube           to find the gateways of nodes
+ * @param kube           to find the gateways behind a Service
  * @param expected.name  name of the driver, where it is known; a gateway of another one is not used
  * @throws UsageError for TLS files that can't be used and for addresses that must not be called */
 export async function openDriver(
@@ -61,7 +65,13 @@ export async function openDriver(
     const endpoints = openNodeEndpoints(context, kube, security);
     nodeGateways = openNodeGatewayPool({ endpoints, security, showsShortSecrets, log });
     gateways = nodeGateways;
-  } else gateways = openGatewayPool({ addresses: flags.gateway, security, showsShortSecrets, log });
+  } else if (flags.gatewayService === '') {
+    gateways = openGatewayPool({ addresses: flags.gateway, security, showsShortSecrets, log });
+    openInstanceCheck(context, security);
+  } else {
+    const endpoints = openEndpoints(context, kube, security, podOrHost);
+    gateways = openServiceGatewayPool({ endpoints, security, showsShortSecrets, log });
+  }
   closers.add('gateway clients', () => gateways.close());
   const { timeoutMs } = flags;
   const driver = new DriverWatch({ gateways, expected, timeoutMs, clock: systemClock, log });
@@ -69,25 +79,47 @@ export async function openDriver(
   return { gateways, nodeGateways, driver };
 }
 
+/** Watches whether an address of --gateway leads to several gateways. */
+function openInstanceCheck(
+  { flags, closers, health, log }: Context,
+  security: GatewaySecurity,
+): void {
+  const { timeoutMs } = flags;
+  const addresses = flags.gateway.map((text) => parseAddress('gateway', text));
+  const check = new InstanceCheck({ addresses, security, timeoutMs, clock: systemClock, log });
+  closers.add('gateway addresses', () => check.close());
+  health.ready('gateway-addresses', () => check.trouble);
+}
+
 function openNodeEndpoints(
+  context: Context,
+  client: KubeClient,
+  security: GatewaySecurity,
+): Endpoints {
+  const { flags } = context;
+  checkNodeFlags(flags);
+  if (flags.gatewayService !== '') return openEndpoints(context, client, security, readyNode);
+  const addresses = parseNodeGateways(flags.nodeGateway);
+  for (const address of addresses.values()) refusePlaintext(address, security, 'node-gateway');
+  return fixedNodeEndpoints(addresses);
+}
+
+/** The gateways of --gateway-service. */
+function openEndpoints(
   { flags, closers, health, log, metrics }: Context,
   client: KubeClient,
   security: GatewaySecurity,
-): NodeEndpoints {
-  checkNodeFlags(flags);
-  if (flags.gatewayService === '') {
-    const addresses = parseNodeGateways(flags.nodeGateway);
-    for (const address of addresses.values()) refusePlaintext(address, security, 'node-gateway');
-    return fixedNodeEndpoints(addresses);
-  }
+  nameOf: typeof podOrHost,
+): Endpoints {
   refusePlaintextToPods(security);
-  const endpoints = watchNodeEndpoints({
+  const endpoints = watchEndpoints({
     client,
     service: parseService(flags.gatewayService),
+    nameOf,
     log,
     ...(metrics === undefined ? {} : { metrics }),
   });
-  closers.add('node gateways', () => endpoints.stop());
-  health.ready('node-gateways', () => endpoints.trouble);
+  closers.add('gateway endpoints', () => endpoints.stop());
+  health.ready('gateway-endpoints', () => endpoints.trouble);
   return endpoints;
 }

@@ -1,10 +1,14 @@
-// The gateways of one driver: a client for each. Builds on client.ts.
-import { Code, createNotSentError } from '../csi/status.ts';
+// The gateways of one driver that replace each other: a client for each. Builds on client.ts and
+// endpoint-clients.ts.
+import { Code, createNotSentError, POD_METADATA } from '../csi/status.ts';
 import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type CallSettings, CsiClient } from './client.ts';
 import { type GatewaySecurity, refusePlaintext } from './credentials.ts';
+import { type EndpointClientOptions, EndpointClients } from './endpoint-clients.ts';
+import { describeSkew } from './gateway-clock.ts';
+import { podUidOf } from './pod-address.ts';
 
 /** Settings of a call that changes a volume. */
 export interface ControllerCallSettings extends CallSettings {
@@ -32,17 +36,17 @@ type NamedGatewayCalls<Methods extends 'createVolume' | 'deleteVolume' | 'getCap
 
 /** One gateway of the driver. */
 export interface GatewayClient {
-  /** In the notation of formatAddress, which Redis stores as well. */
+  /** In the notation of formatAddress, or that of pod-address.ts; Redis stores it as well. */
   readonly address: string;
   readonly client: CsiClient;
 }
 
-/** The gateways of --gateway, one for each replica of the driver. One of them is preferred: the
- * first, then the one that a call or prefer() named last. */
+/** The gateways of --gateway or --gateway-service, one for each replica of the driver. One of them
+ * is preferred: the first, then the one that a call or prefer() named last. */
 export interface GatewayPool {
-  /** In the order of the flag. */
+  /** In the order of the flag; those of a Service come and go. */
   readonly gateways: readonly GatewayClient[];
-  /** Address of the only gateway; '' if there are several. */
+  /** Address of the only gateway; '' if there are several, or may be. */
   readonly soleAddress: string;
   /** All gateways, the preferred one first: for questions that each replica answers alike. */
   inOrder(): readonly GatewayClient[];
@@ -53,6 +57,8 @@ export interface GatewayPool {
   readonly calls: ControllerCalls & CapacityCalls;
   /** For questions that each replica answers alike: goes to the preferred gateway. */
   readonly anyReplica: Pick<CsiClient, 'listVolumes'>;
+  /** Which gateway's clock is seconds off; see describeSkew. */
+  readonly skew: string | undefined;
   close(): void;
 }
 
@@ -88,30 +94,77 @@ export function openGatewayPool(options: {
     throw new UsageError(
       '--gateway: empty; name the csi-gateway, like unix:///run/sutler/gateway.sock',
     );
-  const soleAddress = gateways.length === 1 ? first.address : '';
-  let preferred = first;
-  const clientFor = (address: string, method: string): CsiClient => {
-    const gateway = byAddress.get(address === '' ? soleAddress : address);
-    if (gateway !== undefined) {
-      preferred = gateway;
-      return gateway.client;
-    }
-    const details =
-      address === ''
-        ? 'no leading ingest has named the active gateway yet'
-        : `the active gateway ${address} is not among the gateways of this process; ` +
-          'add it to --gateway';
+  return poolOf({
+    list: () => gateways,
+    find: (address) => byAddress.get(address),
+    soleAddress: gateways.length === 1 ? first.address : '',
+    flag: '--gateway',
+    close: () => {
+      for (const { client } of gateways) client.close();
+    },
+  });
+}
+
+/** The gateways behind a Service, one in each pod. A gateway is called by its pod's IP address, and
+ * refuses a call that is for another pod. */
+export function openServiceGatewayPool(options: EndpointClientOptions): GatewayPool {
+  const { endpoints } = options;
+  const clients = new EndpointClients(options, (address) => {
+    const uid = podUidOf(address);
+    return uid === undefined ? {} : { [POD_METADATA]: uid };
+  });
+  const find = (address: string): GatewayClient | undefined => {
+    const client = clients.get(address);
+    return client && { address, client };
+  };
+  return poolOf({
+    list: () => [...endpoints.names()].sort().flatMap((address) => find(address) ?? []),
+    find,
+    soleAddress: '',
+    flag: '--gateway-service',
+    close: () => clients.close(),
+  });
+}
+
+/** Gateways among which a pool chooses. */
+interface Members extends Pick<GatewayPool, 'soleAddress' | 'close'> {
+  readonly list: () => readonly GatewayClient[];
+  readonly find: (address: string) => GatewayClient | undefined;
+  /** That names them. */
+  readonly flag: string;
+}
+
+function poolOf({ list, find, soleAddress, flag, close }: Members): GatewayPool {
+  let preferred = '';
+  const inOrder = (): readonly GatewayClient[] =>
+    [...list()].sort((a, b) => Number(b.address === preferred) - Number(a.address === preferred));
+  const fail = (method: string, details: string): never => {
     throw createNotSentError({
       method: `/csi.v1.Controller/${method}`,
       code: Code.Unavailable,
       details,
     });
   };
+  const clientFor = (address: string, method: string): CsiClient => {
+    const gateway = find(address === '' ? soleAddress : address);
+    if (gateway === undefined)
+      return fail(
+        method,
+        address === ''
+          ? 'no leading ingest has named the active gateway yet'
+          : `the active gateway ${address} is not among the gateways of this process: ` +
+              `see its ${flag}, which must be the same for ingest and jobs`,
+      );
+    preferred = gateway.address;
+    return gateway.client;
+  };
   return {
-    gateways,
+    get gateways() {
+      return list();
+    },
     soleAddress,
-    inOrder: () => [preferred, ...gateways.filter((gateway) => gateway !== preferred)],
-    prefer: (address) => (preferred = byAddress.get(address) ?? preferred),
+    inOrder,
+    prefer: (address) => (preferred = find(address)?.address ?? preferred),
     calls: {
       createVolume: async (request, settings) =>
         clientFor(settings.gateway, 'CreateVolume').createVolume(request, settings),
@@ -121,10 +174,16 @@ export function openGatewayPool(options: {
         clientFor(settings.gateway, 'GetCapacity').getCapacity(request, settings),
     },
     anyReplica: {
-      listVolumes: (request, settings) => preferred.client.listVolumes(request, settings),
+      listVolumes: async (request, settings) => {
+        const [gateway] = inOrder();
+        return gateway === undefined
+          ? fail('ListVolumes', `no gateway can be called: see ${flag}`)
+          : gateway.client.listVolumes(request, settings);
+      },
     },
-    close: () => {
-      for (const { client } of gateways) client.close();
+    get skew() {
+      return describeSkew(list().map(({ address, client: { aheadMs } }) => ({ address, aheadMs })));
     },
+    close,
   };
 }

@@ -11,8 +11,9 @@
  *   under way have met their deadlines.
  * - is unreachable for longer than --timeout, by two probes in a row or more: the other gateway
  *   gets calls after one more --timeout, because workers may have reached it until now.
- * - was removed from --gateway, so that it is not probed: the other gateway gets calls after a
- *   whole ownership period, when no run sends anything any more.
+ * - was removed from --gateway, or its pod went before this ingest led, so that it is not probed:
+ *   the other gateway gets calls after a whole ownership period, when no run sends anything any
+ *   more.
  *
  * This keeps a driver's replicas apart as long as the leader sees what workers see. Where it does
  * not (a run that is delayed between opening its record and sending, a worker behind another
@@ -37,7 +38,7 @@ export type GatewayHealth =
     };
 
 export interface FailoverInput {
-  /** By address, in the order of --gateway. */
+  /** By address, in the order of the pool. */
   readonly health: ReadonlyMap<string, GatewayHealth>;
   /** Address of the active gateway; '' = none was named yet. */
   readonly active: string;
@@ -59,7 +60,7 @@ export type FailoverDecision =
 export function decideFailover(input: FailoverInput): FailoverDecision {
   const { health, active } = input;
   const [first] = health.keys();
-  if (first === undefined) return { kind: 'none', why: 'no gateway is configured' };
+  if (first === undefined) return { kind: 'none', why: 'there is no gateway' };
   const reason = active === '' ? { why: 'none was named', waitMs: 0 } : reasonToLeave(input);
   if (reason === undefined) return { kind: 'keep' };
   // A single gateway is named even if it is unreachable: workers then report the driver as down.
@@ -76,7 +77,7 @@ function reasonToLeave(input: FailoverInput): { why: string; waitMs: number } | 
   const found = input.health.get(active);
   switch (found?.kind) {
     case undefined:
-      return { why: `${active} is no longer in --gateway`, waitMs: input.ownershipMs };
+      return { why: `${active} is no longer there`, waitMs: input.ownershipMs };
     case 'unknown':
     case 'reachable':
       return undefined;

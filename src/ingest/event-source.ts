@@ -93,7 +93,7 @@ function openReader(
   };
   const { isLeading } = o;
   const reader = new HintReader({ stream, looks, isLeading, clock: systemClock, log });
-  health.ready('hints', () => link.trouble ?? link.refusal);
+  health.ready('hints', () => link.trouble ?? link.refusal ?? looks.trouble);
   closers.add('hint reader', async () => {
     // Ends the command that waits for hints.
     link.close();

@@ -19,7 +19,7 @@ import {
 import { PollLoop } from '../runtime/poll-loop.ts';
 
 export interface GatewayFailoverOptions {
-  readonly pool: Pick<GatewayPool, 'gateways' | 'prefer'>;
+  readonly pool: Pick<GatewayPool, 'gateways' | 'soleAddress' | 'prefer'>;
   readonly active: ActiveGateway;
   readonly driver: string;
   /** Deadline of one driver call, and of each probe. */
@@ -34,18 +34,18 @@ export interface GatewayFailoverOptions {
 }
 
 const PERIOD_MS = 500;
-/** With a single gateway, which is not probed. Redis is read only to name it again after a loss;
- * for one that the incarnation shows, `checkNow` is called. */
+/** With a single address in --gateway, which is not probed. Redis is read only to name it again
+ * after a loss; for one that the incarnation shows, `checkNow` is called. */
 const SINGLE_PERIOD_MS = 10_000;
 
-/** Probes every gateway twice a second while this ingest leads, and names the active one. A single
- * gateway is named at once and not probed. */
+/** Probes every gateway twice a second while this ingest leads, and names the active one. The only
+ * address of --gateway is named at once and not probed. */
 export class GatewayFailover {
   readonly #options: GatewayFailoverOptions;
   readonly #active: Gauge<'driver' | 'gateway'>;
   readonly #moves: Counter<'driver'>;
-  /** By address, in the order of --gateway. */
-  readonly #health: Map<string, GatewayHealth>;
+  /** By address: those of the pool, and the active one if its pod is gone. */
+  readonly #health = new Map<string, GatewayHealth>();
   /** Addresses with a probe under way. */
   readonly #probing = new Set<string>();
   readonly #loop: PollLoop;
@@ -56,7 +56,6 @@ export class GatewayFailover {
 
   constructor(options: GatewayFailoverOptions) {
     const { driver, metrics, clock, log } = options;
-    const { gateways } = options.pool;
     this.#options = options;
     const { counter, gauge } = metricsIn(metrics);
     this.#active = gauge(
@@ -70,12 +69,11 @@ export class GatewayFailover {
       ['driver'],
     );
     this.#moves.inc({ driver }, 0);
-    this.#health = new Map(gateways.map(({ address }) => [address, { kind: 'unknown' }]));
     this.#loop = new PollLoop({
       step: (signal) => this.#step(signal),
       onError: (error) =>
         log.debug({ err: error }, 'could not decide on the active gateway; trying again'),
-      periodMs: gateways.length > 1 ? PERIOD_MS : SINGLE_PERIOD_MS,
+      periodMs: options.pool.soleAddress === '' ? PERIOD_MS : SINGLE_PERIOD_MS,
       clock,
     });
   }
@@ -99,7 +97,8 @@ export class GatewayFailover {
   async #step(signal: AbortSignal): Promise<void> {
     const { isLeading, pool, clock } = this.#options;
     if (!isLeading()) return this.#reset();
-    if (pool.gateways.length > 1) {
+    this.#followPool();
+    if (pool.soleAddress === '') {
       // A gateway that does not answer must not delay the decision. Its probe goes on, and a later
       // step uses the result.
       const probes = Promise.all(pool.gateways.map((gateway) => this.#probe(gateway)));
@@ -110,10 +109,29 @@ export class GatewayFailover {
 
   /** Forgets what this ingest saw while it led: by the next time it is out of date. */
   #reset(): void {
-    for (const address of this.#health.keys()) this.#health.set(address, { kind: 'unknown' });
+    this.#showNone();
+    this.#health.clear();
     this.#lastNamed = undefined;
     this.#trouble = undefined;
-    this.#showNone();
+  }
+
+  /** Adds gateways that came, and drops those that went. The active one counts as unreachable from
+   * the moment it went, unless it has said that no call is under way. */
+  #followPool(): void {
+    const { pool, clock, driver } = this.#options;
+    const present = new Set(pool.gateways.map(({ address }) => address));
+    for (const address of present)
+      if (!this.#health.has(address)) this.#health.set(address, { kind: 'unknown' });
+    for (const [address, health] of this.#health) {
+      if (present.has(address)) continue;
+      if (address !== this.#lastNamed?.endpoint) {
+        this.#health.delete(address);
+        this.#active.remove({ driver, gateway: address });
+      } else if (health.kind !== 'draining' || health.running > 0) {
+        const gone = { kind: 'failed', reason: 'its pod is gone' } as const;
+        this.#health.set(address, healthAfterProbe(health, gone, clock.nowMs()));
+      }
+    }
   }
 
   /** Other drivers of the process have series of the same metric. */
@@ -224,7 +242,10 @@ async function sendProbe(
     const { name } = await client.getPluginInfo(settings);
     return name === driver
       ? { kind: 'reachable' }
-      : { kind: 'failed', reason: `its driver is ${name}, not ${driver}; correct --gateway` };
+      : {
+          kind: 'failed',
+          reason: `its driver is ${name}, not ${driver}; name the right gateway or Service`,
+        };
   } catch (error) {
     if (error instanceof CsiError && error.draining !== undefined)
       return { kind: 'draining', running: error.draining };

@@ -5,12 +5,23 @@ import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaderFacts } from './new-work.ts';
 
-/** Keeps the incarnation id of Redis' data outside Redis. */
+/** An incarnation, and how far it has come. */
+export interface Incarnation {
+  readonly id: string;
+  readonly sequence: number;
+  /** Id of the process of Redis; '' if that is not known. */
+  readonly server: string;
+}
+
+/** Keeps the incarnation of Redis' data outside Redis. */
 export interface IncarnationIdStore {
-  /** @returns undefined: none was ever written */
-  read(): Promise<string | undefined>;
+  /** @returns undefined: no id was ever written. The sequence is 0, and the process '', where
+   *   nobody has written how far that incarnation had come */
+  read(): Promise<Incarnation | undefined>;
   write(id: string): Promise<void>;
 }
+
+const WENT_BACK = 'Redis was restored from the past';
 
 export interface IncarnationCheckOptions {
   readonly incarnations: Pick<IncarnationStore, 'advance' | 'withdraw' | 'begin'>;
@@ -23,19 +34,15 @@ export interface IncarnationCheckOptions {
   readonly log: Logger;
 }
 
-/** An incarnation and its sequence. */
-interface Incarnation {
-  readonly id: string;
-  readonly sequence: number;
-}
-
 /** Finds out whether Redis lost data (record rule 6). The leader compares the incarnation in Redis
- * with the one that it saw last or, when it begins to lead, with the id outside Redis:
+ * with the one that it saw last or, when it begins to lead, with the one outside Redis:
  *
  * - No incarnation in Redis: Redis was emptied; or this is its first use, if there is no id outside
  *   Redis either.
  * - Another id: this is not the Redis that was used before.
  * - A lower sequence: Redis was restored from the past.
+ * - Another process of Redis than the last leader's, which did not release the Lease: nobody knows
+ *   whether it restarted without its last writes.
  *
  * After a loss, and at first use, a new incarnation begins; after a loss with a quarantine. Three
  * writes, in this order:
@@ -68,10 +75,17 @@ export class IncarnationCheck {
     return this.#trouble;
   }
 
+  /** What Redis is known to hold at least; undefined before the first check as a leader. */
+  get known(): Incarnation | undefined {
+    return this.#known;
+  }
+
   /** This process begins to lead. If another provisioner may have led since the last leader of
    * ours, what runs read before proves nothing any more.
    * @param transitions  how often the Lease had changed its holder by then; 0: not known */
   beginLeading(transitions: number): void {
+    // Others may have led since this process read it.
+    this.#known = undefined;
     this.#leader = { id: randomBytes(6).toString('hex'), transitions };
   }
 
@@ -90,18 +104,21 @@ export class IncarnationCheck {
     return isLost;
   }
 
-  async #compare({ id, sequence }: Incarnation): Promise<boolean> {
+  async #compare({ id, sequence, server }: Incarnation): Promise<boolean> {
     if (id === this.#known?.id) {
-      if (sequence < this.#known.sequence)
-        return this.#replace(id, 'Redis was restored from the past');
-      this.#known = { id, sequence: sequence + 1 };
+      if (sequence < this.#known.sequence) return this.#replace(id, WENT_BACK);
+      this.#known = { id, sequence: sequence + 1, server };
       return false;
     }
-    if (id !== (await this.#askStore(this.#options.store.read())))
+    const stored = await this.#askStore(this.#options.store.read());
+    if (id !== stored?.id)
       return this.#replace(id, 'this Redis is not the one that was used before');
+    if (sequence < stored.sequence) return this.#replace(id, WENT_BACK);
+    if (stored.server !== '' && server !== '' && server !== stored.server)
+      return this.#replace(id, 'Redis was restarted, and so was the ingest that led');
     // Begun by an earlier leader, by this process before a restart, or by a script of ours whose
     // answer was lost.
-    return this.#confirm({ id, sequence });
+    return this.#confirm({ id, sequence, server });
   }
 
   async #replace(id: string, loss: string): Promise<boolean> {
@@ -113,7 +130,7 @@ export class IncarnationCheck {
   /** Begins a new incarnation in a Redis that holds none. */
   async #begin(): Promise<boolean> {
     const { incarnations, store, quarantineMs, log } = this.#options;
-    const id = await this.#reserveId(await this.#askStore(store.read()));
+    const id = await this.#reserveId((await this.#askStore(store.read()))?.id);
     const waitMs = this.#loss === undefined ? 0 : quarantineMs;
     try {
       await incarnations.begin({ id, quarantineMs: waitMs, sequence: 0 });
@@ -124,7 +141,7 @@ export class IncarnationCheck {
       throw error;
     }
     if (this.#loss === undefined) log.info('first use of this Redis for the driver');
-    return this.#confirm({ id, sequence: 0 });
+    return this.#confirm({ id, sequence: 0, server: '' });
   }
 
   /** Writes a new id outside Redis, unless that was done, and decides whether data was lost.

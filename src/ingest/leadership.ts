@@ -2,7 +2,7 @@ import { foreignHolder } from '../election/identity.ts';
 import type { ForeignLeader } from '../records/foreign-leader.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { GatewayFailover } from './gateway-failover.ts';
-import type { IncarnationCheck } from './incarnation-check.ts';
+import type { Incarnation, IncarnationCheck } from './incarnation-check.ts';
 import type { LeaderGate } from './leader-gate.ts';
 import type { NewWork } from './new-work.ts';
 import type { Resync } from './resync.ts';
@@ -20,7 +20,7 @@ export interface LeadershipOptions {
   readonly driver: string;
   readonly gate: LeaderGate;
   readonly resync: Resync;
-  readonly incarnation: Pick<IncarnationCheck, 'beginLeading' | 'check'>;
+  readonly incarnation: Pick<IncarnationCheck, 'beginLeading' | 'check' | 'known'>;
   readonly foreignLeader: Pick<ForeignLeader, 'observe'>;
   readonly newWork: Pick<NewWork, 'forget'>;
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
@@ -42,6 +42,11 @@ export class Leadership {
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
+  }
+
+  /** What Redis is known to hold at least; undefined: not known yet. */
+  get incarnation(): Incarnation | undefined {
+    return this.#options.incarnation.known;
   }
 
   /** This process leads from now on, as long as the Lease says so. */

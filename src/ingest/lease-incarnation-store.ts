@@ -1,11 +1,11 @@
 import { explainLeaseError } from '../election/lease-error.ts';
 import type { KubeClient } from '../kube/client.ts';
 // The annotation is called sutler.dev/epoch, the incarnation id's former name.
-import { INCARNATION } from '../kube/keys.ts';
+import { INCARNATION, INCARNATION_SEQUENCE } from '../kube/keys.ts';
 import { isAlreadyExists, isConflict } from '../kube/kube-error.ts';
 import type { Lease } from '../kube/objects.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
-import type { IncarnationIdStore } from './incarnation-check.ts';
+import type { Incarnation, IncarnationIdStore } from './incarnation-check.ts';
 
 interface LeaseRef {
   readonly client: Pick<KubeClient, 'get' | 'create' | 'update'>;
@@ -16,13 +16,29 @@ interface LeaseRef {
 /** How often a write is tried that other writers of the Lease come before. */
 const MAX_TRIES = 10;
 
-/** Keeps the incarnation id in an annotation of the driver's Lease. */
+/** The annotations of a renewal: how far an incarnation has come. Without the process of Redis
+ * where the Lease is released: what is restarted after that was at rest. */
+export function sequenceAnnotations(
+  { id, sequence, server }: Incarnation,
+  isReleased: boolean,
+): Readonly<Record<string, string>> {
+  return { [INCARNATION_SEQUENCE]: `${id}/${sequence}/${isReleased ? '' : server}` };
+}
+
+/** Keeps the incarnation in annotations of the driver's Lease. The leader's renewals write how far
+ * it has come. */
 export function leaseIncarnationStore(lease: LeaseRef): IncarnationIdStore {
   const { client, namespace, name } = lease;
   return {
     async read() {
       const stored = await explainLeaseError(lease, client.get<Lease>(leases, { namespace, name }));
-      return stored?.metadata.annotations?.[INCARNATION];
+      const { [INCARNATION]: id, [INCARNATION_SEQUENCE]: reached = '' } =
+        stored?.metadata.annotations ?? {};
+      if (id === undefined) return undefined;
+      const [ofId, sequence, server = ''] = reached.split('/');
+      return ofId === id
+        ? { id, sequence: Number(sequence), server }
+        : { id, sequence: 0, server: '' };
     },
     async write(id) {
       for (let tries = 0; tries < MAX_TRIES; tries += 1)

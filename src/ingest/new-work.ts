@@ -1,8 +1,10 @@
 import { objectId } from '../queue/wait-list.ts';
 import { NEW_WORK, newWorkVersion } from '../records/new-work.ts';
 import { Listeners } from '../runtime/listeners.ts';
+import type { Logger } from '../runtime/log.ts';
 
 const NEW_WORK_ID = objectId(NEW_WORK);
+const DRAINED = 'drained: nothing new is started until sutler drain --undo';
 
 /** What the leader learns from Redis, each second, about who may start new work. */
 export interface LeaderFacts {
@@ -20,20 +22,30 @@ export class NewWork {
   /** Notified when this ingest begins to lead after another provisioner. */
   readonly afterOther = new Listeners<void>();
   readonly #changes: Listeners<string>;
+  readonly #log: Logger;
   #isAllowed: boolean | undefined;
 
   /** @param changes  notified with the id in the wait list of what has changed */
-  constructor(changes: Listeners<string>) {
+  constructor(changes: Listeners<string>, log: Logger) {
     this.#changes = changes;
+    this.#log = log;
   }
 
   /** To be called with each answer of Redis while this ingest leads. */
   learn({ isAfterOther, isDrained }: LeaderFacts): void {
     const hasChanged = this.#isAllowed !== !isDrained;
+    if (hasChanged && isDrained) this.#log.warn(DRAINED);
+    if (this.#isAllowed === false && !isDrained)
+      this.#log.info('the drain has ended: new work is started again');
     this.#isAllowed = !isDrained;
     if (hasChanged) this.#changes.notify(NEW_WORK_ID);
     if (hasChanged && !isDrained) this.allowed.notify();
     if (isAfterOther) this.afterOther.notify();
+  }
+
+  /** For /readyz of the leader: says that sutler is drained, while it is. */
+  get note(): string | undefined {
+    return this.#isAllowed === false ? DRAINED : undefined;
   }
 
   /** This ingest does not lead any more. */

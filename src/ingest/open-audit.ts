@@ -6,13 +6,13 @@ import { systemClock } from '../runtime/clock.ts';
 import type { Base } from './base.ts';
 import { startPeriodicAudit } from './periodic-audit.ts';
 
-/** Reports orphans at each interval, if the driver can list its volumes. */
+/** Reports orphans and missing volumes at each interval, if the driver can list its volumes. */
 export function openAudit(
   { context, connections, driver: { name, controllerCapabilities }, lease, gate, newWork }: Base,
   events: EventRecorder,
 ): void {
   const { flags, closers, log, metrics } = context;
-  const { kube, gateways, link } = connections;
+  const { kube, gateways, nodeGateways, link } = connections;
   if (flags.auditIntervalMs <= 0 || !controllerCapabilities.has('LIST_VOLUMES')) return;
   const auditing = startPeriodicAudit({
     ports: {
@@ -21,6 +21,7 @@ export function openAudit(
       openRecords: () => openRecords(link.redis, flags.redisPrefix, name),
       ledger: redisAuditLedger(link.redis, flags.redisPrefix, name),
       driver: name,
+      isReadyNode: nodeGateways && ((node) => nodeGateways.isReady(node)),
       timeoutMs: flags.timeoutMs,
       minAgeMs: flags.auditMinAgeMs,
       nowMs: () => systemClock.nowMs(),

@@ -7,6 +7,7 @@ import { systemClock } from '../runtime/clock.ts';
 import { everyPeriod } from '../runtime/ticks.ts';
 import type { Base } from './base.ts';
 import type { Leadership, LeaseStatus } from './leadership.ts';
+import { sequenceAnnotations } from './lease-incarnation-store.ts';
 
 /** Begins to compete for the Lease; with --leader-election=false, to lead. */
 export function openElection(base: Base, times: LeaseTimes, leadership: Leadership): void {
@@ -26,8 +27,12 @@ function competeForLease(base: Base, times: LeaseTimes, leadership: Leadership):
   const { context, connections, lease, gate } = base;
   const { flags, closers, health, log, metrics } = context;
   const labels = flags.leaderElectionLabels;
+  const annotations = (isReleased: boolean) => {
+    const { incarnation } = leadership;
+    return incarnation === undefined ? {} : sequenceAnnotations(incarnation, isReleased);
+  };
   const elector = new Elector({
-    store: new KubeLeaseStore({ client: connections.kube, ...lease, labels, log }),
+    store: new KubeLeaseStore({ client: connections.kube, ...lease, labels, annotations, log }),
     leaseName: lease.name,
     identity: `${IDENTITY_PREFIX}${instanceName(context)}`,
     ...times,

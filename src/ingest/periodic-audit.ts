@@ -1,5 +1,4 @@
 import { audit, type AuditPorts, type AuditReport } from '../audit/audit.ts';
-import type { Orphan } from '../volumes/audit.ts';
 import type { EventRecorder, Regarding } from '../kube/events.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -24,21 +23,25 @@ export interface PeriodicAudit {
   stop(): void;
 }
 
-/** Audits at each interval while this ingest leads. Reports orphans as a metric and, when their
- * number changes, in the log and as an event. */
+/** Audits at each interval while this ingest leads. Reports orphans and missing volumes as metrics
+ * and, when their number changes, in the log and as events. */
 export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit {
   const { ports, isLeading, log } = options;
   const publish = createAuditMetrics(ports.driver, options.metrics);
-  let reportedOrphans = 0;
+  let reported = { orphans: 0, missing: 0 };
   let running: Promise<void> | undefined;
+  let isAfterOther = false;
 
   const auditOnce = async (): Promise<void> => {
     try {
       const report = await audit(ports);
       publish(report);
-      const { orphans } = report;
-      if (orphans.length > 0 && orphans.length !== reportedOrphans) reportOrphans(options, orphans);
-      reportedOrphans = orphans.length;
+      const found = { orphans: report.orphans.length, missing: report.missing.length };
+      if (found.orphans > 0 && found.orphans !== reported.orphans) reportOrphans(options, report);
+      if (found.missing > 0 && found.missing !== reported.missing) reportMissing(options, report);
+      reported = found;
+      if (isAfterOther) logNotNamedYet(options, report);
+      isAfterOther = false;
     } catch (error) {
       log.warn({ driver: ports.driver, err: error }, 'the audit failed; the next one tries again');
     }
@@ -54,6 +57,7 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
       if (ports.nowMs() - soonMs < SOON_PAUSE_MS) return;
       soonMs = ports.nowMs();
       log.info({ driver: ports.driver }, 'another provisioner may have led: auditing');
+      isAfterOther = true;
       auditIfLeading();
       clearTimeout(second);
       second = setTimeout(auditIfLeading, timerMs(ports.minAgeMs + SECOND_AUDIT_AFTER_MS));
@@ -69,16 +73,47 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
 const SECOND_AUDIT_AFTER_MS = 1_000;
 /** Two provisioners may take turns. */
 const SOON_PAUSE_MS = 60_000;
-/** Handles that the log names. */
-const NAMED_ORPHANS = 50;
+/** Volumes that the log names. */
+const MOST_NAMED = 50;
+
+function handlesOf(volumes: readonly { readonly handle: string }[]): readonly string[] {
+  return volumes.slice(0, MOST_NAMED).map(({ handle }) => handle);
+}
+
+/** Says at once what another provisioner seems to have left. */
+function logNotNamedYet({ ports, log }: PeriodicAuditOptions, report: AuditReport): void {
+  const { driver, minAgeMs } = ports;
+  const { notNamedYet, atMs } = report;
+  if (notNamedYet.length === 0) return;
+  const countFrom = new Date(atMs + minAgeMs).toISOString();
+  log.warn(
+    { driver, volumes: notNamedYet.length, handles: handlesOf(notNamedYet), countFrom },
+    'no PersistentVolume names these volumes yet; they are orphaned if none does by then',
+  );
+}
+
+/** PVs whose volume is missing: their data may be lost. */
+function reportMissing(
+  { ports: { driver }, events, regarding, log }: PeriodicAuditOptions,
+  { missing }: AuditReport,
+): void {
+  const named = missing.slice(0, MOST_NAMED).map(({ persistentVolume }) => persistentVolume);
+  log.warn(
+    { driver, missing: missing.length, persistentVolumes: named },
+    'the driver does not list the volumes of these PersistentVolumes; sutler audit lists all',
+  );
+  const message =
+    `the driver does not list the volumes of ${missing.length} PersistentVolumes; ` +
+    'sutler audit lists them';
+  events.record({ type: 'Warning', reason: 'MissingVolumes', message, regarding });
+}
 
 function reportOrphans(
   { ports: { driver }, events, regarding, log }: PeriodicAuditOptions,
-  orphans: readonly Orphan[],
+  { orphans }: AuditReport,
 ): void {
-  const handles = orphans.slice(0, NAMED_ORPHANS).map(({ handle }) => handle);
   log.warn(
-    { driver, orphans: orphans.length, handles },
+    { driver, orphans: orphans.length, handles: handlesOf(orphans) },
     'orphaned volumes found; sutler audit lists them, delete them with the tools of the storage system',
   );
   const message =
@@ -94,6 +129,11 @@ function createAuditMetrics(driver: string, metrics: Registry): (report: AuditRe
     'Volumes of the driver that no PersistentVolume names, by the last audit.',
     ['driver'],
   );
+  const missing = gauge(
+    'sutler_missing_volumes',
+    'PersistentVolumes whose volume the driver does not list, by the last audit.',
+    ['driver'],
+  );
   const openRecords = gauge(
     'sutler_open_records',
     'Open volume records by state, by the last audit.',
@@ -101,6 +141,7 @@ function createAuditMetrics(driver: string, metrics: Registry): (report: AuditRe
   );
   return (report) => {
     orphans.set({ driver }, report.orphans.length);
+    missing.set({ driver }, report.missing.length);
     for (const state of ['creating', 'suspect', 'deleting']) {
       const records = report.openRecords.filter((record) => record.state === state);
       openRecords.set({ driver, state }, records.length);

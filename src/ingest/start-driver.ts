@@ -34,17 +34,20 @@ export async function startDriver(
   connections: DriverConnections,
   shared: Shared,
 ): Promise<void> {
-  const { flags, env, stopping } = context;
+  const { stopping } = context;
   const times = leaseTimes(context);
-  const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
+  const namespace = await leaseNamespace(context.flags.leaderElectionNamespace, context.env);
   const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
 
   const lease = { namespace, name: leaseName(driver.name) };
-  const producer = openProducer(context, shared.producerConnection, driver);
-  const gate = new LeaderGate(producer, 2 * times.leaseDurationMs);
+  const gate = new LeaderGate(
+    openProducer(context, shared.producerConnection, driver),
+    2 * times.leaseDurationMs,
+  );
   const changes = new Listeners<string>();
-  const base = { context, connections, driver, lease, gate, newWork: new NewWork(changes) };
+  const newWork = openNewWork(context, changes);
+  const base = { context, connections, driver, lease, gate, newWork };
   const events = openEvents(base);
   const eventSource = shared.eventSource();
   const objects = openDriverObjects(base, eventSource, { events, changes });
@@ -133,4 +136,11 @@ function openResync(
     resync.stop();
   });
   return resync;
+}
+
+/** Follows whether new work is started, and says so in /readyz while none is. */
+function openNewWork({ health, log }: Context, changes: Listeners<string>): NewWork {
+  const newWork = new NewWork(changes, log);
+  health.note('drain', () => newWork.note);
+  return newWork;
 }

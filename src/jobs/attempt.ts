@@ -1,3 +1,4 @@
+import { ownershipMs } from '../records/flags.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { ClaimRun } from './report-events.ts';
 import type { ProcessorPorts } from './ports.ts';
@@ -24,11 +25,18 @@ export interface ClaimAttempt extends ClaimRun {
 /** How old a read of the PV may be when a DeleteVolume is sent (invariant 7). */
 export const MAX_READ_AGE_MS = 2_000;
 
-/** Starts an attempt, before its record is opened: so its time ends before its ownership does. */
+/** Starts an attempt, before its record is opened: so its time ends before its ownership does. It
+ * also ends an ownership after the object was read: so what a record refused in between, it has
+ * not forgotten yet.
+ * @param readMs  when the run began to read its object */
 export function startAttempt(
-  ports: Pick<ProcessorPorts, 'clock' | 'writeAllowanceMs' | 'newOwner'>,
+  ports: Pick<ProcessorPorts, 'clock' | 'timeoutMs' | 'writeAllowanceMs' | 'newOwner'>,
   attempt: Pick<Attempt, 'id' | 'job' | 'incarnation'>,
+  readMs: number,
 ): Attempt {
-  const notAfterMs = ports.clock.nowMs() + ports.writeAllowanceMs;
+  const notAfterMs = Math.min(
+    ports.clock.nowMs() + ports.writeAllowanceMs,
+    readMs + ownershipMs(ports),
+  );
   return { ...attempt, owner: ports.newOwner(), notAfterMs };
 }

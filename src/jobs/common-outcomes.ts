@@ -5,7 +5,6 @@ import { untilGatewayIsReady } from '../records/node-local-conditions.ts';
 import { UNTIL_NEW_WORK } from '../records/new-work.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
-import type { Attempt } from './attempt.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 /* Outcomes that creations and deletions share. */
@@ -26,12 +25,22 @@ export function parkOrRetry(reason: string, until: readonly WaitCondition[]): Ou
   return until.length === 0 ? { kind: 'retry', reason } : { kind: 'parked', reason, until };
 }
 
+/** Whether a run found that no call gets through to the driver. */
+export function isDriverDown(outcome: Outcome): outcome is Extract<Outcome, { kind: 'later' }> {
+  return outcome.kind === 'later' && outcome.isDriverDown === true;
+}
+
 /** Ends a run whose record can't be opened now: another run owns it, or none may be opened yet. */
 export function waitForRecord(
   opened: Extract<OpenedCreate | OpenedDelete, { kind: 'busy' | 'not-yet' }>,
 ): Outcome {
   return opened.kind === 'busy'
-    ? { kind: 'running', reason: `another run owns the volume record (${opened.state})` }
+    ? {
+        kind: 'running',
+        reason:
+          `another run owns the volume record (${opened.state}), ` +
+          `for ${Math.ceil(opened.waitMs / 1000)} s at most`,
+      }
     : {
         kind: 'later',
         reason: opened.reason,
@@ -40,18 +49,18 @@ export function waitForRecord(
       };
 }
 
-/** Reverts the record of an attempt whose call was not forwarded. The gateway answers Aborted while
- * it has another call for this volume under way. Unavailable means that no call of any key gets
- * through (no gateway answers, or the gateway has no driver), unless the gateway says that it only
- * was full for as long as this call could wait, or is that of one node: the calls to other nodes
- * get through. */
+/** Ends a run whose call was not forwarded, by `revert` for its record. The gateway answers Aborted
+ * while it has another call for this volume under way. Unavailable means that no call of any key
+ * gets through (no gateway answers, or the gateway has no driver), unless the gateway says that it
+ * only was full for as long as this call could wait, or is that of one node: the calls to other
+ * nodes get through. */
 export async function handleNotForwarded(
-  ports: Pick<ProcessorPorts, 'records' | 'nodeLocal'>,
-  { id, owner }: Attempt,
+  ports: Pick<ProcessorPorts, 'nodeLocal'>,
+  revert: () => Promise<unknown>,
   { codeName, isGatewayFull, message: reason }: CsiError,
   gateway: string,
 ): Promise<Outcome> {
-  await ports.records.revert(id, owner);
+  await revert();
   if (codeName === 'Aborted') return { kind: 'running', reason };
   if (isGatewayFull) return { kind: 'later', reason, isGatewayFull };
   const node = nodeOf(gateway);

@@ -18,6 +18,14 @@ export const flags = defineFlags({
   ...processFlags,
   ...kubeFlags,
   ...redisFlags,
+  'redis-without-aof': {
+    type: 'bool',
+    default: false,
+    help:
+      'Ready although Redis keeps no append-only file: when it restarts it forgets volume ' +
+      'records, and of a claim that is deleted then a volume may be left in the storage. ' +
+      'Not needed with --claim-finalizer.',
+  },
   ...driverConfigFlags,
   ...gatewayClientFlags,
   ...provisioningFlags,
@@ -74,14 +82,14 @@ export const flags = defineFlags({
       type: 'durationMs',
       default: '1s',
       min: '1ms',
-      help: 'Delay after the first failure; doubles with each further one, with full jitter.',
+      help: 'Delay after the first failure; doubles with each further one, and is varied by up to a quarter.',
       upstream: 'same',
     },
     'retry-interval-max': {
       type: 'durationMs',
       default: '5m',
       min: '1ms',
-      help: 'Longest delay after a failure.',
+      help: 'Longest delay after a failure, before it is varied.',
       upstream: 'same',
     },
     'lock-duration': {
@@ -120,6 +128,14 @@ export const flags = defineFlags({
     min: 0,
     help: 'Has no effect: jobs of claims also release sources of clones.',
     upstream: 'same name; no workers of its own here',
+  },
+  'record-key-file': {
+    type: 'string',
+    default: '',
+    help:
+      'File of the keys by which jobs seal volume records in Redis, one a line, the one to seal ' +
+      'with first; records with another seal are not used. The line "unsealed" accepts records ' +
+      'without a seal. It is read again when it changes.',
   },
   'grace-period': {
     type: 'durationMs',

@@ -7,6 +7,9 @@ import {
 import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
 import { openWorkerConnection } from '../queue/worker-connection.ts';
+import { parseRecordKeys } from '../records/record-seal.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { watchFile } from '../runtime/watched-file.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import type { Shared } from './base.ts';
@@ -27,7 +30,7 @@ async function start(context: JobsContext): Promise<void> {
   const instance = instanceName(context);
   const connections = await openConnections(context, 'jobs', `sutler-records:${instance}`);
   const ofDriver = await connectDriver(context, connections);
-  const shared = openShared(context, connections);
+  const shared = await openShared(context, connections);
   addFirstChecks(context.health);
   context.announce(await openHttpEndpoint(context));
   await startDriver(context, ofDriver, { ...checked, shared, instance });
@@ -38,7 +41,7 @@ async function startSeveral(context: JobsContext): Promise<void> {
   const config = await openDriverConfig(context, checkFlags);
   const redisName = `sutler-records:${instanceName(context)}`;
   const connections = await openConnections(context, 'jobs', redisName);
-  const shared = openShared(context, connections);
+  const shared = await openShared(context, connections);
   context.announce(await openHttpEndpoint(context));
   const removed = new Set<string>();
   const drivers = serveDrivers(config, {
@@ -60,14 +63,23 @@ async function startSeveral(context: JobsContext): Promise<void> {
   });
 }
 
-function openShared(
-  { flags, closers, log, metrics }: JobsContext,
-  { kube, redisAccess }: Connections,
-): Shared {
+async function openShared(context: JobsContext, connections: Connections): Promise<Shared> {
+  const { flags, closers, log, metrics } = context;
+  const { kube, redisAccess } = connections;
   const { redisUrl, redisPrefix: prefix } = flags;
   const workerConnection = openWorkerConnection({ redisUrl, redisAccess, prefix, log });
   closers.add('worker connection', () => workerConnection.close());
   const caches = startCaches({ client: kube, log, metrics });
   closers.add('caches', () => caches.stop());
-  return { workerConnection, caches };
+  return { workerConnection, caches, recordKeys: await openRecordKeys(context) };
+}
+
+async function openRecordKeys({ flags, closers, health, log }: JobsContext) {
+  const { recordKeyFile: path } = flags;
+  if (path === '') return undefined;
+  const flag = 'record-key-file';
+  const file = await watchFile({ path, flag, parse: parseRecordKeys, clock: systemClock, log });
+  closers.add('record keys', () => file.close());
+  health.ready('record-keys', () => file.trouble);
+  return file;
 }

@@ -6,6 +6,7 @@ import type { Base } from './base.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
 import type { LostRecords } from './lost-records.ts';
 import type { ProcessorPorts } from './ports.ts';
+import { reportOutages } from './report-outage.ts';
 import { runToOutcome } from './run-to-outcome.ts';
 import { reconcileSnapshot } from './snapshot/reconcile-snapshot.ts';
 import { reconcileVolume } from './volume/reconcile-volume.ts';
@@ -69,12 +70,17 @@ const SNAPSHOT_STALLED_CHECK_MS = 60_000;
 
 /** A consumer for each queue of claims, volumes and snapshots. */
 export function startConsumers(
-  { context: { flags, health }, driver }: Base,
+  { context: { flags, health, closers, log }, driver }: Base,
   ports: ProcessorPorts,
   startConsumer: StartConsumer,
 ): void {
+  const claims = startConsumer('claim', flags.workerThreads, (key, run) =>
+    reconcileClaim(ports, key, run),
+  );
+  const outages = reportOutages({ consumer: claims, events: ports.events, log });
+  closers.add('reports of outages', () => outages.stop());
   const consumers = [
-    startConsumer('claim', flags.workerThreads, (key, run) => reconcileClaim(ports, key, run)),
+    claims,
     startConsumer('volume', flags.workerThreads, (key, run) => reconcileVolume(ports, key, run)),
   ];
   // A consumer is a connection, and ingest enqueues no snapshots for a driver that makes none.

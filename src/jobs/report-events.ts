@@ -1,24 +1,24 @@
 import type { EventInput } from '../kube/events.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
 import type { Run } from '../queue/consumer.ts';
-import { shownReason } from '../queue/outcome.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import type { ProcessorPorts } from './ports.ts';
 
-/* Kubernetes events on claims and volumes. A warning is left out when the run before ended for the
- * same reason, so that retries do not repeat it. */
+/* Kubernetes events on claims and volumes. Each run that fails warns, as upstream does: the event
+ * of the run before gets the new count and time, so that it does not expire while the fault
+ * lasts. */
 
 /** A claim and the run that works on it. */
 export interface ClaimRun {
   /** Absent when the claim is gone. */
   readonly claim: Claim | undefined;
-  readonly run: Pick<Run, 'signal' | 'lastReason'>;
+  readonly run: Pick<Run, 'signal' | 'reachedDriver' | 'lastReason'>;
 }
 
 /** A volume and the run that works on it. */
 export interface VolumeRun {
   readonly volume: Volume;
-  readonly run: Pick<Run, 'signal' | 'lastReason'>;
+  readonly run: Pick<Run, 'signal' | 'reachedDriver' | 'lastReason'>;
 }
 
 /** Records an event on a claim, unless the claim is gone. */
@@ -33,27 +33,20 @@ export function recordClaimEvent(
   ports.events.record({ ...event, regarding: { ...object, uid, resourceVersion } });
 }
 
-/** Warns on the claim that this run ended without a volume.
- * @param reason of the run's outcome, if the message is not the same */
-export async function reportProvisioningFailed(
+/** Warns on the claim that this run ended without a volume. */
+export function reportProvisioningFailed(
   ports: Pick<ProcessorPorts, 'events'>,
-  { claim, run }: ClaimRun,
+  { claim }: Pick<ClaimRun, 'claim'>,
   message: string,
-  reason = message,
-): Promise<void> {
-  if (claim === undefined || (await isRepeated(run, reason))) return;
+): void {
   recordClaimEvent(ports, claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
 }
 
 /** Warns on the volume that it could not be deleted. */
-export async function reportDeletionFailed(
+export function reportDeletionFailed(
   ports: Pick<ProcessorPorts, 'events'>,
-  { volume, run }: VolumeRun,
+  { volume }: Pick<VolumeRun, 'volume'>,
   message: string,
-): Promise<void> {
-  if (!(await isRepeated(run, message))) ports.events.record(volumeFailedDelete(volume, message));
-}
-
-async function isRepeated(run: Pick<Run, 'lastReason'>, reason: string): Promise<boolean> {
-  return (await run.lastReason()) === shownReason(reason);
+): void {
+  ports.events.record(volumeFailedDelete(volume, message));
 }

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
-import { type JobKey, keyId } from '../queue/contract.ts';
+import { type JobKey, logFields } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { RecordsUnavailable } from '../records/ask-redis.ts';
 import { OwnershipLost } from '../records/volume-record.ts';
@@ -18,12 +18,8 @@ export async function runToOutcome(
   const startedMs = performance.now();
   const outcome = await run().catch(toOutcome);
   traceStep(log, 'run', startedMs);
-  const object = key.namespace === '' ? key.name : `${key.namespace}/${key.name}`;
-  const fields = { [key.kind]: object, key: keyId(key), outcome: outcome.kind };
-  if (outcome.kind === 'done') log.debug({ ...fields, note: outcome.note }, 'run ended');
-  else if (outcome.kind === 'retry' || outcome.kind === 'parked')
-    log.warn({ ...fields, reason: outcome.reason }, 'run failed');
-  else log.debug({ ...fields, reason: outcome.reason }, 'run will be repeated');
+  const why = outcome.kind === 'done' ? { note: outcome.note } : { reason: outcome.reason };
+  log.debug({ ...logFields(key), outcome: outcome.kind, ...why }, 'run ended');
   return outcome;
 }
 

@@ -3,7 +3,7 @@ import type { LeaseFollower } from '../election/lease-follower.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { VolumeRecords } from '../records/volume-record.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { parseFeatureGates, type FeatureGates } from '../volumes/feature-gates.ts';
+import { parseFeatureGates, retiredGates, type FeatureGates } from '../volumes/feature-gates.ts';
 import type { Base, Context, Shared } from './base.ts';
 import type { DriverCaches } from './caches.ts';
 import { type CapacityPlace, capacityPlace, openCapacity } from './capacity/open-capacity.ts';
@@ -30,6 +30,10 @@ export async function startDriver(
 ): Promise<void> {
   const { flags, log, stopping } = context;
   const { gates, place, instance, shared } = o;
+  for (const gate of retiredGates(flags.featureGates))
+    log.warn(`--feature-gates: ${gate} is accepted and ignored: it is always on; remove it`);
+  const isSafe = flags.claimFinalizer || flags.redisWithoutAof;
+  context.health.ready('redis-aof', () => (isSafe ? undefined : connections.settings.forgets));
   const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
   const caches = openCaches(context, shared.caches.openDriver(driver, gates));
@@ -76,7 +80,7 @@ function openCaches({ closers, health }: Context, caches: DriverCaches): DriverC
 }
 
 async function openRecords(
-  { context, connections, driver, instance }: Base,
+  { context, connections, driver, instance, shared }: Base,
   leaseFollower: LeaseFollower,
 ): Promise<VolumeRecords> {
   const { flags } = context;
@@ -87,6 +91,7 @@ async function openRecords(
     ownMs: ownershipMs(flags),
     settleMs: flags.settleTimeMs,
     processName: instance,
+    keys: () => shared.recordKeys?.current,
     foreignHolder: () => leaseFollower.foreignHolder,
   });
   // Only saves the first run a refusal, so Redis need not be there yet.

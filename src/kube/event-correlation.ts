@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { Lru } from './lru.ts';
+import { escapeControls, shorten } from '../runtime/printable.ts';
 import { TokenBucket } from '../runtime/token-bucket.ts';
 
 /** The object of an event. */
@@ -28,12 +29,14 @@ export interface EventInput {
  * write. */
 export interface Series {
   readonly input: EventInput;
+  /** Name of the Event object, by what it says about which object: all processes that report the
+   * same write one Event. */
+  readonly name: string;
   message: string;
   count: number;
   readonly firstMs: number;
   lastMs: number;
-  /** Name of the Event object; undefined until the first attempt to create it. */
-  name: string | undefined;
+  /** The count that was written last; 0 until the Event object was. */
   writtenCount: number;
   writtenAtMs: number;
   /** Whether it is queued or being written; repeats are only counted then. */
@@ -53,8 +56,8 @@ const SPAM = { burst: 25, perSecond: 1 / 300 };
  * none came for ten minutes. */
 const SIMILAR = { most: 10, withinMs: 600_000, prefix: '(combined from similar events): ' };
 const MEMORY = 4096;
-/** Longer messages are cut. The API server would accept more. */
-const MAX_MESSAGE_LENGTH = 65_536;
+/** Longer messages are cut: events.k8s.io allows 1,024, and the whole length is told behind. */
+const MAX_MESSAGE_LENGTH = 1_000;
 /** Longer messages are stored as a digest. */
 const MAX_KEY_LENGTH = 256;
 
@@ -83,7 +86,9 @@ export class EventCorrelator {
       regarding.uid,
       type,
     ]);
-    const plainMessage = shorten(event.message);
+    // Line breaks and tabs are harmless in an event.
+    const escaped = event.message.replaceAll(/[^\n\t]+/g, escapeControls);
+    const plainMessage = shorten(escaped, MAX_MESSAGE_LENGTH);
     const messageKey =
       plainMessage.length <= MAX_KEY_LENGTH
         ? plainMessage
@@ -107,7 +112,7 @@ export class EventCorrelator {
       count: 1,
       firstMs: nowMs,
       lastMs: nowMs,
-      name: undefined,
+      name: eventName(regarding, isCombined ? [type, reason] : [type, reason, messageKey]),
       writtenCount: 0,
       writtenAtMs: -Infinity,
       isPending: false,
@@ -140,8 +145,9 @@ export class EventCorrelator {
   }
 }
 
-function shorten(message: string): string {
-  return message.length <= MAX_MESSAGE_LENGTH
-    ? message
-    : `${message.slice(0, MAX_MESSAGE_LENGTH - 1)}…`;
+/** `OBJECT.DIGEST`, of the form that other components give events. */
+function eventName({ name, uid }: Regarding, what: readonly string[]): string {
+  const digest = createHash('sha256').update(JSON.stringify([uid, ...what]));
+  const begin = name.slice(0, 253 - 17).replace(/[-.]+$/, '');
+  return `${begin}.${digest.digest('hex').slice(0, 16)}`;
 }

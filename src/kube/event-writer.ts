@@ -1,4 +1,3 @@
-import { randomInt, randomUUID } from 'node:crypto';
 import type { CallOptions, KubeClient } from './client.ts';
 import type { EventInput, Series } from './event-correlation.ts';
 import { isAlreadyExists, isNotFound } from './kube-error.ts';
@@ -35,35 +34,36 @@ export class EventWriter {
 
   /** @returns false if the object does not exist any more: API servers keep events for an hour */
   async #update(series: Series): Promise<boolean> {
-    if (series.name === undefined) return false;
-    const { count, lastMs, message, name } = series;
-    const body = { count, lastTimestamp: formatTime(lastMs), message };
     try {
-      await this.#client.patch(
-        events,
-        { namespace: namespaceOf(series.input), name },
-        { type: 'merge', body },
-        this.#callOptions,
-      );
+      await this.#patch(series, { count: series.count });
       return true;
     } catch (error) {
       if (!isNotFound(error)) throw error;
-      series.name = undefined;
       return false;
     }
   }
 
-  async #create(series: Series): Promise<'created'> {
-    // The name stays the same if the write is retried.
-    series.name ??= eventName(series.input.regarding.name, series.firstMs);
-    const event = toEvent(series, series.name, series.input.component ?? this.#component);
+  /** Creates the Event, or renews the one that exists already: another worker, an earlier process,
+   * or an attempt whose answer was lost has created it. Its count is known from the answer only
+   * (upstream's role may not read events), so the next renewal adds this one. */
+  async #create(series: Series): Promise<'created' | 'updated'> {
+    const { input } = series;
+    const event = toEvent(series, input.component ?? this.#component);
     try {
-      await this.#client.createUnread(events, namespaceOf(series.input), event, this.#callOptions);
+      await this.#client.createUnread(events, namespaceOf(input), event, this.#callOptions);
+      return 'created';
     } catch (error) {
-      // An earlier attempt succeeded, and its answer was lost.
       if (!isAlreadyExists(error)) throw error;
     }
-    return 'created';
+    const { count } = await this.#patch(series, {});
+    series.count += count ?? 0;
+    return 'updated';
+  }
+
+  #patch({ lastMs, message, name, input }: Series, fields: { count?: number }): Promise<Event> {
+    const ref = { namespace: namespaceOf(input), name };
+    const body = { ...fields, lastTimestamp: formatTime(lastMs), message };
+    return this.#client.patch<Event>(events, ref, { type: 'merge', body }, this.#callOptions);
   }
 }
 
@@ -72,20 +72,13 @@ function namespaceOf({ regarding }: EventInput): string {
   return regarding.namespace || 'default';
 }
 
-/** `OBJECT.NANOSECONDS` in hexadecimal, as other components name events; a random name where this
- * would be too long. */
-function eventName(object: string, nowMs: number): string {
-  const nanoseconds = BigInt(Math.trunc(nowMs)) * 1_000_000n + BigInt(randomInt(1_000_000));
-  const name = `${object}.${nanoseconds.toString(16)}`;
-  return name.length <= 253 ? name : randomUUID();
-}
-
 /** A metav1.Time: whole seconds. */
 function formatTime(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z');
 }
 
-function toEvent(series: Series, name: string, component: string): Event {
+function toEvent(series: Series, component: string): Event {
+  const { name } = series;
   const { regarding, type, reason } = series.input;
   return {
     apiVersion: 'v1',

@@ -30,7 +30,7 @@ export interface EventRecorderOptions {
 
 const NORMAL_PER_SECOND = 50;
 const NORMAL_BURST = 500;
-const REPEAT_AFTER_MS = 60_000;
+const REPEAT_AFTER_MS = 10_000;
 const RETRY_AFTER_MS = 5_000;
 const MAX_QUEUED = 4000;
 /** A Normal event waits while more requests than this are under way, but not for longer than

@@ -1,7 +1,7 @@
-import { defineFlags } from '../runtime/flags.ts';
+import { inGroup } from '../runtime/flags.ts';
 
 /** Flags of processes that connect to the API server. */
-export const kubeFlags = defineFlags({
+export const kubeFlags = inGroup('Kubernetes API', {
   kubeconfig: {
     type: 'string',
     default: '',

@@ -45,6 +45,9 @@ export const AZURE_FILE_RESOURCE_GROUP = 'kubernetes.io/azure-file-resource-grou
 /** Our own, on the driver's Lease: incarnation of Redis' data (record rule 6). Read and written by
  * ingest. */
 export const INCARNATION = 'sutler.dev/epoch';
+/** Our own, on the driver's Lease: how far that incarnation has come, as
+ * `<id>/<sequence>/<server>`. Read and written by ingest, with the renewals of the Lease. */
+export const INCARNATION_SEQUENCE = 'sutler.dev/sequence';
 
 // Finalizers.
 

@@ -49,8 +49,6 @@ const MAX_BROKEN_STREAMS = 2;
 const UNKNOWN_VERSION = [400, 500, 504];
 /** Watches that are refused so, one after the other, before everything is listed again. */
 const MAX_REFUSALS = 3;
-/** Watches in a row on which nothing came, from which on the version is checked before the next. */
-const MAX_SILENT_WATCHES = 2;
 
 /** Lists and watches one collection of the API server until it is stopped, and passes its objects
  * to a sink. Recovers from every failure: expired versions (410), broken connections, refused
@@ -85,10 +83,6 @@ export class ListWatch {
   #isOpen = false;
   /** Whether the watch of this cycle received an event or stayed open long enough. */
   #isGood = false;
-  /** Whether the watch of this cycle received an event or a bookmark. */
-  #hasHeard = false;
-  /** Watches in a row that were open for long and received nothing. */
-  #silentWatches = 0;
   readonly #sizeOf = (): number => this.#sink.size;
   /** Cycles in a row that failed or brought nothing. */
   #failures = 0;
@@ -178,27 +172,22 @@ export class ListWatch {
   }
 
   async #listAndWatch(): Promise<void> {
+    if (this.#version !== undefined) await this.#checkVersion(this.#version);
     if (this.#version === undefined && this.#streamsList) {
       this.#metrics.countList();
       await this.#watch(undefined);
       if (this.#isListing) throw new Error('the watch ended before the list was complete');
       return;
     }
-    if (this.#version !== undefined && (await this.#hasGoneBack(this.#version))) {
-      this.#options.log.warn(
-        { resource: this.#options.resource.plural },
-        'the API server went back to an older version: listing everything again',
-      );
-      this.relist();
-    }
-    this.#cycle.signal.throwIfAborted();
     this.#version ??= await this.#relist();
     await this.#watch(this.#version);
   }
 
-  async #hasGoneBack(version: string): Promise<boolean> {
-    if (this.#silentWatches < MAX_SILENT_WATCHES) return false;
-    const { client, resource } = this.#options;
+  /** Forgets the version if the API server has gone back behind it. Called before each watch that
+   * resumes: the server's version may pass ours soon after, and then nothing shows any more that
+   * changes in between were never sent. */
+  async #checkVersion(version: string): Promise<void> {
+    const { client, resource, log } = this.#options;
     const { signal } = this.#cycle;
     const limits = { signal, timeoutMs: PAGE_TIMEOUT_MS };
     const isBehind = await hasGoneBack(client, resource, {
@@ -206,8 +195,13 @@ export class ListWatch {
       ...limits,
       version,
     });
-    this.#silentWatches = 0;
-    return isBehind;
+    signal.throwIfAborted();
+    if (!isBehind) return;
+    log.warn(
+      { resource: resource.plural },
+      'the API server went back to an older version: listing everything again',
+    );
+    this.#version = undefined;
   }
 
   /** Fills the sink from a consistent list, page by page.
@@ -260,7 +254,6 @@ export class ListWatch {
   async #watch(resourceVersion: string | undefined): Promise<void> {
     const { client, resource, idleTimeoutMs = IDLE_TIMEOUT_MS } = this.#options;
     let openedMs = Infinity;
-    this.#hasHeard = false;
     this.#isListing = resourceVersion === undefined;
     try {
       await client.watch(resource, {
@@ -282,15 +275,12 @@ export class ListWatch {
     } finally {
       const isLong = performance.now() - openedMs > Math.min(GOOD_WATCH_MS, idleTimeoutMs / 2);
       if (isLong && !this.#isListing) this.#isGood = true;
-      if (isLong && !this.#hasHeard) this.#silentWatches += 1;
     }
   }
 
   #apply(event: WatchEvent): void {
     const { type, object } = event;
     if (type === 'ERROR') throw statusError(`watch ${this.#title}`, object);
-    this.#hasHeard = true;
-    this.#silentWatches = 0;
     if (this.#isListing) return this.#applyToList(event);
     this.#isGood = true;
     this.#version = versionOf(object) ?? this.#version;

@@ -4,15 +4,44 @@ import { electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
-import { processFlags } from '../runtime/process-flags.ts';
+import { logFlags } from '../runtime/process-flags.ts';
 
-/** Summary and flags of `sutler audit`. */
+/** Flags of every command. */
+export const commandFlags = defineFlags({
+  output: {
+    type: 'string',
+    default: 'text',
+    values: ['text', 'json'],
+    short: 'o',
+    help: 'Format of what is printed.',
+  },
+  ...logFlags,
+});
+
+const driverFlags = defineFlags({
+  'driver-name': {
+    type: 'string',
+    default: '',
+    help: 'The driver. Empty: the only one that this Redis and --redis-prefix have.',
+  },
+});
+const whyFlags = defineFlags({
+  why: { type: 'string', default: '', help: 'Reason, which is kept in Redis.' },
+});
+const yesFlags = defineFlags({
+  yes: { type: 'bool', default: false, help: 'Remove it; without this flag, only list it.' },
+});
+
+const WRONG_USE = 'a flag, its value or an argument is wrong or missing; nothing was changed';
+const UNREACHABLE = 'or Redis, the API server or the driver can’t be used';
+
+/** `sutler audit`. */
 export const audit = {
   summary:
-    'lists volumes of the driver that no PersistentVolume names, and open volume records; ' +
-    'deletes nothing',
+    'lists volumes of the driver that no PersistentVolume names, PersistentVolumes whose volume ' +
+    'the driver does not list, and open volume records; deletes nothing',
   flags: defineFlags({
-    ...processFlags,
+    ...commandFlags,
     ...kubeFlags,
     ...redisFlags,
     ...gatewayClientFlags,
@@ -20,41 +49,62 @@ export const audit = {
     'driver-name': {
       type: 'string',
       default: '',
-      help: 'The driver of --driver-config that is audited.',
+      help: 'The driver that must answer; with --driver-config, the one that is audited.',
     },
     'min-age': {
       type: 'durationMs',
       default: '1h',
       min: '0s',
       help:
-        'A volume is reported when an audit at least this long ago found it ' +
-        'without a PersistentVolume too.',
+        'A volume without a PersistentVolume counts as orphaned when an audit at least this long ' +
+        'ago found it so too; until then it is listed as not named yet.',
     },
-    json: { type: 'bool', default: false, help: 'Print JSON.' },
   }),
+  command: {
+    exits: {
+      0: 'each volume has a PersistentVolume, or may still get one, and the other way round',
+      1:
+        'the driver does not list a volume that a PersistentVolume names, a record waits for an ' +
+        `operator, no sutler serves the driver, ${UNREACHABLE}`,
+      2: WRONG_USE,
+      3: 'volumes are orphaned, and nothing else is amiss',
+    },
+    examples: [
+      '--gateway=unix:///run/sutler/gateway.sock',
+      '--driver-config=drivers.yaml --driver-name=nfs.csi.k8s.io -o json',
+    ],
+  },
 };
 
-/** Summary and flags of `sutler forget`. */
+/** `sutler forget`. */
 export const forget = {
   summary:
-    'drops the volume record of a claim UID although its volume may exist, ' +
+    'drops the open volume record of a claim UID although its volume may exist, ' +
     'and keeps in Redis who dropped it and why',
-  flags: defineFlags({
-    ...processFlags,
-    ...redisFlags,
-    'driver-name': { type: 'string', default: '', help: 'Driver of the record.' },
-    why: { type: 'string', default: '', help: 'Reason, which is kept in Redis.' },
-  }),
+  flags: defineFlags({ ...commandFlags, ...redisFlags, ...driverFlags, ...whyFlags }),
+  command: {
+    word: 'UID',
+    exits: {
+      0: 'the record was dropped',
+      1: `there is no such record, it is closed, a run owns it, ${UNREACHABLE}`,
+      2: WRONG_USE,
+    },
+    examples: [
+      "3f1c5a52-0c7e-4a52-9a68-0d1c6c0a7c11 --why='the array was replaced'",
+      '3f1c5a52-0c7e-4a52-9a68-0d1c6c0a7c11 --driver-name=nfs.csi.k8s.io --why=moved -o json',
+    ],
+  },
 };
 
-/** Summary and flags of `sutler drain`. */
+/** `sutler drain`. */
 export const drain = {
   summary:
     'has sutler finish its open volume records of a driver and start nothing new, ' +
     'and says when it can be taken out',
   flags: defineFlags({
-    ...processFlags,
+    ...commandFlags,
     ...redisFlags,
+    ...driverFlags,
     wait: {
       type: 'bool',
       default: false,
@@ -63,34 +113,64 @@ export const drain = {
     'wait-limit': { type: 'durationMs', default: '10m', min: '0s', help: 'Longest --wait.' },
     undo: { type: 'bool', default: false, help: 'End the drain: new work may start again.' },
   }),
+  command: {
+    // For scripts of versions without --driver-name here.
+    word: '[DRIVER]',
+    exits: {
+      0: 'no volume record is open; with --undo, there is no drain any more',
+      1: `volume records are open, no sutler serves the driver, ${UNREACHABLE}`,
+      2: WRONG_USE,
+    },
+    examples: ['--wait', '--driver-name=nfs.csi.k8s.io --wait --wait-limit=1h', '--undo'],
+  },
 };
 
-/** Summary and flags of `sutler uninstall`. */
+/** `sutler uninstall`. */
 export const uninstall = {
   summary:
-    'removes what sutler left in the cluster and in Redis, if no volume record is open; ' +
-    'volumes and PersistentVolumes stay as they are',
+    'removes what one installation of sutler left in the cluster and in Redis, if it has ended ' +
+    'and no volume record is open; volumes and PersistentVolumes stay as they are',
   flags: defineFlags({
-    ...processFlags,
+    ...commandFlags,
     ...kubeFlags,
     ...redisFlags,
-    'leader-election-namespace': electionFlags['leader-election-namespace'],
-    yes: { type: 'bool', default: false, help: 'Remove it; without this flag, only list it.' },
+    'leader-election-namespace': {
+      ...electionFlags['leader-election-namespace'],
+      help: 'Namespace of the Leases. Empty: all namespaces.',
+    },
+    ...yesFlags,
   }),
+  command: {
+    exits: {
+      0: 'it was removed; without --yes, it can be',
+      1: `sutler is still at work, volume records are open, ${UNREACHABLE}; nothing was removed`,
+      2: WRONG_USE,
+    },
+    examples: ['', '--yes', '--redis-prefix=csi2 --yes'],
+  },
 };
 
-/** Summary and flags of `sutler abandon`. */
+/** `sutler abandon`. */
 export const abandon = {
   summary:
     'ends what waits for a node that is gone for good, with --node-deployment: open volume ' +
     'records, and PersistentVolumes of its volumes whose claims are gone',
   flags: defineFlags({
-    ...processFlags,
+    ...commandFlags,
     ...kubeFlags,
     ...redisFlags,
     'gateway-service': gatewayClientFlags['gateway-service'],
-    'driver-name': { type: 'string', default: '', help: 'Driver of the record.' },
-    why: { type: 'string', default: '', help: 'Reason, which is kept in Redis.' },
-    yes: { type: 'bool', default: false, help: 'Remove it; without this flag, only list it.' },
+    ...driverFlags,
+    ...whyFlags,
+    ...yesFlags,
   }),
+  command: {
+    word: 'NODE',
+    exits: {
+      0: 'it was removed; without --yes, it can be',
+      1: `nothing waits for the node, it is still there, a run owns a record, ${UNREACHABLE}`,
+      2: WRONG_USE,
+    },
+    examples: ['node-7', "node-7 --why='its disks are destroyed' --yes"],
+  },
 };

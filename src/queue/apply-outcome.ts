@@ -2,7 +2,7 @@ import { DelayedError, type Job, WaitingError } from 'bullmq';
 import type { Redis } from 'ioredis';
 import type { Logger } from '../runtime/log.ts';
 import { type Backoff, requeueDelayMs, retryDelayMs } from './backoff.ts';
-import { type JobKey, keyId, parseJob } from './contract.ts';
+import { type JobKey, keyId, logFields, parseJob } from './contract.ts';
 import { type Outcome, shownReason } from './outcome.ts';
 import { takePendingPromotion } from './pending-promotion.ts';
 import { clearStatus, writeStatus } from './status.ts';
@@ -39,8 +39,8 @@ class CountedFailure extends Error {
   }
 }
 
-/** Makes BullMQ do what the outcome of a run asks for, and writes the key's status. Builds on
- * backoff.ts, status.ts and pending-promotion.ts. */
+/** Makes BullMQ do what the outcome of a run asks for, writes the key's status, and logs a failure
+ * whose reason is another than before. Builds on backoff.ts, status.ts and pending-promotion.ts. */
 export class OutcomeApplier {
   readonly #options: OutcomeApplierOptions;
 
@@ -98,7 +98,7 @@ export class OutcomeApplier {
    * @returns how many runs in a row, this one included, had this outcome */
   async #writeStatus({ job, key }: TakenJob, outcome: Outcome): Promise<number> {
     if (key === undefined) return job.attemptsStarted;
-    const { redis, prefix, driver } = this.#options;
+    const { redis, prefix, driver, log } = this.#options;
     const place = { prefix, driver, key };
     if (outcome.kind === 'done') {
       if (job.attemptsStarted > 1) await clearStatus(redis, place);
@@ -106,14 +106,18 @@ export class OutcomeApplier {
     }
     const atMs = Date.now();
     const until = 'until' in outcome ? outcome.until : undefined;
-    return writeStatus(redis, place, {
+    const reason = shownReason(outcome.reason);
+    const { count, isNews } = await writeStatus(redis, place, {
       outcome: outcome.kind,
-      reason: shownReason(outcome.reason),
+      reason,
       atMs,
       ...(until === undefined ? {} : { until }),
       ...(outcome.kind === 'retry' && outcome.holdOffScope !== undefined
         ? { holdOff: { scope: outcome.holdOffScope, untilMs: atMs + (outcome.minDelayMs ?? 0) } }
         : {}),
     });
+    if (isNews && outcome.kind !== 'later')
+      log.warn({ ...logFields(key), outcome: outcome.kind, reason }, 'run failed');
+    return count;
   }
 }

@@ -4,8 +4,9 @@ import type { Outcome } from './outcome.ts';
 /* How long a key waits before its next run, by the outcome of its last one, for claims, volumes
  * (deletions) and snapshots alike:
  *
- *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, full
- *            jitter
+ *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, up to a
+ *            quarter shorter or longer: on average the wait of upstream, which has no jitter, so
+ *            that the driver gets as many calls a day
  *   later    grows with each such run from 0.5 s to 30 s, full jitter; 0.5 s to 1 s while the
  *            driver can't be reached, since the circuit breaker keeps the queue from running then,
  *            and while its gateway is full, since the call has waited before the run ended; a wait
@@ -32,8 +33,8 @@ const DRIVER_DOWN_OR_FULL_MS = 1_000;
 /** By how much a wait whose end is known is prolonged at most. */
 const LONGEST_EXTRA_MS = 30_000;
 
-/** How long to wait after a failure: uniform in [1, min(maxMs, startMs * 2^(failures-1))] (full
- * jitter), raised to `minDelayMs`.
+/** How long to wait after a failure: min(maxMs, startMs * 2^(failures-1)), and up to a quarter less
+ * or more, raised to `minDelayMs`.
  * @param failures failures so far, this one included: 1 for the first
  * @param random  0 <= random < 1
  * @returns       whole milliseconds, 1 or more whatever the arguments are: BullMQ retries at once
@@ -44,11 +45,12 @@ export function retryDelayMs(
   random: number,
   minDelayMs = 0,
 ): number {
-  return wholeMs(Math.max(ceilingMs(failures, backoff) * fraction(random), minDelayMs));
+  const jitter = 0.75 + fraction(random) / 2;
+  return wholeMs(Math.max(ceilingMs(failures, backoff) * jitter, minDelayMs));
 }
 
-/** How long to wait before polling again: in the upper half below the ceiling of retryDelayMs, so
- * that two polls are never close together. */
+/** How long to wait before polling again: in the upper half below a ceiling that grows as
+ * retryDelayMs does, so that two polls are never close together. */
 export function pollDelayMs(polls: number, backoff: Backoff, random: number): number {
   return wholeMs((ceilingMs(polls, backoff) * (1 + fraction(random))) / 2);
 }
@@ -71,7 +73,7 @@ export function requeueDelayMs(
       if (outcome.isDriverDown === true || outcome.isGatewayFull === true)
         return pollDelayMs(1, { startMs: DRIVER_DOWN_OR_FULL_MS, maxMs }, random);
       return outcome.delayMs === undefined
-        ? retryDelayMs(runs, cap(LATER), random)
+        ? wholeMs(ceilingMs(runs, cap(LATER)) * fraction(random))
         : delayBeyondMs(outcome.delayMs, random);
     case 'running':
       return pollDelayMs(runs, cap(POLL), random);

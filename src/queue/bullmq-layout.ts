@@ -15,7 +15,10 @@ import { keyPrefix } from '../redis/key-names.ts';
  *   meta         hash: settings of the queue (paused, opts.maxLenEvents; concurrency: how many jobs
  *                may be active; max and duration: how many may become active in how many ms)
  *   limiter      exists while the queue's rate limit stops it
+ *   stalled-check  exists for some time after a worker looked for jobs of dead workers
+ *   <job id>:lock  exists while a worker runs the job and renews it
  *   <job id>     hash: the job, with its fields priority and delay
+ *   <job id>:lock  exists while a worker holds the job
  *   de:<key id>  string: id of the job that a deduplicated key has
  *   dn:<key id>  hash: the last hint during that job's run, which becomes the key's next job */
 
@@ -58,6 +61,29 @@ local function isActive(root, jobId)
   return redis.call('LPOS', root .. 'active', jobId) ~= false
 end
 
+-- Whether a job is delayed, waits with a priority, or is run by a worker, which holds its lock.
+local function isDelayedOrActive(root, jobId)
+  return redis.call('ZSCORE', root .. 'delayed', jobId)
+    or redis.call('ZSCORE', root .. 'prioritized', jobId)
+    or isActive(root, jobId)
+    or redis.call('EXISTS', root .. jobId .. ':lock') == 1
+end
+
+-- The set of the jobs that wait without a priority.
+local function waitingJobs(root)
+  local waiting = {}
+  for _, jobId in ipairs(redis.call('LRANGE', root .. 'wait', 0, -1)) do waiting[jobId] = true end
+  return waiting
+end
+
+-- Delays a job that is in no list, by as long as it was delayed last, and unblocks a worker.
+local function delayAgain(root, jobId, nowMs)
+  local dueMs = tonumber(nowMs) + tonumber(redis.call('HGET', root .. jobId, 'delay') or '0')
+  local score = string.format('%.0f', dueMs * ${DELAYED_SCORE_PER_MS})
+  redis.call('ZADD', root .. 'delayed', score, jobId)
+  redis.call('ZADD', root .. 'marker', nowMs, '1')
+end
+
 -- Drops the hint that came during the run of the key's job.
 local function dropNextHint(root, keyId)
   redis.call('DEL', root .. 'dn:' .. keyId)
@@ -94,6 +120,19 @@ local function unblockForWaiting(keys, from, nowMs)
     end
   end
   return true
+end
+
+-- Has what expires by Redis' clock expire that much earlier: the locks of jobs, the pause of a rate
+-- limit, and the pause between two looks for jobs of dead workers.
+local function shortenExpiries(root, byMs)
+  local names = {'limiter', 'stalled-check'}
+  for _, jobId in ipairs(redis.call('LRANGE', root .. 'active', 0, -1)) do
+    names[#names + 1] = jobId .. ':lock'
+  end
+  for _, name in ipairs(names) do
+    local leftMs = redis.call('PTTL', root .. name)
+    if leftMs > 0 then redis.call('PEXPIRE', root .. name, math.max(1, leftMs - byMs)) end
+  end
 end
 
 -- Makes every delayed job due that much later.

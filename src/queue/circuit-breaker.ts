@@ -8,14 +8,19 @@ interface CircuitBreakerOptions {
   readonly concurrency: number;
   /** Time before the first trial run, which doubles while trial runs fail. */
   readonly pause: Backoff;
+  /** KNOWN_MS if absent. */
+  readonly knownMs?: number;
   /** `limit` or `isOpen` changed. */
   readonly onChange: () => void;
   readonly log: Logger;
 }
 
-/** A trial run that takes longer counts as one that reached the driver: calls to a driver that is
- * down are refused at once. */
+/** After a trial run that takes longer, more may be under way: calls to a driver that is down are
+ * refused at once. */
 const TRIAL_PASSES_AFTER_MS = 2_000;
+/** While keys wait for a driver that is down, a trial run says so each few seconds. Where none did
+ * for so long, as when the last of them was deleted, nobody knows whether it still is. */
+const KNOWN_MS = 30_000;
 
 /** Limits how many runs a worker may have under way while its driver can't be reached. The consumer
  * passes the limit to BullMQ.
@@ -27,9 +32,10 @@ const TRIAL_PASSES_AFTER_MS = 2_000;
  *   and so on, so that a driver that has just started does not get everything at once. When
  *   `concurrency` may be, the breaker is closed. A run that can't reach the driver opens it again.
  *
- * A run reached the driver, or needed nothing from it, unless its outcome is `later`. One that
- * found its gateway full counts as one that did: the driver has as many calls as it may have. Runs
- * that began before the last opening are no trial runs: their ends change nothing. */
+ * A run reached the driver if the driver answered it. One that found its gateway full counts as one
+ * that did: the driver has as many calls as it may have. One that ended without a call says nothing
+ * about the driver. Runs that began before the last opening are no trial runs: their ends change
+ * nothing. */
 export class CircuitBreaker {
   readonly #options: CircuitBreakerOptions;
   readonly #stopped = new AbortController();
@@ -39,6 +45,7 @@ export class CircuitBreaker {
   #isOpen = false;
   /** Why the driver was unreachable; undefined once a trial run reached it. */
   #reason: string | undefined;
+  #forgetting: NodeJS.Timeout | undefined;
   #running = 0;
   /** Runs under way that began before the last opening. */
   #runningOlder = 0;
@@ -63,7 +70,13 @@ export class CircuitBreaker {
     return !this.#isOpen && this.#allowed >= this.#options.concurrency;
   }
 
-  /** Why the driver can't be reached, in one line; undefined once a trial run reached it. */
+  /** Why the last run did not reach the driver; undefined once a trial run reached it, or none has
+   * called it for KNOWN_MS. */
+  get reason(): string | undefined {
+    return this.#reason;
+  }
+
+  /** The reason in one line. */
   get trouble(): string | undefined {
     return this.#reason === undefined
       ? undefined
@@ -71,8 +84,9 @@ export class CircuitBreaker {
   }
 
   /** Counts a run that begins.
-   * @returns a function to be called when the run ends */
-  begin(): (outcome: Outcome) => void {
+   * @returns what to call when the driver has answered the run, and when the run ends */
+  begin(): { readonly reachedDriver: () => void; readonly end: (outcome: Outcome) => void } {
+    let isReached = false;
     const openings = this.#openings;
     const isCurrent = (): boolean => openings === this.#openings;
     this.#running += 1;
@@ -82,23 +96,29 @@ export class CircuitBreaker {
         if (!ended.signal.aborted && isCurrent()) this.#allowMore();
       });
     }
-    return (outcome) => {
+    const end = (outcome: Outcome): void => {
       // With a reason given, abort() does not build an exception with a stack trace.
       ended?.abort('ended');
       this.#running -= 1;
       if (!isCurrent()) this.#runningOlder = Math.max(0, this.#runningOlder - 1);
-      else if (outcome.kind !== 'later' || outcome.isGatewayFull === true) return this.#allowMore();
-      else if (outcome.isDriverDown === true) return this.#open(outcome.reason);
+      else if (outcome.kind === 'later' && outcome.isDriverDown === true)
+        return this.#open(outcome.reason);
+      else if (isReached || (outcome.kind === 'later' && outcome.isGatewayFull === true)) {
+        this.#noteReached();
+        return this.#allowMore();
+      }
       if (!this.isClosed) this.#options.onChange();
     };
+    return { reachedDriver: () => (isReached = true), end };
   }
 
   stop(): void {
     this.#stopped.abort();
+    clearTimeout(this.#forgetting);
   }
 
   #open(reason: string): void {
-    const { pause, log, onChange } = this.#options;
+    const { pause, knownMs = KNOWN_MS, log, onChange } = this.#options;
     if (this.#reason === undefined)
       log.warn(
         { reason },
@@ -117,14 +137,29 @@ export class CircuitBreaker {
       this.#isOpen = false;
       onChange();
     });
+    clearTimeout(this.#forgetting);
+    this.#forgetting = setTimeout(() => this.#forget(), pauseMs + knownMs).unref();
+  }
+
+  #forget(): void {
+    if (this.#reason === undefined) return;
+    this.#reason = undefined;
+    this.#options.log.info('no run has called the driver since: whether it is there is not known');
+    this.#options.onChange();
+  }
+
+  #noteReached(): void {
+    if (this.#reason === undefined) return;
+    const { pause, log, onChange } = this.#options;
+    log.info('the driver can be reached again: the queue resumes');
+    this.#reason = undefined;
+    this.#nextPauseMs = pause.startMs;
+    onChange();
   }
 
   #allowMore(): void {
     if (this.isClosed) return;
-    const { concurrency, pause, log, onChange } = this.#options;
-    if (this.#reason !== undefined) log.info('the driver can be reached again: the queue resumes');
-    this.#reason = undefined;
-    this.#nextPauseMs = pause.startMs;
+    const { concurrency, onChange } = this.#options;
     this.#allowed = Math.min(concurrency, this.#allowed * 2);
     onChange();
   }

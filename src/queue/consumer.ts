@@ -1,7 +1,7 @@
 import { type Job, MetricsTime, Worker } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { RedisLink } from '../redis/connection.ts';
-import { isRefusal } from '../redis/error-text.ts';
+import { isRefusal, isUnreachable } from '../redis/error-text.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -16,6 +16,7 @@ import { type ProgressWatchdog, startProgressWatchdog } from './progress-watchdo
 import { RunLocks } from './run-locks.ts';
 import { readStatus, type RunStatus } from './status.ts';
 import { SteeredWorker } from './steered-worker.ts';
+import { waitingKeys } from './waiting-keys.ts';
 import type { WorkerConnection } from './worker-connection.ts';
 
 /** What a run is given besides its key. */
@@ -29,6 +30,8 @@ export interface Run {
   /** How much longer, in milliseconds, a hold-off of this scope lasts; 0 = there is none. Sends a
    * command too. Never rejects. */
   readonly heldOffMs: (scope: string) => Promise<number>;
+  /** To be called when the driver has answered this run, whatever it said. */
+  readonly reachedDriver: () => void;
 }
 
 export interface ConsumerOptions {
@@ -150,6 +153,19 @@ export class Consumer {
     );
   }
 
+  /** What a run said that did not reach the driver, until one does. */
+  get driverTrouble(): string | undefined {
+    return this.#breaker.reason;
+  }
+
+  /** The keys that wait or are delayed, those that run next first.
+   * @param most  how many at most
+   * @throws what Redis answers, or that it can't be reached */
+  waitingKeys(most: number): Promise<readonly JobKey[]> {
+    const place = { prefix: this.#options.prefix, queue: this.#queue };
+    return waitingKeys(this.#link.redis, place, most);
+  }
+
   /** Why this worker should be restarted, in one line for /healthz: it takes no jobs although
    * jobs wait and it runs fewer than it may. */
   get stuck(): string | undefined {
@@ -237,7 +253,9 @@ export class Consumer {
     // The heartbeat finds out whether Redis refuses more than this command.
     if (isRefusal(cause)) await this.#heartbeat.write().catch(() => undefined);
     const { trouble, refusal } = this.#link;
-    const isReported = trouble !== undefined || refusal !== undefined || this.#isClosing;
+    // The connection that waits for jobs is another one, and may come back later.
+    const isReported =
+      trouble !== undefined || refusal !== undefined || this.#isClosing || isUnreachable(cause);
     const level = isReported ? 'debug' : 'warn';
     this.#options.log[level]({ err: cause, queue: this.#queue }, 'queue error');
   }
@@ -272,9 +290,10 @@ export class Consumer {
       // BullMQ hands over a job that it was fetching when the worker was paused or closed.
       if (this.#isClosing || this.#isPaused || this.#breaker.isOpen)
         return await this.#outcomes.returnToWait(taken);
-      const end = this.#breaker.begin();
-      outcome = await this.#process(key, { signal, ...this.#lastRun(job, key) });
-      end(outcome);
+      const trial = this.#breaker.begin();
+      const { reachedDriver } = trial;
+      outcome = await this.#process(key, { signal, reachedDriver, ...this.#lastRun(job, key) });
+      trial.end(outcome);
     } finally {
       this.#locks.end(jobId);
       this.#metrics.inFlight.set(this.#labels, this.#locks.size);

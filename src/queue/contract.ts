@@ -67,6 +67,12 @@ export function keyId(key: Pick<JobKey, 'kind' | 'uid'>): string {
   return `${key.kind}/${key.uid}`;
 }
 
+/** The fields by which log lines name a key. */
+export function logFields(key: JobKey): Readonly<Record<string, string>> {
+  const object = key.namespace === '' ? key.name : `${key.namespace}/${key.name}`;
+  return { [key.kind]: object, key: keyId(key) };
+}
+
 /** A readable job id, unique by its last part. ':', which is BullMQ's separator, becomes '-', like
  * every other character that is not allowed in names. */
 export function jobId(key: JobKey, unique: string): string {

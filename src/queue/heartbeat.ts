@@ -38,7 +38,11 @@ const LONGEST_ANSWER_MS = 2_500;
  * flush marker; '1' or '0' for whether a queue has jobs, '' where that was not asked; for each
  * queue the time without a worker in ms, or 0. That time is the shorter of the two gaps: jobs are
  * due by the workers' clocks, so they must not be delayed because only Redis' clock was set
- * forward, or because the clocks of two workers differ. */
+ * forward, or because the clocks of two workers differ.
+ *
+ * Where Redis' clock was set back, what expires by it would last that much longer: the lock of a
+ * dead worker's job would keep the job from all others. It is shortened, and so are delays where
+ * the worker's clock was set back too. */
 const WRITE = `${QUEUE_LUA}${REDIS_NOW}
 local queues, workerNow = (#KEYS - 1) / 2, tonumber(ARGV[1])
 local last = redis.call('MGET', unpack(KEYS, 1, 1 + queues))
@@ -55,6 +59,12 @@ for i = 2, 1 + queues do
   local gapMs = math.min(now - lastOfRedis, workerNow - (tonumber(lastOfWorker) or lastOfRedis))
     - tonumber(ARGV[2])
   if gapMs <= ${LONGEST_GAP_MS} then gapMs = 0 else extendDelays(KEYS[i + queues], gapMs) end
+  local setBackMs = lastOfRedis - now
+  if setBackMs > ${LONGEST_GAP_MS} then
+    shortenExpiries(KEYS[i + queues], setBackMs)
+    local workerBackMs = math.min(setBackMs, (tonumber(lastOfWorker) or workerNow) - workerNow)
+    if workerBackMs > 0 then extendDelays(KEYS[i + queues], -workerBackMs) end
+  end
   answer[#answer + 1] = gapMs
 end
 if ARGV[3] == '1' then answer[2] = unblockForWaiting(KEYS, 2 + queues, workerNow) and '1' or '0' end

@@ -1,9 +1,9 @@
+import { shorten } from '../runtime/printable.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
 
-/** A reason as it is stored and shown: cut to 8,192 characters, since a driver's message may be
- * long, and every key that waits keeps its reason. */
+/** A reason as it is stored and shown: cut, since every key that waits keeps its reason. */
 export function shownReason(reason: string): string {
-  return reason.length <= 8_192 ? reason : `${reason.slice(0, 8_191)}…`;
+  return shorten(reason, 2_000);
 }
 
 /** How a run ended. apply-outcome.ts makes BullMQ act on it, and backoff.ts computes when the next

@@ -13,7 +13,8 @@ import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './c
 import { DirtySet, type Hint } from './dirty-set.ts';
 import { syncFairness } from './fairness-store.ts';
 import { Fairness } from './fairness.ts';
-import { queueName } from './key-names.ts';
+import { queueName, type QueuePlace } from './key-names.ts';
+import { requeueLostJobs } from './lost-jobs.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import { markPendingPromotion, promoteKey } from './pending-promotion.ts';
 import type { ProducerConnection } from './producer-connection.ts';
@@ -268,11 +269,26 @@ export class Producer {
     // For a key that has a job, BullMQ returns the id of that job.
     const deduplicated = (await queue.addBulk(jobs)).filter(({ id }) => !newIds.has(id));
     traceStep(this.#options.log, 'enqueue', startedMs, { kind, jobs: jobs.length });
+    await this.#requeueLost(
+      place,
+      deduplicated.map(({ data }) => keyId(data)),
+    );
     if (kind === 'claim')
       for (const { data } of deduplicated) this.#fairness.refund(data.namespace);
     const labels = { driver: this.#options.driver, kind };
     this.#metrics.added.inc(labels, jobs.length - deduplicated.length);
     this.#metrics.deduplicated.inc(labels, deduplicated.length);
+  }
+
+  /** BullMQ adds no job for a key that has one, whether that job can ever run or not. */
+  async #requeueLost(place: QueuePlace, keyIds: readonly string[]): Promise<void> {
+    if (keyIds.length === 0) return;
+    const jobs = await requeueLostJobs(this.#link.redis, place, keyIds);
+    if (jobs.length > 0)
+      this.#options.log.warn(
+        { queue: place.queue, jobs },
+        'jobs were in no list of their queue, so that they would never have run: queued again',
+      );
   }
 
   #jobOptions(key: JobKey, isNow: boolean): BulkJobOptions {

@@ -42,17 +42,19 @@ const write = defineNamedScript({
     groups: 'text',
     holdOff: 'text',
   },
-  answers: { written: { count: 'number' } },
+  answers: { written: { count: 'number', isNews: 'flag' } },
   lua: `${GROUPS_LUA}
-local last = redis.call('HMGET', status, 'outcome', 'count', 'groups', 'hold')
-local lastOutcome, lastCount, lastGroups, lastHoldOff = last[1], last[2], last[3], last[4]
+local lastOutcome, lastCount, lastGroups, lastHoldOff, lastReason =
+  unpack(redis.call('HMGET', status, 'outcome', 'count', 'groups', 'hold', 'reason'))
 local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
 leaveGroups(waits, lastGroups, keyId)
 joinGroups(waits, groups, keyId)
 redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
   'until', conditions, 'groups', groups, 'hold', holdOff == '' and lastHoldOff or holdOff)
 redis.call('PEXPIRE', status, ${STATUS_TTL_MS})
-return {'written', 'count', count}
+-- Numbers, as of free bytes, may differ in each run that fails for the same reason.
+local function sense(text) return (string.gsub(text or '', '%d+', '0')) end
+return {'written', 'count', count, 'isNews', sense(lastReason) == sense(reason) and '0' or '1'}
 `,
 });
 
@@ -76,14 +78,15 @@ export interface StatusPlace {
 }
 
 /** Writes why a key waits and, in the same step, for which versions of which objects.
- * @returns how many runs in a row, this one included, had the same outcome */
+ * @returns how many runs in a row, this one included, had the same outcome, and whether the reason
+ *          is another than before, apart from its numbers */
 export async function writeStatus(
   redis: Redis,
   place: StatusPlace,
   status: Omit<RunStatus, 'count'> & { readonly until?: readonly WaitCondition[] },
-): Promise<number> {
+): Promise<{ readonly count: number; readonly isNews: boolean }> {
   const { outcome, reason, atMs, until, holdOff } = status;
-  const { count } = await write.run(redis, keysOf(place), {
+  return write.run(redis, keysOf(place), {
     keyId: keyId(place.key),
     outcome,
     reason,
@@ -93,7 +96,6 @@ export async function writeStatus(
     // Redis has the scope under the name that earlier versions gave it.
     holdOff: holdOff ? JSON.stringify({ of: holdOff.scope, untilMs: holdOff.untilMs }) : '',
   });
-  return count;
 }
 
 /** Deletes why a key waited, and for what. */

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
-import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
-import { activeGatewayKey } from './key-names.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
+import { activeGatewayKey, incarnationKey } from './key-names.ts';
+import { RECORD_NOW } from './record-clock.ts';
 
 /* The active gateway of a driver, a hash in Redis. The replicas of a driver have separate locks, so
  * only one of them at a time gets controller calls (record rule 7). The leading ingest writes the
@@ -9,11 +10,12 @@ import { activeGatewayKey } from './key-names.ts';
  *
  * Fields of the hash:
  * endpoint  the active gateway
- * since     when it was named, Redis' ms
+ * since     when it was named, Unix ms by Redis' clock
  * fence     number of changes so far. A leader names a gateway only if this number is still the
  *           one it has read, so that of two leaders only one succeeds.
  * previous  the gateway before, '' when there was none
- * openAt    until when calls at `previous` may be under way, Redis' ms; nothing is opened before */
+ * openAt    until when calls at `previous` may be under way, by the record clock; nothing is
+ *           opened before */
 
 const READ_FIELDS = `
 local active, fence, since, previous, openAt = unpack(redis.call(
@@ -22,7 +24,7 @@ openAt = tonumber(openAt or 0)
 `;
 
 const readScript = defineNamedScript({
-  keys: ['gatewayKey'],
+  keys: ['gatewayKey', 'incarnationKey'],
   args: {},
   answers: {
     gateway: {
@@ -33,7 +35,7 @@ const readScript = defineNamedScript({
       waitMs: 'number',
     },
   },
-  lua: `${REDIS_NOW}${READ_FIELDS}
+  lua: `${RECORD_NOW}${READ_FIELDS}
 return {'gateway', 'endpoint', active or '', 'version', fence or 0, 'sinceMs', since or 0,
   'previous', previous or '', 'waitMs', math.max(0, openAt - now)}
 `,
@@ -42,12 +44,12 @@ return {'gateway', 'endpoint', active or '', 'version', fence or 0, 'sinceMs', s
 /** Changes the active gateway, unless another leader did so since `version`. A wait that is not
  * over yet is never shortened. */
 const nameScript = defineNamedScript({
-  keys: ['gatewayKey'],
+  keys: ['gatewayKey', 'incarnationKey'],
   args: { version: 'number', endpoint: 'text', waitMs: 'number' },
   answers: { changed: {}, named: {} },
-  lua: `${REDIS_NOW}${READ_FIELDS}
+  lua: `${RECORD_NOW}${READ_FIELDS}
 if tonumber(fence or 0) ~= version then return {'changed'} end
-redis.call('HSET', gatewayKey, 'endpoint', endpoint, 'since', now, 'fence', version + 1,
+redis.call('HSET', gatewayKey, 'endpoint', endpoint, 'since', redisNow, 'fence', version + 1,
   'previous', active or '', 'openAt', math.max(now + waitMs, openAt))
 return {'named'}
 `,
@@ -56,12 +58,12 @@ return {'named'}
 /** Names no gateway any more. What is under way at the previous one is waited for as after any
  * change. */
 const clearScript = defineNamedScript({
-  keys: ['gatewayKey'],
+  keys: ['gatewayKey', 'incarnationKey'],
   args: { waitMs: 'number' },
   answers: { none: {}, cleared: { endpoint: 'text' } },
-  lua: `${REDIS_NOW}${READ_FIELDS}
+  lua: `${RECORD_NOW}${READ_FIELDS}
 if not active or active == '' then return {'none'} end
-redis.call('HSET', gatewayKey, 'endpoint', '', 'since', now, 'fence', tonumber(fence or 0) + 1,
+redis.call('HSET', gatewayKey, 'endpoint', '', 'since', redisNow, 'fence', tonumber(fence or 0) + 1,
   'previous', active, 'openAt', math.max(now + waitMs, openAt))
 return {'cleared', 'endpoint', active}
 `,
@@ -85,7 +87,10 @@ export type ActiveGateway = ReturnType<typeof redisActiveGateway>;
 
 /** The active gateway of a driver. Both methods reject while Redis can't be reached. */
 export function redisActiveGateway(redis: Redis, prefix: string, driver: string) {
-  const keys = { gatewayKey: activeGatewayKey(prefix, driver) };
+  const keys = {
+    gatewayKey: activeGatewayKey(prefix, driver),
+    incarnationKey: incarnationKey(prefix, driver),
+  };
   return {
     async read(): Promise<NamedGateway> {
       const { kind: _, ...gateway } = await readScript.run(redis, keys, {});

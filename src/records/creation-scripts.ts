@@ -9,16 +9,19 @@ export const REQUEST = {
   skeleton: 'text',
   secret: 'text',
   endpoint: 'text',
+  seal: 'text',
 } as const;
 
-/** Lua: the record becomes `stored` and unambiguous, and expires after a day. It is written anew:
+/** Lua: the record becomes `stored` and unambiguous, and expires after a day. It keeps when the
+ * last call of unknown end ended at the latest, for a deletion (record rule 5). It is written anew:
  * Redis keeps a hash of few short fields in a third of the memory, but not one that was longer
  * before. */
 const BECOME_STORED = `
-local attempts, since = unpack(redis.call('HMGET', recordKey, 'n', 'since'))
+local attempts, since, call = unpack(redis.call('HMGET', recordKey, 'n', 'since', 'call'))
 redis.call('DEL', recordKey)
 redis.call('HSET', recordKey, 'v', '1', 'state', 'stored', 'owner', '', 'amb', '0',
   'n', attempts or '1', 'since', since or '0')
+if (tonumber(call) or 0) > 0 then redis.call('HSET', recordKey, 'call', call) end
 redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
 `;
 
@@ -31,7 +34,8 @@ redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
  *           replay    with the stored request, which has to be sent again. `settlesInMs`: time
  *                     until no call of unknown end is at work any more, 0 where none is.
  *                     `isOfEarlierTerm`: another provisioner may have led since it was opened
- *           closed    there is nothing to do for this mode
+ *           closed    there is nothing to do for this mode. `waitMs`: until a record that is `gone`
+ *                     is forgotten, else 0
  *           none      no record, and the mode opens none
  *           or NOT_OPENED */
 export const openCreate = defineNamedScript({
@@ -40,7 +44,7 @@ export const openCreate = defineNamedScript({
   answers: {
     ...shared.NOT_OPENED,
     none: {},
-    closed: { state: ['stored', 'deleting', 'gone'] },
+    closed: { state: ['stored', 'deleting', 'gone'], waitMs: 'number' },
     opened: { ...shared.OPENED, endpoint: 'text' },
     replay: {
       ...shared.OPENED,
@@ -53,22 +57,35 @@ export const openCreate = defineNamedScript({
     },
   },
   lua: `${shared.BEGIN_OPENING}
+local goneMs = 0
+if state == 'gone' then
+  if untilMs == 0 then -- An earlier version wrote it.
+    untilMs = now + ownMs + settleMs
+    redis.call('HSET', recordKey, 'until', untilMs)
+  end
+  goneMs = untilMs - now
+  if goneMs <= 0 then
+    redis.call('DEL', recordKey)
+    state = nil
+  end
+end
 local function answerReplay(settlesInMs)
-  local req, skel, secretRef, ep, ans, code, openedIn = unpack(redis.call(
-    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code', 'term'))
+  local req, skel, secretRef, ep, ans, code, openedIn, seal = unpack(redis.call(
+    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code', 'term', 'seal'))
   local isOfEarlierTerm = (foreignLeader or (openedIn or '') ~= (term or '')) and '1' or '0'
   return {'replay', 'incarnation', incarnation, 'count', countOpening(), 'ambiguous', amb,
     'settlesInMs', settlesInMs, 'isOfEarlierTerm', isOfEarlierTerm,
     'request', req or '', 'skeleton', skel or '',
-    'secret', secretRef or '', 'endpoint', ep or '', 'answer', ans or '', 'lastCode', code or ''}
+    'secret', secretRef or '', 'endpoint', ep or '', 'seal', seal or '', 'answer', ans or '',
+    'lastCode', code or ''}
 end
 if not state then
   if mode == 'existing' then return {'none'} end
   if halt then return halt end
   redis.call('HSET', recordKey, 'v', '1', 'state', 'creating', 'owner', owner, 'until', untilNew,
-    'amb', now < lossSettledAt and '1' or '0', 'n', '1', 'since', now, 'st', '0',
-    'call', quarantineUntil, 'prev', '', 'key', job, 'term', term or '',
-    'req', request, 'skel', skeleton, 'secret', secret,
+    'amb', now < lossSettledAt and '1' or '0', 'n', '1', 'since', redisNow, 'st', '0',
+    'call', now < lossSettledAt and quarantineUntil or 0, 'prev', '', 'key', job, 'term', term or '',
+    'req', request, 'skel', skeleton, 'secret', secret, 'seal', seal,
     'ep', activeEndpoint ~= '' and activeEndpoint or endpoint)
   redis.call('HSET', openKey, id, job)
   return answerOpened()
@@ -81,24 +98,25 @@ if isRepeated and state == 'creating' then
   return answerReplay(settlesInMs)
 end
 if state == 'deleting' or state == 'gone' or (state == 'stored' and mode ~= 'again') then
-  return {'closed', 'state', state}
+  return {'closed', 'state', state, 'waitMs', goneMs}
 end
 if state == 'stored' and halt then return halt end
 ${shared.requireSameGateway("amb == '1'")}
 if state == 'stored' then
-  redis.call('HSET', recordKey, 'req', request, 'skel', skeleton, 'secret', secret,
-    'ep', endpoint, 'key', job, 'since', now, 'term', term or '')
+  redis.call('HSET', recordKey, 'req', request, 'skel', skeleton, 'secret', secret, 'seal', seal,
+    'ep', endpoint, 'key', job, 'since', redisNow, 'term', term or '')
   redis.call('PERSIST', recordKey)
 end
 redis.call('HSET', recordKey, 'state', 'creating', 'owner', owner, 'until', untilNew,
-  'st', amb == '1' and settlesInMs == 0 and '1' or '0', 'n', n + 1, 'prev', previous)
+  'st', amb == '1' and settlesInMs == 0 and '1' or '0', 'n', n + 1, 'prev', previous,
+  'call', call)
 if activeEndpoint ~= '' then redis.call('HSET', recordKey, 'ep', activeEndpoint) end
 redis.call('HSETNX', openKey, id, redis.call('HGET', recordKey, 'key') or job)
 return answerReplay(settlesInMs)
 `,
 });
 
-/** `creating` to `stored`: the PV exists, and no earlier call is at work. */
+/** `creating` to `stored`: the PV exists. */
 export const closeStored = defineNamedScript({
   keys: shared.RECORD_KEYS,
   args: { owner: 'text', id: 'text' },
@@ -150,10 +168,11 @@ return {'ok'}
  * be written. The next run only writes it. */
 export const leaveAnswered = defineNamedScript({
   keys: shared.RECORD_KEYS,
-  args: { owner: 'text', answer: 'text' },
+  args: { owner: 'text', answer: 'text', code: 'text' },
   answers: { lost: {}, ok: {} },
   lua: `${shared.REQUIRE_OWNER}
-redis.call('HSET', recordKey, 'state', 'creating', 'owner', '', 'amb', '0', 'ans', answer)
+redis.call('HSET', recordKey, 'state', 'creating', 'owner', '', 'amb', '0', 'ans', answer,
+  'code', code)
 return {'ok'}
 `,
 });

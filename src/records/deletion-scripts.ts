@@ -1,4 +1,5 @@
-import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
+import { RECORD_NOW } from './record-clock.ts';
 import * as shared from './record-scripts.ts';
 
 /* The scripts of a deletion. record-scripts.ts explains keys, fields and common arguments. */
@@ -8,7 +9,8 @@ import * as shared from './record-scripts.ts';
  * endpoint  the gateway to call where no leader has named one, '' for none
  * Answers   opened
  *           creating  a creation is open, and has to end first (record rule 1)
- *           settle    after a loss of data, calls that the lost data knew of may be at work
+ *           settle    an earlier creation of unknown end may be at work in the driver (record rule
+ *                     5), or one that lost data knew of
  *           gone      the volume is deleted
  *           or NOT_OPENED */
 export const openDelete = defineNamedScript({
@@ -24,11 +26,17 @@ export const openDelete = defineNamedScript({
   lua: `${shared.BEGIN_OPENING}
 if isRepeated and state == 'deleting' then return answerOpened() end
 if state == 'creating' or state == 'suspect' then return {'creating'} end
--- After a loss of data there may be a second volume of this claim.
-if state == 'gone' and redis.call('HGET', recordKey, 'handle') == handle then return {'gone'} end
+-- After a loss of data there may be a second volume of this claim: if nothing is sent for it, the
+-- record must not say that it is gone.
+if state == 'gone' then
+  if redis.call('HGET', recordKey, 'handle') == handle then return {'gone'} end
+  previous = ''
+end
 if halt and state ~= 'deleting' then return halt end
-if state ~= 'deleting' and now < lossSettledAt then
-  return {'settle', 'waitMs', lossSettledAt - now}
+if state ~= 'deleting' then
+  local call = state == 'stored' and redis.call('HGET', recordKey, 'call') or 0
+  local settlesInMs = math.max(lossSettledAt, call + settleMs) - now
+  if settlesInMs > 0 then return {'settle', 'waitMs', settlesInMs} end
 end
 local target = activeEndpoint ~= '' and activeEndpoint or endpoint
 ${shared.requireSameGateway("state == 'deleting'", 'target')}
@@ -36,21 +44,24 @@ redis.call('PERSIST', recordKey)
 if target ~= '' then redis.call('HSET', recordKey, 'ep', target) end
 redis.call('HSET', recordKey, 'v', '1', 'state', 'deleting', 'owner', owner, 'until', untilNew,
   'amb', '0', 'n', n + 1, 'key', job, 'prev', previous, 'handle', handle)
-redis.call('HSETNX', recordKey, 'since', now)
+redis.call('HSETNX', recordKey, 'since', redisNow)
 redis.call('HSET', openKey, id, job)
 return answerOpened()
 `,
 });
 
-/** `deleting` to `gone`: the driver deleted the volume. */
+/** `deleting` to `gone`: the driver deleted the volume.
+ *
+ * goneMs    for how long no creation is opened */
 export const closeGone = defineNamedScript({
   keys: shared.RECORD_KEYS,
-  args: { owner: 'text', id: 'text' },
+  args: { owner: 'text', id: 'text', goneMs: 'number' },
   answers: { lost: {}, ok: {} },
-  lua: `${shared.REQUIRE_OWNER}
+  lua: `${RECORD_NOW}${shared.REQUIRE_OWNER}
 local handle = redis.call('HGET', recordKey, 'handle') or ''
 redis.call('DEL', recordKey)
-redis.call('HSET', recordKey, 'v', '1', 'state', 'gone', 'owner', '', 'amb', '0', 'handle', handle)
+redis.call('HSET', recordKey, 'v', '1', 'state', 'gone', 'owner', '', 'amb', '0', 'handle', handle,
+  'until', now + goneMs)
 redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
 redis.call('HDEL', openKey, id)
 return {'ok'}
@@ -73,13 +84,13 @@ return {'ok'}
  * vanished. Refuses while another owner is live. Answers `none` where no deletion is open. */
 export const endDeletion = defineNamedScript({
   keys: shared.RECORD_KEYS,
-  args: { owner: 'text', id: 'text', to: ['stored', 'gone'] },
+  args: { owner: 'text', id: 'text', goneMs: 'number', to: ['stored', 'gone'] },
   answers: { ok: {}, none: {}, busy: shared.NOT_OPENED.busy },
-  lua: `${REDIS_NOW}${shared.TAKE_OVER}
+  lua: `${RECORD_NOW}${shared.TAKE_OVER}
 if state ~= 'deleting' then return {'none'} end
 redis.call('HDEL', openKey, id)
-redis.call('HSET', recordKey, 'state', to, 'owner', '')
-redis.call('HDEL', recordKey, 'until', 'prev', 'code')
+redis.call('HDEL', recordKey, 'prev', 'code', 'call')
+redis.call('HSET', recordKey, 'state', to, 'owner', '', 'until', to == 'gone' and now + goneMs or 0)
 redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
 return {'ok'}
 `,

@@ -1,21 +1,28 @@
 import type { Redis } from 'ioredis';
-import { type AnswerOf, defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
-import { forgottenKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
+import { type AnswerOf, defineNamedScript } from '../redis/named-script.ts';
+import { forgottenKey, incarnationKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
+import { RECORD_NOW } from './record-clock.ts';
 
-const ANSWERS = { none: {}, busy: { waitMs: 'number' }, forgotten: { state: 'text' } } as const;
+const ANSWERS = {
+  none: {},
+  closed: { state: 'text' },
+  busy: { waitMs: 'number' },
+  forgotten: { state: 'text' },
+} as const;
 
-/** What became of the record: there was none, an owner is live, or it was dropped. */
+/** What became of the record: there was none, it is closed, an owner is live, or it was dropped. */
 export type Forgotten = AnswerOf<typeof ANSWERS>;
 
-/** Any state to no record, with a note in the log of forgotten records. Refuses while an owner is
- * live, because its call may create the volume at this moment. */
+/** An open record to no record, with a note in the log of forgotten records. Refuses while an owner
+ * is live, because its call may create the volume at this moment. */
 const forgetScript = defineNamedScript({
-  keys: ['recordKey', 'openKey', 'logKey'],
+  keys: ['recordKey', 'openKey', 'logKey', 'incarnationKey'],
   args: { id: 'text', note: 'text' },
   answers: ANSWERS,
-  lua: `${REDIS_NOW}
+  lua: `${RECORD_NOW}
 local state, owner, untilMs = unpack(redis.call('HMGET', recordKey, 'state', 'owner', 'until'))
 if not state then return {'none'} end
+if state == 'stored' or state == 'gone' then return {'closed', 'state', state} end
 local waitMs = (tonumber(untilMs) or 0) - now
 if owner and owner ~= '' and waitMs > 0 then return {'busy', 'waitMs', waitMs} end
 redis.call('DEL', recordKey)
@@ -39,8 +46,8 @@ interface RecordPlace {
   readonly id: string;
 }
 
-/** Drops a record at an operator's request, although its volume may exist. Redis keeps the last
- * thousand notes of what was forgotten, by whom and why. */
+/** Drops an open record at an operator's request, although its volume may exist. Redis keeps the
+ * last thousand notes of what was forgotten, by whom and why. */
 export function forgetRecord(
   redis: Redis,
   place: RecordPlace,
@@ -51,6 +58,7 @@ export function forgetRecord(
     recordKey: volumeRecordKey(prefix, driver, id),
     openKey: openRecordsKey(prefix, driver),
     logKey: forgottenKey(prefix, driver),
+    incarnationKey: incarnationKey(prefix, driver),
   };
   return forgetScript.run(redis, keys, { id, note: JSON.stringify({ id, ...note }) });
 }

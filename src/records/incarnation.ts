@@ -1,16 +1,19 @@
 import type { Redis } from 'ioredis';
-import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
 import { incarnationKey } from './key-names.ts';
+import { CLOCK_ARGS, ClockMover, MOVE_CLOCK, RECORD_NOW } from './record-clock.ts';
 
 /* The incarnation of Redis' data (record rule 6). The leader also keeps its id on the Lease, and
  * compares the two every second. A Redis without an id was never used, or was emptied; another id
  * is that of another Redis. A sequence that went back shows that Redis was restored from a backup,
- * or restarted without its last writes.
+ * or restarted without its last writes; so that the next leader sees that too, the renewals of the
+ * Lease say how far it had come, and in which process of Redis.
  *
  * Fields of the hash:
  * epoch            id of the incarnation
  * beat             sequence, which the leader advances every second
- * quarantineUntil  until when nothing is opened, Redis' ms
+ * quarantineUntil  until when nothing is opened, by the record clock
+ * clock, clockAt   the record clock; see record-clock.ts
  * foreign          the foreign leader, from when it is seen until one of ours leads
  * leader           random id that the last leader of ours has while it leads
  * transitions      how often the Lease had changed its holder when that leader began
@@ -25,12 +28,12 @@ const LEADER_ANSWER = { isAfterOther: 'flag', isDrained: 'flag' } as const;
 
 const advanceScript = defineNamedScript({
   keys: ['incarnationKey'],
-  args: { id: 'text', leader: 'text', transitions: 'number' },
+  args: { id: 'text', leader: 'text', transitions: 'number', ...CLOCK_ARGS },
   answers: {
     none: { withdrawnBy: 'text', ...LEADER_ANSWER },
-    found: { id: 'text', sequence: 'number', ...LEADER_ANSWER },
+    found: { id: 'text', sequence: 'number', server: 'text', ...LEADER_ANSWER },
   },
-  lua: `
+  lua: `${MOVE_CLOCK}
 local found, sequence, withdrawnBy, foreign, drain = unpack(redis.call(
   'HMGET', incarnationKey, 'epoch', 'beat', 'withdrawnBy', 'foreign', 'drain'))
 local term, lastLeader, lastTransitions = unpack(redis.call(
@@ -50,8 +53,10 @@ if leader ~= '' and leader ~= lastLeader then
   if not isSameTerm then redis.call('HSET', incarnationKey, 'term', leader) end
 end
 if found == id then redis.call('HINCRBY', incarnationKey, 'beat', 1) end
-return {'found', 'id', found, 'sequence', sequence or 0, 'isAfterOther', isAfterOther,
-  'isDrained', isDrained}
+local info = redis.pcall('INFO', 'server')
+local server = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+return {'found', 'id', found, 'sequence', sequence or 0, 'server', server,
+  'isAfterOther', isAfterOther, 'isDrained', isDrained}
 `,
 });
 
@@ -71,7 +76,7 @@ const beginScript = defineNamedScript({
   keys: ['incarnationKey'],
   args: { id: 'text', quarantineMs: 'number', sequence: 'number' },
   answers: { ok: {} },
-  lua: `${REDIS_NOW}
+  lua: `${RECORD_NOW}
 local quarantineUntil = quarantineMs > 0 and now + quarantineMs or 0
 redis.call('HSET', incarnationKey, 'epoch', id, 'quarantineUntil', quarantineUntil,
   'beat', sequence)
@@ -96,14 +101,18 @@ export type IncarnationStore = ReturnType<typeof redisIncarnationStore>;
  * while Redis can't be reached. */
 export function redisIncarnationStore(redis: Redis, prefix: string, driver: string) {
   const keys = { incarnationKey: incarnationKey(prefix, driver) };
+  const clock = new ClockMover();
   return {
-    /** Reads the incarnation, and advances its sequence if its id is the given one. For the leader,
-     * beside whom there is no foreign leader: forgets the one that was named, and begins a term if
-     * one may have led.
-     * @returns the sequence as it was before; or `none`, with the process that withdrew the
-     *   incarnation because it found a loss, '' where none did */
+    /** Reads the incarnation, advances its sequence if its id is the given one, and moves the
+     * record clock on. For the leader, beside whom there is no foreign leader: forgets the one that
+     * was named, and begins a term if one may have led.
+     * @returns the sequence as it was before, and the id of the process of Redis, '' where Redis
+     *   does not tell; or `none`, with the process that withdrew the incarnation because it found a
+     *   loss, '' where none did */
     advance: (id: string, { id: leader, transitions }: Leader = NO_LEADER) =>
-      advanceScript.run(redis, keys, { id, leader, transitions }),
+      clock.move((elapsedMs) =>
+        advanceScript.run(redis, keys, { id, leader, transitions, elapsedMs }),
+      ),
     /** Ends the incarnation of that id, so that nothing is opened until one begins. */
     async withdraw(id: string): Promise<void> {
       await withdrawScript.run(redis, keys, { id });

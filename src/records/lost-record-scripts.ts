@@ -1,4 +1,4 @@
-import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
 import { REQUEST } from './creation-scripts.ts';
 import {
   COUNT_ARGS,
@@ -7,12 +7,14 @@ import {
   NOTICE_LOSS_AND_KEEP,
   WENT_BACK,
 } from './opening-count.ts';
+import { CLOCK_ARGS, MOVE_CLOCK, RECORD_NOW } from './record-clock.ts';
 import { OPENING_KEYS } from './record-scripts.ts';
 
 /* The scripts by which a process checks the creations that it left open, and writes those again
  * that Redis has lost (record rules 6 and 8). record-scripts.ts explains keys and fields. */
 
-/** Reads the states of many records in one step, and whether Redis went back.
+/** Reads the states of many records in one step, and whether Redis went back. Moves the record
+ * clock on.
  *
  * Args      ids     record ids, separated by spaces
  *           prefix  what their keys begin with
@@ -21,9 +23,9 @@ import { OPENING_KEYS } from './record-scripts.ts';
  *           or WENT_BACK */
 export const checkLeftOpen = defineNamedScript({
   keys: ['incarnationKey', 'countKey'],
-  args: { ids: 'text', prefix: 'text', ...COUNT_ARGS },
+  args: { ids: 'text', prefix: 'text', ...CLOCK_ARGS, ...COUNT_ARGS },
   answers: { ...WENT_BACK, checked: { states: 'text', incarnation: 'text' } },
-  lua: `${NOTICE_LOSS_AND_KEEP}
+  lua: `${MOVE_CLOCK}${NOTICE_LOSS_AND_KEEP}
 if ids == '' then return {'checked', 'states', '', 'incarnation', ''} end
 local letters = {creating = 'o', suspect = 'o'}
 local states = {}
@@ -61,7 +63,7 @@ export const rewriteLost = defineNamedScript({
     ...REQUEST,
   },
   answers: { ...WENT_BACK, open: {}, closed: {}, rewritten: { incarnation: 'text', ...COUNTED } },
-  lua: `${REDIS_NOW}${NOTICE_LOSS}
+  lua: `${RECORD_NOW}${NOTICE_LOSS}
 local current = redis.call('HGET', incarnationKey, 'epoch')
 if not current then return {'open'} end
 local state = redis.call('HGET', recordKey, 'state')
@@ -75,8 +77,8 @@ end
 local call = math.max(tonumber(redis.call('HGET', recordKey, 'call') or 0), now + ownMs)
 if not isOpen then
   redis.call('DEL', recordKey)
-  redis.call('HSET', recordKey, 'v', '1', 'n', '1', 'since', now, 'key', job,
-    'req', request, 'skel', skeleton, 'secret', secret, 'ep', endpoint)
+  redis.call('HSET', recordKey, 'v', '1', 'n', '1', 'since', redisNow, 'key', job,
+    'req', request, 'skel', skeleton, 'secret', secret, 'ep', endpoint, 'seal', seal)
 end
 redis.call('HSET', recordKey, 'state', 'creating', 'owner', '', 'until', '0', 'amb', '1',
   'st', '0', 'call', call, 'prev', '')

@@ -1,8 +1,9 @@
 import type { Redis } from 'ioredis';
 import type { JobKey } from '../queue/contract.ts';
-import { volumeRecordKey } from './key-names.ts';
+import { incarnationKey, volumeRecordKey } from './key-names.ts';
 import { openJobs } from './open-jobs.ts';
-import { decodeAnswer } from './stored-request.ts';
+import { readRecordClock } from './record-clock.ts';
+import { handleIn } from './stored-request.ts';
 
 /** An open record for audits and operators, without its request, which contains class
  * parameters. */
@@ -37,7 +38,7 @@ export async function openRecords(
   driver: string,
 ): Promise<readonly OpenRecord[]> {
   const records: OpenRecord[] = [];
-  const nowMs = await readTimeMs(redis);
+  const { nowMs, redisNowMs } = await readRecordClock(redis, incarnationKey(prefix, driver));
   for (const [id, job] of await openJobs(redis, prefix, driver)) {
     const key = volumeRecordKey(prefix, driver, id);
     const fields = ['amb', 'n', 'since', 'code', 'ans', 'ep', 'call'];
@@ -52,18 +53,13 @@ export async function openRecords(
       attempts: Number(n),
       sinceMs: Number(since),
       lastCode: code ?? '',
-      handle: decodeAnswer(answer ?? '')?.handle,
+      handle: handleIn(answer ?? ''),
       endpoint: endpoint ?? '',
       job,
       ownedForMs: owner ? Math.max(0, Number(until) - nowMs) : 0,
-      callEndMs: Number(call),
+      callEndMs: Number(call) > 0 ? Number(call) - nowMs + redisNowMs : 0,
     });
   }
   const rank = (record: OpenRecord): number => (record.state === 'suspect' ? 0 : 1);
   return records.sort((a, b) => rank(a) - rank(b) || a.sinceMs - b.sinceMs);
-}
-
-async function readTimeMs(redis: Redis): Promise<number> {
-  const [seconds = 0, micros = 0] = await redis.time();
-  return seconds * 1000 + Math.floor(micros / 1000);
 }

@@ -41,8 +41,15 @@ export type OpenedCreate =
   | { readonly kind: 'opened'; readonly endpoint?: string }
   /** The stored request may be sent; its endpoint is the active gateway, where one is named. */
   | ({ readonly kind: 'replay' } & Replay)
-  /** There is nothing to create. */
-  | { readonly kind: 'closed'; readonly state: 'stored' | 'deleting' | 'gone' }
+  /** The stored request may not be sent: its seal or its content is wrong. The record is kept.
+   * `reason`: what is wrong, and what an operator can do. */
+  | { readonly kind: 'unusable'; readonly reason: string }
+  /** There is nothing to create. `waitMs`: until a record that is `gone` is forgotten, else 0. */
+  | {
+      readonly kind: 'closed';
+      readonly state: 'stored' | 'deleting' | 'gone';
+      readonly waitMs: number;
+    }
   | Busy
   | NotYet;
 
@@ -54,7 +61,7 @@ export type OpenedDelete =
   | { readonly kind: 'gone' }
   /** A creation is open, and has to end first. */
   | { readonly kind: 'creating' }
-  /** After a loss of data, an earlier call may still be at work. */
+  /** An earlier creation of unknown end may still be at work in the driver. */
   | { readonly kind: 'settle'; readonly waitMs: number }
   | Busy
   | NotYet;
@@ -115,7 +122,7 @@ export function explainNotOpened(answer: NotOpened): NotYet | Busy {
     case 'drained':
       return notYet(
         HALT_WAIT_MS,
-        'sutler is drained and only finishes what is open (sutler drain DRIVER --undo ends that)',
+        'sutler is drained and only finishes what is open (sutler drain --undo ends that)',
       );
   }
 }

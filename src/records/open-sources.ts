@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis';
 import { listQueues } from '../queue/registry.ts';
-import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
 import { incarnationKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
+import { RECORD_NOW } from './record-clock.ts';
 import { sourceUidIn } from './stored-request.ts';
 import { askRedis, RecordsUnavailable } from './ask-redis.ts';
 
@@ -15,7 +16,7 @@ const pageScript = defineNamedScript({
   keys: ['openKey', 'incarnationKey'],
   args: { cursor: 'text', recordKeyRoot: 'text' },
   answers: { 'no-incarnation': {}, quarantine: {}, page: { cursor: 'text', skeletons: 'list' } },
-  lua: `${REDIS_NOW}
+  lua: `${RECORD_NOW}
 local incarnation, quarantineUntil =
   unpack(redis.call('HMGET', incarnationKey, 'epoch', 'quarantineUntil'))
 if not incarnation then return {'no-incarnation'} end

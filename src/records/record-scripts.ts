@@ -1,5 +1,7 @@
-import { defineNamedScript, REDIS_NOW, type AnswerOf } from '../redis/named-script.ts';
+import { defineNamedScript, type AnswerOf } from '../redis/named-script.ts';
 import { COUNT_ARGS, COUNTED, NOTICE_LOSS, WENT_BACK } from './opening-count.ts';
+import { DUPLICATE_LEFT } from './for-operators.ts';
+import { RECORD_NOW } from './record-clock.ts';
 import { RECORD_STATES } from './record-state.ts';
 
 /* What the Lua scripts of the volume record share, and `revert`; the other scripts are in
@@ -13,23 +15,25 @@ import { RECORD_STATES } from './record-state.ts';
  * gatewayKey      the active gateway, a hash; see active-gateway.ts
  * countKey        the opening count of the process that calls; see opening-count.ts
  *
- * Fields of the record. Times are Unix ms by Redis' clock.
+ * Fields of the record. Times are ms of the record clock; see record-clock.ts.
  * v       version of this format: 1
  * state   see RecordState
  * owner   the run that may write to the record, '' for none
- * until   end of its ownership
+ * until   end of its ownership; in `gone`: until when no creation is opened. No call that was begun
+ *         before the deletion can arrive after an ownership and the settle time
  * amb     1 when the record is ambiguous: a call may have had an effect that no answer told us of
- * call    the latest time at which a call of ours of unknown end may still have been under way
+ * call    the latest time at which a call of ours of unknown end may still have been under way; 0
+ *         for none. It outlives the mark, for a deletion (record rule 5)
  * ep      the gateway of the last attempt
  * prev    state, amb and n before this attempt, '' when there was no record: what `revert` restores
  * st      1 when the settle time of earlier ambiguous calls was over when this attempt was opened:
  *         only then does a refusal prove absence
  * term    the leader's term in which it was opened
  * n       number of attempts
- * since   time of the first attempt
- * code    gRPC code of the last attempt
+ * since   time of the first attempt, Unix ms by Redis' clock
+ * code    gRPC code of the last attempt, or a word of for-operators.ts
  * key     job key, JSON
- * req, skel, secret  the stored request; see RequestTexts
+ * req, skel, secret, seal  the stored request; see RequestTexts
  * handle  the volume's handle, in `deleting` and `gone`
  * ans     the driver's answer, JSON, while only the PV write is missing
  *
@@ -71,10 +75,10 @@ end
 `;
 
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
- * Sets what TAKE_OVER sets, and now, incarnation, quarantineUntil, foreignLeader, term, halt,
- * lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and previous,
- * and defines countOpening and answerOpened. Answers one of NOT_OPENED. */
-export const BEGIN_OPENING = `${REDIS_NOW}${NOTICE_LOSS}
+ * Sets what TAKE_OVER and RECORD_NOW set, and incarnation, quarantineUntil, foreignLeader, term,
+ * halt, lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and
+ * previous, and defines countOpening and answerOpened. Answers one of NOT_OPENED. */
+export const BEGIN_OPENING = `${RECORD_NOW}${NOTICE_LOSS}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object
 -- in this incarnation, and since a leader of ours began its term ('' = it read none).
 local incarnation, quarantineUntil, foreignLeader, term, drain = unpack(redis.call(
@@ -149,10 +153,12 @@ export const NOT_OPENED = {
 export type NotOpened = AnswerOf<typeof NOT_OPENED>;
 
 /** `creating` or `deleting` to the state before this attempt, since nothing was sent. Answers that
- * state, or `none` where there was no record. */
+ * state, or `none` where there was no record.
+ *
+ * code      a word of for-operators.ts, '' to keep the last code */
 export const revert = defineNamedScript({
   keys: RECORD_KEYS,
-  args: { owner: 'text', id: 'text' },
+  args: { owner: 'text', id: 'text', code: 'text' },
   answers: { lost: {}, reverted: { state: ['none', ...RECORD_STATES] } },
   lua: `${REQUIRE_OWNER}
 local prev = redis.call('HGET', recordKey, 'prev') or ''
@@ -163,6 +169,10 @@ if prev == '' then
 end
 local state, amb, n = string.match(prev, '^(%a+) (%d) (%d+)$')
 redis.call('HSET', recordKey, 'state', state, 'amb', amb, 'n', n, 'owner', '')
+-- A duplicate that is left is not forgotten over another word.
+if code ~= '' and redis.call('HGET', recordKey, 'code') ~= '${DUPLICATE_LEFT}' then
+  redis.call('HSET', recordKey, 'code', code)
+end
 if state == 'stored' then
   redis.call('HDEL', openKey, id)
   redis.call('EXPIRE', recordKey, ${REMEMBERED_S})

@@ -18,7 +18,8 @@ export const RECORD_STATES = [
    * has deleted the volume or the PV has vanished, to `stored` when the PV is to be kept, and to
    * the state before the attempt when nothing was sent. */
   'deleting',
-  /** The volume is deleted, and a creation for this id is refused. Expires after a day. */
+  /** The volume is deleted, and a creation for this id is refused until no call that was begun
+   * before can arrive any more: for an ownership and the settle time. Expires after a day. */
   'gone',
 ] as const;
 

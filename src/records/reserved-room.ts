@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis';
-import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
 import { askRedis } from './ask-redis.ts';
-import { roomExpiryKey, roomKey } from './key-names.ts';
+import { incarnationKey, roomExpiryKey, roomKey } from './key-names.ts';
+import { RECORD_NOW } from './record-clock.ts';
 
 /* The room on nodes that claims have reserved, while their volumes are being created. A driver's
  * GetCapacity says how much room a node has, but not how much of it other claims are about to take.
@@ -26,7 +27,7 @@ import { roomExpiryKey, roomKey } from './key-names.ts';
 
 /** Reservations end here by themselves, for runs that died: then `made` grows as if the volume was
  * made, because it may be. A whole day after the last change everything is forgotten. */
-const BEGIN = `${REDIS_NOW}
+const BEGIN = `${RECORD_NOW}
 local function text(number) return string.format('%.0f', number) end
 local function bytesAt(field) return tonumber(redis.call('HGET', roomKey, field) or 0) end
 -- Ends a reservation.
@@ -44,7 +45,7 @@ end
 for _, uid in ipairs(redis.call('ZRANGEBYSCORE', expiryKey, '-inf', now)) do finish(uid) end
 `;
 
-const KEYS = ['roomKey', 'expiryKey'] as const;
+const KEYS = ['roomKey', 'expiryKey', 'incarnationKey'] as const;
 
 /** Answers with what is reserved on each node and what was made there, in turn. */
 const look = defineNamedScript({
@@ -125,7 +126,11 @@ export function redisReservedRoom(
   ttlMs: number,
 ) {
   const { prefix, driver } = place;
-  const keys = { roomKey: roomKey(prefix, driver), expiryKey: roomExpiryKey(prefix, driver) };
+  const keys = {
+    roomKey: roomKey(prefix, driver),
+    expiryKey: roomExpiryKey(prefix, driver),
+    incarnationKey: incarnationKey(prefix, driver),
+  };
   return {
     /** To be called before the driver is asked for its capacity. */
     async look(nodes: readonly string[]): Promise<RoomView> {

@@ -6,6 +6,7 @@ import type { LeftOpenCreations } from './left-open.ts';
 import { checkLeftOpen, rewriteLost } from './lost-record-scripts.ts';
 import { encodeJob } from './open-jobs.ts';
 import type { OpeningCount } from './opening-count.ts';
+import { ClockMover } from './record-clock.ts';
 import type { RecordKey } from './record-scripts.ts';
 
 interface LostCreationsOptions {
@@ -27,13 +28,14 @@ const REWRITTEN_AT_ONCE = 100;
  * (record rules 6 and 8). */
 export class LostCreations {
   readonly #options: LostCreationsOptions;
+  readonly #clock = new ClockMover();
 
   constructor(options: LostCreationsOptions) {
     this.#options = options;
   }
 
   /** Drops the creations that are closed by now, and writes those again that Redis has lost. Also
-   * notices whether Redis went back.
+   * notices whether Redis went back, and moves the record clock on.
    * @returns the jobs whose records were written again
    * @throws RecordsUnavailable when Redis does not answer */
   async rewrite(): Promise<readonly JobKey[]> {
@@ -73,7 +75,9 @@ export class LostCreations {
     const { redis, prefix, driver, keys, leftOpen, count } = this.#options;
     const before = ids.map((id) => leftOpen.get(id));
     const args = { ids: ids.join(' '), prefix: volumeRecordKey(prefix, driver, '') };
-    const answer = await askRedis(checkLeftOpen.run(redis, keys, { ...args, ...count.args }));
+    const answer = await this.#clock.move((elapsedMs) =>
+      askRedis(checkLeftOpen.run(redis, keys, { ...args, elapsedMs, ...count.args })),
+    );
     if (answer.kind === 'went-back') {
       this.wentBack(answer.count);
       return 'went-back';

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
-import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
-import { handleAsksKey, sharedHandlesKey } from './key-names.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
+import { handleAsksKey, incarnationKey, sharedHandlesKey } from './key-names.ts';
+import { RECORD_NOW } from './record-clock.ts';
 import { askRedis } from './ask-redis.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
 
@@ -15,9 +16,11 @@ import type { WaitCondition } from '../volumes/refused-error.ts';
  * Fields of the hash of what is published:
  * publisher    the ingest that publishes; another one takes over when the key has expired
  * version      of what it has published, in its own count
+ * until        when it expires, by the record clock: Redis' own expiry is longer where its clock
+ *              was set back
  * handle <id>  names of the PVs that share this handle, one a line; MAX_SHARERS at most
  *
- * Fields of the hash of asks; times are Redis' own, in Unix ms:
+ * Fields of the hash of asks; times are of the record clock, in ms:
  * asked        when a run last found nothing published
  * begun        when the last scan began whose view was published
  * scanner      the ingest that is scanning
@@ -40,15 +43,15 @@ export const MAX_SHARERS = 20;
 /** Publishes a view, or renews the one that Redis has.
  *
  * Args      handles  the whole view, JSON; '' if it is the one of this version
- *           asOfMs   a time at which the publisher saw all PVs, by Redis' clock; 0 = none yet
+ *           asOfMs   a time at which the publisher saw all PVs, by the record clock; 0 = none
  *           maxAgeMs how old the view may become
  * Answers   published
  *           outdated   asOfMs is too long ago, as in a process that was frozen
  *           unknown    Redis does not have this version: send the whole view
  *           taken      another ingest publishes
- *           each with Redis' time, which may be the next asOfMs */
+ *           each with the record clock, which may be the next asOfMs */
 const publishScript = defineNamedScript({
-  keys: ['sharedKey'],
+  keys: ['sharedKey', 'incarnationKey'],
   args: {
     publisher: 'text',
     version: 'number',
@@ -62,9 +65,11 @@ const publishScript = defineNamedScript({
     unknown: { nowMs: 'number' },
     taken: { nowMs: 'number' },
   },
-  lua: `${REDIS_NOW}
-local current, published = unpack(redis.call('HMGET', sharedKey, 'publisher', 'version'))
-if current and current ~= publisher then return {'taken', 'nowMs', now} end
+  lua: `${RECORD_NOW}
+local current, published, untilMs =
+  unpack(redis.call('HMGET', sharedKey, 'publisher', 'version', 'until'))
+local isCurrent = current and tonumber(untilMs or math.huge) > now
+if isCurrent and current ~= publisher then return {'taken', 'nowMs', now} end
 local leftMs = math.min(asOfMs + maxAgeMs - now, maxAgeMs)
 if leftMs <= 0 then return {'outdated', 'nowMs', now} end
 if handles ~= '' then
@@ -73,23 +78,30 @@ if handles ~= '' then
   for id, names in pairs(cjson.decode(handles)) do
     redis.call('HSET', sharedKey, 'handle ' .. id, names)
   end
-elseif tonumber(published) ~= version then
+elseif current ~= publisher or tonumber(published) ~= version then
   return {'unknown', 'nowMs', now}
 end
+redis.call('HSET', sharedKey, 'until', now + leftMs)
 redis.call('PEXPIRE', sharedKey, leftMs)
 return {'published', 'nowMs', now}
 `,
 });
 
-/** Remembers that a run found nothing published. */
-const askScript = defineNamedScript({
-  keys: ['asksKey'],
-  args: {},
-  answers: { ok: {} },
-  lua: `${REDIS_NOW}
+/** Answers with the names of PVs with this handle, one a line, or `unknown` and remembers that a
+ * run has asked. */
+const lookScript = defineNamedScript({
+  keys: ['sharedKey', 'asksKey', 'incarnationKey'],
+  args: { handle: 'text' },
+  answers: { unknown: {}, known: { names: 'text' } },
+  lua: `${RECORD_NOW}
+local publisher, untilMs, names =
+  unpack(redis.call('HMGET', sharedKey, 'publisher', 'until', 'handle ' .. handle))
+if publisher and tonumber(untilMs or math.huge) > now then
+  return {'known', 'names', names or ''}
+end
 redis.call('HSET', asksKey, 'asked', now)
 redis.call('PEXPIRE', asksKey, ${ASKS_TTL_MS})
-return {'ok'}
+return {'unknown'}
 `,
 });
 
@@ -97,12 +109,12 @@ return {'ok'}
  *
  * Answers   none   nobody has asked since the last scan began
  *           taken  another ingest is scanning
- *           scan   with Redis' time, before which the list must not have begun */
+ *           scan   with the record clock, before which the list must not have begun */
 const beginScan = defineNamedScript({
-  keys: ['asksKey'],
+  keys: ['asksKey', 'incarnationKey'],
   args: { scanner: 'text' },
   answers: { none: {}, taken: {}, scan: { nowMs: 'number' } },
-  lua: `${REDIS_NOW}
+  lua: `${RECORD_NOW}
 local asked, begun, current, untilMs =
   unpack(redis.call('HMGET', asksKey, 'asked', 'begun', 'scanner', 'until'))
 if not asked or tonumber(asked) <= tonumber(begun or 0) then return {'none'} end
@@ -114,7 +126,7 @@ return {'scan', 'nowMs', now}
 
 /** Ends a scan. Whoever asked before it began is served. */
 const endScan = defineNamedScript({
-  keys: ['asksKey'],
+  keys: ['asksKey', 'incarnationKey'],
   args: { scanner: 'text', begunMs: 'number' },
   answers: { ok: {} },
   lua: `
@@ -127,10 +139,10 @@ return {'ok'}
 
 /** Takes back what this ingest has published, and asks for another scan. */
 const withdraw = defineNamedScript({
-  keys: ['sharedKey', 'asksKey'],
+  keys: ['sharedKey', 'asksKey', 'incarnationKey'],
   args: { publisher: 'text' },
   answers: { ok: {} },
-  lua: `${REDIS_NOW}
+  lua: `${RECORD_NOW}
 if redis.call('HGET', sharedKey, 'publisher') ~= publisher then return {'ok'} end
 redis.call('DEL', sharedKey)
 redis.call('HSET', asksKey, 'asked', now)
@@ -149,6 +161,7 @@ export function redisSharedHandles(redis: Redis, prefix: string, driver: string)
   const keys = {
     sharedKey: sharedHandlesKey(prefix, driver),
     asksKey: handleAsksKey(prefix, driver),
+    incarnationKey: incarnationKey(prefix, driver),
   };
   return {
     /** Publishes a view; see publishScript. Rejects while Redis can't be reached.
@@ -179,13 +192,9 @@ export function redisSharedHandles(redis: Redis, prefix: string, driver: string)
      *   is asked to, and promotes the keys that wait for VIEW_CONDITION
      * @throws RecordsUnavailable */
     sharersOf: async (handle: string): Promise<readonly string[] | undefined> => {
-      const fields = redis.hmget(keys.sharedKey, 'publisher', `handle ${handle}`);
-      const [publisher, names] = await askRedis(fields);
-      if (typeof publisher !== 'string') {
-        await askRedis(askScript.run(redis, keys, {}));
-        return undefined;
-      }
-      return typeof names === 'string' ? names.split('\n') : [];
+      const answer = await askRedis(lookScript.run(redis, keys, { handle }));
+      if (answer.kind === 'unknown') return undefined;
+      return answer.names === '' ? [] : answer.names.split('\n');
     },
   };
 }

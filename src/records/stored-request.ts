@@ -24,9 +24,11 @@ export interface RequestTexts {
   /** JSON, '' for none. */
   readonly secret: string;
   readonly endpoint: string;
+  /** Of request, skeleton and secret; '' for none. */
+  readonly seal: string;
 }
 
-export function encodeRequest(planned: VolumeRequest): RequestTexts {
+export function encodeRequest(planned: VolumeRequest): Omit<RequestTexts, 'seal'> {
   return {
     request: Buffer.from(planned.request).toString('base64'),
     skeleton: JSON.stringify(planned.skeleton),
@@ -36,7 +38,7 @@ export function encodeRequest(planned: VolumeRequest): RequestTexts {
 }
 
 /** @throws Error where a text is not what encodeRequest writes */
-export function decodeRequest(texts: RequestTexts): VolumeRequest {
+export function decodeRequest(texts: Omit<RequestTexts, 'seal'>): VolumeRequest {
   return {
     request: Buffer.from(texts.request, 'base64'),
     skeleton: decode(texts.skeleton, 'skeleton', isSkeleton),
@@ -45,14 +47,25 @@ export function decodeRequest(texts: RequestTexts): VolumeRequest {
   };
 }
 
-export function encodeAnswer(answer: VolumeAnswer): string {
-  return JSON.stringify(answer);
+/** @param seal  of the answer, as it is encoded without a seal; '' for none */
+export function encodeAnswer(answer: VolumeAnswer, seal = ''): string {
+  return JSON.stringify(seal === '' ? answer : { ...answer, seal });
 }
 
 /** @param text  '' for none
  * @throws Error where the text is not what encodeAnswer writes */
-export function decodeAnswer(text: string): VolumeAnswer | undefined {
-  return text === '' ? undefined : decode(text, 'answer', isAnswer);
+export function decodeAnswer(
+  text: string,
+): { readonly answer: VolumeAnswer; readonly seal: string } | undefined {
+  if (text === '') return undefined;
+  const { seal = '', ...answer } = decode(text, 'answer', isAnswer);
+  return { answer, seal };
+}
+
+/** The handle in a stored answer; undefined for none. */
+export function handleIn(text: string): string | undefined {
+  const parsed = parseJson(text);
+  return isAnswer(parsed) ? parsed.handle : undefined;
 }
 
 /** UID of the object that a volume is filled from; undefined for an empty volume.
@@ -66,18 +79,20 @@ export function sourceUidIn(skeleton: string): string | undefined {
 function decode<T>(text: string, field: string, isWhole: (value: unknown) => value is T): T {
   const value = parseJson(text);
   if (isWhole(value)) return value;
-  throw new Error(
-    `the ${field} of a volume record is not what sutler writes: sutler forget drops it`,
-  );
+  throw new Error(`its ${field} is not what sutler writes`);
 }
 
-/* These checks cover what identifies the volume and the secret. Only sutler writes records, so the
- * rest is as it was encoded. */
+/* These checks cover what identifies the volume and the secret. A seal covers the rest. */
 
 function isSkeleton(value: unknown): value is VolumeSkeleton {
   if (!isFields(value) || !isFields(value['volume'])) return false;
   const { metadata, spec } = value['volume'];
-  return isFields(metadata) && typeof metadata['name'] === 'string' && isFields(spec);
+  return (
+    isFields(metadata) &&
+    typeof metadata['name'] === 'string' &&
+    isFields(spec) &&
+    isFields(spec['csi'])
+  );
 }
 
 function isSecretRef(value: unknown): value is SecretRef {
@@ -86,6 +101,6 @@ function isSecretRef(value: unknown): value is SecretRef {
   );
 }
 
-function isAnswer(value: unknown): value is VolumeAnswer {
+function isAnswer(value: unknown): value is VolumeAnswer & { readonly seal?: string } {
   return isFields(value) && typeof value['handle'] === 'string';
 }

@@ -4,7 +4,8 @@ import type { Redis } from 'ioredis';
 import { keyId, type JobKey } from '../queue/contract.ts';
 import type { NamedScript } from '../redis/named-script.ts';
 import type { VolumeAnswer } from '../volumes/persistent-volume.ts';
-import { askRedis } from './ask-redis.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import { askRedis, RecordsUnavailable } from './ask-redis.ts';
 import * as creation from './creation-scripts.ts';
 import * as deletion from './deletion-scripts.ts';
 import {
@@ -22,6 +23,7 @@ import {
   type NotYet,
   type OpenedCreate,
   type OpenedDelete,
+  type Replay,
 } from './open-results.ts';
 import { OpeningCount } from './opening-count.ts';
 import { LostCreations } from './rewrite-lost.ts';
@@ -34,6 +36,8 @@ import {
   type RequestTexts,
   type VolumeRequest,
 } from './stored-request.ts';
+import { forgetCommand, UNUSABLE_RECORD } from './for-operators.ts';
+import { type RecordKeys, RecordSeals } from './record-seal.ts';
 
 /** Who opens a record, for which job. */
 interface Opening {
@@ -42,6 +46,8 @@ interface Opening {
   readonly job: JobKey;
   /** VolumeRecords.incarnation from before the run read its object; absent where it read none. */
   readonly incarnation?: string;
+  /** Why a stored request that no seal proves is not one for this object; undefined if it fits. */
+  readonly whyUnfit?: (stored: VolumeRequest) => string | undefined;
 }
 
 /** Thrown when another run has taken the record over: this run may not write any more. */
@@ -60,6 +66,8 @@ interface VolumeRecordsOptions {
   readonly settleMs: number;
   /** Unique to this process, and readable by people; random unless given. */
   readonly processName?: string;
+  /** What --record-key-file says now; undefined without the flag. */
+  readonly keys?: (() => RecordKeys | undefined) | undefined;
   /** The other provisioner that holds the Lease, as far as this process knows. */
   readonly foreignHolder?: () => string | undefined;
 }
@@ -72,9 +80,12 @@ export class VolumeRecords {
   readonly #leftOpen: LeftOpenCreations;
   readonly #count: OpeningCount;
   readonly #lost: LostCreations;
+  readonly #seals: RecordSeals;
   #incarnation = 'none seen yet';
   /** The last answer that no record of the driver may be opened, and when it ends. */
   #notYet: { readonly answer: NotYet; readonly endMs: number } | undefined;
+  /** By record: the end of a run's deletion that Redis did not take. */
+  readonly #unended = new Map<string, () => Promise<unknown>>();
   /** The last answer that nothing new may be opened. */
   #halt: { readonly answer: NotYet; readonly endMs: number } | undefined;
 
@@ -83,6 +94,7 @@ export class VolumeRecords {
     this.#options = options;
     this.#leftOpen = new LeftOpenCreations(options.ownMs);
     this.#count = new OpeningCount(processName);
+    this.#seals = new RecordSeals(options, options.keys);
     this.#driverKeys = {
       openKey: openRecordsKey(prefix, driver),
       incarnationKey: incarnationKey(prefix, driver),
@@ -158,7 +170,7 @@ export class VolumeRecords {
     attempt: Opening & { readonly planned?: VolumeRequest },
   ): Promise<OpenedCreate> {
     const { job, planned } = attempt;
-    const texts = planned === undefined ? NO_REQUEST : encodeRequest(planned);
+    const texts = planned === undefined ? NO_REQUEST : this.#encode(id, planned);
     const args = { ...this.#openingArgs(id, attempt), mode, ...texts };
     const answer = await this.#run(creation.openCreate, id, args);
     if (isNotOpened(answer)) return this.#notOpened(answer);
@@ -170,15 +182,50 @@ export class VolumeRecords {
       this.#leftOpen.addOpened(id, { job, texts: sent, incarnation, count });
       return { kind, ...endpointField(endpoint) };
     }
-    const { request, skeleton, secret, ambiguous, settlesInMs, isOfEarlierTerm, lastCode } = answer;
-    const found = { request, skeleton, secret, endpoint };
+    const { request, skeleton, secret, seal, ambiguous, settlesInMs } = answer;
+    const { isOfEarlierTerm, lastCode } = answer;
+    const found = { request, skeleton, secret, endpoint, seal };
+    const read = this.#read(id, found, answer.answer, attempt);
+    if (typeof read === 'string') {
+      await this.revert(id, attempt.owner, UNUSABLE_RECORD);
+      const exit = forgetCommand(id, this.#options.driver);
+      const reason =
+        `the volume record ${id} is not used: ${read}; find out who changed what, ` +
+        `delete a volume of it that nobody uses, ${exit}`;
+      return { kind: 'unusable', reason };
+    }
     this.#leftOpen.addTakenUp(id, { job, texts: found, incarnation, count });
-    const facts = { ambiguous, settlesInMs, isOfEarlierTerm, lastCode };
-    return { kind, stored: decodeRequest(found), ...facts, answer: decodeAnswer(answer.answer) };
+    return { kind, ...read, ambiguous, settlesInMs, isOfEarlierTerm, lastCode };
   }
 
-  /** The PV exists, and no earlier call is at work: our own call succeeded, or the settle time is
-   * over. */
+  #encode(id: string, planned: VolumeRequest): RequestTexts {
+    const texts = encodeRequest(planned);
+    return { ...texts, seal: this.#seals.seal(id, requestPart(texts)) };
+  }
+
+  /** Decodes what is stored, and checks its seals, or whether it fits where it has none.
+   * @returns what is wrong, if anything */
+  #read(
+    id: string,
+    texts: RequestTexts,
+    answerText: string,
+    { whyUnfit }: Opening,
+  ): string | Pick<Replay, 'stored' | 'answer'> {
+    try {
+      const stored = decodeRequest(texts);
+      const decoded = decodeAnswer(answerText);
+      const proofs = [this.#seals.check(id, requestPart(texts), texts.seal)];
+      if (decoded !== undefined)
+        proofs.push(this.#seals.check(id, answerPart(decoded.answer), decoded.seal));
+      for (const proof of proofs) if (typeof proof === 'object') return `it ${proof.wrong}`;
+      const unfit = proofs[0] === 'sealed' ? undefined : whyUnfit?.(stored);
+      return unfit ?? { stored, answer: decoded?.answer };
+    } catch (error) {
+      return messageOf(error);
+    }
+  }
+
+  /** The PV exists: our own call succeeded, or the settle time of earlier ones is over. */
   async closeStored(id: string, owner: string): Promise<void> {
     await this.#end(creation.closeStored, id, { owner, id });
     this.#leftOpen.forget(id);
@@ -198,14 +245,17 @@ export class VolumeRecords {
   }
 
   /** The volume exists but its PV could not be written: keeps the answer, so that the next run only
-   * writes the PV. */
-  async leaveAnswered(id: string, owner: string, answer: VolumeAnswer): Promise<void> {
-    await this.#end(creation.leaveAnswered, id, { owner, answer: encodeAnswer(answer) });
+   * writes the PV.
+   * @param code  where only an operator can end it; see for-operators.ts */
+  async leaveAnswered(id: string, owner: string, answer: VolumeAnswer, code = ''): Promise<void> {
+    const text = encodeAnswer(answer, this.#seals.seal(id, answerPart(answer)));
+    await this.#end(creation.leaveAnswered, id, { owner, answer: text, code });
   }
 
-  /** Nothing was sent: the record is as it was before this attempt. */
-  async revert(id: string, owner: string): Promise<void> {
-    const { state } = await this.#end(revert, id, { owner, id });
+  /** Nothing was sent: the record is as it was before this attempt.
+   * @param code  where only an operator can end it; see for-operators.ts */
+  async revert(id: string, owner: string, code = ''): Promise<void> {
+    const { state } = await this.#end(revert, id, { owner, id, code });
     if (state === 'none' || state === 'stored') this.#leftOpen.forget(id);
   }
 
@@ -227,13 +277,27 @@ export class VolumeRecords {
 
   /** The driver deleted the volume. */
   async closeGone(id: string, owner: string): Promise<void> {
-    await this.#run(deletion.closeGone, id, { owner, id });
+    const goneMs = this.#goneMs;
+    await this.#endDeletion(id, () => this.#run(deletion.closeGone, id, { owner, id, goneMs }));
     this.#leftOpen.forget(id);
   }
 
   /** DeleteVolume failed, or its end is unknown. */
   async leaveDeleting(id: string, owner: string, code: string): Promise<void> {
-    await this.#run(deletion.leaveDeleting, id, { owner, code });
+    await this.#endDeletion(id, () => this.#run(deletion.leaveDeleting, id, { owner, code }));
+  }
+
+  /** Ends a run's deletion. If Redis can't be reached, that is repeated when it can: otherwise
+   * nobody could go on with the deletion before the run's ownership ends. */
+  async #endDeletion(id: string, end: () => Promise<unknown>): Promise<void> {
+    try {
+      await end();
+      this.#unended.delete(id);
+    } catch (error) {
+      if (error instanceof RecordsUnavailable) this.#unended.set(id, end);
+      else this.#unended.delete(id);
+      throw error;
+    }
   }
 
   /** Ends an open deletion without a call: the PV is to be kept (`stored`) or has vanished
@@ -244,7 +308,8 @@ export class VolumeRecords {
     owner: string,
     to: 'stored' | 'gone',
   ): Promise<'ok' | 'none' | 'busy'> {
-    return (await this.#run(deletion.endDeletion, id, { owner, id, to })).kind;
+    return (await this.#run(deletion.endDeletion, id, { owner, id, goneMs: this.#goneMs, to }))
+      .kind;
   }
 
   /** Whether a creation or deletion of this volume is open. */
@@ -265,11 +330,21 @@ export class VolumeRecords {
     return this.#leftOpen.size;
   }
 
-  /** Checks the creations that this process left open, and whether Redis went back; see
-   * rewrite-lost.ts.
+  /** Ends the deletions whose end Redis did not take. Checks the creations that this process left
+   * open, and whether Redis went back; see rewrite-lost.ts.
    * @returns the jobs whose records were written again */
   async rewriteLostRecords(): Promise<readonly JobKey[]> {
+    for (const [id, end] of this.#unended)
+      await this.#endDeletion(id, end).catch((error: unknown) => {
+        if (!(error instanceof OwnershipLost)) throw error;
+      });
     return this.#lost.rewrite();
+  }
+
+  /** How long it is remembered that a volume was deleted: as long as a call that was begun before
+   * may still arrive. */
+  get #goneMs(): number {
+    return this.#options.ownMs + this.#options.settleMs;
   }
 
   #notOpened(answer: NotOpened): ReturnType<typeof explainNotOpened> {
@@ -329,7 +404,23 @@ export class VolumeRecords {
 /** For how long runs need not ask again whether there is a halt. */
 const HALT_KNOWN_MS = 1_000;
 
-const NO_REQUEST: RequestTexts = { request: '', skeleton: '', secret: '', endpoint: '' };
+const NO_REQUEST: RequestTexts = {
+  request: '',
+  skeleton: '',
+  secret: '',
+  endpoint: '',
+  seal: '',
+};
+
+/* The parts of a record that have a seal each. */
+
+function requestPart({ request, skeleton, secret }: RequestTexts | Omit<RequestTexts, 'seal'>) {
+  return ['request', request, skeleton, secret];
+}
+
+function answerPart(answer: VolumeAnswer): readonly string[] {
+  return ['answer', encodeAnswer(answer)];
+}
 
 function endpointField(endpoint: string): { readonly endpoint?: string } {
   return endpoint === '' ? {} : { endpoint };

@@ -7,6 +7,7 @@ import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import { type TlsSource, watchTlsFiles } from '../runtime/tls-files.ts';
 import type { redisAccessFlags } from './flags.ts';
+import { OutageLog } from './outage-log.ts';
 import { parseRedisUrl, type RedisSettings } from './url.ts';
 
 /** What a connection needs beside the URL. */
@@ -22,6 +23,8 @@ export interface RedisAccess {
   readonly sentinelPassword: string;
   /** Whether Sentinels of a Redis with TLS are spoken to without TLS. */
   readonly hasPlaintextSentinels: boolean;
+  /** Shared by the connections of a process; absent: each logs its own outages. */
+  readonly outages?: OutageLog;
 }
 
 /** Access without any flag. */
@@ -57,6 +60,7 @@ export async function openRedisAccess({
     sentinelUsername: flags.redisSentinelUsername,
     sentinelPassword: flags.redisSentinelPassword,
     hasPlaintextSentinels: flags.redisSentinelPlaintext,
+    outages: new OutageLog(log),
   };
   const files = namedFiles(flags);
   if (files.ca === '' && files.cert === '') return access;

@@ -2,11 +2,13 @@ import { performance } from 'node:perf_hooks';
 import type { Redis, RedisOptions } from 'ioredis';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
-import { describeRedisError, isRefusal } from './error-text.ts';
+import { Denials } from './denials.ts';
+import { describeRedisError, isDenial, isRefusal } from './error-text.ts';
 import { Refusals } from './refusals.ts';
 import { DEFAULT_ACCESS, type RedisAccess, redisSettings } from './access.ts';
 import { JoinedWritesRedis } from './joined-writes.ts';
-import { findSentinelFault, isUnexplained } from './sentinel-fault.ts';
+import { OutageLog } from './outage-log.ts';
+import { findSentinelFault, hasNoCause, isUnexplained } from './sentinel-fault.ts';
 import { redisAddress, type RedisSettings } from './url.ts';
 
 /** What a connection is for. `producer` and `plain` reject commands soon when Redis has gone away,
@@ -107,7 +109,10 @@ export function openRedis(options: {
     },
   });
   surviveSecondErrors(redis);
-  return new Link({ redis, settings, address, refusals, log });
+  const denied = new Refusals(address, name, log);
+  redis.denials = new Denials(settings.username ?? 'default', denied);
+  const outages = access?.outages ?? new OutageLog(log);
+  return new Link({ redis, settings, address, refusals, denied, outages });
 }
 
 class Link implements RedisLink {
@@ -115,7 +120,9 @@ class Link implements RedisLink {
   readonly address: string;
   readonly #settings: RedisSettings;
   readonly #refusals: Refusals;
-  readonly #log: Logger;
+  /** What its user is denied; it keeps nothing else from going on. */
+  readonly #denied: Refusals;
+  readonly #outages: OutageLog;
   readonly #listeners = new Listeners<boolean>();
   /** Runs from each connection until Redis is usable or the connection is lost. */
   #loading: NodeJS.Timeout | undefined;
@@ -131,16 +138,19 @@ class Link implements RedisLink {
     readonly settings: RedisSettings;
     readonly address: string;
     readonly refusals: Refusals;
-    readonly log: Logger;
+    readonly denied: Refusals;
+    readonly outages: OutageLog;
   }) {
-    const { redis, settings, address, refusals, log } = parts;
+    const { redis, settings, address, refusals, denied, outages } = parts;
     this.redis = redis;
     this.#settings = settings;
     this.address = address;
     this.#refusals = refusals;
-    this.#log = log;
-    this.#trouble = `Redis at ${address}: not connected yet`;
+    this.#denied = denied;
+    this.#outages = outages;
+    this.#trouble = `Redis at ${address}: not connected yet; if this lasts, look at its load, and at its host`;
     redis.on('error', (error: Error) => {
+      if (hasNoCause(error)) return;
       if (isUnexplained(error)) void this.#explainSentinels(error);
       else this.#reportError(error);
     });
@@ -167,7 +177,7 @@ class Link implements RedisLink {
   }
 
   get refusal(): string | undefined {
-    return this.#refusals.line;
+    return this.#refusals.line ?? this.#denied.line;
   }
 
   async observe<T>(part: string, answer: Promise<T>): Promise<T> {
@@ -177,7 +187,7 @@ class Link implements RedisLink {
       this.#announce();
       return value;
     } catch (error) {
-      if (isRefusal(error)) this.#refusals.add(part, error);
+      if (isRefusal(error) && !isDenial(error)) this.#refusals.add(part, error);
       throw error;
     }
   }
@@ -188,6 +198,7 @@ class Link implements RedisLink {
 
   close(): void {
     this.#isClosed = true;
+    this.#outages.forget(this);
     clearInterval(this.#loading);
     this.#trouble = `Redis at ${this.address}: connection closed`;
     this.redis.disconnectAll();
@@ -209,23 +220,25 @@ class Link implements RedisLink {
   #reportTrouble(trouble: string): void {
     if (trouble === this.#trouble || this.#isClosed) return;
     this.#trouble = trouble;
-    this.#log.warn({ redis: this.address, trouble }, 'Redis is not usable; waiting for it');
+    this.#outages.away(this, this.address, trouble);
   }
 
   #connectionClosed(): void {
     if (this.#trouble !== undefined) return;
     // While Redis refuses something, this may be our own search for the master.
-    if (this.refusal === undefined)
+    const refusal = this.#refusals.line;
+    if (refusal === undefined)
       this.#reportTrouble(`Redis at ${this.address}: connection lost; waiting for it`);
-    else this.#trouble = this.refusal;
+    else this.#trouble = refusal;
   }
 
   #announce(): void {
-    if (!this.#isUnannounced || this.#trouble !== undefined || this.refusal !== undefined) return;
+    if (!this.#isUnannounced || this.#trouble !== undefined) return;
+    if (this.#refusals.line !== undefined) return;
     const first = !this.#hasConnected;
     this.#hasConnected = true;
     this.#isUnannounced = false;
-    this.#log.info({ redis: this.address, first }, 'Redis is usable');
+    this.#outages.back(this, this.address, first);
     this.#listeners.notify(first);
   }
 
@@ -246,7 +259,13 @@ class Link implements RedisLink {
 /** Remembers its duplicates in order to close them: BullMQ duplicates a connection for its blocking
  * reads, and can't close the duplicate while Redis is down. */
 class DuplicatedRedis extends JoinedWritesRedis {
+  denials: Denials | undefined;
   readonly #copies = new Set<{ disconnect(): void }>();
+
+  override sendCommand(...parameters: Parameters<JoinedWritesRedis['sendCommand']>): unknown {
+    this.denials?.watch(parameters[0]);
+    return super.sendCommand(...parameters);
+  }
 
   override duplicate<O extends Partial<RedisOptions> | undefined = undefined>(override?: O) {
     const copy = super.duplicate(override);

@@ -18,6 +18,9 @@ export function describeRedisError(address: string, error: unknown, usesTls = fa
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   const fault = findTlsFault(`${String(code)} ${message}`);
   if (fault !== undefined) return `Redis at ${address}: ${fault(message)}`;
+  // ioredis' socketTimeout: connected, and no answer.
+  if (message.startsWith('Socket timeout'))
+    return `Redis at ${address} does not answer: look at its load, and at its host`;
   const reason = typeof code === 'string' ? code : message;
   const fix =
     // A server without TLS waits for the rest of what it takes for a command.
@@ -28,10 +31,23 @@ export function describeRedisError(address: string, error: unknown, usesTls = fa
   return `Redis at ${address} can't be reached (${reason}): ${fix}`;
 }
 
+/** Whether the error is of an attempt to connect, not of a command. */
+export function isUnreachable(error: Error): boolean {
+  return 'syscall' in error || error.message.startsWith('All sentinels are unreachable');
+}
+
 /** Whether Redis answered the command, with an error. */
 export function isRefusal(error: unknown): boolean {
   const isReply = error instanceof Error && error.name === 'ReplyError';
   return isReply || findRefusal(messageOf(error)) !== undefined;
+}
+
+/** Older versions begin the denial in a script with another text. */
+const DENIAL = /\bNOPERM\b|script can't (run this command|access at least one)/;
+
+/** Whether Redis' users file denies the command to its user. */
+export function isDenial(error: unknown): boolean {
+  return DENIAL.test(messageOf(error));
 }
 
 interface Refusal {
@@ -85,15 +101,22 @@ function findRefusal(message: string): Refusal | undefined {
 
 const NAME_THE_MASTER = 'name the master in --redis-url, or the Sentinels, which know it';
 
+/** The fix where Redis is a node of a cluster. */
+export const NO_CLUSTER =
+  'Redis Cluster is not supported: name a Redis without cluster mode in --redis-url, ' +
+  'or the Sentinels of one';
+
 const REFUSALS: readonly Refusal[] = [
   {
     word: /sentinels are unreachable.*\b(WRONGPASS|NOAUTH)\b/,
     fix: 'correct --redis-sentinel-username and --redis-sentinel-password',
   },
+  { word: /No such master with that name/, fix: 'correct the name of the master in --redis-url' },
   {
-    // Older versions begin the refusal of a script with another text.
-    word: /\bNOPERM\b|can't run this command or subcommand/,
-    fix: 'grant its user the missing permission',
+    word: DENIAL,
+    fix:
+      'grant its user the missing permission ' +
+      '(k8s/redis/users.acl has what each process needs)',
   },
   {
     word: /^(WRONGPASS|NOAUTH)\b|invalid (username|password)/i,
@@ -104,5 +127,5 @@ const REFUSALS: readonly Refusal[] = [
   { word: /\bMISCONF\b/, fix: 'check its disk' },
   { word: /\b(READONLY|MASTERDOWN)\b/, fix: NAME_THE_MASTER },
   { word: /\bLOADING\b/, fix: 'it goes on by itself when its data is read' },
-  { word: /\bCLUSTERDOWN\b/, fix: 'repair the cluster, so that a master serves every slot' },
+  { word: /\b(MOVED|ASK|CROSSSLOT|CLUSTERDOWN)\b/, fix: NO_CLUSTER },
 ];

@@ -1,7 +1,7 @@
-import { defineFlags } from '../runtime/flags.ts';
+import { inGroup } from '../runtime/flags.ts';
 
 /** How a process may connect to the Redis that its URL names. */
-export const redisAccessFlags = defineFlags({
+export const redisAccessFlags = inGroup('Redis', {
   'redis-tls-ca': {
     type: 'string',
     default: '',
@@ -57,7 +57,7 @@ export const redisAccessFlags = defineFlags({
 });
 
 /** How a process reaches Redis. */
-export const redisFlags = defineFlags({
+export const redisFlags = inGroup('Redis', {
   'redis-url': {
     type: 'string',
     default: 'redis://127.0.0.1:6379',

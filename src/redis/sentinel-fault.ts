@@ -4,6 +4,12 @@ import type { RedisSettings } from './url.ts';
 
 const ANSWER_MS = 2_000;
 
+/** Whether ioredis says that no Sentinel can be reached, when each of them has named a
+ * master that could not be connected to, as in a failover. */
+export function hasNoCause(error: Error): boolean {
+  return /sentinels are unreachable/.test(error.message) && !error.message.includes('Last error');
+}
+
 /** Whether ioredis reports that it reached no Sentinel, but not why. */
 export function isUnexplained(error: Error): boolean {
   return /sentinels are unreachable.*Connection is closed/.test(error.message);

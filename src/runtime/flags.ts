@@ -4,7 +4,9 @@ import { nearestName } from './nearest-name.ts';
 /** A bad flag, value, kubeconfig or port. The process prints the message, which names the fault and
  * the fix, in one line and exits with status 2. */
 export class UsageError extends Error {
-  override readonly name = 'UsageError';
+  override readonly name: string = 'UsageError';
+  /** Of the process. */
+  readonly exitStatus: number = 2;
 }
 
 interface Common {
@@ -16,6 +18,8 @@ interface Common {
   readonly upstream?: string;
   /** One letter, as in `-v 5`. */
   readonly short?: string;
+  /** Heading under which `--help` lists it; set by `inGroup`. */
+  readonly group?: string;
   /** Set by `perDriver`. */
   readonly perDriver?: true;
   /** Of a flag per driver: a change takes effect without a restart of the driver. */
@@ -75,9 +79,18 @@ export function defineFlags<const T extends FlagTable>(table: T): T {
   return table;
 }
 
+/** Puts the flags of a table under a heading of their own in `--help`. */
+export function inGroup<const T extends FlagTable>(group: string, table: T): T {
+  return addToEach(table, { group });
+}
+
 /** Marks the flags of a table that each driver of --driver-config may set for itself. */
 export function perDriver<const T extends FlagTable>(table: T): T {
-  const marked = Object.entries(table).map(([name, spec]) => [name, { ...spec, perDriver: true }]);
+  return addToEach(table, { perDriver: true });
+}
+
+function addToEach<T extends FlagTable>(table: T, mark: Pick<Common, 'group' | 'perDriver'>): T {
+  const marked = Object.entries(table).map(([name, spec]) => [name, { ...spec, ...mark }]);
   // The mark is an optional field that every spec has.
   return Object.fromEntries(marked) as T;
 }
@@ -188,7 +201,7 @@ class ArgumentReader {
 
   #takeRetired(name: string, inline: string | undefined): void {
     const { known, idle } = this.#input;
-    const retired = entryOf(this.#input.retired, name);
+    const retired = entryOf(this.#input.retired, name.replaceAll('_', '-'));
     if (retired === undefined)
       throw new UsageError(unknownFlag(name, { ...idle, ...known, ...this.#table }));
     if (inline === undefined && retired.takesValue) this.#shiftValue(name);
@@ -249,7 +262,10 @@ function splitWord(word: string, table: FlagTable): { name: string; inline: stri
 }
 
 function unknownFlag(name: string, table: FlagTable): string {
-  const near = nearestName(name, Object.keys(table));
+  const [ofValue] = Object.entries(table).find(
+    ([, spec]) => spec.type === 'string' && spec.values?.includes(name),
+  ) ?? [undefined];
+  const near = ofValue === undefined ? nearestName(name, Object.keys(table)) : `${ofValue}=${name}`;
   const guess = near === undefined ? '' : `: did you mean --${near}?`;
   return `unknown flag --${name}${guess} (--help lists all flags)`;
 }

@@ -68,7 +68,8 @@ export class HealthChecks {
     if (name !== '' && own.length + asked.length === 0)
       return { code: 404, text: `no check ${name}; there are: ${this.#names(page).join(', ')}\n` };
     const isFine = areFine(own) && areGroupsFine(page, asked);
-    const notes = page === 'ready' && name === '' ? this.#noteLines() : [];
+    const noted = page === 'ready' && name === '' ? [['', this] as const, ...this.#groups] : [];
+    const notes = noted.flatMap(([group, checks]) => checks.#noteLines(group));
     const lines = [...[...own, ...asked.flat()].map(lineOf), ...notes];
     return {
       code: isFine ? 200 : 503,
@@ -87,10 +88,10 @@ export class HealthChecks {
     return [...this.#checks[page].keys(), ...ofGroups];
   }
 
-  #noteLines(): readonly string[] {
+  #noteLines(group: string): readonly string[] {
     return [...this.#notes].flatMap(([name, check]) => {
       const text = check();
-      return text === undefined ? [] : [`[!]${name}: ${text}`];
+      return text === undefined ? [] : [`[!]${group === '' ? '' : `${group}/`}${name}: ${text}`];
     });
   }
 }

@@ -10,20 +10,23 @@ export type Logger = PinoLogger;
 /** Creates the logger of a process. All parts receive it, or a child of it, as an argument. All
  * that is logged passes toLoggable, and a line contains no raw control characters.
  * @param o.verbosity  the value of -v
+ * @param o.least      the least level without -v
  * @param o.write      receives whole lines, with the newline */
 export function createLogger(o: {
   readonly name: string;
   readonly verbosity: number;
+  readonly least?: 'info' | 'warn';
   readonly format: 'text' | 'json';
   readonly write: (line: string) => void;
 }): Logger {
-  const level = o.verbosity >= 6 ? 'trace' : o.verbosity >= 4 ? 'debug' : 'info';
+  const level = o.verbosity >= 6 ? 'trace' : o.verbosity >= 4 ? 'debug' : (o.least ?? 'info');
   const toLine = o.format === 'json' ? (json: string) => json : toText;
   const log: Logger = pino(
     {
       level,
       base: { process: o.name },
       timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
       // The hook has already replaced the errors.
       serializers: { err: (error: unknown) => error },
       hooks: {
@@ -59,9 +62,8 @@ function toText(line: string): string {
   if (!isFields(parsed)) return line;
   const { level, time, process, msg, ...fields } = parsed;
   const rest = Object.entries(fields).map(([key, value]) => ` ${key}=${fieldText(value)}`);
-  const name = pino.levels.labels[Number(level)]?.toUpperCase() ?? String(level);
   const message = typeof msg === 'string' ? msg : '';
-  return `${String(time)} ${name} ${String(process)}: ${message}${rest.join('')}`;
+  return `${String(time)} ${String(level).toUpperCase()} ${String(process)}: ${message}${rest.join('')}`;
 }
 
 function fieldText(value: unknown): string {

@@ -2,9 +2,11 @@
 // nothing is copied that is not named here.
 import { types } from 'node:util';
 import type { Fields } from './json.ts';
+import { shorten } from './printable.ts';
 
 const MAX_DEPTH = 6;
 const MAX_ERRORS = 20;
+const MAX_CHARACTERS = 8_192;
 /** Replaces a secret, as in csi-lib-utils protosanitizer/protosanitizer.go StripSecrets. */
 export const STRIPPED = '***stripped***';
 const PRIVATE_KEY =
@@ -13,12 +15,13 @@ const PRIVATE_KEY =
 const SECRET_FIELD =
   /^((proxy-)?authorization|(set-)?cookie|.*password|passphrase|.*secrets?|.*token|auth)$/i;
 
-/** A copy of a value for the log: texts, numbers, plain objects and lists are kept. An error keeps
- * its type, message, stack, code, cause and errors, and loses all else: ioredis, for example, adds
- * the arguments of the refused command, which for AUTH is the password. Any other object becomes
- * the name of its class, since a client or a request contains logins. */
+/** A copy of a value for the log: texts (long ones cut), numbers, plain objects and lists are
+ * kept. An error keeps its type, message, stack, code, cause and errors, and loses all else:
+ * ioredis, for example, adds the arguments of the refused command, which for AUTH is the
+ * password. Any other object becomes the name of its class, since a client or a request contains
+ * logins. */
 export function toLoggable(value: unknown, depth = 0): unknown {
-  if (typeof value === 'string') return strikeCredentials(value);
+  if (typeof value === 'string') return loggableText(value);
   if (typeof value === 'bigint') return value.toString();
   if (typeof value !== 'object' || value === null) return value;
   if (value instanceof Date) return value.toJSON();
@@ -27,6 +30,10 @@ export function toLoggable(value: unknown, depth = 0): unknown {
   if (isError(value)) return loggableError(value, depth);
   if (Array.isArray(value)) return value.map((item) => toLoggable(item, depth + 1));
   return isPlain(value) ? loggableFields(value, depth) : `[${className(value)}]`;
+}
+
+function loggableText(text: string): string {
+  return shorten(strikeCredentials(text), MAX_CHARACTERS);
 }
 
 /** Strikes the login out of every URL in a text, and private keys. */
@@ -41,6 +48,8 @@ function strikeLogins(word: string): string {
   const end = word.lastIndexOf('@');
   for (let at = word.indexOf('://'); at !== -1 && at < end; at = word.indexOf('://', at + 3)) {
     const login = word.slice(at + 3, end);
+    // What our own messages say a login looks like.
+    if (login === '[user:password' && word[end + 1] === ']') return word;
     const path = login.search(/[/?#]/);
     // What follows a host without a port is a path, which may contain an @.
     if (path === -1 || login.slice(0, path).includes(':'))
@@ -66,8 +75,8 @@ function loggableError(error: Error, depth: number): unknown {
   const { message, stack, code, cause, errors } = error as unknown as Fields;
   return {
     type: className(error),
-    message: strikeCredentials(String(message)),
-    stack: strikeCredentials(String(stack)),
+    message: loggableText(String(message)),
+    stack: loggableText(String(stack)),
     ...(typeof code === 'string' || typeof code === 'number' ? { code: toLoggable(code) } : {}),
     ...(cause === undefined ? {} : { cause: toLoggable(cause, depth + 1) }),
     ...(Array.isArray(errors)

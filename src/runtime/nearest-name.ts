@@ -1,5 +1,8 @@
-/** The candidate that the name was probably meant to be; undefined if none is close. */
+/** The candidate that the name was probably meant to be: one that is spelled alike, or the only one
+ * that begins with it; undefined if there is none. */
 export function nearestName(name: string, candidates: readonly string[]): string | undefined {
+  const longer = candidates.filter((candidate) => candidate.startsWith(name));
+  if (name !== '' && longer.length === 1) return longer[0];
   return candidates
     .map((candidate) => ({ candidate, distance: editDistance(name, candidate) }))
     .filter(({ distance }) => distance <= Math.max(2, name.length / 4))

@@ -12,6 +12,12 @@ export function escapeControls(text: string): string {
   );
 }
 
+/** The beginning of a long text, with the length of the whole. */
+export function shorten(text: string, maxCharacters: number): string {
+  const { length } = text;
+  return length <= maxCharacters ? text : `${text.slice(0, maxCharacters)}… (${length} characters)`;
+}
+
 function unicodeEscape(code: number): string {
   return `\\u${code.toString(16).padStart(4, '0')}`;
 }

@@ -1,7 +1,7 @@
-import { defineFlags } from './flags.ts';
+import { inGroup } from './flags.ts';
 
-/** Flags of every process. */
-export const processFlags = defineFlags({
+/** Flags of every process and command. */
+export const logFlags = inGroup('Logs', {
   v: {
     type: 'int',
     default: 0,
@@ -17,16 +17,23 @@ export const processFlags = defineFlags({
     help: 'Format of the log lines.',
     upstream: 'same',
   },
-  'http-endpoint': {
-    type: 'string',
-    default: '',
-    help: 'Listen address of /healthz, /readyz and metrics, for example :8080. Empty: none.',
-    upstream: 'same',
-  },
-  'metrics-path': {
-    type: 'string',
-    default: '/metrics',
-    help: 'HTTP path of the metrics.',
-    upstream: 'same',
-  },
 });
+
+/** Flags of every process. */
+export const processFlags = {
+  ...logFlags,
+  ...inGroup('Probes and metrics', {
+    'http-endpoint': {
+      type: 'string',
+      default: '',
+      help: 'Listen address of /healthz, /readyz and metrics, for example :8080. Empty: none.',
+      upstream: 'same',
+    },
+    'metrics-path': {
+      type: 'string',
+      default: '/metrics',
+      help: 'HTTP path of the metrics.',
+      upstream: 'same',
+    },
+  }),
+};

@@ -1,5 +1,5 @@
 import { HealthChecks } from './health.ts';
-import { renderHelp } from './flag-help.ts';
+import { type CommandHelp, renderHelp } from './flag-help.ts';
 import {
   parseFlags,
   UsageError,
@@ -15,7 +15,7 @@ import { createLogger, type Logger } from './log.ts';
 import { createRegistry, type Registry } from './metrics.ts';
 import { strikeCredentials } from './loggable.ts';
 import { escapeControls } from './printable.ts';
-import type { processFlags } from './process-flags.ts';
+import type { logFlags } from './process-flags.ts';
 import { version } from './version.ts';
 
 /** The parts of Node's `process` that a main needs; a test can pass its own. */
@@ -65,21 +65,21 @@ export interface ProcessContext<T extends FlagTable> extends Pick<
   readonly closers: Closers;
   /** Aborts at the first SIGTERM, SIGINT or SIGHUP, or when the parent process ends. */
   readonly stopping: AbortSignal;
-  /** Says that the process is ready, with addresses and other facts: in the log, and to the parent
+  /** Says that the process listens, with addresses and other facts: in the log, and to the parent
    * process where there is one. */
   announce(facts: Readonly<Record<string, string>>): void;
   /** Begins to stop, as SIGTERM does. The process then exits with the given status. */
   stop(code: number): void;
 }
 
-type ProcessTable = Record<keyof typeof processFlags, FlagSpec> & FlagTable;
+type ProcessTable = Record<keyof typeof logFlags, FlagSpec> & FlagTable;
 
 export interface ProcessDescription<T extends FlagTable> {
   readonly name: string;
   readonly summary: string;
   readonly table: T;
-  /** Name of the one argument that is not a flag, where the process takes one. */
-  readonly word?: string;
+  /** Of a command, which logs warnings only and refuses the flags of other processes. */
+  readonly command?: CommandHelp;
   /** Opens everything and returns; the process then runs until a signal. */
   readonly start: (context: ProcessContext<T>) => Promise<void>;
 }
@@ -88,8 +88,8 @@ export interface ProcessDescription<T extends FlagTable> {
  * process group can arrive twice, from its sender and from a parent that forwards it. */
 const SAME_SIGNAL_MS = 1_000;
 
-/** Runs one process from its flags to its exit. Exit status 0 after a signal, 2 for a UsageError, 1
- * for any other failure of the start. */
+/** Runs one process from its flags to its exit. Exit status 0 after a signal, but 1 for a command
+ * that is interrupted; that of a UsageError, 1 for any other failure of the start. */
 export async function runProcess<T extends ProcessTable>(
   invocation: Invocation,
   description: ProcessDescription<T>,
@@ -98,28 +98,29 @@ export async function runProcess<T extends ProcessTable>(
   const exitForUsage = (error: UsageError): void => {
     const line = escapeControls(strikeCredentials(error.message.replaceAll('\n', ' ')));
     host.stderr.write(`sutler ${description.name}: ${line}\n`);
-    host.exit(2);
+    host.exit(error.exitStatus);
   };
+  const { command } = description;
   let parsed: Parsed<T>;
   try {
     parsed = parseFlags(description.table, {
-      ...invocation,
+      ...(command === undefined ? invocation : { argv: invocation.argv }),
       env: host.env,
-      maxWords: description.word === undefined ? 0 : 1,
+      maxWords: command?.word === undefined ? 0 : 1,
     });
   } catch (error) {
     if (error instanceof UsageError) return exitForUsage(error);
     throw error;
   }
   if (parsed.kind !== 'run') {
-    const { name, summary, table, word } = description;
+    const { name, summary, table } = description;
     host.stdout.write(
-      parsed.kind === 'version' ? `sutler ${version}\n` : renderHelp(name, summary, table, word),
+      parsed.kind === 'version' ? `sutler ${version}\n` : renderHelp(name, summary, table, command),
     );
     return host.exit(0);
   }
-  const log = openLog(host, description.name, parsed);
-  const stopSwitch = new StopSwitch(host, log);
+  const log = openLog(host, description, parsed);
+  const stopSwitch = new StopSwitch(host, log, command === undefined ? 0 : 1);
   const closers = new Closers();
   try {
     await description.start({
@@ -137,7 +138,7 @@ export async function runProcess<T extends ProcessTable>(
       closers,
       stopping: stopSwitch.signal,
       announce: (facts) => {
-        log.info(facts, 'ready');
+        log.info(facts, 'started; /readyz says when it works');
         host.send?.({ kind: 'announce', facts });
       },
       stop: (code) => stopSwitch.stop(code, 'done'),
@@ -181,20 +182,22 @@ function joinStderr(host: Host): Host {
 
 function openLog<T extends ProcessTable>(
   host: Host,
-  name: string,
+  { name, command }: ProcessDescription<T>,
   parsed: Extract<Parsed<T>, { kind: 'run' }>,
 ): Logger {
-  // ProcessTable contains processFlags, which Flags<T> does not show for a generic T.
-  const flags = parsed.flags as unknown as Flags<typeof processFlags>;
+  // ProcessTable contains logFlags, which Flags<T> does not show for a generic T.
+  const flags = parsed.flags as unknown as Flags<typeof logFlags>;
   const log = createLogger({
     name,
     verbosity: flags.v,
+    least: command === undefined ? 'info' : 'warn',
     format: flags.loggingFormat === 'json' ? 'json' : 'text',
     write: (line) => host.stderr.write(line),
   });
   for (const warning of parsed.warnings) log.warn(warning);
-  if (parsed.unused.length > 0)
-    log.debug({ flags: parsed.unused }, 'flags of other processes: accepted, not used here');
+  // A process that another one starts gets the arguments of all.
+  if (parsed.unused.length > 0 && host.send === undefined)
+    log.info({ flags: parsed.unused }, 'flags of other processes: accepted, not used here');
   host.on('unhandledRejection', (error) =>
     log.error({ err: error }, 'unhandled rejection: a defect of sutler, please report it'),
   );
@@ -213,7 +216,7 @@ class StopSwitch {
   readonly #stopping = new AbortController();
   #resolve: (code: number) => void = () => undefined;
 
-  constructor(host: Host, log: Logger) {
+  constructor(host: Host, log: Logger, signalCode: number) {
     this.#log = log;
     this.exitCode = new Promise((resolve) => (this.#resolve = resolve));
     let signalledMs = 0;
@@ -221,7 +224,7 @@ class StopSwitch {
       host.on(signal, () => {
         if (!this.signal.aborted) {
           signalledMs = Date.now();
-          this.stop(0, signal);
+          this.stop(signalCode, signal);
         } else if (Date.now() - signalledMs > SAME_SIGNAL_MS) host.exit(1);
       });
     }

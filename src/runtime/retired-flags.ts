@@ -1,7 +1,26 @@
 import { defineFlags } from './flags.ts';
 
-/** Flags that external-provisioner once had. Manifests that still set them work; a warning says
- * what has replaced each flag. */
+const ONE_LOG = 'the log goes to standard error; remove the flag';
+
+/** The flags of Go's klog, which upstream had until v5.2, and whether each takes a value. */
+const KLOG_FLAGS = {
+  'log-dir': true,
+  'log-file': true,
+  'log-file-max-size': true,
+  logtostderr: false,
+  alsologtostderr: false,
+  'legacy-stderr-threshold-behavior': false,
+  'add-dir-header': false,
+  'skip-headers': false,
+  'one-output': false,
+  'skip-log-headers': false,
+  stderrthreshold: true,
+  alsologtostderrthreshold: true,
+  'log-backtrace-at': true,
+};
+
+/** Flags that external-provisioner once had; for "-" in their names, "_" may stand. Manifests that
+ * still set them work; a warning says what has replaced each flag. */
 export const retiredFlags: Readonly<
   Record<string, { readonly takesValue: boolean; readonly advice: string }>
 > = {
@@ -16,6 +35,9 @@ export const retiredFlags: Readonly<
     takesValue: true,
     advice: 'use --enable-capacity, and --capacity-ownerref-level for the owner of the objects',
   },
+  ...Object.fromEntries(
+    Object.entries(KLOG_FLAGS).map(([name, takesValue]) => [name, { takesValue, advice: ONE_LOG }]),
+  ),
 };
 
 const goOnly = 'it only concerns programs in Go; remove the flag';

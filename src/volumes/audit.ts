@@ -12,11 +12,13 @@ export interface ListedVolume {
 }
 
 /** A volume that no PV and no open record names. */
-export interface Orphan {
+export interface Unnamed {
   readonly handle: string;
   readonly sizeBytes: bigint;
   /** When an audit first found no name for it, Unix ms; the volume is at least that old. */
   readonly firstSeenMs: number;
+  /** From when on it counts as an orphan if it has no name by then, Unix ms. */
+  readonly countsFromMs: number;
 }
 
 export interface AuditInput {
@@ -36,9 +38,9 @@ export interface AuditInput {
 }
 
 export interface AuditResult {
-  readonly orphans: readonly Orphan[];
-  /** Number of volumes that have been unknown for less than minAgeMs and may still get a PV. */
-  readonly waiting: number;
+  readonly orphans: readonly Unnamed[];
+  /** Volumes that have been unknown for less than minAgeMs and may still get a PV; oldest first. */
+  readonly notNamedYet: readonly Unnamed[];
   /** For the next audit's `seenBefore`. */
   readonly seen: ReadonlyMap<string, number>;
 }
@@ -49,12 +51,18 @@ export function auditVolumes(input: AuditInput): AuditResult {
   const { nowMs, minAgeMs } = input;
   const unknown = input.volumes
     .filter(({ handle }) => !input.known.has(input.idOf(handle)))
-    .map((volume) => ({ ...volume, firstSeenMs: input.seenBefore.get(volume.handle) ?? nowMs }));
-  const seen = new Map(unknown.map(({ handle, firstSeenMs }) => [handle, firstSeenMs] as const));
-  const orphans = unknown
-    .filter(({ firstSeenMs }) => nowMs - firstSeenMs >= minAgeMs)
+    .map((volume) => {
+      const firstSeenMs = input.seenBefore.get(volume.handle) ?? nowMs;
+      return { ...volume, firstSeenMs, countsFromMs: firstSeenMs + minAgeMs };
+    })
     .sort((a, b) => a.firstSeenMs - b.firstSeenMs || (a.handle < b.handle ? -1 : 1));
-  return { orphans, waiting: unknown.length - orphans.length, seen };
+  const seen = new Map(unknown.map(({ handle, firstSeenMs }) => [handle, firstSeenMs] as const));
+  const isOrphan = ({ countsFromMs }: Unnamed): boolean => nowMs >= countsFromMs;
+  return {
+    orphans: unknown.filter(isOrphan),
+    notNamedYet: unknown.filter((volume) => !isOrphan(volume)),
+    seen,
+  };
 }
 
 /** The part of a volume's id that its CSI handle and its in-tree source share. It is coarser than

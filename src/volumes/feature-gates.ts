@@ -9,6 +9,10 @@ const GATE_STAGES = {
   ReleaseLeaderElectionOnExit: 'alpha',
 } as const;
 
+/** Gates that upstream has removed since what they switched on became its only behaviour, which is
+ * ours too. Manifests of drivers still set them. */
+const RETIRED_GATES = new Set(['HonorPVReclaimPolicy']);
+
 /** Whether each gate is on. */
 export type FeatureGates = Readonly<Record<keyof typeof GATE_STAGES, boolean>>;
 
@@ -27,13 +31,20 @@ export function parseFeatureGates(items: readonly string[]): FeatureGates | stri
     const value = parseBool(item.slice(at + 1).trim());
     if (value === undefined)
       return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
-    if (!Object.hasOwn(GATE_STAGES, name) && name !== 'AllAlpha' && name !== 'AllBeta') {
+    const isKnown = Object.hasOwn(GATE_STAGES, name) || RETIRED_GATES.has(name);
+    if (!isKnown && name !== 'AllAlpha' && name !== 'AllBeta') {
       const known = Object.keys(GATE_STAGES).join(', ');
       return `unrecognized feature gate: ${name}; there are ${known}, AllAlpha and AllBeta`;
     }
     given.set(name, value);
   }
   return applyGates(given);
+}
+
+/** The gates among the items of `A=true,B=false` that upstream has retired. */
+export function retiredGates(items: readonly string[]): readonly string[] {
+  const names = items.map((item) => item.split('=', 1).join('').trim());
+  return names.filter((name) => RETIRED_GATES.has(name));
 }
 
 function applyGates(given: ReadonlyMap<string, boolean>): FeatureGates {

@@ -140,6 +140,9 @@ export interface BadAnswer {
   readonly cleanupSpelling?: 'cleanup';
 }
 
+/** csi.proto allows 128 bytes; some drivers need a few hundred (paths of resources in Azure). */
+const MAX_HANDLE_BYTES = 4_096;
+
 /** Reads and checks the answer. Upstream: external-provisioner pkg/controller/controller.go
  * Provision.
  * @returns what the driver did wrong, if anything */
@@ -155,6 +158,14 @@ export function readAnswer(
       handle: undefined,
     };
   }
+  const handleBytes = Buffer.byteLength(handle);
+  if (handleBytes > MAX_HANDLE_BYTES)
+    return {
+      message:
+        `the driver answered CreateVolume with a volume_id of ${handleBytes} bytes, more than ` +
+        `${MAX_HANDLE_BYTES}; report this to the driver’s vendor`,
+      handle: undefined,
+    };
   const { capacityBytes, contentSource, volumeContext, accessibleTopology } = volume;
   const requested = BigInt(skeleton.requestedBytes);
   if (capacityBytes !== 0n && capacityBytes < requested) {

@@ -4,14 +4,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { audit, type AuditReport } from '#src/audit/audit.ts';
-import { renderAuditJson, renderAuditText } from '#src/audit/render.ts';
+import { audit, type AuditPorts, type AuditReport } from '#src/audit/audit.ts';
+import { renderAudit } from '#src/audit/render.ts';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { redisAuditLedger } from '#src/records/audit-ledger.ts';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { DUPLICATE_LEFT } from '#src/records/for-operators.ts';
 import { openRecords } from '#src/records/open-records.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -22,6 +23,7 @@ import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-clus
 const DRIVER = 'sample.csi.sutler.dev';
 const HOUR_MS = 3_600_000;
 const MIB = 1024n * 1024n;
+const JOB = { kind: 'claim', uid: 'u', namespace: 'ns', name: 'c' } as const;
 
 describe('audit', () => {
   let dir: string;
@@ -45,7 +47,9 @@ describe('audit', () => {
     );
     return volume?.volumeId ?? '';
   };
-  const run = (): Promise<AuditReport> =>
+  const createRecords = () =>
+    new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs: 1000, settleMs: 1000 });
+  const run = (ports: Partial<AuditPorts> = {}): Promise<AuditReport> =>
     audit({
       csi,
       kube,
@@ -55,6 +59,7 @@ describe('audit', () => {
       timeoutMs: 5000,
       minAgeMs: HOUR_MS,
       nowMs: () => nowMs,
+      ...ports,
     });
 
   before(async () => {
@@ -106,7 +111,7 @@ describe('audit', () => {
     );
 
     const first = await run();
-    assert.deepEqual([first.orphans.length, first.waiting], [0, 40]);
+    assert.deepEqual([first.orphans.length, first.notNamedYet.length], [0, 40]);
 
     for (const { name, handle } of underWay) await writeVolume(name, handle);
     nowMs += HOUR_MS;
@@ -127,17 +132,10 @@ describe('audit', () => {
       quarantineMs: 0,
       sequence: 0,
     });
-    const records = new VolumeRecords({
-      redis,
-      prefix: 'csi',
-      driver: DRIVER,
-      ownMs: 1000,
-      settleMs: 1000,
-    });
-    const job = { kind: 'claim', uid: 'u', namespace: 'ns', name: 'c' } as const;
+    const records = createRecords();
     await records.openCreate('u', {
       owner: 'a',
-      job,
+      job: JOB,
       planned: plannedRequest(),
       mode: 'plan',
     });
@@ -152,21 +150,71 @@ describe('audit', () => {
     );
   });
 
-  it('is printed as JSON and as text, which says what to do', async () => {
-    const report = await run();
-    const json = JSON.parse(renderAuditJson(report)) as { orphans: { sizeBytes: string }[] };
-    assert.equal(json.orphans[0]?.sizeBytes, String(MIB));
+  it('says of a record with a duplicate volume which command ends it', async () => {
+    const records = createRecords();
+    await records.openExisting('u', { owner: 'b', job: JOB });
+    await records.leaveAnswered('u', 'b', volumeAnswer('zone-1/x'), DUPLICATE_LEFT);
+    const text = renderAudit(await run()).join('\n');
     assert.match(
-      renderAuditText(report),
-      /Nothing was deleted; check each one before you delete it:\n {2}\S+ {2}1Mi {2}unknown since/,
+      text,
+      /ns\/c {2}u .*, last DuplicateVolume\n {4}the driver’s answer names another/,
+    );
+    assert.ok(text.includes(`sutler forget u --driver-name=${DRIVER} --why=REASON`));
+  });
+
+  it('reports 10 PersistentVolumes whose volume the driver does not list', async () => {
+    for (let i = 0; i < 10; i += 1) await writeVolume(`lost-${i}`, `handle-${i}`);
+    const { missing } = await run();
+    assert.deepEqual(
+      missing.map(({ persistentVolume, handle, claim }) => [persistentVolume, handle, claim]),
+      Array.from({ length: 10 }, (_, i) => [`lost-${i}`, `handle-${i}`, 'ns/c']),
     );
   });
 
-  async function writeVolume(name: string, handle: string): Promise<void> {
+  it('takes no PV for missing that is deleted, or is newer than the list of volumes', async () => {
+    await writeVolume('going', 'going', { persistentVolumeReclaimPolicy: 'Delete' });
+    const going = { type: 'merge', body: { status: { phase: 'Released' } } } as const;
+    await kube.patch(volumes, { name: 'going' }, { ...going, subresource: 'status' });
+    let pages = 0;
+    const { missing } = await run({
+      csi: {
+        async listVolumes(request, settings) {
+          const page = await csi.listVolumes(request, settings);
+          if (page.nextToken === '' && (pages += 1) === 1)
+            await writeVolume('newer', await make('newer'));
+          return page;
+        },
+      },
+    });
+    const names = missing.map(({ persistentVolume }) => persistentVolume);
+    assert.deepEqual(
+      names,
+      Array.from({ length: 10 }, (_, i) => `lost-${i}`),
+    );
+  });
+
+  it('takes no PV for missing that is on a node whose driver can’t be asked', async () => {
+    assert.deepEqual((await run({ isReadyNode: () => false })).missing, []);
+  });
+
+  it('is printed as text, which says what to do', async () => {
+    await make('new');
+    const text = renderAudit(await run()).join('\n');
+    assert.match(
+      text,
+      /Nothing was deleted; check each one before you delete it:\n {2}\S+ {2}1Mi {2}unknown since/,
+    );
+    assert.match(text, /its data is lost:\n {2}lost-0 {2}handle-0 {2}claim ns\/c\n/);
+    assert.match(text, /from the time that is given:\n {2}\S+ {2}1Mi {2}counts from 1970-/);
+  });
+
+  async function writeVolume(name: string, handle: string, more: object = {}): Promise<void> {
     const spec = {
       capacity: { storage: '1Mi' },
       accessModes: ['ReadWriteOnce'],
       csi: { driver: DRIVER, volumeHandle: handle },
+      claimRef: { namespace: 'ns', name: 'c' },
+      ...more,
     };
     await kube.create(volumes, undefined, { metadata: { name }, spec });
   }

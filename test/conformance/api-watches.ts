@@ -195,6 +195,19 @@ export function describeWatches(api: () => Connection): void {
       assert.equal(at(event.object, 'reason'), 'Expired');
     });
 
+    it('is silent up to a resourceVersion that the server has not reached yet', async () => {
+      const { secrets } = paths(await api().namespace());
+      const create = async (name: string): Promise<bigint> =>
+        BigInt(textAt(await api().create(secrets, secret(name)), 'metadata', 'resourceVersion'));
+      const future = (await create('first')) + 30n;
+      const watch = await api().watch(secrets, { resourceVersion: String(future) });
+      assert.equal(watch.status, 200);
+      let version = 0n;
+      for (let n = 0; version <= future; n += 1) version = await create(`later-${n}`);
+      const event = await watch.next();
+      assert.equal(textAt(event?.object, 'metadata', 'resourceVersion'), String(version));
+    });
+
     it('refuses a resourceVersion that is not a number', async () => {
       const { secrets } = paths(await api().namespace());
       const watch = await api().watch(secrets, { resourceVersion: 'nonsense' });

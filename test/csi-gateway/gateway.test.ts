@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code, FAILOVER_METADATA } from '#src/csi/status.ts';
+import { Node } from '#src/csi/generated/csi_pb.ts';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
@@ -54,6 +55,42 @@ describe('a gateway with the sample driver', () => {
   after(async () => {
     await driver.close();
     await folder.remove();
+  });
+
+  it('says in each answer which gateway it is, by an id that is new after a restart', async () => {
+    const ids: (string | undefined)[] = [];
+    const ask = async (): Promise<void> => {
+      const client = new CsiClient({
+        address: test.gateway.address,
+        log: silentLog,
+        onAnswer: ({ instance }) => ids.push(instance),
+      });
+      await client.getPluginInfo(SETTINGS);
+      await failureOf(client.deleteVolume({ volumeId: '' }, SETTINGS));
+      await failureOf(client.call(Node.method.nodeStageVolume, {}, SETTINGS));
+      client.close();
+    };
+    await ask();
+    await test.close();
+    test = await startTestGateway(folder);
+    await until(() => test.gateway.trouble === undefined, 'ready');
+    await ask();
+    const [first = '', , , second = ''] = ids;
+    assert.match(first, /^[0-9a-f-]{36}$/);
+    assert.notEqual(first, second);
+    assert.deepEqual(ids, [first, first, first, second, second, second]);
+  });
+
+  it('refuses calls that are for another pod, not forwarded', async () => {
+    await test.close();
+    test = await startTestGateway(folder, { pod: 'uid-1' });
+    await until(() => test.gateway.trouble === undefined, 'ready');
+    const callFor = (pod: string): Promise<unknown> =>
+      test.client.getPluginInfo({ ...SETTINGS, metadata: { 'sutler-pod': pod } });
+    await callFor('uid-1');
+    const error = await failureOf(callFor('uid-0'));
+    assert.equal(verdict(error), 'not-forwarded');
+    assert.match(error.message, /it is for pod uid-0, and this is uid-1/);
   });
 
   it('creates, finds and deletes a volume and marks each status as the driver’s', async () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { stat, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { after, before, describe, it } from 'node:test';
@@ -33,12 +33,23 @@ describe('listen', () => {
   it('gives the socket mode 0600 from the start, whatever the umask', async () => {
     const made = server();
     let mode = 0;
-    // Node emits this before listen() calls chmod.
     made.once('listening', () => (mode = statSync(folder.file('masked.sock')).mode & 0o777));
     const mask = process.umask(0);
     await listen(made, { kind: 'unix', path: folder.file('masked.sock') });
     assert.equal(process.umask(mask), 0, 'the umask is restored');
     assert.equal(mode, 0o600);
+  });
+
+  it('changes no mode of a file to which the path leads once it listens', async () => {
+    const [path, victim] = [folder.file('swapped.sock'), folder.file('victim')];
+    await writeFile(victim, 'of somebody else', { mode: 0o644 });
+    const made = server();
+    made.once('listening', () => {
+      rmSync(path);
+      symlinkSync(victim, path);
+    });
+    await listen(made, { kind: 'unix', path });
+    assert.equal(statSync(victim).mode & 0o777, 0o644);
   });
 
   it('refuses a socket that accepts connections', async () => {

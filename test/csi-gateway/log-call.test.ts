@@ -49,6 +49,17 @@ describe('logCall', () => {
     assert.deepEqual(fieldsOf({ response })['response'], { volume: { volume_id: 'h' } });
   });
 
+  it('cuts long texts of the driver', () => {
+    const long = 'x'.repeat(200_000);
+    const volume = { volumeId: long, volumeContext: { key: long } };
+    const response = toBinary(
+      CreateVolumeResponseSchema,
+      create(CreateVolumeResponseSchema, { volume }),
+    );
+    assert.ok(log({ details: long, response }).length < 5_000);
+    assert.ok(log({ details: long, response, request: new Uint8Array(0) }).length < 5_000);
+  });
+
   it('logs no secret of the request or of the driver’s text (Q-59)', () => {
     for (const format of ['text', 'json'] as const)
       for (const change of [

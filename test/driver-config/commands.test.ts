@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { registerQueues } from '#src/queue/registry.ts';
 import { startChild } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -73,7 +74,12 @@ describe('--driver-config', () => {
   };
 
   it('has sutler audit look at the driver that is named', async () => {
-    const { code, text } = await audit(`--driver-name=${NAMES[1] ?? ''}`);
+    const [, driver = ''] = NAMES;
+    // The processes of the test above have a Redis of their own.
+    await registerQueues(bed.redis.redis, 'csi', [
+      { name: `claims.${driver}`, driver, kind: 'claim' },
+    ]);
+    const { code, text } = await audit(`--driver-name=${driver}`);
     assert.equal(code, 0, text);
     assert.match(text, /two\.csi\.sutler\.dev/);
   });

@@ -16,11 +16,18 @@ function options(argv: readonly string[] = [], check: () => void = () => undefin
   return { known, defaults: parsed.flags, check };
 }
 
-/** What the sections set. */
+/** What the sections set, without the gateways that they leave out. */
 async function valuesOf(text: string): Promise<Record<string, unknown>> {
   const config = await readDriverConfig(text, options());
   assert.ok(isConfig(config), JSON.stringify(config));
-  return Object.fromEntries([...config].map(([name, { values }]) => [name, values]));
+  const isGiven = ([, value]: readonly [string, unknown]): boolean =>
+    value !== '' && !(Array.isArray(value) && value.length === 0);
+  return Object.fromEntries(
+    [...config].map(([name, { values }]) => [
+      name,
+      Object.fromEntries(Object.entries(values).filter(isGiven)),
+    ]),
+  );
 }
 
 async function faultsOf(text: string, o = options()): Promise<readonly string[]> {
@@ -130,13 +137,17 @@ drivers:
       `drivers:\n${A}${B.replace('unix:///b', 'unix:///a')}`,
       /^5: driver b\.example\.com: gateway unix:\/\/\/a is also that of driver a\S+ \(line 3\)/,
     ],
+    'a Service of two drivers': [
+      'drivers:\n  x:\n    gateway-service: a/b\n  y:\n    gateway-service: a/b\n',
+      /^5: driver y: gateway-service a\/b is also that of driver x \(line 3\)/,
+    ],
     'names whose Leases have one name': [
       `drivers:\n${A}${B.replace('b.example.com', 'a-example.com')}`,
       /^4: driver a-example\.com: the Lease a-example-com is also that of .*leader-election-namespace/,
     ],
     'a driver without a gateway': [
       'drivers:\n  x:\n    timeout: 1s\n',
-      /^2: driver x: gateway is missing; write "gateway: dns:\/\/\/HOST:PORT"/,
+      /^2: driver x: gateway is missing; write "gateway-service: NAMESPACE\/NAME"/,
     ],
     'a driver without keys': ['drivers:\n  x:\n', /^2: driver x: it has no keys/],
     'a name that no driver can have': [
@@ -169,6 +180,18 @@ drivers:
     const second = '  a-example.com:\n    gateway: unix:///b\n';
     const key = '    leader-election-namespace: other\n';
     assert.equal(Object.keys(await valuesOf(`drivers:\n${A}${second}${key}`)).length, 2);
+  });
+
+  it('takes no gateway from a flag of the process', async () => {
+    const defaults = options(['--gateway-service=a/b', '--gateway=unix:///a']);
+    assert.match(
+      (await faultsOf('drivers:\n  x:\n    timeout: 1s\n', defaults))[0] ?? '',
+      /missing/,
+    );
+    const text = 'drivers:\n  x:\n    gateway: unix:///x\n';
+    const config = await readDriverConfig(text, options(['--gateway-service=a/b']));
+    assert.ok(isConfig(config));
+    assert.equal(config.get('x')?.values['gatewayService'], '');
   });
 
   it('names the line of the key that can’t be used together with others', async () => {

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { Hint } from '#src/ingest/hints/hint.ts';
+import { redisHintStream } from '#src/ingest/hints/hint-stream.ts';
 import type { Claim, Event, Volume } from '#src/kube/objects.ts';
 import { claims, events, volumes } from '#src/kube/resources.ts';
+import { isReady, readiness } from '../harness/process-bed.ts';
 import { until } from '../harness/until.ts';
 import { liveByHints, openHintedBed } from './webhook-source.ts';
 
@@ -45,6 +48,40 @@ describe('ingest without a watch of claims and volumes', () => {
       assert.equal(driver.living.size, 1);
       await bed.kube.delete(volumes, { name: 'copy' });
       await until(() => driver.living.size === 0, 'the volume is deleted', 20_000);
+    } finally {
+      await close();
+    }
+  });
+
+  it('asks once for each object that it may not read, names the rule, and recovers', async () => {
+    const { bed, close } = await openHintedBed({ lost: 0, doubled: 0, late: 0 });
+    try {
+      const { faults, requests } = bed.cluster.api;
+      const gets = (): number => requests.snapshot()['get persistentvolumeclaims'] ?? 0;
+      const ingest = await bed.startIngest('--event-source=webhook');
+      const reads = (): boolean => ingest.output.join('').includes('enqueued everything');
+      await until(reads, 'it reads hints');
+      const action = { kind: 'status', code: 403 } as const;
+      const plural = claims.plural;
+      const grant = faults.inject({ verb: 'get', plural, action, times: Infinity });
+      const stream = redisHintStream(bed.redis.redis, 'csi');
+      const hint = (name: string): Hint => ({
+        resource: 'persistentvolumeclaims',
+        namespace: 'default',
+        name,
+        isEarly: true,
+      });
+      await stream.appendHints(Array.from({ length: 200 }, (_, n) => hint(`c${n}`)));
+      const isNamed = async (): Promise<boolean> =>
+        /\[-\]hints: HTTP 403 .*get on persistentvolumeclaims.*rbac.yaml/.test(
+          await readiness(ingest),
+        );
+      await until(isNamed, 'the rule is named');
+      await until(() => gets() === 200, 'each was asked for');
+      grant();
+      await stream.appendHints([hint('granted')]);
+      await until(() => isReady(ingest), 'it is ready again');
+      assert.ok(gets() < 210, `${gets()} requests for 200 objects`);
     } finally {
       await close();
     }

@@ -100,6 +100,35 @@ describe('KubeLeaseStore', () => {
     assert.equal((spec as { strategy?: string }).strategy, 'OldestEmulationVersion');
   });
 
+  it('creates a Lease that was deleted with the annotations last seen', async () => {
+    const annotations = { note: 'kept' };
+    await client.create<Lease>(leases, 'default', { metadata: { name, annotations } });
+    const end = store.watch(() => undefined);
+    await store.get(signal);
+    await client.delete(leases, { namespace: 'default', name });
+    await store.create(record, signal);
+    assert.deepEqual((await stored()).metadata.annotations, { note: 'kept' });
+    end();
+  });
+
+  it('writes its annotations when it renews and releases, not when it takes over', async () => {
+    store = new KubeLeaseStore({
+      client,
+      namespace: 'default',
+      name,
+      log: silentLog,
+      annotations: (isReleased) => ({ written: isReleased ? 'released' : 'renewed' }),
+    });
+    let current = await store.create({ ...record, holder: 'other' }, signal);
+    const written: (string | undefined)[] = [];
+    for (const holder of ['me', 'me', '']) {
+      assert.ok(current);
+      current = await store.update({ ...record, holder }, current, signal);
+      written.push((await stored()).metadata.annotations?.['written']);
+    }
+    assert.deepEqual(written, [undefined, 'renewed', 'released']);
+  });
+
   it('reads a Lease without a spec as free', async () => {
     await client.create(leases, 'default', {
       apiVersion: 'coordination.k8s.io/v1',

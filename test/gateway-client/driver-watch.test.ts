@@ -4,7 +4,7 @@ import { DriverWatch } from '#src/gateway-client/driver-watch.ts';
 import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
 import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
@@ -82,6 +82,23 @@ describe('DriverWatch', () => {
     info = () => ({ name: 'csi/example-1' });
     await clock.next();
     assert.equal(watch.trouble, undefined);
+  });
+
+  it('logs once that the driver answers again', async () => {
+    const lines: string[] = [];
+    const write = (line: string) => void lines.push(line);
+    const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write });
+    watch = new DriverWatch({ gateways, timeoutMs: 5_000, clock, log });
+    await clock.waitForSleep();
+    info = () => ({ name: '' });
+    await clock.next();
+    info = () => ({ name: 'csi/example-1' });
+    await clock.next();
+    await clock.next();
+    assert.equal(
+      lines.filter((line) => line.includes('answers through its gateway again')).length,
+      1,
+    );
   });
 
   it('identifies the driver by its name only (A-02)', async () => {

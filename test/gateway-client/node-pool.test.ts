@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import type { Endpoints } from '#src/gateway-client/endpoints.ts';
 import { nodeAddress } from '#src/gateway-client/node-address.ts';
-import type { NodeEndpoints } from '#src/gateway-client/node-endpoints.ts';
 import {
   checkNodeFlags,
   type NodeGatewayPool,
@@ -23,9 +23,9 @@ describe('openNodeGatewayPool', () => {
   const drivers = new Map<string, SampleDriver>();
   const addresses = new Map<string, Address>();
   const changes = new Listeners<string>();
-  const endpoints: NodeEndpoints = {
+  const endpoints: Endpoints = {
     addressOf: (node) => addresses.get(node),
-    nodes: () => addresses.keys(),
+    names: () => addresses.keys(),
     onChange: (listener) => changes.subscribe(listener),
     serverName: '',
     trouble: undefined,

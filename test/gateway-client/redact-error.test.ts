@@ -63,6 +63,14 @@ describe('an error of CsiClient', () => {
     assert.ok(error.details.endsWith(STRIPPED), error.details);
   });
 
+  it('is cut after 800 characters, says how long it was, and shows no part of a secret', async () => {
+    const said = `${'x'.repeat(795)}${SECRET}${'y'.repeat(5_000)}`;
+    const { details } = await failWith(said, { key: SECRET });
+    const length = said.length - SECRET.length + STRIPPED.length;
+    assert.equal(details, `${'x'.repeat(795)}${STRIPPED.slice(0, 5)}… (${length} characters)`);
+    assert.equal((await failWith('z'.repeat(800), {})).details, 'z'.repeat(800));
+  });
+
   it('keeps the code and what is known about the status', async () => {
     const [plain, struck] = [await failWith('x', {}), await failWith(SECRET, { key: SECRET })];
     const { details: _plain, message: _a, stack: _b, cause: _c, ...expected } = plain;

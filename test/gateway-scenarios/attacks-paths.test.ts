@@ -52,6 +52,7 @@ const SPOOFED = {
   'sutler-not-forwarded': '1',
   'sutler-full': '1',
   'sutler-draining': '0',
+  'sutler-instance': 'spoofed',
 };
 const REFUSED = '/csi.v1.Node/NodeStageVolume';
 
@@ -119,9 +120,15 @@ describe('the allow-list of the gateway', () => {
     stream.end(Buffer.alloc(5));
     await once(stream, 'close');
     session.destroy();
-    return Object.fromEntries(
-      Object.entries(received).filter(([name]) => name.startsWith('sutler-')),
-    );
+    const marks = Object.entries(received).filter(([name]) => name.startsWith('sutler-'));
+    const {
+      'sutler-instance': instance,
+      'sutler-time': timeMs,
+      ...others
+    } = Object.fromEntries(marks);
+    assert.match(String(instance), /^[0-9a-f-]{36}$/);
+    assert.match(String(timeMs), /^\d{13}$/);
+    return others;
   };
 
   it('gives no mark of a caller to the driver', async () => {

@@ -112,7 +112,7 @@ describe('certificates for the gateway', () => {
     const [program, , ...args] = startCommand.split(/ +/);
     assert.equal(program, 'npx');
     const gatewayArgs = args.map((arg) =>
-      arg.replace('/run/csi/socket', folder.file('csi.sock')).replace(/:9808$/, ':0'),
+      arg.replace('/run/csi/socket', folder.file('csi.sock')).replace(/:23808$/, ':0'),
     );
     const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
     const gateway = spawn(process.execPath, [cli, ...gatewayArgs], {

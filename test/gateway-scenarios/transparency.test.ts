@@ -39,6 +39,8 @@ function ask(client: Client, path: string, body: Uint8Array): Promise<Visible> {
     call.on('status', ({ code, details, metadata }) => {
       const trailers = metadata.getMap();
       delete trailers['sutler-driver-status'];
+      delete trailers['sutler-instance'];
+      delete trailers['sutler-time'];
       // A trailers-only response has its date among the trailers.
       resolve({
         code,

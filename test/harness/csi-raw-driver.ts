@@ -6,6 +6,7 @@ import {
   type OutgoingHttpHeaders,
   type ServerHttp2Session,
   type ServerHttp2Stream,
+  type ServerOptions,
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import {
@@ -45,11 +46,12 @@ export interface RawDriver {
 export async function startRawDriver(
   socket: string,
   script: (call: RawCall) => unknown,
+  options: ServerOptions = {},
 ): Promise<RawDriver> {
   const calls: RawCall[] = [];
   const sessions = new Set<ServerHttp2Session>();
   const sockets = new Set<Socket>();
-  const server = createServer();
+  const server = createServer(options);
   server.on('connection', (connection: Socket) =>
     sockets.add(connection.once('close', () => sockets.delete(connection))),
   );

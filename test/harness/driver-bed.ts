@@ -12,7 +12,7 @@ import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/serve
 import { makeFolder } from './csi-folder.ts';
 import { startTestGateway } from './csi-gateway.ts';
 import { runMain, type Running } from './process-bed.ts';
-import { redisUsers, urlOf } from './redis-users.ts';
+import { assertNothingDenied, redisUsers, urlOf } from './redis-users.ts';
 import { startTestRedis, type TestRedis } from './redis.ts';
 import { openSandboxCluster, type SandboxCluster } from './sandbox-cluster.ts';
 
@@ -50,6 +50,7 @@ export class DriverBed {
     closers.add('folder', () => folder.remove());
     const redis = await startTestRedis({ settings: redisUsers() });
     closers.add('Redis', () => redis.close());
+    closers.add('least rights', () => assertNothingDenied(redis.redis));
     const cluster = await openSandboxCluster();
     closers.add('cluster', () => cluster.close());
     const binder = startBinder({ operations: cluster.api.operations, log: silentLog });

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import type { ChaosClock } from '../../chaos/clock.ts';
 import { cpuMs, rssBytes } from '../../bench/proc.ts';
 
 /** The environment in k8s/gateway/sidecar.yaml; it influences how much memory stays in use. */
@@ -28,13 +29,18 @@ export class GatewayProcess {
   }
 
   /** Starts one with these flags.
+   * @param clock  its clock, if that is to be shifted
    * @throws Error if it does not start; its log is in the message */
-  static async start(args: readonly string[]): Promise<GatewayProcess> {
+  static async start(args: readonly string[], clock?: ChaosClock): Promise<GatewayProcess> {
     const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-    const child = spawn(process.execPath, [...(NODE_FLAGS ?? []), cli, 'csi-gateway', ...args], {
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-      env: { ...process.env, MALLOC_ARENA_MAX },
-    });
+    const child = spawn(
+      process.execPath,
+      [...(NODE_FLAGS ?? []), ...(clock?.nodeArgs ?? []), cli, 'csi-gateway', ...args],
+      {
+        stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+        env: { ...process.env, MALLOC_ARENA_MAX, ...clock?.env },
+      },
+    );
     const log: string[] = [];
     child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString()));
     const end = new AbortController();

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
 import { flagsOf } from '#src/dispatch.ts';
 import { main as ingestMain } from '#src/ingest/main.ts';
 import { main as jobsMain } from '#src/jobs/main.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import type { Claim } from '#src/kube/objects.ts';
+import type { Claim, ClaimSpec } from '#src/kube/objects.ts';
 import { claims, classes } from '#src/kube/resources.ts';
 import { processes } from '#src/processes.ts';
+import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Host, Invocation } from '#src/runtime/process.ts';
@@ -17,9 +21,11 @@ import {
 } from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
 import { startTestGateway } from './csi-gateway.ts';
-import { redisUsers, urlOf } from './redis-users.ts';
+import { assertNothingDenied, redisUsers, urlOf } from './redis-users.ts';
 import { startTestRedis, type TestRedis } from './redis.ts';
 import { openSandboxCluster, type SandboxCluster } from './sandbox-cluster.ts';
+
+const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
 
 /** Name of the sample driver. */
 export const DRIVER = 'sample.csi.sutler.dev';
@@ -39,8 +45,12 @@ interface BedOptions {
   readonly settings?: readonly string[];
   /** Of both processes; of two values of a flag the last one counts. */
   readonly flags?: readonly string[];
+  /** How both reach the driver; absent: by the gateway of the bed's own driver. */
+  readonly gatewayFlags?: readonly string[];
   readonly env?: Host['env'];
   readonly onCall?: NonNullable<SampleDriverOptions['onCall']>;
+  /** How far the gateway's clock is ahead of that of the processes. */
+  readonly gatewayAheadMs?: number;
   /** Of the driver; absent: one without topology. */
   readonly pools?: NonNullable<SampleDriverOptions['pools']>;
 }
@@ -55,6 +65,7 @@ export class ProcessBed {
   readonly #closers: Closers;
   readonly #argv: readonly string[];
   readonly #env: Host['env'];
+  readonly #recordKeys: string;
   #serial = 0;
 
   private constructor(parts: {
@@ -65,6 +76,7 @@ export class ProcessBed {
     readonly closers: Closers;
     readonly argv: readonly string[];
     readonly env: Host['env'];
+    readonly recordKeys: string;
   }) {
     this.redis = parts.redis;
     this.cluster = parts.cluster;
@@ -73,19 +85,30 @@ export class ProcessBed {
     this.#closers = parts.closers;
     this.#argv = parts.argv;
     this.#env = parts.env;
+    this.#recordKeys = parts.recordKeys;
   }
 
   static async open(options: BedOptions = {}): Promise<ProcessBed> {
-    const { settings = [], flags = [], env = {}, onCall, pools } = options;
+    const {
+      settings = [],
+      flags = [],
+      gatewayFlags,
+      env = {},
+      onCall,
+      pools,
+      gatewayAheadMs = 0,
+    } = options;
     const closers = new Closers();
     const folder = await makeFolder();
     closers.add('folder', () => folder.remove());
     const redis = await startTestRedis({ settings: [...redisUsers(), ...settings] });
     closers.add('Redis', () => redis.close());
+    closers.add('least rights', () => assertNothingDenied(redis.redis));
     const cluster = await openSandboxCluster();
     closers.add('cluster', () => cluster.close());
     const binder = startBinder({ operations: cluster.api.operations, log: silentLog });
     closers.add('binder', () => binder.close());
+    await writeFile(folder.file('record-keys'), `${randomBytes(32).toString('hex')}\n`);
     const driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
       dataDir: folder.file('volumes'),
@@ -94,7 +117,8 @@ export class ProcessBed {
     });
     closers.add('driver', () => driver.close());
     const listen = { kind: 'unix', path: folder.file('gateway.sock') } as const;
-    const gateway = await startTestGateway(folder, { listen, probeTimeoutMs: 5000 });
+    const clock = { ...systemClock, nowMs: () => Date.now() + gatewayAheadMs };
+    const gateway = await startTestGateway(folder, { listen, probeTimeoutMs: 5000, clock });
     closers.add('gateway', () => gateway.close());
     const kube = await cluster.client();
     await kube.create(classes, undefined, {
@@ -105,13 +129,14 @@ export class ProcessBed {
     });
     const argv = [
       `--kubeconfig=${cluster.kubeconfig}`,
-      `--gateway=unix://${listen.path}`,
+      ...(gatewayFlags ?? [`--gateway=unix://${listen.path}`]),
       '--http-endpoint=127.0.0.1:0',
       '--timeout=1s',
       '--write-allowance=1s',
       ...flags,
     ];
-    return new ProcessBed({ redis, cluster, kube, driver, closers, argv, env });
+    const recordKeys = folder.file('record-keys');
+    return new ProcessBed({ redis, cluster, kube, driver, closers, argv, env, recordKeys });
   }
 
   startIngest(...flags: readonly string[]): Promise<Running> {
@@ -122,11 +147,25 @@ export class ProcessBed {
 
   startJobs(...flags: readonly string[]): Promise<Running> {
     const redis = `--redis-url=${urlOf('jobs', this.redis.url)}`;
-    const argv = [...this.#argv, redis, '--retry-interval-start=50ms', ...flags];
+    const keys = `--record-key-file=${this.#recordKeys}`;
+    const argv = [...this.#argv, redis, keys, '--retry-interval-start=50ms', ...flags];
     return this.#start('jobs', jobsMain, argv);
   }
 
-  newClaim(storage = '1Mi'): Promise<Claim> {
+  /** Runs a command of `sutler` as the operator's user, with those of the processes' flags that it
+   * has.
+   * @returns what it prints, also where it is refused */
+  operate(command: string, ...args: readonly string[]): Promise<string> {
+    const { flags = {} } = processes[command] ?? {};
+    const redis = `--redis-url=${urlOf('operator', this.redis.url)}`;
+    const own = this.#argv.filter((flag) => (/^--([^=]+)/.exec(flag)?.[1] ?? '') in flags);
+    const argv = [CLI, command, ...args, ...own, redis];
+    return new Promise((resolve) =>
+      execFile(process.execPath, argv, (_, stdout, stderr) => resolve(stdout + stderr)),
+    );
+  }
+
+  newClaim(storage = '1Mi', spec: Partial<ClaimSpec> = {}): Promise<Claim> {
     return this.kube.create<Claim>(claims, 'default', {
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
@@ -135,6 +174,7 @@ export class ProcessBed {
         storageClassName: 'sample',
         accessModes: ['ReadWriteOnce'],
         resources: { requests: { storage } },
+        ...spec,
       },
     });
   }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -28,6 +28,9 @@ export interface RealControlPlane {
   /** Whether kube-controller-manager runs, so that claims become Bound. */
   readonly hasBinder: boolean;
   readonly hasScheduler: boolean;
+  /** Copies etcd's data. Absent for the cluster of KUBECONFIG.
+   * @returns what stops etcd and kube-apiserver and starts them with that copy */
+  backUp?(): Promise<() => Promise<void>>;
   /** Stops the programs in reverse order and removes their folder. Does nothing for the cluster of
    * KUBECONFIG. */
   close(): Promise<void>;
@@ -169,6 +172,7 @@ async function start(programs: Plan): Promise<RealControlPlane> {
     for (const result of started) if (result.status === 'rejected') throw result.reason;
     return {
       ...server,
+      backUp: () => backUp(join(folder, 'etcd'), etcd, server),
       hasBinder: programs.controllerManager !== undefined,
       hasScheduler: programs.scheduler !== undefined,
       close,
@@ -185,6 +189,57 @@ interface Context {
   readonly children: Program[];
 }
 
+/** A program that can be started again, with the same arguments. */
+interface Restartable {
+  /** Starts it; resolves when it is ready. */
+  start(): Promise<void>;
+  stop(): Promise<void>;
+  readonly pid: number | undefined;
+}
+
+async function restartable(
+  name: string,
+  children: Program[],
+  { launch, isReady }: { launch: () => Program; isReady: () => Promise<boolean> },
+): Promise<Restartable> {
+  let child: Program | undefined;
+  const started: Restartable = {
+    async start() {
+      child = launch();
+      children.push(child);
+      await waitUntilReady(name, child, isReady);
+    },
+    stop: async () => child?.stop(KILL_AFTER_MS),
+    get pid() {
+      return child?.pid;
+    },
+  };
+  await started.start();
+  return started;
+}
+
+async function backUp(
+  data: string,
+  etcd: { readonly program: Restartable },
+  server: { readonly program: Restartable },
+): Promise<() => Promise<void>> {
+  const copy = `${data}-backup`;
+  const { pid } = etcd.program;
+  if (pid === undefined) throw new Error('etcd does not run');
+  // What a process that stands still has written is what a crash would leave.
+  process.kill(pid, 'SIGSTOP');
+  await cp(data, copy, { recursive: true });
+  process.kill(pid, 'SIGCONT');
+  return async () => {
+    await server.program.stop();
+    await etcd.program.stop();
+    await rm(data, { recursive: true });
+    await cp(copy, data, { recursive: true });
+    await etcd.program.start();
+    await server.program.start();
+  };
+}
+
 async function startEtcd(program: string, { folder, authority, children }: Context) {
   const [clientPort, peerPort] = await Promise.all([freePort(), freePort()]);
   const [server, client] = await Promise.all([
@@ -192,7 +247,7 @@ async function startEtcd(program: string, { folder, authority, children }: Conte
     authority.client('etcd-client', { commonName: 'kube-apiserver' }),
   ]);
   const url = `https://127.0.0.1:${clientPort}`;
-  const child = startChild(program, [
+  const args = [
     `--data-dir=${join(folder, 'etcd')}`,
     `--listen-client-urls=${url}`,
     `--advertise-client-urls=${url}`,
@@ -205,15 +260,15 @@ async function startEtcd(program: string, { folder, authority, children }: Conte
     '--client-cert-auth',
     // Faster; the data need not survive a power failure.
     '--unsafe-no-fsync',
-  ]);
-  children.push(child);
+  ];
   // Only our etcd has a certificate of this authority, so no other server can pass the check.
-  const agent = new Agent({
-    connect: { ca: await readFile(authority.caFile, 'utf8'), ...(await readCertificate(client)) },
+  const ca = await readFile(authority.caFile, 'utf8');
+  const tls = { ca, ...(await readCertificate(client)) };
+  const etcd = await restartable('etcd', children, {
+    launch: () => startChild(program, args),
+    isReady: () => answersOk(tls, `${url}/health`),
   });
-  await waitUntilReady('etcd', child, () => answersOk(agent, `${url}/health`));
-  await agent.close();
-  return { url, client };
+  return { url, client, program: etcd };
 }
 
 interface ApiServerContext extends Context {
@@ -237,7 +292,7 @@ async function startApiServer(
   await writeFile(tokenFile, `${token},sutler-test-admin,sutler-test-admin,"system:masters"\n`, {
     mode: 0o600,
   });
-  const child = startChild(program, [
+  const args = [
     `--etcd-servers=${etcdUrl}`,
     `--etcd-cafile=${authority.caFile}`,
     `--etcd-certfile=${etcdClient.certFile}`,
@@ -265,18 +320,19 @@ async function startApiServer(
     ...(gates.length === 0
       ? []
       : [`--feature-gates=${gates.map((gate) => `${gate}=true`).join(',')}`]),
-  ]);
-  children.push(child);
+  ];
   const url = `https://127.0.0.1:${port}`;
   const tls = { ca: await readFile(authority.caFile, 'utf8'), ...(await readCertificate(admin)) };
-  const agent = new Agent({ connect: tls });
-  // /readyz waits for the start hooks, RBAC's built-in roles among them.
-  for (const path of ['/readyz', '/api/v1/namespaces/default'])
-    await waitUntilReady('kube-apiserver', child, () => answersOk(agent, `${url}${path}`));
-  await agent.close();
+  const server = await restartable('kube-apiserver', children, {
+    launch: () => startChild(program, args),
+    // /readyz waits for the start hooks, RBAC's built-in roles among them.
+    isReady: async () =>
+      (await answersOk(tls, `${url}/readyz`)) &&
+      (await answersOk(tls, `${url}/api/v1/namespaces/default`)),
+  });
   const kubeconfig = join(folder, 'admin.kubeconfig');
   await writeKubeconfig(kubeconfig, { url, caFile: authority.caFile, ...admin });
-  return { url, tls, token, kubeconfig, apiServerPid: child.pid };
+  return { url, tls, token, kubeconfig, program: server, apiServerPid: server.pid };
 }
 
 interface ClientContext extends Context {
@@ -327,9 +383,8 @@ async function startClient(
     ...args,
   ]);
   children.push(child);
-  const agent = new Agent({ connect: { ca: await readFile(authority.caFile, 'utf8') } });
-  await waitUntilReady(name, child, () => answersOk(agent, `https://127.0.0.1:${port}/healthz`));
-  await agent.close();
+  const tls = { ca: await readFile(authority.caFile, 'utf8') };
+  await waitUntilReady(name, child, () => answersOk(tls, `https://127.0.0.1:${port}/healthz`));
 }
 
 function startChild(program: string, args: readonly string[]): Program {
@@ -364,13 +419,16 @@ async function waitUntilReady(
 
 /** Whether the server answers with 200. False also for a server whose certificate is of another
  * authority. */
-async function answersOk(agent: Agent, url: string): Promise<boolean> {
+async function answersOk(tls: RealControlPlane['tls'], url: string): Promise<boolean> {
+  const agent = new Agent({ connect: { ...tls } });
   try {
     const { statusCode, body } = await request(url, { dispatcher: agent });
     await body.dump();
     return statusCode === 200;
   } catch {
     return false;
+  } finally {
+    await agent.close();
   }
 }
 

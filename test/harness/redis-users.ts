@@ -1,5 +1,7 @@
+import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import type { Redis } from 'ioredis';
 
 // Tests run from dist-dev/test/harness.
 const FILE = fileURLToPath(new URL('../../../k8s/redis/users.acl', import.meta.url));
@@ -26,4 +28,21 @@ export function urlOf(user: RedisUser, url: string): string {
   login.username = `sutler-${user}`;
   login.password = USER_PASSWORD;
   return login.href;
+}
+
+/** The commands that Redis denied since the last call, by user. */
+export async function denials(redis: Redis): Promise<readonly string[]> {
+  const entries = (await redis.call('ACL', 'LOG')) as readonly (readonly unknown[])[];
+  await redis.call('ACL', 'LOG', 'RESET');
+  const field = (entry: readonly unknown[], name: string): string =>
+    String(entry[entry.indexOf(name) + 1]);
+  return entries.map((entry) =>
+    ['username', 'reason', 'context', 'object'].map((name) => field(entry, name)).join(' '),
+  );
+}
+
+/** To be called when the processes of a bed have ended.
+ * @throws AssertionError if Redis denied one of their users a command */
+export async function assertNothingDenied(redis: Redis): Promise<void> {
+  if (redis.status === 'ready') assert.deepEqual(await denials(redis), []);
 }

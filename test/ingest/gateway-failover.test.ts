@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { openGatewayPool } from '#src/gateway-client/pool.ts';
+import { fixedNodeEndpoints } from '#src/gateway-client/endpoints.ts';
+import { podAddress } from '#src/gateway-client/pod-address.ts';
+import {
+  type GatewayPool,
+  openGatewayPool,
+  openServiceGatewayPool,
+} from '#src/gateway-client/pool.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import { GatewayFailover } from '#src/ingest/gateway-failover.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
+import type { Address } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
@@ -73,7 +80,26 @@ describe('GatewayFailover', () => {
   }
 
   function start(...names: string[]): GatewayFailover {
-    const pool = openGatewayPool({ addresses: names.map(address), log: silentLog });
+    return startWith(openGatewayPool({ addresses: names.map(address), log: silentLog }));
+  }
+
+  /** Pods behind a Service, which come and go. */
+  function startPods(...names: string[]): { add(name: string): void; remove(name: string): void } {
+    const pods = new Map<string, Address>();
+    const add = (name: string): unknown =>
+      pods.set(podAddress(name, name), { kind: 'unix', path: folder.file(`${name}.gw`) });
+    names.forEach(add);
+    const endpoints = fixedNodeEndpoints(pods);
+    startWith(openServiceGatewayPool({ endpoints, security: { tls: undefined }, log: silentLog }));
+    return { add, remove: (name) => void pods.delete(podAddress(name, name)) };
+  }
+  const isPodNamed = (name: string) =>
+    until(
+      async () => (await active().read()).endpoint === `pod:${name}/${name}`,
+      `${name} is named`,
+    );
+
+  function startWith(pool: GatewayPool): GatewayFailover {
     closers.add('pool', () => pool.close());
     const failover = new GatewayFailover({
       pool,
@@ -194,6 +220,45 @@ describe('GatewayFailover', () => {
     isLeading = true;
     failover.checkNow();
     await isNamed('a');
+  });
+
+  it('moves at once when the pod of the active gateway has drained and is gone', async () => {
+    const a = await replica('a');
+    timeoutMs = NEVER_MS;
+    const pods = startPods('a');
+    await isPodNamed('a');
+    await sleep(600);
+    await a.close(5_000);
+    pods.remove('a');
+    await replica('b');
+    pods.add('b');
+    await isPodNamed('b');
+    assert.equal((await active().read()).waitMs, 0);
+  });
+
+  it('takes the active gateway for unreachable when its pod is gone without a drain', async () => {
+    await Promise.all([replica('a'), replica('b')]);
+    const pods = startPods('a', 'b');
+    await isPodNamed('a');
+    const goingMs = Date.now();
+    pods.remove('a');
+    await isPodNamed('b');
+    assert.ok(Date.now() - goingMs > TIMEOUT_MS);
+    assert.equal((await active().read()).previous, 'pod:a/a');
+    await until(() => lines.some((line) => line.includes('its pod is gone')), 'the reason');
+  });
+
+  it('keeps the active gateway when other pods come', async () => {
+    await Promise.all([replica('a'), replica('b')]);
+    timeoutMs = NEVER_MS;
+    const pods = startPods('b');
+    await isPodNamed('b');
+    pods.add('a');
+    await until(
+      () => lines.some((line) => line.includes('pod:a/a') && line.includes('reachable')),
+      'the other one is probed',
+    );
+    assert.equal((await active().read()).version, 1);
   });
 
   it('moves from a removed gateway only when no run can call it any more', async () => {

@@ -194,7 +194,7 @@ describe('IncarnationCheck', () => {
         const allow = forbid(verb);
         const check = open();
         for (let seconds = 0; seconds < 3; seconds += 1) await fails(check, /403/);
-        assert.equal(await redis.exists(KEY), 0, 'no incarnation and no quarantine');
+        assert.deepEqual(await redis.hmget(KEY, 'epoch', 'quarantineUntil'), [null, null]);
         assert.match(
           check.trouble ?? '',
           new RegExp(`may not ${verb} leases: grant .* create and update on leases .* default$`),
@@ -212,7 +212,7 @@ describe('IncarnationCheck', () => {
       await redis.flushall();
       const allow = forbid('update');
       for (let seconds = 0; seconds < 3; seconds += 1) await fails(check, /403/);
-      assert.equal(await redis.exists(KEY), 0);
+      assert.deepEqual(await redis.hmget(KEY, 'epoch', 'quarantineUntil'), [null, null]);
       allow();
       assert.equal(await check.check(), true);
       const untilMs = await quarantine();

@@ -46,6 +46,7 @@ describe('Leadership', () => {
       resync,
       newWork: { forget: record('new work forgotten') },
       incarnation: {
+        known: undefined,
         beginLeading: (transitions) => void done.push(`leader of ${transitions}`),
         check: () => {
           done.push('incarnation checked');

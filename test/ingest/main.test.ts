@@ -57,7 +57,8 @@ describe('ingest that may not write the Lease', () => {
     );
     // The check is repeated every second.
     await sleep(2_500);
-    assert.equal(await bed.redis.redis.exists(INCARNATION), 0, 'no quarantine begins');
+    const begun = await bed.redis.redis.hexists(INCARNATION, 'epoch');
+    assert.equal(begun, 0, 'no quarantine begins');
     assert.equal(linesAbout('not confirmed').length, 1, running.output.join(''));
     assert.equal(await bed.isBound(claim), false);
     grant();

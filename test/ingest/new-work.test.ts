@@ -3,6 +3,7 @@ import { beforeEach, describe, it } from 'node:test';
 import { NewWork } from '#src/ingest/new-work.ts';
 import { objectId } from '#src/queue/wait-list.ts';
 import { Listeners } from '#src/runtime/listeners.ts';
+import { createLogger } from '#src/runtime/log.ts';
 import { NEW_WORK, UNTIL_NEW_WORK } from '#src/records/new-work.ts';
 
 const ID = objectId(NEW_WORK);
@@ -10,12 +11,16 @@ const ALLOWED = { isAfterOther: false, isDrained: false };
 
 describe('NewWork', () => {
   let changed: string[];
+  let lines: string[];
   let newWork: NewWork;
   beforeEach(() => {
     changed = [];
     const changes = new Listeners<string>();
     changes.subscribe((object) => changed.push(object));
-    newWork = new NewWork(changes);
+    lines = [];
+    const write = (line: string) => void lines.push(line);
+    const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write });
+    newWork = new NewWork(changes, log);
   });
   /** Whether the wait watch promotes the keys that wait for new work. */
   const isPromoting = (): boolean => {
@@ -42,6 +47,21 @@ describe('NewWork', () => {
   it('tells of each change once', () => {
     for (const isDrained of [true, true, false, false]) newWork.learn({ ...ALLOWED, isDrained });
     assert.deepEqual(changed, [ID, ID]);
+  });
+
+  it('logs the begin and the end of a drain once each', () => {
+    for (const isDrained of [false, true, true, false, false])
+      newWork.learn({ ...ALLOWED, isDrained });
+    assert.equal(lines.length, 2);
+    assert.match(lines[0] ?? '', /drained: nothing new is started until sutler drain --undo/);
+    assert.match(lines[1] ?? '', /the drain has ended/);
+  });
+
+  it('notes on /readyz that sutler is drained, while it is', () => {
+    newWork.learn({ ...ALLOWED, isDrained: true });
+    assert.match(newWork.note ?? '', /^drained: .* sutler drain --undo$/);
+    newWork.learn(ALLOWED);
+    assert.equal(newWork.note, undefined);
   });
 
   it('knows nothing any more when this ingest does not lead', () => {

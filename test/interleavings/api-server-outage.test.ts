@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { systemClock } from '#src/runtime/clock.ts';
-import { Installation, NAMES } from './installation.ts';
+import { configMaps } from '../../sandbox/api/kinds/core.ts';
 import { until } from '../harness/until.ts';
+import { Installation, NAMES } from './installation.ts';
 
 describe('the processes, when the API server fails', () => {
   let sutler: Installation;
@@ -37,6 +38,19 @@ describe('the processes, when the API server fails', () => {
       sutler.lists - before <= stopped,
       `${sutler.lists - before} lists for ${stopped} watches`,
     );
+  });
+
+  it('see a claim that is made after its data was restored from a backup', async () => {
+    await sutler.allWatch();
+    const { api } = sutler.cluster;
+    const restore = api.store.backUp();
+    for (let n = 0; n < 1_000; n += 1)
+      api.operations.create(configMaps, 'default', { metadata: { name: `lost-${n}` } });
+    // Each watch ends with a bookmark of the version that is lost.
+    api.stopWatches('end');
+    restore();
+    sutler.makeClaims(1);
+    await sutler.allBound();
   });
 
   it('go on after two seconds without it, without a restart or a list', async () => {

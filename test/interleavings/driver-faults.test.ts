@@ -159,6 +159,11 @@ describe('a driver and its gateway', () => {
       answer: { volume: { capacityBytes: 1_048_576n } },
       reason: /empty volume_id/,
     },
+    {
+      title: 'a handle of 200 kB',
+      answer: { volume: { volumeId: 'x'.repeat(200_000), capacityBytes: 1_048_576n } },
+      reason: /a volume_id of 200000 bytes, more than 4096/,
+    },
   ]) {
     it(`repeat the call after an answer with ${title}, and write no PV until then`, async () => {
       const claim = await story.rig.claim();

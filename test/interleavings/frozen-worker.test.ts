@@ -4,7 +4,7 @@ import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { Pause, Story } from './story.ts';
+import { Pause, Story, type Timing } from './story.ts';
 import { until } from '../harness/until.ts';
 
 /* A worker pauses at a given place, as after SIGSTOP or during a long pause of its machine, while
@@ -51,7 +51,10 @@ describe('a worker that was frozen', () => {
     await createAndDelete(claim);
     pause.resume();
     const outcome = await frozen;
-    assert.ok(outcome.kind === 'later' && outcome.reason.includes('gone'), JSON.stringify(outcome));
+    assert.ok(
+      outcome.kind === 'later' && outcome.reason.includes('was deleted'),
+      JSON.stringify(outcome),
+    );
     assert.equal(story.creates(claim).length, 1);
     await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
@@ -72,6 +75,28 @@ describe('a worker that was frozen', () => {
     assert.deepEqual(await story.rig.record(claim.metadata.uid), {});
     await story.runUntilDone(claim);
     await story.assertOneVolume(claim);
+  });
+
+  it('before it opened the record sends nothing after the record was forgotten', async () => {
+    const claim = await story.rig.claim();
+    const pause = new Pause();
+    const ports = story.kubeWith({
+      get: async (resource, ...args) => {
+        const read = await story.rig.kube.get(resource, ...args);
+        await pause.wait();
+        return read as never;
+      },
+    });
+    const timing = { timeoutMs: 50, writeAllowanceMs: 50 };
+    const frozen = story.worker({ ports, timing }).reconcileClaim(claim);
+    await pause.reached;
+    await createAndDelete(claim);
+    await story.redis.del(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`);
+    await systemClock.sleep(110);
+    pause.resume();
+    assert.equal((await frozen).kind, 'running');
+    assert.equal(story.creates(claim).length, 1);
+    await story.assertNothingLeft(claim);
   });
 
   it('between open and call sends nothing after it was taken over', async () => {
@@ -269,8 +294,9 @@ describe('Create, Delete, Create', () => {
   beforeEach(() => story.reset());
 
   /** A worker that reads the claim as it was before it was bound. */
-  const workerWithStaleRead = (claim: Claim) =>
+  const workerWithStaleRead = (claim: Claim, timing: Partial<Timing> = {}) =>
     story.worker({
+      timing,
       ports: story.kubeWith({
         get: (resource, ...args) =>
           resource === claims
@@ -285,10 +311,35 @@ describe('Create, Delete, Create', () => {
     await story.deleteClaim(claim);
     await story.runUntilDone(claim);
     const stale = await workerWithStaleRead(claim).reconcileClaim(claim);
-    assert.ok(stale.kind === 'later' && stale.reason.includes('gone'), JSON.stringify(stale));
+    assert.ok(
+      stale.kind === 'later' && stale.reason.includes('was deleted'),
+      JSON.stringify(stale),
+    );
     assert.equal(story.creates(claim).length, 1);
     assert.equal((await story.worker().reconcileClaim(claim)).kind, 'done');
     await story.assertNothingLeft(claim);
+  });
+
+  it('of a claim that a backup brought back waits minutes, and an event says until when', async () => {
+    const claim = await story.rig.claim();
+    const timing = { timeoutMs: 500, writeAllowanceMs: 500 };
+    const before = story.worker({ timing });
+    await story.runUntilDone(claim, before);
+    await story.deleteClaim(claim);
+    await story.runUntilDone(claim, before);
+    const worker = workerWithStaleRead(claim, timing);
+    const outcome = await worker.reconcileClaim(claim);
+    const delayMs = outcome.kind === 'later' ? outcome.delayMs : undefined;
+    assert.ok(delayMs !== undefined && delayMs <= 1_200, JSON.stringify(outcome));
+    const warning = story.messages().at(-1) ?? '';
+    const endMs = Date.parse(/^Warning .* before (\S+Z),/.exec(warning)?.[1] ?? '');
+    assert.ok(endMs - Date.now() <= 2_200, warning);
+    await until(
+      async () => (await worker.reconcileClaim(claim)).kind === 'done',
+      'the volume is created',
+      5_000,
+    );
+    assert.equal(story.creates(claim).length, 2);
   });
 
   it('is refused while the deletion is under way', async () => {

@@ -142,6 +142,7 @@ const ports: ProcessorPorts = {
 const run = {
   signal: new AbortController().signal,
   lastReason: () => Promise.resolve(undefined),
+  reachedDriver: () => undefined,
   heldOffMs: () => Promise.resolve(0),
 };
 // Ends the process when its test has failed.

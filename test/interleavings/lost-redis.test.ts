@@ -3,7 +3,7 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
+import { type Incarnation, IncarnationCheck } from '#src/ingest/incarnation-check.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
@@ -20,12 +20,12 @@ const OWNERSHIP_MS = 2_000;
 
 /** The leader's check of Redis' data, with a Lease in memory. */
 function startLeader(story: Story): IncarnationCheck {
-  let onLease: string | undefined;
+  let onLease: Incarnation | undefined;
   return new IncarnationCheck({
     incarnations: redisIncarnationStore(story.redis, 'csi', DRIVER),
     store: {
       read: () => Promise.resolve(onLease),
-      write: (next) => Promise.resolve(void (onLease = next)),
+      write: (next) => Promise.resolve(void (onLease = { id: next, sequence: 0, server: '' })),
     },
     quarantineMs: OWNERSHIP_MS,
     log: silentLog,

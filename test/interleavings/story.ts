@@ -192,7 +192,7 @@ export class Story {
    * passes. */
   async loseAnswer(
     claim: Claim,
-    worker = this.worker({ timing: { timeoutMs: 150 } }),
+    worker = this.worker({ timing: { timeoutMs: 150, writeAllowanceMs: 200 } }),
   ): Promise<void> {
     this.script(async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;

@@ -214,6 +214,36 @@ describe('a call that ends without an answer of the driver', () => {
     assert.deepEqual(await story.rig.record(claim.metadata.uid), {});
   });
 
+  it('delays the deletion of a volume that a repetition made, as it may still make one', async () => {
+    const claim = await story.rig.claim();
+    const worker = story.worker({
+      timing: { timeoutMs: 500, writeAllowanceMs: 500, settleMs: 1_000 },
+    });
+    const made: (() => Promise<unknown>)[] = [];
+    story.script(({ method, proceed }) => {
+      if (method !== 'CreateVolume') return undefined;
+      made.push(proceed);
+      return new Promise(() => undefined);
+    });
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'running');
+    story.script(() => undefined);
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'done');
+    await story.deleteClaim(claim);
+    await until(
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      'the volume is Released',
+    );
+    const volume = await story.rig.volumeOf(claim);
+    assert.ok(volume);
+    const outcome = await worker.reconcileVolume(volume);
+    // The driver ends its work on the first call only now.
+    for (const make of made) await make();
+    assert.equal(outcome.kind, 'later', JSON.stringify(outcome));
+    await story.runUntilDone(claim, worker);
+    await story.assertNothingLeft(claim);
+    assert.equal(story.deletes().length, 1);
+  });
+
   it('keeps the record of a deleted claim open too, so that a late volume is deleted', async () => {
     const claim = await story.rig.claim();
     const worker = story.worker({

@@ -16,6 +16,7 @@ import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
 import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { EventCorrelator } from '#src/kube/event-correlation.ts';
 import type { EventInput } from '#src/kube/events.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
@@ -72,6 +73,8 @@ export interface Rig {
   /** Sets the phase as the volume controller does. */
   setPhase(volume: Volume, phase: 'Bound' | 'Released'): Promise<Volume>;
   record(id: string): Promise<Record<string, string>>;
+  /** Ends the settle time of the record's last call of unknown end. */
+  settle(id: string): Promise<void>;
   /** The records as a process that has just started sees them. */
   newRecords(): VolumeRecords;
   reset(): Promise<void>;
@@ -127,6 +130,15 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
       settleMs: 60_000,
     });
   let records = createRecords();
+  // As the recorder does: a warning that was told already is only counted.
+  const correlator = new EventCorrelator(60_000);
+  const recordOnce = (event: EventInput): void => {
+    const verdict = correlator.take(event, Date.now());
+    if (event.type === 'Normal') return void events.push(event);
+    if (verdict.kind !== 'write') return;
+    verdict.series.writtenAtMs = Date.now();
+    events.push(event);
+  };
   const ports: ProcessorPorts = {
     kube,
     csi: repeatWhileFull(csi, { clock: systemClock, random: Math.random }),
@@ -135,7 +147,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     },
     openSources: () => openSources(redis, 'csi', DRIVER),
     names: new VolumeNames(redis, 'csi', DRIVER),
-    events: { record: (event) => void events.push(event) },
+    events: { record: (event) => recordOnce(event) },
     counts: createOperationCounts(metrics),
     capacity: NO_CAPACITY_HINTS,
     classOf: (name) => classes.get(name),
@@ -161,13 +173,11 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
   // The status of each key, which the consumer keeps in Redis.
   const reasons = new Map<string, string>();
   const holdOffs = new Map<string, { readonly scope: string; readonly ms: number }>();
-  const runOf = async (
-    key: JobKey,
-    process: (run: Pick<Run, 'signal' | 'lastReason' | 'heldOffMs'>) => Promise<Outcome>,
-  ): Promise<Outcome> => {
+  const runOf = async (key: JobKey, process: (run: Run) => Promise<Outcome>): Promise<Outcome> => {
     const holdOff = holdOffs.get(key.uid);
     const run = {
       signal: new AbortController().signal,
+      reachedDriver: () => undefined,
       lastReason: () => Promise.resolve(reasons.get(key.uid)),
       heldOffMs: (scope: string) => Promise.resolve(holdOff?.scope === scope ? holdOff.ms : 0),
     };
@@ -247,6 +257,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
       ),
     newRecords: createRecords,
     record: (id) => redis.hgetall(`{csi}:volume:${DRIVER}:${id}`),
+    settle: async (id) => void (await redis.hset(`{csi}:volume:${DRIVER}:${id}`, 'call', '1')),
     async reset() {
       hook = () => undefined;
       events.length = 0;

@@ -1,41 +1,9 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
 import { before, describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { dump, loadAll } from 'js-yaml';
 import { processes } from '#src/processes.ts';
 import { parseFlags } from '#src/runtime/flags.ts';
+import { KUBECTL, localDriver, render, type Rendered } from '../harness/kustomize.ts';
 import type { ManifestObject } from '../harness/real-manifests.ts';
-import { findKubectls } from '../harness/sandbox-kubectl.ts';
-
-const K8S = fileURLToPath(new URL('../../../k8s', import.meta.url));
-const [KUBECTL] = await findKubectls(process.env);
-
-/** A driver of local volumes, as its author would deploy it. */
-const DRIVER = {
-  apiVersion: 'apps/v1',
-  kind: 'DaemonSet',
-  metadata: { name: 'local-driver', namespace: 'sutler', labels: { 'sutler.dev/driver': 'true' } },
-  spec: {
-    selector: { matchLabels: { app: 'local-driver' } },
-    template: {
-      metadata: { labels: { app: 'local-driver' } },
-      spec: {
-        containers: [
-          {
-            name: 'driver',
-            image: 'local-driver',
-            volumeMounts: [{ name: 'socket-dir', mountPath: '/csi' }],
-          },
-        ],
-        volumes: [{ name: 'socket-dir', emptyDir: {} }],
-      },
-    },
-  },
-};
 
 interface Container {
   readonly args: readonly string[];
@@ -63,29 +31,12 @@ interface Binding {
   readonly subjects: readonly { readonly name: string }[];
 }
 
-/** What kubectl makes of base, certificates, the driver, the components and other resources. */
+/** What kubectl makes of base, certificates, a driver, the components and other resources. */
 function build(
   components: readonly string[],
   resources: readonly string[] = [],
 ): readonly ManifestObject[] {
-  const folder = mkdtempSync(join(tmpdir(), 'sutler-kustomize-'));
-  try {
-    const pathOf = (name: string): string => relative(folder, join(K8S, name));
-    writeFileSync(join(folder, 'driver.yaml'), dump(DRIVER));
-    writeFileSync(
-      join(folder, 'kustomization.yaml'),
-      dump({
-        apiVersion: 'kustomize.config.k8s.io/v1beta1',
-        kind: 'Kustomization',
-        resources: [...['base', 'cert-manager', ...resources].map(pathOf), 'driver.yaml'],
-        components: components.map(pathOf),
-      }),
-    );
-    const text = execFileSync(KUBECTL ?? '', ['kustomize', folder], { encoding: 'utf8' });
-    return loadAll(text) as readonly ManifestObject[];
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  return render({ components, resources: ['base', 'cert-manager', ...resources] });
 }
 
 /** The pod of a Deployment or DaemonSet. */
@@ -131,7 +82,7 @@ describe(
         const container = containerOf('Deployment', `sutler-${name}`, name);
         const { flags, env } = startOf(container);
         assert.equal(flags['nodeDeployment'], true);
-        assert.equal(flags['gatewayService'], 'sutler/sutler-node-gateway');
+        assert.equal(flags['gatewayService'], 'local-storage/sutler-node-gateway');
         assert.equal(flags['enableCapacity'], true);
         assert.ok('NAMESPACE' in env);
         assert.equal('POD_NAME' in env, name === 'jobs');
@@ -144,9 +95,18 @@ describe(
       const service = objects.find(
         ({ kind, metadata }) => kind === 'Service' && metadata.name === 'sutler-node-gateway',
       );
-      assert.ok(service !== undefined);
+      assert.equal(service?.metadata.namespace, 'local-storage');
       const { selector } = service['spec'] as { readonly selector: Record<string, string> };
       assert.deepEqual({ ...labels, ...selector }, labels);
+    });
+
+    it('the gateway’s certificate has the name of the Service', () => {
+      const certificate = objects.find(
+        ({ kind, metadata }) => kind === 'Certificate' && metadata.name === 'sutler-gateway',
+      );
+      assert.ok(certificate !== undefined);
+      const { dnsNames } = certificate['spec'] as { readonly dnsNames: readonly string[] };
+      assert.ok(dnsNames.includes('sutler-node-gateway.local-storage.svc'), dnsNames.join());
     });
 
     it('ingest and jobs may read nodes, gateways of nodes, and capacity', () => {
@@ -156,7 +116,7 @@ describe(
           .map((binding) => binding as unknown as Binding)
           .map(({ roleRef, subjects }) => [roleRef.name, subjects.map(({ name }) => name)]),
       );
-      for (const role of ['sutler-topology', 'sutler-node-gateways'])
+      for (const role of ['sutler-topology', 'sutler-node-gateway'])
         assert.deepEqual(granted.get(role), ['sutler-ingest', 'sutler-jobs'], role);
       assert.deepEqual(granted.get('sutler-ingest-capacity'), ['sutler-ingest']);
       assert.deepEqual(granted.get('sutler-jobs-capacity'), ['sutler-jobs']);
@@ -234,5 +194,113 @@ describe(
         assert.ok(found !== undefined, 'the ConfigMap is there');
         assert.ok('drivers.yaml' in (found['data'] as object));
       });
+  },
+);
+
+describe(
+  'a component for the pod of a driver',
+  {
+    skip: KUBECTL === undefined && 'no kubectl on PATH',
+  },
+  () => {
+    const KINDS = ['Deployment', 'StatefulSet', 'DaemonSet'];
+    const LABEL = { 'sutler.dev/driver': 'true' };
+    const base = ['base'];
+    const labelled = (kind: string, metadata: object = {}) => {
+      const { metadata: own, ...rest } = localDriver(kind);
+      return { ...rest, metadata: { ...own, ...metadata } };
+    };
+    /** A patch that labels the driver. */
+    const patches = [
+      {
+        patch: JSON.stringify({
+          apiVersion: 'apps/v1',
+          kind: 'StatefulSet',
+          metadata: { name: 'local-driver', namespace: 'local-storage', labels: LABEL },
+        }),
+      },
+    ];
+    const unlabelled = labelled('StatefulSet', { labels: {} });
+    const gatewaysIn = (objects: readonly ManifestObject[], kind: string): number =>
+      podOf(objects, kind, 'local-driver').spec.containers.filter(
+        ({ name }) => name === 'csi-gateway',
+      ).length;
+    const fails = (rendered: Rendered, expected: RegExp): void => {
+      assert.throws(() => render(rendered), expected);
+    };
+
+    for (const component of ['gateway', 'sidecars', 'node-local']) {
+      const kinds = component === 'node-local' ? ['DaemonSet'] : KINDS;
+      for (const kind of kinds)
+        it(`${component} adds one gateway to a ${kind}, and changes nothing else about it`, () => {
+          const driver = labelled(kind);
+          const objects = render({ resources: base, components: [component], drivers: [driver] });
+          assert.equal(gatewaysIn(objects, kind), 1);
+          const found = objects.find(({ metadata }) => metadata.name === 'local-driver');
+          assert.deepEqual(found?.metadata, driver.metadata);
+        });
+
+      it(`${component} finds a label that a component before it has set`, () => {
+        const [kind = ''] = kinds.slice(-1);
+        const patch = (patches[0]?.patch ?? '').replace('StatefulSet', kind);
+        const objects = render({
+          resources: base,
+          labelling: [{ patch }],
+          components: [component],
+          drivers: [labelled(kind, { labels: {} })],
+        });
+        assert.equal(gatewaysIn(objects, kind), 1);
+      });
+
+      it(`${component} fails if a patch of the same kustomization sets the label, too late`, () =>
+        fails(
+          { resources: base, components: [component], patches, drivers: [unlabelled] },
+          /nothing selected by .*one workload labelled sutler.dev\/driver=true/,
+        ));
+
+      it(`${component} fails if two workloads are labelled`, () =>
+        fails(
+          {
+            resources: base,
+            components: [component],
+            drivers: [labelled('DaemonSet'), labelled('DaemonSet', { name: 'another' })],
+          },
+          /multiple matches for selector .*one workload labelled sutler.dev\/driver=true/,
+        ));
+    }
+
+    for (const component of ['webhooks', 'drivers', 'capacity', 'node-local', 'driver-lease'])
+      it(`${component} fails where it finds no ingest of base`, () =>
+        fails({ resources: [], components: [component] }, /no .*Deployment.*sutler-ingest/));
+
+    for (const component of ['gateway', 'node-local', 'driver-lease'])
+      it(`${component} puts its objects into the namespace of the driver`, () => {
+        const of = (objects: readonly ManifestObject[]) =>
+          objects.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+        const before = of(render({ resources: base }));
+        const objects = render({ resources: base, components: [component] });
+        const added = objects.filter((object) => !before.includes(of([object])[0] ?? ''));
+        assert.ok(added.length > 1);
+        for (const { kind, metadata } of added)
+          assert.equal(metadata.namespace, 'local-storage', `${kind} ${metadata.name}`);
+      });
+
+    it('gateway has ingest and jobs of base find the gateways there', () => {
+      const objects = render({ resources: base, components: ['gateway'] });
+      for (const name of ['sutler-ingest', 'sutler-jobs']) {
+        const [container] = podOf(objects, 'Deployment', name).spec.containers;
+        assert.ok(container !== undefined);
+        assert.equal(startOf(container).flags['gatewayService'], 'local-storage/sutler-gateway');
+      }
+    });
+
+    it('driver-lease has ingest and jobs use the Lease there', () => {
+      const objects = render({ resources: base, components: ['driver-lease'] });
+      for (const name of ['sutler-ingest', 'sutler-jobs']) {
+        const [container] = podOf(objects, 'Deployment', name).spec.containers;
+        assert.ok(container !== undefined);
+        assert.equal(startOf(container).flags['leaderElectionNamespace'], 'local-storage');
+      }
+    });
   },
 );

@@ -6,14 +6,23 @@ import { fileURLToPath } from 'node:url';
 import { load } from 'js-yaml';
 import type { Process } from '#src/dispatch.ts';
 import { ON_DEMAND } from '#src/ingest/demand-watch.ts';
+import { readEvents } from '#src/ingest/webhooks/parse/read-events.ts';
 import * as kinds from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
 import { processes as shipped } from '#src/processes.ts';
 import { parseFlags } from '#src/runtime/flags.ts';
 import { processes as withSandbox } from '../../sandbox/processes.ts';
 import {
+  ARGO,
+  CLAIM_HINT,
+  JSON_HEADERS,
+  VOLUME,
+  VOLUME_HINT,
+} from '../ingest/webhooks/fixtures.ts';
+import {
   manifestFiles,
   manifestFolders,
+  type ManifestObject,
   readManifests,
   readYaml,
 } from '../harness/real-manifests.ts';
@@ -90,6 +99,7 @@ interface Workload {
 interface ServiceObject {
   readonly spec: {
     readonly selector: Readonly<Record<string, string>>;
+    readonly clusterIP?: string;
     readonly ports: readonly { readonly targetPort: string; readonly port: number }[];
   };
 }
@@ -105,6 +115,31 @@ interface Hook {
   readonly failurePolicy: string;
   readonly timeoutSeconds: number;
   readonly sideEffects: string;
+}
+interface Ingress {
+  readonly from?: readonly object[];
+  readonly ports?: readonly {
+    readonly protocol: string;
+    readonly port: number | string;
+    readonly endPort?: number;
+  }[];
+}
+interface Sensor {
+  readonly triggers: readonly {
+    readonly template: {
+      readonly name: string;
+      readonly http: {
+        readonly payload: readonly {
+          readonly src: {
+            readonly dependencyName: string;
+            readonly dataKey: string;
+            readonly useRawData?: boolean;
+          };
+          readonly dest: string;
+        }[];
+      };
+    };
+  }[];
 }
 interface Binding {
   readonly roleRef: { readonly kind: string; readonly name: string };
@@ -143,6 +178,7 @@ const workloads = manifests
   }));
 const pods = workloads.map(({ file, name, spec }) => ({
   title: `${file} ${name}`,
+  name,
   pod: spec.template.spec,
   labels: spec.template.metadata?.labels ?? {},
 }));
@@ -162,22 +198,22 @@ const redisUsersFile = readFileSync(join(ROOT, 'k8s/redis/users.acl'), 'utf8')
 const redisUserNames = redisUsersFile.map((line) => line.split(' ')[1]);
 const portsOf = (pod: Pod): readonly string[] =>
   pod.containers.flatMap((container) => container.ports?.map(({ name }) => name) ?? []);
-/** The ports that the component of a folder adds to the pods with these labels. */
-const portsPatched = (
-  folder: string,
-  labels: Readonly<Record<string, string>>,
-): readonly string[] => {
+/** The ports that the component of a folder adds to the workloads of these names. */
+const portsPatched = (folder: string, names: readonly string[]): readonly string[] => {
   const [kustomization] = readYaml(`${folder}/kustomization.yaml`) as readonly Kustomization[];
-  return (kustomization?.patches ?? []).flatMap(({ patch = '', target }) => {
-    const [key = '', value] = (target?.labelSelector ?? '').split('=');
-    return key !== '' && labels[key] === value
-      ? portsOf((load(patch) as Workload).spec.template.spec)
-      : [];
+  return (kustomization?.patches ?? []).flatMap(({ patch, target }) => {
+    if (patch === undefined || target !== undefined) return [];
+    const { metadata, spec } = load(patch) as Workload & ManifestObject;
+    return names.includes(metadata.name) ? portsOf(spec.template.spec) : [];
   });
 };
 const ofKind = (kind: string) => manifests.filter(({ object }) => object.kind === kind);
 const portOf = (container: Container, name: string): number | undefined =>
   container.ports?.find((port) => port.name === name)?.containerPort;
+
+/** The Service behind which a container finds its gateways. */
+const serviceOf = ({ env }: Container): string | undefined =>
+  env?.find(({ name }) => name === 'SUTLER_GATEWAY_SERVICE')?.value;
 
 /** Values of a container's flags, parsed as the process itself does. */
 function flagsOf({ args, image }: Container): Readonly<Record<string, unknown>> {
@@ -323,18 +359,18 @@ describe('k8s/', () => {
     ]);
   });
 
-  it('calls the gateway at the address of its Service', () => {
+  it('calls the gateways behind their headless Service', () => {
     const service = ofKind('Service').find(
       ({ object }) => object.metadata.name === 'sutler-gateway',
     )?.object as unknown as ServiceObject;
-    const port = service.spec.ports.find(({ targetPort }) => targetPort === 'gateway')?.port;
+    assert.equal(service.spec.clusterIP, 'None');
+    assert.ok(service.spec.ports.some(({ targetPort }) => targetPort === 'gateway'));
     const gateway = containers.find(({ title }) => title.startsWith('gateway/'))?.container;
     assert.ok(gateway !== undefined);
     assert.match(String(flagsOf(gateway)['listen']), new RegExp(`:${portOf(gateway, 'gateway')}$`));
     for (const { title, container } of ours.filter((entry) => entry.title.startsWith('base/'))) {
-      const address = flagsOf(container)['gateway'];
-      if (address !== undefined)
-        assert.deepEqual(address, [`dns:///sutler-gateway.sutler.svc:${port}`], title);
+      const isCaller = ['ingest', 'jobs'].includes(container.args[0] ?? '');
+      assert.equal(serviceOf(container), isCaller ? 'sutler/sutler-gateway' : undefined, title);
     }
   });
 
@@ -373,10 +409,66 @@ describe('k8s/', () => {
       allowed.toSorted(),
     );
     for (const { container } of callers) {
-      for (const address of flagsOf(container)['gateway'] as readonly string[])
-        assert.ok(served.includes(/^dns:\/\/\/(.*):\d+$/.exec(address)?.[1] ?? ''), address);
+      const [namespace, name] = serviceOf(container)?.split('/') ?? [];
+      assert.ok(served.includes(`${name}.${namespace}.svc`), name);
     }
   });
+
+  it('takes no port in a driver’s pod that drivers and their sidecars use', () => {
+    // Also below the ports of outgoing connections and of Services: the pod may use the network of
+    // its node.
+    const taken = [
+      [1, 1_023],
+      [3_301, 3_307], // AWS EBS and its sidecars
+      [8_000, 8_999], // the sidecars of kubernetes-csi, ceph-csi, TopoLVM
+      [9_000, 9_999], // livenessprobe (9808, 9898), AWS EBS, TopoLVM, webhooks
+      [10_000, 10_299], // kubelet, csi-driver-host-path
+      [19_809, 19_809], // csi-driver-nfs
+      [22_011, 22_015], // GCE PD
+      [29_600, 29_699], // Azure Disk and Files, csi-driver-nfs, csi-driver-smb
+      [30_000, 65_535],
+    ] as const;
+    const added = ours.filter(({ title }) => /^(gateway|node-local|sidecars)\//.test(title));
+    const ports = added.flatMap(({ container }) =>
+      (container.ports ?? []).map(({ containerPort }) => containerPort),
+    );
+    assert.ok(ports.length >= 7);
+    for (const port of ports)
+      assert.ok(!taken.some(([first, last]) => first <= port && port <= last), `${port}`);
+  });
+
+  for (const name of ['sutler-gateway', 'sutler-node-gateway'])
+    it(`${name} is open to ingest and jobs in sutler alone, and closes no other port`, () => {
+      const policy = ofKind('NetworkPolicy').find(({ object }) => object.metadata.name === name);
+      assert.ok(policy !== undefined);
+      const { ingress } = policy.object['spec'] as { readonly ingress: readonly Ingress[] };
+      const [ours, rest] = ingress;
+      assert.deepEqual(ours?.from, [
+        {
+          namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'sutler' } },
+          podSelector: {
+            matchExpressions: [
+              { key: 'app.kubernetes.io/name', operator: 'In', values: ['sutler'] },
+              { key: 'app.kubernetes.io/component', operator: 'In', values: ['ingest', 'jobs'] },
+            ],
+          },
+        },
+      ]);
+      assert.deepEqual(ours.ports, [{ protocol: 'TCP', port: 'gateway' }]);
+      assert.equal(rest?.from, undefined);
+      const gateway = containers.find(({ title }) => title.endsWith('/csi-gateway'))?.container;
+      const open = rest?.ports?.filter(({ protocol }) => protocol === 'TCP') ?? [];
+      const isOpen = (port: number) =>
+        open.some((range) => Number(range.port) <= port && port <= (range.endPort ?? 0));
+      const port = (gateway === undefined ? undefined : portOf(gateway, 'gateway')) ?? 0;
+      assert.deepEqual([1, port - 1, port, port + 1, 65_535].map(isOpen), [
+        true,
+        true,
+        false,
+        true,
+        true,
+      ]);
+    });
 
   it('a gateway in the same pod is called at the socket where it listens', () => {
     const inPod = ours
@@ -387,38 +479,20 @@ describe('k8s/', () => {
     assert.deepEqual(calls, [listens, listens]);
   });
 
-  it('a node’s gateway is that of gateway/, and its certificate has the name of its Service', () => {
+  it('a node’s gateway is that of gateway/', () => {
     const [other, onNode] = ['gateway/', 'node-local/'].map((folder) =>
       ours.find(({ title }) => title.startsWith(folder)),
     );
     assert.ok(other !== undefined && onNode !== undefined);
-    // It knows its node besides.
-    const { args, env = [], ...rest } = onNode.container;
-    assert.ok(args.includes('--node-name=$(NODE_NAME)'));
-    const container = {
+    assert.ok(onNode.container.args.includes('--node-name=$(NODE_NAME)'));
+    assert.ok(other.container.args.includes('--pod-uid=$(POD_UID)'));
+    // Each knows its own place.
+    const withoutPlace = ({ args, env = [], ...rest }: Container) => ({
       ...rest,
-      args: args.filter((each) => !each.startsWith('--node-name=')),
-      env: env.filter(({ name }) => name !== 'NODE_NAME'),
-    };
-    assert.deepEqual(container, other.container);
-    const [kustomization] = readYaml('node-local/kustomization.yaml') as readonly {
-      readonly patches: readonly { readonly patch?: string }[];
-    }[];
-    const flags = kustomization?.patches.map(({ patch = '' }) => patch).join('') ?? '';
-    const [, namespace, name] = /--gateway-service=([^/\s]+)\/(\S+)/.exec(flags) ?? [];
-    assert.ok(
-      ofKind('Service').some(
-        ({ object: { metadata } }) => metadata.name === name && metadata.namespace === namespace,
-      ),
-    );
-    const certificate = ofKind('Certificate').find(
-      ({ object }) => object.metadata.name === 'sutler-gateway',
-    )?.object['spec'] as { readonly dnsNames: readonly string[] };
-    assert.ok(certificate.dnsNames.includes(`${name}.${namespace}.svc`));
-    assert.match(
-      readFileSync(join(ROOT, 'k8s/gateway/certificates.sh'), 'utf8'),
-      new RegExp(`=${name}.${namespace}.svc$`, 'm'),
-    );
+      args: args.filter((each) => !/^--(node-name|pod-uid)=/.test(each)),
+      env: env.filter(({ name }) => name !== 'NODE_NAME' && name !== 'POD_UID'),
+    });
+    assert.deepEqual(withoutPlace(onNode.container), withoutPlace(other.container));
   });
 
   it('serves the dashboard at the port that its Service names', () => {
@@ -436,7 +510,10 @@ describe('k8s/', () => {
       assert.ok(selected.length > 0, 'selects nothing');
       const names = new Set([
         ...selected.flatMap(({ pod }) => portsOf(pod)),
-        ...portsPatched(file.split('/')[0] ?? '', selector),
+        ...portsPatched(
+          file.split('/')[0] ?? '',
+          selected.map(({ name }) => name),
+        ),
       ]);
       for (const { targetPort } of ports) assert.ok(names.has(targetPort), targetPort);
     });
@@ -480,7 +557,7 @@ describe('k8s/', () => {
     });
   }
 
-  it('puts every namespaced object into the namespace sutler', () => {
+  it('puts every namespaced object into the namespace sutler, or beside the driver', () => {
     const clusterScoped = new Set([
       'Namespace',
       'ClusterRole',
@@ -493,10 +570,11 @@ describe('k8s/', () => {
       const folder = file.split('/')[0] ?? '';
       const isGrant = SECRET_FOLDERS.includes(folder);
       // The policy there is about pods of the namespace sutler.
+      const isBeside = object.metadata.labels?.['sutler.dev/beside'] === 'driver';
       const isOfArgo = folder === 'argo-events' && object.kind !== 'NetworkPolicy';
       assert.equal(
         object.metadata.namespace,
-        isGrant ? 'storage-secrets' : isOfArgo ? 'argo-events' : 'sutler',
+        isBeside ? undefined : isGrant ? 'storage-secrets' : isOfArgo ? 'argo-events' : 'sutler',
         `${file} ${object.kind} ${object.metadata.name}`,
       );
     }
@@ -639,6 +717,43 @@ describe('k8s/', () => {
       }
     });
 
+    it('of Argo Events are built of fields that ingest reads, each with a destination', () => {
+      const hints = ofKind('Sensor').flatMap(({ object }) =>
+        (object['spec'] as Sensor).triggers.map(({ template: { name, http } }) => {
+          const isClaim = name === 'claims';
+          const event: Readonly<Record<string, unknown>> = isClaim
+            ? ARGO
+            : { ...ARGO, body: VOLUME, resource: 'persistentvolumes' };
+          // As pkg/sensors/triggers/params.go, ConstructPayload, for keys without a path.
+          const body = Object.fromEntries(
+            http.payload.map(({ src: { dependencyName, dataKey, useRawData = false }, dest }) => {
+              assert.equal(dependencyName, name);
+              const value = event[dataKey];
+              assert.ok(value !== undefined && dest !== '', `${dataKey} to ${dest}`);
+              const isText = typeof value === 'string' || useRawData;
+              return [dest, isText ? value : JSON.stringify(value)];
+            }),
+          );
+          const bytes = Buffer.from(JSON.stringify(body));
+          const [read] = readEvents(JSON_HEADERS, bytes).events;
+          assert.ok(read !== undefined && 'verdict' in read && read.verdict.kind === 'hint');
+          // What a missed deletion needs besides.
+          for (const field of ['group', 'version', 'resource'])
+            assert.equal(body[field], event[field]);
+          return read.verdict.hint;
+        }),
+      );
+      assert.deepEqual(hints, [CLAIM_HINT, VOLUME_HINT]);
+    });
+
+    it('are asked for by addresses alone, which an administrator has to write', () => {
+      const from = ofKind('NetworkPolicy')
+        .flatMap(({ object }) => (object['spec'] as { ingress?: readonly Ingress[] }).ingress ?? [])
+        .filter(({ ports }) => ports?.some(({ port }) => port === 'admission'))
+        .map((rule) => rule.from);
+      assert.deepEqual(from, [[{ ipBlock: { cidr: 'ADDRESSES-OF-THE-API-SERVERS' } }]]);
+    });
+
     it('never stop a write: a webhook that fails or is slow is ignored', () => {
       for (const { failurePolicy, timeoutSeconds, sideEffects } of hooks)
         assert.deepEqual(
@@ -677,6 +792,19 @@ describe('k8s/', () => {
       assert.deepEqual(volume?.secret?.items, [{ key: 'ca.crt', path: 'ca.crt' }], title);
       assert.ok(redisUserNames.includes(`sutler-${name}`));
     }
+  });
+
+  it('mounts the keys of volume records into jobs, and into nothing else', () => {
+    const withKeys = containers.filter(({ container, pod }) =>
+      container.volumeMounts?.some(
+        ({ name }) =>
+          pod.volumes?.find((volume) => volume.name === name)?.secret?.secretName ===
+          'sutler-record-key',
+      ),
+    );
+    assert.deepEqual([...new Set(withKeys.map(({ container }) => container.args[0]))], ['jobs']);
+    for (const { title, container } of ours.filter(({ container }) => container.args[0] === 'jobs'))
+      assert.equal(flagsOf(container)['recordKeyFile'], '/etc/sutler/record-key/keys', title);
   });
 
   it('the Redis for a laptop has the password of each user, which the URLs name', () => {

@@ -125,12 +125,12 @@ describe('EventCorrelator', () => {
   it('cuts very long messages', () => {
     const verdict = correlate()(event({ message: 'x'.repeat(1_000_000) }), 0);
     assert.ok(verdict.kind === 'write');
-    assert.equal(verdict.series.message.length, 65_536);
+    assert.equal(verdict.series.message, `${'x'.repeat(1_000)}… (1000000 characters)`);
   });
 
   it('distinguishes long messages that begin alike', () => {
     const take = correlate();
-    const long = 'x'.repeat(5_000);
+    const long = 'x'.repeat(500);
     assert.equal(
       kinds([take(event({ message: `${long}1` }), 0), take(event({ message: `${long}2` }), 1)]),
       'write write',

@@ -101,12 +101,7 @@ describe('EventRecorder', () => {
     const [seen] = server.seen;
     assert.deepEqual([seen?.method, seen?.path], ['POST', '/api/v1/namespaces/ns/events']);
     const { metadata, ...rest } = body(0);
-    assert.match(metadata.name, /^data\.[0-9a-f]{15,16}$/);
-    assert.equal(
-      BigInt(`0x${metadata.name.split('.')[1]}`) / 1_000_000n,
-      BigInt(nowMs),
-      'the name tells the time in nanoseconds',
-    );
+    assert.match(metadata.name, /^data\.[0-9a-f]{16}$/);
     assert.equal(metadata.namespace, 'ns');
     assert.deepEqual(rest, {
       apiVersion: 'v1',
@@ -142,14 +137,43 @@ describe('EventRecorder', () => {
     );
   });
 
-  it('uses a random name where that of the object is too long', async () => {
+  it('cuts the name of the object where that of the event would be too long', async () => {
     const recorder = start();
-    recorder.record(warning({ regarding: { ...claim, name: 'n'.repeat(253) } }));
+    const name = `${'n'.repeat(235)}.${'n'.repeat(17)}`;
+    recorder.record(warning({ regarding: { ...claim, name } }));
     await recorder.close();
-    assert.match(body(0).metadata.name, /^[0-9a-f-]{36}$/);
+    assert.match(body(0).metadata.name, /^n{235}\.[0-9a-f]{16}$/);
   });
 
-  it('patches count and time of an existing event, at most once a minute', async () => {
+  it('escapes control and invisible characters of a message but line breaks and tabs', async () => {
+    const recorder = start();
+    recorder.record(warning({ message: 'no\u001b[31m space\u0000\n\t\u202egnp' }));
+    await recorder.close();
+    assert.equal(body(0).message, 'no\\u001b[31m space\\u0000\n\t\\u202egnp');
+  });
+
+  it('is one event for two workers that report the same, with the count of both', async () => {
+    const [first, second] = [start(), start()];
+    first.record(warning());
+    await untilCounted('Warning', 'created', 1);
+    server.handler = (seen, reply) =>
+      seen.method === 'POST'
+        ? reply.status(409, 'AlreadyExists', 'events already exists')
+        : reply.json(200, { count: 7 });
+    second.record(warning());
+    await untilCounted('Warning', 'updated', 1);
+    nowMs += 60_000;
+    second.record(warning());
+    await second.close();
+    assert.deepEqual(
+      server.seen.map((seen) => seen.method),
+      ['POST', 'POST', 'PATCH', 'PATCH'],
+    );
+    assert.equal(body(1).metadata.name, body(0).metadata.name);
+    assert.deepEqual([body(2).count, body(3).count], [undefined, 9]);
+  });
+
+  it('patches count and time of an existing event, at most every 10 s', async () => {
     const recorder = start();
     recorder.record(warning());
     await untilCounted('Warning', 'created', 1);
@@ -157,7 +181,7 @@ describe('EventRecorder', () => {
       nowMs += ms;
       recorder.record(warning());
     }
-    nowMs += 60_000;
+    nowMs += 10_000;
     recorder.record(warning());
     await recorder.close();
     assert.equal(server.seen.length, 2);
@@ -171,7 +195,7 @@ describe('EventRecorder', () => {
     );
     assert.deepEqual(body(1), {
       count: 5,
-      lastTimestamp: '2026-11-20T10:01:07Z',
+      lastTimestamp: '2026-11-20T10:00:17Z',
       message: 'rpc error: code = Internal desc = no',
     });
     assert.deepEqual(
@@ -312,18 +336,19 @@ describe('EventRecorder', () => {
     assert.deepEqual([server.seen.length, await counted('Warning', 'failed')], [1, 1]);
   });
 
-  it('retries under the same name without an answer; AlreadyExists counts as success', async () => {
+  it('retries under the same name without an answer, and renews what exists already', async () => {
     let tries = 0;
     server.handler = (seen, reply) => {
       if (++tries < 3) return void seen.raw.socket.destroy();
+      if (tries > 3) return accept(seen, reply);
       return reply.status(409, 'AlreadyExists', 'events already exists');
     };
     const recorder = start();
     recorder.record(warning());
-    await until(() => server.seen.length === 3, 'it was tried three times');
+    await until(() => server.seen.length === 4, 'it was tried three times, then patched');
     await recorder.close();
     assert.equal(new Set([0, 1, 2].map((at) => body(at).metadata.name)).size, 1);
-    assert.equal(await counted('Warning', 'created'), 1);
+    assert.equal(await counted('Warning', 'updated'), 1);
   });
 
   it('closes within the given time, and accepts no more events', async () => {

@@ -39,7 +39,7 @@ describe('openKubeClient', () => {
     const [warning, ...others] = lines.filter((line) => line.includes('insecure-skip-tls-verify'));
     assert.deepEqual(others, []);
     const { level, cluster, source } = JSON.parse(warning ?? '') as Record<string, unknown>;
-    assert.deepEqual([level, cluster], [40, 'lab']);
+    assert.deepEqual([level, cluster], ['warn', 'lab']);
     assert.match(String(source), /context "here"$/);
   });
 

@@ -83,7 +83,9 @@ const listAll: Handler = (_, reply) =>
   reply.json(200, { metadata: { resourceVersion: String(cluster.version) }, items: cluster.items });
 const openWatch: Handler = (_, reply) => void cluster.watches.push(reply.watch());
 const isWatch = (seen: Seen): boolean => seen.query.get('watch') === 'true';
-const lists = (): Seen[] => server.seen.filter((seen) => !isWatch(seen));
+/** Asks only for the version, before a watch that resumes. */
+const isVersionCheck = (seen: Seen): boolean => seen.query.get('limit') === '1';
+const lists = (): Seen[] => server.seen.filter((seen) => !isWatch(seen) && !isVersionCheck(seen));
 const watches = (): Seen[] => server.seen.filter(isWatch);
 const lastWatch = (): OpenWatch => cluster.watches.at(-1) ?? assert.fail('no watch');
 const refuse =
@@ -138,8 +140,11 @@ beforeEach(() => {
     onList: listAll,
     onWatch: openWatch,
   });
-  server.handler = (seen: Seen, reply: Reply) =>
-    isWatch(seen) ? cluster.onWatch(seen, reply) : cluster.onList(seen, reply);
+  server.handler = (seen: Seen, reply: Reply) => {
+    if (isVersionCheck(seen))
+      return reply.json(200, { metadata: { resourceVersion: '1000' }, items: [] });
+    return isWatch(seen) ? cluster.onWatch(seen, reply) : cluster.onList(seen, reply);
+  };
 });
 afterEach(async () => {
   await Promise.all(running.map((reflector) => reflector.stop()));

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { nodeAddress } from '#src/gateway-client/node-address.ts';
-import { fixedNodeEndpoints } from '#src/gateway-client/node-endpoints.ts';
+import { fixedNodeEndpoints } from '#src/gateway-client/endpoints.ts';
 import { openNodeGatewayPool } from '#src/gateway-client/node-pool.ts';
 import type { Address } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';

@@ -31,7 +31,7 @@ export function explore(protocol: Protocol, maxDepth = Infinity): Exploration {
   return new Search(protocol, maxDepth).run();
 }
 
-const MAX_STATES = 10_000_000;
+const MAX_STATES = 15_000_000;
 
 interface ReachedState {
   readonly id: number;

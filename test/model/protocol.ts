@@ -55,6 +55,8 @@ interface Worker {
   readonly wanted: boolean;
   /** The claim was gone when it was read. */
   readonly isClaimGone: boolean;
+  /** Its call is the first of its record. */
+  readonly isFirst: boolean;
   /** Handle in the PV that was read, for a volume's run; 0 in a claim's run. */
   readonly volume: number;
   /** Handle in the driver's answer. */
@@ -146,6 +148,8 @@ export interface Protocol {
   /** The driver does not refuse a creation whose volume it has, unless a PV names that volume
    * (because it was resized, or its source is gone). */
   readonly isDriverIdempotent: boolean;
+  /** While one creation succeeds in the driver, no other is at work beside it. */
+  readonly doesDriverSerialise: boolean;
   /** Whether a leak is allowed in a state that isForgotten. */
   readonly isForgettingExcused: boolean;
   /** Whether sutler is drained before another provisioner takes the Lease. */
@@ -159,6 +163,7 @@ export const PROTOCOL: Protocol = {
   rules: records.ALL_RULES,
   bounds: { deaths: 0, emptyings: 0, failovers: 0, flips: 0, changes: 0, calls: 2 },
   isDriverIdempotent: true,
+  doesDriverSerialise: false,
   isForgettingExcused: true,
   isDrainedFirst: false,
   isOpenAtChangeExcused: true,
@@ -176,6 +181,7 @@ const IDLE: Worker = {
   sendTicks: 0,
   wanted: false,
   isClaimGone: false,
+  isFirst: false,
   volume: 0,
   answer: 0,
   remembers: false,
@@ -292,16 +298,29 @@ class Stepper {
         next.recovery === s.recovery &&
         next.workers.every((w, i) => w === s.workers[i]);
       if (!isQuiet) this.#add('time passes', next);
-      else if (s.record.expires && s.workers.every((w) => w.stage === 'idle' && !w.remembers))
-        this.#add('a day passes', { record: NO_RECORD });
+      else if (s.record.expires && s.workers.every((w) => !w.remembers)) this.#addExpiry();
     }
+  }
+
+  #addExpiry(): void {
+    const { record, workers } = this.#state;
+    if (record.state === 'gone') {
+      // A run that has read its claim so long ago may open a record, and sends nothing.
+      const end = (worker: Worker) =>
+        hasOnlyRead(worker) ? clearUnread({ ...worker, stage: 'idle' }) : worker;
+      this.#add('what is gone is forgotten', {
+        record: NO_RECORD,
+        workers: [end(workers[0]), end(workers[1])],
+      });
+    } else if (workers.every((w) => w.stage === 'idle'))
+      this.#add('a day passes', { record: NO_RECORD });
   }
 
   #age(worker: Worker): Worker {
     return worker.sendTicks === 0 ? worker : { ...worker, sendTicks: worker.sendTicks - 1 };
   }
 
-  // The driver. It serialises creations of one name: while one succeeds, no other is at work.
+  // The driver.
 
   #addDriverSteps(): void {
     this.#state.calls.forEach((call, at) => {
@@ -332,7 +351,8 @@ class Stepper {
       });
       return;
     }
-    if (!rest.some((other) => other.kind === 'create')) {
+    const { doesDriverSerialise } = this.#protocol;
+    if (!doesDriverSerialise || !rest.some((other) => other.kind === 'create')) {
       const effect = this.#create();
       const answer = effect.volume ?? s.volume;
       this.#add(`the driver answers ${worker} with volume ${answer}`, {
@@ -671,7 +691,11 @@ class Stepper {
     },
     answered: (who) => this.#storeAnswer(who),
     duplicate: (who) => {
-      const handle = this.#worker(who).answer;
+      const { answer: handle, isFirst } = this.#worker(who);
+      const { pv, retain } = this.#state;
+      // Invariant 5.
+      if (!isFirst || pv === 'none' || pv === 'bound' || retain)
+        return this.#advance(who, 'leaves the duplicate to an operator', { stage: 'unwritten' });
       this.#send(
         who,
         'the deletion of a duplicate volume',
@@ -804,7 +828,12 @@ class Stepper {
     const { kind, record } = records.openCreate(this.#state.record, mode, this.#opening(who));
     const next = { ...this.#afterOpening(), remembers: this.#isRemembered(worker, kind) };
     if (kind === 'opened')
-      this.#advance(who, 'opens the record', { ...next, stage: 'may create' }, { record });
+      this.#advance(
+        who,
+        'opens the record',
+        { ...next, stage: 'may create', isFirst: true },
+        { record },
+      );
     else if (kind === 'replay') {
       const { answer } = record;
       this.#advance(who, 'takes the record up', { ...next, stage: 'replay', answer }, { record });
@@ -962,15 +991,20 @@ class Stepper {
 /** The fields of a worker that matter in each stage; the others are cleared, so that equal
  * situations are equal states. */
 const READS: Readonly<
-  Partial<Record<Stage, readonly ('sendTicks' | 'wanted' | 'isClaimGone' | 'volume' | 'answer')[]>>
+  Partial<
+    Record<
+      Stage,
+      readonly ('sendTicks' | 'wanted' | 'isClaimGone' | 'isFirst' | 'volume' | 'answer')[]
+    >
+  >
 > = {
   'claim read': ['wanted', 'isClaimGone'],
   replay: ['sendTicks', 'answer', 'isClaimGone'],
-  'may create': ['sendTicks', 'volume'],
-  creating: ['sendTicks', 'volume'],
-  answered: ['sendTicks', 'volume', 'answer'],
+  'may create': ['sendTicks', 'isFirst', 'volume'],
+  creating: ['sendTicks', 'isFirst', 'volume'],
+  answered: ['sendTicks', 'isFirst', 'volume', 'answer'],
   unwritten: ['answer'],
-  duplicate: ['sendTicks', 'answer'],
+  duplicate: ['sendTicks', 'isFirst', 'answer'],
   'deleting duplicate': ['answer'],
   'volume read': ['sendTicks', 'volume'],
   resume: ['volume'],
@@ -994,6 +1028,7 @@ function clearUnread(worker: Worker): Worker {
     sendTicks: reads.includes('sendTicks') ? worker.sendTicks : 0,
     wanted: reads.includes('wanted') && worker.wanted,
     isClaimGone: reads.includes('isClaimGone') && worker.isClaimGone,
+    isFirst: reads.includes('isFirst') && worker.isFirst,
     volume: reads.includes('volume') ? worker.volume : 0,
     answer: reads.includes('answer') ? worker.answer : 0,
   };
@@ -1056,10 +1091,17 @@ export function findViolation(protocol: Protocol, s: State): string | undefined 
   return undefined;
 }
 
-/** Cluster and driver agree, and nothing is under way. */
+/** The record keeps an answer that names another volume than the PV (invariant 5). */
+function needsOperator({ record, pv, pvHandle }: State): boolean {
+  return isCreation(record) && record.answer !== 0 && pv !== 'none' && record.answer !== pvHandle;
+}
+
+/** Cluster and driver agree, and nothing is under way; or an operator has to compare two volumes.
+ */
 export function isSettled(protocol: Protocol, s: State): boolean {
-  if (s.calls.length > 0 || isOpen(s.record) || s.workers.some((w) => w.stage !== 'idle'))
-    return false;
+  if (s.calls.length > 0 || s.workers.some((w) => w.stage !== 'idle')) return false;
+  if (needsOperator(s)) return true;
+  if (isOpen(s.record)) return false;
   if (s.claim === 'bound') return s.pv === 'bound' && s.pvHandle === s.volume;
   if (s.claim === 'pending') return false;
   if (s.pv === 'none') return s.volume === 0 || (s.isForgotten && protocol.isForgettingExcused);
@@ -1085,7 +1127,7 @@ function workerKey(s: State, who: 0 | 1): number {
   const ownsReplica = s.replica?.owner === who + 1 ? 1 : 0;
   const call = s.calls.find((c) => c.waiter === who);
   const fields =
-    bit(w.wanted) |
+    bit(w.wanted || w.isFirst) |
     (bit(w.remembers) << 1) |
     (owns << 2) |
     (w.sendTicks << 3) |

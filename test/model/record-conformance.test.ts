@@ -297,10 +297,12 @@ class Pair {
     await this.#movePast(1, [recordKey, redisIncarnationKey]);
   }
 
-  /** Moves every time in these keys into the past. */
+  /** Moves every time in these keys into the past, but for the time until which `gone` refuses:
+   * that passes with `a day passes`. */
   async #movePast(ticks: number, keys: readonly string[]): Promise<void> {
+    const until = this.record.state === 'gone' ? [] : ['until'];
     for (const key of keys)
-      for (const field of ['until', 'call', 'quarantineUntil'])
+      for (const field of [...until, 'call', 'quarantineUntil'])
         if (Number((await this.#redis.hget(key, field)) ?? 0) > 0)
           await this.#redis.hincrby(key, field, -TICK_MS * ticks);
   }
@@ -345,7 +347,7 @@ class Pair {
       owner,
       until: isOwned ? ticks(fields['until']) : 0,
       ambiguous,
-      settleTicks: ambiguous || beforeAmbiguous ? ticks(fields['call']) : 0,
+      settleTicks: ['creating', 'suspect', 'stored'].includes(state) ? ticks(fields['call']) : 0,
       wasSettled: this.record.wasSettled,
       before:
         isOwned && beforeState !== undefined && beforeState !== ''
@@ -385,6 +387,7 @@ function ownerName(owner: number): string {
 }
 
 function replyKindOf(opened: OpenedCreate | OpenedDelete): ReplyKind {
+  assert.ok(opened.kind !== 'unusable');
   if (opened.kind !== 'not-yet') return opened.kind;
   return opened.isHalt ? 'halt' : 'recovery';
 }

@@ -22,6 +22,9 @@ export interface Rules {
   readonly refusalCountsFrom: 'open' | 'close';
   /** Record rule 5: a PV that was only seen closes no ambiguous record before the settle time. */
   readonly resolve: boolean;
+  /** Part of record rule 5: a deletion also waits until the settle time of the last ambiguous call
+   * is over, whatever an own success has shown since. */
+  readonly deletionAwaitsLateCalls: boolean;
   /** Part of record rule 6: a run that read its object before the loss opens nothing after it. */
   readonly runsEndWithTheIncarnation: boolean;
   /** Part of record rule 6: before a deletion is opened, workers that had left the creation open
@@ -54,6 +57,7 @@ export const ALL_RULES: Rules = {
   suspect: true,
   refusalCountsFrom: 'open',
   resolve: true,
+  deletionAwaitsLateCalls: true,
   lostData: true,
   runsEndWithTheIncarnation: true,
   areRecordsRewrittenInTime: true,
@@ -81,7 +85,7 @@ export interface VolumeRecord {
    * ended. 0 without owner. */
   readonly until: number;
   readonly ambiguous: boolean;
-  /** Ticks to the end of the last ambiguous call's settle time; 0 while unambiguous. */
+  /** Ticks to the end of the settle time of the last call of unknown end. */
   readonly settleTicks: number;
   /** Whether that settle time was over when the attempt was opened: only then is no earlier call at
    * work while the driver answers. */
@@ -175,15 +179,18 @@ export function age(record: VolumeRecord): VolumeRecord {
   };
 }
 
+function mayBeCreated(record: VolumeRecord): boolean {
+  return isCreation(record) || record.state === 'stored';
+}
+
 /** Clears the fields that no script reads in this situation, so that equal situations are equal
  * states. */
 function clearUnread(record: VolumeRecord): VolumeRecord {
   const isOwned = record.owner !== 0;
-  const isMarked = record.ambiguous || (isOwned && record.beforeAmbiguous);
   return {
     ...record,
     until: isOwned ? record.until : 0,
-    settleTicks: isMarked ? record.settleTicks : 0,
+    settleTicks: mayBeCreated(record) ? record.settleTicks : 0,
     wasSettled: isOwned && record.ambiguous && record.wasSettled,
     before: isOwned ? record.before : 'none',
     beforeAmbiguous: isOwned && record.beforeAmbiguous,
@@ -268,6 +275,11 @@ function openAgain(record: VolumeRecord, mode: OpenMode, opening: Opening): Repl
   });
 }
 
+/** `gone` names another volume then. */
+function beforeDeletion({ state }: VolumeRecord): StateName {
+  return state === 'gone' ? 'none' : state;
+}
+
 /** @param handle  of the PV that is to be deleted */
 export function openDelete(found: VolumeRecord, opening: Opening, handle: number): Reply {
   if (isClosedForRecovery(opening)) return reply('recovery', found);
@@ -278,9 +290,9 @@ export function openDelete(found: VolumeRecord, opening: Opening, handle: number
   if (record.state === 'gone' && record.answer === handle) return reply('gone', record);
   if (record.state !== 'deleting') {
     if (opening.isHalted) return reply('halt', record);
-    if (lossTicks(opening) > 0) return reply('settle', found);
+    if (settlesLater(record, opening)) return reply('settle', found);
   }
-  const before = { before: found.state, beforeAmbiguous: found.ambiguous };
+  const before = { before: beforeDeletion(found), beforeAmbiguous: found.ambiguous };
   return reply('opened', {
     ...record,
     ...before,
@@ -293,6 +305,12 @@ export function openDelete(found: VolumeRecord, opening: Opening, handle: number
   });
 }
 
+/** Whether an earlier creation may still be at work in the driver. */
+function settlesLater({ state, settleTicks }: VolumeRecord, opening: Opening): boolean {
+  const isAwaited = opening.rules.deletionAwaitsLateCalls && state === 'stored';
+  return lossTicks(opening) > 0 || (isAwaited && settleTicks > 0);
+}
+
 type Change = (record: VolumeRecord) => Reply;
 
 /** Makes a change that only the owner may make. */
@@ -301,9 +319,11 @@ function asOwner(record: VolumeRecord, owner: number, change: Change): Reply {
 }
 
 export function closeStored(record: VolumeRecord, owner: number): Reply {
-  return asOwner(record, owner, () =>
-    reply('ok', { ...NO_RECORD, state: 'stored', expires: true }),
-  );
+  return asOwner(record, owner, (r) => reply('ok', stored(r)));
+}
+
+function stored({ settleTicks }: VolumeRecord): VolumeRecord {
+  return { ...NO_RECORD, state: 'stored', settleTicks, expires: true };
 }
 
 export function closeRefused(record: VolumeRecord, owner: number, rules: Rules): Reply {
@@ -312,10 +332,7 @@ export function closeRefused(record: VolumeRecord, owner: number, rules: Rules):
     if (r.ambiguous && !isSettled && rules.suspect)
       return reply('suspect', { ...r, state: 'suspect', owner: 0 });
     const wasStored = r.before === 'stored';
-    return reply(
-      'removed',
-      wasStored ? { ...NO_RECORD, state: 'stored', expires: true } : NO_RECORD,
-    );
+    return reply('removed', wasStored ? stored(r) : NO_RECORD);
   });
 }
 

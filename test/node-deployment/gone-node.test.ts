@@ -121,11 +121,11 @@ describe('a node without its gateway', () => {
     it('is abandoned only when its Node is deleted and its gateway is gone', async () => {
       const { code, out } = await abandon('--yes', '--why=burnt');
       assert.equal(code, 1, out);
-      assert.match(out, /^Node foo exists: delete it first/);
+      assert.match(out, /: Node foo exists: delete it first/);
       await bed.deleteNode('foo');
       assert.match(
         (await abandon('--yes', '--why=burnt')).out,
-        /^the gateway of node foo is ready/,
+        /: the gateway of node foo is ready/,
       );
       await bed.createNode('foo');
     });

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
 import { heartbeatKey, queueName } from '#src/queue/key-names.ts';
 import { registerQueues } from '#src/queue/registry.ts';
 import { redisDrain } from '#src/records/drain.ts';
+import { DUPLICATE_LEFT } from '#src/records/for-operators.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
@@ -80,12 +82,47 @@ describe('sutler drain', () => {
     assert.match(out, /left {2}its CreateVolume is sent again after Unavailable, since the end/);
   });
 
+  it('says of a record that only an operator can end which command does', async () => {
+    await open('double');
+    const answer = { handle: 'zone-1/v', context: {}, capacityBytes: '1', topology: [] };
+    await records(60_000).leaveAnswered('double', 'double', answer, DUPLICATE_LEFT);
+    const { code, out } = await sutler('drain', DRIVER);
+    assert.equal(code, 1, out);
+    assert.match(out, /double {2}the driver’s answer names another volume.*sutler forget double /);
+  });
+
   it('says nothing about workers while one lives', async () => {
     await open('busy');
     const [seconds] = await redis.time();
     const key = heartbeatKey('csi', queueName('claim', DRIVER));
     await redis.set(key, `${Number(seconds) * 1000} 0`);
     assert.doesNotMatch((await sutler('drain', DRIVER)).out, /start jobs/);
+  });
+
+  it('drains the only driver where none is named, and prints JSON with -o json', async () => {
+    await open('busy');
+    const { code, out } = await sutler('drain', '-o', 'json');
+    const {
+      driver,
+      isDrained: isSet,
+      records: left,
+    } = JSON.parse(out) as {
+      driver: string;
+      isDrained: boolean;
+      records: { id: string }[];
+    };
+    assert.deepEqual([code, driver, isSet, left.map(({ id }) => id)], [1, DRIVER, true, ['busy']]);
+  });
+
+  it('that is interrupted while it waits does not end with status 0', async () => {
+    await open('busy');
+    const argv = [CLI, 'drain', '--wait'];
+    const env = { PATH: process.env['PATH'], REDIS_URL: urlOf('operator', server.url) };
+    const waiting = spawn(process.execPath, argv, { env });
+    const ended = once(waiting, 'exit');
+    await once(waiting.stdout, 'data');
+    waiting.kill('SIGINT');
+    assert.deepEqual(await ended, [1, null]);
   });
 
   it('names another provisioner that leads', async () => {
@@ -107,11 +144,12 @@ describe('sutler drain', () => {
     assert.match(out, /Z 1 open volume records\n.*Z 0 open volume records\n/);
   });
 
-  it('waits no longer than --wait-limit', async () => {
+  it('waits no longer than --wait-limit, and does not advise --wait then', async () => {
     await open('last');
     const { code, out } = await sutler('drain', DRIVER, '--wait', '--wait-limit=300ms');
     assert.equal(code, 1);
     assert.match(out, /1 volume records are open/);
+    assert.match(out, /^drop what can never end with sutler forget UID$/m);
   });
 
   it('is ended by --undo', async () => {
@@ -125,12 +163,13 @@ describe('sutler drain', () => {
 
   it('refuses a driver that is not served here, and names those that are', async () => {
     const { code, err } = await sutler('drain', 'd.exmaple');
-    assert.equal(code, 2);
-    assert.match(err, /no sutler serves driver d\.exmaple .*served here: d\.example/);
+    assert.equal(code, 1);
+    assert.match(err, /no sutler serves driver d\.exmaple \(.*\): did you mean d\.example\?/);
   });
 
   it('names what is missing or contradicts itself', async () => {
-    assert.match((await sutler('drain')).err, /name the driver: sutler drain DRIVER/);
+    await registerQueues(redis, 'csi', [{ name: 'claims.e', driver: 'e', kind: 'claim' }]);
+    assert.match((await sutler('drain')).err, /--driver-name is missing: .* have d\.example, e/);
     assert.match((await sutler('drain', DRIVER, '--undo', '--wait')).err, /give one of them/);
   });
 });

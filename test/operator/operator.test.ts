@@ -4,13 +4,15 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
-import { claims, leases } from '#src/kube/resources.ts';
+import { claims, leases, nodes } from '#src/kube/resources.ts';
+import { processes } from '#src/processes.ts';
 import { registerQueues } from '#src/queue/registry.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { startReplica } from '../harness/replicas.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
@@ -30,9 +32,9 @@ describe('operator commands', () => {
     });
   const records = (ownMs: number): VolumeRecords =>
     new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs, settleMs: 1000 });
-  const open = async (ownMs: number): Promise<void> => {
-    const job = { kind: 'claim', uid: 'u', namespace: 'ns', name: 'c' } as const;
-    await records(ownMs).openCreate('u', {
+  const open = async (ownMs: number, uid = 'u'): Promise<void> => {
+    const job = { kind: 'claim', uid, namespace: 'ns', name: 'c' } as const;
+    await records(ownMs).openCreate(uid, {
       owner: 'a',
       job,
       planned: plannedRequest(),
@@ -82,11 +84,46 @@ describe('operator commands', () => {
       );
     });
 
+    it('leaves a closed record, and says that there is nothing to drop', async () => {
+      await open(1);
+      await records(1).closeStored('u', 'a');
+      const { code, err } = await sutler('forget', 'u', '--why=x');
+      assert.equal(code, 1);
+      assert.match(
+        err,
+        /record u of driver d\.example \(stored\) is closed; there is nothing to drop/,
+      );
+      assert.equal(await redis.hget(`{csi}:volume:${DRIVER}:u`, 'state'), 'stored');
+    });
+
     it('leaves a record that a run owns', async () => {
       await open(60_000);
-      const { code, out } = await sutler('forget', 'u', `--driver-name=${DRIVER}`, '--why=x');
+      const { code, err } = await sutler('forget', 'u', `--driver-name=${DRIVER}`, '--why=x');
       assert.equal(code, 1);
-      assert.match(out, /a run owns u for up to \d+ s more/);
+      assert.match(err, /a run owns u for up to \d+ s more/);
+    });
+
+    for (const [what, name] of [
+      ['a UID', '3f1c5a52-0c7e'],
+      ['a claim', 'ns/c'],
+    ] as const)
+      it(`ends with 1 and names the likeliest record for ${what} that has none`, async () => {
+        await open(1, '3f1c5a52-0c7f');
+        const { code, err } = await sutler('forget', name, '--why=x');
+        assert.equal(code, 1);
+        assert.match(err, /has no volume record \S+ \(1 .*\): did you mean 3f1c5a52-0c7f\?/);
+      });
+
+    it('ends with 1 and names the likeliest driver for one that does not exist', async () => {
+      const { code, err } = await sutler('forget', 'u', '--driver-name=d.exmaple', '--why=x');
+      assert.equal(code, 1);
+      assert.match(err, /no sutler serves driver d\.exmaple \(.*\): did you mean d\.example\?/);
+    });
+
+    it('prints what it dropped as JSON with -o json', async () => {
+      await open(1);
+      const { out } = await sutler('forget', 'u', '--why=x', '-o', 'json');
+      assert.deepEqual(JSON.parse(out), { driver: DRIVER, id: 'u', state: 'creating' });
     });
 
     it('names a missing argument', async () => {
@@ -95,21 +132,130 @@ describe('operator commands', () => {
     });
   });
 
+  describe('sutler abandon', () => {
+    it('names the likeliest node that is gone and waited for, for one that is neither', async () => {
+      await kube.create(nodes, undefined, { metadata: { name: 'node-70' } });
+      await kube.create<Claim>(claims, 'default', {
+        metadata: {
+          name: 'waits',
+          namespace: 'default',
+          annotations: {
+            'volume.kubernetes.io/storage-provisioner': DRIVER,
+            'volume.kubernetes.io/selected-node': 'node-17',
+          },
+        },
+        spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+      });
+      const where = [`--kubeconfig=${cluster.kubeconfig}`, `--driver-name=${DRIVER}`];
+      const { code, err } = await sutler('abandon', 'node-71', ...where);
+      assert.equal(code, 1);
+      assert.match(
+        err,
+        /nothing of driver d\.example waits for a node node-71: did you mean node-17/,
+      );
+    });
+  });
+
+  describe('every command', () => {
+    const commands = Object.entries(processes).filter(([, { command }]) => command !== undefined);
+
+    for (const [name, { command, flags }] of commands) {
+      it(`has examples, exit statuses and groups of flags in its help: ${name}`, async () => {
+        const { out } = await sutler(name, '--help');
+        for (const part of ['Examples', 'Exit status', 'Redis', 'Logs'])
+          assert.ok(out.includes(`\n${part}:\n`), part);
+        assert.ok(command !== undefined && 2 in command.exits);
+      });
+
+      it(`refuses the flags of other processes and commands, and -o yaml: ${name}`, async () => {
+        const json = await sutler(name, '--json');
+        assert.equal(json.code, 2);
+        assert.match(json.err, /unknown flag --json: did you mean --output=json\?/);
+        assert.match((await sutler(name, '--worker-threads=4')).err, /unknown flag/);
+        assert.match((await sutler(name, '-o', 'yaml')).err, /"yaml" is not one of text, json/);
+      });
+
+      it(`ends with 1 and a sentence if Redis can't be reached: ${name}`, async () => {
+        const where = [
+          '--redis-url=redis://127.0.0.1:1',
+          ...('kubeconfig' in flags ? [`--kubeconfig=${cluster.kubeconfig}`] : []),
+          ...('why' in flags ? ['--why=x', 'word'] : []),
+        ];
+        const { code, out, err } = await sutler(name, ...where);
+        assert.deepEqual([code, out], [1, '']);
+        assert.match(
+          err,
+          /^sutler \w+: Redis at 127\.0\.0\.1:1 can't be reached \(ECONNREFUSED\): start it, or[^\n]*\n$/,
+        );
+      });
+    }
+  });
+
+  describe('sutler audit', () => {
+    it('ends with 1 and a sentence if no driver answers', async () => {
+      const where = [`--kubeconfig=${cluster.kubeconfig}`, '--gateway=unix:///nowhere.sock'];
+      const { code, err } = await sutler('audit', ...where);
+      assert.equal(code, 1);
+      assert.match(
+        err,
+        /^sutler audit: no driver answered within 20 s \(gateway unix:\/\/\/nowhere\S*: .+\): start the driver, or name its gateway with --gateway\n$/,
+      );
+    });
+
+    it('refuses a --redis-prefix without the driver, and works once its queues are there', async (t) => {
+      const replica = await startReplica();
+      t.after(() => replica.close());
+      const name = 'sample.csi.sutler.dev';
+      const where = [
+        `--kubeconfig=${cluster.kubeconfig}`,
+        `--gateway=dns:///127.0.0.1:${replica.port}`,
+      ];
+      const { code, err } = await sutler('audit', ...where, '--redis-prefix=nope');
+      assert.equal(code, 1);
+      assert.match(
+        err,
+        /no sutler serves driver \S+ \(this Redis and --redis-prefix=nope have none\)/,
+      );
+      assert.deepEqual(await redis.keys('{nope}:*'), []);
+      await registerQueues(redis, 'nope', [{ name: 'claims.s', driver: name, kind: 'claim' }]);
+      const registered = await sutler('audit', ...where, '--redis-prefix=nope');
+      assert.equal(registered.code, 0, registered.err);
+      await replica.driver.close();
+      const dead = await sutler('audit', ...where, '--redis-prefix=nope');
+      assert.match(dead.err, /within 20 s \(gateway .*\): start the driver, or name its/);
+    });
+
+    it('refuses a --driver-name that no sutler serves, and names those that are', async () => {
+      const where = [`--kubeconfig=${cluster.kubeconfig}`, '--gateway=unix:///nowhere.sock'];
+      const { code, err } = await sutler('audit', ...where, '--driver-name=d.exmaple');
+      assert.equal(code, 1);
+      assert.match(err, /no sutler serves driver d\.exmaple \(.*\): did you mean d\.example\?/);
+    });
+  });
+
   describe('sutler uninstall', () => {
     const uninstall = (...args: string[]) =>
       sutler('uninstall', `--kubeconfig=${cluster.kubeconfig}`, ...args);
 
+    it('says that there is nothing to remove with a --redis-prefix that is not in use', async () => {
+      const { code, out } = await uninstall('--redis-prefix=nope', '--yes');
+      assert.equal(code, 0);
+      assert.match(out, /there is nothing to remove/);
+      assert.doesNotMatch(out, /removed all/);
+    });
+
     it('refuses while a record is open', async () => {
       await open(1);
-      const { code, out } = await uninstall('--yes');
+      const { code, err } = await uninstall('--yes');
       assert.equal(code, 1);
-      assert.match(out, /1 volume records are open, ns\/c among them/);
+      assert.match(err, /1 volume records are open, ns\/c among them/);
     });
 
     it('only lists without --yes, then removes its finalizers, annotations and keys', async () => {
       const meta = {
         name: 'protected',
         namespace: 'default',
+        annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER },
         finalizers: ['sutler.dev/volume-record', 'example.com/other'],
       };
       await kube.create<Claim>(claims, 'default', {
@@ -134,7 +280,7 @@ describe('operator commands', () => {
       });
       const before = await read();
       const { out } = await uninstall();
-      assert.match(out, /on 1 claims, .* on 1 Leases, 2 keys in Redis\nnothing was changed/);
+      assert.match(out, /on 1 claims, .* on 1 Leases, 2 keys in Redis\n(.*\n)*nothing was changed/);
       assert.deepEqual(await read(), before);
       assert.equal((await uninstall('--yes')).code, 0);
       const left = await read();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { cp, readdir, readFile, symlink } from 'node:fs/promises';
+import { cp, readdir, readFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
@@ -12,12 +12,11 @@ const run = promisify(execFile);
 // Tests run from dist-dev/test/packages.
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 
-describe('the bundle of the image', () => {
+describe('the bundle of the image and of the tarball', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   before(async () => {
     folder = await makeFolder();
     await cp(`${ROOT}/package.json`, folder.file('package.json'));
-    await symlink(`${ROOT}/node_modules`, folder.file('node_modules'));
     await run(process.execPath, [`${ROOT}/scripts/bundle.mjs`, folder.file('dist')]);
   });
   after(() => folder.remove());
@@ -41,6 +40,6 @@ describe('the bundle of the image', () => {
         found.push(named);
       }
     }
-    assert.deepEqual(found.toSorted(), ['../../package.json', '../cli.js']);
+    assert.deepEqual(found.toSorted(), ['../../package.json', '../bull-board-ui', '../cli.js']);
   });
 });

@@ -13,6 +13,7 @@ import { startTestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 import { directDependencies, neededBy } from './lock-file.ts';
+import { pluginKubeconfig } from './plugin-kubeconfig.ts';
 import { startTraced } from './traced-process.ts';
 
 const CLIENT_NODE = '@kubernetes/client-node';
@@ -59,30 +60,6 @@ async function newClaim(kube: KubeClient): Promise<void> {
       accessModes: ['ReadWriteOnce'],
       resources: { requests: { storage: '1Mi' } },
     },
-  });
-}
-
-/** A kubeconfig whose user logs in by a command that prints the token. */
-function pluginKubeconfig({ api }: SandboxCluster): string {
-  const credential = {
-    apiVersion: 'client.authentication.k8s.io/v1',
-    kind: 'ExecCredential',
-    status: { token: api.token },
-  };
-  const exec = {
-    apiVersion: credential.apiVersion,
-    command: 'echo',
-    args: [JSON.stringify(credential)],
-    interactiveMode: 'Never',
-  };
-  const ca = Buffer.from(api.ca).toString('base64');
-  return JSON.stringify({
-    apiVersion: 'v1',
-    kind: 'Config',
-    'current-context': 'here',
-    contexts: [{ name: 'here', context: { cluster: 'here', user: 'here' } }],
-    clusters: [{ name: 'here', cluster: { server: api.url, 'certificate-authority-data': ca } }],
-    users: [{ name: 'here', user: { exec } }],
   });
 }
 

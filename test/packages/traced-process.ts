@@ -19,14 +19,19 @@ export interface TracedProcess {
 /** Starts a process and waits until it is ready. Node itself writes at its end which scripts it
  * has compiled, for measuring their coverage.
  * @param o.traceDir  an empty folder for that
- * @param o.env       its whole environment */
+ * @param o.env       its whole environment
+ * @param o.cli       its program; by default that of the checkout */
 export async function startTraced(
   argv: readonly string[],
-  o: { readonly traceDir: string; readonly env: Readonly<Record<string, string | undefined>> },
+  o: {
+    readonly traceDir: string;
+    readonly env: Readonly<Record<string, string | undefined>>;
+    readonly cli?: string;
+  },
 ): Promise<TracedProcess> {
   const child = spawn(
     process.execPath,
-    ['--import', new URL('service-account.js', import.meta.url).href, CLI, ...argv],
+    ['--import', new URL('service-account.js', import.meta.url).href, o.cli ?? CLI, ...argv],
     {
       env: { PATH: process.env['PATH'], NODE_V8_COVERAGE: o.traceDir, ...o.env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

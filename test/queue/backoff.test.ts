@@ -1,25 +1,49 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { pollDelayMs, requeueDelayMs, retryDelayMs } from '#src/queue/backoff.ts';
+import { seeded } from '../harness/seeded.ts';
 
 const backoff = { startMs: 1000, maxMs: 300_000 };
 
 describe('retryDelayMs', () => {
-  it('doubles its ceiling from start to max', () => {
-    const ceilings = [1, 2, 3, 4, 9, 10, 30, 1100].map((attempt) =>
-      retryDelayMs(attempt, backoff, 1),
+  it('doubles on average from start to max', () => {
+    const averages = [1, 2, 3, 4, 9, 10, 30, 1100].map((attempt) =>
+      retryDelayMs(attempt, backoff, 0.5),
     );
-    assert.deepEqual(ceilings, [1000, 2000, 4000, 8000, 256_000, 300_000, 300_000, 300_000]);
+    assert.deepEqual(averages, [1000, 2000, 4000, 8000, 256_000, 300_000, 300_000, 300_000]);
   });
 
-  it('spreads over the whole span below the ceiling', () => {
-    assert.equal(retryDelayMs(4, backoff, 0), 1);
-    assert.equal(retryDelayMs(4, backoff, 0.5), 4000);
+  it('is up to a quarter shorter or longer', () => {
+    assert.deepEqual([retryDelayMs(4, backoff, 0), retryDelayMs(4, backoff, 1)], [6_000, 10_000]);
+    assert.equal(retryDelayMs(20, backoff, 1), 375_000);
   });
 
   it('is never shorter than the minimum that is asked for', () => {
     assert.equal(retryDelayMs(1, backoff, 0, 300_000), 300_000);
-    assert.equal(retryDelayMs(10, backoff, 1, 5), 300_000);
+    assert.equal(retryDelayMs(10, backoff, 0.5, 5), 300_000);
+  });
+
+  /** Calls in a day for each of 100 keys that always fail; a call takes no time. */
+  const callsADay = (minDelayMs: number): number[] => {
+    const random = seeded(1);
+    return Array.from({ length: 100 }, () => {
+      let calls = 0;
+      for (let atMs = 0; atMs < 86_400_000; calls += 1)
+        atMs += retryDelayMs(calls + 1, backoff, random(), minDelayMs);
+      return calls;
+    });
+  };
+  const average = (counts: readonly number[]): number =>
+    counts.reduce((sum, count) => sum + count, 0) / counts.length;
+
+  it('leads to as many calls a day as upstream’s, 296', () => {
+    const calls = callsADay(0);
+    assert.ok(Math.abs(average(calls) - 296) < 2, `${average(calls)} on average`);
+    assert.ok(Math.min(...calls) >= 280 && Math.max(...calls) <= 312, calls.join());
+  });
+
+  it('leads to no more calls a day than upstream’s for an infeasible request, 288', () => {
+    assert.ok(Math.max(...callsADay(backoff.maxMs)) <= 288);
   });
 
   it('returns a whole number of 1 or more whatever it is given', () => {

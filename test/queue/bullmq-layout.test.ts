@@ -120,7 +120,7 @@ describe('BullMQ', () => {
     assert.equal(await redis.hget(root + id, 'atm'), '1');
   });
 
-  it('keeps a running job in the list `active`', async () => {
+  it('keeps a running job in the list `active`, and its lock', async () => {
     workUntilFinished();
     const id = await add();
     await isRunning(id);
@@ -128,6 +128,18 @@ describe('BullMQ', () => {
     assert.equal(await lua('isActive(KEYS[1], ARGV[1]) and 1 or 0', id), 1);
     const other = await add({ delay: HOUR_MS });
     assert.equal(await lua('isActive(KEYS[1], ARGV[1]) and 1 or 0', other), 0);
+    assert.equal(await redis.exists(`${root}${id}:lock`), 1);
+    assert.equal(await redis.exists(`${root}${other}:lock`), 0);
+  });
+
+  it('locks a running job with `:lock`, and looks for dead workers unless `stalled-check` exists', async () => {
+    workUntilFinished();
+    const id = await add();
+    await isRunning(id);
+    const keys = [`${root}${id}:lock`, `${root}stalled-check`];
+    await until(async () => (await redis.exists(...keys)) === 2, 'both exist');
+    await lua('shortenExpiries(KEYS[1], tonumber(ARGV[1]))', HOUR_MS);
+    await until(async () => (await redis.exists(...keys)) === 0, 'both have expired');
   });
 
   it('keeps the id of a deduplicated key’s job under `de:` until it is complete', async () => {

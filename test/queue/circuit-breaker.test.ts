@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { CircuitBreaker } from '#src/queue/circuit-breaker.ts';
 import { queueRoot } from '#src/queue/bullmq-layout.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
+import { silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -32,8 +34,9 @@ describe('a queue whose driver is down', () => {
   it('makes one trial run at a time, and resumes when one reaches the driver', async () => {
     let isDown = true;
     const consumer = bench.consumer(
-      async () => {
+      async (_, run) => {
         await sleep(5);
+        if (!isDown) run.reachedDriver();
         return isDown ? down : done;
       },
       { trialPause: { startMs: 20, maxMs: 100 } },
@@ -78,7 +81,40 @@ describe('a queue whose driver is down', () => {
     );
   });
 
-  it('counts a trial run that is still under way as one that reached the driver', async () => {
+  it('takes no run that did not call the driver for one that reached it', async () => {
+    let outcome: Outcome = down;
+    const consumer = bench.consumer(() => outcome, { trialPause: { startMs: 20, maxMs: 50 } });
+    const producer = bench.producer();
+    for (const key of KEYS.slice(0, 20)) producer.ensureQueued(key);
+    await until(() => consumer.trouble !== undefined && bench.runs.length > 8, 'trial runs fail');
+    outcome = done;
+    await until(
+      async () => (await redis.redis.zcard(part('completed'))) === 20,
+      'all keys are done without a call',
+    );
+    assert.match(consumer.trouble ?? '', /not connected/);
+  });
+
+  it('is not said to be down any more when no run has called it for a while', async () => {
+    const breaker = new CircuitBreaker({
+      concurrency: 4,
+      pause: { startMs: 10, maxMs: 10 },
+      knownMs: 200,
+      onChange: () => undefined,
+      log: silentLog,
+    });
+    breaker.begin().end(down);
+    await sleep(150);
+    breaker.begin().end(down);
+    await sleep(150);
+    assert.match(breaker.trouble ?? '', /not connected/, 'the second run has called it since');
+    breaker.begin().end(done);
+    await until(() => breaker.trouble === undefined, 'the trouble is forgotten', 5_000);
+    assert.equal(breaker.reason, undefined);
+    breaker.stop();
+  });
+
+  it('allows more runs while a trial run is under way', async () => {
     let isDown = true;
     let running = 0;
     let most = 0;

@@ -7,7 +7,7 @@ import { keyPrefix } from '#src/redis/key-names.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { readStatus, type StatusPlace } from '#src/queue/status.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep, snapshotKey, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -134,6 +134,38 @@ describe('Consumer', () => {
       'failure 4',
       'failure 5',
     ]);
+  });
+
+  it('logs a failure once, until its reason is another one, whatever numbers are in it', async () => {
+    const reasons = [
+      '1 of 7 GiB free',
+      '2 of 7 GiB free',
+      'no route',
+      'no route',
+      '3 of 7 GiB free',
+    ];
+    const lines: string[] = [];
+    const log = createLogger({
+      name: 'jobs',
+      verbosity: 0,
+      format: 'json',
+      write: (line) => void lines.push(line),
+    });
+    let runs = 0;
+    bench.consumer(
+      () => {
+        const reason = reasons[runs++];
+        return reason === undefined ? done : { kind: 'running', reason };
+      },
+      { log, backoff: { startMs: 1, maxMs: 1 } },
+    );
+    bench.producer().ensureQueued(key);
+    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the key is done');
+    const logged = lines
+      .map((line) => JSON.parse(line) as { msg: string; level: string; reason: string })
+      .filter(({ msg }) => msg === 'run failed')
+      .map(({ level, reason }) => `${level} ${reason}`);
+    assert.deepEqual(logged, ['warn 1 of 7 GiB free', 'warn no route', 'warn 3 of 7 GiB free']);
   });
 
   it('tells a run how long a hold-off of this scope still lasts (Q-57)', async () => {

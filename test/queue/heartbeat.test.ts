@@ -132,6 +132,22 @@ describe('a heartbeat', () => {
     assert.equal(await extensionS(`${ago(1)} ${ago(600)}`), 0);
   });
 
+  it('has locks and pauses end no later when Redis’ clock was set back', async () => {
+    const root = queueRoot(PLACE.prefix, PLACE.queue);
+    await redis.redis.rpush(`${root}active`, 'job');
+    const names = ['job:lock', 'limiter', 'stalled-check'].map((name) => root + name);
+    for (const name of names) await redis.redis.set(name, '', 'PX', 3_630_000);
+    assert.equal(await extensionS(`${ago(-3_600)} ${ago(1)}`), 0);
+    for (const name of names) {
+      const leftMs = await redis.redis.pttl(name);
+      assert.ok(leftMs > 0 && leftMs < 31_000, `${name} ends in ${leftMs} ms`);
+    }
+  });
+
+  it('shortens delays when the clocks of Redis and of the worker were set back', async () => {
+    assert.equal(await extensionS(`${ago(-600)} ${ago(-600)}`), -600);
+  });
+
   it('reads one of an earlier version, which has only Redis’ time', async () => {
     assert.equal(await extensionS(`${ago(600)}`), 600);
   });

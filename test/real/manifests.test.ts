@@ -9,6 +9,7 @@ import {
   textAt,
 } from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, paths, secret, volume } from '../conformance/objects.ts';
+import { KUBECTL, render } from '../harness/kustomize.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import {
   type Manifest,
@@ -304,6 +305,17 @@ describe('k8s/ on kube-apiserver', () => {
     }
   });
 
+  it('refuses the policy of admission/ until it has the addresses of the API servers', async () => {
+    const policies = `/apis/networking.k8s.io/v1/namespaces/${NAMESPACE}/networkpolicies`;
+    const [manifest] = readManifests('admission').filter(isPolicy);
+    const asIs = JSON.stringify(manifest?.object);
+    const refused = await api.call('POST', policies, { body: JSON.parse(asIs) as object });
+    assert.equal(refused.status, 422, refused.text);
+    assert.match(refused.text, /ipBlock.cidr: Invalid value/);
+    const written = asIs.replace('ADDRESSES-OF-THE-API-SERVERS', '10.0.0.0/28');
+    isAllowed(await api.call('POST', policies, { body: JSON.parse(written) as object }));
+  });
+
   it('lets no account create or delete claims, classes or roles', async () => {
     for (const account of Object.keys(RIGHTS)) {
       isForbidden(await api.call('POST', paths('default').claims, { ...as(account), body: {} }));
@@ -318,6 +330,65 @@ describe('k8s/ on kube-apiserver', () => {
     }
   });
 });
+
+describe(
+  'a driver that needs hostPath, in a namespace of its own, on kube-apiserver',
+  { skip: KUBECTL === undefined && 'no kubectl on PATH' },
+  () => {
+    const HOME = 'local-storage';
+    let plane: RealControlPlane;
+    let api: Connection;
+    let objects: readonly ManifestObject[];
+    before(async () => {
+      plane = await open();
+      api = new Connection(plane);
+      objects = render({ resources: ['base'], components: ['node-local', 'driver-lease'] });
+      const metadata = { name: HOME };
+      const manifests = [{ apiVersion: 'v1', kind: 'Namespace', metadata }, ...objects];
+      const inFile = manifests.map((object) => ({ file: 'rendered', object }));
+      for (const manifest of inOrder(inFile)) await apply(api, manifest);
+    });
+    after(async () => {
+      await api.close();
+      await plane.close();
+    });
+    const templateOf = (): unknown =>
+      at(
+        objects.find(({ kind }) => kind === 'DaemonSet'),
+        'spec',
+        'template',
+      );
+
+    it('gets its pod, with a gateway', async () => {
+      const reply = await tryPod(api, templateOf(), HOME);
+      assert.equal(reply.status, 201, reply.text);
+      const names = listAt(reply.body, 'spec', 'containers').map((each) => textAt(each, 'name'));
+      assert.deepEqual(names.toSorted(), ['csi-gateway', 'driver']);
+    });
+
+    it('would be refused in the namespace sutler, which enforces restricted', async () => {
+      const reply = await tryPod(api, templateOf(), NAMESPACE);
+      assert.equal(reply.status, 403, reply.text);
+      assert.match(reply.text, /restricted volume types .*hostPath/);
+    });
+
+    for (const [account, verbs] of [
+      ['sutler-ingest', ['create', 'get', 'list', 'update', 'watch']],
+      ['sutler-jobs', ['get', 'list', 'watch']],
+    ] as const)
+      it(`lets ${account} use its Lease and find its gateways`, async () => {
+        const everywhere = await rightsOf(api, account, 'default');
+        const there = await rightsOf(api, account, HOME);
+        assert.deepEqual(
+          there.filter((right) => !everywhere.includes(right)),
+          [
+            ...verbs.map((verb) => `${verb} coordination.k8s.io/leases`),
+            ...GATEWAYS_OF_NODES,
+          ].sort(),
+        );
+      });
+  },
+);
 
 interface ForeignKind {
   readonly group: string;
@@ -353,7 +424,13 @@ function whole(): readonly Manifest[] {
       .filter((folder) => !folder.startsWith('secrets-by'))
       .flatMap(readManifests)
       .filter(({ object }) => object.metadata.name !== 'any')
+      // An administrator writes addresses into it.
+      .filter((manifest) => !(manifest.file.startsWith('admission/') && isPolicy(manifest)))
   );
+}
+
+function isPolicy({ object }: Manifest): boolean {
+  return object.kind === 'NetworkPolicy';
 }
 
 /** Namespaces and accounts first: the server refuses objects in a missing namespace. */
@@ -383,17 +460,15 @@ function pathOf({ apiVersion, kind, metadata }: ManifestObject): string {
 
 /** Creates a pod of that template as a dry run: admission plug-ins check only pods. */
 async function admitted(api: Connection, template: unknown): Promise<void> {
-  const body = {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: { name: 'trial' },
-    spec: at(template, 'spec'),
-  };
-  const reply = await api.call('POST', `/api/v1/namespaces/${NAMESPACE}/pods`, {
-    body,
-    query: { dryRun: 'All' },
-  });
+  const reply = await tryPod(api, template, NAMESPACE);
   assert.equal(reply.status, 201, reply.text);
+}
+
+function tryPod(api: Connection, template: unknown, namespace: string): Promise<Reply> {
+  const spec = at(template, 'spec');
+  const body = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'trial' }, spec };
+  const query = { dryRun: 'All' };
+  return api.call('POST', `/api/v1/namespaces/${namespace}/pods`, { body, query });
 }
 
 /** The objects that a rule is limited to. */

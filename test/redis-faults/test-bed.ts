@@ -1,4 +1,4 @@
-import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
+import { type Incarnation, IncarnationCheck } from '#src/ingest/incarnation-check.ts';
 import { LeaderGate } from '#src/ingest/leader-gate.ts';
 import { Leadership } from '#src/ingest/leadership.ts';
 import { Resync } from '#src/ingest/resync.ts';
@@ -100,7 +100,7 @@ export class TestBed {
       log,
     });
     this.#closers.add('resync', () => resync.stop());
-    let leaseIncarnation: string | undefined;
+    let leaseIncarnation: Incarnation | undefined;
     const leadership = new Leadership({
       driver,
       gate,
@@ -110,7 +110,7 @@ export class TestBed {
         store: {
           read: () => Promise.resolve(leaseIncarnation),
           write: (next) => {
-            leaseIncarnation = next;
+            leaseIncarnation = { id: next, sequence: 0, server: '' };
             return Promise.resolve();
           },
         },

@@ -111,6 +111,35 @@ describe('openRedis', () => {
     );
   });
 
+  it('names user, command and keys of what Redis denies, once, until it is granted', async () => {
+    const rules = ['reset', 'on', '>secret', '~{csi}:a', '+@all'];
+    await redis.redis.call('ACL', 'SETUSER', 'limited', ...rules);
+    const lines: string[] = [];
+    const write = (line: string): void => void lines.push(line);
+    const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write });
+    const url = Object.assign(new URL(redis.url), { username: 'limited', password: 'secret' }).href;
+    const link = openRedis({ url, role: 'plain', name: 'reader', log });
+    links.push(link);
+    const script = "return redis.call('GET', KEYS[1])";
+    const denied = [
+      () => link.redis.hget('{csi}:volume:d:uid-1', 'f'),
+      () => link.redis.hget('{csi}:volume:d:uid-2', 'f'),
+      () => link.redis.eval(script, 1, '{csi}:queues'),
+    ];
+    for (const command of denied) await assert.rejects(command, /NOPERM user limited may not run/);
+    const said = lines.join('').match(/user limited may not run [^:]+:\S+/g);
+    assert.deepEqual(said, [
+      'user limited may not run HGET on {csi}:volume:*:',
+      'user limited may not run a script on {csi}:queues:',
+    ]);
+    assert.match(link.refusal ?? '', /HGET on \{csi\}:volume:\*: grant its user .*users\.acl/);
+    await link.redis.get('{csi}:a');
+    assert.notEqual(link.refusal, undefined);
+    await redis.redis.call('ACL', 'SETUSER', 'limited', '~{csi}:*');
+    for (const command of denied) await command();
+    assert.equal(link.refusal, undefined);
+  });
+
   it('looks for the master of a replica, and tells its listeners only when it found one', async () => {
     const link = open(redis.url);
     const seen: boolean[] = [];

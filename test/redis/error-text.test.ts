@@ -10,7 +10,8 @@ const REFUSALS: readonly (readonly [said: string, fix: string])[] = [
   ["READONLY You can't write against a read only replica.", 'name the master in --redis-url'],
   ['MASTERDOWN Link with MASTER is down', 'name the master in --redis-url'],
   ['LOADING Redis is loading the dataset in memory', 'it goes on by itself'],
-  ['CLUSTERDOWN Hash slot not served', 'repair the cluster'],
+  ['CLUSTERDOWN Hash slot not served', 'Redis Cluster is not supported'],
+  ['MOVED 3999 127.0.0.1:6381', 'Redis Cluster is not supported'],
   ['NOPERM this user has no permissions to run this command', 'grant its user the missing'],
 ];
 
@@ -30,6 +31,14 @@ describe('describeRedisError', () => {
         new RegExp(`^Redis at h:1 refuses the login \\(${word}\\): correct user and password`),
       );
     });
+
+  it('says of a Redis that hangs that it does not answer, and where to look', () => {
+    const said = "Socket timeout. Expecting data, but didn't receive any in 15000ms.";
+    assert.equal(
+      describeRedisError('h:1', new Error(said)),
+      'Redis at h:1 does not answer: look at its load, and at its host',
+    );
+  });
 
   it('finds the error word in the middle, where older versions put it', () => {
     const said = 'ERR Error running script (call to f_1): @user_script:3: -OOM command not allowed';

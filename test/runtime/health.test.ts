@@ -97,13 +97,15 @@ describe('HealthChecks with groups', () => {
     assert.equal(health.answer('ready', '').text, '[+]redis ok\n[+]a/driver ok\nok\n');
   });
 
-  it('shows notes on /readyz, and is ready all the same', () => {
-    const { health } = withGroups();
+  it('shows notes on /readyz, of groups too, and is ready all the same', () => {
+    const { health, a } = withGroups();
     let text: string | undefined = 'line 3 is wrong';
     health.note('driver-config', () => text);
     const { code, text: page } = health.answer('ready', '');
     assert.equal(code, 200);
     assert.match(page, /^\[!\]driver-config: line 3 is wrong$/m);
+    a.note('gateway-clock', () => 'is 60 s ahead');
+    assert.match(health.answer('ready', '').text, /^\[!\]a\/gateway-clock: is 60 s ahead$/m);
     text = undefined;
     assert.doesNotMatch(health.answer('ready', '').text, /driver-config/);
   });

@@ -28,11 +28,11 @@ describe('log', () => {
     );
   });
 
-  it('writes JSON', () => {
+  it('writes JSON, with the level by name', () => {
     const { log, written } = lines(0, 'json');
     log.warn({ a: 1 }, 'm');
-    const { process, msg, a } = JSON.parse(written[0] ?? '') as Record<string, unknown>;
-    assert.deepEqual({ process, msg, a }, { process: 'jobs', msg: 'm', a: 1 });
+    const { level, process, msg, a } = JSON.parse(written[0] ?? '') as Record<string, unknown>;
+    assert.deepEqual([level, process, msg, a], ['warn', 'jobs', 'm', 1]);
   });
 
   for (const [verbosity, count] of [

@@ -100,6 +100,7 @@ describe('toLoggable', () => {
 describe('strikeCredentials', () => {
   for (const [text, struck] of [
     ['at redis://user:pass@host:1/0 now', 'at redis://***stripped***@host:1/0 now'],
+    ['redis://[user:password@h]x@host', 'redis://***stripped***@host'],
     ['rediss://:p@ss@host', 'rediss://***stripped***@host'],
     ['redis://u:pa/ss@host', 'redis://***stripped***@host'],
     ['redis://u:pa?s#s@host', 'redis://***stripped***@host'],
@@ -121,8 +122,15 @@ describe('strikeCredentials', () => {
     'https://example.com/@name',
     'mail to a@b',
     'dns:///host:9808',
+    'write rediss://[user:password@]host[:port][/db]',
   ])
     it(`keeps ${text}`, () => assert.equal(strikeCredentials(text), text));
+
+  it('cuts a text after 8,192 characters and says how long it was', () => {
+    const text = 'x'.repeat(200_000);
+    assert.equal(toLoggable(text), `${text.slice(0, 8_192)}… (200000 characters)`);
+    assert.ok(JSON.stringify(toLoggable(new Error(text))).length < 20_000);
+  });
 
   it('takes a time that grows with the length of the text, not with its square', () => {
     const startedMs = performance.now();

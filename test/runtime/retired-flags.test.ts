@@ -169,6 +169,20 @@ describe('the command line of external-provisioner', () => {
       );
   });
 
+  it('warns about the flags of klog in both spellings, and takes their values', () => {
+    const argv = [
+      '--logtostderr',
+      '--log_dir',
+      '/logs',
+      '--stderrthreshold=INFO',
+      '--skip-headers',
+    ];
+    assert.deepEqual(
+      warningsOf('jobs', argv).map((line) => line.replace(/ .*/, '')),
+      ['--logtostderr', '--log_dir', '--stderrthreshold', '--skip-headers'],
+    );
+  });
+
   it('does not contain the property names of every JavaScript object', () => {
     for (const flag of ['--constructor=1', '--toString'])
       assert.throws(() => warningsOf('jobs', [flag]), /unknown flag/);

@@ -1,11 +1,19 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { describeEnvironment, describePod, describeProgress } from '../../sandbox/texts.ts';
+import { findKubectls } from '../harness/sandbox-kubectl.ts';
+import { until } from '../harness/until.ts';
+import {
+  describeEnvironment,
+  describePod,
+  describeProgress,
+  shellSettings,
+} from '../../sandbox/texts.ts';
 
 const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 
@@ -111,6 +119,44 @@ Done: every claim was provisioned and deleted, and nothing is left.
     }
   });
 
+  it('prints commands that work in a shell, kubectl apply without a warning', async (t) => {
+    const dir = await mkdtemp(join(tmpdir(), 'sutler-sandbox-'));
+    t.after(() => rm(dir, { recursive: true, force: true }));
+    const sandbox = spawn(process.execPath, [CLI, 'sandbox', `--data-dir=${dir}`]);
+    const ended = once(sandbox, 'exit');
+    t.after(async () => {
+      sandbox.kill('SIGTERM');
+      await ended;
+    });
+    let printed = '';
+    sandbox.stdout.setEncoding('utf8').on('data', (text: string) => (printed += text));
+    await until(() => printed.includes('Press Ctrl-C'), 'the sandbox is up', 60_000);
+    const tries = printed.slice(printed.indexOf('Or try in another terminal:'));
+    const [read = '', ...commands] = [...tries.matchAll(/^ {2}(\S.*)$/gm)].map(([, line]) => line);
+    assert.equal(commands.filter((line) => line?.startsWith('sutler ')).length, 5);
+    const [kubectl] = await findKubectls(process.env);
+    for (const command of commands) {
+      if (command?.startsWith('kubectl') && kubectl === undefined) continue;
+      const script = `${read}\n${command}`;
+      const { status, stderr } = spawnSync('sh', ['-c', script], { encoding: 'utf8' });
+      const isRefused = command?.startsWith('sutler uninstall') === true;
+      assert.equal(status, isRefused ? 1 : 0, `${command}: ${stderr}`);
+      assert.doesNotMatch(stderr, /Warning/, command);
+      if (isRefused) assert.match(stderr, /^sutler uninstall: jobs is still running/);
+    }
+  });
+
+  it('the file for a shell exports KUBECONFIG only, and gives sutler the gateway and Redis', () => {
+    const facts = { gateway: 'unix:///g' };
+    const environment = { kubeconfig: '/k', socket: '', redisUrl: 'redis://r', facts };
+    const settings = shellSettings(environment, { cli: '-p', isOwnRedis: true });
+    const values = 'process.env.SUTLER_GATEWAY + " " + process.env.REDIS_URL';
+    const both = `${settings}sutler '${values}'\n'${process.execPath}' -p '${values}'`;
+    const { stdout } = spawnSync('sh', ['-c', both], { env: {}, encoding: 'utf8' });
+    assert.equal(stdout, 'unix:///g redis://r\nundefined undefined\n');
+    assert.deepEqual(settings.match(/export \w+/g), ['export KUBECONFIG']);
+  });
+
   it('names the steps that a claim has not reached', () =>
     assert.equal(
       describeProgress({ claim: 'default/website', requestedMs: 12.3, selectedNodes: [] }),
@@ -135,7 +181,12 @@ Done: every claim was provisioned and deleted, and nothing is left.
       'ingest admission': 'https://127.0.0.1:6/admission',
     };
     const environment = { kubeconfig: '', socket: '', redisUrl: '', facts };
-    const next = { logsFolder: '/data/logs', examplesFolder: 'examples', claim: 'website' };
+    const next = {
+      logsFolder: '/data/logs',
+      examplesFolder: 'examples',
+      claim: 'website',
+      shellFile: '/data/shell',
+    };
     const text = describeEnvironment(environment, next);
     assert.match(text, /^ {2}POST events {6}https:\/\/127\.0\.0\.1:5\/events$/m);
     assert.match(text, /^ {2}POST admission {3}https:\/\/127\.0\.0\.1:6\/admission$/m);
@@ -147,13 +198,19 @@ Done: every claim was provisioned and deleted, and nothing is left.
       'sandbox-driver socket': 'unix:///data/csi.sock',
       redis: 'redis://127.0.0.1:2',
       'jobs pid': '33',
+      'dashboard pid': '34',
       'jobs http': 'http://127.0.0.1:3',
       dashboard: 'http://127.0.0.1:4/queues/',
       'dashboard user': 'admin',
       'dashboard password': 'secret',
     };
     const environment = { kubeconfig: '/data/kubeconfig', socket: '', redisUrl: '', facts };
-    const next = { logsFolder: '/data/logs', examplesFolder: 'examples', claim: 'website' };
+    const next = {
+      logsFolder: '/data/logs',
+      examplesFolder: 'examples',
+      claim: 'website',
+      shellFile: '/data/shell',
+    };
     assert.equal(
       describeEnvironment(environment, next),
       `
@@ -168,12 +225,17 @@ Open the dashboard:
   http://127.0.0.1:4/queues/  (user admin, password secret)
 
 Or try in another terminal:
-  export KUBECONFIG=/data/kubeconfig
+  . /data/shell    # points kubectl and sutler at the sandbox
   kubectl get pvc,pv,sc
   kubectl get pods,nodes,csinodes -o wide
   kubectl describe pvc website
   kubectl delete pvc website    # deletes its volume too
   kubectl apply -f examples     # creates it again
+  sutler audit                  # compares the driver's volumes with the PersistentVolumes
+  sutler drain --wait           # new claims wait from now on
+  sutler drain --undo
+  sutler uninstall              # refuses, since sutler is at work
+  sutler --help
 
 Press Ctrl-C to stop everything.`,
     );

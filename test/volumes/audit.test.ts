@@ -19,14 +19,17 @@ const run = (change: Partial<AuditInput>) =>
   });
 
 describe('auditVolumes', () => {
-  it('reports no volume that is unknown for the first time', () => {
-    const { orphans, waiting, seen } = run({ volumes: volumes('a') });
-    assert.deepEqual([orphans, waiting, [...seen]], [[], 1, [['a', 10 * HOUR_MS]]]);
+  it('lists a volume that is unknown for the first time as not named yet, and until when', () => {
+    const { orphans, notNamedYet, seen } = run({ volumes: volumes('a') });
+    assert.deepEqual([orphans, [...seen]], [[], [['a', 10 * HOUR_MS]]]);
+    const times = { firstSeenMs: 10 * HOUR_MS, countsFromMs: 11 * HOUR_MS };
+    assert.deepEqual(notNamedYet, [{ handle: 'a', sizeBytes: 1n, ...times }]);
   });
 
   it('reports a volume that was unknown long enough ago, with the time', () => {
     const { orphans } = run({ volumes: volumes('a'), seenBefore: new Map([['a', 9 * HOUR_MS]]) });
-    assert.deepEqual(orphans, [{ handle: 'a', sizeBytes: 1n, firstSeenMs: 9 * HOUR_MS }]);
+    const times = { firstSeenMs: 9 * HOUR_MS, countsFromMs: 10 * HOUR_MS };
+    assert.deepEqual(orphans, [{ handle: 'a', sizeBytes: 1n, ...times }]);
   });
 
   it('does not report a volume that was unknown too short a time ago', () => {

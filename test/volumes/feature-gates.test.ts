@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { DEFAULT_GATES, parseFeatureGates } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES, parseFeatureGates, retiredGates } from '#src/volumes/feature-gates.ts';
 
 describe('feature gates', () => {
   it('have upstream’s defaults', () => {
@@ -39,6 +39,14 @@ describe('feature gates', () => {
       ...DEFAULT_GATES,
       Topology: false,
     });
+  });
+
+  it('that upstream has retired are accepted, and named', () => {
+    const items = ['HonorPVReclaimPolicy=true', 'Topology=false'];
+    assert.deepEqual(parseFeatureGates(items), { ...DEFAULT_GATES, Topology: false });
+    assert.deepEqual(retiredGates(items), ['HonorPVReclaimPolicy']);
+    const answer = parseFeatureGates(['HonorPVReclaimPolicy=yes']);
+    assert.match(typeof answer === 'string' ? answer : 'accepted', /invalid value/);
   });
 
   it('have the last of two values', () => {
@@ -83,8 +91,8 @@ describe('feature gates', () => {
     ['with two values', 'Topology=true=false', /^invalid value in "Topology=true=false"/],
     [
       'that do not exist',
-      'HonorPVReclaimPolicy=true',
-      /^unrecognized feature gate: HonorPVReclaimPolicy; there are Topology, /,
+      'HonorPVReclaimPolicies=true',
+      /^unrecognized feature gate: HonorPVReclaimPolicies; there are Topology, /,
     ],
     ['without a name', '=true', /^unrecognized feature gate: ;/],
     [

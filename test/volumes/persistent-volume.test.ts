@@ -125,6 +125,16 @@ describe('an answer', () => {
     });
   });
 
+  it('with a handle above 4 KiB is blamed on the driver, and nothing is deleted by it', () => {
+    assert.ok(!('message' in readDriverAnswer(skeleton, { volumeId: 'ä'.repeat(2_048) })));
+    assert.deepEqual(readBadAnswer(skeleton, { volumeId: 'ä'.repeat(2_049) }), {
+      message:
+        'the driver answered CreateVolume with a volume_id of 4098 bytes, more than 4096; ' +
+        'report this to the driver’s vendor',
+      handle: undefined,
+    });
+  });
+
   it('with too few bytes is refused, with the handle to delete (B-22, B-46)', () => {
     assert.deepEqual(readBadAnswer(skeleton, { capacityBytes: 99n }), {
       message: 'created volume capacity 99 less than requested capacity 100',

@@ -67,7 +67,7 @@ export class Handler {
         .end('404 page not found\n');
       return;
     }
-    this.requests.add(info);
+    this.requests.add(info, query.get('limit'));
     const fault = this.faults.take(info);
     if (fault === undefined || (await applyFault(fault, request, response)))
       await this.#deps.routes.serve(info, query, request, response);

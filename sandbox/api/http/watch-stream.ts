@@ -57,10 +57,8 @@ export class WatchStream {
     });
     this.#response.flushHeaders();
     this.#response.once('close', () => this.#stop());
-    if (from > 0 && from < collection.compactedTo) {
-      return this.fail(expired(`too old resource version: ${from} (${collection.compactedTo})`));
-    }
-    if (from > store.revision) return this.fail(tooLarge(from, store.revision));
+    const error = this.#versionError(store.revision, collection.compactedTo);
+    if (error !== undefined) return this.fail(error);
     if (from === 0 || query.sendInitialEvents) {
       // The objects at the beginning may take any time to be read.
       this.#isListing = true;
@@ -75,6 +73,13 @@ export class WatchStream {
     collection.listeners.add(this.#onChange);
     this.#timers.push(setTimeout(() => this.end(), timerMs(timeoutMs)));
     if (bookmarks) this.#timers.push(setInterval(() => this.#bookmark(), bookmarkIntervalMs));
+  }
+
+  #versionError(revision: number, compactedTo: number): ApiError | undefined {
+    const { from, query } = this.#options;
+    if (from > 0 && from < compactedTo)
+      return expired(`too old resource version: ${from} (${compactedTo})`);
+    return query.sendInitialEvents && from > revision ? tooLarge(from, revision) : undefined;
   }
 
   /** Ends cleanly with a last bookmark, as at a time-out. */
@@ -115,6 +120,8 @@ export class WatchStream {
   /** Sends a change as this watch sees it: an object that begins to match is ADDED, one that no
    * longer matches is DELETED. */
   #sendChange(change: Change): void {
+    // A watch from a version that is not reached yet is silent until then, as on a real server.
+    if (change.stored.revision <= this.#options.from) return;
     const is = change.type !== 'DELETED' && this.#selects(change.stored);
     const was = change.previous !== undefined && this.#selects(change.previous);
     if (!is && !was) return;

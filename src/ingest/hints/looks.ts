@@ -1,8 +1,11 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { KubeClient } from '../../kube/client.ts';
+import { KubeError } from '../../kube/kube-error.ts';
 import { claims, volumes } from '../../kube/resources.ts';
+import { objectId } from '../../queue/wait-list.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
+import { RareWarnings } from '../../runtime/rare-warnings.ts';
 import type { Hint } from './hint.ts';
 import { PlannedLooks, type Target } from './planned-looks.ts';
 
@@ -27,20 +30,32 @@ const MAX_RUNNING = 16;
 const TICK_MS = 50;
 const LOOK_TIMEOUT_MS = 10_000;
 
+/** A kind of objects that this process may not read. */
+interface Refusal {
+  readonly trouble: string;
+  /** The object by which it is seen whether that has changed; '' = none. */
+  readonly repeated: string;
+}
+
 /** Reads the objects that hints name from the API server, some at a time, and each once for hints
- * that come together. A look that fails is repeated some times. */
+ * that come together. A look that fails is repeated some times, unless it may not be done: of each
+ * kind that may not be read, one object alone is looked at again, every half a minute. */
 export class Looks {
   readonly #options: LooksOptions;
   readonly #planned = new PlannedLooks();
   readonly #stopped = new AbortController();
   readonly #looked: Counter<'found'>;
   readonly #dropped: Counter;
+  readonly #warnings: RareWarnings;
+  /** By the plural of the resource. */
+  readonly #refusals = new Map<string, Refusal>();
   #running = 0;
   /** Runs while looks are planned. */
   #tick: NodeJS.Timeout | undefined;
 
   constructor(options: LooksOptions) {
     this.#options = options;
+    this.#warnings = new RareWarnings(options.log, options.clock);
     const registers = [options.metrics];
     this.#looked = new Counter({
       name: 'sutler_hinted_looks_total',
@@ -50,7 +65,7 @@ export class Looks {
     });
     this.#dropped = new Counter({
       name: 'sutler_hints_dropped_total',
-      help: 'Hints whose object was not read, because too many looks were planned or all failed.',
+      help: 'Hints whose object was not read: too many looks were planned, or all failed.',
       registers,
     });
     const planned: Gauge = new Gauge({
@@ -66,6 +81,11 @@ export class Looks {
     return this.#planned.due;
   }
 
+  /** Which right is missing, for /readyz; undefined while none is. */
+  get trouble(): string | undefined {
+    return this.#refusals.values().next().value?.trouble;
+  }
+
   add(hint: Hint): void {
     if (!this.#planned.add(hint, this.#options.clock.nowMs())) this.#dropped.inc();
     this.#start();
@@ -74,6 +94,7 @@ export class Looks {
   /** Forgets all looks that have not begun. */
   clear(): void {
     this.#planned.clear();
+    this.#refusals.clear();
   }
 
   stop(): void {
@@ -104,12 +125,28 @@ export class Looks {
     try {
       const object = await client.get(resource, ref, { signal, timeoutMs: LOOK_TIMEOUT_MS });
       this.#planned.done(target);
+      this.#refusals.delete(plural);
       this.#looked.inc({ found: String(object !== undefined) });
       onLook({ target, object });
     } catch (error) {
+      if (error instanceof KubeError && (error.code === 401 || error.code === 403))
+        return this.#refuse(target, error.code);
       if (!this.#planned.failed(target, clock.nowMs())) this.#dropped.inc();
       log.debug({ ...target, err: error }, 'could not read an object that a hint named');
     }
+  }
+
+  #refuse(target: Target, code: 401 | 403): void {
+    const { resource } = target;
+    const known = this.#refusals.get(resource);
+    const id = objectId(target);
+    const mayRepeat = known === undefined || known.repeated === '' || known.repeated === id;
+    const isRepeated = this.#planned.refused(target, this.#options.clock.nowMs(), mayRepeat);
+    this.#dropped.inc();
+    const trouble = code === 401 ? `HTTP 401 to get ${resource}: ${NO_LOGIN}` : missing(resource);
+    if (mayRepeat) this.#refusals.set(resource, { trouble, repeated: isRepeated ? id : '' });
+    if (known === undefined)
+      this.#warnings.warn({ resource, code }, `hints name objects that are not read: ${trouble}`);
   }
 
   #watchPlans(): void {
@@ -122,4 +159,13 @@ export class Looks {
       this.#tick = undefined;
     }, TICK_MS);
   }
+}
+
+const NO_LOGIN = 'the API server does not take the credentials of ingest';
+
+function missing(resource: string): string {
+  return (
+    `HTTP 403 to get ${resource}: grant ingest the verb get on ${resource} ` +
+    '(k8s/webhooks/rbac.yaml has the rule); until then the resync finds what hints name'
+  );
 }

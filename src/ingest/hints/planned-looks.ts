@@ -7,8 +7,10 @@ export type Target = Pick<Hint, 'resource' | 'namespace' | 'name'>;
 /** When to look after an early hint: usually the object is stored by the first time, and after a
  * slow admission by a later one. */
 const EARLY_MS = [100, 1_000, 5_000] as const;
-/** When to look again after a look has failed. */
+/** When to look again after a look has failed; if the last one fails, the hint is dropped. */
 const FAILED_MS = [1_000, 5_000, 30_000] as const;
+/** When to look again at an object that may not be read, to see whether that has changed. */
+const REFUSED_MS = [30_000] as const;
 /** Objects with looks that are not due yet; more are dropped. 200 bytes each. */
 const MAX_PLANNED = 10_000;
 
@@ -25,6 +27,8 @@ export class PlannedLooks {
   readonly #due = new Map<string, Target>();
   readonly #planned = new Map<string, Plan>();
   readonly #running = new Set<string>();
+  /** Objects whose last look failed. */
+  readonly #failed = new Set<string>();
 
   /** Objects to look at now. */
   get due(): number {
@@ -39,6 +43,7 @@ export class PlannedLooks {
   /** @returns false if the hint was dropped, because too many looks are planned */
   add({ isEarly, ...target }: Hint, nowMs: number): boolean {
     const id = objectId(target);
+    this.#failed.delete(id);
     if (isEarly) return this.#plan(id, target, { nowMs, afterMs: EARLY_MS });
     this.#due.set(id, target);
     return true;
@@ -56,19 +61,31 @@ export class PlannedLooks {
   }
 
   done(target: Target): void {
-    this.#running.delete(objectId(target));
+    const id = objectId(target);
+    this.#running.delete(id);
+    this.#failed.delete(id);
   }
 
   /** Plans other looks.
-   * @returns false if there is no room to plan them */
+   * @returns false if there is no room to plan them, or if all have failed */
   failed(target: Target, nowMs: number): boolean {
     const id = objectId(target);
     this.#running.delete(id);
-    return (
-      this.#planned.has(id) ||
-      this.#due.has(id) ||
-      this.#plan(id, target, { nowMs, afterMs: FAILED_MS })
-    );
+    if (this.#planned.has(id) || this.#due.has(id)) return true;
+    if (this.#failed.delete(id)) return false;
+    if (!this.#plan(id, target, { nowMs, afterMs: FAILED_MS })) return false;
+    this.#failed.add(id);
+    return true;
+  }
+
+  /** Forgets the other looks of an object that may not be read.
+   * @param isRepeated  whether to look once more, in half a minute
+   * @returns whether that is planned */
+  refused(target: Target, nowMs: number, isRepeated: boolean): boolean {
+    const id = objectId(target);
+    this.done(target);
+    this.#planned.delete(id);
+    return isRepeated && this.#plan(id, target, { nowMs, afterMs: REFUSED_MS });
   }
 
   /** Makes planned looks due whose time has come. Goes through all plans. */
@@ -86,6 +103,7 @@ export class PlannedLooks {
   clear(): void {
     this.#due.clear();
     this.#planned.clear();
+    this.#failed.clear();
   }
 
   /** A look that is due soon stays where it is, so that hints one after the other do not put it off

@@ -22,6 +22,11 @@ const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
  * an API server asks; others can't keep the process busy with them. */
 const READ_PER_SECOND = 1_000;
 const REVIEW_BYTES = 4 * 1024;
+/** Hints of all callers without a certificate, together. Each is followed by three looks, and where
+ * more came than can be read, by a list of everything. */
+const UNKNOWN_PER_SECOND = 100;
+/** So that claims that are created together all leave their hints. */
+const UNKNOWN_BURST_SECONDS = 10;
 /** So that some of the largest reviews, and then many small ones, are answered. */
 const READ_BURST_SECONDS = 5;
 
@@ -38,8 +43,8 @@ export interface AdmissionServerOptions {
  * server would repeat while its user waits. */
 export class AdmissionServer {
   readonly #options: AdmissionServerOptions;
-  /** Of hints. */
-  readonly #rates: SenderRates;
+  /** Of hints, by whether the caller has shown a certificate. */
+  readonly #rates: Readonly<Record<'known' | 'unknown', SenderRates>>;
   readonly #reading: SenderRates;
   readonly #memory = new RequestMemory(MAX_MEMORY_BYTES);
   readonly #warnings: RareWarnings;
@@ -49,7 +54,16 @@ export class AdmissionServer {
     this.#options = options;
     this.#warnings = new RareWarnings(log, clock);
     const nowMs = clock.nowMs();
-    this.#rates = new SenderRates({ perSecond, totalPerSecond: perSecond, nowMs });
+    const unknownPerSecond = Math.min(UNKNOWN_PER_SECOND, perSecond);
+    this.#rates = {
+      known: new SenderRates({ perSecond, totalPerSecond: perSecond, nowMs }),
+      unknown: new SenderRates({
+        perSecond: unknownPerSecond,
+        totalPerSecond: unknownPerSecond,
+        burstSeconds: UNKNOWN_BURST_SECONDS,
+        nowMs,
+      }),
+    };
     const readPerSecond = Math.max(READ_PER_SECOND, perSecond);
     this.#reading = new SenderRates({
       perSecond: readPerSecond,
@@ -69,7 +83,7 @@ export class AdmissionServer {
   }
 
   async #allow(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const owner = sourceOf(request.socket);
+    const { name: owner } = callerOf(request.socket);
     const { clock } = this.#options;
     if (this.#reading.take(owner, clock.nowMs()) > 0) throw new Error('too many reviews');
     const limits = { maxBytes: MAX_BODY_BYTES, memory: this.#memory, owner };
@@ -86,8 +100,9 @@ export class AdmissionServer {
 
   async #leaveHint(hint: Hint, { socket }: IncomingMessage): Promise<void> {
     const { clock, metrics, writer } = this.#options;
-    const waitMs = this.#rates.take(sourceOf(socket), clock.nowMs());
-    let reason = 'too many reviews at once';
+    const { kind, name } = callerOf(socket);
+    const waitMs = this.#rates[kind].take(name, clock.nowMs());
+    let reason = TOO_MANY[kind];
     if (waitMs === 0)
       try {
         await writer.write([hint]);
@@ -114,9 +129,18 @@ export class AdmissionServer {
   }
 }
 
+const TOO_MANY = {
+  known: 'too many reviews at once',
+  unknown:
+    'too many reviews at once of callers without a certificate; give --admission-tls-client-ca, ' +
+    'or let the API server alone reach the address',
+};
+
 /** Who asks: the subject of a verified certificate, or the network. */
-function sourceOf(socket: Socket): string {
+function callerOf(socket: Socket): { readonly kind: 'known' | 'unknown'; readonly name: string } {
   const isVerified = socket instanceof TLSSocket && socket.authorized;
   const subject = isVerified ? socket.getPeerX509Certificate()?.subject : undefined;
-  return subject ?? networkOf(socket.remoteAddress ?? '');
+  return subject === undefined
+    ? { kind: 'unknown', name: networkOf(socket.remoteAddress ?? '') }
+    : { kind: 'known', name: subject };
 }

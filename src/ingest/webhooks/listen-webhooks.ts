@@ -104,6 +104,8 @@ function createApp({ path, answer, answerOptions }: Route): Express {
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
+  app.enable('case sensitive routing');
+  app.enable('strict routing');
   app.post(path, (request, response) => answer(request, response));
   if (answerOptions !== undefined) app.options(path, answerOptions);
   app.all(path, (request, response) => {

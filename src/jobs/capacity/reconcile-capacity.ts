@@ -26,6 +26,7 @@ import {
 } from '../../volumes/capacity/objects.ts';
 import { type TopologyTerm, toSegments } from '../../volumes/topology/term.ts';
 import { WORKER_STOPPING } from '../common-outcomes.ts';
+import { noteReached } from '../note-reached.ts';
 
 /** What runs of the capacity queue work with. */
 export interface CapacityPorts {
@@ -48,7 +49,7 @@ export interface CapacityPorts {
   readonly log: Logger;
 }
 
-type CapacityRun = Pick<Run, 'signal'>;
+type CapacityRun = Pick<Run, 'signal' | 'reachedDriver'>;
 
 /** One run of a job of the capacity queue: asks the driver for a value and writes its object if the
  * value has changed, or deletes an object that stands for no value. Upstream: external-provisioner
@@ -91,7 +92,7 @@ async function refreshValue(
   const cls = ports.classOf(item.className);
   if (cls === undefined || !hasCapacity(cls, ports.manager.driver, ports.includesImmediate))
     return { kind: 'done', note: 'no capacity is published for the class' };
-  const answer = await askDriver(ports, item, cls).catch((error: unknown) => {
+  const answer = await askDriver(ports, item, cls, run).catch((error: unknown) => {
     if (error instanceof CsiError) return toOutcome(error, item);
     throw error;
   });
@@ -111,18 +112,19 @@ async function askDriver(
   { csi, gatewayOf, timeoutMs }: CapacityPorts,
   item: CapacityItem,
   cls: Class,
+  run: CapacityRun,
 ): Promise<ReportedCapacity | Outcome> {
   const gateway = await gatewayOf(item.segment);
   if (gateway === undefined)
     return { kind: 'later', reason: `${describeItem(item)}: no gateway runs on a node of it` };
-  const answer = await csi.getCapacity(
+  const call = csi.getCapacity(
     {
       parameters: { ...cls.parameters },
       accessibleTopology: { segments: toSegments(item.segment) },
     },
     { timeoutMs, gateway },
   );
-  const read = readCapacity(answer);
+  const read = readCapacity(await noteReached(run, call));
   return typeof read === 'string'
     ? { kind: 'retry', reason: `CSI GetCapacity for ${describeItem(item)}: ${read}` }
     : read;

@@ -11,7 +11,8 @@ import { judgeCreateFailure } from '../../volumes/create-result.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/persistent-volume.ts';
 import type { ClaimAttempt } from '../attempt.ts';
-import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
+import { handleNotForwarded, isDriverDown, parkOrRetry } from '../common-outcomes.ts';
+import { noteReached } from '../note-reached.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, type SecretValues } from '../secret-values.ts';
@@ -70,7 +71,7 @@ async function callCreateVolume(
   const secrets = await readSecretValues(ports, stored.secret);
   if (secrets.kind !== 'values') {
     await ports.records.revert(attempt.id, attempt.owner);
-    await reportProvisioningFailed(ports, creation, secrets.message);
+    reportProvisioningFailed(ports, creation, secrets.message);
     // If ingest did not watch secrets, a parked claim would wait for the longest delay.
     return parkOrRetry(secrets.message, ports.areSecretsWatched ? secrets.waitsFor : []);
   }
@@ -112,7 +113,8 @@ async function sendCreateVolume(
     const migrated = skeleton.isMigrated === true;
     const settings = { timeoutMs, notAfterMs, gateway, migrated, stopping: run.signal };
     const request = withSecrets(stored.request, secrets);
-    return readAnswer(await ports.csi.createVolume(request, settings), skeleton);
+    const answer = await noteReached(run, ports.csi.createVolume(request, settings));
+    return readAnswer(answer, skeleton);
   } finally {
     clearTimeout(slow);
   }
@@ -143,7 +145,7 @@ async function handleUnusableAnswer(
     const failure = await cleanUpVolume(ports, creation, handle, secrets).catch(String);
     if (failure === undefined) {
       const result = await ports.records.closeRefused(attempt.id, attempt.owner, BAD_ANSWER);
-      await reportProvisioningFailed(ports, creation, reason);
+      reportProvisioningFailed(ports, creation, reason);
       if (claim !== undefined && answer.isPermanent === true)
         return parkOnClass(ports, claim, reason);
       return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
@@ -153,9 +155,10 @@ async function handleUnusableAnswer(
     reason = `${begin}, volume is orphaned: ${failure}`;
   }
   await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
-  // The first warning also describes the clean-up; repeated calls with the same answer do none.
-  if ((await run.lastReason())?.startsWith(message) !== true)
-    await reportProvisioningFailed(ports, creation, reason);
+  // The first warning also describes the clean-up, which repeated calls do not attempt.
+  const last = await run.lastReason();
+  if (replay !== undefined && last?.startsWith(message) === true) reason = last;
+  reportProvisioningFailed(ports, creation, reason);
   return { kind: 'retry', reason };
 }
 
@@ -177,10 +180,11 @@ async function handleFailure(
   });
   switch (failure.kind) {
     case 'not-forwarded': {
-      const outcome = await handleNotForwarded(ports, attempt, error, stored.endpoint);
-      // The record stays open for a node that may never come back, so the user is told.
-      if (outcome.kind === 'parked' && replay !== undefined)
-        await reportProvisioningFailed(ports, creation, outcome.reason);
+      const revert = () => ports.records.revert(attempt.id, attempt.owner);
+      const outcome = await handleNotForwarded(ports, revert, error, stored.endpoint);
+      // A record that is open for a node that may never come back stays so; the user is told.
+      if ((outcome.kind === 'parked' && replay !== undefined) || isDriverDown(outcome))
+        reportProvisioningFailed(ports, creation, outcome.reason);
       return outcome;
     }
     case 'refused':
@@ -188,7 +192,7 @@ async function handleFailure(
     case 'ambiguous': {
       const reason = error.message;
       await ports.records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
-      await reportProvisioningFailed(ports, creation, reason);
+      reportProvisioningFailed(ports, creation, reason);
       return { kind: failure.running ? 'running' : 'retry', reason };
     }
   }
@@ -208,7 +212,7 @@ async function handleRefusal(
   const message = isInfeasible
     ? `Volume provisioning failed with infeasible error. Retries will be delayed. ${reason}`
     : reason;
-  await reportProvisioningFailed(ports, creation, message, reason);
+  reportProvisioningFailed(ports, creation, message);
   if (isAbsent && claim === undefined)
     return { kind: 'done', note: 'the driver refused, and the claim is gone' };
   if (codeName === 'ResourceExhausted') noteFullNode(ports, stored);

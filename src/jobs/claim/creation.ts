@@ -19,10 +19,12 @@ export interface CreatedVolume extends OpenCreation {
   readonly wasLong: boolean;
 }
 
-/** Keeps the driver's answer in the record, so that the next run needs no call. */
+/** Keeps the driver's answer in the record, so that the next run needs no call.
+ * @param code  see for-operators.ts */
 export function keepAnswer(
   ports: Pick<ProcessorPorts, 'records'>,
   { attempt, answer }: CreatedVolume,
+  code?: string,
 ): Promise<void> {
-  return ports.records.leaveAnswered(attempt.id, attempt.owner, answer);
+  return ports.records.leaveAnswered(attempt.id, attempt.owner, answer, code);
 }

@@ -11,15 +11,14 @@ import { requestReschedule } from './request-reschedule.ts';
 /** Ends the run of a claim that has no open record and for which no volume is to be created. */
 export async function endWithoutCreation(
   ports: ProcessorPorts,
-  { claim, run }: ClaimRun,
+  { claim }: Pick<ClaimRun, 'claim'>,
   intent: Exclude<Intent, { kind: 'create' }>,
 ): Promise<Outcome> {
   switch (intent.kind) {
     case 'none':
       return { kind: 'done', note: intent.reason };
     case 'wait':
-      if (intent.message !== undefined)
-        await reportProvisioningFailed(ports, { claim, run }, intent.message);
+      if (intent.message !== undefined) reportProvisioningFailed(ports, { claim }, intent.message);
       return intent.outcome;
     case 'no-class':
       return {
@@ -37,10 +36,10 @@ export async function endWithoutCreation(
       });
       return { kind: 'done', note: 'left to a volume populator' };
     case 'refuse':
-      await reportProvisioningFailed(ports, { claim, run }, intent.message);
+      reportProvisioningFailed(ports, { claim }, intent.message);
       return parkOrRetry(intent.message, intent.waitsFor);
     case 'reschedule':
-      await reportProvisioningFailed(ports, { claim, run }, intent.message);
+      reportProvisioningFailed(ports, { claim }, intent.message);
       return rescheduleOrPark(ports, claim, intent);
   }
 }

@@ -4,11 +4,14 @@ import type { Outcome } from '../../queue/outcome.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
 import { volumeName } from '../../volumes/names.ts';
 import type { ClaimAttempt } from '../attempt.ts';
+import type { OpenedCreate } from '../../records/open-results.ts';
+import { reportProvisioningFailed } from '../report-events.ts';
 import { RECORD_CHANGED, waitForRecord } from '../common-outcomes.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { releaseRestoredSnapshot } from '../snapshot/release-restored.ts';
 import { sendPlanned, sendStored } from './call-create-volume.ts';
 import type { Intent } from './intent.ts';
+import { refuseRecord } from './unusable-record.ts';
 import { endWithoutCreation } from './end-without-creation.ts';
 
 /** Handles a claim whose record is closed: its PV was stored once, and may be deleted by now. While
@@ -18,7 +21,7 @@ export async function handleClosedRecord(
   ports: ProcessorPorts,
   claimAttempt: ClaimAttempt,
   intent: Intent,
-  state: 'stored' | 'deleting' | 'gone',
+  { state, waitMs }: Extract<OpenedCreate, { kind: 'closed' }>,
 ): Promise<Outcome> {
   const isPending = ['create', 'refuse', 'reschedule', 'wait'].includes(intent.kind);
   if (isPending && state === 'stored' && (await hasVolume(ports, claimAttempt.attempt.id))) {
@@ -29,8 +32,16 @@ export async function handleClosedRecord(
   }
   if (intent.kind !== 'create') return endWithoutCreation(ports, claimAttempt, intent);
   if (state === 'stored') return createAgain(ports, claimAttempt, intent.planned);
-  const reason = `the volume of this claim is ${state}; none is created again for the same UID`;
-  return { kind: 'later', reason };
+  if (state === 'deleting') {
+    const reason = 'the volume of this claim is being deleted; none is created meanwhile';
+    return { kind: 'later', reason };
+  }
+  const end = new Date(Math.ceil((ports.clock.nowMs() + waitMs) / 1_000) * 1_000).toISOString();
+  const reason =
+    `the volume of this claim UID was deleted: none is created for it before ${end}, ` +
+    'when no earlier call can arrive any more';
+  reportProvisioningFailed(ports, claimAttempt, reason);
+  return { kind: 'later', reason, delayMs: waitMs };
 }
 
 async function createAgain(
@@ -47,6 +58,8 @@ async function createAgain(
       return sendStored(ports, claimAttempt, opened);
     case 'not-yet':
       return waitForRecord(opened);
+    case 'unusable':
+      return refuseRecord(ports, claimAttempt.claim, opened);
     case 'busy':
     case 'none':
     case 'closed':

@@ -17,6 +17,7 @@ import { delayIfRecentlyInfeasible } from './hold-off.ts';
 import { freeName, keepName } from './name-clash.ts';
 import { releaseCloneSource } from './release-clone-source.ts';
 import { replayCreation } from './replay-creation.ts';
+import { fitsClaim, refuseRecord } from './unusable-record.ts';
 
 /** One run of a claim's job: reads the claim, plans its volume, opens the volume record, has the
  * driver create the volume, writes the PV and closes the record. A creation that an earlier run
@@ -25,7 +26,7 @@ import { replayCreation } from './replay-creation.ts';
 export async function reconcileClaim(
   ports: ProcessorPorts,
   job: JobKey,
-  run: Pick<Run, 'signal' | 'lastReason' | 'heldOffMs'>,
+  run: Run,
 ): Promise<Outcome> {
   const startMs = ports.clock.nowMs();
   // Taken before the claim is read (record rule 6).
@@ -47,7 +48,7 @@ export async function reconcileClaim(
     if (claim === undefined)
       return { kind: 'later', reason: 'the claim is being deleted, or was replaced' };
   }
-  const attempt = startAttempt(ports, { id: job.uid, job, incarnation });
+  const attempt = startAttempt(ports, { id: job.uid, job, incarnation }, startMs);
   const outcome = await createOrFinish(ports, { attempt, claim, run }, intent);
   countAttempt(ports, { claim, intent, outcome, startMs });
   return releaseUnneeded(ports, job.uid, claim, outcome);
@@ -60,7 +61,8 @@ async function createOrFinish(
   claimAttempt: ClaimAttempt,
   intent: Intent,
 ): Promise<Outcome> {
-  const { attempt } = claimAttempt;
+  const whyUnfit = fitsClaim(ports, claimAttempt.attempt.job, claimAttempt.claim);
+  const attempt = { ...claimAttempt.attempt, whyUnfit };
   if (intent.kind !== 'create') {
     const opened = await ports.records.openExisting(attempt.id, attempt);
     return opened.kind === 'none'
@@ -84,8 +86,10 @@ function continueRecord(
   switch (opened.kind) {
     case 'replay':
       return replayCreation(ports, claimAttempt, opened);
+    case 'unusable':
+      return refuseRecord(ports, claimAttempt.claim, opened);
     case 'closed':
-      return handleClosedRecord(ports, claimAttempt, intent, opened.state);
+      return handleClosedRecord(ports, claimAttempt, intent, opened);
     case 'busy':
     case 'not-yet':
       return waitForRecord(opened);

@@ -1,11 +1,11 @@
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
+import { DUPLICATE_LEFT } from '../../records/for-operators.ts';
 import type { Replay } from '../../records/open-results.ts';
 import type { ClaimAttempt } from '../attempt.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { sendStored } from './call-create-volume.ts';
-import { DUPLICATE_LEFT } from './delete-duplicate.ts';
 import { reportSuccess } from './store-volume.ts';
 
 /** Finishes a creation that an earlier run left open. If the PV of this claim exists, the record

@@ -9,7 +9,7 @@ import type { ProcessorPorts } from '../ports.ts';
 import { readClaim } from '../read-claims.ts';
 import { releaseRestoredSnapshot } from '../snapshot/release-restored.ts';
 import { type CreatedVolume, keepAnswer } from './creation.ts';
-import { deleteDuplicateVolume } from './delete-duplicate.ts';
+import { handleDuplicateVolume } from './handle-duplicate.ts';
 
 /** Writes the PV of a created volume and closes its record. If the PV can't be written, the record
  * keeps the driver's answer. */
@@ -79,12 +79,12 @@ async function handleExistingVolume(
   if (existing.spec.claimRef?.uid === volume.spec.claimRef?.uid)
     return compareVolumes(existing, volume) === 'same'
       ? closeRecord(ports, created, volume)
-      : deleteDuplicateVolume(ports, created, volume.metadata);
+      : handleDuplicateVolume(ports, created, volume.metadata);
   await keepAnswer(ports, created);
   const reason =
     `volume ${name} exists already and belongs to another claim; ` +
     'delete that PersistentVolume, or this claim';
-  await reportProvisioningFailed(ports, created, reason);
+  reportProvisioningFailed(ports, created, reason);
   return { kind: 'retry', reason };
 }
 
@@ -98,6 +98,6 @@ async function handleWriteFailure(
     'the volume was created, but its PersistentVolume could not be written: ' + error.message;
   // The user can do something about a refusal (a quota, say), but not about a server that is down.
   if (error.code >= 400 && error.code < 500 && error.code !== 429)
-    await reportProvisioningFailed(ports, created, reason);
+    reportProvisioningFailed(ports, created, reason);
   return { kind: 'retry', reason };
 }

@@ -33,7 +33,7 @@ export async function findDeletingGateway(
     found = { kind: 'none', message: error.message, nodes: [], isGone: true };
   }
   if (found.kind === 'node') return { address: nodeAddress(found.name) };
-  if (found.isGone) await reportDeletionFailed(ports, volumeRun, found.message);
+  if (found.isGone) reportDeletionFailed(ports, volumeRun, found.message);
   return { outcome: waitFor(found, local) };
 }
 

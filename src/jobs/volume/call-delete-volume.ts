@@ -8,15 +8,34 @@ import { VIEW_CONDITION } from '../../records/shared-handles.ts';
 import type { DeletionPlan } from '../../volumes/plan-deletion.ts';
 import type { WaitCondition } from '../../volumes/refused-error.ts';
 import type { Attempt } from '../attempt.ts';
-import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
+import { handleNotForwarded, isDriverDown, parkOrRetry } from '../common-outcomes.ts';
+import { noteReached } from '../note-reached.ts';
 import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, type SecretProblem } from '../secret-values.ts';
 import { findSharer } from './find-sharer.ts';
 
-/** A record that is open for a deletion and that this run owns. */
+/** How the record of a deletion is left. */
+interface RecordEnds {
+  readonly notSent: () => Promise<unknown>;
+  /** The driver may or may not have deleted the volume. */
+  readonly unknown: (code: string) => Promise<unknown>;
+  readonly deleted: () => Promise<unknown>;
+}
+
+/** The ends of a record that is open for the deletion. */
+export function deletionEnds(ports: ProcessorPorts, { id, owner }: Attempt): RecordEnds {
+  const { records } = ports;
+  return {
+    notSent: () => records.revert(id, owner),
+    unknown: (code) => records.leaveDeleting(id, owner, code),
+    deleted: () => records.closeGone(id, owner),
+  };
+}
+
+/** A deletion whose record this run owns. */
 interface OpenDeletion extends VolumeRun {
-  readonly attempt: Attempt;
+  readonly ends: RecordEnds;
   readonly plan: Extract<DeletionPlan, { kind: 'delete' }>;
   readonly gateway: string;
   /** Unix ms after which DeleteVolume must not be sent. */
@@ -32,22 +51,23 @@ export async function callDeleteVolume(
   ports: ProcessorPorts,
   deletion: OpenDeletion,
 ): Promise<Outcome | undefined> {
-  const { attempt, plan, run, volume, gateway, notAfterMs } = deletion;
+  const { ends, plan, run, volume, gateway, notAfterMs } = deletion;
   const { timeoutMs } = ports;
   const secrets = await readSecretValues(ports, plan.secret.ref);
   if (secrets.kind !== 'values') return handleSecretProblem(ports, deletion, secrets);
   const refused = await refuseIfShared(ports, deletion);
   if (refused !== undefined) return refused;
   try {
-    await ports.csi.deleteVolume(
+    const call = ports.csi.deleteVolume(
       { volumeId: plan.handle, secrets: secrets.values },
       { timeoutMs, notAfterMs, gateway, migrated: plan.isMigrated, stopping: run.signal },
     );
+    await noteReached(run, call);
   } catch (error) {
     if (!(error instanceof CsiError)) throw error;
     return handleFailure(ports, deletion, error);
   }
-  await ports.records.closeGone(attempt.id, attempt.owner);
+  await ends.deleted();
   ports.capacity.volumeChanged(volume.spec);
   await ports.nodeLocal?.room.grown();
   ports.log.info({ volume: volume.metadata.name, handle: plan.handle }, 'volume deleted');
@@ -61,7 +81,7 @@ async function handleSecretProblem(
   deletion: OpenDeletion,
   problem: SecretProblem,
 ): Promise<Outcome> {
-  await ports.records.revert(deletion.attempt.id, deletion.attempt.owner);
+  await deletion.ends.notSent();
   if (problem.error !== undefined && isOutage(problem.error)) throw problem.error;
   const { name, namespace } = problem.ref;
   const message =
@@ -78,14 +98,13 @@ async function refuseIfShared(
   ports: ProcessorPorts,
   deletion: OpenDeletion,
 ): Promise<Outcome | undefined> {
-  const { attempt, volume } = deletion;
-  const revert = () => ports.records.revert(attempt.id, attempt.owner);
+  const { ends, volume } = deletion;
   const other = await findSharer(ports, volume).catch(async (error: unknown) => {
-    await revert();
+    await ends.notSent();
     throw error;
   });
   if (other === undefined) return undefined;
-  await revert();
+  await ends.notSent();
   if (other === 'unknown') return NOT_COMPARED;
   const { name, resourceVersion: seen } = other.metadata;
   return refuseDeletion(ports, deletion, {
@@ -108,7 +127,7 @@ export async function refuseDeletion(
   volumeRun: VolumeRun,
   { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly WaitCondition[] },
 ): Promise<Outcome> {
-  await reportDeletionFailed(ports, volumeRun, message);
+  reportDeletionFailed(ports, volumeRun, message);
   return parkOrRetry(message, waitsFor);
 }
 
@@ -117,14 +136,15 @@ async function handleFailure(
   deletion: OpenDeletion,
   error: CsiError,
 ): Promise<Outcome> {
-  const { attempt, gateway } = deletion;
+  const { ends, gateway } = deletion;
   const { codeName, message: reason } = error;
   if (error.notForwarded) {
-    const outcome = await handleNotForwarded(ports, attempt, error, gateway);
-    if (outcome.kind === 'parked') await reportDeletionFailed(ports, deletion, outcome.reason);
+    const outcome = await handleNotForwarded(ports, ends.notSent, error, gateway);
+    if (outcome.kind === 'parked' || isDriverDown(outcome))
+      reportDeletionFailed(ports, deletion, outcome.reason);
     return outcome;
   }
-  await ports.records.leaveDeleting(attempt.id, attempt.owner, codeName);
-  await reportDeletionFailed(ports, deletion, reason);
+  await ends.unknown(codeName);
+  reportDeletionFailed(ports, deletion, reason);
   return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason };
 }

@@ -10,7 +10,7 @@ import { waitForRecord, WORKER_STOPPING } from '../common-outcomes.ts';
 import { findDeletingGateway } from '../node-local/deleting-gateway.ts';
 import type { VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { callDeleteVolume, refuseDeletion } from './call-delete-volume.ts';
+import { callDeleteVolume, deletionEnds, refuseDeletion } from './call-delete-volume.ts';
 import { resolveCreation } from './resolve-creation.ts';
 import { setVolumeFinalizer } from './volume-finalizer.ts';
 
@@ -72,7 +72,7 @@ async function deleteInDriver(
   plan: PlannedDeletion,
 ): Promise<Outcome | undefined> {
   const id = recordId(volume, ports.options);
-  const attempt = startAttempt(ports, { id, job, incarnation });
+  const attempt = startAttempt(ports, { id, job, incarnation }, readMs);
   const opened = await ports.records.openDelete(id, {
     ...attempt,
     handle: plan.handle,
@@ -82,14 +82,15 @@ async function deleteInDriver(
     case 'opened': {
       const { endpoint: gateway = plan.planned } = opened;
       const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
-      return callDeleteVolume(ports, { attempt, volume, run, plan, gateway, notAfterMs });
+      const ends = deletionEnds(ports, attempt);
+      return callDeleteVolume(ports, { ends, volume, run, plan, gateway, notAfterMs });
     }
     case 'gone':
       return undefined;
     case 'creating':
       return resolveCreation(ports, attempt, { volume, run });
     case 'settle': {
-      const reason = 'after a loss of Redis’ data, an earlier call may still be at work';
+      const reason = 'an earlier CreateVolume of unknown end may still be at work in the driver';
       return { kind: 'later', reason, delayMs: opened.waitMs };
     }
     case 'busy':

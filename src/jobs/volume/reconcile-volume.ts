@@ -15,7 +15,7 @@ import { setVolumeFinalizer } from './volume-finalizer.ts';
 export async function reconcileVolume(
   ports: ProcessorPorts,
   job: JobKey,
-  run: Pick<Run, 'signal' | 'lastReason'>,
+  run: Pick<Run, 'signal' | 'reachedDriver' | 'lastReason'>,
 ): Promise<Outcome> {
   const readMs = ports.clock.nowMs();
   const { incarnation } = ports.records;

@@ -1,77 +1,70 @@
-import { userInfo } from 'node:os';
 import type { Redis } from 'ioredis';
-import { listReadyNodes, parseService } from '../../gateway-client/node-endpoints.ts';
+import { listReadyNodes, parseService } from '../../gateway-client/endpoints.ts';
 import type { KubeClient } from '../../kube/client.ts';
 import { SELECTED_NODE, VOLUME_FINALIZER } from '../../kube/keys.ts';
 import { isConflict, isNotFound } from '../../kube/kube-error.ts';
 import type { Claim, KubeObject, Volume } from '../../kube/objects.ts';
-import { openKubeClient } from '../../kube/open-client.ts';
 import { claims, nodes, volumes } from '../../kube/resources.ts';
 import { forgetRecord, type ForgetNote, noteRemoval } from '../../records/forget.ts';
-import { openRedisAccess } from '../../redis/access.ts';
-import { openRedis } from '../../redis/connection.ts';
-import { systemClock } from '../../runtime/clock.ts';
-import { UsageError } from '../../runtime/flags.ts';
-import { escapeControls } from '../../runtime/printable.ts';
-import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
+import { type Flags, UsageError } from '../../runtime/flags.ts';
+import type { Invocation } from '../../runtime/process.ts';
 import { removeFinalizer } from '../../volumes/finalizer-patches.ts';
+import { chooseDriver, didYouMean, type Means, noteOf, Refusal, runCommand } from '../command.ts';
+import type { Result } from '../command.ts';
 import { abandon } from '../flags.ts';
 import { type Abandonment, planAbandonment } from './plan-abandonment.ts';
 
-type Context = ProcessContext<typeof abandon.flags>;
-
-/** Ends what waits for a node that is gone for good, or lists it without --yes. Exit status 1 if
- * the node is still there, or a run owns one of the records. */
+/** Ends what waits for a node that is gone for good, or lists it without --yes. */
 export function main(invocation: Invocation): Promise<void> {
-  const { summary, flags: table } = abandon;
-  return runProcess(invocation, { name: 'abandon', summary, table, word: 'NODE', start });
+  return runCommand(invocation, { name: 'abandon', ...abandon }, run);
 }
 
-async function start(context: Context): Promise<void> {
-  const { flags, closers, stdout } = context;
-  const [node] = context.words;
-  const { driverName: driver, redisPrefix: prefix, why } = flags;
+async function run(means: Means<typeof abandon.flags>): Promise<Result> {
+  const { flags, words } = means.context;
+  const [node] = words;
   checkUsage(node, flags);
-  const say = (line: string): unknown => stdout.write(`${escapeControls(line)}\n`);
-  const log = context.log.child({}, { level: 'warn' });
-  const kube = await openKubeClient('abandon', { ...context, log });
-  const access = await openRedisAccess({ ...context, log });
-  const url = flags.redisUrl;
-  const link = openRedis({ url, access, role: 'plain', name: 'sutler-abandon', log });
-  closers.add('Redis', () => link.close());
-
+  const kube = await means.openKube(flags);
+  const redis = await means.openRedis();
+  const prefix = flags.redisPrefix;
+  const driver = await chooseDriver(redis, prefix, flags.driverName);
   const there = await whyStillThere(kube, node, flags.gatewayService);
-  if (there !== undefined) {
-    say(`${there}; nothing was changed`);
-    return context.stop(1);
-  }
+  if (there !== undefined) throw new Refusal(`${there}; nothing was changed`);
   const place = { prefix, driver, node };
-  const found = await planAbandonment(kube, link.redis, place);
-  for (const line of describe(found)) say(line);
+  const found = await planAbandonment(kube, redis, place);
+  const { records, removed, kept, claims: waiting, goneNodes } = found;
+  if (records.length + removed.length + kept.length + waiting.length === 0)
+    throw new Refusal(
+      `nothing of driver ${driver} waits for a node ${node}${didYouMean(node, goneNodes)}`,
+    );
+  const lines = [...describe(found)];
+  const json = {
+    driver,
+    node,
+    records,
+    removed: removed.map(nameOf),
+    kept: kept.map(({ volume, why }) => ({ volume: nameOf(volume), why })),
+    claims: waiting.map(nameOf),
+    isDone: flags.yes,
+  };
   if (!flags.yes) {
-    say('nothing was changed; if the node is gone for good, run this again with --yes');
-    return context.stop(0);
+    const next = 'nothing was changed; if the node is gone for good, run this again with --yes';
+    return { status: 0, lines: [...lines, next], json };
   }
-  const note = { by: userInfo().username, why, atMs: systemClock.nowMs() };
-  const busy = await carryOut({ kube, redis: link.redis, place, note }, found);
-  say(
-    busy === 0
-      ? 'done'
-      : `runs own ${busy} of the records for some seconds more; try again after that`,
-  );
-  context.stop(busy === 0 ? 0 : 1);
+  lines.forEach(means.say);
+  const busy = await carryOut({ kube, redis, place, note: noteOf(flags.why) }, found);
+  if (busy > 0)
+    throw new Refusal(
+      `runs own ${busy} of the records for some seconds more; try again after that`,
+    );
+  return { status: 0, lines: ['done'], json };
 }
 
 function checkUsage(
   node: string | undefined,
-  { driverName, why, yes }: Context['flags'],
+  { why, yes }: Flags<typeof abandon.flags>,
 ): asserts node is string {
   if (node === undefined)
-    throw new UsageError(
-      'name the node: sutler abandon NODE --driver-name=DRIVER --why=REASON [--yes]',
-    );
-  if (driverName === '')
-    throw new UsageError('--driver-name is missing: name the driver that ran on the node');
+    throw new UsageError('name the node: sutler abandon NODE --why=REASON [--yes]');
   if (yes && why === '')
     throw new UsageError('--why is missing: give the reason for abandoning the node; it is kept');
 }
@@ -89,8 +82,11 @@ async function whyStillThere(
   return ready.includes(node) ? `the gateway of node ${node} is ready` : undefined;
 }
 
+function nameOf({ metadata: { namespace, name } }: KubeObject): string {
+  return namespace === undefined ? name : `${namespace}/${name}`;
+}
+
 function* describe({ records, removed, kept, claims: waiting }: Abandonment): Iterable<string> {
-  const nameOf = ({ metadata }: KubeObject): string => metadata.name;
   yield `${records.length} open volume records are dropped; a volume of theirs may be on the node`;
   for (const { id, object, state } of records) yield `  ${id} (${state}) of ${object}`;
   yield `${removed.length} PersistentVolumes are removed; their volumes were on the node`;
@@ -98,10 +94,10 @@ function* describe({ records, removed, kept, claims: waiting }: Abandonment): It
   yield `${kept.length} PersistentVolumes of the node stay`;
   for (const { volume, why } of kept) yield `  ${nameOf(volume)}: ${why}`;
   yield `${waiting.length} claims without a volume get another node`;
-  for (const claim of waiting) yield `  ${claim.metadata.namespace ?? ''}/${nameOf(claim)}`;
+  for (const claim of waiting) yield `  ${nameOf(claim)}`;
 }
 
-interface Means {
+interface Clients {
   readonly kube: KubeClient;
   readonly redis: Redis;
   readonly place: { readonly prefix: string; readonly driver: string };
@@ -109,8 +105,8 @@ interface Means {
 }
 
 /** @returns how many records a run owns, which therefore stay */
-async function carryOut(means: Means, found: Abandonment): Promise<number> {
-  const { kube, redis, place, note } = means;
+async function carryOut(clients: Clients, found: Abandonment): Promise<number> {
+  const { kube, redis, place, note } = clients;
   let busy = 0;
   for (const { id } of found.records)
     if ((await forgetRecord(redis, { ...place, id }, note)).kind === 'busy') busy += 1;

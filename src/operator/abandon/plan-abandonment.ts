@@ -18,6 +18,8 @@ export interface Abandonment {
   readonly kept: readonly { readonly volume: Volume; readonly why: string }[];
   /** Claims without a volume for which the node is selected. */
   readonly claims: readonly Claim[];
+  /** Nodes that open records and claims of the driver wait for, and that the cluster lacks. */
+  readonly goneNodes: readonly string[];
 }
 
 /** Finds out what `sutler abandon` would do. Changes nothing. */
@@ -27,10 +29,10 @@ export async function planAbandonment(
   where: { readonly node: string; readonly driver: string; readonly prefix: string },
 ): Promise<Abandonment> {
   const { node, driver, prefix } = where;
-  const records = (await openRecords(redis, prefix, driver)).filter(
-    ({ endpoint }) => nodeOf(endpoint) === node,
-  );
-  const labels = (await listAll<KubeObject>(kube, nodes)).map(({ metadata }) => metadata.labels);
+  const open = await openRecords(redis, prefix, driver);
+  const records = open.filter(({ endpoint }) => nodeOf(endpoint) === node);
+  const there = await listAll<KubeObject>(kube, nodes);
+  const labels = there.map(({ metadata }) => metadata.labels);
   const place = { driver, node, labels: labels.map((each) => each ?? {}) };
   const removed: Volume[] = [];
   const kept: { volume: Volume; why: string }[] = [];
@@ -42,11 +44,19 @@ export async function planAbandonment(
   }
   const waiting = (await listAll<Claim>(kube, claims)).filter(
     ({ metadata: { annotations = {} }, spec }) =>
-      annotations[SELECTED_NODE] === node &&
-      annotations[STORAGE_PROVISIONER] === driver &&
-      (spec.volumeName ?? '') === '',
+      annotations[STORAGE_PROVISIONER] === driver && (spec.volumeName ?? '') === '',
   );
-  return { records, removed, kept, claims: waiting };
+  const selectedNode = ({ metadata }: Claim): string | undefined =>
+    metadata.annotations?.[SELECTED_NODE];
+  const names = new Set<string | undefined>(there.map(({ metadata }) => metadata.name));
+  const awaited = [...open.map(({ endpoint }) => nodeOf(endpoint)), ...waiting.map(selectedNode)];
+  return {
+    records,
+    removed,
+    kept,
+    claims: waiting.filter((claim) => selectedNode(claim) === node),
+    goneNodes: awaited.flatMap((each) => (names.has(each) ? [] : (each ?? []))),
+  };
 }
 
 async function whyKept(

@@ -1,58 +1,67 @@
-import { audit as runAudit } from '../../audit/audit.ts';
-import { renderAuditJson, renderAuditText } from '../../audit/render.ts';
+import { audit as runAudit, type AuditReport } from '../../audit/audit.ts';
+import { renderAudit } from '../../audit/render.ts';
 import { flagsOfDriver } from '../../driver-config/serve-drivers.ts';
 import { openDriver } from '../../gateway-client/open-driver.ts';
-import { openKubeClient } from '../../kube/open-client.ts';
 import { redisAuditLedger } from '../../records/audit-ledger.ts';
-import { openRedisAccess } from '../../redis/access.ts';
-import { openRedis } from '../../redis/connection.ts';
+import { explainForOperator } from '../../records/for-operators.ts';
 import { openRecords } from '../../records/open-records.ts';
-import { systemClock } from '../../runtime/clock.ts';
-import { UsageError } from '../../runtime/flags.ts';
-import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
+import { signalWithin, systemClock } from '../../runtime/clock.ts';
+import type { Invocation } from '../../runtime/process.ts';
+import { chooseDriver, type Means, Refusal, type Result, runCommand } from '../command.ts';
 import { audit } from '../flags.ts';
 
-/** Runs one audit and prints its report. Exit status 0 without orphans, 3 with orphans. */
+/** Runs one audit and prints its report. */
 export function main(invocation: Invocation): Promise<void> {
-  const { summary, flags: table } = audit;
-  return runProcess(invocation, { name: 'audit', summary, table, start });
+  return runCommand(invocation, { name: 'audit', ...audit }, run);
 }
 
-async function start(context: ProcessContext<typeof audit.flags>): Promise<void> {
-  const { closers, stopping, stdout } = context;
-  const flags = await flagsOfDriver(context, context.flags.driverName);
-  const log = context.log.child({}, { level: 'warn' });
-  const kube = await openKubeClient('audit', { ...context, log });
-  const expected = flags.driverConfig === '' ? {} : { name: flags.driverName };
-  const { gateways, driver } = await openDriver({ ...context, flags, log }, kube, expected);
-  const access = await openRedisAccess({ ...context, log });
-  const link = openRedis({
-    url: flags.redisUrl,
-    access,
-    role: 'plain',
-    name: 'sutler-audit',
-    log,
-  });
-  closers.add('Redis', () => link.close());
+/** Longer than an idle gateway takes to connect to its driver. */
+const DRIVER_LIMIT_MS = 20_000;
 
-  const driverInfo = await driver.waitUntilKnown(stopping);
-  if (driverInfo === undefined) return;
+async function run(means: Means<typeof audit.flags>): Promise<Result> {
+  const { context } = means;
+  const flags = await flagsOfDriver(context, context.flags.driverName);
+  const kube = await means.openKube(flags);
+  const expected = flags.driverName === '' ? {} : { name: flags.driverName };
+  // What it would log is thrown below.
+  const log = context.log.child({}, { level: 'error' });
+  const opened = await openDriver({ ...context, flags, log }, kube, expected);
+  const { gateways, nodeGateways, driver } = opened;
+  const redis = await means.openRedis();
+  const { redisPrefix: prefix } = flags;
+  if (flags.driverName !== '') await chooseDriver(redis, prefix, flags.driverName);
+  const limit = signalWithin(context.stopping, DRIVER_LIMIT_MS);
+  const driverInfo = await driver.waitUntilKnown(limit);
+  if (driverInfo === undefined)
+    throw new Refusal(
+      `no driver answered within ${DRIVER_LIMIT_MS / 1000} s (${driver.trouble ?? ''}): start the ` +
+        'driver, or name its gateway with --gateway',
+    );
   const { name, controllerCapabilities } = driverInfo;
+  await chooseDriver(redis, prefix, name);
   if (!controllerCapabilities.has('LIST_VOLUMES'))
-    throw new UsageError(
-      `driver ${name} can't list its volumes (no LIST_VOLUMES capability), so sutler can't look ` +
-        'for orphans; list the volumes with the tools of the storage system',
+    throw new Refusal(
+      `driver ${name} can't list its volumes (no LIST_VOLUMES capability), so sutler can't compare ` +
+        'them; list the volumes with the tools of the storage system',
     );
   const report = await runAudit({
     csi: gateways.anyReplica,
     kube,
-    openRecords: () => openRecords(link.redis, flags.redisPrefix, name),
-    ledger: redisAuditLedger(link.redis, flags.redisPrefix, name),
+    openRecords: () => openRecords(redis, prefix, name),
+    ledger: redisAuditLedger(redis, prefix, name),
     driver: name,
+    isReadyNode: nodeGateways && ((node) => nodeGateways.isReady(node)),
     timeoutMs: flags.timeoutMs,
     minAgeMs: flags.minAgeMs,
     nowMs: () => systemClock.nowMs(),
   });
-  stdout.write(`${flags.json ? renderAuditJson(report) : renderAuditText(report)}\n`);
-  context.stop(report.orphans.length === 0 ? 0 : 3);
+  return { status: statusOf(report), lines: renderAudit(report), json: report };
+}
+
+function statusOf({ driver, missing, openRecords: open, orphans }: AuditReport): 0 | 1 | 3 {
+  const needsOperator = open.some(
+    ({ id, lastCode }) => explainForOperator(id, driver, lastCode) !== undefined,
+  );
+  if (missing.length > 0 || needsOperator) return 1;
+  return orphans.length > 0 ? 3 : 0;
 }

@@ -1,3 +1,4 @@
+import { explainForOperator } from '../../records/for-operators.ts';
 import type { OpenRecord } from '../../records/open-records.ts';
 import type { DrainState } from './drain-state.ts';
 
@@ -11,8 +12,13 @@ export function describeProgress(open: number, nowMs: number): string {
   return `${new Date(nowMs).toISOString()} ${open} open volume records`;
 }
 
-/** What a drain has come to: what is open and what each record waits for, or what to do next. */
-export function describeDrain(driver: string, state: DrainState): readonly string[] {
+/** What a drain has come to: what is open and what each record waits for, or what to do next.
+ * @param hasWaited  with --wait */
+export function describeDrain(
+  driver: string,
+  state: DrainState,
+  hasWaited: boolean,
+): readonly string[] {
   const { foreignLeader, isConfirmed, records } = state;
   const lines = [
     `${driver} is drained: sutler finishes open volume records and starts nothing new`,
@@ -21,7 +27,8 @@ export function describeDrain(driver: string, state: DrainState): readonly strin
     lines.push(`${foreignLeader} holds the driver's Lease, or was the last that did`);
   if (records.length > 0 && !isConfirmed)
     lines.push('no ingest of sutler has confirmed the data of Redis: start one, see its /readyz');
-  if (records.length > 0) lines.push(...describeWorkers(state), ...describeRecords(state));
+  if (records.length > 0)
+    lines.push(...describeWorkers(state), ...describeRecords(driver, state, hasWaited));
   else lines.push(...describeEnd(driver, state));
   return lines;
 }
@@ -33,29 +40,36 @@ function describeWorkers({ workerAgeMs }: DrainState): readonly string[] {
   return [`${since}: start jobs, which finishes open records`];
 }
 
-function describeRecords({ records }: DrainState): readonly string[] {
+function describeRecords(
+  driver: string,
+  { records }: DrainState,
+  hasWaited: boolean,
+): readonly string[] {
   const count = (state: string): string =>
     `${records.filter((record) => record.state === state).length} ${state}`;
   const counts = ['suspect', 'creating', 'deleting'].map(count).join(', ');
   const more = records.length - SHOWN;
   return [
     `${records.length} volume records are open (${counts}); sutler can't be taken out yet:`,
-    ...records.slice(0, SHOWN).map(describeRecord),
+    ...records.slice(0, SHOWN).map((record) => describeRecord(driver, record)),
     ...(more > 0 ? [`  and ${more} more`] : []),
-    'run this again with --wait, or drop what can never end with sutler forget UID',
+    (hasWaited ? '' : 'run this again with --wait, or ') +
+      'drop what can never end with sutler forget UID',
   ];
 }
 
-function describeRecord(record: DrainState['records'][number]): string {
+function describeRecord(driver: string, record: DrainState['records'][number]): string {
   const { state, object, id, reason } = record;
   const last = reason === undefined ? '' : `; last run: ${reason}`;
-  return `  ${state}  ${object}  ${id}  ${waitOf(record)}${last}`;
+  return `  ${state}  ${object}  ${id}  ${waitOf(driver, record)}${last}`;
 }
 
-function waitOf(record: OpenRecord): string {
-  const { state, ambiguous, handle, lastCode, ownedForMs, callEndMs } = record;
+function waitOf(driver: string, record: OpenRecord): string {
+  const { id, state, ambiguous, handle, lastCode, ownedForMs, callEndMs } = record;
   const after = lastCode === '' ? '' : ` after ${lastCode}`;
   if (ownedForMs > 0) return `a run has it, for ${secondsOf(ownedForMs)} at most`;
+  const help = explainForOperator(id, driver, lastCode);
+  if (help !== undefined) return help;
   if (state === 'deleting') return `its DeleteVolume is sent again${after}`;
   if (state === 'suspect')
     return (
@@ -75,7 +89,7 @@ function describeEnd(driver: string, { foreignLeader, keys }: DrainState): reado
     `no volume record is open; sutler can be taken out: ${next}`,
     `${keys.claims} claims and ${keys.volumes} volumes wait here for new work; they are ` +
       "external-provisioner's as soon as it leads",
-    `to go on with sutler in its place: sutler drain ${driver} --undo`,
+    `to go on with sutler in its place: sutler drain --driver-name=${driver} --undo`,
   ];
 }
 

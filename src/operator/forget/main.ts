@@ -1,57 +1,52 @@
-import { userInfo } from 'node:os';
-import { openRedisAccess } from '../../redis/access.ts';
-import { openRedis } from '../../redis/connection.ts';
-import { forgetRecord, type Forgotten } from '../../records/forget.ts';
-import { systemClock } from '../../runtime/clock.ts';
+import { forgetRecord } from '../../records/forget.ts';
+import { openJobs } from '../../records/open-jobs.ts';
 import { UsageError } from '../../runtime/flags.ts';
-import { escapeControls } from '../../runtime/printable.ts';
-import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
+import type { Invocation } from '../../runtime/process.ts';
+import { chooseDriver, didYouMean, type Means, noteOf, Refusal, runCommand } from '../command.ts';
+import type { Result } from '../command.ts';
 import { forget } from '../flags.ts';
 
-/** Drops one volume record. Exit status 0 if there is no such record now, 1 if a run owns it. */
+/** Drops one volume record. */
 export function main(invocation: Invocation): Promise<void> {
-  const { summary, flags: table } = forget;
-  return runProcess(invocation, { name: 'forget', summary, table, word: 'UID', start });
+  return runCommand(invocation, { name: 'forget', ...forget }, run);
 }
 
-async function start(context: ProcessContext<typeof forget.flags>): Promise<void> {
-  const { redisUrl: url, redisPrefix: prefix, driverName: driver, why } = context.flags;
+async function run({ context, openRedis }: Means<typeof forget.flags>): Promise<Result> {
+  const { redisPrefix: prefix, driverName, why } = context.flags;
   const [id] = context.words;
   if (id === undefined)
     throw new UsageError(
-      'name the record: sutler forget UID --driver-name=DRIVER --why=REASON ' +
-        '(sutler audit lists open records)',
+      'name the record: sutler forget UID --why=REASON (sutler audit lists open records)',
     );
-  if (driver === '')
-    throw new UsageError('--driver-name is missing: name the driver of the record');
   if (why === '')
     throw new UsageError('--why is missing: give the reason for dropping the record; it is kept');
-  const log = context.log.child({}, { level: 'warn' });
-  const access = await openRedisAccess({ ...context, log });
-  const link = openRedis({ url, access, role: 'plain', name: 'sutler-forget', log });
-  context.closers.add('Redis', () => link.close());
-
-  const note = { by: userInfo().username, why, atMs: systemClock.nowMs() };
-  const result = await forgetRecord(link.redis, { prefix, driver, id }, note);
-  if (result.kind === 'forgotten')
-    log.warn({ id, driver, state: result.state, why }, 'volume record forgotten');
-  context.stdout.write(`${escapeControls(describeResult(id, driver, result))}\n`);
-  context.stop(result.kind === 'busy' ? 1 : 0);
-}
-
-function describeResult(id: string, driver: string, result: Forgotten): string {
-  switch (result.kind) {
-    case 'forgotten':
-      return (
-        `forgot ${id} (${result.state}). If its volume exists, nothing in the cluster names it: ` +
-        'run sutler audit to find it'
-      );
-    case 'none':
-      return `driver ${driver} has no record ${id}; sutler audit lists open records`;
-    case 'busy':
-      return (
-        `a run owns ${id} for up to ${Math.ceil(result.waitMs / 1000)} s more; ` +
-        'nothing was changed, try again after that'
-      );
+  const redis = await openRedis();
+  const driver = await chooseDriver(redis, prefix, driverName);
+  const result = await forgetRecord(redis, { prefix, driver, id }, noteOf(why));
+  if (result.kind === 'busy')
+    throw new Refusal(
+      `a run owns ${id} for up to ${Math.ceil(result.waitMs / 1000)} s more; ` +
+        'nothing was changed, try again after that',
+    );
+  if (result.kind === 'closed')
+    throw new Refusal(
+      `the volume record ${id} of driver ${driver} (${result.state}) is closed; ` +
+        'there is nothing to drop',
+    );
+  if (result.kind === 'none') {
+    const open = await openJobs(redis, prefix, driver);
+    // Its claim may be named by mistake.
+    const [ofClaim] = [...open].find(([, { name }]) => name === id.split('/').at(-1)) ?? [];
+    const guess =
+      ofClaim === undefined ? didYouMean(id, [...open.keys()]) : `: did you mean ${ofClaim}?`;
+    throw new Refusal(
+      `driver ${driver} has no volume record ${id} ` +
+        `(${open.size} records are open; sutler audit lists them)${guess}`,
+    );
   }
+  const { state } = result;
+  const line =
+    `forgot ${id} (${state}). If its volume exists, nothing in the cluster names it: ` +
+    'run sutler audit to find it';
+  return { status: 0, lines: [line], json: { driver, id, state } };
 }

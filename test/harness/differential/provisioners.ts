@@ -153,6 +153,9 @@ function commonFlags(options: ProvisionerOptions): readonly string[] {
   return [
     `--kubeconfig=${options.kubeconfig}`,
     `--leader-election-namespace=${options.namespace}`,
+    // After a call of unknown end a deletion waits that long (docs/parity.md).
+    '--write-allowance=5s',
+    '--settle-time=1s',
     '-v=4',
     ...options.flags,
   ];

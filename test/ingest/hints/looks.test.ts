@@ -16,6 +16,8 @@ describe('looks', () => {
   let underWay: number;
   let mostAtOnce: number;
   let metrics: Registry;
+  /** Added to the time. */
+  let nowMs: number;
   let looks: Looks;
   const claim = (name: string): Hint => ({
     resource: 'persistentvolumeclaims',
@@ -29,6 +31,7 @@ describe('looks', () => {
   };
   beforeEach(() => {
     reads = [];
+    nowMs = 0;
     seen = [];
     underWay = 0;
     mostAtOnce = 0;
@@ -50,7 +53,7 @@ describe('looks', () => {
         },
       },
       onLook: (look) => void seen.push(look),
-      clock: systemClock,
+      clock: { ...systemClock, nowMs: () => systemClock.nowMs() + nowMs },
       log: silentLog,
       metrics,
     });
@@ -96,6 +99,36 @@ describe('looks', () => {
     looks.add(claim('a'));
     await until(() => seen.length === 1, 'it is read');
     assert.equal(reads.length, 2);
+  });
+
+  it('look once at objects that they may not read, name the rule, and recover', async () => {
+    answer = () =>
+      Promise.reject(
+        new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'no', request: 'get' }),
+      );
+    for (const name of ['a', 'b', 'c']) looks.add({ ...claim(name), isEarly: true });
+    const dropped = async () => (await valueOf('sutler_hints_dropped_total')) === 3;
+    await until(dropped, 'each look is refused');
+    assert.equal(reads.length, 3);
+    assert.match(looks.trouble ?? '', /get on persistentvolumeclaims.*k8s\/webhooks\/rbac\.yaml/);
+    assert.equal(await valueOf('sutler_hinted_looks_planned'), 1, 'one is read again');
+    answer = (name) => Promise.resolve({ metadata: { name } });
+    nowMs += 30_000;
+    await until(() => seen.length === 1, 'it is read again');
+    assert.equal(looks.trouble, undefined);
+    assert.equal(reads.length, 4);
+  });
+
+  it('say that the credentials are not taken, where the answer is 401', async () => {
+    answer = () =>
+      Promise.reject(
+        new KubeError({ code: 401, reason: 'Unauthorized', serverMessage: 'no', request: 'get' }),
+      );
+    looks.add(claim('a'));
+    await until(() => looks.trouble !== undefined, 'it is said');
+    assert.match(looks.trouble ?? '', /401.*credentials/);
+    looks.clear();
+    assert.equal(looks.trouble, undefined, 'nothing is read while this process does not lead');
   });
 
   it('count early hints that are dropped', async () => {

@@ -74,6 +74,36 @@ describe('planned looks', () => {
     assert.equal(looks.planned, 1);
   });
 
+  it('give up an object whose repeated looks have all failed, until the next hint', () => {
+    const failAll = (): number[] => {
+      const times: number[] = [];
+      for (let nowMs = 0; nowMs <= 120_000; nowMs += 500) {
+        looks.collectDue(nowMs);
+        const target = looks.take();
+        if (target === undefined) continue;
+        times.push(nowMs);
+        looks.failed(target, nowMs);
+      }
+      return times;
+    };
+    looks.add(hint('a'), 0);
+    assert.deepEqual(failAll(), [0, 1_000, 5_000, 30_000]);
+    looks.add(hint('a'), 0);
+    assert.deepEqual(failAll(), [0, 1_000, 5_000, 30_000]);
+  });
+
+  it('look once at an object that may not be read, or again after 30 s where that is asked', () => {
+    for (const name of ['a', 'b']) looks.add(early(name), 0);
+    looks.collectDue(100);
+    const [a, b] = [looks.take(), looks.take()];
+    assert.ok(a && b);
+    assert.equal(looks.refused(a, 0, false), false);
+    assert.equal(looks.refused(b, 0, true), true);
+    assert.deepEqual(dueTimes(), []);
+    looks.collectDue(30_000);
+    assert.deepEqual(takeAll(), ['b']);
+  });
+
   it('are forgotten when this process does not lead any more', () => {
     looks.add(hint('a'), 0);
     looks.add(early('b'), 0);

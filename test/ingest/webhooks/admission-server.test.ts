@@ -17,7 +17,7 @@ describe('POST /admission', () => {
   let server: WebhookServer;
   before(async () => {
     redis = await startTestRedis();
-    server = await startWebhooks(redis.url, ['--webhook-max-events-per-second=50']);
+    server = await startWebhooks(redis.url, ['--webhook-max-events-per-second=10']);
   });
   after(async () => {
     await server.close();

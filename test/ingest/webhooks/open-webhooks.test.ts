@@ -8,6 +8,7 @@ import { UsageError } from '#src/runtime/flags.ts';
 import { type CertificateOwner, makeCertificates } from '../../harness/csi-certificates.ts';
 import { startTestRedis, type TestRedis } from '../../harness/redis.ts';
 import { startWebhooks, type WebhookServer } from '../../harness/ingest-webhooks.ts';
+import { until } from '../../harness/until.ts';
 import { REVIEW, WATCH_EVENT } from './fixtures.ts';
 
 const EVENT = JSON.stringify(WATCH_EVENT);
@@ -92,6 +93,66 @@ describe('the servers for webhooks', () => {
     const [cert = '', key = ''] = tlsFlags('admission');
     const { admission } = await start(cert, key);
     assert.equal(await post(admission, JSON.stringify(REVIEW)), 200);
+  });
+
+  /** Asks for admission 2,000 times, 20 at once.
+   * @returns the numbers of hints that were stored and lost, and the time that it took */
+  const flood = async (owner?: CertificateOwner, ...argv: readonly string[]) => {
+    const [cert = '', key = '', ca = ''] = tlsFlags('admission');
+    const flags = owner === undefined ? [cert, key] : [cert, key, ca];
+    const { admission, metrics } = await start(...flags, ...argv);
+    const read = (name: string) => readFile(file(name), 'utf8');
+    const own =
+      owner === undefined
+        ? {}
+        : { cert: await read(`${owner}.crt`), key: await read(`${owner}.key`) };
+    const connect = { ca: await read('ca.crt'), ...own, servername: 'localhost' };
+    const dispatcher = new Agent({ connect, connections: 20 });
+    const startedMs = Date.now();
+    const statuses = await Promise.all(
+      Array.from({ length: 2_000 }, async () => {
+        const body = JSON.stringify(REVIEW);
+        const answer = await request(admission, { dispatcher, method: 'POST', body });
+        await answer.body.dump();
+        return answer.statusCode;
+      }),
+    );
+    const tookMs = Date.now() - startedMs;
+    await dispatcher.destroy();
+    assert.deepEqual([...new Set(statuses)], [200], 'all are allowed');
+    const count = async (result: string): Promise<number> => {
+      const text = await metrics.metrics();
+      const line = new RegExp(`hints_total\\{server="admission",result="${result}"\\} (\\d+)`);
+      return Number(line.exec(text)?.[1] ?? 0);
+    };
+    const counted = async () => (await count('stored')) + (await count('lost')) === 2_000;
+    await until(counted, 'each hint is counted');
+    return { stored: await count('stored'), lost: await count('lost'), tookMs };
+  };
+
+  it('drop hints of callers without a certificate beyond 1,000 at once and 100 a second', async () => {
+    const { stored, lost, tookMs } = await flood();
+    assert.ok(stored >= 1_000, `${stored} stored`);
+    assert.ok(stored <= 1_000 + (tookMs * 100) / 1_000 + 10, `${stored} within ${tookMs} ms`);
+    assert.ok(lost > 0);
+  });
+
+  it('take all hints of callers with a certificate', async () => {
+    const { lost } = await flood('jobs', '--webhook-max-events-per-second=10000');
+    assert.equal(lost, 0);
+  });
+
+  it('answer 404 to paths that differ in letters or in a slash at the end', async () => {
+    const { events, admission } = await start();
+    for (const [url, body] of [
+      [events, EVENT],
+      [admission, JSON.stringify(REVIEW)],
+    ] as const) {
+      const { origin, pathname } = new URL(url);
+      assert.ok((await post(url, body)) === 202 || (await post(url, body)) === 200);
+      for (const path of [`${pathname}/`, `/${pathname[1]?.toUpperCase()}${pathname.slice(2)}`])
+        assert.equal(await post(origin + path, body), 404, path);
+    }
   });
 
   it('are none without flags', async () => {

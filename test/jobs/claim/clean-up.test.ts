@@ -109,7 +109,7 @@ describe('a volume that no PV can be made of', () => {
     ]);
     assert.equal(await stateOf(rig, claim), 'open');
     await provision(claim);
-    assert.equal(messagesOf(rig).length, 1, 'the same answer gets no second event');
+    assert.equal(messagesOf(rig).length, 1, 'the same answer renews the event');
   });
 
   it('is deleted if the fifth call succeeds', async () => {

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import type { CreateVolumeRequest, DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import type { EventInput } from '#src/kube/events.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
+import { forgetRecord } from '#src/records/forget.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
@@ -32,6 +34,12 @@ describe('reconcileClaim', () => {
       throw status;
     };
   };
+  async function deleteClaim({ metadata: { name } }: Claim): Promise<void> {
+    const ref = { namespace: 'default', name };
+    const body = { metadata: { finalizers: null } };
+    await rig.kube.patch(claims, ref, { type: 'merge', body });
+    await rig.kube.delete(claims, ref);
+  }
   /** Makes the driver create the volume and never answer, so that the deadline passes. */
   async function loseAnswer(claim: Claim): Promise<void> {
     rig.onCall = async ({ method, proceed }) => {
@@ -134,6 +142,18 @@ describe('reconcileClaim', () => {
   });
 
   describe('after an ambiguous call', () => {
+    it('renews its warning with each run that fails', async () => {
+      const claim = await rig.claim();
+      const recorded: string[] = [];
+      const events = { record: ({ message }: EventInput) => void recorded.push(message) };
+      rig.onCall = () => {
+        throw new DriverStatus(Code.Internal, 'no');
+      };
+      for (const _ of [1, 2]) await rig.provision(claim, { events });
+      const message = 'rpc error: code = Internal desc = no';
+      assert.deepEqual(recorded, [message, message]);
+    });
+
     it('leaves the record open and ambiguous, and warns once', async () => {
       const claim = await rig.claim();
       await loseAnswer(claim);
@@ -171,14 +191,15 @@ describe('reconcileClaim', () => {
 
     it('accepts a refusal with a long message, and sends the next call', async () => {
       const claim = await rig.claim();
-      const details = 'x'.repeat(70_000);
+      const details = 'x'.repeat(50_000);
       rig.onCall = ({ method }) => {
         if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, details);
       };
       for (const _ of [1, 2, 3]) {
         const outcome = await rig.provision(claim);
         assert.ok(outcome.kind === 'retry' && outcome.isAbsent === true, outcome.kind);
-        assert.equal(outcome.reason, `rpc error: code = Internal desc = ${details}`);
+        const shown = `${details.slice(0, 800)}… (50000 characters)`;
+        assert.equal(outcome.reason, `rpc error: code = Internal desc = ${shown}`);
       }
       rig.onCall = () => undefined;
       assert.equal((await rig.provision(claim)).kind, 'done');
@@ -257,17 +278,13 @@ describe('reconcileClaim', () => {
     it('finishes the volume of a deleted claim, so that it can be reclaimed', async () => {
       const claim = await rig.claim();
       await loseAnswer(claim);
-      await rig.kube.patch(
-        claims,
-        { namespace: 'default', name: claim.metadata.name },
-        { type: 'merge', body: { metadata: { finalizers: null } } },
-      );
-      await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
+      await deleteClaim(claim);
       rig.events.length = 0;
       assert.equal((await rig.provision(claim)).kind, 'done');
       const volume = await rig.volumeOf(claim);
       assert.equal(volume?.spec.claimRef?.uid, claim.metadata.uid);
       assert.deepEqual(messages(), []);
+      await rig.settle(claim.metadata.uid);
       await rig.remove(await rig.setPhase(volume, 'Released'));
       assert.equal(
         rig.driver.volumes().some(({ handle }) => handle === volume.spec.csi?.volumeHandle),
@@ -285,8 +302,8 @@ describe('reconcileClaim', () => {
 
     /** Provisions a claim with a worker that dies between writing the PV and closing the record,
      * and ends its ownership. */
-    async function provisionAndDie(): Promise<Claim> {
-      const claim = await rig.claim();
+    async function provisionAndDie(change: Parameters<Rig['claim']>[0] = {}): Promise<Claim> {
+      const claim = await rig.claim(change);
       class DyingRecords extends VolumeRecords {
         override closeStored(): Promise<void> {
           return Promise.resolve();
@@ -327,6 +344,98 @@ describe('reconcileClaim', () => {
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.equal(creates().length, 2);
       assert.equal((await rig.record(claim.metadata.uid))['state'], 'stored');
+    });
+
+    describe('whose volume the driver now names by another handle', () => {
+      /** As after an upgrade of the driver. */
+      const respell = () => {
+        rig.onCall = async ({ method, proceed }) => {
+          if (method !== 'CreateVolume') return undefined;
+          const { volume } = (await proceed()) as { volume: { volumeId: string } };
+          return { volume: { ...volume, volumeId: `zone-1/${volume.volumeId}` } };
+        };
+      };
+      /** Provisions again, twice, and asserts that the volume and its record are kept. */
+      async function assertKept(claim: Claim): Promise<void> {
+        const handle = (await rig.volumeOf(claim))?.spec.csi?.volumeHandle;
+        const outcome = await rig.provision(claim);
+        assert.ok(outcome.kind === 'parked' && outcome.reason.includes(`zone-1/${handle}`));
+        assert.deepEqual(deletes(), []);
+        assert.equal((await rig.provision(claim)).kind, 'parked');
+        assert.deepEqual(deletes(), []);
+        assert.equal(creates().length, 2, 'the answer is kept, so the driver is not called again');
+        const record = await rig.record(claim.metadata.uid);
+        assert.deepEqual([record['state'], record['code']], ['creating', 'DuplicateVolume']);
+      }
+      const exit = ({ metadata }: Claim) =>
+        `run: sutler forget ${metadata.uid} --driver-name=sample.csi.sutler.dev --why=`;
+
+      it('keeps a Bound PV’s volume though another provisioner may have led', async () => {
+        const claim = await provisionAndDie();
+        await changeRecord(claim, 'term', 'an earlier one');
+        await rig.setPhase((await rig.volumeOf(claim)) as Volume, 'Bound');
+        await rig.provision(claim);
+        await changeRecord(claim, 'call', '1');
+        respell();
+        rig.events.length = 0;
+        await assertKept(claim);
+        const [warning, ...more] = rig.events;
+        assert.equal(warning?.regarding.kind, 'PersistentVolumeClaim');
+        assert.ok(warning.message.includes(exit(claim)), warning.message);
+        assert.deepEqual(more, []);
+      });
+
+      it('keeps a Retain PV’s volume though its claim is deleted, and warns on the PV', async () => {
+        const claim = await provisionAndDie({ reclaimPolicy: 'Retain' });
+        await deleteClaim(claim);
+        await rig.setPhase((await rig.volumeOf(claim)) as Volume, 'Released');
+        respell();
+        rig.events.length = 0;
+        await assertKept(claim);
+        const [warning, ...more] = rig.events;
+        assert.equal(warning?.regarding.kind, 'PersistentVolume');
+        assert.ok(warning.message.includes(exit(claim)), warning.message);
+        assert.deepEqual(more, []);
+      });
+
+      it('has the volume of a Released PV deleted first, then the one that it names now', async () => {
+        const claim = await provisionAndDie();
+        const { uid } = claim.metadata;
+        await deleteClaim(claim);
+        const volume = await rig.setPhase((await rig.volumeOf(claim)) as Volume, 'Released');
+        respell();
+        rig.events.length = 0;
+        assert.equal((await rig.provision(claim)).kind, 'parked');
+        assert.deepEqual([deletes(), rig.events], [[], []]);
+        assert.equal((await rig.remove(volume)).kind, 'done');
+        assert.equal((await rig.record(uid))['state'], 'creating', 'the answer is kept');
+        // As the controller that protects PVs does once no claim uses one.
+        const body = { metadata: { finalizers: null } };
+        await rig.kube.patch(volumes, volume.metadata, { type: 'merge', body });
+        assert.equal(await rig.volumeOf(claim), undefined);
+        assert.equal((await rig.provision(claim)).kind, 'done');
+        const respelled = await rig.setPhase((await rig.volumeOf(claim)) as Volume, 'Released');
+        await changeRecord(claim, 'call', '1');
+        assert.equal((await rig.remove(respelled)).kind, 'done');
+        const handle = volume.spec.csi?.volumeHandle;
+        const deleted = deletes().map(({ request }) => (request as DeleteVolumeRequest).volumeId);
+        assert.deepEqual(deleted, [handle, `zone-1/${handle}`]);
+        assert.deepEqual([creates().length, (await rig.record(uid))['state']], [2, 'gone']);
+        assert.ok(rig.driver.volumes().every(({ name }) => name !== `pvc-${uid}`));
+      });
+
+      it('keeps the volume of a Released PV whose claim lives, for an operator', async () => {
+        const claim = await provisionAndDie();
+        const volume = await rig.setPhase((await rig.volumeOf(claim)) as Volume, 'Released');
+        respell();
+        await assertKept(claim);
+        assert.equal((await rig.remove(volume)).kind, 'parked');
+        assert.deepEqual(deletes(), []);
+        const place = { prefix: 'csi', driver: 'sample.csi.sutler.dev', id: claim.metadata.uid };
+        await forgetRecord(rig.redis, place, { by: 'test', why: 'compared', atMs: Date.now() });
+        assert.equal((await rig.remove(volume)).kind, 'done');
+        assert.equal(deletes().length, 1);
+      });
     });
   });
 
@@ -382,8 +491,8 @@ describe('reconcileClaim', () => {
     });
 
     /** A provisioned claim for which the driver creates a second volume with another handle. */
-    async function createDuplicate(): Promise<Claim> {
-      const claim = await rig.claim();
+    async function createDuplicate(change: Parameters<Rig['claim']>[0] = {}): Promise<Claim> {
+      const claim = await rig.claim(change);
       await rig.provision(claim);
       await rig.redis.del(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`);
       rig.onCall = async ({ method, proceed }) =>
@@ -414,8 +523,22 @@ describe('reconcileClaim', () => {
       const clock = { ...systemClock, nowMs: () => Date.now() - 3_000 };
       assert.equal((await rig.provision(claim, { clock })).kind, 'retry');
       assert.deepEqual(deletedHandles(), []);
-      assert.equal((await rig.provision(claim)).kind, 'done');
-      assert.deepEqual(deletedHandles(), ['duplicate']);
+      // A later run does not know any more that this was the driver's first answer.
+      assert.equal((await rig.provision(claim)).kind, 'parked');
+      assert.deepEqual(deletedHandles(), []);
+    });
+
+    it('keeps what looks like a duplicate volume if the claim’s PV is Bound', async () => {
+      const claim = await createDuplicate();
+      await rig.setPhase((await rig.volumeOf(claim)) as Volume, 'Bound');
+      assert.equal((await rig.provision(claim)).kind, 'parked');
+      assert.deepEqual(deletedHandles(), []);
+    });
+
+    it('keeps what looks like a duplicate volume if the claim’s PV is to be retained', async () => {
+      const claim = await createDuplicate({ reclaimPolicy: 'Retain' });
+      assert.equal((await rig.provision(claim)).kind, 'parked');
+      assert.deepEqual(deletedHandles(), []);
     });
 
     it('reports a PV of that name that belongs to another claim, and leaves it alone', async () => {

@@ -331,6 +331,7 @@ describe('reconcileVolume', () => {
       return new Promise(() => undefined);
     };
     await rig.provision(claim, { timeoutMs: 200 });
+    const { req = '', skel = '' } = await rig.record(claim.metadata.uid);
     rig.onCall = () => undefined;
     await rig.provision(claim);
     const volume = await rig.volumeOf(claim);
@@ -339,35 +340,17 @@ describe('reconcileVolume', () => {
     await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, {
       state: 'creating',
       amb: '1',
-      req: (await requestOf(claim.metadata.uid)) ?? '',
-      skel: skeleton,
+      req,
+      skel,
     });
     await rig.setPhase(volume, 'Released');
     const before = calls('CreateVolume');
     assert.equal((await rig.remove(volume)).kind, 'later');
     assert.equal(calls('CreateVolume'), before + 1);
+    await rig.settle(claim.metadata.uid);
     assert.equal((await rig.remove(volume)).kind, 'done');
     assert.equal(countDeletions(rig), 1);
   });
-
-  const skeleton = JSON.stringify({
-    requestedBytes: '0',
-    identity: '',
-    volume: { metadata: { name: 'x' }, spec: { csi: { driver: 'sample.csi.sutler.dev' } } },
-  });
-  async function requestOf(uid: string): Promise<string | undefined> {
-    const { create, toBinary } = await import('@bufbuild/protobuf');
-    const { CreateVolumeRequestSchema, VolumeCapability_AccessMode_Mode: Mode } =
-      await import('#src/csi/generated/csi_pb.ts');
-    const message = create(CreateVolumeRequestSchema, {
-      name: `pvc-${uid}`,
-      capacityRange: { requiredBytes: 1024n * 1024n },
-      volumeCapabilities: [
-        { accessType: { case: 'mount', value: {} }, accessMode: { mode: Mode.SINGLE_NODE_WRITER } },
-      ],
-    });
-    return Buffer.from(toBinary(CreateVolumeRequestSchema, message)).toString('base64');
-  }
 
   describe('of a volume whose PV was removed by hand during its deletion', () => {
     /** A volume whose deletion the driver refuses, and whose PV is then removed by hand. */

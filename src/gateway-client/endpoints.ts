@@ -1,4 +1,4 @@
-// Where the gateway of each node listens, with --node-deployment. Builds on nothing in this folder.
+// Where the gateways behind a Service listen. Builds on pod-address.ts.
 import type { KubeClient } from '../kube/client.ts';
 import { SERVICE_NAME } from '../kube/keys.ts';
 import type { EndpointSlice } from '../kube/objects.ts';
@@ -9,16 +9,15 @@ import { UsageError } from '../runtime/flags.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
+import { podAddress } from './pod-address.ts';
 
-/** Where the gateways of nodes listen now. */
-export interface NodeEndpoints {
-  /** undefined: no gateway of the node can be called. */
-  addressOf(node: string): Address | undefined;
-  /** The nodes whose gateway can be called. */
-  nodes(): Iterable<string>;
-  /** Calls the listener with each node whose gateway can be called from now on, or can't any more,
-   * or listens elsewhere. */
-  onChange(listener: (node: string) => void): void;
+/** Where gateways listen now, each under its own name. */
+export interface Endpoints {
+  /** undefined: there is no such gateway now. */
+  addressOf(name: string): Address | undefined;
+  names(): Iterable<string>;
+  /** Calls the listener with the name of each gateway that comes, goes, or listens elsewhere. */
+  onChange(listener: (name: string) => void): void;
   /** The name in the gateways' certificates unless a flag names another; '' for their host. */
   readonly serverName: string;
   /** Why this may be out of date, in one line; undefined while it is not. */
@@ -59,10 +58,10 @@ export function parseNodeGateways(texts: readonly string[]): ReadonlyMap<string,
 }
 
 /** Gateways that flags name. Whether they can be called is seen when they are. */
-export function fixedNodeEndpoints(addresses: ReadonlyMap<string, Address>): NodeEndpoints {
+export function fixedNodeEndpoints(addresses: ReadonlyMap<string, Address>): Endpoints {
   return {
     addressOf: (node) => addresses.get(node),
-    nodes: () => addresses.keys(),
+    names: () => addresses.keys(),
     onChange: () => undefined,
     serverName: '',
     trouble: undefined,
@@ -78,41 +77,59 @@ export async function listReadyNodes(
 ): Promise<readonly string[]> {
   const labelSelector = `${SERVICE_NAME}=${name}`;
   const { items } = await client.list<EndpointSlice>(endpointSlices, { namespace, labelSelector });
-  return items.flatMap((slice) => toReadyGateways(slice).gateways.map(({ node }) => node));
+  return items.flatMap((slice) => toGateways(slice, readyNode).gateways.map((each) => each.name));
 }
 
-/** What is kept of an EndpointSlice: the address of each gateway that is ready. */
-interface ReadyGateways extends Transformed {
-  readonly gateways: readonly { readonly node: string; readonly address: Address }[];
+type Endpoint = NonNullable<EndpointSlice['endpoints']>[number];
+
+/** The name under which a gateway behind a Service is called; undefined for none. */
+type NameEndpoint = (endpoint: Endpoint) => string | undefined;
+
+/** By node, with --node-deployment: while its gateway is ready. An endpoint without a condition
+ * counts as ready, and a terminating one never does. */
+export const readyNode: NameEndpoint = ({ conditions, nodeName }) =>
+  (conditions?.ready ?? true) && conditions?.terminating !== true ? nodeName : undefined;
+
+/** By pod, ready or not: the leading ingest probes each, and one that drains says so. */
+export const podOrHost: NameEndpoint = ({ addresses: [host = ''], targetRef }) => {
+  const { kind, name, uid } = targetRef ?? {};
+  return kind === 'Pod' && name && uid ? podAddress(name, uid) : host;
+};
+
+/** What is kept of an EndpointSlice. */
+interface Gateways extends Transformed {
+  readonly gateways: readonly { readonly name: string; readonly address: Address }[];
 }
 
 /** The gateways behind a headless Service. Watches its EndpointSlices. */
-export function watchNodeEndpoints(options: {
+export function watchEndpoints(options: {
   readonly client: KubeClient;
   readonly service: ServiceRef;
+  readonly nameOf: NameEndpoint;
   readonly log: Logger;
   readonly metrics?: Registry;
-}): NodeEndpoints {
-  const { service, client, log, metrics } = options;
+}): Endpoints {
+  const { service, client, nameOf, log, metrics } = options;
   const listeners = new Listeners<string>();
   let addresses: ReadonlyMap<string, Address> = new Map();
-  const slices: Reflector<ReadyGateways> = startReflector<ReadyGateways>({
+  const slices: Reflector<Gateways> = startReflector<Gateways>({
     client,
     log,
     ...(metrics === undefined ? {} : { metrics }),
     resource: endpointSlices,
     namespace: service.namespace,
     labelSelector: `${SERVICE_NAME}=${service.name}`,
-    transform: (raw) => toReadyGateways(raw as EndpointSlice),
+    transform: (raw) => toGateways(raw as EndpointSlice, nameOf),
     onChange() {
       const before = addresses;
       addresses = addressesIn(slices.list());
-      for (const node of changedNodes(before, addresses)) listeners.notify(node);
+      for (const name of changedNames(before, addresses)) listeners.notify(name);
     },
   });
   return {
-    addressOf: (node) => addresses.get(node),
-    nodes: () => addresses.keys(),
+    addressOf: (name) => addresses.get(name),
+    // Not before all slices are known, so that none seems to be missing.
+    names: () => (slices.hasSynced ? addresses.keys() : []),
     onChange: (listener) => listeners.subscribe(listener),
     serverName: `${service.name}.${service.namespace}.svc`,
     get trouble() {
@@ -125,48 +142,42 @@ export function watchNodeEndpoints(options: {
 /** Name of the gateway's port in the Service, where it has several. */
 const PORT_NAME = 'gateway';
 
-function toReadyGateways({ metadata, endpoints, ports }: EndpointSlice): ReadyGateways {
+function toGateways({ metadata, endpoints, ports }: EndpointSlice, nameOf: NameEndpoint): Gateways {
   const { name, namespace = '', uid, resourceVersion } = metadata;
-  const chosen = ports?.find((each) => each.name === PORT_NAME) ?? ports?.[0];
-  const port = chosen?.port;
-  // An endpoint without a condition counts as ready, and a terminating one never does.
-  const ready = port === undefined ? [] : (endpoints ?? []).filter((each) => isReady(each));
+  const { port } = ports?.find((each) => each.name === PORT_NAME) ?? ports?.[0] ?? {};
+  const kept = { metadata: { name, namespace, uid, resourceVersion } };
+  if (port === undefined) return { ...kept, gateways: [] };
   return {
-    metadata: { name, namespace, uid, resourceVersion },
-    gateways: ready.flatMap(({ nodeName, addresses: [host] }) =>
-      nodeName === undefined || host === undefined
-        ? []
-        : [{ node: nodeName, address: { kind: 'tcp', host, port: Number(port) } as const }],
-    ),
+    ...kept,
+    gateways: (endpoints ?? []).flatMap((endpoint) => {
+      const [host] = endpoint.addresses;
+      const named = nameOf(endpoint);
+      if (!named || host === undefined) return [];
+      return [{ name: named, address: { kind: 'tcp', host, port } as const }];
+    }),
   };
 }
 
-type Endpoint = NonNullable<EndpointSlice['endpoints']>[number];
-
-function isReady({ conditions }: Endpoint): boolean {
-  return (conditions?.ready ?? true) && conditions?.terminating !== true;
-}
-
-/** While a pod replaces another one on its node, both may be ready for a moment. All processes then
- * take the same one. */
-function addressesIn(slices: Iterable<ReadyGateways>): ReadonlyMap<string, Address> {
+/** While a pod replaces another one on its node, both may be ready for a moment, and a pod may have
+ * an address of each IP family. All processes then take the same one. */
+function addressesIn(slices: Iterable<Gateways>): ReadonlyMap<string, Address> {
   const addresses = new Map<string, Address>();
   for (const { gateways } of slices)
-    for (const { node, address } of gateways) {
-      const other = addresses.get(node);
+    for (const { name, address } of gateways) {
+      const other = addresses.get(name);
       if (other === undefined || formatAddress(address) < formatAddress(other))
-        addresses.set(node, address);
+        addresses.set(name, address);
     }
   return addresses;
 }
 
-function changedNodes(
+function changedNames(
   before: ReadonlyMap<string, Address>,
   now: ReadonlyMap<string, Address>,
 ): readonly string[] {
   const textOf = (address: Address | undefined): string =>
     address === undefined ? '' : formatAddress(address);
   return [...new Set([...before.keys(), ...now.keys()])].filter(
-    (node) => textOf(before.get(node)) !== textOf(now.get(node)),
+    (name) => textOf(before.get(name)) !== textOf(now.get(name)),
   );
 }

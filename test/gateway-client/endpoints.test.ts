@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import {
+  type Endpoints,
   listReadyNodes,
-  type NodeEndpoints,
   parseNodeGateways,
   parseService,
-  watchNodeEndpoints,
-} from '#src/gateway-client/node-endpoints.ts';
+  podOrHost,
+  readyNode,
+  watchEndpoints,
+} from '#src/gateway-client/endpoints.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { endpointSlices } from '#src/kube/resources.ts';
@@ -15,10 +17,11 @@ import { silentLog } from '#src/runtime/log.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 
-describe('watchNodeEndpoints', () => {
+describe('watchEndpoints', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
-  let endpoints: NodeEndpoints;
+  let endpoints: Endpoints;
+  let pods: Endpoints;
   const changed: string[] = [];
   const service = { namespace: 'default', name: 'gateways' };
   const textOf = (node: string): string | undefined => {
@@ -45,12 +48,14 @@ describe('watchNodeEndpoints', () => {
   before(async () => {
     cluster = await openSandboxCluster();
     kube = await cluster.client();
-    endpoints = watchNodeEndpoints({ client: kube, service, log: silentLog });
+    endpoints = watchEndpoints({ client: kube, service, nameOf: readyNode, log: silentLog });
+    pods = watchEndpoints({ client: kube, service, nameOf: podOrHost, log: silentLog });
     endpoints.onChange((node) => changed.push(node));
     await until(() => endpoints.trouble === undefined, 'the slices are listed');
   });
   after(async () => {
     await endpoints.stop();
+    await pods.stop();
     await cluster.close();
   });
 
@@ -67,7 +72,7 @@ describe('watchNodeEndpoints', () => {
     });
     await until(() => textOf('a') !== undefined, 'the slice is seen');
     assert.equal(textOf('a'), 'dns:///10.0.0.1:9808');
-    assert.deepEqual([...endpoints.nodes()].sort(), ['a', 'c']);
+    assert.deepEqual([...endpoints.names()].sort(), ['a', 'c']);
     assert.deepEqual(changed.splice(0).sort(), ['a', 'c']);
     assert.deepEqual(await listReadyNodes(kube, service), ['a', 'c']);
   });
@@ -93,6 +98,23 @@ describe('watchNodeEndpoints', () => {
     await kube.delete(endpointSlices, { namespace: 'default', name: 'last' });
     await until(() => textOf('v6') === undefined, 'the gateway is gone');
     assert.deepEqual(changed, ['v6']);
+  });
+
+  it('names gateways by their pods, ready or not, and those without a pod by their IP address', async () => {
+    const targetRef = { kind: 'Pod', namespace: 'default', name: 'csi-0', uid: 'u-1' };
+    await write('pods', {
+      endpoints: [
+        { addresses: ['10.0.1.1'], targetRef, conditions: { ready: false, terminating: true } },
+        { addresses: ['10.0.1.2'], conditions: { ready: true } },
+      ],
+    });
+    await until(() => pods.addressOf('pod:csi-0/u-1') !== undefined, 'the slice is seen');
+    assert.deepEqual(pods.addressOf('pod:csi-0/u-1'), {
+      kind: 'tcp',
+      host: '10.0.1.1',
+      port: 9808,
+    });
+    assert.ok([...pods.names()].includes('10.0.1.2'));
   });
 
   it('expects the name of the Service in certificates', () =>

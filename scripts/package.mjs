@@ -1,0 +1,27 @@
+/* npm run package [-- FOLDER]: writes npm's tarball to FOLDER (default: this one). It has the
+ * bundle and needs no packages, so it is not packed from the checkout, whose package.json is
+ * private. */
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fail, root } from './setup.mjs';
+
+const [destination = '.'] = process.argv.slice(2);
+const folder = mkdtempSync(join(tmpdir(), 'sutler-package-'));
+process.on('exit', () => rmSync(folder, { recursive: true }));
+
+function run(command, args, cwd) {
+  if (spawnSync(command, args, { cwd, stdio: 'inherit' }).status !== 0)
+    fail(`${command} ${args.join(' ')} failed: see its output above`);
+}
+
+const { name, version, description, license, type, bin, engines, files } = JSON.parse(
+  readFileSync(join(root, 'package.json'), 'utf8'),
+);
+run(process.execPath, [join(root, 'scripts', 'bundle.mjs'), join(folder, 'dist')], root);
+for (const file of files.filter((file) => file !== 'dist'))
+  cpSync(join(root, file), join(folder, file), { recursive: true });
+const packed = { name, version, description, license, type, bin, engines, files };
+writeFileSync(join(folder, 'package.json'), `${JSON.stringify(packed, undefined, 2)}\n`);
+run('npm', ['pack', '--pack-destination', resolve(destination)], folder);

@@ -1,0 +1,157 @@
+import { userInfo } from 'node:os';
+import type { Redis } from 'ioredis';
+import type { KubeClient } from '../kube/client.ts';
+import { isOutage, KubeError } from '../kube/kube-error.ts';
+import { openKubeClient } from '../kube/open-client.ts';
+import type { kubeFlags } from '../kube/flags.ts';
+import { listDrivers } from '../queue/registry.ts';
+import type { ForgetNote } from '../records/forget.ts';
+import { openJobs } from '../records/open-jobs.ts';
+import { openRedisAccess } from '../redis/access.ts';
+import { openRedis, type RedisLink } from '../redis/connection.ts';
+import { describeRedisError, isRefusal } from '../redis/error-text.ts';
+import type { redisFlags } from '../redis/flags.ts';
+import { unlessAborted } from '../runtime/abort.ts';
+import { signalWithin, systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import type { CommandHelp } from '../runtime/flag-help.ts';
+import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
+import { nearestName } from '../runtime/nearest-name.ts';
+import { escapeControls } from '../runtime/printable.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import type { commandFlags } from './flags.ts';
+
+/** Why a command does not do what it was asked to, and what to do next. */
+export class Refusal extends UsageError {
+  override readonly name = 'Refusal';
+  override readonly exitStatus = 1;
+}
+
+/** What a command has found or done. */
+export interface Result {
+  readonly status: number;
+  /** For people. */
+  readonly lines: readonly string[];
+  /** For -o json. */
+  readonly json: unknown;
+}
+
+type Table = FlagTable & typeof commandFlags & typeof redisFlags;
+
+/** What a command works with. */
+export interface Means<T extends FlagTable> {
+  readonly context: ProcessContext<T>;
+  /** Connects to Redis.
+   * @throws Refusal if it can't be used within REDIS_LIMIT_MS */
+  openRedis(this: void): Promise<Redis>;
+  openKube(this: void, flags: Flags<typeof kubeFlags>): Promise<KubeClient>;
+  /** A line for people, before the result. */
+  say(this: void, line: string): void;
+}
+
+/** Longer than a fail-over of Redis usually takes to be noticed by the client. */
+const REDIS_LIMIT_MS = 5_000;
+
+/** Runs a command and prints its result, as text or with -o json. Exit status: that of the result;
+ * 1 with one line on stderr if the command is refused or what it needs can't be used. */
+export function runCommand<T extends Table>(
+  invocation: Invocation,
+  description: {
+    readonly name: string;
+    readonly summary: string;
+    readonly flags: T;
+    readonly command: CommandHelp;
+  },
+  run: (means: Means<T>) => Promise<Result>,
+): Promise<void> {
+  const { name, summary, flags: table, command } = description;
+  const start = async (context: ProcessContext<T>): Promise<void> => {
+    const { stdout } = context;
+    // Table contains these, which Flags<T> does not show for a generic T.
+    const flags = context.flags as unknown as Flags<typeof commandFlags & typeof redisFlags>;
+    const isJson = flags.output === 'json';
+    const print = (line: string): unknown => stdout.write(`${escapeControls(line)}\n`);
+    let link: RedisLink | undefined;
+    try {
+      const { status, lines, json } = await run({
+        context,
+        async openRedis() {
+          link = await connect(name, { ...context, flags });
+          return link.redis;
+        },
+        openKube: (kubeFlags) => openKubeClient(name, { ...context, flags: kubeFlags }),
+        say: (line) => void (isJson || print(line)),
+      });
+      for (const line of isJson ? jsonLines(json) : lines) print(line);
+      context.stop(status);
+    } catch (error) {
+      if (error instanceof UsageError) throw error;
+      throw new Refusal(explain(error, link), { cause: error });
+    }
+  };
+  return runProcess(invocation, { name, summary, table, command, start });
+}
+
+type RedisContext = ProcessContext<typeof redisFlags>;
+
+async function connect(name: string, context: RedisContext): Promise<RedisLink> {
+  const { flags, closers, stopping } = context;
+  // What Redis' connection would log is thrown below.
+  const log = context.log.child({}, { level: 'error' });
+  const access = await openRedisAccess({ ...context, log });
+  const link = openRedis({
+    url: flags.redisUrl,
+    access,
+    role: 'plain',
+    name: `sutler-${name}`,
+    log,
+  });
+  closers.add('Redis', () => link.close());
+  const ready = new Promise<boolean>((resolve) => link.onReady(resolve));
+  await unlessAborted(ready, signalWithin(stopping, REDIS_LIMIT_MS));
+  if (link.trouble !== undefined) throw new Refusal(link.trouble);
+  return link;
+}
+
+/** The error as one sentence that says what to do. */
+function explain(error: unknown, link: RedisLink | undefined): string {
+  const message = messageOf(error);
+  if (error instanceof KubeError)
+    return isOutage(error)
+      ? `the API server does not answer (${message}): check --kubeconfig and --master, or try again`
+      : `the API server refuses this: ${message}`;
+  if (link === undefined) return message;
+  if (isRefusal(error) || /max retries per request|Command timed out|Connection is/.test(message))
+    return link.trouble ?? describeRedisError(link.address, error);
+  return message;
+}
+
+function jsonLines(value: unknown): readonly string[] {
+  const toPlain = (_: string, each: unknown): unknown =>
+    typeof each === 'bigint' ? each.toString() : each;
+  return JSON.stringify(value, toPlain, 2).split('\n');
+}
+
+/** The driver that --driver-name names; without it, the only one that this installation serves.
+ * @throws Refusal for a driver that no ingest has registered and that has no open record;
+ *   UsageError if one has to be chosen */
+export async function chooseDriver(redis: Redis, prefix: string, name: string): Promise<string> {
+  const known = await listDrivers(redis, prefix);
+  const [only, ...others] = known;
+  if (known.includes(name) || (await openJobs(redis, prefix, name)).size > 0) return name;
+  if (name === '' && only !== undefined && others.length === 0) return only;
+  const served = `this Redis and --redis-prefix=${prefix} have ${known.join(', ') || 'none'}`;
+  if (name === '') throw new UsageError(`--driver-name is missing: name the driver (${served})`);
+  throw new Refusal(`no sutler serves driver ${name} (${served})${didYouMean(name, known)}`);
+}
+
+/** `: did you mean …?`, or nothing where no candidate is near. */
+export function didYouMean(name: string, candidates: readonly string[]): string {
+  const near = nearestName(name, candidates);
+  return near === undefined ? '' : `: did you mean ${near}?`;
+}
+
+/** The note that Redis keeps of what an operator dropped. */
+export function noteOf(why: string): ForgetNote {
+  return { by: userInfo().username, why, atMs: systemClock.nowMs() };
+}

@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'node:test';
+import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { ChaosClock } from '../../chaos/clock.ts';
+import {
+  type DriverCall,
+  type SampleDriver,
+  startSampleDriver,
+} from '../../sandbox/driver/server.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { failureOf, volumeRequest } from '../harness/csi-gateway.ts';
+import { GatewayProcess } from '../harness/gateway-process.ts';
+import { until } from '../harness/until.ts';
+
+for (const shiftMs of [60_000, -60_000]) {
+  const where = shiftMs > 0 ? 'ahead' : 'behind';
+
+  describe(`A gateway whose clock is a minute ${where}`, () => {
+    let folder: Awaited<ReturnType<typeof makeFolder>>;
+    let driver: SampleDriver;
+    let clock: ChaosClock;
+    let gateway: GatewayProcess;
+    let pool: GatewayPool;
+    let hook: (call: DriverCall) => unknown = () => undefined;
+    const openPool = (): GatewayPool =>
+      openGatewayPool({ addresses: [folder.file('gw.sock')], log: silentLog });
+    const create = (name: string, notAfterMs: number) =>
+      pool.calls.createVolume(volumeRequest(name), {
+        timeoutMs: 60_000,
+        notAfterMs: Date.now() + notAfterMs,
+        gateway: '',
+      });
+    const remove = (volumeId: string) =>
+      pool.calls.deleteVolume(
+        { volumeId },
+        { timeoutMs: 60_000, notAfterMs: Date.now() + 2_000, gateway: '' },
+      );
+
+    before(async () => {
+      folder = await makeFolder();
+      driver = await startSampleDriver({
+        socket: folder.file('csi.sock'),
+        dataDir: folder.file('data'),
+        onCall: (call) => hook(call),
+      });
+      clock = new ChaosClock(folder.file('clock'));
+      await clock.shift(shiftMs);
+      const flags = ['--csi-address', folder.file('csi.sock'), '--http-endpoint='];
+      const listen = `--listen=unix://${folder.file('gw.sock')}`;
+      const limit = '--max-in-flight=CreateVolume:1';
+      gateway = await GatewayProcess.start([...flags, listen, limit], clock);
+      const asking = openPool();
+      const [{ client } = { client: undefined }] = asking.gateways;
+      const isReady = () =>
+        client?.getCapacity({}, { timeoutMs: 5_000 }).then(
+          () => true,
+          () => false,
+        );
+      await until(isReady, 'the gateway has its driver');
+      asking.close();
+      pool = openPool();
+    });
+    afterEach(() => (hook = () => undefined));
+    after(async () => {
+      pool.close();
+      await gateway.stop();
+      await driver.close();
+      await folder.remove();
+    });
+
+    it('forwards the first call of a process, within its limit', async () => {
+      await create('first', 30_000);
+    });
+
+    it('forwards creations and deletions, within their limits', async () => {
+      const { volume } = await create('a', 30_000);
+      await remove(volume?.volumeId ?? '');
+    });
+
+    it('forwards no call that waited beyond its limit', async () => {
+      let end: () => void = () => undefined;
+      hook = () => new Promise<undefined>((resolve) => (end = () => resolve(undefined)));
+      const blocking = create('blocking', 30_000);
+      await until(() => driver.counts.get('CreateVolume') === 3, 'the driver has one call');
+      const startedMs = performance.now();
+      const { isGatewayFull, notForwarded } = await failureOf(create('waiting', 500));
+      const waitedMs = performance.now() - startedMs;
+      assert.ok(isGatewayFull && notForwarded);
+      // The gateway would let it wait for 6 s, a tenth of its deadline.
+      assert.ok(waitedMs > 300 && waitedMs < 4_000, `${waitedMs} ms`);
+      end();
+      await blocking;
+    });
+
+    it('is named, and how far it is off', () => {
+      assert.match(pool.skew ?? '', new RegExp(`gw.sock is 60 s ${where}`));
+    });
+
+    it('forwards calls again, after one at most, when its clock is set', async () => {
+      await clock.shift(-shiftMs);
+      // Its process reads the shift every 50 ms; the health service answers without the driver.
+      await until(async () => {
+        const other = openPool();
+        const settings = { timeoutMs: 5_000, notAfterMs: Date.now() + 30_000, gateway: '' };
+        await other.calls.getCapacity({}, settings);
+        const { skew } = other;
+        other.close();
+        return skew?.includes(shiftMs > 0 ? 'behind' : 'ahead');
+      }, 'the clock is set');
+      await create('after the jump', 30_000).catch(() => undefined);
+      const { volume } = await create('after the jump', 30_000);
+      await remove(volume?.volumeId ?? '');
+    });
+  });
+}

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { create, toBinary } from '@bufbuild/protobuf';
+import {
+  CreateVolumeResponseSchema,
+  ListVolumesResponseSchema,
+} from '#src/csi/generated/csi_pb.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
+import {
+  answerOk,
+  answerStatus,
+  CREATED_VOLUME,
+  type RawCall,
+  type RawDriver,
+  startRawDriver,
+} from '../harness/csi-raw-driver.ts';
+import { until } from '../harness/until.ts';
+
+const SETTINGS = { timeoutMs: 30_000 };
+const MIB = 1024 * 1024;
+
+describe('A driver that answers one call with too much', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: RawDriver;
+  let gateway: Awaited<ReturnType<typeof startTestGateway>>;
+  let answerBad: (call: RawCall) => void = () => undefined;
+  /** The connections on which CreateVolume was received. */
+  const sessions = (): Set<object> =>
+    new Set(
+      driver.calls
+        .filter(({ path }) => path.endsWith('/CreateVolume'))
+        .map(({ session }) => session),
+    );
+  /** Creates honest volumes beside bad ones.
+   * @returns whether the honest ones succeeded */
+  const createBeside = async (bad: readonly string[]): Promise<readonly boolean[]> => {
+    const failures = bad.map((name) =>
+      failureOf(gateway.client.createVolume(volumeRequest(name), SETTINGS)),
+    );
+    const honest = Array.from({ length: 8 }, (_, i) =>
+      gateway.client.createVolume(volumeRequest(`honest-${i}`), SETTINGS),
+    );
+    const ends = await Promise.allSettled(honest);
+    for (const failure of failures) assert.equal(verdict(await failure), 'ambiguous');
+    return ends.map(({ status }) => status === 'fulfilled');
+  };
+
+  before(async () => {
+    folder = await makeFolder();
+    driver = await startRawDriver(
+      folder.file('csi.sock'),
+      (call) => {
+        if (call.path.endsWith('/ListVolumes')) return answerOk(call, MANY_VOLUMES);
+        if (!call.path.endsWith('/CreateVolume')) return false;
+        if (call.body.includes('bad')) return answerBad(call);
+        // Only after those that were sent before.
+        return setTimeout(() => {
+          if (!call.stream.destroyed) answerOk(call, CREATED_VOLUME);
+        }, 100);
+      },
+      // As grpc-js has it: it sends what the other side says it does not take.
+      { maxSendHeaderBlockLength: 16 * MIB, maxSessionMemory: 1_000 },
+    );
+    gateway = await startTestGateway(folder);
+    await until(() => gateway.gateway.trouble === undefined, 'the driver is ready');
+  });
+  after(async () => {
+    await gateway.close();
+    await driver.close();
+    await folder.remove();
+  });
+
+  it('gets a list of 5 MiB through', async () => {
+    const { entries } = await gateway.client.listVolumes({}, SETTINGS);
+    assert.equal(entries.length, 5 * 1024);
+  });
+
+  it('ends only that call when it answers CreateVolume with 60 MB', async () => {
+    const huge = create(CreateVolumeResponseSchema, {
+      volume: { volumeId: 'x'.repeat(60_000_000) },
+    });
+    answerBad = (call) => answerOk(call, toBinary(CreateVolumeResponseSchema, huge));
+    assert.deepEqual(new Set(await createBeside(['bad'])), new Set([true]));
+    const error = await failureOf(gateway.client.createVolume(volumeRequest('bad'), SETTINGS));
+    assert.equal(
+      error.message,
+      "rpc error: code = ResourceExhausted desc = the driver's answer to " +
+        '/csi.v1.Controller/CreateVolume is larger than 4194304 bytes',
+    );
+    assert.equal(sessions().size, 1);
+  });
+
+  it('is told that a status may have 60 KiB', () => {
+    const told = driver.calls.map(({ session }) => session.remoteSettings.maxHeaderListSize);
+    assert.deepEqual(new Set(told), new Set([60 * 1024]));
+  });
+
+  it('ends no other call a second time when it sends statuses of 128 KiB all the same', async () => {
+    answerBad = (call) =>
+      answerStatus(call, { 'grpc-status': '8', 'grpc-message': 'x'.repeat(128 * 1024) });
+    await createBeside(['bad-1', 'bad-2', 'bad-3']);
+    await until(() => gateway.gateway.trouble === undefined, 'the driver is ready again');
+    const honest = await createBeside(['bad-1', 'bad-2', 'bad-3']);
+    assert.deepEqual(new Set(honest), new Set([true]));
+  });
+});
+
+const MANY_VOLUMES = toBinary(
+  ListVolumesResponseSchema,
+  create(ListVolumesResponseSchema, {
+    entries: Array.from({ length: 5 * 1024 }, () => ({ volume: { volumeId: 'v'.repeat(1024) } })),
+  }),
+);

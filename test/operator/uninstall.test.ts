@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { after, before, describe, it } from 'node:test';
+import type { Claim, Lease } from '#src/kube/objects.ts';
+import { claims, leases } from '#src/kube/resources.ts';
+import { DriverBed } from '../harness/driver-bed.ts';
+import { urlOf } from '../harness/redis-users.ts';
+import { until } from '../harness/until.ts';
+
+const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
+const DRIVER = 'one.csi.sutler.dev';
+const LEASE = { namespace: 'default', name: 'one-csi-sutler-dev' };
+
+describe('sutler uninstall of an installation that serves claims', () => {
+  let bed: DriverBed;
+  let provisioned: Claim;
+  const uninstall = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
+    new Promise((resolve) => {
+      const env = { PATH: process.env['PATH'], REDIS_URL: urlOf('operator', bed.redis.url) };
+      const argv = [CLI, 'uninstall', `--kubeconfig=${bed.cluster.kubeconfig}`, ...args];
+      execFile(process.execPath, argv, { env }, (error, out, err) =>
+        resolve({ code: error === null ? 0 : Number(error.code), out, err }),
+      );
+    });
+  const readLease = async (name = LEASE.name): Promise<Lease | undefined> =>
+    bed.kube.get<Lease>(leases, { ...LEASE, name });
+  const markOf = async (name?: string): Promise<string | undefined> =>
+    (await readLease(name))?.metadata.annotations?.['sutler.dev/epoch'];
+  const setHolder = async (holderIdentity: string): Promise<void> => {
+    const spec = { holderIdentity, leaseDurationSeconds: 2 };
+    await bed.kube.patch(leases, LEASE, { type: 'merge', body: { spec } });
+  };
+  const isUntouched = async (): Promise<void> => {
+    assert.ok((await markOf()) !== undefined, 'the Lease has our annotation');
+    assert.ok((await bed.redis.redis.exists(`{csi}:blessing:${DRIVER}`)) === 1, 'Redis has keys');
+  };
+  const finalizersOf = async ({ metadata }: Claim): Promise<readonly string[]> =>
+    (await bed.kube.get<Claim>(claims, metadata))?.metadata.finalizers ?? [];
+
+  before(async () => {
+    bed = await DriverBed.open();
+    await bed.serve([await bed.addDriver(DRIVER)]);
+    const jobs = await bed.startJobs();
+    const ingest = await bed.startIngest();
+    provisioned = await bed.newClaim(DRIVER);
+    await until(() => bed.isBound(provisioned), 'the claim is bound');
+    await ingest.stop();
+    await setHolder('');
+    const { code, err } = await uninstall('--yes');
+    assert.equal(code, 1);
+    assert.match(
+      err,
+      /jobs is still running: a worker of the queue \S+ was alive \d+ s ago; stop /,
+    );
+    await isUntouched();
+    await jobs.stop();
+    // Its heartbeats would be the reason for 10 s.
+    await bed.redis.redis.del(await bed.redis.redis.keys('{csi}:awake:*'));
+  });
+  after(() => bed.close());
+
+  it('refuses while an ingest leads, and names it', async () => {
+    const ingest = await bed.startIngest('--leader-election-retry-period=1s');
+    await until(async () => ((await readLease())?.spec?.holderIdentity ?? '') !== '', 'it leads');
+    const { code, err } = await uninstall('--yes');
+    assert.equal(code, 1);
+    assert.match(
+      err,
+      /ingest is still running: (sutler_\S+ holds the Lease default\/one|a leader)/,
+    );
+    await isUntouched();
+    await ingest.stop();
+  });
+
+  it('refuses while an ingest without leader election writes to its Redis', async () => {
+    const ingest = await bed.startIngest('--leader-election=false');
+    const { code, err } = await uninstall('--yes');
+    assert.equal(code, 1);
+    assert.match(err, /ingest is still running: a leader writes to this Redis; stop it/);
+    await isUntouched();
+    await ingest.stop();
+  });
+
+  it('refuses if its Redis belongs to another cluster', async () => {
+    const { redis } = bed.redis;
+    const owner = (await redis.get('{csi}:cluster')) ?? '';
+    await redis.set('{csi}:cluster', 'another');
+    const { code, err } = await uninstall('--yes');
+    assert.equal(code, 1);
+    assert.match(err, /belong to another cluster \(its kube-system has the UID another/);
+    await redis.set('{csi}:cluster', owner);
+    await isUntouched();
+  });
+
+  it('waits for the Lease of an ingest that died, and leaves what another Redis marked', async () => {
+    const newClaim = (name: string, driver: string): Promise<Claim> =>
+      bed.kube.create<Claim>(claims, 'default', {
+        metadata: {
+          name,
+          namespace: 'default',
+          annotations: { 'volume.kubernetes.io/storage-provisioner': driver },
+          finalizers: ['sutler.dev/volume-record'],
+        },
+        spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+      });
+    const ours = await newClaim('ours', DRIVER);
+    const others = await newClaim('others', 'two.csi.sutler.dev');
+    await bed.kube.create<Lease>(leases, 'default', {
+      metadata: {
+        name: 'two-csi-sutler-dev',
+        namespace: 'default',
+        annotations: { 'sutler.dev/epoch': 'of-another' },
+      },
+      spec: {},
+    });
+    await setHolder('sutler_died');
+    const { code, out } = await uninstall('--yes');
+    assert.equal(code, 0, out);
+    assert.match(out, /sutler_died holds the Lease default\/one-csi-sutler-dev: waiting until/);
+    assert.match(
+      out,
+      /stays: Lease default\/two-csi-sutler-dev, of another Redis or --redis-prefix\n/,
+    );
+    assert.match(out, /stays: claim default\/others, of driver two\.csi\.sutler\.dev/);
+    assert.deepEqual(
+      [await markOf(), await markOf('two-csi-sutler-dev')],
+      [undefined, 'of-another'],
+    );
+    assert.ok(!(await finalizersOf(ours)).includes('sutler.dev/volume-record'));
+    assert.ok((await finalizersOf(others)).includes('sutler.dev/volume-record'));
+    assert.deepEqual(await bed.redis.redis.keys('*'), []);
+    assert.ok(await bed.isBound(provisioned), 'the claim keeps its volume');
+  });
+
+  it('goes on beside another provisioner that holds the Lease, and prints JSON', async () => {
+    await setHolder('csi-provisioner-0');
+    const { code, out } = await uninstall('--yes', '-o', 'json');
+    assert.equal(code, 0, out);
+    assert.deepEqual((JSON.parse(out) as { drivers: string[] }).drivers, []);
+  });
+});

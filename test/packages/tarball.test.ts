@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { Closers } from '#src/runtime/closers.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import { pluginKubeconfig } from './plugin-kubeconfig.ts';
+import { startTraced } from './traced-process.ts';
+
+const run = promisify(execFile);
+const PACKAGE = fileURLToPath(new URL('../../../scripts/package.mjs', import.meta.url));
+const PASSWORD = 'open sesame, please';
+
+describe('npm’s tarball, installed into an empty folder', () => {
+  const closers = new Closers();
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let cli = '';
+  let redisUrl = '';
+  before(async () => {
+    folder = await makeFolder();
+    closers.add('folder', () => folder.remove());
+    const redis = await startTestRedis();
+    closers.add('Redis', () => redis.close());
+    redisUrl = redis.url;
+    await run(process.execPath, [PACKAGE, folder.file('')]);
+    const [tarball = ''] = (await readdir(folder.file(''))).filter((file) => file.endsWith('.tgz'));
+    await mkdir(folder.file('empty'));
+    // Offline, so it can need no other package.
+    await run('npm', ['install', '--offline', '--no-audit', '--no-fund', folder.file(tarball)], {
+      cwd: folder.file('empty'),
+    });
+    cli = folder.file('empty/node_modules/sutler/dist/cli.js');
+  });
+  after(async () => assert.deepEqual(await closers.close(), []));
+
+  const start = async (argv: readonly string[]) => {
+    const env = { REDIS_URL: redisUrl, SUTLER_DASHBOARD_PASSWORD: PASSWORD };
+    const traced = await startTraced(argv, { cli, traceDir: folder.file(`trace-${argv[0]}`), env });
+    closers.add('process', () => traced.kill());
+    return traced;
+  };
+
+  it('logs in by the exec plug-in of a kubeconfig', async () => {
+    const cluster = await openSandboxCluster();
+    closers.add('cluster', () => cluster.close());
+    const kubeconfig = folder.file('kubeconfig');
+    await writeFile(kubeconfig, pluginKubeconfig(cluster));
+    // It announces itself when the plug-in has returned a credential.
+    const gateway = `--gateway=unix://${folder.file('gateway.sock')}`;
+    const jobs = await start(['jobs', gateway, `--kubeconfig=${kubeconfig}`]);
+    await jobs.stop();
+  });
+
+  it('shows the dashboard with its pages', async () => {
+    const dashboard = await start(['dashboard', '--dashboard-address=127.0.0.1:0']);
+    const headers = { authorization: `Basic ${btoa(`admin:${PASSWORD}`)}` };
+    const url = dashboard.facts['dashboard'] ?? '';
+    const html = await (await fetch(url, { headers })).text();
+    const [, script = ''] = /<script[^>]+src="([^"]+)"/.exec(html) ?? [];
+    const base = /<base href="([^"]+)"/.exec(html)?.[1] ?? '';
+    const { status } = await fetch(new URL(script, new URL(base, url)), { headers });
+    assert.equal(status, 200, script);
+    await dashboard.stop();
+  });
+});

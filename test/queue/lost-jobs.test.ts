@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { DELAYED_SCORE_PER_MS, queueRoot } from '#src/queue/bullmq-layout.ts';
+import { type JobKey, keyId } from '#src/queue/contract.ts';
+import { queueName } from '#src/queue/key-names.ts';
+import { requeueLostJobs } from '#src/queue/lost-jobs.ts';
+import type { Producer } from '#src/queue/producer.ts';
+import { claimKey, QueueBench, volumeKey } from '../harness/queue.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
+
+const HOUR_MS = 3_600_000;
+
+describe('a job that is in no list of its queue', () => {
+  let redis: TestRedis;
+  let bench: QueueBench;
+  let producer: Producer;
+  let driver = '';
+  let serial = 0;
+  const place = ({ kind }: JobKey) => ({ prefix: 'csi', queue: queueName(kind, driver) });
+  const rootOf = ({ kind }: JobKey): string => queueRoot('csi', queueName(kind, driver));
+  const jobOf = async (key: JobKey): Promise<string> =>
+    (await redis.redis.get(`${rootOf(key)}de:${keyId(key)}`)) ?? '';
+  const enqueue = async (...keys: readonly JobKey[]): Promise<void> => {
+    for (const key of keys) producer.ensureQueued(key);
+    await producer.waitUntilFlushed();
+  };
+  /** Due time of a delayed job, in Unix ms. */
+  const dueMs = async (key: JobKey): Promise<number> =>
+    Number(await redis.redis.zscore(`${rootOf(key)}delayed`, await jobOf(key))) /
+    DELAYED_SCORE_PER_MS;
+
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(() => {
+    driver = `d${(serial += 1)}.example`;
+    bench = new QueueBench(redis, driver);
+    producer = bench.producer();
+  });
+  afterEach(() => bench.close());
+
+  for (const [list, key, remove] of [
+    ['prioritized', claimKey('a'), 'zrem'],
+    ['wait', volumeKey('a'), 'lrem'],
+  ] as const)
+    it(`runs at the next hint for its key where it vanished from \`${list}\``, async () => {
+      await enqueue(key);
+      const name = `${rootOf(key)}${list}`;
+      const removed =
+        remove === 'zrem'
+          ? redis.redis.zrem(name, await jobOf(key))
+          : redis.redis.lrem(name, 0, await jobOf(key));
+      assert.equal(await removed, 1);
+      bench.consumer(() => ({ kind: 'done' }), { kind: key.kind });
+      await enqueue(key);
+      await until(() => bench.runsOf(key).length === 1, 'it ran');
+    });
+
+  it('keeps its failures, and waits as long as after the last, where it was delayed', async () => {
+    const key = claimKey('a');
+    bench.readsFailures = true;
+    const consumer = bench.consumer(() => ({ kind: 'retry', reason: 'no' }), {
+      backoff: { startMs: HOUR_MS, maxMs: HOUR_MS },
+      random: () => 0.5,
+    });
+    await enqueue(key);
+    await until(async () => (await dueMs(key)) > 0, 'it is delayed');
+    await redis.redis.zrem(`${rootOf(key)}delayed`, await jobOf(key));
+    const atMs = Date.now();
+    await enqueue(key);
+    const waitMs = (await dueMs(key)) - atMs;
+    assert.ok(waitMs >= HOUR_MS && waitMs < HOUR_MS + 10_000, `${waitMs} ms`);
+    producer.enqueueNow(key);
+    await until(() => bench.runsOf(key).length === 2, 'it ran again');
+    assert.equal(bench.runsOf(key)[1]?.failures, 1);
+    await consumer.close(0);
+  });
+
+  it('is left alone while a worker holds it', async () => {
+    const key = claimKey('a');
+    let finish = (): void => undefined;
+    const finished = new Promise<void>((resolve) => (finish = resolve));
+    bench.consumer(async () => (await finished, { kind: 'done' }));
+    await enqueue(key);
+    await until(() => bench.runsOf(key).length === 1, 'it runs');
+    await redis.redis.lrem(`${rootOf(key)}active`, 0, await jobOf(key));
+    assert.deepEqual(await requeueLostJobs(redis.redis, place(key), [keyId(key)]), []);
+    finish();
+  });
+
+  it('is looked for by one script for 200 keys, which reads a list of waiting jobs once', async () => {
+    const keys = Array.from({ length: 1000 }, (_, n) => volumeKey(`v${n}`));
+    await enqueue(...keys);
+    await redis.redis.config('RESETSTAT');
+    await enqueue(...keys);
+    const { evalsha = 0, lrange = 0 } = await redis.commands();
+    assert.ok(evalsha <= 1000 + 5 + 5, `${evalsha} scripts for 1,000 keys that have jobs`);
+    assert.ok(lrange <= 6, `${lrange} reads of the list`);
+  });
+
+  it('is not made of one that is delayed, waits, runs or was never there', async () => {
+    const [waiting, running, delayed] = [volumeKey('w'), claimKey('r'), claimKey('d')];
+    let finish = (): void => undefined;
+    const finished = new Promise<void>((resolve) => (finish = resolve));
+    bench.consumer(
+      async ({ name }) => {
+        if (name === 'd') return { kind: 'retry', reason: 'no' };
+        await finished;
+        return { kind: 'done' };
+      },
+      { backoff: { startMs: HOUR_MS, maxMs: HOUR_MS } },
+    );
+    await enqueue(waiting, running, delayed);
+    await until(async () => (await dueMs(delayed)) > 0, 'one is delayed');
+    await until(() => bench.runsOf(running).length === 1, 'one runs');
+    for (const key of [waiting, running, delayed, claimKey('never')])
+      assert.deepEqual(await requeueLostJobs(redis.redis, place(key), [keyId(key)]), [], key.name);
+    finish();
+  });
+});
