@@ -40,6 +40,7 @@ export function waitForRecord(
         reason:
           `another run owns the volume record (${opened.state}), ` +
           `for ${Math.ceil(opened.waitMs / 1000)} s at most`,
+        delayMs: opened.waitMs,
       }
     : {
         kind: 'later',

@@ -11,7 +11,8 @@ import type { Outcome } from './outcome.ts';
  *            driver can't be reached, since the circuit breaker keeps the queue from running then,
  *            and while its gateway is full, since the call has waited before the run ended; a wait
  *            whose end is known takes that long and up to half as much again
- *   running  grows with each such run from 1 s to 30 s
+ *   running  grows with each such run from 1 s to 30 s; no longer than until its end where that is
+ *            known, and up to half as much again
  *   parked   --retry-interval-max, unless its object changes before
  *
  * The 30 s are --retry-interval-max where that is shorter.
@@ -76,7 +77,10 @@ export function requeueDelayMs(
         ? wholeMs(ceilingMs(runs, cap(LATER)) * fraction(random))
         : delayBeyondMs(outcome.delayMs, random);
     case 'running':
-      return pollDelayMs(runs, cap(POLL), random);
+      return Math.min(
+        pollDelayMs(runs, cap(POLL), random),
+        outcome.delayMs === undefined ? Infinity : delayBeyondMs(outcome.delayMs, random),
+      );
     case 'parked':
       // Up to a tenth more, so that keys that were parked together do not run together.
       return wholeMs(maxMs * (1 + fraction(random) / 10));

@@ -139,7 +139,8 @@ export function startHeartbeat(
   const endTicks = everyPeriod(PERIOD_MS, () => {
     if (link.trouble === undefined) writeQuietly();
     tickedMs = performance.now();
-    const isSilent = describeSilence() !== undefined;
+    // A connection that is lost is reported by the link.
+    const isSilent = link.trouble === undefined && describeSilence() !== undefined;
     if (isSilent && !wasSilent)
       log.warn({ redis: link.address }, 'Redis does not answer; waiting for it');
     wasSilent = isSilent;

@@ -36,8 +36,9 @@ export type Outcome =
       readonly isDriverDown?: boolean;
       readonly isGatewayFull?: boolean;
     }
-  /** The driver still works on it; the next run polls it. */
-  | { readonly kind: 'running'; readonly reason: string }
+  /** The driver or another run still works on it; the next run polls it. `delayMs`: when that has
+   * ended for sure, if known. */
+  | { readonly kind: 'running'; readonly reason: string; readonly delayMs?: number }
   /** Fails until one of these objects changes: the next run comes when one does, or after the
    * longest delay. */
   | { readonly kind: 'parked'; readonly reason: string; readonly until?: readonly WaitCondition[] };

@@ -84,7 +84,7 @@ export class VolumeRecords {
   #incarnation = 'none seen yet';
   /** The last answer that no record of the driver may be opened, and when it ends. */
   #notYet: { readonly answer: NotYet; readonly endMs: number } | undefined;
-  /** By record: the end of a run's deletion that Redis did not take. */
+  /** By record: the end of a run's attempt that Redis did not take. */
   readonly #unended = new Map<string, () => Promise<unknown>>();
   /** The last answer that nothing new may be opened. */
   #halt: { readonly answer: NotYet; readonly endMs: number } | undefined;
@@ -172,7 +172,7 @@ export class VolumeRecords {
     const { job, planned } = attempt;
     const texts = planned === undefined ? NO_REQUEST : this.#encode(id, planned);
     const args = { ...this.#openingArgs(id, attempt), mode, ...texts };
-    const answer = await this.#run(creation.openCreate, id, args);
+    const answer = await this.#open(id, attempt, () => this.#run(creation.openCreate, id, args));
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind === 'none' || answer.kind === 'closed') return answer;
     this.#lost.counted(answer);
@@ -227,21 +227,25 @@ export class VolumeRecords {
 
   /** The PV exists: our own call succeeded, or the settle time of earlier ones is over. */
   async closeStored(id: string, owner: string): Promise<void> {
-    await this.#end(creation.closeStored, id, { owner, id });
-    this.#leftOpen.forget(id);
+    await this.#end(id, async () => {
+      await this.#run(creation.closeStored, id, { owner, id });
+      this.#leftOpen.forget(id);
+    });
   }
 
   /** The driver refused.
    * @returns `removed` where that proves absence, so that a living claim may be planned anew */
-  async closeRefused(id: string, owner: string, code: string): Promise<'removed' | 'suspect'> {
-    const { kind } = await this.#end(creation.closeRefused, id, { owner, id, code });
-    if (kind === 'removed') this.#leftOpen.forget(id);
-    return kind;
+  closeRefused(id: string, owner: string, code: string): Promise<'removed' | 'suspect'> {
+    return this.#end(id, async () => {
+      const { kind } = await this.#run(creation.closeRefused, id, { owner, id, code });
+      if (kind === 'removed') this.#leftOpen.forget(id);
+      return kind;
+    });
   }
 
   /** The end of the call is unknown. */
   async leaveAmbiguous(id: string, owner: string, code: string): Promise<void> {
-    await this.#end(creation.leaveAmbiguous, id, { owner, code });
+    await this.#end(id, () => this.#run(creation.leaveAmbiguous, id, { owner, code }));
   }
 
   /** The volume exists but its PV could not be written: keeps the answer, so that the next run only
@@ -249,14 +253,17 @@ export class VolumeRecords {
    * @param code  where only an operator can end it; see for-operators.ts */
   async leaveAnswered(id: string, owner: string, answer: VolumeAnswer, code = ''): Promise<void> {
     const text = encodeAnswer(answer, this.#seals.seal(id, answerPart(answer)));
-    await this.#end(creation.leaveAnswered, id, { owner, answer: text, code });
+    const args = { owner, answer: text, code };
+    await this.#end(id, () => this.#run(creation.leaveAnswered, id, args));
   }
 
   /** Nothing was sent: the record is as it was before this attempt.
    * @param code  where only an operator can end it; see for-operators.ts */
   async revert(id: string, owner: string, code = ''): Promise<void> {
-    const { state } = await this.#end(revert, id, { owner, id, code });
-    if (state === 'none' || state === 'stored') this.#leftOpen.forget(id);
+    await this.#end(id, async () => {
+      const { state } = await this.#run(revert, id, { owner, id, code });
+      if (state === 'none' || state === 'stored') this.#leftOpen.forget(id);
+    });
   }
 
   /** Opens the deletion of the volume that has this handle.
@@ -267,7 +274,7 @@ export class VolumeRecords {
   ): Promise<OpenedDelete> {
     const { handle, endpoint = '' } = attempt;
     const args = { ...this.#openingArgs(id, attempt), handle, endpoint };
-    const answer = await this.#run(deletion.openDelete, id, args);
+    const answer = await this.#open(id, attempt, () => this.#run(deletion.openDelete, id, args));
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind !== 'opened') return answer;
     this.#lost.counted(answer);
@@ -277,27 +284,15 @@ export class VolumeRecords {
 
   /** The driver deleted the volume. */
   async closeGone(id: string, owner: string): Promise<void> {
-    const goneMs = this.#goneMs;
-    await this.#endDeletion(id, () => this.#run(deletion.closeGone, id, { owner, id, goneMs }));
-    this.#leftOpen.forget(id);
+    await this.#end(id, async () => {
+      await this.#run(deletion.closeGone, id, { owner, id, goneMs: this.#goneMs });
+      this.#leftOpen.forget(id);
+    });
   }
 
   /** DeleteVolume failed, or its end is unknown. */
   async leaveDeleting(id: string, owner: string, code: string): Promise<void> {
-    await this.#endDeletion(id, () => this.#run(deletion.leaveDeleting, id, { owner, code }));
-  }
-
-  /** Ends a run's deletion. If Redis can't be reached, that is repeated when it can: otherwise
-   * nobody could go on with the deletion before the run's ownership ends. */
-  async #endDeletion(id: string, end: () => Promise<unknown>): Promise<void> {
-    try {
-      await end();
-      this.#unended.delete(id);
-    } catch (error) {
-      if (error instanceof RecordsUnavailable) this.#unended.set(id, end);
-      else this.#unended.delete(id);
-      throw error;
-    }
+    await this.#end(id, () => this.#run(deletion.leaveDeleting, id, { owner, code }));
   }
 
   /** Ends an open deletion without a call: the PV is to be kept (`stored`) or has vanished
@@ -330,14 +325,11 @@ export class VolumeRecords {
     return this.#leftOpen.size;
   }
 
-  /** Ends the deletions whose end Redis did not take. Checks the creations that this process left
+  /** Ends the attempts whose end Redis did not take. Checks the creations that this process left
    * open, and whether Redis went back; see rewrite-lost.ts.
    * @returns the jobs whose records were written again */
   async rewriteLostRecords(): Promise<readonly JobKey[]> {
-    for (const [id, end] of this.#unended)
-      await this.#endDeletion(id, end).catch((error: unknown) => {
-        if (!(error instanceof OwnershipLost)) throw error;
-      });
+    for (const id of this.#unended.keys()) await this.#repeatEnd(id);
     return this.#lost.rewrite();
   }
 
@@ -372,17 +364,42 @@ export class VolumeRecords {
     };
   }
 
-  /** Runs the script with which a run ends its attempt. */
-  async #end<Args, Answer extends { readonly kind: string }>(
-    script: NamedScript<RecordKey, Args, Answer>,
-    id: string,
-    args: Args,
-  ): Promise<Exclude<Answer, { readonly kind: 'lost' }>> {
+  /** Opens a record. If Redis gives no answer, nothing is sent, but the record may be open. */
+  async #open<T>(id: string, { owner }: Opening, open: () => Promise<T>): Promise<T> {
+    await this.#repeatEnd(id);
     try {
-      return await this.#run(script, id, args);
+      return await open();
+    } catch (error) {
+      if (error instanceof RecordsUnavailable)
+        this.#unended.set(id, () => this.#run(revert, id, { owner, id, code: '' }));
+      throw error;
+    }
+  }
+
+  /** Ends a run's attempt. If Redis can't be reached, that is repeated when it can: otherwise
+   * nobody could go on with the record before the run's ownership ends. */
+  async #end<T>(id: string, end: () => Promise<T>): Promise<T> {
+    try {
+      const answer = await end();
+      this.#unended.delete(id);
+      return answer;
+    } catch (error) {
+      if (error instanceof RecordsUnavailable) this.#unended.set(id, end);
+      else this.#unended.delete(id);
+      throw error;
     } finally {
       this.#leftOpen.runEnded(id);
     }
+  }
+
+  /** Does nothing where Redis took the end. Once another run has the record, there is nothing to
+   * end any more. */
+  async #repeatEnd(id: string): Promise<void> {
+    const end = this.#unended.get(id);
+    if (end === undefined) return;
+    await this.#end(id, end).catch((error: unknown) => {
+      if (!(error instanceof OwnershipLost)) throw error;
+    });
   }
 
   async #run<Args, Answer extends { readonly kind: string }>(

@@ -116,6 +116,12 @@ describe('requeueDelayMs', () => {
     assert.deepEqual(ceilings({ kind: 'running', reason: 'x' }), [1000, 2000, 30_000]);
   });
 
+  it('polls what has ended in 2 s for sure after 3 s at the latest', () => {
+    const running = { kind: 'running', reason: 'x', delayMs: 2_000 } as const;
+    assert.deepEqual(ceilings(running), [1000, 2000, 3_000]);
+    assert.equal(requeueDelayMs(running, 20, backoff, 0), 2_000);
+  });
+
   for (const kind of ['later', 'running'] as const)
     it(`waits no longer than the longest delay after a failure: ${kind}`, () => {
       const short = { startMs: 10, maxMs: 5_000 };

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, beforeEach, describe, it } from 'node:test';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -354,6 +354,93 @@ describe('volume record', () => {
     const bytes = Number(/total_net_input_bytes:(\d+)/.exec(stats)?.[1]);
     assert.ok(bytes < 2_500 * 20, `${bytes} bytes`);
     assert.equal(worker.leftOpen, 2_500);
+  });
+
+  describe('a run whose connection to Redis breaks', () => {
+    let link: Redis;
+    let worker: VolumeRecords;
+    /** What the connection loses: nothing, what is sent, or the answer to it. */
+    let loses: 'nothing' | 'command' | 'answer';
+    beforeEach(async () => {
+      link = new Redis(server.url);
+      worker = createRecords({ redis: link });
+      loses = 'nothing';
+      await open('0', worker);
+      await worker.closeRefused(id, '0', 'Internal');
+      const send = link.evalsha.bind(link);
+      link.evalsha = (async (...args: Parameters<typeof send>) => {
+        const answer = loses === 'command' ? undefined : await send(...args);
+        if (loses !== 'nothing') throw new Error('Connection is closed.');
+        return answer;
+      }) as typeof link.evalsha;
+    });
+    afterEach(() => link.disconnect());
+
+    const ends = {
+      closeStored: () => worker.closeStored(id, 'a'),
+      closeRefused: () => worker.closeRefused(id, 'a', 'Internal'),
+      leaveAmbiguous: () => worker.leaveAmbiguous(id, 'a', 'Unavailable'),
+      leaveAnswered: () => worker.leaveAnswered(id, 'a', volumeAnswer('h')),
+      revert: () => worker.revert(id, 'a'),
+    };
+    for (const [name, end] of Object.entries(ends))
+      it(`ends its creation when Redis is back: ${name}`, async () => {
+        await open('a', worker);
+        loses = 'command';
+        await assert.rejects(end(), RecordsUnavailable);
+        assert.equal((await open('b')).kind, 'busy');
+        loses = 'nothing';
+        await worker.rewriteLostRecords();
+        assert.notEqual((await open('b')).kind, 'busy');
+      });
+
+    const openDelete = (owner: string, r: VolumeRecords) =>
+      r.openDelete(id, { owner, job, handle: 'h' });
+    const deletionEnds = {
+      closeGone: () => worker.closeGone(id, 'a'),
+      leaveDeleting: () => worker.leaveDeleting(id, 'a', 'Unavailable'),
+      revert: () => worker.revert(id, 'a'),
+    };
+    for (const [name, end] of Object.entries(deletionEnds))
+      it(`ends its deletion when Redis is back: ${name}`, async () => {
+        await openDelete('a', worker);
+        loses = 'command';
+        await assert.rejects(end(), RecordsUnavailable);
+        assert.equal((await openDelete('b', records())).kind, 'busy');
+        loses = 'nothing';
+        await worker.rewriteLostRecords();
+        assert.notEqual((await openDelete('b', records())).kind, 'busy');
+      });
+
+    for (const [name, begin] of Object.entries({ creation: open, deletion: openDelete }))
+      it(`gives back a ${name} that it does not know to be open`, async () => {
+        loses = 'answer';
+        await assert.rejects(begin('a', worker), RecordsUnavailable);
+        assert.equal((await begin('b', records())).kind, 'busy');
+        loses = 'nothing';
+        await worker.rewriteLostRecords();
+        assert.equal((await begin('b', records())).kind, 'opened');
+      });
+
+    it('does not keep the next run of the same process waiting', async () => {
+      await openDelete('a', worker);
+      loses = 'command';
+      await assert.rejects(worker.revert(id, 'a'), RecordsUnavailable);
+      loses = 'nothing';
+      assert.equal((await openDelete('b', worker)).kind, 'opened');
+    });
+
+    it('leaves the record to the run that has it by now', async () => {
+      const quick = createRecords({ redis: link, ownMs: 1 });
+      await openDelete('a', quick);
+      loses = 'command';
+      await assert.rejects(quick.closeGone(id, 'a'), RecordsUnavailable);
+      loses = 'nothing';
+      await systemClock.sleep(5);
+      await openDelete('b', records());
+      await quick.rewriteLostRecords();
+      assert.equal((await openDelete('c', records())).kind, 'busy');
+    });
   });
 
   describe('record rule 8, a Redis that went back', () => {
