@@ -3,11 +3,16 @@ import type { Command } from 'ioredis';
 import { isDenial } from './error-text.ts';
 import type { Refusals } from './refusals.ts';
 
+/** Longer than the longest time between two runs of a key that do not get through to Redis. */
+const ENDS_AFTER_MS = 35_000;
+
 /** What Redis denies the user of a connection. Its error names neither user nor key, so that they
- * are put into it; each pair of command and keys counts as refused until Redis takes it. */
+ * are put into it; each pair of command and keys counts as refused until Redis takes it, or has not
+ * denied it for ENDS_AFTER_MS: a command that only a failing claim needs may not come again. */
 export class Denials {
   readonly #user: string;
   readonly #refusals: Refusals;
+  readonly #ends = new Map<string, NodeJS.Timeout>();
 
   constructor(user: string, refusals: Refusals) {
     this.#user = user;
@@ -29,7 +34,14 @@ export class Denials {
   #add(command: Command, error: Error): void {
     const keys = keysOf(command).join(', ') || 'no key';
     error.message = `NOPERM user ${this.#user} may not run ${nameOf(command)} on ${keys}`;
-    this.#refusals.add(partOf(command), error);
+    const part = partOf(command);
+    this.#refusals.add(part, error);
+    clearTimeout(this.#ends.get(part));
+    const end = (): void => {
+      this.#ends.delete(part);
+      this.#refusals.forget(part, ENDS_AFTER_MS);
+    };
+    this.#ends.set(part, setTimeout(end, ENDS_AFTER_MS).unref());
   }
 }
 

@@ -31,8 +31,17 @@ export class Refusals {
 
   /** Redis took what the parts sent. Logs that nothing is refused any more. */
   remove(...parts: readonly string[]): void {
+    this.#remove(parts, 'Redis takes again what it is sent');
+  }
+
+  /** The part has not been refused again for that long. */
+  forget(part: string, sinceMs: number): void {
+    this.#remove([part], `Redis has refused nothing for ${sinceMs / 1000} s`);
+  }
+
+  #remove(parts: readonly string[], message: string): void {
     if (this.#lines.size === 0) return;
     for (const part of parts) this.#lines.delete(part);
-    if (this.#lines.size === 0) this.#log.info(this.#fields, 'Redis takes again what it is sent');
+    if (this.#lines.size === 0) this.#log.info(this.#fields, message);
   }
 }
