@@ -202,7 +202,8 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
 
 /** The configuration of k8s/admission, with an address instead of a Service. */
 function ours({ url, ca }: { readonly url: string; readonly ca: string }) {
-  const [manifest] = readManifests('admission');
+  const kind = 'ValidatingWebhookConfiguration';
+  const manifest = readManifests('admission').find(({ object }) => object.kind === kind);
   assert.ok(manifest !== undefined);
   const webhooks = manifest.object['webhooks'] as readonly Fields[];
   const clientConfig = { url, caBundle: Buffer.from(ca).toString('base64') };
