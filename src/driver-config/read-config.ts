@@ -195,10 +195,11 @@ const NO_GATEWAYS = { gateway: [], gatewayService: '', nodeGateway: [] };
 function addressesOf(all: FlagValues): readonly string[] {
   const list = (key: string): readonly unknown[] => (Array.isArray(all[key]) ? all[key] : []);
   const service = textOf(all, 'gatewayService');
-  const key = all['nodeDeployment'] === true ? 'node-gateway' : 'gateway';
+  const [key, flag] =
+    all['nodeDeployment'] === true ? ['nodeGateway', 'node-gateway'] : ['gateway', 'gateway'];
   return [
     ...(service === '' ? [] : [`gateway-service ${service}`]),
-    ...list(key === 'gateway' ? key : 'nodeGateway').map((each) => `${key} ${String(each)}`),
+    ...list(key).map((each) => `${flag} ${String(each)}`),
   ];
 }
 

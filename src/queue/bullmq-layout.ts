@@ -16,9 +16,8 @@ import { keyPrefix } from '../redis/key-names.ts';
  *                may be active; max and duration: how many may become active in how many ms)
  *   limiter      exists while the queue's rate limit stops it
  *   stalled-check  exists for some time after a worker looked for jobs of dead workers
- *   <job id>:lock  exists while a worker runs the job and renews it
  *   <job id>     hash: the job, with its fields priority and delay
- *   <job id>:lock  exists while a worker holds the job
+ *   <job id>:lock  exists while a worker runs the job and renews it
  *   de:<key id>  string: id of the job that a deduplicated key has
  *   dn:<key id>  hash: the last hint during that job's run, which becomes the key's next job */
 

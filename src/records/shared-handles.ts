@@ -126,7 +126,7 @@ return {'scan', 'nowMs', now}
 
 /** Ends a scan. Whoever asked before it began is served. */
 const endScan = defineNamedScript({
-  keys: ['asksKey', 'incarnationKey'],
+  keys: ['asksKey'],
   args: { scanner: 'text', begunMs: 'number' },
   answers: { ok: {} },
   lua: `

@@ -379,13 +379,11 @@ export class VolumeRecords {
   /** Ends a run's attempt. If Redis can't be reached, that is repeated when it can: otherwise
    * nobody could go on with the record before the run's ownership ends. */
   async #end<T>(id: string, end: () => Promise<T>): Promise<T> {
+    this.#unended.delete(id);
     try {
-      const answer = await end();
-      this.#unended.delete(id);
-      return answer;
+      return await end();
     } catch (error) {
       if (error instanceof RecordsUnavailable) this.#unended.set(id, end);
-      else this.#unended.delete(id);
       throw error;
     } finally {
       this.#leftOpen.runEnded(id);
@@ -431,7 +429,7 @@ const NO_REQUEST: RequestTexts = {
 
 /* The parts of a record that have a seal each. */
 
-function requestPart({ request, skeleton, secret }: RequestTexts | Omit<RequestTexts, 'seal'>) {
+function requestPart({ request, skeleton, secret }: Omit<RequestTexts, 'seal'>) {
   return ['request', request, skeleton, secret];
 }
 

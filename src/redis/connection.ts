@@ -148,7 +148,9 @@ class Link implements RedisLink {
     this.#refusals = refusals;
     this.#denied = denied;
     this.#outages = outages;
-    this.#trouble = `Redis at ${address}: not connected yet; if this lasts, look at its load, and at its host`;
+    this.#trouble =
+      `Redis at ${address}: not connected yet; if this lasts, ` +
+      'look at its load, and at its host';
     redis.on('error', (error: Error) => {
       if (hasNoCause(error)) return;
       if (isUnexplained(error)) void this.#explainSentinels(error);

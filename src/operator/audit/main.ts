@@ -38,7 +38,7 @@ async function run(means: Means<typeof audit.flags>): Promise<Result> {
         'driver, or name its gateway with --gateway',
     );
   const { name, controllerCapabilities } = driverInfo;
-  await chooseDriver(redis, prefix, name);
+  if (flags.driverName === '') await chooseDriver(redis, prefix, name);
   if (!controllerCapabilities.has('LIST_VOLUMES'))
     throw new Refusal(
       `driver ${name} can't list its volumes (no LIST_VOLUMES capability), so sutler can't compare ` +

@@ -32,25 +32,25 @@ async function run({ context, openRedis, openKube, say }: Means<typeof uninstall
 function resultOf(found: Leftovers, isRemoved: boolean): Result {
   const nameOf = ({ metadata: { namespace, name } }: Claim | Lease): string =>
     `${namespace}/${name}`;
-  const { drivers, claims: ours, leases: marked, redisKeys } = found;
+  const { drivers, claims: ours, leases: marked, redisKeys, others } = found;
   const isEmpty = [drivers, ours, marked, redisKeys].every(({ length }) => length === 0);
   const done = isRemoved
     ? 'removed all of it, except for what stays'
     : 'nothing was changed; run this again with --yes to remove it';
   const lines = [
-    `drivers of this Redis and --redis-prefix: ${found.drivers.join(', ') || 'none'}`,
-    `finalizer ${CLAIM_FINALIZER} on ${found.claims.length} claims, ` +
-      `annotation ${INCARNATION} on ${found.leases.length} Leases, ` +
-      `${found.redisKeys.length} keys in Redis`,
-    ...found.others.map((other) => `stays: ${other}`),
+    `drivers of this Redis and --redis-prefix: ${drivers.join(', ') || 'none'}`,
+    `finalizer ${CLAIM_FINALIZER} on ${ours.length} claims, ` +
+      `annotation ${INCARNATION} on ${marked.length} Leases, ` +
+      `${redisKeys.length} keys in Redis`,
+    ...others.map((other) => `stays: ${other}`),
     isEmpty ? 'there is nothing to remove' : done,
   ];
   const json = {
-    drivers: found.drivers,
-    claims: found.claims.map(nameOf),
-    leases: found.leases.map(nameOf),
-    redisKeys: found.redisKeys.length,
-    others: found.others,
+    drivers,
+    claims: ours.map(nameOf),
+    leases: marked.map(nameOf),
+    redisKeys: redisKeys.length,
+    others,
     isRemoved,
   };
   return { status: 0, lines, json };
