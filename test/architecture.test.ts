@@ -19,6 +19,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   queue: [/^bullmq$/, /^ioredis$/, /^prom-client$/],
   records: [/^ioredis$/],
   election: [/^prom-client$/],
+  audit: [/^ioredis$/],
   capacity: [/^ioredis$/, /^@bufbuild\/protobuf/],
   'driver-config': [/^js-yaml$/],
   connections: [],

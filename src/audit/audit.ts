@@ -1,13 +1,14 @@
+import type { Redis } from 'ioredis';
 import type { CsiClient } from '../gateway-client/client.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { listPages } from '../kube/list-pages.ts';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
-import type { AuditLedger } from '../records/audit-ledger.ts';
+import { auditKey } from '../records/key-names.ts';
 import type { OpenRecord } from '../records/open-records.ts';
-import { auditId, auditVolumes, type ListedVolume, type Unnamed } from '../volumes/audit.ts';
 import { identityOf } from '../volumes/handles.ts';
 import { creatingNode } from '../volumes/node-local/node-of-volume.ts';
+import { auditId, auditVolumes, type ListedVolume, type Unnamed } from './orphans.ts';
 
 export interface AuditPorts {
   readonly csi: Pick<CsiClient, 'listVolumes'>;
@@ -146,4 +147,26 @@ async function listNamed({ kube, driver }: AuditPorts): Promise<readonly Named[]
     }
   }
   return named;
+}
+
+export type AuditLedger = ReturnType<typeof redisAuditLedger>;
+
+/** What one audit of a driver remembers for the next: when each handle was first found unknown,
+ * Unix ms. */
+export function redisAuditLedger(redis: Redis, prefix: string, driver: string) {
+  const key = auditKey(prefix, driver);
+  return {
+    async read(): Promise<ReadonlyMap<string, number>> {
+      const fields = Object.entries(await redis.hgetall(key));
+      return new Map(fields.map(([handle, ms]) => [handle, Number(ms)]));
+    },
+    /** Replaces the whole ledger. */
+    async write(seen: ReadonlyMap<string, number>): Promise<void> {
+      const transaction = redis.multi().del(key);
+      if (seen.size > 0) transaction.hset(key, new Map(seen));
+      const results = await transaction.exec();
+      const failed = results?.find(([error]) => error !== null)?.[0];
+      if (failed) throw failed;
+    },
+  };
 }

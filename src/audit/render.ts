@@ -1,8 +1,8 @@
 import { formatBytes } from '../kube/quantity.ts';
-import { explainForOperator } from '../records/for-operators.ts';
+import { explainForOperator } from '../records/forget.ts';
 import type { OpenRecord } from '../records/open-records.ts';
-import type { Unnamed } from '../volumes/audit.ts';
 import type { AuditReport, MissingVolume } from './audit.ts';
+import type { Unnamed } from './orphans.ts';
 
 const ORPHANS =
   'Orphaned volumes, which no PersistentVolume names. Nothing was deleted; ' +

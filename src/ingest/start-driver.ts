@@ -1,14 +1,18 @@
+import { redisAuditLedger } from '../audit/audit.ts';
+import { startPeriodicAudit } from '../audit/periodic-audit.ts';
 import { capacityNamespace } from '../capacity/environment.ts';
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
 import { leaseNamespace } from '../election/lease-namespace.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
+import { apiVersionOf, leases } from '../kube/resources.ts';
 import { JOB_KINDS } from '../queue/contract.ts';
 import type { ProducerConnection } from '../queue/producer-connection.ts';
 import { Producer } from '../queue/producer.ts';
 import { quarantineMs } from '../records/flags.ts';
 import { openJobs } from '../records/open-jobs.ts';
+import { openRecords } from '../records/open-records.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Base, Context, Shared } from './base.ts';
@@ -19,7 +23,6 @@ import { LeaderGate } from './leader-gate.ts';
 import type { Leadership } from './leadership.ts';
 import { NewWork } from './new-work.ts';
 import type { DriverObjects } from './objects/object-source.ts';
-import { openAudit } from './open-audit.ts';
 import { openElection } from './open-election.ts';
 import { openLeadership } from './open-leadership.ts';
 import { openDriverObjects } from './open-objects.ts';
@@ -143,4 +146,35 @@ function openNewWork({ health, log }: Context, changes: Listeners<string>): NewW
   const newWork = new NewWork(changes, log);
   health.note('drain', () => newWork.note);
   return newWork;
+}
+
+/** Reports orphans and missing volumes at each interval, if the driver can list its volumes. */
+function openAudit(
+  { context, connections, driver: { name, controllerCapabilities }, lease, gate, newWork }: Base,
+  events: EventRecorder,
+): void {
+  const { flags, closers, log, metrics } = context;
+  const { kube, gateways, nodeGateways, link } = connections;
+  if (flags.auditIntervalMs <= 0 || !controllerCapabilities.has('LIST_VOLUMES')) return;
+  const auditing = startPeriodicAudit({
+    ports: {
+      csi: gateways.anyReplica,
+      kube,
+      openRecords: () => openRecords(link.redis, flags.redisPrefix, name),
+      ledger: redisAuditLedger(link.redis, flags.redisPrefix, name),
+      driver: name,
+      isReadyNode: nodeGateways && ((node) => nodeGateways.isReady(node)),
+      timeoutMs: flags.timeoutMs,
+      minAgeMs: flags.auditMinAgeMs,
+      nowMs: () => systemClock.nowMs(),
+    },
+    events,
+    regarding: { kind: leases.kind, apiVersion: apiVersionOf(leases), ...lease, uid: '' },
+    intervalMs: flags.auditIntervalMs,
+    isLeading: () => gate.isAllowing,
+    log,
+    metrics,
+  });
+  newWork.afterOther.subscribe(() => auditing.runSoon());
+  closers.add('audit', () => auditing.stop());
 }

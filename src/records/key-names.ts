@@ -28,7 +28,7 @@ export const sharedHandlesKey = nameDriverKeys('shared');
 /** Hash of who has asked for shared handles, and who lists PVs for it; see shared-handles.ts. */
 export const handleAsksKey = nameDriverKeys('shared-asks');
 
-/** Hash of volumes that audits found unknown, handle to time; see audit-ledger.ts. */
+/** Hash of volumes that audits found unknown, handle to time; see src/audit/audit.ts. */
 export const auditKey = nameDriverKeys('audit');
 
 /** List of records that operators dropped, the latest first; see forget.ts. */

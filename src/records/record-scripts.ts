@@ -1,6 +1,6 @@
 import { defineNamedScript, type AnswerOf } from '../redis/named-script.ts';
 import { COUNT_ARGS, COUNTED, NOTICE_LOSS, WENT_BACK } from './opening-count.ts';
-import { DUPLICATE_LEFT } from './for-operators.ts';
+import { DUPLICATE_LEFT } from './forget.ts';
 import { RECORD_NOW } from './record-clock.ts';
 import { RECORD_STATES } from './record-state.ts';
 
@@ -31,7 +31,7 @@ import { RECORD_STATES } from './record-state.ts';
  * term    the leader's term in which it was opened
  * n       number of attempts
  * since   time of the first attempt, Unix ms by Redis' clock
- * code    gRPC code of the last attempt, or a word of for-operators.ts
+ * code    gRPC code of the last attempt, or a word of forget.ts
  * key     job key, JSON
  * req, skel, secret, seal  the stored request; see RequestTexts
  * handle  the volume's handle, in `deleting` and `gone`
@@ -155,7 +155,7 @@ export type NotOpened = AnswerOf<typeof NOT_OPENED>;
 /** `creating` or `deleting` to the state before this attempt, since nothing was sent. Answers that
  * state, or `none` where there was no record.
  *
- * code      a word of for-operators.ts, '' to keep the last code */
+ * code      a word of forget.ts, '' to keep the last code */
 export const revert = defineNamedScript({
   keys: RECORD_KEYS,
   args: { owner: 'text', id: 'text', code: 'text' },

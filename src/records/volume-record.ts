@@ -36,7 +36,7 @@ import {
   type RequestTexts,
   type VolumeRequest,
 } from './stored-request.ts';
-import { forgetCommand, UNUSABLE_RECORD } from './for-operators.ts';
+import { forgetCommand, UNUSABLE_RECORD } from './forget.ts';
 import { type RecordKeys, RecordSeals } from './record-seal.ts';
 
 /** Who opens a record, for which job. */
@@ -250,7 +250,7 @@ export class VolumeRecords {
 
   /** The volume exists but its PV could not be written: keeps the answer, so that the next run only
    * writes the PV.
-   * @param code  where only an operator can end it; see for-operators.ts */
+   * @param code  where only an operator can end it; see forget.ts */
   async leaveAnswered(id: string, owner: string, answer: VolumeAnswer, code = ''): Promise<void> {
     const text = encodeAnswer(answer, this.#seals.seal(id, answerPart(answer)));
     const args = { owner, answer: text, code };
@@ -258,7 +258,7 @@ export class VolumeRecords {
   }
 
   /** Nothing was sent: the record is as it was before this attempt.
-   * @param code  where only an operator can end it; see for-operators.ts */
+   * @param code  where only an operator can end it; see forget.ts */
   async revert(id: string, owner: string, code = ''): Promise<void> {
     await this.#end(id, async () => {
       const { state } = await this.#run(revert, id, { owner, id, code });

@@ -6,7 +6,7 @@ import type { Redis } from 'ioredis';
 import { heartbeatKey, queueName } from '#src/queue/key-names.ts';
 import { registerQueues } from '#src/queue/registry.ts';
 import { redisDrain } from '#src/records/drain.ts';
-import { DUPLICATE_LEFT } from '#src/records/for-operators.ts';
+import { DUPLICATE_LEFT } from '#src/records/forget.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { plannedRequest } from '../harness/planned-request.ts';

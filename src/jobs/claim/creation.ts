@@ -20,7 +20,7 @@ export interface CreatedVolume extends OpenCreation {
 }
 
 /** Keeps the driver's answer in the record, so that the next run needs no call.
- * @param code  see for-operators.ts */
+ * @param code  see forget.ts */
 export function keepAnswer(
   ports: Pick<ProcessorPorts, 'records'>,
   { attempt, answer }: CreatedVolume,

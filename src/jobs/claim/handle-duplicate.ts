@@ -2,7 +2,7 @@ import { CsiError } from '../../csi/status.ts';
 import type { NewVolume, Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { DUPLICATE_LEFT, forgetCommand } from '../../records/for-operators.ts';
+import { DUPLICATE_LEFT, forgetCommand } from '../../records/forget.ts';
 import { deletionSecret } from '../../volumes/deletion.ts';
 import { compareVolumes, identityOf } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';

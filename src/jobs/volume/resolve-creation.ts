@@ -1,7 +1,7 @@
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { DUPLICATE_LEFT } from '../../records/for-operators.ts';
+import { DUPLICATE_LEFT } from '../../records/forget.ts';
 import { judgeVolume } from '../../volumes/deletion.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';

@@ -1,9 +1,8 @@
-import { audit as runAudit, type AuditReport } from '../../audit/audit.ts';
+import { audit as runAudit, type AuditReport, redisAuditLedger } from '../../audit/audit.ts';
 import { renderAudit } from '../../audit/render.ts';
 import { flagsOfDriver } from '../../driver-config/serve-drivers.ts';
 import { openDriver } from '../../gateway-client/open-driver.ts';
-import { redisAuditLedger } from '../../records/audit-ledger.ts';
-import { explainForOperator } from '../../records/for-operators.ts';
+import { explainForOperator } from '../../records/forget.ts';
 import { openRecords } from '../../records/open-records.ts';
 import { signalWithin, systemClock } from '../../runtime/clock.ts';
 import type { Invocation } from '../../runtime/process.ts';

@@ -1,4 +1,4 @@
-import { explainForOperator } from '../../records/for-operators.ts';
+import { explainForOperator } from '../../records/forget.ts';
 import type { OpenRecord } from '../../records/open-records.ts';
 import type { DrainState } from './drain-state.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { auditId, type AuditInput, auditVolumes } from '#src/volumes/audit.ts';
+import { auditId, type AuditInput, auditVolumes } from '#src/audit/orphans.ts';
 import { identityOf } from '#src/volumes/handles.ts';
 import type { VolumeSpec } from '#src/kube/objects.ts';
 import { RefusedError } from '#src/volumes/refused-error.ts';

@@ -1,4 +1,4 @@
-import { audit, type AuditPorts, type AuditReport } from '../audit/audit.ts';
+import { audit, type AuditPorts, type AuditReport } from './audit.ts';
 import type { EventRecorder, Regarding } from '../kube/events.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { create } from '@bufbuild/protobuf';
 import { it } from 'node:test';
 import { ListVolumesResponseSchema } from '#src/csi/generated/csi_pb.ts';
-import { startPeriodicAudit } from '#src/ingest/periodic-audit.ts';
+import { startPeriodicAudit } from '#src/audit/periodic-audit.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { createRegistry } from '#src/runtime/metrics.ts';
 import { until } from '../harness/until.ts';
