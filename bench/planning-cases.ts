@@ -1,5 +1,5 @@
 import { planVolume, type PlanInput, type VolumePlan } from '#src/volumes/plan.ts';
-import type { Answer } from '#src/volumes/rule.ts';
+import type { Answer } from '#src/rules/rule.ts';
 import { aClaim, aClass, options } from '../test/volumes/builders.ts';
 import { withCapability } from '../test/volumes/plans.ts';
 import {

@@ -1,8 +1,8 @@
 import type { VolumeIdentity } from '../volumes/handles.ts';
-import { AZURE_FILE } from '../volumes/migration/azure-file.ts';
-import { GCE } from '../volumes/migration/gce.ts';
-import { VSPHERE } from '../volumes/migration/vsphere.ts';
-import { RefusedError } from '../volumes/refused-error.ts';
+import { AZURE_FILE } from '../migration/azure-file.ts';
+import { GCE } from '../migration/gce.ts';
+import { VSPHERE } from '../migration/vsphere.ts';
+import { RefusedError } from '../rules/refused-error.ts';
 
 /** A volume in the driver's list. */
 export interface ListedVolume {

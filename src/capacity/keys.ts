@@ -5,7 +5,7 @@ import type { JobKey } from '../queue/contract.ts';
 import { parseJson } from '../runtime/json.ts';
 import type { CapacityItem } from '../volumes/capacity/items.ts';
 import { type CapacityManager, NAME_PREFIX } from '../volumes/capacity/objects.ts';
-import { isTerm } from '../volumes/topology/term.ts';
+import { isTerm } from '../topology/term.ts';
 
 /* The jobs of the capacity queue. There are two: to ask the driver for one value and write it down,
  * and to delete an object that stands for no value. The key of the first is the value's class and

@@ -1,7 +1,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import { csiMethodPaths } from '../csi/method-paths.ts';
 import { codeName } from '../csi/status.ts';
-import { inTreeNameOf } from '../volumes/migration/plugins.ts';
+import { inTreeNameOf } from '../migration/plugins.ts';
 
 /** Why a call was not forwarded. */
 export type RefusalReason =

@@ -4,7 +4,7 @@ import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Listeners } from '../runtime/listeners.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
-import { inTreeNameOf } from '../volumes/migration/plugins.ts';
+import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Base } from './base.ts';
 import type { EventSource } from './event-source.ts';
 import type { HandleScanner } from './hints/handle-scanner.ts';

@@ -1,6 +1,6 @@
 import type { Outcome } from '../queue/outcome.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
-import type { WatchedTopology } from '../volumes/topology/requirement.ts';
+import type { WatchedTopology } from '../topology/requirement.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 type TopologyPorts = Pick<ProcessorPorts, 'driver' | 'options' | 'topology'>;

@@ -7,7 +7,7 @@ import { redisSharedHandles } from '../records/shared-handles.ts';
 import type { VolumeRecords } from '../records/volume-record.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { FeatureGates } from '../volumes/feature-gates.ts';
-import { inTreeNameOf } from '../volumes/migration/plugins.ts';
+import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Base } from './base.ts';
 import type { DriverCaches } from './caches.ts';
 import { openCapacityHints } from './capacity/open-capacity.ts';

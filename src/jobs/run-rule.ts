@@ -1,7 +1,7 @@
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import type { KubeObject } from '../kube/objects.ts';
 import { referenceGrants, type Resource } from '../kube/resources.ts';
-import type { Answer, Rule, Step } from '../volumes/rule.ts';
+import type { Answer, Rule, Step } from '../rules/rule.ts';
 import { addFinalizer } from './finalizers.ts';
 import type { ProcessorPorts } from './ports.ts';
 

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import type { WaitCondition } from '../volumes/refused-error.ts';
+import type { WaitCondition } from '../rules/refused-error.ts';
 import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
 import type { JobKind } from './contract.ts';
 import { queueName, waitsKey } from './key-names.ts';

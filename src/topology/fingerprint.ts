@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { CsiNodeView, NodeView } from '../volumes/topology/cluster-topology.ts';
+import type { CsiNodeView, NodeView } from './cluster-topology.ts';
 
 /* Short texts by which parked claims recognise that nodes have changed. They are made of what a
  * topology requirement is made of and of nothing else, so no heartbeat and no other label changes

@@ -10,12 +10,8 @@ import {
 } from '../kube/reflector.ts';
 import { csiNodes, nodes } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
-import type {
-  ComputedTopology,
-  CsiNodeView,
-  NodeView,
-} from '../volumes/topology/cluster-topology.ts';
-import type { WatchedTopology } from '../volumes/topology/requirement.ts';
+import type { ComputedTopology, CsiNodeView, NodeView } from './cluster-topology.ts';
+import type { WatchedTopology } from './requirement.ts';
 import { fingerprintCsiNodes, fingerprintNodes } from './fingerprint.ts';
 
 /** What has changed of the nodes: a Node came, went, or has other labels; or a CSINode came, went,

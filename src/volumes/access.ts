@@ -4,7 +4,7 @@ import {
   type VolumeCapabilitySchema,
 } from '../csi/generated/csi_pb.ts';
 import type { Claim, Class } from '../kube/objects.ts';
-import { RefusedError } from './refused-error.ts';
+import { RefusedError } from '../rules/refused-error.ts';
 
 type Capability = MessageInitShape<typeof VolumeCapabilitySchema>;
 

@@ -7,7 +7,7 @@ import {
   type ContentSource,
   parseSourceBytes,
 } from './data-source.ts';
-import { RefusedError } from './refused-error.ts';
+import { RefusedError } from '../rules/refused-error.ts';
 import {
   alsoWaitFor,
   notFound,
@@ -15,7 +15,7 @@ import {
   refuseUntilChanged,
   rewordRefusal,
   type Rule,
-} from './rule.ts';
+} from '../rules/rule.ts';
 
 /** The volume from which a claim is cloned. The classes of both claims may differ. This file checks
  * the source claim and its volume; its messages become texts of events. data-source.ts checks what

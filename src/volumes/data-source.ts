@@ -5,9 +5,9 @@ import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
 import { referenceGrants, type Resource, snapshots } from '../kube/resources.ts';
 import type { SourceKind } from './driver-facts.ts';
 import type { FeatureGates } from './feature-gates.ts';
-import { RefusedError } from './refused-error.ts';
+import { RefusedError } from '../rules/refused-error.ts';
 import { isGranted } from './reference-grant.ts';
-import { list, notFound, refuseUntilChanged, rewordRefusal, type Rule } from './rule.ts';
+import { list, notFound, refuseUntilChanged, rewordRefusal, type Rule } from '../rules/rule.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
 
 /* The source that a claim names for the content of its volume, and what restores

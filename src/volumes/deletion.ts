@@ -1,11 +1,11 @@
 import * as keys from '../kube/keys.ts';
 import type { Class, ObjectMeta, ObjectReference, Volume } from '../kube/objects.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
-import { translateClass } from './migration/classes.ts';
-import { isInTreeVolume } from './migration/volumes.ts';
+import { translateClass } from '../migration/classes.ts';
+import { isInTreeVolume } from '../migration/volumes.ts';
 import { type NamingOptions, volumeName } from './names.ts';
-import { omitUnset } from './omit-unset.ts';
-import { prefixRefusal } from './refused-error.ts';
+import { omitUnset } from '../runtime/json.ts';
+import { prefixRefusal } from '../rules/refused-error.ts';
 import { secretRef, type SecretRef } from './secret-ref.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
 

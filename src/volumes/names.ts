@@ -1,5 +1,5 @@
 import type { ProvisioningOptions } from './provisioning-options.ts';
-import { RefusedError } from './refused-error.ts';
+import { RefusedError } from '../rules/refused-error.ts';
 
 /** The flags that decide how volumes are named. */
 export type NamingOptions = Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>;

@@ -1,6 +1,6 @@
 import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
 import type { Class } from '../kube/objects.ts';
-import { RefusedError } from './refused-error.ts';
+import { RefusedError } from '../rules/refused-error.ts';
 import { SECRET_KEYS } from './secret-ref.ts';
 
 const FS_TYPE = `${RESERVED_PARAMETER_PREFIX}fstype`;

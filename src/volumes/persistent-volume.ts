@@ -4,9 +4,9 @@ import type { Claim, Class, CsiSource, NewVolume, VolumeSpec } from '../kube/obj
 import { formatBytes } from '../kube/quantity.ts';
 import { claims, snapshots } from '../kube/resources.ts';
 import type { SourceRef } from './data-source.ts';
-import { toInTreeVolume } from './migration/volumes.ts';
-import { omitUnset } from './omit-unset.ts';
-import { catchRefusal } from './refused-error.ts';
+import { toInTreeVolume } from '../migration/volumes.ts';
+import { omitUnset } from '../runtime/json.ts';
+import { catchRefusal } from '../rules/refused-error.ts';
 import type { SecretRefs } from './secret-ref.ts';
 
 /** The PV as far as it is known before the driver answers. It is stored in the volume record, so it

@@ -4,9 +4,9 @@ import { volumeAttachments } from '../kube/resources.ts';
 import { chooseSecret, type SecretChoice } from './deletion.ts';
 import { type DriverFacts, missingCapability } from './driver-facts.ts';
 import { handleOf } from './handles.ts';
-import { isInTreeVolume } from './migration/volumes.ts';
-import { catchRefusal, type Refusal, RefusedError } from './refused-error.ts';
-import { refuseUntilChanged } from './rule.ts';
+import { isInTreeVolume } from '../migration/volumes.ts';
+import { catchRefusal, type Refusal, RefusedError } from '../rules/refused-error.ts';
+import { refuseUntilChanged } from '../rules/rule.ts';
 
 /** What DeleteVolume is called with, or why it is not called. */
 export type DeletionPlan =

@@ -14,14 +14,14 @@ import {
 } from './data-source.ts';
 import { type DriverFacts, missingCapability, supportsTopology } from './driver-facts.ts';
 import { selectedNodeOf } from './eligibility.ts';
-import { translateClass } from './migration/classes.ts';
+import { translateClass } from '../migration/classes.ts';
 import { volumeName } from './names.ts';
-import { omitUnset } from './omit-unset.ts';
+import { omitUnset } from '../runtime/json.ts';
 import { driverParameters, fsTypeOf, metadataParameters } from './parameters.ts';
 import { type SkeletonInput, type VolumeSkeleton, volumeSkeleton } from './persistent-volume.ts';
 import type { ProvisioningOptions } from './provisioning-options.ts';
-import { prefixRefusal, type Refusal, RefusedError } from './refused-error.ts';
-import { read, type Rule } from './rule.ts';
+import { prefixRefusal, type Refusal, RefusedError } from '../rules/refused-error.ts';
+import { read, type Rule } from '../rules/rule.ts';
 import { type SecretRef, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
 import {
@@ -29,7 +29,7 @@ import {
   topologyRequirement,
   type TopologyRequirement,
   type WatchedTopology,
-} from './topology/requirement.ts';
+} from '../topology/requirement.ts';
 
 /** What has to be done for an eligible claim. */
 export type VolumePlan =

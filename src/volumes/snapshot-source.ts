@@ -8,9 +8,9 @@ import {
   type ContentSource,
   parseSourceBytes,
 } from './data-source.ts';
-import { quote } from './quote.ts';
-import { RefusedError } from './refused-error.ts';
-import { alsoWaitFor, read, refuseUntilChanged, rewordRefusal, type Rule } from './rule.ts';
+import { quote } from '../rules/quote.ts';
+import { RefusedError } from '../rules/refused-error.ts';
+import { alsoWaitFor, read, refuseUntilChanged, rewordRefusal, type Rule } from '../rules/rule.ts';
 
 /** The snapshot from which a claim is restored. This file checks the snapshot and its content; its
  * messages become texts of events. data-source.ts checks what clones and restores share (prefix,

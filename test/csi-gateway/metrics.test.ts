@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { type CallSample, createGatewayMetrics } from '#src/csi-gateway/metrics.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { PLUGINS } from '#src/volumes/migration/plugins.ts';
+import { PLUGINS } from '#src/migration/plugins.ts';
 
 const CREATE: CallSample = {
   driver: 'a.driver',

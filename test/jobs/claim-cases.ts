@@ -6,7 +6,7 @@ import { claims } from '#src/kube/resources.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
-import { aCluster, type TestNode } from '../volumes/topology/fake-cluster.ts';
+import { aCluster, type TestNode } from '../topology/fake-cluster.ts';
 import type { Rig } from './rig.ts';
 
 /* Helpers of the numbered cases of claims: faults of the driver, and the state of the record. */

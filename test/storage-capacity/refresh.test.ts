@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { redisWriteLimit } from '#src/capacity/write-limit.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { toTerm } from '#src/volumes/topology/term.ts';
+import { toTerm } from '#src/topology/term.ts';
 import { until } from '../harness/until.ts';
 import { CapacityBed, GI, type Stage } from './capacity-bed.ts';
 

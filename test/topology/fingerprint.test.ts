@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { performance } from 'node:perf_hooks';
 import { describe, it } from 'node:test';
 import { fingerprintCsiNodes, fingerprintNodes } from '#src/topology/fingerprint.ts';
-import { aCluster, registered, type TestNode } from '../volumes/topology/fake-cluster.ts';
+import { aCluster, registered, type TestNode } from './fake-cluster.ts';
 
 const ofNodes = (nodes: readonly TestNode[]): string => {
   const cluster = aCluster(nodes);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
@@ -13,25 +13,27 @@ const sourcesIn = (folder: string): readonly string[] =>
   readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' }).filter((path) =>
     path.endsWith('.ts'),
   );
-const RULES = sourcesIn('src/volumes').map((path) => `src/volumes/${path}`);
+/** Folders of pure rules. */
+const FOLDERS = ['rules', 'migration', 'topology', 'volumes'];
+/** The one file in them that does I/O. */
+const NO_RULE = 'src/topology/node-watch.ts';
+const RULES = FOLDERS.flatMap((folder) =>
+  sourcesIn(`src/${folder}`).map((path) => `src/${folder}/${path}`),
+).filter((path) => path !== NO_RULE);
 
-/** Tests that are not measured: this one, and those with random inputs, which take branches by
- * chance. */
-const LEFT_OUT = [
-  'coverage.test.ts',
-  'generated-inputs.test.ts',
-  'topology/generated-inputs.test.ts',
-];
-const TESTS = sourcesIn('test/volumes').filter(
-  (path) => path.endsWith('.test.ts') && !LEFT_OUT.includes(path),
-);
+/** Tests that are not measured: this one, those with random inputs, which take branches by chance,
+ * and those that need an API server. */
+const LEFT_OUT = /^(coverage|generated-inputs|node-memory|node-watch)\.test\.ts$/;
+const TESTS = FOLDERS.flatMap((folder) =>
+  sourcesIn(`test/${folder}`).map((path) => `${folder}/${path}`),
+).filter((path) => path.endsWith('.test.ts') && !LEFT_OUT.test(basename(path)));
 
 /** A program that runs the tests in one process, which is much faster than one for each file. It
  * also loads every rule: a rule that no test loads would not be measured. */
 function programOfAllTests(): string {
   const modules = [
     ...RULES.map((path) => `#${path}`),
-    ...TESTS.map((path) => `./dist-dev/test/volumes/${path.replace(/ts$/, 'js')}`),
+    ...TESTS.map((path) => `./dist-dev/test/${path.replace(/ts$/, 'js')}`),
   ];
   return modules.map((module) => `import '${module}';`).join('\n');
 }
@@ -49,7 +51,7 @@ interface Counts {
 function measureCoverage(): ReadonlyMap<string, Counts> {
   const folder = mkdtempSync(join(tmpdir(), 'sutler-coverage-'));
   const c8 = [
-    '--include=src/volumes/**',
+    ...FOLDERS.map((folder) => `--include=src/${folder}/**`),
     '--exclude-after-remap',
     '--reporter=json',
     `--temp-directory=${folder}`,

@@ -10,9 +10,9 @@ import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { completeVolume, readAnswer, type VolumeSkeleton } from '#src/volumes/persistent-volume.ts';
 import { planDeletion } from '#src/volumes/plan-deletion.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
-import type { Answer, Step } from '#src/volumes/rule.ts';
+import type { Answer, Step } from '#src/rules/rule.ts';
 import { aClaim, aClass, aVolume, driver, DRIVER, options } from './builders.ts';
-import { aCluster } from './topology/fake-cluster.ts';
+import { aCluster } from '../topology/fake-cluster.ts';
 
 const RUNS = 10_000;
 /** A fixed seed, so that every run has the same inputs; a failure prints the smallest input. */

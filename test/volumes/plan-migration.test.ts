@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Class } from '#src/kube/objects.ts';
 import { judgeClaim } from '#src/volumes/eligibility.ts';
-import { AZURE_DISK } from '#src/volumes/migration/azure-disk.ts';
+import { AZURE_DISK } from '#src/migration/azure-disk.ts';
 import { completeVolume } from '#src/volumes/persistent-volume.ts';
 import { aClaim, aClass, driver } from './builders.ts';
 import {

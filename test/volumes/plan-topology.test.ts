@@ -11,7 +11,7 @@ import {
   runPlan,
   withTopology,
 } from './plans.ts';
-import { aCluster, registered } from './topology/fake-cluster.ts';
+import { aCluster, registered } from '../topology/fake-cluster.ts';
 
 const NODE = 'volume.kubernetes.io/selected-node';
 const onNode = (node: string) =>

@@ -17,11 +17,11 @@ import {
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
-import { RefusedError } from '#src/volumes/refused-error.ts';
-import type { WatchedTopology } from '#src/volumes/topology/requirement.ts';
+import { RefusedError } from '#src/rules/refused-error.ts';
+import type { WatchedTopology } from '#src/topology/requirement.ts';
 import { aClaim, aClass, driver, options } from './builders.ts';
 import { type ApiObjects, type Run, run } from './source-builders.ts';
-import { aCluster } from './topology/fake-cluster.ts';
+import { aCluster } from '../topology/fake-cluster.ts';
 
 /* Plans and volumes for the fixture of builders.ts: 100 bytes for claim space/claim, UID testid. */
 

@@ -25,8 +25,8 @@ import {
   kindOf,
 } from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
-import { RefusedError } from '#src/volumes/refused-error.ts';
-import type { Answer, Rule, Step } from '#src/volumes/rule.ts';
+import { RefusedError } from '#src/rules/refused-error.ts';
+import type { Answer, Rule, Step } from '#src/rules/rule.ts';
 import { snapshotSource } from '#src/volumes/snapshot-source.ts';
 import { aClaim, aClass, aVolume, DRIVER } from './builders.ts';
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { metricsIn, type Registry } from '../../runtime/metrics.ts';
 import { describeSegment } from '../../volumes/capacity/segments.ts';
-import type { TopologyTerm } from '../../volumes/topology/term.ts';
+import type { TopologyTerm } from '../../topology/term.ts';
 import type { DesiredItem } from './desired-items.ts';
 
 /** With more values than this, ages are shown for each class only: every value is a series. */

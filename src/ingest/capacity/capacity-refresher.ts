@@ -11,7 +11,7 @@ import type { CapacityHint } from '../../volumes/capacity/hints.ts';
 import { type CapacityItem, desiredItems } from '../../volumes/capacity/items.ts';
 import { type CapacityManager, itemOf } from '../../volumes/capacity/objects.ts';
 import { segmentsOf } from '../../volumes/capacity/segments.ts';
-import type { ClusterTopology } from '../../volumes/topology/cluster-topology.ts';
+import type { ClusterTopology } from '../../topology/cluster-topology.ts';
 import type { LeaderGate } from '../leader-gate.ts';
 import type { CapacityMetrics } from './capacity-metrics.ts';
 import { DesiredItems } from './desired-items.ts';

@@ -4,7 +4,7 @@ import type { StorageCapacity } from '../../kube/objects.ts';
 import type { CapacityItem } from '../../volumes/capacity/items.ts';
 import { type CapacityManager, chooseObject } from '../../volumes/capacity/objects.ts';
 import { segmentText } from '../../volumes/capacity/segments.ts';
-import type { TopologyTerm } from '../../volumes/topology/term.ts';
+import type { TopologyTerm } from '../../topology/term.ts';
 
 /** An item that is published. */
 export interface DesiredItem {

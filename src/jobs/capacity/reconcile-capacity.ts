@@ -24,7 +24,7 @@ import {
   type ReportedCapacity,
   transformCapacity,
 } from '../../volumes/capacity/objects.ts';
-import { type TopologyTerm, toSegments } from '../../volumes/topology/term.ts';
+import { type TopologyTerm, toSegments } from '../../topology/term.ts';
 import { WORKER_STOPPING } from '../common-outcomes.ts';
 import { noteReached } from '../note-reached.ts';
 

@@ -1,6 +1,6 @@
 import type { NodeSelectorTerm, VolumeSpec } from '../../kube/objects.ts';
 import { isFields, parseJson } from '../../runtime/json.ts';
-import { isTerm, type TopologyTerm, toTerm } from '../topology/term.ts';
+import { isTerm, type TopologyTerm, toTerm } from '../../topology/term.ts';
 
 /** What a creation or deletion may have changed: the values of a class, in all segments, or those
  * of a segment, for all classes, since classes may share a pool. */

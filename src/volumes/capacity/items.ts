@@ -1,5 +1,5 @@
 import type { Class } from '../../kube/objects.ts';
-import type { TopologyTerm } from '../topology/term.ts';
+import type { TopologyTerm } from '../../topology/term.ts';
 import { describeSegment } from './segments.ts';
 
 /** One value of storage capacity: how much room volumes of a class have in a segment. There is one

@@ -3,8 +3,8 @@ import * as keys from '../../kube/keys.ts';
 import type { OwnerReference, StorageCapacity } from '../../kube/objects.ts';
 import { formatBytes, parseQuantityBytes } from '../../kube/quantity.ts';
 import { apiVersionOf, type Resource } from '../../kube/resources.ts';
-import { omitUnset } from '../omit-unset.ts';
-import { compareTexts, toSegments, toTerm } from '../topology/term.ts';
+import { omitUnset } from '../../runtime/json.ts';
+import { compareTexts, toSegments, toTerm } from '../../topology/term.ts';
 import type { CapacityItem } from './items.ts';
 
 /* The CSIStorageCapacity objects. Upstream: external-provisioner pkg/capacity/capacity.go. */

@@ -1,6 +1,6 @@
-import { termOf } from '../topology/cluster-terms.ts';
-import type { ClusterTopology } from '../topology/cluster-topology.ts';
-import type { TopologyTerm } from '../topology/term.ts';
+import { termOf } from '../../topology/cluster-terms.ts';
+import type { ClusterTopology } from '../../topology/cluster-topology.ts';
+import type { TopologyTerm } from '../../topology/term.ts';
 
 /** The parts of the cluster that the driver tells apart, each once: for every node that has the
  * driver, the values that the node's labels have for the driver's keys. A node that lacks one of

@@ -9,7 +9,7 @@ import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { AZURE_DISK } from '#src/volumes/migration/azure-disk.ts';
+import { AZURE_DISK } from '#src/migration/azure-disk.ts';
 import {
   answerWith,
   callsOf,

@@ -5,7 +5,7 @@ import { type CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { claims } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import type { TestNode } from '../../volumes/topology/fake-cluster.ts';
+import type { TestNode } from '../../topology/fake-cluster.ts';
 import {
   ALPHA_SELECTED_NODE,
   annotatedClaim,

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { describeSegment, segmentsOf } from '#src/volumes/capacity/segments.ts';
-import type { CsiNodeView, NodeView } from '#src/volumes/topology/cluster-topology.ts';
-import { compareTexts } from '#src/volumes/topology/term.ts';
+import type { CsiNodeView, NodeView } from '#src/topology/cluster-topology.ts';
+import { compareTexts } from '#src/topology/term.ts';
 
 type Labels = Readonly<Record<string, string>>;
 

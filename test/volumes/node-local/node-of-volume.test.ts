@@ -6,7 +6,7 @@ import {
   chooseNodeOfSegment,
   creatingNode,
 } from '#src/volumes/node-local/node-of-volume.ts';
-import { aCluster, registered } from '../topology/fake-cluster.ts';
+import { aCluster, registered } from '../../topology/fake-cluster.ts';
 
 const DRIVER = 'local.example';
 const IDENTITY = 'storage.kubernetes.io/csiProvisionerIdentity';

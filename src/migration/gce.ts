@@ -1,0 +1,78 @@
+import { BETA_ZONE, ZONE } from '../kube/keys.ts';
+import { prefixRefusal, RefusedError } from '../rules/refused-error.ts';
+import { translateZones } from './class-zones.ts';
+import type { InTreePlugin } from './in-tree-plugin.ts';
+import { renameFsType } from './parameters.ts';
+import { gceRegion } from './regions.ts';
+import { toDriverTopology, toLabelTopology, ZONE_SEPARATOR } from './topology.ts';
+import { mountFields, parsePartition, type VolumeParts, withSpec } from './volume-parts.ts';
+
+const ZONE_KEY = 'topology.gke.io/zone';
+
+/** GCE persistent disks. Upstream: csi-translation-lib plugins/gce_pd.go. */
+export const GCE: InTreePlugin<'gcePersistentDisk'> = {
+  inTreeName: 'kubernetes.io/gce-pd',
+  csiDriver: 'pd.csi.storage.gke.io',
+  source: 'gcePersistentDisk',
+
+  translateClass: (cls) => translateZones(renameFsType(cls), ZONE_KEY),
+
+  identify: ({ pdName }) => pdName,
+
+  toCsiSource(source, volume) {
+    const partition = source.partition ?? 0;
+    return {
+      volumeHandle: handleOf(source.pdName, zonesFromLabels(volume)),
+      ...mountFields(source),
+      volumeAttributes: { partition: partition === 0 ? '' : String(partition) },
+    };
+  },
+
+  finishCsi(volume) {
+    const { accessModes } = volume.spec;
+    const changed =
+      accessModes === undefined
+        ? volume
+        : withSpec(volume, { accessModes: [reduceModes(accessModes)] });
+    return toDriverTopology(changed, ZONE_KEY);
+  },
+
+  toInTreeSource(csi) {
+    const parts = csi.volumeHandle.split('/');
+    const pdName = parts[5];
+    if (pdName === undefined)
+      throw new RefusedError(
+        `failed to get id components.Got: ${parts.length}, wanted 6 components or more. `,
+      );
+    const partition = csi.volumeAttributes?.['partition'] ?? '';
+    return {
+      pdName,
+      ...mountFields(csi),
+      ...(partition === '' ? {} : { partition: parsePartition(partition, 'Failed') }),
+    };
+  },
+
+  finishInTree: (volume) => toLabelTopology(volume, ZONE_KEY, gceRegion),
+};
+
+/** The zones of a disk by the labels of its PV; empty if the PV has no zone label. */
+export function zonesFromLabels({ metadata: { labels = {} } }: VolumeParts): readonly string[] {
+  const label = [labels[BETA_ZONE], labels[ZONE]].find(
+    (zones) => zones !== undefined && zones !== '',
+  );
+  return label?.split(ZONE_SEPARATOR) ?? [];
+}
+
+function handleOf(pdName: string, zones: readonly string[]): string {
+  const [zone = 'UNSPECIFIED', ...others] = zones;
+  if (others.length === 0) return `projects/UNSPECIFIED/zones/${zone}/disks/${pdName}`;
+  const region = prefixRefusal('failed to get region from zones', () => gceRegion(zones));
+  return `projects/UNSPECIFIED/regions/${region}/disks/${pdName}`;
+}
+
+/** The one access mode for the driver: a disk is written from one node or read from many. Upstream:
+ * backwardCompatibleAccessModes. */
+function reduceModes(accessModes: readonly string[]): string {
+  const isWritten = accessModes.includes('ReadWriteOnce') || accessModes.includes('ReadWriteMany');
+  return !isWritten && accessModes.includes('ReadOnlyMany') ? 'ReadOnlyMany' : 'ReadWriteOnce';
+}

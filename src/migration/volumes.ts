@@ -1,0 +1,52 @@
+import type { NewVolume } from '../kube/objects.ts';
+import { RefusedError } from '../rules/refused-error.ts';
+import { PLUGINS } from './plugins.ts';
+import type { VolumeParts } from './volume-parts.ts';
+
+/** A PV's in-tree source and the plug-in of that source; undefined for a PV without one. */
+export function findInTreeSource({ spec }: Pick<VolumeParts, 'spec'>) {
+  const plugin = PLUGINS.find(({ source }) => spec[source] !== undefined);
+  const source = plugin && spec[plugin.source];
+  return plugin && source && { plugin, source };
+}
+
+/** Whether a volume has an in-tree source. Upstream: csi-translation-lib translate.go
+ * IsPVMigratable. */
+export function isInTreeVolume(volume: Pick<VolumeParts, 'spec'>): boolean {
+  return findInTreeSource(volume) !== undefined;
+}
+
+/** The CSI form of a stored in-tree volume, for its deletion. It is never written: the stored PV
+ * stays in-tree. Upstream: csi-translation-lib translate.go TranslateInTreePVToCSI.
+ * @throws RefusedError for a volume without an in-tree source or whose source has no CSI form */
+export function toCsiVolume<V extends VolumeParts>(volume: V): V {
+  const found = findInTreeSource(volume);
+  if (found === undefined)
+    throw new RefusedError(
+      `could not find in-tree plugin translation logic for "${volume.metadata.name}"`,
+    );
+  const { plugin, source } = found;
+  const { [plugin.source]: _, ...spec } = volume.spec;
+  const csi = { driver: plugin.csiDriver, ...plugin.toCsiSource(source, volume) };
+  const translated: V = { ...volume, spec: { ...spec, csi } };
+  return plugin.finishCsi?.(translated) ?? translated;
+}
+
+/** The in-tree form of a migrated class's new volume, in which it is stored, so that a cluster
+ * without the driver's migration can read it. What the in-tree source has no field for is lost, for
+ * example volume attributes and the secrets of the node. Upstream: csi-translation-lib translate.go
+ * TranslateCSIPVToInTree.
+ * @throws RefusedError for a driver that replaced no plug-in, and for a volume that the in-tree
+ *   source can't express */
+export function toInTreeVolume(volume: NewVolume): NewVolume {
+  const { csi, ...spec } = volume.spec;
+  if (csi === undefined) throw new RefusedError('CSI persistent volume was nil');
+  const plugin = PLUGINS.find(({ csiDriver }) => csiDriver === csi.driver);
+  if (plugin === undefined)
+    throw new RefusedError(`could not find in-tree plugin translation logic for ${csi.driver}`);
+  const translated: NewVolume = {
+    ...volume,
+    spec: { ...spec, [plugin.source]: plugin.toInTreeSource(csi) },
+  };
+  return plugin.finishInTree?.(translated, csi) ?? translated;
+}

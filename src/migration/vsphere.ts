@@ -1,0 +1,83 @@
+import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
+import { omitUnset } from '../runtime/json.ts';
+import { renameZoneKeys } from './class-zones.ts';
+import type { InTreePlugin } from './in-tree-plugin.ts';
+import { indexByLowerCase } from './parameters.ts';
+import { addKey, labelPairOf, renameKey, valuesOf } from './topology.ts';
+import { type VolumeParts, withDefaultLabel } from './volume-parts.ts';
+
+const ZONE_KEY = 'topology.csi.vmware.com/zone';
+const REGION_KEY = 'topology.csi.vmware.com/region';
+
+/** vSphere. Upstream: csi-translation-lib plugins/vsphere_volume.go. */
+export const VSPHERE: InTreePlugin<'vsphereVolume'> = {
+  inTreeName: 'kubernetes.io/vsphere-volume',
+  csiDriver: 'csi.vsphere.vmware.com',
+  source: 'vsphereVolume',
+
+  translateClass(cls) {
+    const parameters: Record<string, string> = { csimigration: 'true' };
+    for (const [key, value] of indexByLowerCase(cls.parameters)) {
+      const name = PARAMETER_NAMES.get(key);
+      if (name !== undefined) parameters[name] = value;
+    }
+    return renameZoneKeys({ ...cls, parameters }, ZONE_KEY);
+  },
+
+  identify: ({ volumePath }) => volumePath,
+
+  toCsiSource({ volumePath, fsType, storagePolicyName = '' }) {
+    return {
+      volumeHandle: volumePath,
+      ...omitUnset({ fsType }),
+      volumeAttributes: storagePolicyName === '' ? {} : { storagepolicyname: storagePolicyName },
+    };
+  },
+
+  finishCsi(volume) {
+    const { zone, region } = labelPairOf(volume);
+    return toDriverKey(toDriverKey(volume, zone, ZONE_KEY), region, REGION_KEY);
+  },
+
+  // The storage policy is lost.
+  toInTreeSource: (csi) => ({
+    volumePath: csi.volumeAttributes?.['initialvolumefilepath'] ?? '',
+    ...omitUnset({ fsType: csi.fsType }),
+  }),
+
+  finishInTree(volume) {
+    const { zone, region } = labelPairOf(volume);
+    return toLabel(toLabel(volume, ZONE_KEY, zone), REGION_KEY, region);
+  },
+};
+
+/** The driver's name of each parameter that it accepts, by the lower-cased in-tree name; all other
+ * parameters are left out. */
+const PARAMETER_NAMES: ReadonlyMap<string, string> = new Map([
+  ['fstype', `${RESERVED_PARAMETER_PREFIX}fstype`],
+  ['storagepolicyname', 'storagepolicyname'],
+  ...[
+    'datastore',
+    'diskformat',
+    'hostfailurestotolerate',
+    'forceprovisioning',
+    'cachereservation',
+    'diskstripes',
+    'objectspacereservation',
+    'iopslimit',
+  ].map((key) => [key, `${key}-migrationparam`] as const),
+]);
+
+/** As toDriverTopology, for one key; but a label holds a single value. Upstream:
+ * translateTopologyFromInTreevSphereToCSI. */
+function toDriverKey<V extends VolumeParts>(volume: V, label: string, key: string): V {
+  if (valuesOf(volume, label).length > 0) return renameKey(volume, label, key);
+  return addKey(volume, key, [volume.metadata.labels?.[label] ?? '']);
+}
+
+/** Upstream: translateTopologyFromCSIToInTreevSphere. */
+function toLabel<V extends VolumeParts>(volume: V, key: string, label: string): V {
+  const renamed = renameKey(volume, key, label);
+  const [first] = valuesOf(renamed, label);
+  return first === undefined ? renamed : withDefaultLabel(renamed, label, first);
+}
