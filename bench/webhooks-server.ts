@@ -1,5 +1,5 @@
-import { webhookFlags } from '#src/ingest/webhooks/flags.ts';
-import { openWebhooks } from '#src/ingest/webhooks/open-webhooks.ts';
+import { webhookFlags } from '#src/webhooks/flags.ts';
+import { openWebhooks } from '#src/webhooks/open-webhooks.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { redisFlags } from '#src/redis/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';

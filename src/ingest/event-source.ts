@@ -4,7 +4,7 @@ import type { Connections } from '../connections/open-connections.ts';
 import type { Context } from './base.ts';
 import { HandleScanner } from './hints/handle-scanner.ts';
 import { HintReader } from './hints/hint-reader.ts';
-import { type HintStream, redisHintStream } from './hints/hint-stream.ts';
+import { type HintStream, redisHintStream } from '../webhooks/hint-stream.ts';
 import { HintedObjects } from './hints/hinted-objects.ts';
 import { HintedWatch } from './hints/hinted-watch.ts';
 import { type Look, Looks } from './hints/looks.ts';

@@ -9,7 +9,7 @@ import { recordFlags } from '../records/flags.ts';
 import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 import { hintFlags } from './hints/flags.ts';
-import { webhookFlags } from './webhooks/flags.ts';
+import { webhookFlags } from '../webhooks/flags.ts';
 
 /** One line for --help and docs/flags.md. */
 export const summary = 'watches claims and volumes and enqueues a job for each that needs work';

@@ -10,7 +10,7 @@ import type { Shared } from './base.ts';
 import { type EventSource, openEventSource } from './event-source.ts';
 import { flags as table, summary } from './flags.ts';
 import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';
-import { openNamedWebhooks } from './webhooks/open-named-webhooks.ts';
+import { openNamedWebhooks } from '../webhooks/open-named-webhooks.ts';
 
 type IngestContext = ProcessContext<typeof table>;
 

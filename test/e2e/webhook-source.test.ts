@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Hint } from '#src/ingest/hints/hint.ts';
-import { redisHintStream } from '#src/ingest/hints/hint-stream.ts';
+import type { Hint } from '#src/webhooks/hint.ts';
+import { redisHintStream } from '#src/webhooks/hint-stream.ts';
 import type { Claim, Event, Volume } from '#src/kube/objects.ts';
 import { claims, events, volumes } from '#src/kube/resources.ts';
 import { isReady, readiness } from '../harness/process-bed.ts';

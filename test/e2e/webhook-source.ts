@@ -1,5 +1,5 @@
-import type { Hint } from '#src/ingest/hints/hint.ts';
-import { redisHintStream } from '#src/ingest/hints/hint-stream.ts';
+import type { Hint } from '#src/webhooks/hint.ts';
+import { redisHintStream } from '#src/webhooks/hint-stream.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import type { CreateVolumeResponse } from '#src/csi/generated/csi_pb.ts';

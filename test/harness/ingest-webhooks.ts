@@ -1,8 +1,8 @@
 import { request, type Dispatcher, Agent } from 'undici';
-import { type HintStream, redisHintStream } from '#src/ingest/hints/hint-stream.ts';
-import type { Hint } from '#src/ingest/hints/hint.ts';
-import { webhookFlags } from '#src/ingest/webhooks/flags.ts';
-import { openWebhooks } from '#src/ingest/webhooks/open-webhooks.ts';
+import { type HintStream, redisHintStream } from '#src/webhooks/hint-stream.ts';
+import type { Hint } from '#src/webhooks/hint.ts';
+import { webhookFlags } from '#src/webhooks/flags.ts';
+import { openWebhooks } from '#src/webhooks/open-webhooks.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { parseFlags } from '#src/runtime/flags.ts';

@@ -1,4 +1,4 @@
-import type { Hint } from '#src/ingest/hints/hint.ts';
+import type { Hint } from '#src/webhooks/hint.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { startReflector, type Reflector, type Transformed } from '#src/kube/reflector.ts';

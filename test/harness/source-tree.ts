@@ -23,6 +23,7 @@ export const RANK: Readonly<Record<string, number>> = {
   audit: 7,
   capacity: 7,
   connections: 7,
+  webhooks: 7,
   ingest: 8,
   jobs: 8,
   'csi-gateway': 8,

@@ -6,19 +6,13 @@ import { fileURLToPath } from 'node:url';
 import { load } from 'js-yaml';
 import type { Process } from '#src/dispatch.ts';
 import { ON_DEMAND } from '#src/ingest/demand-watch.ts';
-import { readEvents } from '#src/ingest/webhooks/parse/read-events.ts';
+import { readEvents } from '#src/webhooks/parse/read-events.ts';
 import * as kinds from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
 import { processes as shipped } from '#src/processes.ts';
 import { parseFlags } from '#src/runtime/flags.ts';
 import { processes as withSandbox } from '../../sandbox/processes.ts';
-import {
-  ARGO,
-  CLAIM_HINT,
-  JSON_HEADERS,
-  VOLUME,
-  VOLUME_HINT,
-} from '../ingest/webhooks/fixtures.ts';
+import { ARGO, CLAIM_HINT, JSON_HEADERS, VOLUME, VOLUME_HINT } from '../webhooks/fixtures.ts';
 import {
   manifestFiles,
   manifestFolders,

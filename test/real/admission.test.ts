@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Hint } from '#src/ingest/hints/hint.ts';
+import type { Hint } from '#src/webhooks/hint.ts';
 import { makeCertificate } from '../../sandbox/api/http/certificate.ts';
 import { Connection, textAt, unique, type Fields } from '../conformance/connection.ts';
 import { claim, paths, volume, VOLUMES } from '../conformance/objects.ts';

@@ -2,7 +2,7 @@ import { unlessAborted } from '../../runtime/abort.ts';
 import { type Clock, signalWithin } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';
-import type { HintPosition, HintStream } from './hint-stream.ts';
+import type { HintPosition, HintStream } from '../../webhooks/hint-stream.ts';
 import type { Looks } from './looks.ts';
 
 export interface HintReaderOptions {

@@ -6,7 +6,7 @@ import { objectId } from '../../queue/wait-list.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { RareWarnings } from '../../runtime/rare-warnings.ts';
-import type { Hint } from './hint.ts';
+import type { Hint } from '../../webhooks/hint.ts';
 import { PlannedLooks, type Target } from './planned-looks.ts';
 
 /** An object as a look found it. */

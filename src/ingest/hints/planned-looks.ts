@@ -1,5 +1,5 @@
 import { objectId } from '../../queue/wait-list.ts';
-import type { Hint } from './hint.ts';
+import type { Hint } from '../../webhooks/hint.ts';
 
 /** An object to look at. */
 export type Target = Pick<Hint, 'resource' | 'namespace' | 'name'>;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import type { Hint } from '#src/ingest/hints/hint.ts';
+import type { Hint } from '#src/webhooks/hint.ts';
 import { HintReader } from '#src/ingest/hints/hint-reader.ts';
-import { redisHintStream } from '#src/ingest/hints/hint-stream.ts';
+import { redisHintStream } from '#src/webhooks/hint-stream.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';

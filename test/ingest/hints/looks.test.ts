@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import type { Hint } from '#src/ingest/hints/hint.ts';
+import type { Hint } from '#src/webhooks/hint.ts';
 import { type Look, Looks } from '#src/ingest/hints/looks.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { ObjectRef, Resource } from '#src/kube/resources.ts';

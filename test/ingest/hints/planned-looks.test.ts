@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
-import type { Hint } from '#src/ingest/hints/hint.ts';
+import type { Hint } from '#src/webhooks/hint.ts';
 import { PlannedLooks } from '#src/ingest/hints/planned-looks.ts';
 
 describe('planned looks', () => {

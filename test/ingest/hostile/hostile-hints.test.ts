@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import { HintedObjects } from '#src/ingest/hints/hinted-objects.ts';
-import type { Hint } from '#src/ingest/hints/hint.ts';
+import type { Hint } from '#src/webhooks/hint.ts';
 import { Looks } from '#src/ingest/hints/looks.ts';
 import { PacedLists } from '#src/ingest/hints/paced-lists.ts';
 import { Resync } from '#src/ingest/resync.ts';

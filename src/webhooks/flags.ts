@@ -1,0 +1,84 @@
+import { defineFlags } from '../runtime/flags.ts';
+
+/** Flags of the servers for webhooks. */
+export const webhookFlags = defineFlags({
+  'webhook-address': {
+    type: 'string',
+    default: '',
+    help:
+      'Listen address of POST /events, which takes events about claims and volumes from Knative, ' +
+      'Argo Events and others. Empty: none. Beyond loopback it needs --webhook-token-file, ' +
+      '--webhook-signing-key-file or --webhook-tls-client-ca.',
+  },
+  'webhook-tls-cert': {
+    type: 'string',
+    default: '',
+    help:
+      'PEM file with the certificate of --webhook-address, followed by intermediates. Turns on ' +
+      'TLS 1.3. Changes of the TLS files take effect at once.',
+  },
+  'webhook-tls-key': {
+    type: 'string',
+    default: '',
+    help: 'PEM file with the private key of --webhook-tls-cert.',
+  },
+  'webhook-tls-client-ca': {
+    type: 'string',
+    default: '',
+    help: 'PEM file with the authorities that sign senders’ certificates.',
+  },
+  'webhook-allowed-names': {
+    type: 'strings',
+    default: '',
+    help:
+      'Senders that may send, by a subjectAltName of their certificate: DNS:name, URI:uri or ' +
+      'IP:address, compared whole.',
+  },
+  'webhook-token-file': {
+    type: 'string',
+    default: '',
+    help:
+      'File with the bearer tokens of senders: one a line, each followed by the name of its ' +
+      'sender if wanted. Read again when it changes.',
+  },
+  'webhook-signing-key-file': {
+    type: 'string',
+    default: '',
+    help:
+      'File with the keys of senders that sign as Standard Webhooks describes (whsec_…): one a ' +
+      'line, each followed by the name of its sender if wanted. Read again when it changes.',
+  },
+  'webhook-max-events-per-second': {
+    type: 'int',
+    default: 1_000,
+    min: 1,
+    max: 1_000_000,
+    help:
+      'Most events of one sender per second; further ones get 429. A sender is a token, a key, ' +
+      'a name of a certificate, or without these a network address.',
+  },
+  'admission-address': {
+    type: 'string',
+    default: '',
+    help:
+      'Listen address of POST /admission, for a ValidatingWebhookConfiguration: it allows every ' +
+      'request, and is a hint. Empty: none. Beyond loopback it needs --admission-tls-cert.',
+  },
+  'admission-tls-cert': {
+    type: 'string',
+    default: '',
+    help: 'PEM file with the certificate of --admission-address, followed by intermediates.',
+  },
+  'admission-tls-key': {
+    type: 'string',
+    default: '',
+    help: 'PEM file with the private key of --admission-tls-cert.',
+  },
+  'admission-tls-client-ca': {
+    type: 'string',
+    default: '',
+    help:
+      'PEM file with the authorities that sign the API server’s client certificate. Empty: ' +
+      'whoever can connect may ask.',
+  },
+});

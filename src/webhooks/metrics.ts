@@ -1,0 +1,31 @@
+import { metricsIn, type Registry } from '../runtime/metrics.ts';
+
+export type WebhookMetrics = ReturnType<typeof webhookMetrics>;
+
+/** What both servers count. No label has a value that a sender chooses. */
+export function webhookMetrics(registry: Registry) {
+  const { counter } = metricsIn(registry);
+  return {
+    events: counter(
+      'sutler_webhook_events_total',
+      'Events that POST /events received, by kind of sender and by result: hint, ignored-REASON, ' +
+        'duplicate, invalid.',
+      ['sender', 'result'],
+    ),
+    refused: counter(
+      'sutler_webhook_requests_refused_total',
+      'Requests to POST /events that were refused as a whole, by kind of problem.',
+      ['reason'],
+    ),
+    reviews: counter(
+      'sutler_admission_reviews_total',
+      'Requests to POST /admission, by result: hint, ignored-REASON, lost, refused.',
+      ['result'],
+    ),
+    hints: counter(
+      'sutler_webhook_hints_total',
+      'Hints from webhooks, by server (events, admission) and by result: stored, lost.',
+      ['server', 'result'],
+    ),
+  };
+}

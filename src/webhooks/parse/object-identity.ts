@@ -1,0 +1,95 @@
+import { isFields } from '../../runtime/json.ts';
+import type { Hint } from '../hint.ts';
+import { badField } from '../problem.ts';
+import { ignore, type Verdict } from './verdict.ts';
+
+const RESOURCES: Readonly<Record<string, Hint['resource']>> = {
+  PersistentVolumeClaim: 'persistentvolumeclaims',
+  PersistentVolume: 'persistentvolumes',
+};
+
+const LABEL = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?';
+const NAMESPACE = new RegExp(`^${LABEL}$`);
+const NAME = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;
+const MAX_NAME = 253;
+
+/** What names an object, as an event says it, and where it says so. */
+export interface Identity {
+  readonly apiVersion: unknown;
+  readonly kind: unknown;
+  readonly namespace: unknown;
+  readonly name: unknown;
+  /** Where each of them is, for problems. */
+  readonly fields: Readonly<Record<IdentityPart, string>>;
+}
+
+export type IdentityPart = 'apiVersion' | 'kind' | 'namespace' | 'name';
+
+/** The resource of a kind in the core group; undefined for kinds that sutler does not serve. */
+export function resourceOf(kind: unknown): Hint['resource'] | undefined {
+  return typeof kind === 'string' && Object.hasOwn(RESOURCES, kind) ? RESOURCES[kind] : undefined;
+}
+
+/** The identity of a whole object.
+ * @param path  where the object is
+ * @throws RequestProblem if it is no object, or one of a served kind without metadata */
+export function identityOfObject(object: unknown, path: string): Identity {
+  if (!isFields(object)) throw badField(path, 'it must be a JSON object, the Kubernetes object');
+  const { apiVersion, kind, metadata } = object;
+  if (!isFields(metadata) && apiVersion === 'v1' && resourceOf(kind) !== undefined)
+    throw badField(`${path}.metadata`, 'it must be a JSON object with the name of the object');
+  const { name, namespace } = isFields(metadata) ? metadata : {};
+  return {
+    apiVersion,
+    kind,
+    namespace,
+    name,
+    fields: {
+      apiVersion: `${path}.apiVersion`,
+      kind: `${path}.kind`,
+      namespace: `${path}.metadata.namespace`,
+      name: `${path}.metadata.name`,
+    },
+  };
+}
+
+/** The identity of an object that is only referred to. */
+export function identityOfReference(reference: unknown, path: string): Identity {
+  if (!isFields(reference))
+    throw badField(path, 'it must be a JSON object: kind, namespace, name and apiVersion');
+  const { apiVersion, kind, namespace, name } = reference;
+  const fields = {
+    apiVersion: `${path}.apiVersion`,
+    kind: `${path}.kind`,
+    namespace: `${path}.namespace`,
+    name: `${path}.name`,
+  };
+  return { apiVersion, kind, namespace, name, fields };
+}
+
+/** What an event about this object says: a hint, if the object is of a kind that sutler serves.
+ * @throws RequestProblem if a part of the identity is missing, or not legal in Kubernetes */
+export function judgeIdentity(identity: Identity, isEarly = false): Verdict {
+  const { fields } = identity;
+  const kind = requireText(identity.kind, fields.kind);
+  const apiVersion = requireText(identity.apiVersion, fields.apiVersion);
+  const resource = resourceOf(kind);
+  if (resource === undefined) return ignore('other-kind');
+  if (apiVersion !== 'v1') return ignore('other-group');
+  const name = requireText(identity.name, fields.name);
+  if (name.length > MAX_NAME || !NAME.test(name))
+    throw badField(fields.name, 'it is no legal name of a Kubernetes object (a DNS subdomain)');
+  if (resource === 'persistentvolumes')
+    return { kind: 'hint', hint: { resource, namespace: '', name, isEarly } };
+  const namespace = requireText(identity.namespace, fields.namespace);
+  if (!NAMESPACE.test(namespace))
+    throw badField(fields.namespace, 'it is no legal name of a namespace (a DNS label)');
+  return { kind: 'hint', hint: { resource, namespace, name, isEarly } };
+}
+
+function requireText(value: unknown, field: string): string {
+  if (value === undefined || value === null || value === '')
+    throw badField(field, 'it is missing: an event must name its object');
+  if (typeof value !== 'string') throw badField(field, 'it must be a string');
+  return value;
+}

@@ -1,0 +1,82 @@
+import { type Fields, isFields } from '../../runtime/json.ts';
+import { badField, badFormat, catchProblem, type Problem, RequestProblem } from '../problem.ts';
+import { isArgoData, isArgoEvent, parseIfText, readArgoData, readArgoEvent } from './argo-event.ts';
+import { findMissingHeader, isBinary, readBinary, readStructured } from './cloud-event.ts';
+import { bodyFormat, type HeaderValues } from './content-type.ts';
+import { parseDocument } from './json-document.ts';
+import type { ReadEvent } from './verdict.ts';
+import { isWatchEvent, readWatchEvent } from './watch-event.ts';
+
+/** Events that one batch may have. */
+const MAX_BATCH = 1_000;
+
+/** The events of one request. */
+export interface ReadRequest {
+  readonly isBatch: boolean;
+  /** In their order: what each says, or why it is refused. */
+  readonly events: readonly (ReadEvent | { readonly problem: Problem })[];
+}
+
+/** Reads the body of POST /events: a CloudEvent in structured or binary mode, a batch of them, an
+ * event of Argo Events, or a plain watch event.
+ * @throws RequestProblem if nothing of it can be used */
+export function readEvents(headers: HeaderValues, body: Buffer): ReadRequest {
+  const format = bodyFormat(headers);
+  if (format === 'batch') return readBatch(parseDocument(body, 'body'));
+  if (format === 'structured')
+    return { isBatch: false, events: [readStructured(parseDocument(body, 'body'))] };
+  if (isBinary(headers))
+    return { isBatch: false, events: [readBinary(headers, body, format === 'json')] };
+  if (format === 'other')
+    throw badFormat('Content-Type', 'events are read as application/json or as CloudEvents');
+  return { isBatch: false, events: [readPlain(headers, parseDocument(body, 'body'))] };
+}
+
+function readBatch(document: unknown): ReadRequest {
+  if (!Array.isArray(document)) throw badField('body', 'a batch must be a JSON array');
+  if (document.length > MAX_BATCH)
+    throw new RequestProblem({
+      status: 413,
+      detail: `a batch may have ${MAX_BATCH} events: send several`,
+      field: 'body',
+    });
+  const events = document.map((member, index) => {
+    const read = catchProblem(() => readStructured(member, `[${index}]`));
+    return 'value' in read ? read.value : read;
+  });
+  return { isBatch: true, events };
+}
+
+/** Reads a body without CloudEvents headers. */
+function readPlain(headers: HeaderValues, document: unknown): ReadEvent {
+  const body = parseIfText(document, 'body');
+  if (!isFields(body)) throw badField('body', 'it must be a JSON object, one event');
+  const known = readKnown(body, '');
+  if (known !== undefined) return known;
+  // Argo Events may put the whole event under a name that the user has chosen.
+  const [name = '', ...others] = Object.keys(body);
+  const inner = others.length === 0 ? parseIfText(body[name], 'body') : undefined;
+  const wrapped = isFields(inner) ? readKnown(inner, 'body.') : undefined;
+  if (wrapped !== undefined) return wrapped;
+  throw unknownShape(headers, body);
+}
+
+function readKnown(body: Fields, path: string): ReadEvent | undefined {
+  if (isArgoEvent(body)) return readArgoEvent(body, path);
+  if (isWatchEvent(body)) return { verdict: readWatchEvent(body, path), eventId: undefined };
+  if (isArgoData(body)) return { verdict: readArgoData(body, path), eventId: undefined };
+  return undefined;
+}
+
+function unknownShape(headers: HeaderValues, body: Fields): RequestProblem {
+  const missing = findMissingHeader(headers);
+  if (missing !== undefined)
+    return badField(missing, 'it is missing: a CloudEvent in binary mode has it');
+  if ('specversion' in body)
+    return badField('Content-Type', 'send a CloudEvent as application/cloudevents+json');
+  return badField(
+    'body',
+    'it is neither a CloudEvent, nor an event of Argo Events (type, body), ' +
+      'nor a watch event (type, object)',
+  );
+}

@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { request } from 'undici';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
+import { startWebhooks, type WebhookServer } from '../harness/ingest-webhooks.ts';
+import { CLAIM_HINT, REVIEW } from './fixtures.ts';
+
+const REVIEW_TEXT = JSON.stringify(REVIEW);
+
+function review(change: object): string {
+  return JSON.stringify({ ...REVIEW, request: { ...REVIEW.request, ...change } });
+}
+
+describe('POST /admission', () => {
+  let redis: TestRedis;
+  let server: WebhookServer;
+  before(async () => {
+    redis = await startTestRedis();
+    server = await startWebhooks(redis.url, ['--webhook-max-events-per-second=10']);
+  });
+  after(async () => {
+    await server.close();
+    await redis.close();
+  });
+  beforeEach(async () => void (await server.hints()));
+
+  it('allows a request, and leaves an early hint', async () => {
+    const answer = await server.review(REVIEW_TEXT);
+    assert.equal(answer.status, 200);
+    assert.equal(answer.headers['content-type'], 'application/json');
+    assert.deepEqual(answer.json?.['response'], { uid: 'call-1', allowed: true });
+    const hints = await server.hints();
+    assert.deepEqual(hints, [{ ...CLAIM_HINT, isEarly: true }]);
+  });
+
+  it('allows what is odd, and leaves no hint', async () => {
+    const odd = [
+      { dryRun: true },
+      { operation: 'CONNECT' },
+      { object: null },
+      { kind: { group: '', version: 'v1', kind: 'Pod' } },
+      { name: '../x' },
+    ];
+    for (const change of odd) {
+      const answer = await server.review(review(change));
+      assert.deepEqual(answer.json?.['response'], { uid: 'call-1', allowed: true });
+    }
+    assert.deepEqual(await server.hints(), []);
+  });
+
+  it('ignores the query', async () => {
+    const options = { method: 'POST', body: REVIEW_TEXT } as const;
+    const answer = await request(`${server.admission}?timeout=1s`, options);
+    assert.equal(answer.statusCode, 200);
+    await answer.body.dump();
+  });
+
+  it('answers 400 to what it can not answer', async () => {
+    for (const body of ['', 'x', '{}', '{"kind":"AdmissionReview"}', review({ uid: 5 })]) {
+      const answer = await server.review(body);
+      assert.equal(answer.status, 400, body);
+      assert.equal(answer.headers['content-type'], 'application/problem+json');
+    }
+  });
+
+  it('takes a review of 7 MiB', async () => {
+    const filler = 'x'.repeat(3.5 * 1024 * 1024);
+    const object = { metadata: { annotations: { filler } } };
+    assert.equal((await server.review(review({ object, oldObject: object }))).status, 200);
+  });
+
+  it('refuses one of 9 MiB', async () => {
+    const answer = await server.review(Buffer.alloc(9 * 1024 * 1024, 'a'));
+    assert.equal(answer.status, 413);
+  });
+
+  it('allows all of many, although not all leave hints', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, (_, n) => server.review(review({ uid: `call-${n}` }))),
+    );
+    assert.ok(answers.every(({ status }) => status === 200));
+    const text = await server.metrics.metrics();
+    assert.match(text, /sutler_webhook_hints_total\{server="admission",result="lost"\} [1-9]/);
+  });
+
+  it('allows while Redis can not be reached, and counts the lost hint', async () => {
+    const lost = async (): Promise<number> => {
+      const text = await server.metrics.metrics();
+      return Number(/sutler_admission_reviews_total\{result="lost"\} (\d+)/.exec(text)?.[1] ?? 0);
+    };
+    const before = await lost();
+    redis.freeze();
+    const startedMs = performance.now();
+    const answer = await server.review(REVIEW_TEXT);
+    const tookMs = performance.now() - startedMs;
+    assert.equal(answer.status, 200);
+    // Redis is given 2 s to take a hint.
+    assert.ok(tookMs < 1_900, `${tookMs} ms`);
+    await until(async () => (await lost()) > before, 'the hint is counted as lost');
+    redis.thaw();
+  });
+
+  it('allows while the process stops', async () => {
+    server.stop();
+    assert.equal((await server.review(REVIEW_TEXT)).status, 200);
+  });
+});

@@ -1,0 +1,382 @@
+import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { request } from 'undici';
+import { createLogger } from '#src/runtime/log.ts';
+import { sendRaw, statusesIn } from '../harness/raw-http.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
+import { startWebhooks, type WebhookServer } from '../harness/ingest-webhooks.ts';
+import {
+  CLAIM,
+  CLAIM_HINT,
+  CLAIM_REFERENCE,
+  STRUCTURED,
+  VOLUME,
+  VOLUME_HINT,
+  WATCH_EVENT,
+} from './fixtures.ts';
+
+const KEY = Buffer.from('a key that has thirty-two bytes!');
+const TOKEN = 'token-of-a-sender-012345';
+const EVENT = JSON.stringify(WATCH_EVENT);
+const JSON_TYPE = { 'content-type': 'application/json' };
+const CLOUD_EVENT = { 'content-type': 'application/cloudevents+json' };
+const BATCH = { 'content-type': 'application/cloudevents-batch+json' };
+
+function sign(body: string, id: string, atMs = Date.now()): Record<string, string> {
+  const timestamp = String(Math.floor(atMs / 1_000));
+  const signed = `${id}.${timestamp}.${body}`;
+  const signature = createHmac('sha256', KEY).update(signed).digest('base64');
+  return {
+    ...JSON_TYPE,
+    'webhook-id': id,
+    'webhook-timestamp': timestamp,
+    'webhook-signature': `v1,${signature}`,
+  };
+}
+
+describe('POST /events on loopback, without authentication', () => {
+  let redis: TestRedis;
+  let server: WebhookServer;
+  before(async () => {
+    redis = await startTestRedis();
+    server = await startWebhooks(redis.url);
+  });
+  after(async () => {
+    await server.close();
+    await redis.close();
+  });
+  beforeEach(async () => void (await server.hints()));
+
+  it('answers 202 once the hint is stored', async () => {
+    const answer = await server.send(EVENT);
+    assert.equal(answer.status, 202);
+    assert.deepEqual(answer.json, { accepted: 1, ignored: 0, duplicates: 0 });
+    assert.deepEqual(await server.hints(), [CLAIM_HINT]);
+  });
+
+  it('stores nothing of an event but the name of its object', async () => {
+    await server.send(EVENT);
+    const entries = await redis.redis.xrevrange('{csi}:hints', '+', '-', 'COUNT', 1);
+    assert.equal(
+      entries[0]?.[1].join(' '),
+      'resource persistentvolumeclaims namespace team-a name data-web-0 early 0',
+    );
+  });
+
+  it('takes a CloudEvent in binary mode', async () => {
+    const answer = await server.send(JSON.stringify(VOLUME), {
+      'Content-Type': 'application/json',
+      'CE-SpecVersion': '1.0',
+      'Ce-Id': 'binary',
+      'Ce-Source': 'https://10.0.0.1:443',
+      'Ce-Type': 'dev.knative.apiserver.resource.update',
+      'Ce-Kind': 'PersistentVolume',
+      'Ce-Namespace': '',
+    });
+    assert.equal(answer.status, 202);
+    assert.deepEqual(await server.hints(), [VOLUME_HINT]);
+  });
+
+  it('takes an event without a Content-Type', async () => {
+    assert.equal((await server.send(EVENT, {})).status, 202);
+  });
+
+  it('answers 202 to what is ignored, and stores no hint', async () => {
+    const pod = { type: 'ADDED', object: { ...CLAIM, kind: 'Pod' } };
+    const answer = await server.send(JSON.stringify(pod));
+    assert.deepEqual(answer.json, { accepted: 0, ignored: 1, duplicates: 0 });
+    assert.deepEqual(await server.hints(), []);
+  });
+
+  it('takes an event once', async () => {
+    const event = JSON.stringify({ ...STRUCTURED, id: 'twice' });
+    await server.send(event, CLOUD_EVENT);
+    const answer = await server.send(event, CLOUD_EVENT);
+    assert.equal(answer.status, 202);
+    assert.deepEqual(answer.json, { accepted: 0, ignored: 0, duplicates: 1 });
+    assert.deepEqual(await server.hints(), [CLAIM_HINT]);
+  });
+
+  it('takes events of one id from two sources', async () => {
+    for (const source of ['one', 'two'])
+      await server.send(JSON.stringify({ ...STRUCTURED, id: 'same', source }), CLOUD_EVENT);
+    assert.equal((await server.hints()).length, 2);
+  });
+
+  it('takes the good members of a batch, and reports the bad ones by index', async () => {
+    const members = [{ ...STRUCTURED, id: 'b1' }, 5, { ...STRUCTURED, id: 'b1' }];
+    const answer = await server.send(JSON.stringify(members), BATCH);
+    assert.equal(answer.status, 202);
+    const { problems, ...counts } = answer.json ?? {};
+    assert.deepEqual(counts, { accepted: 1, ignored: 0, duplicates: 1 });
+    assert.match(JSON.stringify(problems), /^\[\{"index":1,.*"field":"\[1\]"\}\]$/);
+  });
+
+  it('refuses a batch without a good member', async () => {
+    const answer = await server.send('[5,{}]', BATCH);
+    assert.equal(answer.status, 400);
+    assert.match(JSON.stringify(answer.json?.['problems']), /"index":0.*"index":1/);
+  });
+
+  it('takes an empty batch', async () => {
+    assert.equal((await server.send('[]', BATCH)).status, 202);
+  });
+
+  it('refuses with a problem that names the field', async () => {
+    const event = { ...STRUCTURED, data: { ...CLAIM_REFERENCE, name: undefined } };
+    const answer = await server.send(JSON.stringify(event), CLOUD_EVENT);
+    assert.equal(answer.status, 400);
+    assert.equal(answer.headers['content-type'], 'application/problem+json');
+    assert.deepEqual(Object.keys(answer.json ?? {}), [
+      'type',
+      'title',
+      'status',
+      'detail',
+      'field',
+    ]);
+    assert.equal(answer.json?.['field'], 'data.name');
+  });
+
+  it('sends no header of a CloudEvent back', async () => {
+    const { headers } = await server.send(EVENT);
+    assert.deepEqual(
+      Object.keys(headers).filter((name) => name.startsWith('ce-')),
+      [],
+    );
+  });
+
+  it('refuses a body of 10 MiB, and the client sees why', async () => {
+    const answer = await server.send(Buffer.alloc(10 * 1024 * 1024, 'a'));
+    assert.equal(answer.status, 413);
+    assert.equal(answer.headers['connection'], 'close');
+    assert.equal(answer.json?.['field'], 'body');
+  });
+
+  it('refuses one without a Content-Length too', async () => {
+    const part = Buffer.alloc(64 * 1024, 'a');
+    const parts = async function* (): AsyncGenerator<Buffer> {
+      for (let n = 0; n < 160; n += 1) yield part;
+    };
+    const answer = await request(server.events, { method: 'POST', body: Readable.from(parts()) });
+    assert.equal(answer.statusCode, 413);
+    await answer.body.dump();
+  });
+
+  it('takes an event of 2 MiB', async () => {
+    const filler = 'x'.repeat(2 * 1024 * 1024 - 1_000);
+    const object = { ...CLAIM, metadata: { ...CLAIM.metadata, annotations: { filler } } };
+    assert.equal((await server.send(JSON.stringify({ type: 'ADDED', object }))).status, 202);
+  });
+
+  it('refuses a body in thousands of tiny parts', async () => {
+    const head =
+      'POST /events HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n' +
+      'Connection: close\r\n\r\n';
+    const reply = await sendRaw(server.events, `${head}${'1\r\na\r\n'.repeat(50_000)}0\r\n\r\n`);
+    assert.deepEqual(statusesIn(reply), [400]);
+  });
+
+  it('answers other methods with 405', async () => {
+    for (const method of ['GET', 'PUT', 'DELETE', 'OPTIONS'] as const) {
+      const answer = await request(server.events, { method });
+      assert.equal(answer.statusCode, 405, method);
+      assert.match(String(answer.headers['allow']), /POST/);
+      await answer.body.dump();
+    }
+  });
+
+  it('agrees to be sent events', async () => {
+    const headers = { 'WebHook-Request-Origin': 'events.example' };
+    const answer = await request(server.events, { method: 'OPTIONS', headers });
+    assert.equal(answer.statusCode, 204);
+    assert.equal(answer.headers['webhook-allowed-origin'], '*');
+    assert.equal(answer.headers['webhook-allowed-rate'], '60000');
+  });
+
+  it('answers other paths with 404 or 400', async () => {
+    const { origin } = new URL(server.events);
+    for (const [path, status] of [
+      ['/', 404],
+      ['/admission', 404],
+      ['/events/x', 404],
+    ] as const) {
+      const answer = await request(`${origin}${path}`, { method: 'POST', body: EVENT });
+      assert.equal(answer.statusCode, status, path);
+      await answer.body.dump();
+    }
+    const odd = 'POST /%zz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n';
+    assert.match(String(statusesIn(await sendRaw(server.events, odd))), /^4\d\d$/);
+  });
+
+  it('ignores the query', async () => {
+    const answer = await request(`${server.events}?timeout=2s`, { method: 'POST', body: EVENT });
+    assert.equal(answer.statusCode, 202);
+    await answer.body.dump();
+  });
+
+  it('answers headers over 16 KiB with 431', async () => {
+    const head = `POST /events HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`;
+    assert.deepEqual(statusesIn(await sendRaw(server.events, head)), [431]);
+  });
+
+  it('refuses an attribute that is repeated, whatever its case', async () => {
+    const head = [
+      'POST /events HTTP/1.1',
+      'Host: x',
+      'Connection: close',
+      'Content-Type: application/json',
+      'ce-specversion: 1.0',
+      'ce-id: a',
+      'Ce-Id: b',
+      'ce-source: s',
+      'ce-type: dev.knative.apiserver.ref.add',
+      'Content-Length: 2',
+    ].join('\r\n');
+    const reply = await sendRaw(server.events, `${head}\r\n\r\n{}`);
+    assert.deepEqual(statusesIn(reply), [400]);
+    assert.match(reply, /"field":"ce-id"/);
+  });
+
+  it('counts what it received', async () => {
+    const text = await server.metrics.metrics();
+    assert.match(text, /sutler_webhook_events_total\{sender="network",result="hint"\} \d+/);
+    assert.match(text, /sutler_webhook_requests_refused_total\{reason="too-large"\} \d+/);
+    assert.match(text, /sutler_webhook_hints_total\{server="events",result="stored"\} \d+/);
+  });
+});
+
+describe('POST /events with tokens and signatures', () => {
+  let redis: TestRedis;
+  let server: WebhookServer;
+  let folder: string;
+  const logged: string[] = [];
+  before(async () => {
+    redis = await startTestRedis();
+    folder = await mkdtemp(join(tmpdir(), 'sutler-webhooks-'));
+    const tokens = join(folder, 'tokens');
+    const keys = join(folder, 'keys');
+    await writeFile(tokens, `${TOKEN} knative\nslow-sender-0123456789 slow\n`);
+    await writeFile(keys, `whsec_${KEY.toString('base64')} forwarder\n`);
+    const write = (line: string) => void logged.push(line);
+    const log = createLogger({ name: 'test', verbosity: 4, format: 'text', write });
+    const argv = [`--webhook-token-file=${tokens}`, `--webhook-signing-key-file=${keys}`];
+    server = await startWebhooks(redis.url, [...argv, '--webhook-max-events-per-second=50'], log);
+  });
+  after(async () => {
+    await server.close();
+    await redis.close();
+    await rm(folder, { recursive: true });
+  });
+  beforeEach(async () => void (await server.hints()));
+
+  const withToken = (token: string) => ({ ...JSON_TYPE, authorization: `Bearer ${token}` });
+
+  it('takes an event with a token', async () => {
+    assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
+    assert.deepEqual(await server.hints(), [CLAIM_HINT]);
+  });
+
+  it('refuses one without, with the same text as one with a wrong token', async () => {
+    const without = await server.send(EVENT);
+    const wrong = await server.send(EVENT, withToken('wrong-token-0123456789'));
+    assert.equal(without.status, 401);
+    assert.equal(without.headers['www-authenticate'], 'Bearer');
+    assert.deepEqual(wrong.json, without.json);
+    assert.deepEqual(await server.hints(), []);
+  });
+
+  it('refuses a wrong token before it reads the body', async () => {
+    const head =
+      'POST /events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong-token-0123456789\r\n' +
+      'Content-Length: 1000000\r\n\r\n';
+    assert.deepEqual(statusesIn(await sendRaw(server.events, head)), [401]);
+  });
+
+  it('takes a signed event', async () => {
+    assert.equal((await server.send(EVENT, sign(EVENT, 'msg-1'))).status, 202);
+    assert.deepEqual(await server.hints(), [CLAIM_HINT]);
+  });
+
+  it('takes a signed event once', async () => {
+    await server.send(EVENT, sign(EVENT, 'msg-2'));
+    const answer = await server.send(EVENT, sign(EVENT, 'msg-2'));
+    assert.deepEqual(answer.json, { accepted: 0, ignored: 0, duplicates: 1 });
+  });
+
+  it('refuses a signature of another body, and an old one', async () => {
+    assert.equal((await server.send(EVENT, sign('{}', 'msg-3'))).status, 401);
+    const old = sign(EVENT, 'msg-4', Date.now() - 302_000);
+    assert.equal((await server.send(EVENT, old)).status, 401);
+  });
+
+  it('checks a signature that comes with a token too', async () => {
+    const headers = { ...sign('{}', 'msg-5'), authorization: `Bearer ${TOKEN}` };
+    assert.equal((await server.send(EVENT, headers)).status, 401);
+  });
+
+  it('answers 429 with Retry-After to a sender that sends too much, and to no other', async () => {
+    const headers = withToken('slow-sender-0123456789');
+    const members = Array.from({ length: 1_000 }, (_, n) => ({ ...STRUCTURED, id: `many-${n}` }));
+    const many = await server.send(JSON.stringify(members), { ...headers, ...BATCH });
+    assert.equal(many.status, 202);
+    const answer = await server.send(EVENT, headers);
+    assert.equal(answer.status, 429);
+    // 50 a second.
+    assert.match(String(answer.headers['retry-after']), /^(1\d|2\d)$/);
+    assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
+  });
+
+  it('ends a connection of a sender of which many requests wait for 429', async () => {
+    const headers = withToken('slow-sender-0123456789');
+    const all = Array.from({ length: 17 }, () => server.send(EVENT, headers));
+    await assert.rejects(Promise.all(all));
+    assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
+  });
+
+  it('takes a right token from where wrong ones come all the time', async () => {
+    const wrong = Array.from({ length: 60 }, () =>
+      server.send(EVENT, withToken('wrong-0123456789')),
+    );
+    await Promise.race(wrong);
+    const startedMs = performance.now();
+    assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
+    assert.ok(performance.now() - startedMs < 900);
+    assert.ok((await Promise.all(wrong)).every(({ status }) => status === 401));
+  });
+
+  it('logs neither bodies nor credentials', () => {
+    const text = logged.join('');
+    assert.match(text, /a webhook request was refused/);
+    assert.doesNotMatch(text, /data-web-0|wrong-token|wrong-0123|token-of-a-sender|whsec/);
+  });
+});
+
+describe('POST /events without Redis', () => {
+  it('answers 503 with Retry-After, takes the event later, and refuses when it stops', async () => {
+    const redis = await startTestRedis();
+    const server = await startWebhooks(redis.url);
+    const event = JSON.stringify({ ...STRUCTURED, id: 'again' });
+    redis.freeze();
+    const frozen = await server.send(event, CLOUD_EVENT);
+    redis.thaw();
+    assert.equal(frozen.status, 503);
+    assert.equal(frozen.headers['retry-after'], '2');
+    await redis.kill();
+    assert.equal((await server.send(event, CLOUD_EVENT)).status, 503);
+    await redis.start();
+    await until(async () => {
+      const { json } = await server.send(event, CLOUD_EVENT);
+      return json?.['accepted'] === 1;
+    }, 'the event that was refused is taken with the same id');
+    server.stop();
+    assert.equal((await server.send(EVENT)).status, 503);
+    await server.close();
+    await redis.close();
+  });
+});

@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
+import { describe, it } from 'node:test';
+import {
+  findSigner,
+  parseSigningKeys,
+  readSignedHeaders,
+} from '#src/webhooks/senders/signatures.ts';
+
+const KEY = Buffer.from('a key that has thirty-two bytes!');
+const OTHER = Buffer.from('another key of thirty-two bytes!');
+const KEYS = parseSigningKeys(`whsec_${KEY.toString('base64')} shop\n`);
+const NOW_MS = 1_700_000_000_500;
+const BODY = Buffer.from('{"a":1}');
+
+function sign(key: Buffer, id: string, timestamp: string, body = BODY): string {
+  const signed = `${id}.${timestamp}.`;
+  return `v1,${createHmac('sha256', key).update(signed).update(body).digest('base64')}`;
+}
+
+function headers(signature: string, timestamp = '1700000000', id = 'msg_1') {
+  return {
+    'webhook-id': [id],
+    'webhook-timestamp': [timestamp],
+    'webhook-signature': [signature],
+  };
+}
+
+/** The name of the signer; otherwise why there is none. */
+function verify(given: Readonly<Record<string, string[] | undefined>>, keys = KEYS, body = BODY) {
+  const read = readSignedHeaders(given, NOW_MS);
+  return typeof read === 'string' ? read : findSigner(read, body, keys)?.name;
+}
+
+const GOOD = sign(KEY, 'msg_1', '1700000000');
+
+describe('a signed request', () => {
+  it('names the key with which it was signed', () => assert.equal(verify(headers(GOOD)), 'shop'));
+
+  it('matches the published example of Standard Webhooks', () => {
+    const keys = parseSigningKeys('whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw example');
+    const body = Buffer.from('{"test": 2432232314}');
+    const signature = 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=';
+    const given = headers(signature, '1614265330', 'msg_p5jXN8AQM9LWM0D4loKWxJek');
+    const read = readSignedHeaders(given, 1_614_265_330_000);
+    assert.ok(typeof read !== 'string');
+    assert.equal(findSigner(read, body, keys)?.name, 'example');
+  });
+
+  it('is good if any of its signatures is', () =>
+    assert.equal(verify(headers(`v1a,xxxx v2,yyyy v1,AAAA ${GOOD}`)), 'shop'));
+
+  it('is good with any of the keys', () => {
+    const keys = parseSigningKeys(`${OTHER.toString('base64')} old\n${KEY.toString('base64')} new`);
+    assert.equal(verify(headers(GOOD), keys), 'new');
+  });
+
+  it('is bad with another key, id, time or body', () => {
+    assert.equal(verify(headers(sign(OTHER, 'msg_1', '1700000000'))), undefined);
+    assert.equal(verify(headers(GOOD, '1700000000', 'msg_2')), undefined);
+    assert.equal(verify(headers(GOOD, '1700000001')), undefined);
+    assert.equal(verify(headers(GOOD), KEYS, Buffer.from('{"a":2}')), undefined);
+  });
+
+  it('is bad with a signature that is none', () => {
+    for (const text of ['v1,', 'v1,!!!!', `v1,${'A'.repeat(44)}`, GOOD.slice(0, -1)])
+      assert.notEqual(verify(headers(text)), 'shop');
+  });
+
+  it('is good 300 s before and after its time, and not beyond', () => {
+    const at = (timestamp: string) => verify(headers(sign(KEY, 'msg_1', timestamp), timestamp));
+    assert.equal(at('1699999700'), 'shop');
+    assert.equal(at('1700000300'), 'shop');
+    assert.match(String(at('1699999699')), /300 s/);
+    assert.match(String(at('1700000301')), /300 s/);
+  });
+
+  it('has its time in seconds, digits only', () => {
+    for (const timestamp of ['1700000000500', '1700000000abc', '-1', '+1700000000', ' 1', '1e9'])
+      assert.match(String(verify(headers(GOOD, timestamp))), /Unix seconds/);
+  });
+
+  it('has each header once, and not empty', () => {
+    for (const name of ['webhook-id', 'webhook-timestamp', 'webhook-signature'])
+      for (const values of [undefined, [''], ['a', 'b']])
+        assert.match(String(verify({ ...headers(GOOD), [name]: values })), new RegExp(name));
+  });
+
+  it('has sixteen signatures that are tried', () => {
+    const many = Array.from({ length: 16 }, () => 'v1,AAAA').join(' ');
+    assert.equal(verify(headers(`${many} ${GOOD}`)), undefined);
+  });
+});
+
+describe('a file of signing keys', () => {
+  const refuse = (text: string, error: RegExp) =>
+    assert.throws(() => parseSigningKeys(text), error);
+
+  it('may have comments, empty lines, and keys without a name', () => {
+    const [key] = parseSigningKeys(`# keys\n\n  ${KEY.toString('base64')}\n`);
+    assert.match(key?.sender.name ?? '', /^[0-9a-f]{8}$/);
+  });
+
+  it('has keys of 24 to 64 bytes', () => {
+    refuse(`whsec_${Buffer.alloc(23).toString('base64')}`, /line 1: .*23 bytes/);
+    refuse(`whsec_${Buffer.alloc(65).toString('base64')}`, /65 bytes/);
+    refuse('whsec_', /0 bytes/);
+  });
+
+  it('has strict base64', () => refuse(`# a\nwhsec_${'*'.repeat(32)}`, /line 2: .*base64/));
+
+  it('has no ed25519 keys', () => refuse('whsk_AAAA', /ed25519/));
+
+  it('is refused if it has no key', () => refuse('# nothing\n', /no line/));
+
+  it('never shows a key in an error', () => {
+    for (const text of ['whsec_s3cret s3cret s3cret', 's3cret', 'whpk_s3cret', 'x s3cret!'])
+      assert.throws(
+        () => parseSigningKeys(text),
+        (error: Error) => !error.message.includes('s3cret'),
+      );
+  });
+});
