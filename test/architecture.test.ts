@@ -7,7 +7,9 @@ import { files, imports, RANK, withFolderDrawing } from './harness/source-tree.t
 const ROOT = new URL('../..', import.meta.url).pathname;
 const BANNED = /(^|\/)(utils?|helpers?|common|shared|misc|types|constants|manager|index)\.ts$/;
 
-/** Packages that each folder may load at run time. */
+/** Packages that any folder may load at run time. */
+const EVERYWHERE = [/^quick-lru$/];
+/** Packages that each folder may load besides. */
 const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   runtime: [/^pino$/, /^prom-client$/],
   kube: [/^undici$/, /^js-yaml$/, /^prom-client$/, /^@kubernetes\/client-node$/],
@@ -91,7 +93,7 @@ describe('the tree', () => {
       ({ folder, specifier, target }) =>
         target === undefined &&
         !specifier.startsWith('node:') &&
-        !(LOADS[folder] ?? []).some((allowed) => allowed.test(specifier)),
+        ![...EVERYWHERE, ...(LOADS[folder] ?? [])].some((allowed) => allowed.test(specifier)),
     );
     assert.deepEqual(
       wrong.map(({ path, specifier }) => `${path} -> ${specifier}`),

@@ -30,7 +30,11 @@ export async function openDriverConfig<T extends Table>(
     log,
   });
   closers.add('driver config', () => config.close());
-  health.note('driver-config', () => config.trouble ?? describeEmpty(path, config.current));
+  health.note('driver-config', () =>
+    config.trouble === undefined
+      ? describeEmpty(path, config.current)
+      : `${config.trouble}; the last good content stays in use`,
+  );
   return config;
 }
 

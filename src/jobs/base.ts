@@ -3,7 +3,7 @@ import type { DriverContext } from '../driver-config/driver-context.ts';
 import type { WorkerConnection } from '../queue/worker-connection.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { RecordKeys } from '../records/record-seal.ts';
-import type { WatchedFile } from '../runtime/watched-file.ts';
+import type { WatchedFiles } from '../runtime/watched-files.ts';
 import type { Caches } from './caches.ts';
 import type { flags } from './flags.ts';
 
@@ -15,7 +15,7 @@ export interface Shared {
   readonly workerConnection: WorkerConnection;
   readonly caches: Caches;
   /** What --record-key-file says; undefined without the flag. */
-  readonly recordKeys: Pick<WatchedFile<RecordKeys>, 'current'> | undefined;
+  readonly recordKeys: Pick<WatchedFiles<RecordKeys>, 'current'> | undefined;
 }
 
 /** What jobs' parts of one driver are made of. It is there once the driver is known. */

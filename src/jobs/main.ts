@@ -9,7 +9,7 @@ import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.t
 import { openWorkerConnection } from '../queue/worker-connection.ts';
 import { parseRecordKeys } from '../records/record-seal.ts';
 import { systemClock } from '../runtime/clock.ts';
-import { watchFile } from '../runtime/watched-file.ts';
+import { watchFile } from '../runtime/watched-files.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import type { Shared } from './base.ts';

@@ -1,5 +1,5 @@
+import QuickLRU from 'quick-lru';
 import { createHash } from 'node:crypto';
-import { Lru } from './lru.ts';
 import { escapeControls, shorten } from '../runtime/printable.ts';
 import { TokenBucket } from '../runtime/token-bucket.ts';
 
@@ -64,9 +64,11 @@ const MAX_KEY_LENGTH = 256;
 /** Decides which events are written and which are only counted or dropped. Remembers a limited
  * number of objects. */
 export class EventCorrelator {
-  readonly #series = new Lru<string, Series>(MEMORY);
-  readonly #similar = new Lru<string, { readonly messages: Set<string>; lastMs: number }>(MEMORY);
-  readonly #spam = new Lru<string, TokenBucket>(MEMORY);
+  readonly #series = new QuickLRU<string, Series>({ maxSize: MEMORY });
+  readonly #similar = new QuickLRU<string, { readonly messages: Set<string>; lastMs: number }>({
+    maxSize: MEMORY,
+  });
+  readonly #spam = new QuickLRU<string, TokenBucket>({ maxSize: MEMORY });
   readonly #repeatAfterMs: number;
 
   /** @param repeatAfterMs  least time between two writes of a repeating event; one with another

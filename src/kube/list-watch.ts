@@ -1,6 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import type { Registry } from 'prom-client';
 import { unlessAborted } from '../runtime/abort.ts';
+import { backoffMs } from '../runtime/backoff.ts';
 import { systemClock, type Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -353,8 +354,7 @@ export class ListWatch {
 
   /** Half fixed, half random: never zero, and different in each process. */
   #backoffMs(failures: number): number {
-    const { startMs, maxMs } = this.#options.backoff ?? BACKOFF;
-    const fullMs = Math.min(maxMs, startMs * 2 ** Math.min(failures - 1, 30));
+    const fullMs = backoffMs(this.#options.backoff ?? BACKOFF, failures);
     return fullMs / 2 + (Math.random() * fullMs) / 2;
   }
 }

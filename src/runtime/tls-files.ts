@@ -1,9 +1,9 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
-import { type Clock, repeatAfterPauses } from './clock.ts';
+import type { Clock } from './clock.ts';
 import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
+import { watchFiles } from './watched-files.ts';
 
 /** Paths of PEM files, which may be replaced at any time, for example by cert-manager; '' for a
  * file that is not used. */
@@ -39,7 +39,6 @@ export interface WatchedTlsFiles extends TlsSource {
   close(): void;
 }
 
-const INTERVAL_MS = 10_000;
 /** Each certificate in the text of a PEM file. */
 export const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
@@ -61,9 +60,8 @@ export function areTlsFilesNamed(
   );
 }
 
-/** Reads the files at once and then every 10 s. Polling is used instead of inotify, because the
- * files of a mounted Secret are symbolic links into a folder that is replaced, and some volumes
- * send no notifications. Files that do not match (one replaced, the other not yet) are ignored.
+/** Reads the files at once and then every 10 s (watched-files.ts). Files that do not match (one
+ * replaced, the other not yet) are ignored.
  * @param o.flags  names of the flags that give the paths, for errors
  * @throws UsageError if the files can't be used at the start */
 export async function watchTlsFiles(o: {
@@ -73,94 +71,54 @@ export async function watchTlsFiles(o: {
   readonly log: Logger;
   readonly intervalMs?: number;
 }): Promise<WatchedTlsFiles> {
-  const { clock, log, files, flags, intervalMs = INTERVAL_MS } = o;
-  const first = await readMaterial(files, flags);
-  if (typeof first === 'string') throw new UsageError(first);
-  let current = first;
-  let trouble: string | undefined;
-  const listeners = new Set<(next: TlsMaterial, before: TlsMaterial) => void>();
-  const closed = new AbortController();
-
-  const reload = async (): Promise<void> => {
-    const read = await readMaterial(files, flags);
-    if (closed.signal.aborted) return;
-    if (typeof read === 'string') {
-      if (read !== trouble)
-        log.warn({ reason: read }, 'the TLS files can not be used: the earlier ones stay in use');
-      trouble = read;
-      return;
-    }
-    trouble = undefined;
-    if (read.ca === current.ca && read.cert === current.cert && read.key === current.key) return;
-    const before = current;
-    current = read;
-    log.info(
-      files.cert === '' ? { ca: files.ca } : { cert: files.cert, notAfter: timeText(read) },
-      'the TLS files were replaced and are now in use',
-    );
-    for (const listener of listeners) listener(read, before);
-  };
-  void repeatAfterPauses({ step: reload, pauseMs: intervalMs, clock, signal: closed.signal });
+  const { clock, files, flags } = o;
+  const paths = { [flags.ca]: files.ca, [flags.cert]: files.cert, [flags.key]: files.key };
+  const watched = await watchFiles({
+    ...o,
+    paths,
+    parse: ({ [flags.ca]: ca = '', [flags.cert]: cert = '', [flags.key]: key = '' }) =>
+      readMaterial({ ca, cert, key }, o),
+  });
   return {
     get current() {
-      return current;
+      return watched.current;
     },
     get trouble() {
-      if (clock.nowMs() >= current.notAfterMs)
-        return `the certificate in ${files.cert} ended at ${timeText(current)}: renew it`;
-      return trouble;
+      const { notAfterMs } = watched.current;
+      if (clock.nowMs() < notAfterMs) return watched.trouble;
+      const ended = new Date(notAfterMs).toISOString();
+      return `the certificate in ${files.cert} ended at ${ended}: renew it`;
     },
-    onChange: (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    close: () => closed.abort(),
+    onChange: (listener) => watched.onChange(listener),
+    close: () => watched.close(),
   };
 }
 
-function timeText({ notAfterMs }: TlsMaterial): string {
-  return new Date(notAfterMs).toISOString();
-}
-
-/** @returns the contents of the files, or a line that says why they can't be used */
-async function readMaterial(files: TlsFiles, flags: TlsFiles): Promise<TlsMaterial | string> {
-  const texts = { ca: '', cert: '', key: '' };
-  for (const part of ['ca', 'cert', 'key'] as const) {
+/** @throws UsageError for texts that can't be used */
+function readMaterial(
+  texts: TlsFiles,
+  { files, flags }: { readonly files: TlsFiles; readonly flags: TlsFiles },
+): TlsMaterial {
+  const refuse = (part: keyof TlsFiles, why: string): never => {
+    throw new UsageError(`--${flags[part]} ${files[part]}: ${why}`);
+  };
+  const read = <T extends object>(part: keyof TlsFiles, what: string, parse: () => T): T => {
     try {
-      if (files[part] !== '') texts[part] = await readFile(files[part], 'utf8');
+      return parse();
     } catch (error) {
-      return `--${flags[part]} ${files[part]}: ${messageOf(error)}`;
+      return refuse(part, `${what}: ${messageOf(error)}`);
     }
-  }
-  const trouble = files.ca === '' ? undefined : checkAuthorities(texts.ca);
-  if (trouble !== undefined) return `--${flags.ca} ${files.ca}: ${trouble}`;
+  };
+  const authorities = files.ca === '' ? undefined : (texts.ca.match(PEM_CERTIFICATE) ?? []);
+  if (authorities?.length === 0) refuse('ca', 'it contains no PEM certificate');
+  for (const pem of authorities ?? [])
+    read('ca', "a certificate in it can't be read", () => new X509Certificate(pem));
   if (files.cert === '') return { ...texts, notAfterMs: Infinity };
-  const cert = tryRead(() => new X509Certificate(texts.cert));
-  if (typeof cert === 'string')
-    return `--${flags.cert} ${files.cert}: it is no PEM certificate: ${cert}`;
-  const key = tryRead(() => createPrivateKey(texts.key));
-  if (typeof key === 'string')
-    return `--${flags.key} ${files.key}: it is no PEM private key without a passphrase: ${key}`;
+  const cert = read('cert', 'it is no PEM certificate', () => new X509Certificate(texts.cert));
+  const key = read('key', 'it is no PEM private key without a passphrase', () =>
+    createPrivateKey(texts.key),
+  );
   if (!cert.checkPrivateKey(key))
-    return `--${flags.key} ${files.key}: it is not the key of the certificate in ${files.cert}`;
+    refuse('key', `it is not the key of the certificate in ${files.cert}`);
   return { ...texts, notAfterMs: Date.parse(cert.validTo) };
-}
-
-/** @returns why they can't be used */
-function checkAuthorities(text: string): string | undefined {
-  const authorities = text.match(PEM_CERTIFICATE) ?? [];
-  if (authorities.length === 0) return 'it contains no PEM certificate';
-  for (const pem of authorities) {
-    const read = tryRead(() => new X509Certificate(pem));
-    if (typeof read === 'string') return `a certificate in it can't be read: ${read}`;
-  }
-  return undefined;
-}
-
-function tryRead<T extends object>(read: () => T): T | string {
-  try {
-    return read();
-  } catch (error) {
-    return messageOf(error);
-  }
 }

@@ -7,7 +7,7 @@ import { UsageError } from '../runtime/flags.ts';
 import type { processFlags } from '../runtime/process-flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import { type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
-import { type WatchedFile, watchFile } from '../runtime/watched-file.ts';
+import { type WatchedFiles, watchFile } from '../runtime/watched-files.ts';
 import { redisHintStream } from './hint-stream.ts';
 import { AdmissionServer } from './admission-server.ts';
 import { EventsServer } from './events-server.ts';
@@ -158,7 +158,7 @@ async function watchSecrets<T>(
   { flags, closers, health, log }: Context,
   flag: string,
   parse: (text: string) => T,
-): Promise<WatchedFile<T> | undefined> {
+): Promise<WatchedFiles<T> | undefined> {
   const path = valueOf(flags, flag);
   if (path === '') return undefined;
   const watched = await watchFile({ path, flag, parse, clock: systemClock, log });

@@ -1,5 +1,5 @@
+import QuickLRU from 'quick-lru';
 import type { KubeClient } from '../../kube/client.ts';
-import { Lru } from '../../kube/lru.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { startReflector, type Change, type Reflector } from '../../kube/reflector.ts';
 import { claims, classes, volumes } from '../../kube/resources.ts';
@@ -58,8 +58,8 @@ export class HintedObjects implements ObjectSource {
   readonly #stopped = new AbortController();
   readonly #classes: Reflector<Class>;
   readonly #drivers = new Set<HintedDriver>();
-  readonly #claims = new Lru<string, Remembered<Claim>>(MAX_REMEMBERED);
-  readonly #volumes = new Lru<string, Remembered<Volume>>(MAX_REMEMBERED);
+  readonly #claims = new QuickLRU<string, Remembered<Claim>>({ maxSize: MAX_REMEMBERED });
+  readonly #volumes = new QuickLRU<string, Remembered<Volume>>({ maxSize: MAX_REMEMBERED });
   /** Classes whose claims have to be enqueued. */
   readonly #addedClasses = new Set<string>();
   #isEnqueuingByClass = false;

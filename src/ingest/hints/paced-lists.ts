@@ -4,6 +4,7 @@ import { isExpired } from '../../kube/kube-error.ts';
 import type { PageInfo } from '../../kube/list-decoder.ts';
 import { PAGE_SIZE } from '../../kube/list-pages.ts';
 import type { Resource } from '../../kube/resources.ts';
+import { backoffMs } from '../../runtime/backoff.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
@@ -97,7 +98,7 @@ export class PacedLists {
             'could not list a page; trying again',
           );
       }
-      await clock.sleep(retryMs(failures), this.#stopped.signal);
+      await clock.sleep(backoffMs(RETRY, failures), this.#stopped.signal);
     }
   }
 
@@ -158,8 +159,4 @@ export class Unwanted extends Error {
   constructor({ plural }: Resource) {
     super(`the list of ${plural} ended early: this process does not lead any more, or stops`);
   }
-}
-
-function retryMs(failures: number): number {
-  return Math.min(RETRY.maxMs, RETRY.startMs * 2 ** Math.min(failures - 1, 30));
 }

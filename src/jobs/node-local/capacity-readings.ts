@@ -1,9 +1,9 @@
+import QuickLRU from 'quick-lru';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { type GetCapacityRequest, GetCapacityRequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import { nodeAddress } from '../../gateway-client/node-address.ts';
 import type { CapacityCalls } from '../../gateway-client/pool.ts';
-import { Lru } from '../../kube/lru.ts';
 import type { NodeRoom } from '../../records/reserved-room.ts';
 import type { Clock } from '../../runtime/clock.ts';
 
@@ -64,8 +64,8 @@ const MAX_KEPT = 5_000;
  * one, since the reservations of reserved-room.ts say what has changed since. */
 export class CapacityReadings {
   readonly #options: Options;
-  readonly #kept = new Lru<string, Kept>(MAX_KEPT);
-  readonly #refusals = new Lru<string, Refusal>(MAX_KEPT);
+  readonly #kept = new QuickLRU<string, Kept>({ maxSize: MAX_KEPT });
+  readonly #refusals = new QuickLRU<string, Refusal>({ maxSize: MAX_KEPT });
 
   constructor(options: Options) {
     this.#options = options;

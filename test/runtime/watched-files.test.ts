@@ -6,7 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { watchFile } from '#src/runtime/watched-file.ts';
+import { watchFile } from '#src/runtime/watched-files.ts';
 import { until } from '../harness/until.ts';
 
 function parse(text: string): number {
