@@ -1,7 +1,7 @@
 import { driverConfigFlags } from '#src/driver-config/flags.ts';
 import { defineFlags } from '#src/runtime/flags.ts';
 import { redisAccessFlags } from '#src/redis/flags.ts';
-import { hintFlags } from '#src/ingest/hints/flags.ts';
+import { hintFlags } from '#src/ingest/notices/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */

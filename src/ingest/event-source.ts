@@ -1,22 +1,22 @@
 import { systemClock } from '../runtime/clock.ts';
 import { openRedis } from '../redis/connection.ts';
 import type { Connections } from '../connections/open-connections.ts';
-import type { Context } from './base.ts';
-import { HandleScanner } from './hints/handle-scanner.ts';
-import { HintReader } from './hints/hint-reader.ts';
-import { type HintStream, redisHintStream } from '../webhooks/hint-stream.ts';
-import { HintedObjects } from './hints/hinted-objects.ts';
-import { HintedWatch } from './hints/hinted-watch.ts';
-import { type Look, Looks } from './hints/looks.ts';
-import { PacedLists } from './hints/paced-lists.ts';
+import type { Context } from './driver-deps.ts';
+import { HandleScanner } from './notices/handle-scanner.ts';
+import { NoticeReader } from './notices/notice-reader.ts';
+import { type NoticeStream, redisNoticeStream } from '../webhooks/notice-stream.ts';
+import { WebhookSource } from './notices/webhook-source.ts';
+import { HintedWatch } from './notices/hinted-watch.ts';
+import { type Look, Looks } from './notices/looks.ts';
+import { PacedLists } from './notices/paced-lists.ts';
 import type { ObjectSource } from './objects/object-source.ts';
-import { WatchedObjects } from './objects/watched-objects.ts';
+import { Informers } from './objects/informers.ts';
 
 /** Where this process learns of claims, classes and volumes, as --event-source says. */
 export interface EventSource {
   readonly source: ObjectSource;
   /** Reads hints; absent with `watch`. */
-  readonly reader?: HintReader;
+  readonly reader?: NoticeReader;
   /** Absent unless hints come beside a watch. */
   readonly hintedWatch?: HintedWatch;
   /** Looks for shared handles when it is asked; absent where all volumes are watched. */
@@ -39,8 +39,8 @@ function open(context: SharedContext, connections: Connections): EventSource {
   const { flags, log, metrics } = context;
   if (flags.eventSource !== 'watch' && flags.webhookAddress === '' && flags.admissionAddress === '')
     log.warn(NO_RECEIVER);
-  if (flags.eventSource === 'webhook') return openHintedObjects(context, connections);
-  const source = new WatchedObjects({ client: connections.kube, log, metrics });
+  if (flags.eventSource === 'webhook') return openWebhookSource(context, connections);
+  const source = new Informers({ client: connections.kube, log, metrics });
   if (flags.eventSource === 'watch') return { source };
   const hintedWatch = new HintedWatch(log);
   const reader = openReader(context, connections, {
@@ -56,12 +56,12 @@ const NO_RECEIVER =
   '--admission-address)';
 
 /** No watch of claims and volumes, and no cache of them. */
-function openHintedObjects(context: SharedContext, connections: Connections): EventSource {
+function openWebhookSource(context: SharedContext, connections: Connections): EventSource {
   const { closers, log, metrics } = context;
   const client = connections.kube;
   const lists = new PacedLists({ client, clock: systemClock, log });
   const scanner = new HandleScanner({ lists, clock: systemClock, log });
-  const source: HintedObjects = new HintedObjects({
+  const source: WebhookSource = new WebhookSource({
     client,
     lists,
     waitUntilReading: (signal) => reader.waitUntilReading(signal),
@@ -82,17 +82,17 @@ function openReader(
   { flags, closers, health, log, metrics }: SharedContext,
   { kube: client, redisAccess: access }: Connections,
   o: { readonly isLeading: () => boolean; readonly onLook: (look: Look) => void },
-): HintReader {
+): NoticeReader {
   const { redisUrl: url, redisPrefix } = flags;
   const link = openRedis({ url, access, role: 'plain', name: 'sutler-hints', log });
   const looks = new Looks({ client, onLook: o.onLook, clock: systemClock, log, metrics });
-  const hints = redisHintStream(link.redis, redisPrefix);
-  const stream: Pick<HintStream, 'markEnd' | 'readHints'> = {
+  const hints = redisNoticeStream(link.redis, redisPrefix);
+  const stream: Pick<NoticeStream, 'markEnd' | 'readNotices'> = {
     markEnd: () => link.observe('hints', hints.markEnd()),
-    readHints: (after, waitMs) => link.observe('hints', hints.readHints(after, waitMs)),
+    readNotices: (after, waitMs) => link.observe('hints', hints.readNotices(after, waitMs)),
   };
   const { isLeading } = o;
-  const reader = new HintReader({ stream, looks, isLeading, clock: systemClock, log });
+  const reader = new NoticeReader({ stream, looks, isLeading, clock: systemClock, log });
   health.ready('hints', () => link.trouble ?? link.refusal ?? looks.trouble);
   closers.add('hint reader', async () => {
     // Ends the command that waits for hints.

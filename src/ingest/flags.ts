@@ -8,7 +8,7 @@ import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
 import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
-import { hintFlags } from './hints/flags.ts';
+import { hintFlags } from './notices/flags.ts';
 import { webhookFlags } from '../webhooks/flags.ts';
 
 /** One line for --help and docs/flags.md. */

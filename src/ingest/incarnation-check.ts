@@ -3,7 +3,7 @@ import type { IncarnationStore, Leader } from '../records/incarnation.ts';
 import { isRefusal } from '../redis/error-text.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { LeaderFacts } from './new-work.ts';
+import type { LeaderFacts } from './provisioning-pause.ts';
 
 /** An incarnation, and how far it has come. */
 export interface Incarnation {

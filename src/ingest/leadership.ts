@@ -3,8 +3,8 @@ import type { ForeignLeader } from '../records/foreign-leader.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { GatewayFailover } from './gateway-failover.ts';
 import type { Incarnation, IncarnationCheck } from './incarnation-check.ts';
-import type { LeaderGate } from './leader-gate.ts';
-import type { NewWork } from './new-work.ts';
+import type { LeaderOnlyQueue } from './leader-only-queue.ts';
+import type { ProvisioningPause } from './provisioning-pause.ts';
 import type { Resync } from './resync.ts';
 import type { SnapshotSweep } from './snapshot-sweep.ts';
 
@@ -18,11 +18,11 @@ export interface LeaseStatus {
 
 export interface LeadershipOptions {
   readonly driver: string;
-  readonly gate: LeaderGate;
+  readonly queue: LeaderOnlyQueue;
   readonly resync: Resync;
   readonly incarnation: Pick<IncarnationCheck, 'beginLeading' | 'check' | 'known'>;
   readonly foreignLeader: Pick<ForeignLeader, 'observe'>;
-  readonly newWork: Pick<NewWork, 'forget'>;
+  readonly pause: Pick<ProvisioningPause, 'forget'>;
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
   readonly sweep: Pick<SnapshotSweep, 'begin'> | undefined;
@@ -51,10 +51,10 @@ export class Leadership {
 
   /** This process leads from now on, as long as the Lease says so. */
   begin(lease: LeaseStatus): void {
-    const { driver, gate, failover, foreignLeader, incarnation, sweep, isRedisOurs, log } =
+    const { driver, queue, failover, foreignLeader, incarnation, sweep, isRedisOurs, log } =
       this.#options;
     incarnation.beginLeading(lease.transitions);
-    gate.allow(() => isRedisOurs() && lease.isLeader);
+    queue.allow(() => isRedisOurs() && lease.isLeader);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
     foreignLeader.observe(undefined);
     // The check before the resync also tells the workers that no other provisioner leads, and they
@@ -66,16 +66,16 @@ export class Leadership {
 
   /** Another ingest leads, or none. */
   end(reason: string): void {
-    const { gate, newWork, resync, log } = this.#options;
-    gate.block();
-    newWork.forget();
+    const { queue, pause, resync, log } = this.#options;
+    queue.block();
+    pause.forget();
     resync.stop();
     log.warn({ reason }, 'not leading any more: this ingest enqueues nothing');
   }
 
   /** Redis belongs to our cluster again: passes on the hints that were kept meanwhile. */
   resume(): void {
-    this.#options.gate.passKept();
+    this.#options.queue.passKept();
     this.#requestResync('this Redis is ours again');
   }
 
@@ -111,8 +111,8 @@ export class Leadership {
 
   /** Checks whether Redis lost data, and does the resync that follows from it or is due. */
   async #checkIncarnation(): Promise<void> {
-    const { failover, gate, incarnation, resync, log } = this.#options;
-    if (!gate.isAllowing || this.#isChecking) return;
+    const { failover, queue, incarnation, resync, log } = this.#options;
+    if (!queue.isAllowing || this.#isChecking) return;
     this.#isChecking = true;
     try {
       const hasLostData = await incarnation.check();

@@ -6,7 +6,7 @@ import { openProducerConnection } from '../queue/producer-connection.ts';
 import { listDrivers } from '../queue/registry.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
-import type { Shared } from './base.ts';
+import type { Shared } from './driver-deps.ts';
 import { type EventSource, openEventSource } from './event-source.ts';
 import { flags as table, summary } from './flags.ts';
 import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';

@@ -5,12 +5,12 @@ import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import type { LeaseTimes } from '../election/lease.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { everyPeriod } from '../runtime/ticks.ts';
-import type { Base } from './base.ts';
+import type { DriverDeps } from './driver-deps.ts';
 import type { Leadership, LeaseStatus } from './leadership.ts';
 import { sequenceAnnotations } from './lease-incarnation-store.ts';
 
 /** Begins to compete for the Lease; with --leader-election=false, to lead. */
-export function openElection(base: Base, times: LeaseTimes, leadership: Leadership): void {
+export function openElection(base: DriverDeps, times: LeaseTimes, leadership: Leadership): void {
   if (base.context.flags.leaderElection) competeForLease(base, times, leadership);
   else leadAlways(base, leadership);
 }
@@ -18,13 +18,13 @@ export function openElection(base: Base, times: LeaseTimes, leadership: Leadersh
 /** --leader-election=false: only one ingest of the driver may run. */
 const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined, transitions: 0 };
 
-function leadAlways(base: Base, leadership: Leadership): void {
+function leadAlways(base: DriverDeps, leadership: Leadership): void {
   tickEverySecond(base, leadership, ALWAYS_LEADING);
   leadership.begin(ALWAYS_LEADING);
 }
 
-function competeForLease(base: Base, times: LeaseTimes, leadership: Leadership): void {
-  const { context, connections, lease, gate } = base;
+function competeForLease(base: DriverDeps, times: LeaseTimes, leadership: Leadership): void {
+  const { context, connections, lease, queue } = base;
   const { flags, closers, health, log, metrics } = context;
   const labels = flags.leaderElectionLabels;
   const annotations = (isReleased: boolean) => {
@@ -43,7 +43,7 @@ function competeForLease(base: Base, times: LeaseTimes, leadership: Leadership):
     onStoppedLeading: (reason) => leadership.end(reason),
   });
   closers.add('elector', async () => {
-    gate.block();
+    queue.block();
     await elector.close();
   });
   health.live('leader-election', () =>
@@ -57,7 +57,7 @@ const TICK_MS = 1_000;
 
 /** Also when Redis can be reached again: after a failover it may lack what was written last. */
 function tickEverySecond(
-  { context, connections }: Base,
+  { context, connections }: DriverDeps,
   leadership: Leadership,
   lease: LeaseStatus,
 ): void {

@@ -1,18 +1,18 @@
 import { redisActiveGateway } from '../records/active-gateway.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { systemClock } from '../runtime/clock.ts';
-import type { Base } from './base.ts';
+import type { DriverDeps } from './driver-deps.ts';
 import { GatewayFailover } from './gateway-failover.ts';
 
 /** Names the active gateway, at once when asked to check. A driver that runs on each node has
  * none. */
-export function openFailover(base: Base): Pick<GatewayFailover, 'checkNow'> {
+export function openFailover(base: DriverDeps): Pick<GatewayFailover, 'checkNow'> {
   if (base.connections.nodeGateways === undefined) return openGatewayFailover(base);
   return { checkNow: () => void removeActiveGateway(base) };
 }
 
-function openGatewayFailover(base: Base): GatewayFailover {
-  const { context, connections, driver, gate } = base;
+function openGatewayFailover(base: DriverDeps): GatewayFailover {
+  const { context, connections, driver, queue } = base;
   const { flags, closers, health, log, metrics } = context;
   const failover = new GatewayFailover({
     pool: connections.gateways,
@@ -20,7 +20,7 @@ function openGatewayFailover(base: Base): GatewayFailover {
     driver: driver.name,
     timeoutMs: flags.timeoutMs,
     ownershipMs: ownershipMs(flags),
-    isLeading: () => gate.isAllowing,
+    isLeading: () => queue.isAllowing,
     clock: systemClock,
     log,
     metrics,
@@ -31,7 +31,7 @@ function openGatewayFailover(base: Base): GatewayFailover {
 }
 
 /** Removes the name of the active gateway that a leader without --node-deployment has named. */
-async function removeActiveGateway(base: Base): Promise<void> {
+async function removeActiveGateway(base: DriverDeps): Promise<void> {
   const { context, connections, driver } = base;
   const { flags, log } = context;
   const active = redisActiveGateway(connections.link.redis, flags.redisPrefix, driver.name);

@@ -1,6 +1,6 @@
 import { redisIncarnationStore } from '../records/incarnation.ts';
 import { quarantineMs } from '../records/flags.ts';
-import type { Base } from './base.ts';
+import type { DriverDeps } from './driver-deps.ts';
 import { ForeignLeader } from '../records/foreign-leader.ts';
 import { IncarnationCheck } from './incarnation-check.ts';
 import { Leadership } from './leadership.ts';
@@ -11,8 +11,12 @@ import type { Resync } from './resync.ts';
 import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
 
 /** Makes what this ingest does while it leads. */
-export function openLeadership(base: Base, objects: DriverObjects, resync: Resync): Leadership {
-  const { context, connections, driver, lease, gate, newWork } = base;
+export function openLeadership(
+  base: DriverDeps,
+  objects: DriverObjects,
+  resync: Resync,
+): Leadership {
+  const { context, connections, driver, lease, queue, pause } = base;
   const { flags, closers, health, log } = context;
   const { kube, link, marker } = connections;
   const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
@@ -21,18 +25,18 @@ export function openLeadership(base: Base, objects: DriverObjects, resync: Resyn
     incarnations,
     store,
     quarantineMs: quarantineMs(flags),
-    onFacts: (facts) => newWork.learn(facts),
+    onFacts: (facts) => pause.learn(facts),
     log,
   });
-  health.ready('incarnation', () => (gate.isAllowing ? incarnation.trouble : undefined));
+  health.ready('incarnation', () => (queue.isAllowing ? incarnation.trouble : undefined));
   const leadership = new Leadership({
     driver: driver.name,
-    gate,
+    queue,
     resync,
     failover: openFailover(base),
     sweep: openSweep(base, objects),
     incarnation,
-    newWork,
+    pause,
     foreignLeader: new ForeignLeader(incarnations, log),
     isRedisOurs: () => marker.isOurs,
     log,
@@ -48,15 +52,15 @@ export function openLeadership(base: Base, objects: DriverObjects, resync: Resyn
   return leadership;
 }
 
-function openSweep(base: Base, objects: DriverObjects): SnapshotSweep | undefined {
-  const { context, connections, driver, gate } = base;
+function openSweep(base: DriverDeps, objects: DriverObjects): SnapshotSweep | undefined {
+  const { context, connections, driver, queue } = base;
   const intervalMs = context.flags.snapshotOrphanSweepIntervalMs;
   if (!shouldSweep(intervalMs, driver.controllerCapabilities)) return undefined;
   const sweep = new SnapshotSweep({
     client: connections.kube,
     restored: () => objects.restoredSnapshots(),
-    ensureQueued: (key) => gate.ensureQueued(key),
-    isLeading: () => gate.isAllowing,
+    ensureQueued: (key) => queue.ensureQueued(key),
+    isLeading: () => queue.isAllowing,
     intervalMs,
     log: context.log,
   });

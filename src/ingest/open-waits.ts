@@ -1,34 +1,34 @@
-import { WaitList } from '../queue/wait-list.ts';
+import { DependencyIndex } from '../queue/dependency-index.ts';
 import { redisReservedRoom } from '../records/reserved-room.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Listeners } from '../runtime/listeners.ts';
 import { startNodeWatch } from '../topology/node-watch.ts';
-import type { Base } from './base.ts';
-import { DemandWatch } from './demand-watch.ts';
-import { NodeDemand } from './node-demand.ts';
-import { NodeLocalVersions } from './node-local-versions.ts';
+import type { DriverDeps } from './driver-deps.ts';
+import { DemandWatch } from './dependencies/demand-watch.ts';
+import { NodeDemand } from './dependencies/node-demand.ts';
+import { NodeLocalVersions } from './dependencies/node-local-versions.ts';
 import type { DriverObjects } from './objects/object-source.ts';
-import { WaitWatch } from './wait-watch.ts';
+import { DependencyWatcher } from './dependencies/dependency-watcher.ts';
 
 /** Promotes parked keys when the object changes that they wait for.
  * @param changes  tells of each object that changes */
 export function openWaits(
-  base: Base,
+  base: DriverDeps,
   driverObjects: DriverObjects,
   changes: Listeners<string>,
 ): void {
-  const { context, connections, driver, gate, newWork } = base;
+  const { context, connections, driver, queue, pause } = base;
   const { flags, closers, log, metrics } = context;
   const demandWatch = openDemandWatch(base, changes);
   const nodeDemand = openNodeDemand(base, changes);
   const nodeLocal = openNodeLocalVersions(base, changes);
-  const waitWatch = new WaitWatch({
-    waits: new WaitList(connections.link.redis, flags.redisPrefix, driver.name),
+  const waitWatch = new DependencyWatcher({
+    waits: new DependencyIndex(connections.link.redis, flags.redisPrefix, driver.name),
     versionOf: (object) =>
       driverObjects.versionOf(object) ??
       demandWatch.versionOf(object) ??
       nodeDemand.versionOf(object) ??
-      newWork.versionOf(object) ??
+      pause.versionOf(object) ??
       nodeLocal?.versionOf(object),
     onWaiting(objects) {
       driverObjects.follow(objects);
@@ -36,7 +36,7 @@ export function openWaits(
       nodeDemand.follow(objects);
       nodeLocal?.follow(objects);
     },
-    isLeading: () => gate.isAllowing,
+    isLeading: () => queue.isAllowing,
     driver: driver.name,
     clock: systemClock,
     log,
@@ -44,11 +44,11 @@ export function openWaits(
   });
   closers.add('wait watch', () => waitWatch.stop());
   changes.subscribe((object) => waitWatch.changed(object));
-  newWork.allowed.subscribe(() => waitWatch.readNow());
+  pause.allowed.subscribe(() => waitWatch.readNow());
 }
 
 function openDemandWatch(
-  { context: { flags, closers, log }, connections: { kube } }: Base,
+  { context: { flags, closers, log }, connections: { kube } }: DriverDeps,
   changes: Listeners<string>,
 ): DemandWatch {
   const demandWatch = new DemandWatch({
@@ -63,7 +63,7 @@ function openDemandWatch(
 }
 
 function openNodeDemand(
-  { context: { closers, log, metrics }, connections: { kube }, driver }: Base,
+  { context: { closers, log, metrics }, connections: { kube }, driver }: DriverDeps,
   changes: Listeners<string>,
 ): NodeDemand {
   const nodeDemand = new NodeDemand({
@@ -78,7 +78,7 @@ function openNodeDemand(
 }
 
 function openNodeLocalVersions(
-  { context: { flags, log }, connections: { nodeGateways, link }, driver }: Base,
+  { context: { flags, log }, connections: { nodeGateways, link }, driver }: DriverDeps,
   changes: Listeners<string>,
 ): NodeLocalVersions | undefined {
   if (nodeGateways === undefined) return undefined;

@@ -1,12 +1,12 @@
 import { type JobKey, keyId } from '../queue/contract.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { LeaderGate } from './leader-gate.ts';
+import type { LeaderOnlyQueue } from './leader-only-queue.ts';
 import type { DriverObjects } from './objects/object-source.ts';
 
 export interface ResyncOptions {
   readonly objects: Pick<DriverObjects, 'outstanding' | 'reportRefused'>;
-  readonly gate: Pick<LeaderGate, 'ensureQueued' | 'isAllowing'>;
+  readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'isAllowing'>;
   /** Reads the job of each open record. */
   readonly openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
   /** How long after a loss of Redis' data no record may be opened. */
@@ -27,7 +27,7 @@ const SLICE_MIN = 10;
  * As long as Redis keeps its data, nearly every key has a job, so all keys are enqueued at once.
  * After a loss none has one, and all would reach the driver together: so they are spread over time
  * (invariant 11). A change that is seen meanwhile does not wait: its key goes straight to
- * the gate. */
+ * the queue. */
 export class Resync {
   readonly #options: ResyncOptions;
   /** Ends the spread that is under way. */
@@ -97,25 +97,25 @@ export class Resync {
   }
 
   async #enqueueAtOnce(reason: string, signal: AbortSignal): Promise<void> {
-    const { gate, log } = this.#options;
+    const { queue, log } = this.#options;
     let count = 0;
     for await (const key of this.#keys()) {
-      if (signal.aborted || !gate.isAllowing) return;
-      gate.ensureQueued(key);
+      if (signal.aborted || !queue.isAllowing) return;
+      queue.ensureQueued(key);
       count += 1;
     }
     log.info({ reason, keys: count }, 'enqueued everything outstanding');
   }
 
   async #enqueueInSlices(signal: AbortSignal): Promise<void> {
-    const { gate, spreadMs = SPREAD_MS, clock, log } = this.#options;
-    if (signal.aborted || !gate.isAllowing) return;
+    const { queue, spreadMs = SPREAD_MS, clock, log } = this.#options;
+    if (signal.aborted || !queue.isAllowing) return;
     const keys = await this.#list();
     const slice = Math.max(SLICE_MIN, Math.ceil((keys.length * SLICE_MS) / spreadMs));
     log.info({ keys: keys.length }, 'enqueuing everything outstanding, spread over time');
     for (let from = 0; from < keys.length; from += slice) {
-      if (signal.aborted || !gate.isAllowing) return;
-      for (const key of keys.slice(from, from + slice)) gate.ensureQueued(key);
+      if (signal.aborted || !queue.isAllowing) return;
+      for (const key of keys.slice(from, from + slice)) queue.ensureQueued(key);
       await clock.sleep(SLICE_MS, signal);
     }
   }
@@ -128,8 +128,8 @@ export class Resync {
 
   /** The keys of what is outstanding, each once. */
   async *#keys(): AsyncGenerator<JobKey> {
-    const { objects, gate, openJobs, log } = this.#options;
-    if (!gate.isAllowing) return;
+    const { objects, queue, openJobs, log } = this.#options;
+    if (!queue.isAllowing) return;
     const seen = new Set<string>();
     const isNew = (key: JobKey): boolean => seen.size < seen.add(keyId(key)).size;
     try {
@@ -138,7 +138,7 @@ export class Resync {
       for (const key of (await openJobs()).values()) if (isNew(key)) yield key;
     } catch (error) {
       // Another ingest leads, or none; the next leader lists everything.
-      if (!gate.isAllowing) return;
+      if (!queue.isAllowing) return;
       log.warn(
         { err: error },
         'could not list everything outstanding; the next resync tries again',

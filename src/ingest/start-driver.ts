@@ -15,13 +15,13 @@ import { openJobs } from '../records/open-jobs.ts';
 import { openRecords } from '../records/open-records.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
-import type { Base, Context, Shared } from './base.ts';
+import type { DriverDeps, Context, Shared } from './driver-deps.ts';
 import { openCapacity } from './capacity/open-capacity.ts';
 import type { EventSource } from './event-source.ts';
-import { chooseResyncMs } from './hints/flags.ts';
-import { LeaderGate } from './leader-gate.ts';
+import { chooseResyncMs } from './notices/flags.ts';
+import { LeaderOnlyQueue } from './leader-only-queue.ts';
 import type { Leadership } from './leadership.ts';
-import { NewWork } from './new-work.ts';
+import { ProvisioningPause } from './provisioning-pause.ts';
 import type { DriverObjects } from './objects/object-source.ts';
 import { openElection } from './open-election.ts';
 import { openLeadership } from './open-leadership.ts';
@@ -44,13 +44,13 @@ export async function startDriver(
   if (driver === undefined) return;
 
   const lease = { namespace, name: leaseName(driver.name) };
-  const gate = new LeaderGate(
+  const queue = new LeaderOnlyQueue(
     openProducer(context, shared.producerConnection, driver),
     2 * times.leaseDurationMs,
   );
   const changes = new Listeners<string>();
-  const newWork = openNewWork(context, changes);
-  const base = { context, connections, driver, lease, gate, newWork };
+  const pause = openPause(context, changes);
+  const base = { context, connections, driver, lease, queue, pause };
   const events = openEvents(base);
   const eventSource = shared.eventSource();
   const objects = openDriverObjects(base, eventSource, { events, changes });
@@ -110,7 +110,7 @@ function openProducer(
   return producer;
 }
 
-function openEvents({ context, connections: { kube }, driver }: Base): EventRecorder {
+function openEvents({ context, connections: { kube }, driver }: DriverDeps): EventRecorder {
   const { closers, log, metrics } = context;
   const component = eventComponent(driver.name, context.env);
   const events = new EventRecorder({ client: kube, component, log, metrics });
@@ -120,14 +120,14 @@ function openEvents({ context, connections: { kube }, driver }: Base): EventReco
 
 /** Resyncs at each interval; leadership.ts says when else. */
 function openResync(
-  { context, connections: { link }, driver, gate }: Base,
+  { context, connections: { link }, driver, queue }: DriverDeps,
   objects: DriverObjects,
 ): Resync {
   const { flags, closers, log } = context;
   const openJobsOfDriver = () => openJobs(link.redis, flags.redisPrefix, driver.name);
   const resync = new Resync({
     objects,
-    gate,
+    queue,
     openJobs: openJobsOfDriver,
     quarantineMs: quarantineMs(flags),
     clock: systemClock,
@@ -142,15 +142,22 @@ function openResync(
 }
 
 /** Follows whether new work is started, and says so in /readyz while none is. */
-function openNewWork({ health, log }: Context, changes: Listeners<string>): NewWork {
-  const newWork = new NewWork(changes, log);
-  health.note('drain', () => newWork.note);
-  return newWork;
+function openPause({ health, log }: Context, changes: Listeners<string>): ProvisioningPause {
+  const pause = new ProvisioningPause(changes, log);
+  health.note('drain', () => pause.note);
+  return pause;
 }
 
 /** Reports orphans and missing volumes at each interval, if the driver can list its volumes. */
 function openAudit(
-  { context, connections, driver: { name, controllerCapabilities }, lease, gate, newWork }: Base,
+  {
+    context,
+    connections,
+    driver: { name, controllerCapabilities },
+    lease,
+    queue,
+    pause,
+  }: DriverDeps,
   events: EventRecorder,
 ): void {
   const { flags, closers, log, metrics } = context;
@@ -171,10 +178,10 @@ function openAudit(
     events,
     regarding: { kind: leases.kind, apiVersion: apiVersionOf(leases), ...lease, uid: '' },
     intervalMs: flags.auditIntervalMs,
-    isLeading: () => gate.isAllowing,
+    isLeading: () => queue.isAllowing,
     log,
     metrics,
   });
-  newWork.afterOther.subscribe(() => auditing.runSoon());
+  pause.afterOther.subscribe(() => auditing.runSoon());
   closers.add('audit', () => auditing.stop());
 }

@@ -12,7 +12,7 @@ import { createReflectorMetrics, type ReflectorMetrics } from './reflector-metri
 import type { Resource } from './resources.ts';
 import { versionOf, type ObjectSink } from './store.ts';
 import { isEndOfList, type WatchEvent } from './watch.ts';
-import { hasGoneBack } from './went-back.ts';
+import { hasRolledBack } from './api-rollback.ts';
 
 export interface ListWatchOptions {
   readonly client: KubeClient;
@@ -191,7 +191,7 @@ export class ListWatch {
     const { client, resource, log } = this.#options;
     const { signal } = this.#cycle;
     const limits = { signal, timeoutMs: PAGE_TIMEOUT_MS };
-    const isBehind = await hasGoneBack(client, resource, {
+    const isBehind = await hasRolledBack(client, resource, {
       ...this.#selection,
       ...limits,
       version,

@@ -35,7 +35,7 @@ export function fairnessKey(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:fairness:${queue}`;
 }
 
-/** Sorted set of the groups of the driver's wait list; queue/wait-list.ts. */
+/** Sorted set of the groups of the driver's wait list; queue/dependency-index.ts. */
 export function waitsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:waits:${driver}`;
 }

@@ -4,7 +4,7 @@ import type { WaitCondition } from '../rules/refused-error.ts';
 import { type JobKey, keyId } from './contract.ts';
 import { statusKey, waitsKey } from './key-names.ts';
 import type { Outcome } from './outcome.ts';
-import { GROUPS_LUA, waitGroups } from './wait-list.ts';
+import { GROUPS_LUA, waitGroups } from './dependency-index.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
 /** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes

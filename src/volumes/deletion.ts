@@ -16,7 +16,7 @@ export type VolumeVerdict =
 
 /** Whether a volume is this driver's, and what has to be done about it. Upstream:
  * sig-storage-lib-external-provisioner controller/controller.go syncVolume. */
-export function judgeVolume(volume: Volume, driver: DriverNames): VolumeVerdict {
+export function shouldDelete(volume: Volume, driver: DriverNames): VolumeVerdict {
   const notOurs = whyNotOurs(volume, driver);
   if (notOurs !== undefined) return { kind: 'ignore', reason: notOurs };
   const change = judgeFinalizer(volume);

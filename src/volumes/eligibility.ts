@@ -11,7 +11,7 @@ export type ClaimVerdict =
 /** Whether this driver has to provision the claim now. A terminating claim is provisioned, as in
  * upstream. Upstream: sig-storage-lib-external-provisioner controller/controller.go
  * shouldProvision, and external-provisioner pkg/controller/controller.go ShouldProvision. */
-export function judgeClaim(
+export function shouldProvision(
   claim: Claim,
   driver: DriverNames,
   classOf: (name: string) => Class | undefined,

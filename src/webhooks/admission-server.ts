@@ -6,8 +6,8 @@ import type { Logger } from '../runtime/log.ts';
 import { networkOf } from '../runtime/network-of.ts';
 import { RareWarnings } from '../runtime/rare-warnings.ts';
 import { RequestMemory } from '../runtime/request-memory.ts';
-import type { Hint } from './hint.ts';
-import type { HintWriter } from './hint-writer.ts';
+import type { ChangeNotice } from './change-notice.ts';
+import type { NoticeWriter } from './notice-writer.ts';
 import type { WebhookMetrics } from './metrics.ts';
 import { allowAdmission, readAdmissionReview } from './parse/admission-review.ts';
 import { RequestProblem } from './problem.ts';
@@ -31,7 +31,7 @@ const UNKNOWN_BURST_SECONDS = 10;
 const READ_BURST_SECONDS = 5;
 
 export interface AdmissionServerOptions {
-  readonly writer: HintWriter;
+  readonly writer: NoticeWriter;
   readonly maxEventsPerSecond: number;
   readonly metrics: WebhookMetrics;
   readonly clock: Clock;
@@ -98,7 +98,7 @@ export class AdmissionServer {
     setImmediate(() => void this.#leaveHint(verdict.hint, request));
   }
 
-  async #leaveHint(hint: Hint, { socket }: IncomingMessage): Promise<void> {
+  async #leaveHint(hint: ChangeNotice, { socket }: IncomingMessage): Promise<void> {
     const { clock, metrics, writer } = this.#options;
     const { kind, name } = callerOf(socket);
     const waitMs = this.#rates[kind].take(name, clock.nowMs());

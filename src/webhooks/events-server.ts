@@ -4,8 +4,8 @@ import { RareWarnings } from '../runtime/rare-warnings.ts';
 import type { Logger } from '../runtime/log.ts';
 import { networkOf } from '../runtime/network-of.ts';
 import { RequestMemory } from '../runtime/request-memory.ts';
-import type { Hint } from './hint.ts';
-import { type HintWriter, HintsUnavailable } from './hint-writer.ts';
+import type { ChangeNotice } from './change-notice.ts';
+import { type NoticeWriter, HintsUnavailable } from './notice-writer.ts';
 import type { WebhookMetrics } from './metrics.ts';
 import { bodyFormat } from './parse/content-type.ts';
 import { readEvents, type ReadRequest } from './parse/read-events.ts';
@@ -41,7 +41,7 @@ const MAX_REPORTED = 100;
 export interface EventsServerOptions {
   readonly authenticator: Authenticator;
   readonly connections: SenderConnections;
-  readonly writer: HintWriter;
+  readonly writer: NoticeWriter;
   readonly maxEventsPerSecond: number;
   readonly metrics: WebhookMetrics;
   readonly clock: Clock;
@@ -203,7 +203,7 @@ export class EventsServer {
     const { metrics, writer } = this.#options;
     const id = senderId(sender);
     const report: Report = { accepted: 0, ignored: 0, duplicates: 0 };
-    const hints: Hint[] = [];
+    const hints: ChangeNotice[] = [];
     const taken = new Set<string>();
     for (const event of read.events) {
       const result = this.#judge(event, id, taken);
@@ -230,7 +230,7 @@ export class EventsServer {
     return isKnown ? 'duplicate' : 'hint';
   }
 
-  async #write(writer: HintWriter, hints: readonly Hint[]): Promise<void> {
+  async #write(writer: NoticeWriter, hints: readonly ChangeNotice[]): Promise<void> {
     const { metrics } = this.#options;
     try {
       await writer.write(hints);

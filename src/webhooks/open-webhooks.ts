@@ -8,11 +8,11 @@ import type { processFlags } from '../runtime/process-flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import { type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 import { type WatchedFiles, watchFile } from '../runtime/watched-files.ts';
-import { redisHintStream } from './hint-stream.ts';
+import { redisNoticeStream } from './notice-stream.ts';
 import { AdmissionServer } from './admission-server.ts';
 import { EventsServer } from './events-server.ts';
 import type { webhookFlags } from './flags.ts';
-import { HintWriter } from './hint-writer.ts';
+import { NoticeWriter } from './notice-writer.ts';
 import { listenWebhooks } from './listen-webhooks.ts';
 import { webhookMetrics } from './metrics.ts';
 import { sendProblem } from './send-answer.ts';
@@ -37,9 +37,9 @@ export async function openWebhooks(
 ): Promise<Readonly<Record<string, string>>> {
   const { flags } = context;
   checkFlags(context);
-  const stream = redisHintStream(redis.link.redis, redis.prefix);
-  const writer = new HintWriter({
-    append: (hints) => redis.link.observe('hints', stream.appendHints(hints)),
+  const stream = redisNoticeStream(redis.link.redis, redis.prefix);
+  const writer = new NoticeWriter({
+    append: (hints) => redis.link.observe('hints', stream.appendNotices(hints)),
     trouble: () => redis.link.trouble,
   });
   return {
@@ -48,7 +48,7 @@ export async function openWebhooks(
   };
 }
 
-async function openEvents(context: Context, writer: HintWriter): Promise<string> {
+async function openEvents(context: Context, writer: NoticeWriter): Promise<string> {
   const { flags, closers, log, stopping } = context;
   const tls = await watchTls(context, {
     ca: 'webhook-tls-client-ca',
@@ -90,7 +90,7 @@ async function openEvents(context: Context, writer: HintWriter): Promise<string>
   return server.url;
 }
 
-async function openAdmission(context: Context, writer: HintWriter): Promise<string> {
+async function openAdmission(context: Context, writer: NoticeWriter): Promise<string> {
   const { flags, closers, log } = context;
   const tls = await watchTls(context, {
     ca: 'admission-tls-client-ca',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Hint } from '#src/webhooks/hint.ts';
-import { redisHintStream } from '#src/webhooks/hint-stream.ts';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import { redisNoticeStream } from '#src/webhooks/notice-stream.ts';
 import type { Claim, Event, Volume } from '#src/kube/objects.ts';
 import { claims, events, volumes } from '#src/kube/resources.ts';
 import { isReady, readiness } from '../harness/process-bed.ts';
@@ -64,14 +64,14 @@ describe('ingest without a watch of claims and volumes', () => {
       const action = { kind: 'status', code: 403 } as const;
       const plural = claims.plural;
       const grant = faults.inject({ verb: 'get', plural, action, times: Infinity });
-      const stream = redisHintStream(bed.redis.redis, 'csi');
-      const hint = (name: string): Hint => ({
+      const stream = redisNoticeStream(bed.redis.redis, 'csi');
+      const hint = (name: string): ChangeNotice => ({
         resource: 'persistentvolumeclaims',
         namespace: 'default',
         name,
         isEarly: true,
       });
-      await stream.appendHints(Array.from({ length: 200 }, (_, n) => hint(`c${n}`)));
+      await stream.appendNotices(Array.from({ length: 200 }, (_, n) => hint(`c${n}`)));
       const isNamed = async (): Promise<boolean> =>
         /\[-\]hints: HTTP 403 .*get on persistentvolumeclaims.*rbac.yaml/.test(
           await readiness(ingest),
@@ -79,7 +79,7 @@ describe('ingest without a watch of claims and volumes', () => {
       await until(isNamed, 'the rule is named');
       await until(() => gets() === 200, 'each was asked for');
       grant();
-      await stream.appendHints([hint('granted')]);
+      await stream.appendNotices([hint('granted')]);
       await until(() => isReady(ingest), 'it is ready again');
       assert.ok(gets() < 210, `${gets()} requests for 200 objects`);
     } finally {

@@ -1,5 +1,5 @@
-import type { Hint } from '#src/webhooks/hint.ts';
-import { redisHintStream } from '#src/webhooks/hint-stream.ts';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import { redisNoticeStream } from '#src/webhooks/notice-stream.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import type { CreateVolumeResponse } from '#src/csi/generated/csi_pb.ts';
@@ -30,9 +30,10 @@ interface HintedBed {
 export async function openHintedBed(faults: Faults): Promise<HintedBed> {
   const driver = new MadeVolumes();
   const bed = await ProcessBed.open({ onCall: (call) => driver.observe(call) });
-  const stream = redisHintStream(bed.redis.redis, 'csi');
+  const stream = redisNoticeStream(bed.redis.redis, 'csi');
   const client = await bed.cluster.client();
-  const send: (hints: readonly Hint[]) => Promise<void> = (hints) => stream.appendHints(hints);
+  const send: (hints: readonly ChangeNotice[]) => Promise<void> = (hints) =>
+    stream.appendNotices(hints);
   const sender = startLossySender({ client, send, faults, seed: 15 });
   return {
     bed,

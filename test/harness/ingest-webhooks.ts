@@ -1,6 +1,6 @@
 import { request, type Dispatcher, Agent } from 'undici';
-import { type HintStream, redisHintStream } from '#src/webhooks/hint-stream.ts';
-import type { Hint } from '#src/webhooks/hint.ts';
+import { type NoticeStream, redisNoticeStream } from '#src/webhooks/notice-stream.ts';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
 import { webhookFlags } from '#src/webhooks/flags.ts';
 import { openWebhooks } from '#src/webhooks/open-webhooks.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
@@ -37,7 +37,7 @@ export interface WebhookServer {
   /** Sends a body to POST /admission. */
   review(body: string | Buffer): Promise<WebhookAnswer>;
   /** The hints since the last call. */
-  hints(): Promise<readonly Hint[]>;
+  hints(): Promise<readonly ChangeNotice[]>;
   close(): Promise<void>;
 }
 
@@ -65,7 +65,7 @@ export async function startWebhooks(
     await closers.close();
     throw error;
   }
-  const reader: HintStream = redisHintStream(readerLink.redis, 'csi');
+  const reader: NoticeStream = redisNoticeStream(readerLink.redis, 'csi');
   let position = await reader.markEnd();
   const agent = new Agent({ connect: { rejectUnauthorized: false } });
   const post = async (
@@ -88,7 +88,7 @@ export async function startWebhooks(
     send: (body, headers = { 'content-type': 'application/json' }) => post(events, body, headers),
     review: (body) => post(admission, body, { 'content-type': 'application/json' }),
     async hints() {
-      const read = await reader.readHints(position, 20);
+      const read = await reader.readNotices(position, 20);
       position = read.position;
       return read.hints;
     },

@@ -1,4 +1,4 @@
-import type { Hint } from '#src/webhooks/hint.ts';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { startReflector, type Reflector, type Transformed } from '#src/kube/reflector.ts';
@@ -24,14 +24,14 @@ export interface LossySender {
 /** Watches claims and volumes and sends a hint for each event, but for those that it loses. */
 export function startLossySender(o: {
   readonly client: KubeClient;
-  readonly send: (hints: readonly Hint[]) => Promise<void>;
+  readonly send: (hints: readonly ChangeNotice[]) => Promise<void>;
   readonly faults: Faults;
   readonly seed: number;
 }): LossySender {
   const random = seeded(o.seed);
   const timers = new Set<NodeJS.Timeout>();
   let [lost, sent] = [0, 0];
-  const send = (hint: Hint, delayMs: number): void => {
+  const send = (hint: ChangeNotice, delayMs: number): void => {
     const timer = setTimeout(() => {
       timers.delete(timer);
       sent += 1;
@@ -39,7 +39,7 @@ export function startLossySender(o: {
     }, delayMs);
     timers.add(timer);
   };
-  const onObject = (resource: Hint['resource'], { metadata }: Transformed): void => {
+  const onObject = (resource: ChangeNotice['resource'], { metadata }: Transformed): void => {
     const { namespace = '', name } = metadata;
     const hint = { resource, namespace, name, isEarly: false };
     if (random() < o.faults.lost) {
@@ -54,7 +54,7 @@ export function startLossySender(o: {
       client: o.client,
       resource,
       transform: (raw) => ({ metadata: (raw as KubeObject).metadata }),
-      onChange: ({ object }) => onObject(resource.plural as Hint['resource'], object),
+      onChange: ({ object }) => onObject(resource.plural as ChangeNotice['resource'], object),
       log: silentLog,
     }),
   );

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate } from 'node:timers/promises';
 import { beforeEach, describe, it } from 'node:test';
-import { LeaderGate } from '#src/ingest/leader-gate.ts';
+import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { Leadership } from '#src/ingest/leadership.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -14,7 +14,7 @@ describe('Leadership', () => {
   /** Whether Redis lost data. */
   let check: () => Promise<boolean>;
   let isRedisOurs: boolean;
-  let gate: LeaderGate;
+  let queue: LeaderOnlyQueue;
   let leadership: Leadership;
   beforeEach(() => {
     done = [];
@@ -23,7 +23,7 @@ describe('Leadership', () => {
     lease.isLeader = true;
     lease.holder = undefined;
     const record = (what: string) => () => void done.push(what);
-    gate = new LeaderGate(
+    queue = new LeaderOnlyQueue(
       { ensureQueued: record('queued'), enqueueNow: record('now'), promote: record('promoted') },
       60_000,
     );
@@ -34,7 +34,7 @@ describe('Leadership', () => {
         },
         reportRefused: () => undefined,
       },
-      gate,
+      queue,
       openJobs: () => Promise.resolve(new Map()),
       quarantineMs: 40_000,
       clock: { nowMs: () => 0, sleep: (ms) => Promise.resolve(void done.push(`waited ${ms}`)) },
@@ -42,9 +42,9 @@ describe('Leadership', () => {
     });
     leadership = new Leadership({
       driver: 'd.example',
-      gate,
+      queue,
       resync,
-      newWork: { forget: record('new work forgotten') },
+      pause: { forget: record('new work forgotten') },
       incarnation: {
         known: undefined,
         beginLeading: (transitions) => void done.push(`leader of ${transitions}`),
@@ -82,7 +82,7 @@ describe('Leadership', () => {
     leadership.begin(lease);
     leadership.end('test');
     done = [];
-    gate.ensureQueued(key);
+    queue.ensureQueued(key);
     assert.deepEqual(done, []);
   });
 
@@ -90,7 +90,7 @@ describe('Leadership', () => {
     leadership.begin(lease);
     done = [];
     lease.isLeader = false;
-    gate.ensureQueued(key);
+    queue.ensureQueued(key);
     assert.deepEqual(done, []);
   });
 
@@ -99,7 +99,7 @@ describe('Leadership', () => {
     await setImmediate();
     isRedisOurs = false;
     done = [];
-    gate.promote(key);
+    queue.promote(key);
     assert.deepEqual(done, []);
     isRedisOurs = true;
     leadership.resume();

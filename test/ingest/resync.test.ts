@@ -36,7 +36,7 @@ describe('Resync', () => {
         },
         reportRefused: () => void (reports += 1),
       },
-      gate: {
+      queue: {
         get isAllowing() {
           return isAllowing;
         },

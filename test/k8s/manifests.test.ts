@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { load } from 'js-yaml';
 import type { Process } from '#src/dispatch.ts';
-import { ON_DEMAND } from '#src/ingest/demand-watch.ts';
+import { ON_DEMAND } from '#src/ingest/dependencies/demand-watch.ts';
 import { readEvents } from '#src/webhooks/parse/read-events.ts';
 import * as kinds from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Hint } from '#src/webhooks/hint.ts';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
 import { makeCertificate } from '../../sandbox/api/http/certificate.ts';
 import { Connection, textAt, unique, type Fields } from '../conformance/connection.ts';
 import { claim, paths, volume, VOLUMES } from '../conformance/objects.ts';
@@ -29,7 +29,7 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
   let receiver: WebhookServer;
   let ca: string;
   let claims: string;
-  const seen: Hint[] = [];
+  const seen: ChangeNotice[] = [];
 
   before(async () => {
     plane = await realControlPlane(process.env, { binder: false })();
@@ -56,8 +56,9 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
     await rm(folder, { recursive: true });
   });
 
-  const readHints = async (): Promise<void> => void seen.push(...(await receiver.hints()));
-  const hintsOf = (name: string): readonly Hint[] => seen.filter((hint) => hint.name === name);
+  const readNotices = async (): Promise<void> => void seen.push(...(await receiver.hints()));
+  const hintsOf = (name: string): readonly ChangeNotice[] =>
+    seen.filter((hint) => hint.name === name);
   /** Creates a claim. @returns its name */
   const createClaim = async (metadata: Fields = { name: unique('claim') }): Promise<string> =>
     textAt(await api.create(claims, claim('', { metadata })), 'metadata', 'name');
@@ -66,14 +67,14 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
     for (;;) {
       const name = await write();
       await delay(50);
-      await readHints();
+      await readNotices();
       if (hintsOf(name).length > 0) return name;
     }
   };
   const untilHint = (name: string, count = 1) =>
     until(
       async () => {
-        await readHints();
+        await readNotices();
         return hintsOf(name).length >= count;
       },
       `${count} hints for ${name}`,
@@ -194,7 +195,7 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
     for (;;) {
       const name = await createClaim();
       await delay(100);
-      await readHints();
+      await readNotices();
       if (hintsOf(name).length === 0) return;
     }
   };

@@ -1,5 +1,5 @@
 import { type Incarnation, IncarnationCheck } from '#src/ingest/incarnation-check.ts';
-import { LeaderGate } from '#src/ingest/leader-gate.ts';
+import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { Leadership } from '#src/ingest/leadership.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
@@ -86,13 +86,13 @@ export class TestBed {
    * @returns the timer of its checks */
   #startLeader(link: RedisLink, driver: string, log: Logger): NodeJS.Timeout {
     const lease = { isLeader: true, holder: undefined, transitions: 0 };
-    const gate = new LeaderGate(this.producer, OWN_MS);
+    const queue = new LeaderOnlyQueue(this.producer, OWN_MS);
     const resync = new Resync({
       objects: {
         outstanding: () => this.#unserved(),
         reportRefused: () => undefined,
       },
-      gate,
+      queue,
       openJobs: () => openJobs(link.redis, 'csi', driver),
       quarantineMs: OWN_MS,
       spreadMs: 200,
@@ -103,7 +103,7 @@ export class TestBed {
     let leaseIncarnation: Incarnation | undefined;
     const leadership = new Leadership({
       driver,
-      gate,
+      queue,
       resync,
       incarnation: new IncarnationCheck({
         incarnations: redisIncarnationStore(link.redis, 'csi', driver),
@@ -117,7 +117,7 @@ export class TestBed {
         quarantineMs: OWN_MS,
         log,
       }),
-      newWork: { forget: () => undefined },
+      pause: { forget: () => undefined },
       foreignLeader: { observe: () => undefined },
       failover: { checkNow: () => undefined },
       sweep: undefined,

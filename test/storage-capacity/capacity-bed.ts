@@ -282,7 +282,7 @@ export class Stage {
       objects,
       hints: redisHintStore(redis, 'csi', driver),
       readTimes: redisReadTimes(redis, 'csi', driver),
-      gate: {
+      queue: {
         get isAllowing() {
           look();
           return isLeading();

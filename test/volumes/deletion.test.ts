@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import {
   chooseSecret,
   deletionSecret,
-  judgeVolume,
+  shouldDelete,
   recordId,
   vanishedRecordIds,
 } from '#src/volumes/deletion.ts';
@@ -13,9 +13,9 @@ import { aClass, aVolume, driver, DRIVER, options } from './builders.ts';
 
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 const MIGRATED_TO = 'pv.kubernetes.io/migrated-to';
-const kind = (volume: Volume, by = driver) => judgeVolume(volume, by).kind;
+const kind = (volume: Volume, by = driver) => shouldDelete(volume, by).kind;
 
-describe('judgeVolume', () => {
+describe('shouldDelete', () => {
   const terminating = { deletionTimestamp: 'now' };
   const bare = { finalizers: [] };
 
@@ -89,7 +89,7 @@ describe('judgeVolume', () => {
   });
 });
 
-describe('judgeVolume, by whose volume it is,', () => {
+describe('shouldDelete, by whose volume it is,', () => {
   const inTreeName = 'kubernetes.io/gce-pd';
   const successor: DriverFacts = { ...driver, inTreeName };
   const inTree = (annotations: Record<string, string>): Volume => {

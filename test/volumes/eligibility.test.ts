@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Claim, Class } from '#src/kube/objects.ts';
-import { classNameOf, judgeClaim, selectedNodeOf } from '#src/volumes/eligibility.ts';
+import { classNameOf, shouldProvision, selectedNodeOf } from '#src/volumes/eligibility.ts';
 import { aClaim, aClass, driver, DRIVER } from './builders.ts';
 import { claimFor } from './plans.ts';
 
@@ -15,16 +15,17 @@ const IN_TREE = 'kubernetes.io/test-disk';
 const classOf = (name: string) => (name === 'class' ? aClass() : undefined);
 const late = () => aClass({ volumeBindingMode: 'WaitForFirstConsumer' });
 const annotated = (annotations: Record<string, string>) => aClaim({ metadata: { annotations } });
-const verdict = (claim: Claim, cls: () => Class = aClass) => judgeClaim(claim, driver, cls).kind;
+const verdict = (claim: Claim, cls: () => Class = aClass) =>
+  shouldProvision(claim, driver, cls).kind;
 const reason = (claim: Claim, cls: () => Class = aClass) => {
-  const found = judgeClaim(claim, driver, cls);
+  const found = shouldProvision(claim, driver, cls);
   assert.ok(found.kind === 'ignore', found.kind);
   return found.reason;
 };
 
 describe('a claim is provisioned', () => {
   it('that names the driver and a class of it (P-46)', () => {
-    assert.deepEqual(judgeClaim(aClaim(), driver, classOf), {
+    assert.deepEqual(shouldProvision(aClaim(), driver, classOf), {
       kind: 'provision',
       className: 'class',
       cls: aClass(),
@@ -98,7 +99,7 @@ describe('a claim is ignored', () => {
   });
 
   it('that is not annotated, even if its class is unknown (P-49)', () => {
-    assert.equal(judgeClaim(annotated({}), driver, () => undefined).kind, 'ignore');
+    assert.equal(shouldProvision(annotated({}), driver, () => undefined).kind, 'ignore');
   });
 
   it('whose GA annotation is empty, whatever the beta one says (R-03)', () => {
@@ -127,10 +128,13 @@ describe('a claim is ignored', () => {
 
 describe('the class of a claim', () => {
   it('is named in the verdict if it is missing (P-07, R-04)', () => {
-    assert.deepEqual(judgeClaim(aClaim({ spec: { storageClassName: 'none' } }), driver, classOf), {
-      kind: 'no-class',
-      className: 'none',
-    });
+    assert.deepEqual(
+      shouldProvision(aClaim({ spec: { storageClassName: 'none' } }), driver, classOf),
+      {
+        kind: 'no-class',
+        className: 'none',
+      },
+    );
   });
 
   it('is that of the annotation before that of the field', () => {
@@ -163,7 +167,7 @@ describe('the selected node', () => {
 describe('a driver that replaced an in-tree plug-in', () => {
   const successor = { ...driver, inTreeName: IN_TREE };
   const judged = (annotations: Record<string, string>, provisioner: string) =>
-    judgeClaim(annotated(annotations), successor, () => aClass({ provisioner })).kind;
+    shouldProvision(annotated(annotations), successor, () => aClass({ provisioner })).kind;
 
   it('provisions a claim of the plug-in that was migrated to it (G-05, P-04, P-47, P-55)', () => {
     assert.equal(judged({ [GA]: IN_TREE, [MIGRATED_TO]: DRIVER }, IN_TREE), 'provision');

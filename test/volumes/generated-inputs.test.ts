@@ -4,8 +4,8 @@ import { create } from '@bufbuild/protobuf';
 import * as fc from 'fast-check';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Class, KubeObject, Volume, VolumeAttachment } from '#src/kube/objects.ts';
-import { judgeVolume, recordId } from '#src/volumes/deletion.ts';
-import { judgeClaim } from '#src/volumes/eligibility.ts';
+import { shouldDelete, recordId } from '#src/volumes/deletion.ts';
+import { shouldProvision } from '#src/volumes/eligibility.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { completeVolume, readAnswer, type VolumeSkeleton } from '#src/volumes/persistent-volume.ts';
 import { planDeletion } from '#src/volumes/plan-deletion.ts';
@@ -549,7 +549,7 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
   it('judge every claim', () => {
     fc.assert(
       fc.property(claim, maybe(cls), driverFacts, (aClaim_, found, facts) => {
-        const verdict = judgeClaim(aClaim_, facts, () => found);
+        const verdict = shouldProvision(aClaim_, facts, () => found);
         assert.ok(verdict.kind !== 'ignore' || verdict.reason !== '');
       }),
       { numRuns: RUNS, seed: SEED },
@@ -592,7 +592,7 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
         maybe(cls),
         fc.boolean(),
         (judged, facts, found, isAttached) => {
-          const verdict = judgeVolume(judged, facts);
+          const verdict = shouldDelete(judged, facts);
           assert.notEqual(recordId(judged, options), '');
           const plan = planDeletion(judged, {
             driver: facts,

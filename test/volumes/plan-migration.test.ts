@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Class } from '#src/kube/objects.ts';
-import { judgeClaim } from '#src/volumes/eligibility.ts';
+import { shouldProvision } from '#src/volumes/eligibility.ts';
 import { AZURE_DISK } from '#src/migration/azure-disk.ts';
 import { completeVolume } from '#src/volumes/persistent-volume.ts';
 import { aClaim, aClass, driver } from './builders.ts';
@@ -46,7 +46,7 @@ const claimOf = (annotations: Record<string, string>) => {
 function provisioned(annotations: Record<string, string>, provisioner: string) {
   const claim = claimOf(annotations);
   const cls = classOf(provisioner);
-  assert.equal(judgeClaim(claim, successor, () => cls).kind, 'provision');
+  assert.equal(shouldProvision(claim, successor, () => cls).kind, 'provision');
   const { request, skeleton } = planCreation({ claim, cls, driver: successor });
   const answer = readDriverAnswer(skeleton, { volumeId: DISK, capacityBytes: 100_000n });
   assert.ok(!('message' in answer), JSON.stringify(answer));

@@ -1,5 +1,5 @@
 import type { HeaderValues } from '#src/webhooks/parse/content-type.ts';
-import type { Hint } from '#src/webhooks/hint.ts';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
 
 /** Events about one claim and one volume, in the shapes in which senders send them. */
 
@@ -18,14 +18,14 @@ export const VOLUME = {
   status: { phase: 'Released' },
 };
 
-export const CLAIM_HINT: Hint = {
+export const CLAIM_HINT: ChangeNotice = {
   resource: 'persistentvolumeclaims',
   namespace: 'team-a',
   name: 'data-web-0',
   isEarly: false,
 };
 
-export const VOLUME_HINT: Hint = {
+export const VOLUME_HINT: ChangeNotice = {
   resource: 'persistentvolumes',
   namespace: '',
   name: 'pvc-6d1f',

@@ -12,7 +12,7 @@ import { type CapacityItem, desiredItems } from '../../volumes/capacity/items.ts
 import { type CapacityManager, itemOf } from '../../volumes/capacity/objects.ts';
 import { segmentsOf } from '../../volumes/capacity/segments.ts';
 import type { ClusterTopology } from '../../topology/cluster-topology.ts';
-import type { LeaderGate } from '../leader-gate.ts';
+import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
 import type { CapacityMetrics } from './capacity-metrics.ts';
 import { DesiredItems } from './desired-items.ts';
 
@@ -24,7 +24,7 @@ export interface CapacityRefresherOptions {
   readonly objects: Pick<ObjectStore, 'list'>;
   readonly hints: Pick<HintStore, 'take'>;
   readonly readTimes: Pick<ReadTimes, 'agesMs' | 'forget'>;
-  readonly gate: Pick<LeaderGate, 'ensureQueued' | 'isAllowing'>;
+  readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'isAllowing'>;
   /** Value of --capacity-poll-interval. */
   readonly pollMs: number;
   /** Pause between two looks at hints, changes and times; 250 ms where absent. */
@@ -104,10 +104,10 @@ export class CapacityRefresher {
   }
 
   async #step(): Promise<void> {
-    const { gate, metrics } = this.#options;
+    const { queue, metrics } = this.#options;
     if (this.#areItemsStale) this.#updateItems();
     if (this.#areObjectsStale) this.#compare();
-    if (!gate.isAllowing) {
+    if (!queue.isAllowing) {
       if (this.#isLeading) {
         metrics.setCounts({ goal: 0, current: 0, obsolete: 0 });
         metrics.setAges([]);
@@ -148,8 +148,8 @@ export class CapacityRefresher {
     this.#areObjectsStale = false;
     const { manager, objects } = this.#options;
     const { published, superfluous } = this.#desired.compare(objects.list(), manager);
-    if (!this.#options.gate.isAllowing) return;
-    for (const object of superfluous) this.#options.gate.ensureQueued(removalKey(object));
+    if (!this.#options.queue.isAllowing) return;
+    for (const object of superfluous) this.#options.queue.ensureQueued(removalKey(object));
     this.#options.metrics.setCounts({
       goal: this.#desired.size,
       current: published.size,
@@ -208,7 +208,7 @@ export class CapacityRefresher {
    * its delay. */
   #enqueue(items: readonly CapacityItem[]): void {
     for (const item of items)
-      if (this.#desired.has(itemId(item))) this.#options.gate.ensureQueued(refreshKey(item));
+      if (this.#desired.has(itemId(item))) this.#options.queue.ensureQueued(refreshKey(item));
   }
 
   #allItems(): CapacityItem[] {

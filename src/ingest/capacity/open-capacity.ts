@@ -5,10 +5,10 @@ import { redisReadTimes } from '../../capacity/read-times.ts';
 import type { Listeners } from '../../runtime/listeners.ts';
 import { systemClock } from '../../runtime/clock.ts';
 import { classes } from '../../kube/resources.ts';
-import { parseObjectId } from '../../queue/wait-list.ts';
+import { parseObjectId } from '../../queue/dependency-index.ts';
 import { startNodeWatch } from '../../topology/node-watch.ts';
 import { managedBy } from '../../volumes/capacity/managed-by.ts';
-import type { Base } from '../base.ts';
+import type { DriverDeps } from '../driver-deps.ts';
 import type { DriverObjects } from '../objects/object-source.ts';
 import { capacityMetrics } from './capacity-metrics.ts';
 import { CapacityRefresher } from './capacity-refresher.ts';
@@ -17,11 +17,11 @@ import { CapacityRefresher } from './capacity-refresher.ts';
  * @param changes  tells of each object that changes
  * @throws UsageError where NAMESPACE is not set */
 export function openCapacity(
-  base: Base,
+  base: DriverDeps,
   driverObjects: DriverObjects,
   changes: Listeners<string>,
 ): void {
-  const { context, connections, gate } = base;
+  const { context, connections, queue } = base;
   const { flags, env, closers, health, log, metrics, stopping } = context;
   const { kube, link } = connections;
   const { name: driver } = base.driver;
@@ -56,7 +56,7 @@ export function openCapacity(
       objects,
       hints: redisHintStore(link.redis, flags.redisPrefix, driver),
       readTimes: redisReadTimes(link.redis, flags.redisPrefix, driver),
-      gate,
+      queue,
       pollMs: flags.capacityPollIntervalMs,
       metrics: capacityMetrics(metrics, driver),
       clock: systemClock,

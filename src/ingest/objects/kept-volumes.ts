@@ -3,11 +3,11 @@ import { volumes } from '../../kube/resources.ts';
 import { passOn, rawKey, transformOrSkip, type ObjectSink } from '../../kube/store.ts';
 import type { HandleSharers } from '../../records/shared-handles.ts';
 import type { Logger } from '../../runtime/log.ts';
-import { judgeVolume } from '../../volumes/deletion.ts';
+import { shouldDelete } from '../../volumes/deletion.ts';
 import type { DriverNames } from '../../volumes/driver-facts.ts';
 import { identityOf, mayBeSame, type VolumeIdentity } from '../../volumes/handles.ts';
 import type { FollowedVersions } from './followed-versions.ts';
-import type { KeptChange } from './kept-claims.ts';
+import type { KeptChange } from './pending-claim-cache.ts';
 import { transformVolume } from './transforms.ts';
 import { VolumeIndex, type IndexChange } from './volume-index.ts';
 
@@ -243,7 +243,7 @@ export class KeptVolumes implements ObjectSink {
 
   #mustKeep(volume: Volume, { index }: View): boolean {
     if (index.groupOf(volume.metadata.name) !== undefined) return true;
-    return this.#options.drivers().some((driver) => judgeVolume(volume, driver).kind !== 'ignore');
+    return this.#options.drivers().some((driver) => shouldDelete(volume, driver).kind !== 'ignore');
   }
 
   #handleSharing({ left, joined, changesSharing }: IndexChange): void {

@@ -1,14 +1,14 @@
 import type { Class, Volume } from '../../kube/objects.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { HandleSharers } from '../../records/shared-handles.ts';
-import type { LeaderGate } from '../leader-gate.ts';
-import type { TriageDriver } from './triage.ts';
+import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
+import type { TriageDriver } from './predicates.ts';
 
 /** A driver that is served, and who is told about its objects. */
 export interface ServedDriver {
   readonly driver: TriageDriver;
   /** Receives the key of each object that changed and needs a job. */
-  readonly gate: Pick<LeaderGate, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
+  readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
   /** Called for a volume that should be deleted and must not be, when it changes and by
    * `reportRefused`. */
   readonly onRefused?: (volume: Volume, reason: string) => void;

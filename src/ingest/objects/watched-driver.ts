@@ -4,24 +4,24 @@ import type { HandleSharers } from '../../records/shared-handles.ts';
 import { unlessAborted } from '../../runtime/abort.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { isPending, restoredSnapshot } from '../../volumes/source-use.ts';
-import { DriverTriage } from './driver-triage.ts';
-import type { KeptChange } from './kept-claims.ts';
+import { EventHandler } from './event-handler.ts';
+import type { KeptChange } from './pending-claim-cache.ts';
 import type { DriverObjects, ServedDriver } from './object-source.ts';
-import type { WatchedObjects } from './watched-objects.ts';
+import type { Informers } from './informers.ts';
 
 /** What one driver sees of the objects that are watched. */
 export class WatchedDriver implements DriverObjects {
   readonly served: ServedDriver;
-  readonly triage: DriverTriage;
+  readonly triage: EventHandler;
   /** See `follow`. */
   followed: ReadonlySet<string> = new Set();
-  readonly #watched: WatchedObjects;
+  readonly #watched: Informers;
   /** Called when a list is complete that was made with this driver in mind. */
   volumesListed: () => void = () => undefined;
   readonly #listed = new Promise<void>((resolve) => (this.volumesListed = resolve));
   #isListed = false;
 
-  constructor(served: ServedDriver, watched: WatchedObjects, log: Logger) {
+  constructor(served: ServedDriver, watched: Informers, log: Logger) {
     this.served = served;
     this.#watched = watched;
     const lookups = {
@@ -29,7 +29,7 @@ export class WatchedDriver implements DriverObjects {
       hasVolume: (claimUid: string) => watched.keptVolumes.hasVolume(claimUid),
       findOther: (volume: Volume) => watched.keptVolumes.findOther(volume),
     };
-    this.triage = new DriverTriage(served, lookups, log);
+    this.triage = new EventHandler(served, lookups, log);
     void this.#listed.then(() => (this.#isListed = true));
   }
 

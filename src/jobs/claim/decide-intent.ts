@@ -1,5 +1,5 @@
 import type { Claim, Class } from '../../kube/objects.ts';
-import { judgeClaim } from '../../volumes/eligibility.ts';
+import { shouldProvision } from '../../volumes/eligibility.ts';
 import { planVolume } from '../../volumes/plan.ts';
 import { type PlanClaim, planOnNode } from '../node-local/plan-on-node.ts';
 import type { ProcessorPorts } from '../ports.ts';
@@ -18,7 +18,7 @@ export async function decideIntent(
 ): Promise<Intent> {
   if (claim === undefined) return { kind: 'none', reason: 'the claim is gone' };
   const driver = ports.driver();
-  const verdict = judgeClaim(claim, driver, ports.classOf);
+  const verdict = shouldProvision(claim, driver, ports.classOf);
   if (verdict.kind === 'ignore') return { kind: 'none', reason: verdict.reason };
   if (verdict.kind === 'no-class') return verdict;
   const { cls, className } = verdict;

@@ -3,7 +3,7 @@ import { volumes } from '../../kube/resources.ts';
 import type { Run } from '../../queue/consumer.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { judgeVolume, recordId, vanishedRecordIds } from '../../volumes/deletion.ts';
+import { shouldDelete, recordId, vanishedRecordIds } from '../../volumes/deletion.ts';
 import { waitForRecord } from '../common-outcomes.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { deleteReleasedVolume } from './delete-released-volume.ts';
@@ -24,7 +24,7 @@ export async function reconcileVolume(
   if (halt !== undefined) return waitForRecord(halt);
   const volume = await ports.kube.get<Volume>(volumes, { name: job.name });
   if (volume?.metadata.uid !== job.uid) return handleVanishedVolume(ports, job, volume);
-  const verdict = judgeVolume(volume, ports.driver());
+  const verdict = shouldDelete(volume, ports.driver());
   switch (verdict.kind) {
     case 'ignore':
       if ((await endDeletion(ports, volume)) === 'busy') return DELETION_UNDER_WAY;

@@ -2,7 +2,7 @@ import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { DUPLICATE_LEFT } from '../../records/forget.ts';
-import { judgeVolume } from '../../volumes/deletion.ts';
+import { shouldDelete } from '../../volumes/deletion.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';
 import { planDeletion } from '../../volumes/plan-deletion.ts';
@@ -79,7 +79,7 @@ async function deleteBesideAnswer(
   const readMs = ports.clock.nowMs();
   const current = await ports.kube.get<Volume>(volumes, { name }).catch(keepAndThrow);
   const isStillDue =
-    current?.metadata.uid === uid && judgeVolume(current, driver).kind === 'delete';
+    current?.metadata.uid === uid && shouldDelete(current, driver).kind === 'delete';
   const plan = isStillDue ? planDeletion(current, { driver, classOf, attachedTo }) : undefined;
   if (plan?.kind !== 'delete') {
     await keep();

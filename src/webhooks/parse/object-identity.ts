@@ -1,9 +1,9 @@
 import { isFields } from '../../runtime/json.ts';
-import type { Hint } from '../hint.ts';
+import type { ChangeNotice } from '../change-notice.ts';
 import { badField } from '../problem.ts';
 import { ignore, type Verdict } from './verdict.ts';
 
-const RESOURCES: Readonly<Record<string, Hint['resource']>> = {
+const RESOURCES: Readonly<Record<string, ChangeNotice['resource']>> = {
   PersistentVolumeClaim: 'persistentvolumeclaims',
   PersistentVolume: 'persistentvolumes',
 };
@@ -26,7 +26,7 @@ export interface Identity {
 export type IdentityPart = 'apiVersion' | 'kind' | 'namespace' | 'name';
 
 /** The resource of a kind in the core group; undefined for kinds that sutler does not serve. */
-export function resourceOf(kind: unknown): Hint['resource'] | undefined {
+export function resourceOf(kind: unknown): ChangeNotice['resource'] | undefined {
   return typeof kind === 'string' && Object.hasOwn(RESOURCES, kind) ? RESOURCES[kind] : undefined;
 }
 

@@ -1,11 +1,11 @@
-import type { Hint } from '../hint.ts';
+import type { ChangeNotice } from '../change-notice.ts';
 
 /** Why an event is accepted and nothing is done about it. */
 export type IgnoredReason = 'other-kind' | 'other-group' | 'other-type' | 'no-object' | 'dry-run';
 
 /** What an event says. */
 export type Verdict =
-  | { readonly kind: 'hint'; readonly hint: Hint }
+  | { readonly kind: 'hint'; readonly hint: ChangeNotice }
   | { readonly kind: 'ignored'; readonly reason: IgnoredReason };
 
 /** What an event says, and how it is told from others. */

@@ -31,7 +31,7 @@ describe('the refresher of storage capacity', () => {
       objects: { list: () => [] },
       hints: { take: () => Promise.resolve([]) },
       readTimes: { agesMs: () => Promise.resolve(new Map()), forget: () => Promise.resolve() },
-      gate: {
+      queue: {
         get isAllowing() {
           steps += 1;
           return isAllowing;

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as fc from 'fast-check';
-import { HintedObjects } from '#src/ingest/hints/hinted-objects.ts';
-import type { Hint } from '#src/webhooks/hint.ts';
-import { Looks } from '#src/ingest/hints/looks.ts';
-import { PacedLists } from '#src/ingest/hints/paced-lists.ts';
+import { WebhookSource } from '#src/ingest/notices/webhook-source.ts';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import { Looks } from '#src/ingest/notices/looks.ts';
+import { PacedLists } from '#src/ingest/notices/paced-lists.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import { createKubeClient } from '#src/kube/client.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -51,7 +51,7 @@ async function play({ before, acts }: Scenario): Promise<void> {
   for (const each of before) model.apply(each);
   const api = await HostileApi.start(model, { events: [], requests: [], streamsLists: false });
   const ingest = openIngest(api, model);
-  const { source, looks, objects, gate } = ingest;
+  const { source, looks, objects, queue } = ingest;
   const hint = hinter((each) => looks.add(each));
   try {
     await objects.waitForSync(AbortSignal.timeout(20_000));
@@ -62,7 +62,7 @@ async function play({ before, acts }: Scenario): Promise<void> {
       await delay(pauseMs);
     }
     const openJobs = () => Promise.resolve(new Map<string, JobKey>());
-    const common = { objects, gate, openJobs, clock: systemClock, log: silentLog };
+    const common = { objects, queue, openJobs, clock: systemClock, log: silentLog };
     await new Resync({ ...common, quarantineMs: 0 }).run('test');
     ingest.work();
     assert.deepEqual(ingest.jobs, model.needed);
@@ -82,17 +82,17 @@ function openIngest(api: HostileApi, model: ClusterModel) {
   const lists = new PacedLists({ client, clock: systemClock, log: silentLog });
   const waitUntilReading = () => Promise.resolve();
   const onVolume = () => undefined;
-  const source = new HintedObjects({ ...common, lists, waitUntilReading, onVolume });
+  const source = new WebhookSource({ ...common, lists, waitUntilReading, onVolume });
   const looks = new Looks({ ...common, onLook: (look) => source.looked(look) });
   const queued = new Set<string>();
   const enqueue = ({ kind, uid }: JobKey) => void queued.add(`${kind} ${uid}`);
-  const gate = { isAllowing: true, ensureQueued: enqueue, enqueueNow: enqueue, promote: enqueue };
+  const queue = { isAllowing: true, ensureQueued: enqueue, enqueueNow: enqueue, promote: enqueue };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
   return {
     source,
     looks,
-    gate,
-    objects: source.serve({ driver, gate }),
+    queue,
+    objects: source.serve({ driver, queue }),
     get jobs() {
       return [...queued].toSorted();
     },
@@ -107,13 +107,18 @@ function openIngest(api: HostileApi, model: ClusterModel) {
 
 /** Sends a hint of each change, as its fault says. */
 function hinter(
-  send: (hint: Hint) => void,
+  send: (hint: ChangeNotice) => void,
 ): (change: ModelChange | undefined, fault: (typeof FAULTS)[number]) => void {
-  let held: Hint[] = [];
+  let held: ChangeNotice[] = [];
   return (change, fault) => {
     if (change === undefined || change.plural === 'storageclasses') return;
     const { namespace = '', name } = change.object.metadata;
-    const hint: Hint = { resource: change.plural, namespace, name, isEarly: fault === 'early' };
+    const hint: ChangeNotice = {
+      resource: change.plural,
+      namespace,
+      name,
+      isEarly: fault === 'early',
+    };
     const late = held;
     held = fault === 'after-the-next' ? [hint] : [];
     if (fault === 'of-no-object') send({ ...hint, name: 'never-was' });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promises';
 import * as fc from 'fast-check';
-import { WatchedObjects } from '#src/ingest/objects/watched-objects.ts';
+import { Informers } from '#src/ingest/objects/informers.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import { createKubeClient } from '#src/kube/client.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -63,12 +63,12 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
   const client = createKubeClient({ access: api.access, userAgent: 'test', log: silentLog });
   const backoff = { startMs: 2, maxMs: 10 };
   const common = { client, log: silentLog, metrics: new Registry() };
-  const source = new WatchedObjects({ ...common, backoff });
+  const source = new Informers({ ...common, backoff });
   const jobs = new Set<string>();
   const enqueue = ({ kind, uid }: JobKey) => void jobs.add(`${kind} ${uid}`);
-  const gate = { isAllowing: true, ensureQueued: enqueue, enqueueNow: enqueue, promote: enqueue };
+  const queue = { isAllowing: true, ensureQueued: enqueue, enqueueNow: enqueue, promote: enqueue };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
-  const objects = source.serve({ driver, gate });
+  const objects = source.serve({ driver, queue });
   /** As a worker would, ends the jobs of objects that need none. */
   const work = (): void => {
     const needed = new Set(model.needed);
@@ -95,7 +95,7 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
     const openJobs = () => Promise.resolve(new Map<string, JobKey>());
     const resync = new Resync({
       objects,
-      gate,
+      queue,
       openJobs,
       quarantineMs: 0,
       clock: systemClock,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { LeaderGate } from '#src/ingest/leader-gate.ts';
+import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import { queueRoot } from '#src/queue/bullmq-layout.ts';
 import { queueName } from '#src/queue/key-names.ts';
@@ -33,15 +33,15 @@ describe('a resync', () => {
     bench.consumer(({ name }) => (name === 'lost' ? { kind: 'done' } : FAILED), {
       backoff: { startMs: 600_000, maxMs: 600_000 },
     });
-    const gate = new LeaderGate(producer, 0);
-    gate.allow(() => true);
-    for (const key of failing) gate.ensureQueued(key);
+    const queue = new LeaderOnlyQueue(producer, 0);
+    queue.allow(() => true);
+    for (const key of failing) queue.ensureQueued(key);
     const isBackingOff = async () => (await redis.redis.zcard(DELAYED)) === failing.length;
     await until(isBackingOff, 'all jobs are delayed');
     const dueTimes = await redis.redis.zrange(DELAYED, 0, '-1', 'WITHSCORES');
     const resync = new Resync({
       objects: { outstanding: () => eachOf([...failing, lost]), reportRefused: () => undefined },
-      gate,
+      queue,
       openJobs: () => Promise.resolve(new Map()),
       quarantineMs: 0,
       clock: systemClock,

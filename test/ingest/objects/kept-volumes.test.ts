@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import * as fc from 'fast-check';
 import { FollowedVersions } from '#src/ingest/objects/followed-versions.ts';
-import type { KeptChange } from '#src/ingest/objects/kept-claims.ts';
+import type { KeptChange } from '#src/ingest/objects/pending-claim-cache.ts';
 import { KeptVolumes, type KeptVolumesOptions } from '#src/ingest/objects/kept-volumes.ts';
-import { triageVolume } from '#src/ingest/objects/triage.ts';
+import { triageVolume } from '#src/ingest/objects/predicates.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { judgeVolume } from '#src/volumes/deletion.ts';
+import { shouldDelete } from '#src/volumes/deletion.ts';
 import { identityOf, mayBeSame } from '#src/volumes/handles.ts';
 import { aVolume, DRIVER } from '../../volumes/builders.ts';
 
@@ -254,7 +254,7 @@ function check({ kept, volumes, drivers, jobs }: Cluster): void {
     );
     assert.equal(kept.findOther(volume) !== undefined, others.length > 0, 'a shared handle');
     assert.ok(kept.isComparable(volume), 'everything is read');
-    const needsJob = drivers.some((driver) => judgeVolume(volume, driver).kind !== 'ignore');
+    const needsJob = drivers.some((driver) => shouldDelete(volume, driver).kind !== 'ignore');
     assert.ok(!needsJob || kept.get(volume.metadata.name) !== undefined, 'kept for its job');
     if (needsJob && others.length === 0)
       assert.ok(jobs.has(volume.metadata.uid), 'its job was enqueued');

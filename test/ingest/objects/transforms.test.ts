@@ -7,8 +7,8 @@ import {
   transformVolume,
 } from '#src/ingest/objects/transforms.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
-import { judgeVolume } from '#src/volumes/deletion.ts';
-import { judgeClaim } from '#src/volumes/eligibility.ts';
+import { shouldDelete } from '#src/volumes/deletion.ts';
+import { shouldProvision } from '#src/volumes/eligibility.ts';
 import { identityOf } from '#src/volumes/handles.ts';
 import { isTerminatingCloneSource, isPending, restoredSnapshot } from '#src/volumes/source-use.ts';
 import { aClaim, aClass, aVolume, driver, DRIVER } from '../../volumes/builders.ts';
@@ -69,7 +69,7 @@ describe('transforms', () => {
   for (const [title, claim] of Object.entries(claims)) {
     it(`do not change what the rules say about ${title}`, () => {
       const verdicts = (cached: Claim) => [
-        judgeClaim(cached, driver, () => aClass()).kind,
+        shouldProvision(cached, driver, () => aClass()).kind,
         isPending(cached),
         restoredSnapshot(cached),
         isTerminatingCloneSource(cached),
@@ -80,7 +80,7 @@ describe('transforms', () => {
 
   for (const [title, volume] of Object.entries(volumes)) {
     it(`do not change what the rules say about ${title}`, () => {
-      assert.deepEqual(judgeVolume(transformVolume(volume), driver), judgeVolume(volume, driver));
+      assert.deepEqual(shouldDelete(transformVolume(volume), driver), shouldDelete(volume, driver));
     });
   }
 

@@ -1,0 +1,74 @@
+import type { NodeGatewayPool } from '../../gateway-client/node-pool.ts';
+import { objectId, parseObjectId } from '../../queue/dependency-index.ts';
+import {
+  ANY,
+  gatewaysVersion,
+  gatewayVersion,
+  NODE_GATEWAYS,
+  ROOM,
+} from '../../records/node-local-conditions.ts';
+import type { ReservedRoom } from '../../records/reserved-room.ts';
+import type { Logger } from '../../runtime/log.ts';
+
+const ROOM_ID = objectId({ resource: ROOM, name: ANY });
+
+/** Tells the wait watch the versions of what keys wait for with --node-deployment: the gateways of
+ * nodes, and more room on nodes. */
+export class NodeLocalVersions {
+  readonly #gateways: Pick<NodeGatewayPool, 'isReady' | 'readyNodes'>;
+  readonly #room: Pick<ReservedRoom, 'version'>;
+  readonly #onChange: (object: string) => void;
+  readonly #log: Logger;
+  /** As Redis last had it, while a key waits for room. */
+  #roomVersion: string | undefined;
+  #isReading = false;
+
+  /** @param options.onChange called with the id in the wait list of what has changed */
+  constructor(options: {
+    readonly gateways: Pick<NodeGatewayPool, 'isReady' | 'readyNodes' | 'onChange'>;
+    readonly room: Pick<ReservedRoom, 'version'>;
+    readonly onChange: (object: string) => void;
+    readonly log: Logger;
+  }) {
+    const { gateways, room, onChange, log } = options;
+    this.#gateways = gateways;
+    this.#room = room;
+    this.#onChange = onChange;
+    this.#log = log;
+    gateways.onChange((node) => {
+      onChange(objectId({ resource: NODE_GATEWAYS, name: node }));
+      onChange(objectId({ resource: NODE_GATEWAYS, name: ANY }));
+    });
+  }
+
+  /** Undefined: another object, or the room on nodes before its version was read. */
+  versionOf(object: string): string | undefined {
+    const { resource, name } = parseObjectId(object);
+    if (resource === ROOM) return this.#roomVersion;
+    if (resource !== NODE_GATEWAYS) return undefined;
+    return name === ANY
+      ? gatewaysVersion(this.#gateways.readyNodes())
+      : gatewayVersion(this.#gateways.isReady(name));
+  }
+
+  /** To be called each second with all objects that keys wait for. Reads the version of the room
+   * while a key waits for it. */
+  follow(objects: ReadonlySet<string>): void {
+    if (!objects.has(ROOM_ID)) this.#roomVersion = undefined;
+    else if (!this.#isReading) void this.#read();
+  }
+
+  async #read(): Promise<void> {
+    this.#isReading = true;
+    try {
+      const version = await this.#room.version();
+      const hasChanged = version !== this.#roomVersion;
+      this.#roomVersion = version;
+      if (hasChanged) this.#onChange(ROOM_ID);
+    } catch (error) {
+      this.#log.debug({ err: error }, 'could not read the room on nodes; trying again');
+    } finally {
+      this.#isReading = false;
+    }
+  }
+}

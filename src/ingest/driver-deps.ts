@@ -1,0 +1,29 @@
+import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { DriverContext } from '../driver-config/driver-context.ts';
+import type { DriverInfo } from '../gateway-client/driver-watch.ts';
+import type { ProducerConnection } from '../queue/producer-connection.ts';
+import type { EventSource } from './event-source.ts';
+import type { flags } from './flags.ts';
+import type { LeaderOnlyQueue } from './leader-only-queue.ts';
+import type { ProvisioningPause } from './provisioning-pause.ts';
+
+/** The context of one driver in ingest. */
+export type Context = DriverContext<typeof flags>;
+
+/** What all drivers of an ingest process share, beside its connections. */
+export interface Shared {
+  readonly producerConnection: ProducerConnection;
+  /** The objects of all drivers. It begins at the first call. */
+  readonly eventSource: () => EventSource;
+}
+
+/** What ingest's parts of one driver are made of. It is there once the driver is known. */
+export interface DriverDeps {
+  readonly context: Context;
+  readonly connections: DriverConnections;
+  readonly driver: DriverInfo;
+  /** The driver's Lease. */
+  readonly lease: { readonly namespace: string; readonly name: string };
+  readonly queue: LeaderOnlyQueue;
+  readonly pause: ProvisioningPause;
+}

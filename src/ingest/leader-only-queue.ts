@@ -1,0 +1,85 @@
+import { keyId, type JobKey } from '../queue/contract.ts';
+import type { Producer } from '../queue/producer.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
+
+/** Passes hints to the producer only while this ingest leads.
+ *
+ * An `ensureQueued` that is dropped while blocked does no harm, because a new leader starts with a
+ * resync. But a resync leaves delayed jobs delayed. So the latest `enqueueNow` and `promote` are
+ * kept, and passed on when this ingest becomes the leader. */
+export class LeaderOnlyQueue {
+  readonly #producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote'>;
+  readonly #keepMs: number;
+  readonly #clock: Clock;
+  /** The last kept call of each key, oldest first. */
+  readonly #kept = new Map<string, { readonly pass: () => void; readonly atMs: number }>();
+  #holdsLease: () => boolean = blocked;
+
+  /** @param keepMs  how long a call is kept while blocked: the longest time between two leaders */
+  constructor(
+    producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote'>,
+    keepMs: number,
+    clock: Clock = systemClock,
+  ) {
+    this.#producer = producer;
+    this.#keepMs = keepMs;
+    this.#clock = clock;
+  }
+
+  get isAllowing(): boolean {
+    return this.#holdsLease();
+  }
+
+  /** Lets hints pass from now on.
+   * @param holdsLease  called for each hint, so that a process that was frozen until its Lease
+   *   expired enqueues nothing */
+  allow(holdsLease: () => boolean): void {
+    this.#holdsLease = holdsLease;
+    this.passKept();
+  }
+
+  /** Passes on what was kept while blocked. */
+  passKept(): void {
+    if (!this.isAllowing) return;
+    this.#dropExpired();
+    for (const { pass } of this.#kept.values()) pass();
+    this.#kept.clear();
+  }
+
+  block(): void {
+    this.#holdsLease = blocked;
+  }
+
+  ensureQueued(key: JobKey): void {
+    if (this.isAllowing) this.#producer.ensureQueued(key);
+  }
+
+  enqueueNow(key: JobKey): void {
+    this.#passOrKeep(key, () => this.#producer.enqueueNow(key));
+  }
+
+  promote(key: JobKey): void {
+    this.#passOrKeep(key, () => this.#producer.promote(key));
+  }
+
+  #passOrKeep(key: JobKey, pass: () => void): void {
+    if (this.isAllowing) return pass();
+    const id = keyId(key);
+    // Deleted first, so that the key moves to the end of the order.
+    this.#kept.delete(id);
+    this.#kept.set(id, { pass, atMs: this.#clock.nowMs() });
+    this.#dropExpired();
+  }
+
+  #dropExpired(): void {
+    const oldestMs = this.#clock.nowMs() - this.#keepMs;
+    for (const [id, { atMs }] of this.#kept) {
+      if (atMs >= oldestMs) return;
+      this.#kept.delete(id);
+    }
+  }
+}
+
+function blocked(): boolean {
+  return false;
+}

@@ -1,0 +1,127 @@
+/* Decides which claims and volumes need a job, and which of their changes matter to a job (what
+ * controller-runtime calls a predicate). Pure. */
+import { isDeepStrictEqual } from 'node:util';
+import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '../../kube/keys.ts';
+import type { Claim, Class, Volume } from '../../kube/objects.ts';
+import type { JobKey } from '../../queue/contract.ts';
+import { shouldDelete } from '../../volumes/deletion.ts';
+import { shouldProvision } from '../../volumes/eligibility.ts';
+import { explainShared } from '../../volumes/handles.ts';
+import type { DriverNames } from '../../volumes/driver-facts.ts';
+import { isTerminatingCloneSource } from '../../volumes/source-use.ts';
+import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
+
+/** Whether an object needs a job. */
+export type Triage =
+  | { readonly kind: 'job'; readonly key: JobKey }
+  | { readonly kind: 'ignore'; readonly reason: string }
+  /** It should be deleted and must not be; the reason is for an event on the object. */
+  | { readonly kind: 'refuse'; readonly reason: string };
+
+/** What triage needs to know about the driver. */
+export interface TriageDriver extends DriverNames {
+  readonly controllerCapabilities: ReadonlySet<string>;
+}
+
+/** What the caches of classes and volumes have for a claim. */
+export interface ClaimLookups {
+  readonly classOf: (name: string) => Class | undefined;
+  /** Whether a volume names the claim's UID. */
+  readonly hasVolume: (claimUid: string) => boolean;
+}
+
+/** Whether a claim needs a job. A claim whose class is missing needs none: it is triaged again when
+ * the class is added. A claim whose volume exists needs none: the volume controller binds it
+ * (sig-storage-lib-external-provisioner controller/controller.go shouldProvision). */
+export function triageClaim(claim: Claim, driver: TriageDriver, lookups: ClaimLookups): Triage {
+  const { uid, namespace = '', name } = claim.metadata;
+  const job: Triage = { kind: 'job', key: { kind: 'claim', uid, namespace, name } };
+  // The job removes the finalizer once the record is closed, whether or not the claim still needs a
+  // volume.
+  if (hasFinalizer(claim, CLAIM_FINALIZER)) return job;
+  if (isDeletedCloneSource(claim, driver)) return job;
+  const verdict = shouldProvision(claim, driver, lookups.classOf);
+  if (verdict.kind === 'no-class')
+    return { kind: 'ignore', reason: `storageClass "${verdict.className}" not found` };
+  if (verdict.kind === 'ignore') return verdict;
+  if (lookups.hasVolume(uid)) return { kind: 'ignore', reason: 'the volume of the claim exists' };
+  return job;
+}
+
+/** What a change means for the object's job.
+ *
+ * - `need-changed`: whether the object needs a job may have changed: triage it again.
+ * - `needed-again`: the object may need a job again, and an earlier job of it may still be delayed.
+ * - `edited`: a user or another controller changed the object, which may end the cause of a
+ *   failure: a delayed job should run now.
+ * - `deleting`: a volume is being deleted, by sutler or by a user. A delayed job should run now; no
+ *   new one is needed.
+ * - `irrelevant`: sutler or the volume controller wrote it, or nothing changed. */
+export type ChangeMeaning = 'need-changed' | 'needed-again' | 'edited' | 'deleting' | 'irrelevant';
+
+/** What a change of a claim means.
+ * @param o.neededJob  whether the claim needed a job before the change */
+export function judgeClaimChange(
+  claim: Claim,
+  previous: Claim,
+  o: { readonly neededJob: boolean; readonly driver: TriageDriver },
+): ChangeMeaning {
+  if (!o.neededJob) return isAnnotated(previous) ? 'needed-again' : 'need-changed';
+  if (isDeletedCloneSource(claim, o.driver) !== isDeletedCloneSource(previous, o.driver))
+    return 'need-changed';
+  const isBinding =
+    (claim.spec.volumeName ?? '') !== '' || claim.status?.phase !== previous.status?.phase;
+  return isBinding || isUnchanged(claim, previous) ? 'irrelevant' : 'edited';
+}
+
+/** Whether the volume controller has asked for a volume. If it has not, as for a claim that waits
+ * for its first node, there was no job yet that could be delayed. */
+function isAnnotated({ metadata }: Claim): boolean {
+  return [STORAGE_PROVISIONER, BETA_STORAGE_PROVISIONER].some(
+    (key) => metadata.annotations?.[key] !== undefined,
+  );
+}
+
+/** What a change of a volume means. */
+export function judgeVolumeChange(
+  volume: Volume,
+  previous: Volume,
+  driver: DriverNames,
+): ChangeMeaning {
+  if (shouldDelete(previous, driver).kind !== shouldDelete(volume, driver).kind)
+    return 'need-changed';
+  if (volume.status?.phase !== previous.status?.phase || isUnchanged(volume, previous))
+    return 'irrelevant';
+  return volume.metadata.deletionTimestamp === undefined ? 'edited' : 'deleting';
+}
+
+/** Also true where finalizers changed: caches keep only those that sutler adds and removes. */
+function isUnchanged({ metadata }: Claim | Volume, { metadata: before }: Claim | Volume): boolean {
+  return (
+    metadata.resourceVersion === before.resourceVersion ||
+    !isDeepStrictEqual(metadata.finalizers, before.finalizers)
+  );
+}
+
+/** Whether a claim is being deleted and has the finalizer of a clone source, which its job removes
+ * when no claim is cloned from it any more (external-provisioner
+ * pkg/controller/clone_controller.go). */
+function isDeletedCloneSource(claim: Claim, driver: TriageDriver): boolean {
+  return driver.controllerCapabilities.has('CLONE_VOLUME') && isTerminatingCloneSource(claim);
+}
+
+/** Whether a volume needs a job. Two PVs with the same handle are both refused: deleting one's
+ * volume would destroy the other's data.
+ * @param findOther  finds another PV that may stand for the same volume, by its name */
+export function triageVolume(
+  volume: Volume,
+  driver: DriverNames,
+  findOther: (volume: Volume) => string | undefined,
+): Triage {
+  const { uid, name } = volume.metadata;
+  const verdict = shouldDelete(volume, driver);
+  if (verdict.kind === 'ignore') return verdict;
+  const other = verdict.kind === 'delete' ? findOther(volume) : undefined;
+  if (other !== undefined) return { kind: 'refuse', reason: explainShared(other) };
+  return { kind: 'job', key: { kind: 'volume', uid, namespace: '', name } };
+}

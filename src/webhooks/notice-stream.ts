@@ -1,0 +1,91 @@
+import type { RedisLink } from '../redis/connection.ts';
+import { keyPrefix } from '../redis/key-names.ts';
+import { defineScript } from '../redis/script.ts';
+import { type ChangeNotice, NOTICED_RESOURCES } from './change-notice.ts';
+
+/* The hints of an installation, on their way from any ingest to those that lead a driver. A stream
+ * with one entry for each hint, its fields: resource, namespace, name, early ('1' or '0'). An entry
+ * with the one field `mark` is no hint: a reader left it to begin behind it. */
+
+/** The stream is cut to about this number of entries when one is added, 4 MB at most. */
+const MAX_ENTRIES = 10_000;
+/** Hints that are read at once. */
+const MAX_READ = 1_000;
+
+/** Adds hints, four arguments each, after the largest number of entries. */
+const appendScript = defineScript(`
+for i = 2, #ARGV, 4 do
+  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'resource', ARGV[i],
+    'namespace', ARGV[i + 1], 'name', ARGV[i + 2], 'early', ARGV[i + 3])
+end
+`);
+
+/** The id of an entry that a reader has read. */
+export type NoticePosition = string;
+
+export interface ReadNotices {
+  readonly hints: readonly ChangeNotice[];
+  /** Where to go on. */
+  readonly position: NoticePosition;
+  /** Whether hints after the earlier position may be lost: too many came, or Redis lost data. */
+  readonly isGap: boolean;
+}
+
+export type NoticeStream = ReturnType<typeof redisNoticeStream>;
+
+/** Stream of the hints of an installation. */
+export function noticeStreamKey(prefix: string): string {
+  return `${keyPrefix(prefix)}:hints`;
+}
+
+/** The hints of an installation. All methods reject while Redis can't be reached.
+ * @param redis  for readNotices: a connection that nobody else uses, since reading blocks it */
+export function redisNoticeStream(redis: RedisLink['redis'], prefix: string) {
+  const key = noticeStreamKey(prefix);
+  const mark = async (): Promise<NoticePosition> => {
+    const id = await redis.xadd(key, 'MAXLEN', '~', MAX_ENTRIES, '*', 'mark', '');
+    if (id === null) throw new Error('Redis added no entry to the stream of hints');
+    return id;
+  };
+  return {
+    /** Adds hints with one command. */
+    async appendNotices(hints: readonly ChangeNotice[]): Promise<void> {
+      if (hints.length === 0) return;
+      await appendScript.run(redis, [key], [MAX_ENTRIES, ...hints.flatMap(encodeHint)]);
+    },
+    /** The position behind all hints that there are now. */
+    markEnd: mark,
+    /** Reads the hints after a position, up to 1,000, in order.
+     * @param waitMs  how long to wait for the first one; less than the 5 s after which a
+     *                connection gives a command up */
+    async readNotices(after: NoticePosition, waitMs: number): Promise<ReadNotices> {
+      const reading = redis.xread('COUNT', MAX_READ, 'BLOCK', waitMs, 'STREAMS', key, after);
+      // Redis answers it after the first command. If the entry is still there, so was all after it.
+      const checking = redis.xrange(key, after, after);
+      const [streams, known] = await Promise.all([reading, checking]);
+      const entries = streams?.[0]?.[1] ?? [];
+      const isGap = known.length === 0;
+      return {
+        hints: entries.flatMap(([, fields]) => decodeHint(fields) ?? []),
+        position: entries.at(-1)?.[0] ?? (isGap ? await mark() : after),
+        isGap,
+      };
+    },
+  };
+}
+
+function encodeHint({ resource, namespace, name, isEarly }: ChangeNotice): readonly string[] {
+  return [resource, namespace, name, isEarly ? '1' : '0'];
+}
+
+/** @param fields  names and values in turn
+ * @returns undefined for a mark, and for what another version may have written */
+function decodeHint(fields: readonly string[]): ChangeNotice | undefined {
+  const valueOf = (field: string): string | undefined =>
+    fields.find((_, i) => i % 2 === 1 && fields[i - 1] === field);
+  const resource = NOTICED_RESOURCES.find((known) => known === valueOf('resource'));
+  const namespace = valueOf('namespace');
+  const name = valueOf('name');
+  if (resource === undefined || namespace === undefined || name === undefined) return undefined;
+  return { resource, namespace, name, isEarly: valueOf('early') === '1' };
+}

@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict';
+import { describe, it, type TestContext } from 'node:test';
+import { HandleScanner } from '#src/ingest/notices/handle-scanner.ts';
+import { PacedLists, type Listing } from '#src/ingest/notices/paced-lists.ts';
+import type { Volume } from '#src/kube/objects.ts';
+import { redisSharedHandles } from '#src/records/shared-handles.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { Closers } from '#src/runtime/closers.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { startTestRedis } from '../../harness/redis.ts';
+import { until } from '../../harness/until.ts';
+
+const volume = (name: string, volumeHandle: string): Volume => ({
+  metadata: { name, uid: name, resourceVersion: '1' },
+  spec: { csi: { driver: 'd.example', volumeHandle } },
+});
+
+/** A Redis, and scanners that list `stored`. */
+async function openBed(t: TestContext) {
+  const closers = new Closers();
+  t.after(() => closers.close());
+  const { redis, close } = await startTestRedis();
+  closers.add('Redis', close);
+  const store = redisSharedHandles(redis, 'csi', 'd.example');
+  const bed = {
+    redis,
+    store,
+    stored: [volume('one', 'h'), volume('two', 'other')],
+    lists: 0,
+    promotions: 0,
+    duringList: () => Promise.resolve(),
+    open(name = 'd.example', isRedisOurs = true): HandleScanner {
+      const scanner = new HandleScanner({
+        lists: {
+          async *pages<T>({ transform }: Listing<T>) {
+            bed.lists += 1;
+            const [...stored] = bed.stored;
+            await bed.duringList();
+            for (const each of stored) yield [transform(each)];
+          },
+        },
+        periodMs: 20,
+        clock: systemClock,
+        log: silentLog,
+      });
+      closers.add('scanner', () => scanner.stop());
+      scanner.serve({
+        name,
+        store: redisSharedHandles(redis, 'csi', name),
+        waits: {
+          promote: () => {
+            bed.promotions += 1;
+            return Promise.resolve({ promoted: 0, running: 0 });
+          },
+        },
+        isRedisOurs: () => isRedisOurs,
+      });
+      return scanner;
+    },
+    isKnown: async () => (await store.sharersOf('h')) !== undefined,
+  };
+  return bed;
+}
+
+// Side by side, because they wait most of the time.
+describe('handle scanner', { concurrency: true }, () => {
+  it('lists no volumes before a run has asked, and once for all that ask', async (t) => {
+    const bed = await openBed(t);
+    const first = bed.open();
+    await systemClock.sleep(200);
+    assert.equal(bed.lists, 0);
+    await first.stop();
+    for (const handle of ['h', 'other', 'third'])
+      assert.equal(await bed.store.sharersOf(handle), undefined);
+    bed.open();
+    await until(async () => (await bed.redis.exists('{csi}:shared:d.example')) === 1, 'a view');
+    assert.deepEqual(await bed.store.sharersOf('h'), []);
+    assert.equal(bed.lists, 1);
+  });
+
+  it('promotes the keys that wait for the view, also those that park a moment later', async (t) => {
+    const bed = await openBed(t);
+    bed.open();
+    await until(bed.isKnown, 'a view');
+    await until(() => bed.promotions === 3, 'three promotions');
+  });
+
+  it('publishes the names of the PVs that share a handle', async (t) => {
+    const bed = await openBed(t);
+    bed.stored.push(volume('three', 'h'));
+    bed.open();
+    await until(bed.isKnown, 'a view');
+    assert.deepEqual(await bed.store.sharersOf('h'), ['one', 'three']);
+    assert.deepEqual(await bed.store.sharersOf('other'), []);
+  });
+
+  it('publishes what is as old as the begin of its list, and serves who asked after that with another list', async (t) => {
+    const bed = await openBed(t);
+    let asks = 0;
+    bed.duringList = async () => {
+      if (bed.lists > 1) return;
+      await systemClock.sleep(10);
+      if ((await bed.store.sharersOf('h')) === undefined) asks += 1;
+      bed.stored.push(volume('three', 'h'));
+    };
+    bed.open();
+    await until(bed.isKnown, 'a view');
+    assert.deepEqual(await bed.store.sharersOf('h'), [], 'not the PV that came during the list');
+    assert.equal(asks, 1);
+    await until(() => bed.lists > 1, 'another list');
+    await until(async () => (await bed.store.sharersOf('h'))?.length === 2, 'both PVs');
+  });
+
+  it('lets what it published expire 5 s after its list', async (t) => {
+    const bed = await openBed(t);
+    bed.open();
+    await until(bed.isKnown, 'a view');
+    const leftMs = await bed.redis.pttl('{csi}:shared:d.example');
+    assert.ok(leftMs > 3_000 && leftMs <= 5_000, `${leftMs} ms`);
+  });
+
+  it('withdraws at once what a hint of another PV with the handle has made wrong', async (t) => {
+    const bed = await openBed(t);
+    const scanner = bed.open();
+    await until(bed.isKnown, 'a view');
+    scanner.observe(volume('one', 'h'));
+    scanner.observe(volume('four', 'fourth'));
+    assert.deepEqual(await bed.store.sharersOf('h'), []);
+    const third = volume('three', 'h');
+    bed.stored.push(third);
+    scanner.observe(third);
+    await until(async () => (await bed.store.sharersOf('h'))?.length === 2, 'both PVs', 4_000);
+    const { lists } = bed;
+    scanner.observe(third);
+    assert.equal((await bed.store.sharersOf('h'))?.length, 2, 'it is in what is published');
+    assert.equal(bed.lists, lists);
+  });
+
+  it('leaves the list to one of two ingests', async (t) => {
+    const bed = await openBed(t);
+    let release = (): void => undefined;
+    bed.duringList = () => new Promise((resolve) => (release = resolve));
+    bed.open();
+    bed.open();
+    await bed.isKnown();
+    await until(() => bed.lists === 1, 'a list');
+    await systemClock.sleep(200);
+    assert.equal(bed.lists, 1);
+    bed.duringList = () => Promise.resolve();
+    release();
+  });
+
+  it('takes over from an ingest that died during its list', async (t) => {
+    const bed = await openBed(t);
+    const untilMs = Date.now() + 500;
+    const dead = { scanner: 'dead', until: untilMs };
+    await bed.redis.hset('{csi}:shared-asks:d.example', dead);
+    bed.open();
+    await until(bed.isKnown, 'a view');
+    assert.ok(Date.now() >= untilMs);
+  });
+
+  it('gives up while the API server does not answer, so that another ingest can list', async (t) => {
+    const bed = await openBed(t);
+    const lists = new PacedLists({
+      client: { listItems: () => Promise.reject(new Error('no route')) },
+      clock: systemClock,
+      log: silentLog,
+    });
+    const cutOff = new HandleScanner({
+      lists,
+      periodMs: 20,
+      stalledMs: 50,
+      clock: systemClock,
+      log: silentLog,
+    });
+    t.after(() => {
+      lists.stop();
+      return cutOff.stop();
+    });
+    cutOff.serve({
+      name: 'd.example',
+      store: bed.store,
+      waits: { promote: () => Promise.resolve({ promoted: 0, running: 0 }) },
+      isRedisOurs: () => true,
+    });
+    assert.equal(await bed.isKnown(), false);
+    await until(() => lists.trouble !== undefined, 'a page failed');
+    await until(() => lists.trouble === undefined, 'nobody asks for it any more');
+  });
+
+  it('writes nothing to a Redis of another cluster', async (t) => {
+    const bed = await openBed(t);
+    bed.open('d.example', false);
+    await bed.isKnown();
+    await systemClock.sleep(200);
+    assert.equal(bed.lists, 0);
+  });
+});

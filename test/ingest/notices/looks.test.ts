@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import { type Look, Looks } from '#src/ingest/notices/looks.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import type { ObjectRef, Resource } from '#src/kube/resources.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { until } from '../../harness/until.ts';
+
+describe('looks', () => {
+  let reads: string[];
+  let seen: Look[];
+  let answer: (name: string) => Promise<unknown>;
+  let underWay: number;
+  let mostAtOnce: number;
+  let metrics: Registry;
+  /** Added to the time. */
+  let nowMs: number;
+  let looks: Looks;
+  const claim = (name: string): ChangeNotice => ({
+    resource: 'persistentvolumeclaims',
+    namespace: 'n',
+    name,
+    isEarly: false,
+  });
+  const valueOf = async (name: string): Promise<number | undefined> => {
+    const metric = await metrics.getSingleMetric(name)?.get();
+    return metric?.values[0]?.value;
+  };
+  beforeEach(() => {
+    reads = [];
+    nowMs = 0;
+    seen = [];
+    underWay = 0;
+    mostAtOnce = 0;
+    answer = (name) => Promise.resolve({ metadata: { name } });
+    metrics = new Registry();
+    looks = new Looks({
+      client: {
+        // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- its type
+        async get<T>({ plural }: Resource, { namespace, name }: ObjectRef) {
+          reads.push([plural, namespace, name].filter((part) => part !== undefined).join('/'));
+          underWay += 1;
+          mostAtOnce = Math.max(mostAtOnce, underWay);
+          try {
+            await systemClock.sleep(1);
+            return (await answer(name)) as T | undefined;
+          } finally {
+            underWay -= 1;
+          }
+        },
+      },
+      onLook: (look) => void seen.push(look),
+      clock: { ...systemClock, nowMs: () => systemClock.nowMs() + nowMs },
+      log: silentLog,
+      metrics,
+    });
+  });
+  afterEach(() => looks.stop());
+
+  it('read the object that a hint names, and pass on that it does not exist', async () => {
+    answer = (name) => Promise.resolve(name === 'gone' ? undefined : { metadata: { name } });
+    looks.add(claim('a'));
+    looks.add({ ...claim('gone'), resource: 'persistentvolumes', namespace: '' });
+    await until(() => seen.length === 2, 'both are read');
+    assert.deepEqual(reads, ['persistentvolumeclaims/n/a', 'persistentvolumes/gone']);
+    assert.deepEqual(
+      seen.map(({ object }) => object),
+      [{ metadata: { name: 'a' } }, undefined],
+    );
+  });
+
+  it('read 16 objects at a time', async () => {
+    for (let i = 0; i < 200; i += 1) looks.add(claim(`c${i}`));
+    await until(() => seen.length === 200, 'all are read');
+    assert.equal(mostAtOnce, 16);
+  });
+
+  it('read an object 100 ms after an early hint, and again', async () => {
+    const startedMs = Date.now();
+    looks.add({ ...claim('a'), isEarly: true });
+    assert.equal(await valueOf('sutler_hinted_looks_planned'), 1);
+    await until(() => seen.length === 1, 'it is read');
+    assert.ok(Date.now() - startedMs >= 100);
+    await until(() => seen.length === 2, 'it is read again');
+    assert.ok(Date.now() - startedMs >= 1_000);
+  });
+
+  it('repeat a look that failed', async () => {
+    let failures = 1;
+    answer = (name) =>
+      failures-- > 0
+        ? Promise.reject(
+            new KubeError({ code: 500, reason: 'x', serverMessage: 'no', request: 'get' }),
+          )
+        : Promise.resolve({ metadata: { name } });
+    looks.add(claim('a'));
+    await until(() => seen.length === 1, 'it is read');
+    assert.equal(reads.length, 2);
+  });
+
+  it('look once at objects that they may not read, name the rule, and recover', async () => {
+    answer = () =>
+      Promise.reject(
+        new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'no', request: 'get' }),
+      );
+    for (const name of ['a', 'b', 'c']) looks.add({ ...claim(name), isEarly: true });
+    const dropped = async () => (await valueOf('sutler_hints_dropped_total')) === 3;
+    await until(dropped, 'each look is refused');
+    assert.equal(reads.length, 3);
+    assert.match(looks.trouble ?? '', /get on persistentvolumeclaims.*k8s\/webhooks\/rbac\.yaml/);
+    assert.equal(await valueOf('sutler_hinted_looks_planned'), 1, 'one is read again');
+    answer = (name) => Promise.resolve({ metadata: { name } });
+    nowMs += 30_000;
+    await until(() => seen.length === 1, 'it is read again');
+    assert.equal(looks.trouble, undefined);
+    assert.equal(reads.length, 4);
+  });
+
+  it('say that the credentials are not taken, where the answer is 401', async () => {
+    answer = () =>
+      Promise.reject(
+        new KubeError({ code: 401, reason: 'Unauthorized', serverMessage: 'no', request: 'get' }),
+      );
+    looks.add(claim('a'));
+    await until(() => looks.trouble !== undefined, 'it is said');
+    assert.match(looks.trouble ?? '', /401.*credentials/);
+    looks.clear();
+    assert.equal(looks.trouble, undefined, 'nothing is read while this process does not lead');
+  });
+
+  it('count early hints that are dropped', async () => {
+    for (let i = 0; i < 10_001; i += 1) looks.add({ ...claim(`c${i}`), isEarly: true });
+    assert.equal(await valueOf('sutler_hints_dropped_total'), 1);
+  });
+});

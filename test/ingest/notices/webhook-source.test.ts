@@ -1,0 +1,240 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { WebhookSource } from '#src/ingest/notices/webhook-source.ts';
+import type { Look } from '#src/ingest/notices/looks.ts';
+import { PacedLists, Unwanted } from '#src/ingest/notices/paced-lists.ts';
+import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
+import type { DriverObjects } from '#src/ingest/objects/object-source.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
+import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
+import { claims, classes, volumes } from '#src/kube/resources.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { openSandboxCluster, type SandboxCluster } from '../../harness/sandbox-cluster.ts';
+import { until } from '../../harness/until.ts';
+
+const DRIVER = 'd.example';
+
+describe('hinted objects', () => {
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  let source: WebhookSource;
+  let objects: DriverObjects;
+  /** "how name" of each call of the queue. */
+  let calls: string[];
+  let observed: string[];
+  let queue: LeaderOnlyQueue;
+  beforeEach(async () => {
+    cluster = await openSandboxCluster();
+    kube = await cluster.client();
+    calls = [];
+    observed = [];
+    await kube.create(classes, undefined, { metadata: { name: 'c' }, provisioner: DRIVER });
+    source = new WebhookSource({
+      client: kube,
+      lists: new PacedLists({ client: kube, clock: systemClock, log: silentLog, pageSize: 2 }),
+      waitUntilReading: () => Promise.resolve(),
+      onVolume: ({ metadata }) => void observed.push(metadata.name),
+      clock: systemClock,
+      log: silentLog,
+      metrics: new Registry(),
+    });
+    const note = (how: string) => (key: { readonly name: string }) =>
+      void calls.push(`${how} ${key.name}`);
+    const producer = {
+      ensureQueued: note('ensure'),
+      enqueueNow: note('now'),
+      promote: note('promote'),
+    };
+    queue = new LeaderOnlyQueue(producer, 0);
+    queue.allow(() => true);
+    objects = source.serve({
+      driver: {
+        name: DRIVER,
+        inTreeName: undefined,
+        controllerCapabilities: new Set<string>(),
+      },
+      queue,
+    });
+    await source.waitForSync(new AbortController().signal);
+  });
+  afterEach(async () => {
+    objects.stop();
+    await source.stop();
+    await cluster.close();
+  });
+
+  const newClaim = (name: string, className = 'c', more: Partial<Claim['spec']> = {}) =>
+    kube.create<Claim>(claims, 'default', {
+      metadata: {
+        name,
+        namespace: 'default',
+        annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER },
+      },
+      spec: {
+        storageClassName: className,
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Mi' } },
+        ...more,
+      },
+    });
+  const newVolume = (name: string, phase?: string) =>
+    kube
+      .create<Volume>(volumes, undefined, {
+        metadata: { name, finalizers: ['external-provisioner.volume.kubernetes.io/finalizer'] },
+        spec: {
+          capacity: { storage: '1Mi' },
+          accessModes: ['ReadWriteOnce'],
+          persistentVolumeReclaimPolicy: 'Delete',
+          csi: { driver: DRIVER, volumeHandle: name },
+        },
+      })
+      .then(() => setPhase(name, phase));
+  const setPhase = (name: string, phase: string | undefined) =>
+    kube.patch<Volume>(
+      volumes,
+      { name },
+      { type: 'merge', subresource: 'status', body: { status: { phase } } },
+    );
+  /** Does what follows from a hint. */
+  const look = async (resource: Look['target']['resource'], name: string): Promise<void> => {
+    const isClaim = resource === 'persistentvolumeclaims';
+    const namespace = isClaim ? 'default' : '';
+    const object = isClaim
+      ? await kube.get(claims, { namespace, name })
+      : await kube.get(volumes, { name });
+    source.looked({ target: { resource, namespace, name }, object });
+  };
+  const lookAtClaim = (name: string) => look('persistentvolumeclaims', name);
+  const edit = (name: string, metadata: Partial<KubeObject['metadata']>) =>
+    kube.patch(claims, { namespace: 'default', name }, { type: 'merge', body: { metadata } });
+  const outstanding = async (): Promise<string[]> => {
+    const found: string[] = [];
+    for await (const { name } of objects.outstanding()) found.push(name);
+    return found.sort();
+  };
+
+  it('enqueue an object that a hint names and that needs a job', async () => {
+    await newClaim('a');
+    await newClaim('of-no-class', 'missing');
+    await newVolume('pv', 'Released');
+    await lookAtClaim('a');
+    await lookAtClaim('of-no-class');
+    await look('persistentvolumes', 'pv');
+    assert.deepEqual(calls, ['ensure a', 'ensure pv']);
+    assert.deepEqual(observed, ['pv']);
+  });
+
+  it('enqueue nothing for an object that does not exist', async () => {
+    await lookAtClaim('a');
+    await look('persistentvolumes', 'pv');
+    assert.deepEqual(calls, []);
+  });
+
+  it('enqueue an object once for any number of hints while it stays as it is', async () => {
+    await newClaim('a');
+    for (let i = 0; i < 3; i += 1) await lookAtClaim('a');
+    assert.deepEqual(calls, ['ensure a']);
+  });
+
+  it('run a delayed job at once when a user has edited its claim', async () => {
+    await newClaim('a');
+    await lookAtClaim('a');
+    await edit('a', { labels: { by: 'user' } });
+    await lookAtClaim('a');
+    assert.deepEqual(calls, ['ensure a', 'now a']);
+  });
+
+  it('leave a delayed job delayed after our own finalizer was added', async () => {
+    await newClaim('a');
+    await lookAtClaim('a');
+    await edit('a', { finalizers: [CLAIM_FINALIZER] });
+    await lookAtClaim('a');
+    assert.deepEqual(
+      calls.filter((call) => call.startsWith('now')),
+      [],
+    );
+  });
+
+  it('promote the deletion of a volume that is being deleted', async () => {
+    await newVolume('pv', 'Released');
+    await look('persistentvolumes', 'pv');
+    await kube.delete(volumes, { name: 'pv' });
+    await look('persistentvolumes', 'pv');
+    assert.deepEqual(calls, ['ensure pv', 'promote pv']);
+  });
+
+  it('list everything that needs a job, in pages, and enqueue nothing themselves', async () => {
+    for (const name of ['a', 'b', 'c', 'd', 'e']) await newClaim(name);
+    await newVolume('pv', 'Released');
+    await newVolume('bound', 'Bound');
+    assert.deepEqual(await outstanding(), ['a', 'b', 'c', 'd', 'e', 'pv']);
+    assert.deepEqual(calls, []);
+  });
+
+  it('find in a list what a user has edited since a hint named it', async () => {
+    await newClaim('a');
+    await newClaim('b');
+    await lookAtClaim('a');
+    await edit('a', { labels: { by: 'user' } });
+    assert.deepEqual(await outstanding(), ['a', 'b']);
+    assert.deepEqual(calls, ['ensure a', 'now a']);
+  });
+
+  it('find an edit since the last list', async () => {
+    await newClaim('a');
+    await outstanding();
+    await edit('a', { labels: { by: 'user' } });
+    await lookAtClaim('a');
+    assert.deepEqual(calls, ['ensure a', 'now a']);
+  });
+
+  it('enqueue an object that was listed for something else before its hint came', async () => {
+    await newClaim('a');
+    await newVolume('pv', 'Released');
+    for await (const { kind } of source.listClaims(() => true)) assert.ok(kind !== 'Volume');
+    for await (const { kind } of source.listVolumes(() => true)) assert.ok(kind !== 'Claim');
+    await lookAtClaim('a');
+    await look('persistentvolumes', 'pv');
+    assert.deepEqual(calls, ['ensure a', 'ensure pv']);
+  });
+
+  it('end a list when this ingest does not lead any more', async () => {
+    for (const name of ['a', 'b', 'c']) await newClaim(name);
+    const list = objects.outstanding();
+    for await (const key of list) {
+      assert.ok(key.name);
+      queue.block();
+      break;
+    }
+    await assert.rejects(outstanding(), Unwanted);
+  });
+
+  it('run the claims of a class at once when it is added', async () => {
+    await newClaim('a', 'late');
+    await newClaim('b');
+    await kube.create(classes, undefined, { metadata: { name: 'late' }, provisioner: DRIVER });
+    await until(() => calls.length > 0, 'a key');
+    assert.deepEqual(calls, ['now a']);
+  });
+
+  it('know the versions of classes, and of claims that keys wait for', async () => {
+    const { metadata } = await newClaim('a');
+    await until(() => objects.versionOf('storageclasses//c') !== undefined, 'the class');
+    assert.notEqual(objects.versionOf('storageclasses//c'), '');
+    assert.equal(objects.versionOf('storageclasses//missing'), '');
+    const id = 'persistentvolumeclaims/default/a';
+    assert.equal(objects.versionOf(id), undefined);
+    objects.follow(new Set([id]));
+    await until(() => objects.versionOf(id) === metadata.resourceVersion, 'its version');
+  });
+
+  it('list the snapshots that pending claims are restored from', async () => {
+    const dataSource = { kind: 'VolumeSnapshot', apiGroup: 'snapshot.storage.k8s.io', name: 's' };
+    await newClaim('a', 'c', { dataSource });
+    await newClaim('b');
+    assert.deepEqual(await objects.restoredSnapshots(), new Set(['default/s']));
+  });
+});

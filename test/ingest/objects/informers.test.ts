@@ -1,0 +1,489 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
+import type { DriverObjects } from '#src/ingest/objects/object-source.ts';
+import { Informers } from '#src/ingest/objects/informers.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import type { Claim, Volume } from '#src/kube/objects.ts';
+import { claims, classes, volumes } from '#src/kube/resources.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { objectId } from '#src/queue/dependency-index.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { openSandboxCluster, type SandboxCluster } from '../../harness/sandbox-cluster.ts';
+
+const DRIVER = 'd.example';
+
+describe('Informers', () => {
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  let source: Informers;
+  let objects: DriverObjects;
+  let enqueued: { key: JobKey; isNow: boolean }[] = [];
+  let promoted: string[] = [];
+  const refused: string[] = [];
+  const changed = new Set<string>();
+  let onHint: () => void = () => undefined;
+  const queue = new LeaderOnlyQueue(
+    {
+      ensureQueued(key) {
+        enqueued.push({ key, isNow: false });
+        onHint();
+      },
+      enqueueNow(key) {
+        enqueued.push({ key, isNow: true });
+        onHint();
+      },
+      promote(key) {
+        promoted.push(key.name);
+        onHint();
+      },
+    },
+    0,
+  );
+  const until = async (isDone: () => boolean): Promise<void> => {
+    while (!isDone()) await new Promise<void>((resolve) => (onHint = resolve));
+  };
+  const aClaim = (name: string, className: string) =>
+    kube.create<Claim>(claims, 'default', {
+      metadata: {
+        name,
+        namespace: 'default',
+        annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER },
+      },
+      spec: {
+        storageClassName: className,
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Mi' } },
+      },
+    });
+  const aClass = (name: string) =>
+    kube.create(classes, undefined, { metadata: { name }, provisioner: DRIVER });
+  const names = () => enqueued.map(({ key }) => key.name);
+  const outstanding = async (): Promise<string[]> => {
+    const found: string[] = [];
+    for await (const { name } of objects.outstanding()) found.push(name);
+    return found;
+  };
+  let markers = 0;
+  /** Waits until the watches of claims and volumes have shown all that was written before. */
+  const caughtUp = async (): Promise<void> => {
+    const marker = `marker-${++markers}`;
+    await aClaim(marker, 'never-class');
+    await aVolume(`pvc-${marker}`, { uid: marker });
+    const isThere = () =>
+      source.keptClaims.get(`default/${marker}`) !== undefined &&
+      source.keptVolumes.hasVolume(marker);
+    while (!isThere()) await systemClock.sleep(5);
+  };
+  const aVolume = (name: string, claimRef: Volume['spec']['claimRef']) =>
+    kube.create<Volume>(volumes, undefined, {
+      metadata: { name },
+      spec: {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Retain',
+        ...(claimRef === undefined ? {} : { claimRef }),
+        csi: { driver: DRIVER, volumeHandle: `h-${name}` },
+      },
+    });
+  const referenceTo = ({ metadata: { name, uid } }: Claim) => ({ namespace: 'default', name, uid });
+
+  before(async () => {
+    cluster = await openSandboxCluster();
+    kube = createKubeClient({
+      access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
+      userAgent: 'test',
+      log: silentLog,
+    });
+    await aClass('there');
+    await aClaim('before-start', 'there');
+    source = new Informers({ client: kube, log: silentLog, metrics: new Registry() });
+    objects = source.serve({
+      driver: { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) },
+      queue,
+      onObject(object) {
+        changed.add(object);
+        onHint();
+      },
+      onRefused: (volume, reason) => void refused.push(`${volume.metadata.name}: ${reason}`),
+    });
+    await objects.waitForSync(AbortSignal.timeout(100_000));
+    queue.allow(() => true);
+  });
+  after(async () => {
+    await source.stop();
+    await kube.close();
+    await cluster.close();
+  });
+  beforeEach(() => {
+    enqueued = [];
+    promoted = [];
+  });
+
+  it('lists a claim from before its start as outstanding', async () => {
+    assert.ok((await outstanding()).includes('before-start'));
+  });
+
+  it('enqueues a new claim', async () => {
+    const claim = await aClaim('new', 'there');
+    await until(() => names().includes('new'));
+    assert.deepEqual(enqueued.find(({ key }) => key.name === 'new')?.key, {
+      kind: 'claim',
+      uid: claim.metadata.uid,
+      namespace: 'default',
+      name: 'new',
+    });
+  });
+
+  it('enqueues the claims of a class at once when the class is added', async () => {
+    await aClaim('early', 'late-class');
+    // Claims and classes have separate watches.
+    await aClaim('other', 'never-class');
+    await caughtUp();
+    await aClass('late-class');
+    await until(() => names().includes('early'));
+    assert.deepEqual(
+      enqueued
+        .filter(({ key }) => ['early', 'other'].includes(key.name))
+        .map(({ key, isNow }) => [key.name, isNow]),
+      [['early', true]],
+    );
+  });
+
+  it('enqueues a volume when it is Released', async () => {
+    const spec = {
+      capacity: { storage: '1Mi' },
+      accessModes: ['ReadWriteOnce'],
+      persistentVolumeReclaimPolicy: 'Delete',
+      csi: { driver: DRIVER, volumeHandle: 'h' },
+    };
+    await kube.create<Volume>(volumes, undefined, { metadata: { name: 'static' }, spec });
+    await kube.patch(
+      volumes,
+      { name: 'static' },
+      { type: 'merge', body: { status: { phase: 'Released' } }, subresource: 'status' },
+    );
+    await until(() => names().includes('static'));
+    assert.equal(enqueued.find(({ key }) => key.name === 'static')?.key.kind, 'volume');
+  });
+
+  const LABEL = { type: 'merge', body: { metadata: { labels: { a: 'b' } } } } as const;
+
+  it('enqueues an edited claim and an edited Released volume at once', async () => {
+    await kube.patch(claims, { namespace: 'default', name: 'before-start' }, LABEL);
+    await until(() => names().includes('before-start'));
+    await kube.patch(volumes, { name: 'static' }, LABEL);
+    await until(() => names().includes('static'));
+    assert.deepEqual(
+      enqueued.map(({ key, isNow }) => [key.name, isNow]),
+      [
+        ['before-start', true],
+        ['static', true],
+      ],
+    );
+  });
+
+  const finalizers = (...names: string[]) =>
+    ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
+
+  it('enqueues nothing when our own finalizer is added', async () => {
+    await kube.patch<Claim>(
+      claims,
+      { namespace: 'default', name: 'before-start' },
+      finalizers('sutler.dev/volume-record'),
+    );
+    await caughtUp();
+    assert.deepEqual(names(), []);
+  });
+
+  it('only promotes a volume that is being deleted', async () => {
+    const OURS = 'external-provisioner.volume.kubernetes.io/finalizer';
+    await kube.patch<Volume>(
+      volumes,
+      { name: 'static' },
+      finalizers(OURS, 'kubernetes.io/pv-protection'),
+    );
+    await caughtUp();
+    enqueued = [];
+    const deleted = await kube.delete<Volume>(volumes, { name: 'static' });
+    assert.ok(deleted?.metadata.deletionTimestamp !== undefined);
+    await caughtUp();
+    await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS));
+    await caughtUp();
+    assert.deepEqual(names(), []);
+    assert.deepEqual(promoted, ['static', 'static']);
+    await kube.patch<Volume>(volumes, { name: 'static' }, finalizers());
+  });
+
+  it('refuses a volume with a shared handle until the other one is deleted', async () => {
+    const createReleased = async (name: string): Promise<void> => {
+      const csi = { driver: DRIVER, volumeHandle: 'twice' };
+      const spec = {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Delete',
+        csi,
+      };
+      await kube.create<Volume>(volumes, undefined, { metadata: { name }, spec });
+      const body = { status: { phase: 'Released' } };
+      await kube.patch(volumes, { name }, { type: 'merge', body, subresource: 'status' });
+      await caughtUp();
+    };
+    await kube.create<Volume>(volumes, undefined, {
+      metadata: { name: 'retained' },
+      spec: {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Retain',
+        csi: { driver: DRIVER, volumeHandle: 'twice' },
+      },
+    });
+    await createReleased('one-of-two');
+    const reason =
+      'PersistentVolume retained has the same handle, so the volume is kept; ' +
+      'remove one of the two by hand';
+    const line = `one-of-two: ${reason}`;
+    assert.deepEqual(refused, [line]);
+    objects.reportRefused();
+    assert.deepEqual(refused, [line, line]);
+    assert.deepEqual(names(), []);
+    await kube.delete(volumes, { name: 'retained' });
+    await kube.patch(volumes, { name: 'retained' }, finalizers()).catch(() => undefined);
+    await until(() => names().includes('one-of-two'));
+  });
+
+  it('enqueues a claim at once when its selected node is removed and set again', async () => {
+    const late = {
+      metadata: { name: 'late' },
+      provisioner: DRIVER,
+      volumeBindingMode: 'WaitForFirstConsumer',
+    };
+    await kube.create(classes, undefined, late);
+    const node = (name: string | null) =>
+      kube.patch<Claim>(
+        claims,
+        { namespace: 'default', name: 'moving' },
+        {
+          type: 'merge',
+          body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': name } } },
+        },
+      );
+    await aClaim('moving', 'late');
+    await node('n1');
+    await until(() => names().includes('moving'));
+    await node(null);
+    await caughtUp();
+    enqueued = [];
+    await node('n2');
+    await until(() => names().includes('moving'));
+    assert.deepEqual(
+      enqueued.map(({ key, isNow }) => [key.name, isNow]),
+      [['moving', true]],
+    );
+  });
+
+  const selectNode = (name: string) =>
+    kube.patch(
+      claims,
+      { namespace: 'default', name },
+      {
+        type: 'merge',
+        body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } } },
+      },
+    );
+
+  it('ignores a claim while a volume names it, until that is deleted (P-02, R-01)', async () => {
+    const claim = await aClaim('served', 'there');
+    await until(() => names().includes('served'));
+    await aVolume('of-served', referenceTo(claim));
+    while ((await outstanding()).includes('served')) await systemClock.sleep(5);
+    enqueued = [];
+    await selectNode('served');
+    await aClaim('after-served', 'there');
+    await until(() => names().includes('after-served'));
+    assert.deepEqual(names(), ['after-served']);
+    await kube.patch(
+      volumes,
+      { name: 'of-served' },
+      { type: 'merge', body: { metadata: { finalizers: null } } },
+    );
+    await kube.delete(volumes, { name: 'of-served' });
+    await until(() => names().includes('served'));
+    assert.ok((await outstanding()).includes('served'));
+  });
+
+  it('enqueues a clone source when it is being deleted, not before (K-07, K-08)', async () => {
+    const ref = { namespace: 'default', name: 'source' };
+    await aClaim('source', 'there');
+    await kube.patch<Claim>(claims, ref, {
+      type: 'merge',
+      body: {
+        spec: { volumeName: 'pv' },
+        metadata: { finalizers: ['provisioner.storage.kubernetes.io/cloning-protection'] },
+      },
+    });
+    await caughtUp();
+    assert.ok(!(await outstanding()).includes('source'));
+    enqueued = [];
+    await kube.patch(claims, ref, {
+      type: 'merge',
+      body: { metadata: { annotations: { note: 'x' } } },
+    });
+    await aClaim('after-source', 'there');
+    await until(() => names().includes('after-source'));
+    assert.deepEqual(names(), ['after-source']);
+    await kube.delete(claims, ref);
+    await until(() => names().includes('source'));
+  });
+
+  describe('versions', () => {
+    it('has the versions of classes, of claims and volumes that are followed, and of no others', async () => {
+      const claim = await aClaim('versioned', 'there');
+      const ref = { namespace: 'default', name: 'versioned' };
+      const named = { type: 'merge', body: { spec: { volumeName: 'versioned' } } } as const;
+      await kube.patch(claims, ref, named);
+      const isBound = { body: { status: { phase: 'Bound' } }, subresource: 'status' } as const;
+      const bound = await kube.patch<Claim>(claims, ref, { type: 'merge', ...isBound });
+      const volume = await aVolume('versioned', referenceTo(claim));
+      const cls = await kube.get<Claim>(classes, { name: 'there' });
+      const id = (resource: string, name: string, namespace = '') =>
+        objectId({ resource, namespace, name });
+      const [ofClaim, ofVolume, ofNone] = [
+        id('persistentvolumeclaims', 'versioned', 'default'),
+        id('persistentvolumes', 'versioned'),
+        id('persistentvolumes', 'none'),
+      ];
+      await caughtUp();
+      assert.equal(objects.versionOf(ofVolume), undefined);
+      changed.clear();
+      objects.follow(new Set([ofClaim, ofVolume, ofNone, id('secrets', 'none', 'default')]));
+      await until(() => [ofClaim, ofVolume, ofNone].every((each) => changed.has(each)));
+      assert.deepEqual(
+        [
+          objects.versionOf(ofClaim),
+          objects.versionOf(ofVolume),
+          objects.versionOf(id('storageclasses', 'there')),
+          objects.versionOf(id('storageclasses', 'none')),
+          objects.versionOf(ofNone),
+          objects.versionOf(id('secrets', 'none', 'default')),
+        ],
+        [
+          bound.metadata.resourceVersion,
+          volume.metadata.resourceVersion,
+          cls?.metadata.resourceVersion,
+          '',
+          '',
+          undefined,
+        ],
+      );
+      const changes = await kube.patch<Volume>(volumes, { name: 'versioned' }, LABEL);
+      await until(() => objects.versionOf(ofVolume) === changes.metadata.resourceVersion);
+      await kube.patch(volumes, { name: 'versioned' }, finalizers());
+      await kube.delete(volumes, { name: 'versioned' });
+      await until(() => objects.versionOf(ofVolume) === '');
+      objects.follow(new Set());
+      assert.equal(objects.versionOf(ofVolume), undefined);
+    });
+
+    it('has no version of another resource that has the name of a volume', async () => {
+      const spec = {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Delete',
+        csi: { driver: DRIVER, volumeHandle: 'gold' },
+      };
+      const isReleased = {
+        body: { status: { phase: 'Released' } },
+        subresource: 'status',
+      } as const;
+      await kube.create<Volume>(volumes, undefined, { metadata: { name: 'gold' }, spec });
+      await kube.patch(volumes, { name: 'gold' }, { type: 'merge', ...isReleased });
+      await until(() => names().includes('gold'));
+      const versionOf = (resource: string) =>
+        objects.versionOf(objectId({ resource, name: 'gold' }));
+      assert.notEqual(versionOf('persistentvolumes'), undefined);
+      assert.equal(versionOf('volumeattributesclasses'), undefined);
+      await kube.delete(volumes, { name: 'gold' });
+    });
+  });
+
+  it('names the snapshots that pending claims are restored from (L-08, L-15, L-16)', async () => {
+    const source = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
+    const restore = (name: string, spec: Partial<Claim['spec']>) =>
+      kube.create<Claim>(claims, 'default', {
+        metadata: { name, namespace: 'default' },
+        spec: {
+          storageClassName: 'there',
+          accessModes: ['ReadWriteOnce'],
+          resources: { requests: { storage: '1Mi' } },
+          ...spec,
+        },
+      });
+    await restore('restore-1', { dataSource: { ...source, name: 'by-source' } });
+    await restore('restore-2', { dataSourceRef: { ...source, name: 'by-reference' } });
+    await restore('restore-3', {
+      dataSourceRef: { ...source, name: 'far', namespace: 'elsewhere' },
+    });
+    await restore('restore-4', { dataSource: { ...source, name: 'was-restored' } });
+    const bound = {
+      type: 'merge',
+      body: { status: { phase: 'Bound' } },
+      subresource: 'status',
+    } as const;
+    await kube.patch(claims, { namespace: 'default', name: 'restore-4' }, bound);
+    await caughtUp();
+    assert.deepEqual([...(await objects.restoredSnapshots())].toSorted(), [
+      'default/by-reference',
+      'default/by-source',
+      'elsewhere/far',
+    ]);
+  });
+
+  it('shows a driver that is served later its volumes, until it is stopped', async () => {
+    const other = 'later.example';
+    const names: string[] = [];
+    const create = async (name: string): Promise<void> => {
+      const csi = { driver: other, volumeHandle: 'of-later' };
+      await kube.create<Volume>(volumes, undefined, {
+        metadata: { name },
+        spec: {
+          capacity: { storage: '1Mi' },
+          accessModes: ['ReadWriteOnce'],
+          persistentVolumeReclaimPolicy: 'Delete',
+          csi,
+        },
+      });
+      const body = { status: { phase: 'Released' } };
+      await kube.patch(volumes, { name }, { type: 'merge', body, subresource: 'status' });
+    };
+    await create('of-later-1');
+    await caughtUp();
+    assert.equal(source.keptVolumes.get('of-later-1'), undefined);
+    const pass = ({ name }: JobKey) => void names.push(name);
+    const later = source.serve({
+      driver: { name: other, controllerCapabilities: new Set() },
+      queue: { isAllowing: true, ensureQueued: pass, enqueueNow: pass, promote: pass },
+    });
+    assert.ok(!later.isFollowingVolumes);
+    await later.waitForSync(AbortSignal.timeout(10_000));
+    assert.deepEqual(names, ['of-later-1']);
+    await create('of-later-2');
+    await caughtUp();
+    assert.deepEqual([...later.sharedHandles()], [['of-later', ['of-later-1', 'of-later-2']]]);
+    later.stop();
+    await create('of-later-3');
+    await caughtUp();
+    assert.ok(!names.includes('of-later-3'));
+  });
+
+  it('passes on nothing while the leader queue blocks', async () => {
+    queue.block();
+    await aClaim('blocked', 'there');
+    while (!(await outstanding()).includes('blocked')) await systemClock.sleep(5);
+    queue.allow(() => true);
+    assert.deepEqual(names(), []);
+  });
+});

@@ -1,0 +1,294 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import {
+  judgeClaimChange,
+  judgeVolumeChange,
+  triageClaim,
+  triageVolume,
+  type TriageDriver,
+} from '#src/ingest/objects/predicates.ts';
+import type { Claim, Class, Volume } from '#src/kube/objects.ts';
+import { aClaim, aClass, aVolume, DRIVER } from '../../volumes/builders.ts';
+
+const GA = 'volume.kubernetes.io/storage-provisioner';
+const BETA = 'volume.beta.kubernetes.io/storage-provisioner';
+const MIGRATED_TO = 'pv.kubernetes.io/migrated-to';
+const NODE = 'volume.kubernetes.io/selected-node';
+const IN_TREE = 'kubernetes.io/in-tree';
+const CLONE_PROTECTION = 'provisioner.storage.kubernetes.io/cloning-protection';
+
+const driver: TriageDriver = {
+  name: DRIVER,
+  inTreeName: IN_TREE,
+  controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']),
+};
+const cloning: TriageDriver = {
+  ...driver,
+  controllerCapabilities: new Set(['CREATE_DELETE_VOLUME', 'CLONE_VOLUME']),
+};
+const late = aClass({ volumeBindingMode: 'WaitForFirstConsumer' });
+
+interface Case {
+  readonly annotations?: Record<string, string>;
+  readonly spec?: Partial<Claim['spec']>;
+  /** null = the class is missing. */
+  readonly cls?: Class | null;
+  readonly hasVolume?: boolean;
+}
+
+function describeTriage({
+  annotations = { [GA]: DRIVER },
+  spec = {},
+  cls = aClass(),
+  hasVolume = false,
+}: Case): string {
+  const lookups = { classOf: () => cls ?? undefined, hasVolume: () => hasVolume };
+  const triage = triageClaim(aClaim({ metadata: { annotations }, spec }), driver, lookups);
+  return triage.kind === 'job' ? 'job' : triage.reason;
+}
+
+describe('triageClaim', () => {
+  const lookups = { classOf: () => aClass(), hasVolume: () => false };
+
+  it('makes a job with the claim’s key and nothing else', () => {
+    assert.deepEqual(triageClaim(aClaim(), driver, lookups), {
+      kind: 'job',
+      key: { kind: 'claim', uid: 'testid', namespace: 'space', name: 'claim' },
+    });
+  });
+
+  const accepted: Readonly<Record<string, Case>> = {
+    'for the driver (P-46)': {},
+    'for the in-tree name, migrated to the driver (P-04, P-47, P-55)': {
+      annotations: { [GA]: IN_TREE, [MIGRATED_TO]: DRIVER },
+    },
+    'for the driver whose class has the in-tree name (P-04)': {
+      cls: aClass({ provisioner: IN_TREE }),
+    },
+    'with WaitForFirstConsumer and a node, by the beta annotation (P-57)': {
+      annotations: { [BETA]: DRIVER, [NODE]: 'n' },
+      cls: late,
+    },
+    'with WaitForFirstConsumer and a node, by the GA annotation (P-58)': {
+      annotations: { [GA]: DRIVER, [NODE]: 'n' },
+      cls: late,
+    },
+    'whose class has no binding mode (R-40)': { cls: aClass() },
+  };
+  for (const [title, given] of Object.entries(accepted))
+    it(`accepts a claim ${title}`, () => assert.equal(describeTriage(given), 'job'));
+
+  const ignored: Readonly<Record<string, Case & { readonly reason: RegExp }>> = {
+    'that names its volume (P-06, P-48)': {
+      spec: { volumeName: 'pv' },
+      reason: /already names its volume/,
+    },
+    'without annotation and class, for the missing annotation (P-49)': {
+      annotations: {},
+      cls: null,
+      reason: /not annotated/,
+    },
+    'for another provisioner (P-01, P-50)': {
+      annotations: { [GA]: 'other' },
+      reason: /for provisioner other/,
+    },
+    'for another provisioner by the beta annotation (P-51)': {
+      annotations: { [BETA]: 'other' },
+      reason: /for provisioner other/,
+    },
+    'without annotation (P-52)': { annotations: {}, reason: /not annotated/ },
+    'for another provisioner by the GA annotation, ours by the beta one (P-53)': {
+      annotations: { [GA]: 'other', [BETA]: DRIVER },
+      reason: /for provisioner other/,
+    },
+    'for the in-tree name, not migrated (P-54)': {
+      annotations: { [GA]: IN_TREE },
+      reason: /for provisioner kubernetes.io\/in-tree/,
+    },
+    'for the in-tree name, migrated to another driver (P-54)': {
+      annotations: { [GA]: IN_TREE, [MIGRATED_TO]: 'other' },
+      reason: /for provisioner kubernetes.io\/in-tree/,
+    },
+    'for another provisioner, though annotated as migrated to the driver': {
+      annotations: { [GA]: 'other', [MIGRATED_TO]: DRIVER },
+      reason: /for provisioner other/,
+    },
+    'with WaitForFirstConsumer and no node (P-56)': {
+      cls: late,
+      reason: /no node is selected/,
+    },
+    'with WaitForFirstConsumer and an empty node': {
+      annotations: { [GA]: DRIVER, [NODE]: '' },
+      cls: late,
+      reason: /no node/,
+    },
+    'whose GA annotation is empty, ours by the beta one (R-03)': {
+      annotations: { [GA]: '', [BETA]: DRIVER },
+      reason: /for provisioner $/,
+    },
+    'whose class is missing, with that reason (P-07, R-04)': {
+      cls: null,
+      reason: /^storageClass "class" not found$/,
+    },
+    'whose class belongs to another driver (R-05)': {
+      cls: aClass({ provisioner: 'other' }),
+      reason: /belongs to provisioner other/,
+    },
+    'whose volume exists (P-02, R-01)': {
+      hasVolume: true,
+      reason: /volume of the claim exists/,
+    },
+  };
+  for (const [title, { reason, ...given }] of Object.entries(ignored))
+    it(`ignores a claim ${title}`, () => assert.match(describeTriage(given), reason));
+
+  const cloneSource = (change: Partial<Claim['metadata']>): Claim =>
+    aClaim({
+      metadata: { annotations: {}, finalizers: [CLONE_PROTECTION], ...change },
+      spec: { volumeName: 'pv' },
+    });
+  const deleted = { deletionTimestamp: '2026-01-01T00:00:00Z' };
+
+  it('accepts a clone source that is being deleted, for a driver that clones (K-07)', () => {
+    assert.equal(triageClaim(cloneSource(deleted), cloning, lookups).kind, 'job');
+    assert.equal(triageClaim(cloneSource(deleted), driver, lookups).kind, 'ignore');
+  });
+
+  it('ignores a clone source that is not being deleted (K-08)', () => {
+    assert.equal(triageClaim(cloneSource({}), cloning, lookups).kind, 'ignore');
+  });
+
+  it('ignores a claim that is being deleted without our finalizer (K-06)', () => {
+    assert.equal(
+      triageClaim(
+        cloneSource({ ...deleted, finalizers: ['kubernetes.io/pvc-protection'] }),
+        cloning,
+        lookups,
+      ).kind,
+      'ignore',
+    );
+  });
+
+  it('accepts any claim with the finalizer of a volume record', () => {
+    const claim = aClaim({
+      metadata: { annotations: {}, finalizers: ['sutler.dev/volume-record'] },
+      spec: { volumeName: 'pv' },
+    });
+    assert.equal(triageClaim(claim, driver, { ...lookups, hasVolume: () => true }).kind, 'job');
+  });
+});
+
+describe('judgeClaimChange', () => {
+  const source = aClaim({ metadata: { finalizers: [CLONE_PROTECTION] } });
+  const deletedSource = aClaim({
+    metadata: { finalizers: [CLONE_PROTECTION], deletionTimestamp: '2026-01-01T00:00:00Z' },
+  });
+  const edited = (change: Parameters<typeof aClaim>[0] = {}): Claim => {
+    const claim = aClaim(change);
+    return { ...claim, metadata: { ...claim.metadata, resourceVersion: 'next' } };
+  };
+  const judge = (claim: Claim, previous = aClaim()) =>
+    judgeClaimChange(claim, previous, { neededJob: true, driver });
+
+  it('says need-changed for a claim that needed no job before', () => {
+    assert.equal(
+      judgeClaimChange(aClaim(), aClaim({ metadata: { annotations: {} } }), {
+        neededJob: false,
+        driver,
+      }),
+      'need-changed',
+    );
+  });
+
+  it('says needed-again if the volume controller asked for a volume before', () => {
+    assert.equal(
+      judgeClaimChange(aClaim(), aClaim(), { neededJob: false, driver }),
+      'needed-again',
+    );
+  });
+
+  it('says edited for any change of a claim that needs a job', () => {
+    assert.equal(
+      judge(edited({ metadata: { annotations: { [GA]: DRIVER, [NODE]: 'n' } } })),
+      'edited',
+    );
+    assert.equal(judge(edited()), 'edited');
+  });
+
+  it('says irrelevant if the claim was only listed again', () =>
+    assert.equal(judge(aClaim()), 'irrelevant'));
+
+  it('says irrelevant if our finalizer was added', () => {
+    assert.equal(judge(edited({ metadata: { finalizers: [CLONE_PROTECTION] } })), 'irrelevant');
+  });
+
+  it('says irrelevant if the volume controller binds the claim', () => {
+    assert.equal(judge(edited({ spec: { volumeName: 'pv' } })), 'irrelevant');
+    assert.equal(judge({ ...edited(), status: { phase: 'Bound' } }), 'irrelevant');
+  });
+
+  it('says need-changed if a clone source is deleted and the driver clones', () => {
+    assert.equal(
+      judgeClaimChange(deletedSource, source, { neededJob: true, driver: cloning }),
+      'need-changed',
+    );
+  });
+
+  it('says edited for a deleted claim, so that our finalizer does not keep it', () => {
+    assert.equal(
+      judge(edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })),
+      'edited',
+    );
+  });
+});
+
+describe('judgeVolumeChange', () => {
+  const released = aVolume();
+  const edited = (change: Parameters<typeof aVolume>[0] = {}): Volume => {
+    const volume = aVolume(change);
+    return { ...volume, metadata: { ...volume.metadata, resourceVersion: 'next' } };
+  };
+
+  it('says need-changed if a new policy changes what must be done', () => {
+    assert.equal(
+      judgeVolumeChange(
+        edited({ spec: { persistentVolumeReclaimPolicy: 'Retain' } }),
+        released,
+        driver,
+      ),
+      'need-changed',
+    );
+  });
+
+  it('says edited for other changes, such as an annotation that names a secret', () => {
+    assert.equal(judgeVolumeChange(edited(), released, driver), 'edited');
+  });
+
+  it('says deleting if the deletion begins, or for a change after that', () => {
+    const deleted = edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });
+    assert.equal(judgeVolumeChange(deleted, released, driver), 'deleting');
+    const later = { ...deleted, metadata: { ...deleted.metadata, resourceVersion: 'later' } };
+    assert.equal(judgeVolumeChange(later, deleted, driver), 'deleting');
+  });
+
+  it('says irrelevant if the volume was only listed again', () =>
+    assert.equal(judgeVolumeChange(aVolume(), released, driver), 'irrelevant'));
+});
+
+describe('triageVolume', () => {
+  it('makes a job for a volume that should be deleted', () => {
+    assert.deepEqual(
+      triageVolume(aVolume(), driver, () => undefined),
+      {
+        kind: 'job',
+        key: { kind: 'volume', uid: 'volume-uid', namespace: '', name: 'test-testi' },
+      },
+    );
+  });
+
+  it('refuses two PVs with the same handle, and names the other one', () => {
+    const triage = triageVolume(aVolume(), driver, () => 'other');
+    assert.ok(triage.kind === 'refuse');
+    assert.match(triage.reason, /^PersistentVolume other has the same handle/);
+  });
+});

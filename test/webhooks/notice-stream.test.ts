@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import {
+  type NoticeStream,
+  noticeStreamKey,
+  redisNoticeStream,
+} from '#src/webhooks/notice-stream.ts';
+import { openRedis, type RedisLink } from '#src/redis/connection.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { redisUsers, urlOf } from '../harness/redis-users.ts';
+import { until } from '../harness/until.ts';
+
+const KEY = noticeStreamKey('csi');
+const WAIT_MS = 20;
+
+function claimHint(name: string): ChangeNotice {
+  return { resource: 'persistentvolumeclaims', namespace: 'shop', name, isEarly: false };
+}
+
+describe('the stream of hints, as the user of ingest', () => {
+  let redis: TestRedis;
+  const links: RedisLink[] = [];
+  let writer: NoticeStream;
+  let reader: NoticeStream;
+  const open = async (): Promise<NoticeStream> => {
+    const link = openRedis({ url: urlOf('ingest', redis.url), role: 'plain', log: silentLog });
+    links.push(link);
+    await until(() => link.trouble === undefined, 'Redis is usable');
+    return redisNoticeStream(link.redis, 'csi');
+  };
+  before(async () => {
+    redis = await startTestRedis({ settings: redisUsers() });
+    writer = await open();
+    reader = await open();
+  });
+  after(async () => {
+    for (const link of links) link.close();
+    await redis.close();
+  });
+  beforeEach(() => redis.redis.flushall());
+
+  it('brings hints as they were sent, in order', async () => {
+    const start = await reader.markEnd();
+    const sent: readonly ChangeNotice[] = [
+      { ...claimHint('orders-db'), isEarly: true },
+      { resource: 'persistentvolumes', namespace: '', name: 'pvc-1', isEarly: false },
+      { ...claimHint('early'), namespace: 'name' },
+    ];
+    await writer.appendNotices(sent);
+    const { hints, isGap } = await reader.readNotices(start, WAIT_MS);
+    assert.deepEqual(hints, sent);
+    assert.equal(isGap, false);
+  });
+
+  it('goes on where the reader stopped', async () => {
+    const start = await reader.markEnd();
+    await writer.appendNotices([claimHint('first')]);
+    const { position } = await reader.readNotices(start, WAIT_MS);
+    await writer.appendNotices([claimHint('second')]);
+    const { hints, isGap } = await reader.readNotices(position, WAIT_MS);
+    assert.deepEqual(hints, [claimHint('second')]);
+    assert.equal(isGap, false);
+  });
+
+  it('has no hint after its end, and no gap', async () => {
+    await writer.appendNotices([claimHint('before')]);
+    const start = await reader.markEnd();
+    assert.deepEqual(await reader.readNotices(start, WAIT_MS), {
+      hints: [],
+      position: start,
+      isGap: false,
+    });
+  });
+
+  it('ends the wait of a reader at the first hint', async () => {
+    const start = await reader.markEnd();
+    const beganMs = performance.now();
+    const reading = reader.readNotices(start, 4_000);
+    await writer.appendNotices([claimHint('awaited')]);
+    assert.deepEqual((await reading).hints, [claimHint('awaited')]);
+    assert.ok(performance.now() - beganMs < 3_000);
+  });
+
+  it('adds many hints with one command from outside', async () => {
+    const start = await reader.markEnd();
+    await redis.redis.config('RESETSTAT');
+    const many = Array.from({ length: 500 }, (_, n) => claimHint(`claim-${n}`));
+    await writer.appendNotices(many);
+    const { evalsha = 0, eval: first = 0 } = await redis.commands();
+    // Two if this Redis did not have the script yet.
+    assert.ok(evalsha + first <= 2, `${evalsha + first} commands`);
+    assert.deepEqual((await reader.readNotices(start, WAIT_MS)).hints, many);
+  });
+
+  it('sends nothing for no hints', async () => {
+    await writer.appendNotices([]);
+    assert.equal(await redis.redis.exists(KEY), 0);
+  });
+
+  it('is read in parts', async () => {
+    const start = await reader.markEnd();
+    await writer.appendNotices(Array.from({ length: 1_500 }, (_, n) => claimHint(`claim-${n}`)));
+    const first = await reader.readNotices(start, WAIT_MS);
+    const second = await reader.readNotices(first.position, WAIT_MS);
+    assert.equal(first.hints.length, 1_000);
+    assert.equal(second.hints.length, 500);
+  });
+
+  it('has a gap if the position was trimmed away, and none from there on', async () => {
+    const start = await reader.markEnd();
+    for (let round = 0; round < 11; round += 1)
+      await writer.appendNotices(Array.from({ length: 1_000 }, (_, n) => claimHint(`claim-${n}`)));
+    assert.ok((await redis.redis.xlen(KEY)) < 10_500);
+    const first = await reader.readNotices(start, WAIT_MS);
+    assert.equal(first.isGap, true);
+    assert.equal(first.hints.length, 1_000);
+    assert.equal((await reader.readNotices(first.position, WAIT_MS)).isGap, false);
+  });
+
+  it('has a gap if Redis was emptied, and none from there on', async () => {
+    const start = await reader.markEnd();
+    await redis.redis.flushall();
+    const first = await reader.readNotices(start, WAIT_MS);
+    assert.equal(first.isGap, true);
+    await writer.appendNotices([claimHint('after')]);
+    const { hints, isGap } = await reader.readNotices(first.position, WAIT_MS);
+    assert.deepEqual(hints, [claimHint('after')]);
+    assert.equal(isGap, false);
+  });
+
+  it('has a gap if Redis was emptied and filled again', async () => {
+    const start = await reader.markEnd();
+    await writer.appendNotices([claimHint('lost')]);
+    await redis.redis.flushall();
+    await writer.appendNotices([claimHint('kept')]);
+    const { hints, isGap } = await reader.readNotices(start, WAIT_MS);
+    assert.deepEqual(hints, [claimHint('kept')]);
+    assert.equal(isGap, true);
+  });
+
+  it('skips entries that another version may have written', async () => {
+    const start = await reader.markEnd();
+    await redis.redis.xadd(KEY, '*', 'resource', 'snapshots', 'namespace', '', 'name', 'x');
+    await redis.redis.xadd(KEY, '*', 'resource', 'persistentvolumes');
+    await redis.redis.xadd(KEY, '*', 'odd', 'entry');
+    await writer.appendNotices([claimHint('good')]);
+    assert.deepEqual((await reader.readNotices(start, WAIT_MS)).hints, [claimHint('good')]);
+  });
+
+  it('is one for each prefix', async () => {
+    assert.equal(noticeStreamKey('other'), '{other}:hints');
+  });
+});

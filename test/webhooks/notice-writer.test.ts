@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import { HintsUnavailable, NoticeWriter } from '#src/webhooks/notice-writer.ts';
+
+function hint(name: string, isEarly = false): ChangeNotice {
+  return { resource: 'persistentvolumes', namespace: '', name, isEarly };
+}
+
+/** A writer whose commands end when the test says so. */
+function openWriter() {
+  const commands: { readonly hints: readonly string[]; readonly end: (error?: Error) => void }[] =
+    [];
+  let trouble: string | undefined;
+  const writer = new NoticeWriter({
+    append: (hints) =>
+      new Promise((resolve, reject) => {
+        const end = (error?: Error): void => (error === undefined ? resolve() : reject(error));
+        commands.push({ hints: hints.map(({ name }) => name), end });
+      }),
+    trouble: () => trouble,
+  });
+  return { writer, commands, setTrouble: (text: string) => (trouble = text) };
+}
+
+describe('a writer of hints', () => {
+  it('sends the first hints at once, and those that come meanwhile together', async () => {
+    const { writer, commands } = openWriter();
+    const first = writer.write([hint('a')]);
+    const others = [writer.write([hint('b')]), writer.write([hint('c')])];
+    commands[0]?.end();
+    await first;
+    commands[1]?.end();
+    await Promise.all(others);
+    assert.deepEqual(
+      commands.map(({ hints }) => hints),
+      [['a'], ['b', 'c']],
+    );
+  });
+
+  it('sends equal hints that wait together once, early ones apart', async () => {
+    const { writer, commands } = openWriter();
+    const first = writer.write([hint('a')]);
+    const others = writer.write([hint('b'), hint('b'), hint('b', true)]);
+    commands[0]?.end();
+    await first;
+    commands[1]?.end();
+    await others;
+    assert.deepEqual(commands[1]?.hints, ['b', 'b']);
+  });
+
+  it('says which hints are not stored', async () => {
+    const { writer, commands } = openWriter();
+    const first = writer.write([hint('a')]);
+    const second = writer.write([hint('b')]);
+    commands[0]?.end(new Error('LOADING'));
+    await assert.rejects(first, HintsUnavailable);
+    commands[1]?.end();
+    await second;
+  });
+
+  it('refuses at once while Redis can not be reached', async () => {
+    const { writer, commands, setTrouble } = openWriter();
+    setTrouble('Redis is away');
+    await assert.rejects(writer.write([hint('a')]), /Redis is away/);
+    assert.equal(commands.length, 0);
+  });
+
+  it('gives a hint up that Redis does not answer', async () => {
+    const { writer } = openWriter();
+    const startedMs = performance.now();
+    await assert.rejects(writer.write([hint('a')]), /did not answer within 2 s/);
+    assert.ok(performance.now() - startedMs < 4_000);
+  });
+
+  it('refuses more than ten thousand hints that wait', async () => {
+    const { writer, commands } = openWriter();
+    const first = writer.write([hint('first')]);
+    const many = Array.from({ length: 10 }, (_, part) =>
+      writer.write(Array.from({ length: 1_000 }, (_, n) => hint(`${part}-${n}`))),
+    );
+    await assert.rejects(writer.write([hint('more')]), /too many hints/);
+    for (let n = 0; n < 11; n += 1) {
+      commands[n]?.end();
+      await new Promise((wake) => setImmediate(wake));
+    }
+    await Promise.all([first, ...many]);
+  });
+});
