@@ -3,7 +3,7 @@ import { DependencyIndex } from '../queue/dependency-index.ts';
 import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Listeners } from '../runtime/listeners.ts';
-import { volumeFailedDelete } from '../volumes/deletion-event.ts';
+import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import type { DriverDeps } from './driver-deps.ts';
 import type { EventSource } from './event-source.ts';

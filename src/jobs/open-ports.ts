@@ -1,12 +1,12 @@
 import { randomInt } from 'node:crypto';
 import { repeatWhileFull } from '../gateway-client/repeat-while-full.ts';
-import { EventRecorder, eventComponent } from '../kube/events.ts';
+import { eventComponent, EventRecorder } from '../kube/events.ts';
 import { VolumeNames } from '../records/names-in-use.ts';
 import { openSources } from '../records/open-sources.ts';
 import { redisSharedHandles } from '../records/shared-handles.ts';
 import type { VolumeRecords } from '../records/volume-record.ts';
 import { systemClock } from '../runtime/clock.ts';
-import type { FeatureGates } from '../volumes/feature-gates.ts';
+import type { FeatureGates } from '../volumes/flags.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Base } from './base.ts';
 import type { DriverCaches } from './caches.ts';

@@ -8,7 +8,7 @@ import type { VolumeRecords } from '../records/volume-record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
-import type { ProvisioningOptions } from '../volumes/provisioning-options.ts';
+import type { ProvisioningOptions } from '../volumes/flags.ts';
 import type { WatchedTopology } from '../topology/requirement.ts';
 import type { CapacityHints } from './capacity/report-hints.ts';
 import type { NodeLocal } from './node-local/node-local.ts';

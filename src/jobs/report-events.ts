@@ -1,7 +1,7 @@
 import type { EventInput } from '../kube/events.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
 import type { Run } from '../queue/consumer.ts';
-import { volumeFailedDelete } from '../volumes/deletion-event.ts';
+import { volumeFailedDelete } from '../volumes/deletion.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 /* Kubernetes events on claims and volumes. Each run that fails warns, as upstream does: the event

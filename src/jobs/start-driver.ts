@@ -3,7 +3,7 @@ import type { LeaseFollower } from '../election/lease-follower.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { VolumeRecords } from '../records/volume-record.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { parseFeatureGates, retiredGates, type FeatureGates } from '../volumes/feature-gates.ts';
+import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
 import type { Base, Context, Shared } from './base.ts';
 import type { DriverCaches } from './caches.ts';
 import { type CapacityPlace, capacityPlace, openCapacity } from './capacity/open-capacity.ts';

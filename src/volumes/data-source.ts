@@ -2,13 +2,13 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { VolumeContentSourceSchema } from '../csi/generated/csi_pb.ts';
 import type { Claim, Class, DataSource, KubeObject, ReferenceGrant } from '../kube/objects.ts';
 import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
-import { referenceGrants, type Resource, snapshots } from '../kube/resources.ts';
+import { keyOf, referenceGrants, type Resource, snapshots } from '../kube/resources.ts';
 import type { SourceKind } from './driver-facts.ts';
-import type { FeatureGates } from './feature-gates.ts';
+import type { FeatureGates } from './flags.ts';
 import { RefusedError } from '../rules/refused-error.ts';
-import { isGranted } from './reference-grant.ts';
 import { list, notFound, refuseUntilChanged, rewordRefusal, type Rule } from '../rules/rule.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
+import { CLONE_PROTECTION } from '../kube/keys.ts';
 
 /* The source that a claim names for the content of its volume, and what restores
  * (snapshot-source.ts) and clones (clone-source.ts) have in common. */
@@ -147,4 +147,78 @@ export function parseSourceBytes(
     const message = `${resource.kind} ${object.metadata.name}: ${field}: ${error.message}`;
     throw refuseUntilChanged(resource, object, message);
   }
+}
+
+/** The claim's namespace, and the object of another namespace that it refers to. */
+interface CrossNamespaceRef {
+  readonly claimNamespace: string;
+  /** API group of the object; undefined for the core group. */
+  readonly apiGroup: string | undefined;
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** Whether one of the grants lets the claim use the object. The grant has to be in the object's
+ * namespace and to name both sides. Upstream: external-provisioner pkg/controller/util.go
+ * IsGranted. */
+export function isGranted(grants: readonly ReferenceGrant[], request: CrossNamespaceRef): boolean {
+  const { claimNamespace, apiGroup = '', kind, name } = request;
+  return grants.some(
+    ({ metadata, spec }) =>
+      metadata.namespace === request.namespace &&
+      (spec?.from ?? []).some(
+        (from) =>
+          from.group === '' &&
+          from.kind === 'PersistentVolumeClaim' &&
+          from.namespace === claimNamespace,
+      ) &&
+      (spec?.to ?? []).some(
+        (to) => to.group === apiGroup && to.kind === kind && ['', name].includes(to.name ?? ''),
+      ),
+  );
+}
+
+/* Which claims still read from a snapshot or from another claim. That decides when our finalizers
+ * on sources are removed. Upstream: external-provisioner pkg/controller/clone_controller.go and
+ * pkg/controller/snapshot_finalizer_controller.go. */
+
+/** Whether a claim still waits for its volume. A claim without a phase is new. */
+export function isPending({ status }: Claim): boolean {
+  return status?.phase === undefined || status.phase === 'Pending';
+}
+
+/** The snapshot from which a claim is restored, as "namespace/name"; undefined for a claim with
+ * another source or none. */
+export function restoredSnapshot({ metadata, spec }: Claim): string | undefined {
+  const { dataSource, dataSourceRef } = spec;
+  if (isSnapshot(dataSource))
+    return keyOf({ namespace: metadata.namespace, name: dataSource.name });
+  if (!isSnapshot(dataSourceRef)) return undefined;
+  const { namespace, name } = dataSourceRef;
+  return keyOf({ namespace: (namespace ?? '') === '' ? metadata.namespace : namespace, name });
+}
+
+/** Whether a claim waits to be cloned from the claim of that name in its own namespace. As in
+ * upstream, only `dataSource` counts, whatever its group; a clone across namespaces does not
+ * keep its source. */
+export function isCloning({ spec, status }: Claim, source: string): boolean {
+  const { dataSource } = spec;
+  return (
+    status?.phase === 'Pending' &&
+    dataSource?.kind === 'PersistentVolumeClaim' &&
+    dataSource.name === source
+  );
+}
+
+/** Whether a claim is being deleted and still has our finalizer for sources of clones. */
+export function isTerminatingCloneSource(claim: Pick<Claim, 'metadata'>): boolean {
+  return claim.metadata.deletionTimestamp !== undefined && hasFinalizer(claim, CLONE_PROTECTION);
+}
+
+function isSnapshot(source: DataSource | undefined): source is DataSource {
+  // The API server may send null for an unset field.
+  return (
+    source?.kind === snapshots.kind && (source.apiGroup ?? snapshots.group) === snapshots.group
+  );
 }

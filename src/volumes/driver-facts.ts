@@ -1,4 +1,4 @@
-import type { FeatureGates } from './feature-gates.ts';
+import type { FeatureGates } from './flags.ts';
 
 /** The driver's name, and that of the in-tree plug-in that it replaced, if any. */
 export interface DriverNames {

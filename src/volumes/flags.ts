@@ -1,4 +1,5 @@
 import { perDriver } from '../runtime/flags.ts';
+import { parseBool } from '../runtime/parse-bool.ts';
 
 /** The flags that decide how volumes are named and created. ingest and jobs need the same values,
  * since both compute names. */
@@ -69,3 +70,77 @@ export const provisioningFlags = perDriver({
     upstream: 'same; other names are refused',
   },
 });
+
+/** The provisioning flags as the rules read them. */
+export interface ProvisioningOptions {
+  readonly volumeNamePrefix: string;
+  /** -1: the whole UID; otherwise the number of its hex digits to use. */
+  readonly volumeNameUuidLength: number;
+  readonly defaultFsType: string;
+  readonly extraCreateMetadata: boolean;
+  readonly controllerPublishReadonly: boolean;
+  /** A restore may change the volume mode only if the snapshot content's annotation allows it. */
+  readonly preventVolumeModeConversion: boolean;
+  /** With a selected node, only its part of the cluster is asked for. */
+  readonly strictTopology: boolean;
+  /** Without a selected node, all parts of the cluster are named. */
+  readonly immediateTopology: boolean;
+  readonly gates: FeatureGates;
+  /** Names this installation in the volume attributes of the volumes that it creates. */
+  readonly identity: string;
+}
+
+/** The gates of upstream that sutler supports, and how mature each is. Upstream:
+ * external-provisioner pkg/features/features.go. */
+const GATE_STAGES = {
+  Topology: 'ga',
+  CrossNamespaceVolumeDataSource: 'alpha',
+  VolumeAttributesClass: 'ga',
+  ReleaseLeaderElectionOnExit: 'alpha',
+} as const;
+
+/** Gates that upstream has removed since what they switched on became its only behaviour, which is
+ * ours too. Manifests of drivers still set them. */
+const RETIRED_GATES = new Set(['HonorPVReclaimPolicy']);
+
+/** Whether each gate is on. */
+export type FeatureGates = Readonly<Record<keyof typeof GATE_STAGES, boolean>>;
+
+/** The gates without --feature-gates. */
+export const DEFAULT_GATES = applyGates(new Map());
+
+/** Parses the items of `A=true,B=false`. AllAlpha sets the alpha gates that are not named; AllBeta
+ * is accepted, but there is no beta gate.
+ * @returns a text that names the first wrong item and the fix, if there is one */
+export function parseFeatureGates(items: readonly string[]): FeatureGates | string {
+  const given = new Map<string, boolean>();
+  for (const item of items) {
+    const at = item.indexOf('=');
+    if (at === -1) return `missing value in "${item}"; write ${item}=true or ${item}=false`;
+    const name = item.slice(0, at).trim();
+    const value = parseBool(item.slice(at + 1).trim());
+    if (value === undefined)
+      return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
+    const isKnown = Object.hasOwn(GATE_STAGES, name) || RETIRED_GATES.has(name);
+    if (!isKnown && name !== 'AllAlpha' && name !== 'AllBeta') {
+      const known = Object.keys(GATE_STAGES).join(', ');
+      return `unrecognized feature gate: ${name}; there are ${known}, AllAlpha and AllBeta`;
+    }
+    given.set(name, value);
+  }
+  return applyGates(given);
+}
+
+/** The gates among the items of `A=true,B=false` that upstream has retired. */
+export function retiredGates(items: readonly string[]): readonly string[] {
+  const names = items.map((item) => item.split('=', 1).join('').trim());
+  return names.filter((name) => RETIRED_GATES.has(name));
+}
+
+function applyGates(given: ReadonlyMap<string, boolean>): FeatureGates {
+  const gates = Object.entries(GATE_STAGES).map(([name, stage]) => {
+    const byDefault = stage === 'alpha' ? (given.get('AllAlpha') ?? false) : true;
+    return [name, given.get(name) ?? byDefault] as const;
+  });
+  return Object.fromEntries(gates) as FeatureGates;
+}

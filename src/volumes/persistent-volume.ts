@@ -6,8 +6,9 @@ import { claims, snapshots } from '../kube/resources.ts';
 import type { SourceRef } from './data-source.ts';
 import { toInTreeVolume } from '../migration/volumes.ts';
 import { omitUnset } from '../runtime/json.ts';
-import { catchRefusal } from '../rules/refused-error.ts';
+import { catchRefusal, RefusedError } from '../rules/refused-error.ts';
 import type { SecretRefs } from './secret-ref.ts';
+import type { ProvisioningOptions } from './flags.ts';
 
 /** The PV as far as it is known before the driver answers. It is stored in the volume record, so it
  * is JSON and contains no secrets. */
@@ -230,4 +231,18 @@ function affinityOf(topology: VolumeAnswer['topology']): VolumeSpec['nodeAffinit
       })),
     }));
   return { required: { nodeSelectorTerms: terms } };
+}
+
+/** The flags that decide how volumes are named. */
+export type NamingOptions = Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>;
+
+/** The name of a claim's volume: CSI name, PV name and `${pv.name}` in templates. Upstream:
+ * external-provisioner pkg/controller/controller.go makeVolumeName.
+ * @throws RefusedError for an empty prefix or a claim without UID */
+export function volumeName(uid: string, options: NamingOptions): string {
+  const { volumeNamePrefix: prefix, volumeNameUuidLength: length } = options;
+  if (prefix === '') throw new RefusedError('volume name prefix cannot be of length 0');
+  if (uid === '') throw new RefusedError('corrupted PVC object, it is missing UID');
+  if (length === -1) return `${prefix}-${uid}`;
+  return `${prefix}-${uid.replaceAll('-', '').slice(0, length)}`;
 }

@@ -1,9 +1,12 @@
-import { create, toBinary } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema } from '../csi/generated/csi_pb.ts';
+import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import {
+  CreateVolumeRequestSchema,
+  VolumeCapability_AccessMode_Mode as Mode,
+  type VolumeCapabilitySchema,
+} from '../csi/generated/csi_pb.ts';
 import type { Claim, Class, Labels, VolumeAttributesClass } from '../kube/objects.ts';
 import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
 import { snapshots, volumeAttributesClasses } from '../kube/resources.ts';
-import { isReadOnlyMany, volumeCapabilities } from './access.ts';
 import { cloneSource } from './clone-source.ts';
 import {
   addSourceFinalizer,
@@ -15,14 +18,17 @@ import {
 import { type DriverFacts, missingCapability, supportsTopology } from './driver-facts.ts';
 import { selectedNodeOf } from './eligibility.ts';
 import { translateClass } from '../migration/classes.ts';
-import { volumeName } from './names.ts';
+import {
+  type SkeletonInput,
+  volumeName,
+  type VolumeSkeleton,
+  volumeSkeleton,
+} from './persistent-volume.ts';
 import { omitUnset } from '../runtime/json.ts';
-import { driverParameters, fsTypeOf, metadataParameters } from './parameters.ts';
-import { type SkeletonInput, type VolumeSkeleton, volumeSkeleton } from './persistent-volume.ts';
-import type { ProvisioningOptions } from './provisioning-options.ts';
+import type { ProvisioningOptions } from './flags.ts';
 import { prefixRefusal, type Refusal, RefusedError } from '../rules/refused-error.ts';
 import { read, type Rule } from '../rules/rule.ts';
-import { type SecretRef, secretRefs } from './secret-ref.ts';
+import { SECRET_KEYS, type SecretRef, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
 import {
   MissingCsiNodeError,
@@ -30,6 +36,7 @@ import {
   type TopologyRequirement,
   type WatchedTopology,
 } from '../topology/requirement.ts';
+import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
 
 /** What has to be done for an eligible claim. */
 export type VolumePlan =
@@ -214,5 +221,91 @@ function requestedBytesOf(claim: Claim): bigint {
     if (cause instanceof QuantityError)
       throw new RefusedError(`spec.resources.requests.storage: ${cause.message}`, { cause });
     throw cause;
+  }
+}
+
+const FS_TYPE = `${RESERVED_PARAMETER_PREFIX}fstype`;
+
+/** The file system that the class names, else the default. Upstream: external-provisioner
+ * pkg/controller/controller.go prepareProvision.
+ * @throws RefusedError for a class that names it twice */
+export function fsTypeOf(cls: Class, defaultFsType: string): string {
+  const named = Object.entries(cls.parameters ?? {}).filter(
+    ([key]) => key.toLowerCase() === 'fstype' || key === FS_TYPE,
+  );
+  if (named.length > 1)
+    throw new RefusedError(
+      `fstype specified in parameters with both "fstype" and "${FS_TYPE}" keys`,
+    );
+  const fsType = named[0]?.[1] ?? '';
+  return fsType === '' ? defaultFsType : fsType;
+}
+
+/** The class parameters for the driver: without the reserved ones, which are for the provisioner.
+ * Upstream: external-provisioner pkg/controller/controller.go removePrefixedParameters.
+ * @throws RefusedError for an unknown reserved key */
+export function driverParameters(cls: Class): Record<string, string> {
+  const kept: [string, string][] = [];
+  for (const [key, value] of Object.entries(cls.parameters ?? {})) {
+    if (!key.startsWith(RESERVED_PARAMETER_PREFIX)) kept.push([key, value]);
+    else if (key !== FS_TYPE && !SECRET_KEYS.has(key)) {
+      throw new RefusedError(
+        'failed to strip CSI Parameters of prefixed keys: found unknown parameter key ' +
+          `"${key}" with reserved namespace ${RESERVED_PARAMETER_PREFIX}`,
+      );
+    }
+  }
+  return Object.fromEntries(kept);
+}
+
+/** The parameters that --extra-create-metadata adds. */
+export function metadataParameters(
+  claim: { readonly name: string; readonly namespace: string },
+  volumeName: string,
+): Record<string, string> {
+  return {
+    [`${RESERVED_PARAMETER_PREFIX}pvc/name`]: claim.name,
+    [`${RESERVED_PARAMETER_PREFIX}pvc/namespace`]: claim.namespace,
+    [`${RESERVED_PARAMETER_PREFIX}pv/name`]: volumeName,
+  };
+}
+
+type Capability = MessageInitShape<typeof VolumeCapabilitySchema>;
+
+/** One capability for each access mode of the claim, in its order, never merged. Upstream:
+ * external-provisioner pkg/controller/controller.go getVolumeCapabilities.
+ * @throws RefusedError for an access mode that CSI can't express */
+export function volumeCapabilities(
+  claim: Claim,
+  cls: Class,
+  options: { readonly fsType: string; readonly hasMultiWriter: boolean },
+): Capability[] {
+  const { accessModes = [], volumeMode } = claim.spec;
+  const mount = { fsType: options.fsType, mountFlags: [...(cls.mountOptions ?? [])] };
+  const accessType: Capability['accessType'] =
+    volumeMode === 'Block' ? { case: 'block', value: {} } : { case: 'mount', value: mount };
+  return accessModes.map((accessMode) => ({
+    accessType,
+    accessMode: { mode: toCsiMode(accessMode, options.hasMultiWriter) },
+  }));
+}
+
+/** Whether the claim asks for a volume that many nodes read and none writes. */
+function isReadOnlyMany({ spec: { accessModes = [] } }: Claim): boolean {
+  return accessModes.length === 1 && accessModes[0] === 'ReadOnlyMany';
+}
+
+function toCsiMode(accessMode: string, hasMultiWriter: boolean): Mode {
+  switch (accessMode) {
+    case 'ReadWriteMany':
+      return Mode.MULTI_NODE_MULTI_WRITER;
+    case 'ReadOnlyMany':
+      return Mode.MULTI_NODE_READER_ONLY;
+    case 'ReadWriteOnce':
+      return hasMultiWriter ? Mode.SINGLE_NODE_MULTI_WRITER : Mode.SINGLE_NODE_WRITER;
+    case 'ReadWriteOncePod':
+      return hasMultiWriter ? Mode.SINGLE_NODE_SINGLE_WRITER : Mode.SINGLE_NODE_WRITER;
+    default:
+      throw new RefusedError(`unsupported AccessMode combination: [${accessMode}]`);
   }
 }

@@ -5,8 +5,7 @@ import type { Class, NewVolume, Volume } from '../kube/objects.ts';
 import { deletionSecret } from './deletion.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
 import { translateClass } from '../migration/classes.ts';
-import { type NamingOptions, volumeName } from './names.ts';
-import type { VolumeSkeleton } from './persistent-volume.ts';
+import { type NamingOptions, volumeName, type VolumeSkeleton } from './persistent-volume.ts';
 import { catchRefusal } from '../rules/refused-error.ts';
 import { type SecretPurpose, type SecretRef, secretRef } from './secret-ref.ts';
 

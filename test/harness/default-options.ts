@@ -1,4 +1,4 @@
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 
 /** What jobs is told by its flags if none is given. */
 export const DEFAULT_OPTIONS = {

@@ -6,7 +6,7 @@ import { nodes, volumeAttachments } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
-import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/flags.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 

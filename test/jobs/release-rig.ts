@@ -4,7 +4,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, namespaces } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/flags.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 /** For the tests that remove finalizers from sources: the sandbox's API server, and a settable list

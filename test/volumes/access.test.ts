@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { VolumeCapability_AccessMode_Mode as Mode } from '#src/csi/generated/csi_pb.ts';
-import { volumeCapabilities } from '#src/volumes/access.ts';
+import { volumeCapabilities } from '#src/volumes/plan.ts';
 import { aClaim, aClass } from './builders.ts';
 import { claimFor, hasMessage } from './plans.ts';
 

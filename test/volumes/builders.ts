@@ -1,8 +1,7 @@
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
-import type { ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES, type ProvisioningOptions } from '#src/volumes/flags.ts';
 
 /* A claim, class, volume and driver that fit together: the fixture of upstream's tests. */
 

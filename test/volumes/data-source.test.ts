@@ -11,7 +11,7 @@ import {
   parseSourceBytes,
   type SourceRef,
 } from '#src/volumes/data-source.ts';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import { aClaim } from './builders.ts';
 import {
   aCloningClaim,
@@ -20,11 +20,11 @@ import {
   aSnapshot,
   aSourceClaim,
   cloneObjects,
-  withGrant,
   refuseSteps,
   run,
   SNAPSHOT_GROUP,
   snapshotObjects,
+  withGrant,
 } from './source-builders.ts';
 
 const OPEN = { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true };

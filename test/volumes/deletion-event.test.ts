@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { volumeFailedDelete } from '#src/volumes/deletion-event.ts';
+import { volumeFailedDelete } from '#src/volumes/deletion.ts';
 import { aVolume } from './builders.ts';
 
 it('is a warning on the volume as it was read (P-11)', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import { isKnownAs, missingCapability, supportsTopology } from '#src/volumes/driver-facts.ts';
 import { driver, DRIVER } from './builders.ts';
 import { withCapability, withTopology } from './plans.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { DEFAULT_GATES, parseFeatureGates, retiredGates } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES, parseFeatureGates, retiredGates } from '#src/volumes/flags.ts';
 
 describe('feature gates', () => {
   it('have upstream’s defaults', () => {

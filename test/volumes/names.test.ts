@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { volumeName } from '#src/volumes/names.ts';
+import { volumeName } from '#src/volumes/persistent-volume.ts';
 import { hasMessage } from './plans.ts';
 
 const UID = '0123abcd-4567-89ef-0123-456789abcdef';

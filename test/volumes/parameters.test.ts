@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { driverParameters, fsTypeOf, metadataParameters } from '#src/volumes/parameters.ts';
+import { driverParameters, fsTypeOf, metadataParameters } from '#src/volumes/plan.ts';
 import { aClass } from './builders.ts';
 import { hasMessage } from './plans.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
-import { type DeletionContext, planDeletion } from '#src/volumes/plan-deletion.ts';
+import { type DeletionContext, planDeletion } from '#src/volumes/deletion.ts';
 import { aClass, aVolume, driver } from './builders.ts';
 
 function attachment(

@@ -7,7 +7,7 @@ import {
   type VolumeSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Class, NewVolume } from '#src/kube/objects.ts';
-import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES, type FeatureGates, type ProvisioningOptions } from '#src/volumes/flags.ts';
 import {
   type BadAnswer,
   completeVolume,
@@ -16,7 +16,6 @@ import {
 } from '#src/volumes/persistent-volume.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
-import type { ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
 import { RefusedError } from '#src/rules/refused-error.ts';
 import type { WatchedTopology } from '#src/topology/requirement.ts';
 import { aClaim, aClass, driver, options } from './builders.ts';

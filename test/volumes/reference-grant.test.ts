@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { isGranted } from '#src/volumes/reference-grant.ts';
+import { isGranted } from '#src/volumes/data-source.ts';
 import { aGrant, type GrantChange, SNAPSHOT_GROUP } from './source-builders.ts';
 
 const ofClaim = {

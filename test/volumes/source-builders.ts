@@ -24,7 +24,7 @@ import {
   dataSourceOf,
   kindOf,
 } from '#src/volumes/data-source.ts';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import { RefusedError } from '#src/rules/refused-error.ts';
 import type { Answer, Rule, Step } from '#src/rules/rule.ts';
 import { snapshotSource } from '#src/volumes/snapshot-source.ts';

@@ -3,10 +3,10 @@ import { describe, it } from 'node:test';
 import type { Claim } from '#src/kube/objects.ts';
 import {
   isCloning,
-  isTerminatingCloneSource,
   isPending,
+  isTerminatingCloneSource,
   restoredSnapshot,
-} from '#src/volumes/source-use.ts';
+} from '#src/volumes/data-source.ts';
 import { aClaim } from './builders.ts';
 
 const GROUP = 'snapshot.storage.k8s.io';

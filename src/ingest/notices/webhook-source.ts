@@ -1,7 +1,7 @@
 import QuickLRU from 'quick-lru';
 import type { KubeClient } from '../../kube/client.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
-import { startReflector, type Change, type Reflector } from '../../kube/reflector.ts';
+import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
 import { claims, classes, volumes } from '../../kube/resources.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { objectId, parseObjectId } from '../../queue/dependency-index.ts';
@@ -12,7 +12,7 @@ import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
 import type { Registry } from '../../runtime/metrics.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import { isPending, restoredSnapshot } from '../../volumes/source-use.ts';
+import { isPending, restoredSnapshot } from '../../volumes/data-source.ts';
 import { EventHandler } from '../objects/event-handler.ts';
 import type { DriverObjects, ObjectSource, ServedDriver } from '../objects/object-source.ts';
 import { transformClaim, transformClass, transformVolume } from '../objects/transforms.ts';

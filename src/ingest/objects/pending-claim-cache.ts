@@ -1,10 +1,10 @@
 import { CLAIM_FINALIZER } from '../../kube/keys.ts';
 import type { Claim } from '../../kube/objects.ts';
-import { passOn, rawKey, transformOrSkip, type Change, type ObjectSink } from '../../kube/store.ts';
+import { type Change, type ObjectSink, passOn, rawKey, transformOrSkip } from '../../kube/store.ts';
 import { claims, keyOf } from '../../kube/resources.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
-import { isPending, isTerminatingCloneSource } from '../../volumes/source-use.ts';
+import { isPending, isTerminatingCloneSource } from '../../volumes/data-source.ts';
 import type { FollowedVersions } from './followed-versions.ts';
 import { transformClaim } from './transforms.ts';
 

@@ -8,7 +8,7 @@ import { shouldDelete } from '../../volumes/deletion.ts';
 import { shouldProvision } from '../../volumes/eligibility.ts';
 import { explainShared } from '../../volumes/handles.ts';
 import type { DriverNames } from '../../volumes/driver-facts.ts';
-import { isTerminatingCloneSource } from '../../volumes/source-use.ts';
+import { isTerminatingCloneSource } from '../../volumes/data-source.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 
 /** Whether an object needs a job. */

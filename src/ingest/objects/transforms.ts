@@ -3,7 +3,7 @@ import type { Claim, Class, ObjectMeta, Volume } from '../../kube/objects.ts';
 import type { Transformed } from '../../kube/reflector.ts';
 import { PLUGINS } from '../../migration/plugins.ts';
 import { isInTreeVolume } from '../../migration/volumes.ts';
-import { isPending } from '../../volumes/source-use.ts';
+import { isPending } from '../../volumes/data-source.ts';
 
 /* Transforms cut each object down to the fields that triage reads, before it is cached. So a bound
  * claim takes a few hundred bytes instead of two thousand. The reflector has checked that a raw

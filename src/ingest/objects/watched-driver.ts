@@ -3,7 +3,7 @@ import type { JobKey } from '../../queue/contract.ts';
 import type { HandleSharers } from '../../records/shared-handles.ts';
 import { unlessAborted } from '../../runtime/abort.ts';
 import type { Logger } from '../../runtime/log.ts';
-import { isPending, restoredSnapshot } from '../../volumes/source-use.ts';
+import { isPending, restoredSnapshot } from '../../volumes/data-source.ts';
 import { EventHandler } from './event-handler.ts';
 import type { KeptChange } from './pending-claim-cache.ts';
 import type { DriverObjects, ServedDriver } from './object-source.ts';

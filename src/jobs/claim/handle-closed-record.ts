@@ -2,7 +2,7 @@ import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
-import { volumeName } from '../../volumes/names.ts';
+import { volumeName } from '../../volumes/persistent-volume.ts';
 import type { ClaimAttempt } from '../attempt.ts';
 import type { OpenedCreate } from '../../records/open-results.ts';
 import { reportProvisioningFailed } from '../report-events.ts';

@@ -1,6 +1,6 @@
 import type { Claim, Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
-import { volumeName } from '../../volumes/names.ts';
+import { volumeName } from '../../volumes/persistent-volume.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /* Clashes of shortened volume names (--volume-name-uuid-length). Two claims whose UIDs begin alike

@@ -3,7 +3,7 @@ import { isConflict, isNotFound } from '../../kube/kube-error.ts';
 import type { Claim } from '../../kube/objects.ts';
 import { claims } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { isCloning, isTerminatingCloneSource } from '../../volumes/source-use.ts';
+import { isCloning, isTerminatingCloneSource } from '../../volumes/data-source.ts';
 import { removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { findClaim } from '../read-claims.ts';

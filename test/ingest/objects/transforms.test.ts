@@ -10,7 +10,7 @@ import type { Claim, Volume } from '#src/kube/objects.ts';
 import { shouldDelete } from '#src/volumes/deletion.ts';
 import { shouldProvision } from '#src/volumes/eligibility.ts';
 import { identityOf } from '#src/volumes/handles.ts';
-import { isTerminatingCloneSource, isPending, restoredSnapshot } from '#src/volumes/source-use.ts';
+import { isPending, isTerminatingCloneSource, restoredSnapshot } from '#src/volumes/data-source.ts';
 import { aClaim, aClass, aVolume, driver, DRIVER } from '../../volumes/builders.ts';
 
 const dataSource = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };

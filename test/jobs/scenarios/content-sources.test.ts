@@ -27,7 +27,7 @@ import {
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { openSources } from '#src/records/open-sources.ts';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import {
   installCrds,
   referenceGrantCrd,

@@ -7,7 +7,7 @@ import { snapshots } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import { installCrds, removeCrds } from '../../harness/snapshot-crds.ts';
 import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 
