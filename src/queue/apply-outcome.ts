@@ -2,7 +2,7 @@ import { DelayedError, type Job, WaitingError } from 'bullmq';
 import type { Redis } from 'ioredis';
 import type { Logger } from '../runtime/log.ts';
 import { type Backoff, requeueDelayMs, retryDelayMs } from './backoff.ts';
-import { type JobKey, keyId, logFields, parseJob } from './contract.ts';
+import { type JobKey, logFields } from './contract.ts';
 import { type Outcome, shownReason } from './outcome.ts';
 import { takePendingPromotion } from './pending-promotion.ts';
 import { clearStatus, writeStatus } from './status.ts';
@@ -84,13 +84,10 @@ export class OutcomeApplier {
 
   /** Promotes a job that has just been delayed if `enqueueNow` was called during its run. Never
    * rejects. */
-  async promoteIfPending({ id: jobId, data }: Job): Promise<void> {
-    const parsed = parseJob(data);
-    if (!parsed.ok || jobId === undefined) return;
+  async promoteIfPending(job: Job): Promise<void> {
     const { redis, log } = this.#options;
-    const taken = { jobId, keyId: keyId(parsed.key) };
-    await takePendingPromotion(redis, this.#options, taken).catch((error: unknown) =>
-      log.debug({ err: error, job: jobId }, 'could not check for a pending promotion'),
+    await takePendingPromotion(redis, this.#options, job).catch((error: unknown) =>
+      log.debug({ err: error, job: job.id }, 'could not check for a pending promotion'),
     );
   }
 

@@ -13,10 +13,10 @@ import { queueName } from './key-names.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
 import { type ProgressWatchdog, startProgressWatchdog } from './progress-watchdog.ts';
+import { waitingKeys } from './queue-calls.ts';
 import { RunLocks } from './run-locks.ts';
 import { readStatus, type RunStatus } from './status.ts';
 import { SteeredWorker } from './steered-worker.ts';
-import { waitingKeys } from './waiting-keys.ts';
 import type { WorkerConnection } from './worker-connection.ts';
 
 /** What a run is given besides its key. */

@@ -1,16 +1,16 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/refused-error.ts';
-import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
-import type { JobKind } from './contract.ts';
+import { JOB_KINDS, type JobKind } from './contract.ts';
 import { queueName, waitsKey } from './key-names.ts';
+import { promoteKey, useQueue } from './queue-calls.ts';
 
 /* The wait list: which parked keys wait for a change of which object. Keys that saw the same
  * version of the same object form a group, `object@version`. `waits` is a sorted set of the groups,
  * by the counter in `waits#`; the keys of a group are a hash. status.ts adds a key in the same step
  * that writes its status, before the job is delayed. So ingest, which compares the list with the
  * objects, finds a change whether it came before or after. The list is in Redis, where a new leader
- * finds it too. Builds on bullmq-layout.ts. */
+ * finds it too. */
 
 /** Keys that wait for another version of an object. */
 export interface WaitGroup {
@@ -71,48 +71,31 @@ return {'joined', 'position', position, 'groups', groups}
 `,
 });
 
-/** Promotes the delayed jobs of one page of a group's keys, and takes their keys out of the group.
- * A key whose run is under way stays in it, since that run may be about to park the key. */
-const promotePage = defineNamedScript({
-  keys: ['waits', 'claimRoot', 'volumeRoot', 'snapshotRoot'],
-  args: { group: 'text', cursor: 'text', nowMs: 'number' },
-  answers: { page: { nextCursor: 'text', promoted: 'number', running: 'number' } },
-  lua: `${QUEUE_LUA}
-local roots = { claim = claimRoot, volume = volumeRoot, snapshot = snapshotRoot }
-local keys = waits .. ':' .. group
-local page = redis.call('HSCAN', keys, cursor, 'COUNT', 500)
-local nextCursor, fields = page[1], page[2]
-local promoted, running = 0, 0
-for i = 1, #fields, 2 do
-  local keyId = fields[i]
-  local root = roots[string.match(keyId, '^%a+')]
-  local jobId = root and jobOf(root, keyId)
-  if jobId and isActive(root, jobId) then
-    running = running + 1
-  else
-    if jobId and promote(root, jobId, nowMs) then promoted = promoted + 1 end
-    redis.call('HDEL', keys, keyId)
-  end
-end
-if redis.call('EXISTS', keys) == 0 then redis.call('ZREM', waits, group) end
-return {'page', 'nextCursor', nextCursor, 'promoted', promoted, 'running', running}
+/** Drops a group that has no key any more. */
+const dropEmpty = defineNamedScript({
+  keys: ['waits'],
+  args: { group: 'text' },
+  answers: { ok: {} },
+  lua: `
+if redis.call('EXISTS', waits .. ':' .. group) == 0 then redis.call('ZREM', waits, group) end
+return {'ok'}
 `,
 });
+
+const PAGE_KEYS = 500;
 
 /** The wait list of one driver's keys. Methods reject when Redis can't be asked. */
 export class DependencyIndex {
   readonly #redis: Redis;
-  readonly #keys: Readonly<Record<'waits' | `${Exclude<JobKind, 'capacity'>}Root`, string>>;
+  readonly #prefix: string;
+  readonly #driver: string;
+  readonly #waits: string;
 
   constructor(redis: Redis, prefix: string, driver: string) {
-    const rootOf = (kind: JobKind): string => queueRoot(prefix, queueName(kind, driver));
     this.#redis = redis;
-    this.#keys = {
-      waits: waitsKey(prefix, driver),
-      claimRoot: rootOf('claim'),
-      volumeRoot: rootOf('volume'),
-      snapshotRoot: rootOf('snapshot'),
-    };
+    this.#prefix = prefix;
+    this.#driver = driver;
+    this.#waits = waitsKey(prefix, driver);
   }
 
   /** The groups that keys have joined since the position of an earlier answer; all of them where
@@ -120,7 +103,7 @@ export class DependencyIndex {
   async since(
     from: number | undefined,
   ): Promise<{ readonly position: number; readonly waiting: readonly WaitGroup[] }> {
-    const { waits } = this.#keys;
+    const waits = this.#waits;
     const keys = { waits, counter: `${waits}#` };
     if (from !== undefined && Number(await this.#redis.get(keys.counter)) === from)
       return { position: from, waiting: [] };
@@ -132,21 +115,39 @@ export class DependencyIndex {
     return { position, waiting };
   }
 
-  /** Promotes the jobs of a group's keys.
+  /** Promotes the jobs of a group's keys, and takes the keys out of the group. A key whose run is
+   * under way stays in it, since that run may be about to park the key.
    * @returns how many were promoted, and how many are running, for which to call this again */
-  async promote(
-    { object, seen }: WaitGroup,
-    nowMs: number,
-  ): Promise<{ readonly promoted: number; readonly running: number }> {
+  async promote({
+    object,
+    seen,
+  }: WaitGroup): Promise<{ readonly promoted: number; readonly running: number }> {
+    const group = `${object}@${seen}`;
+    const keys = `${this.#waits}:${group}`;
     const total = { promoted: 0, running: 0 };
     let cursor = '0';
     do {
-      const args = { group: `${object}@${seen}`, cursor, nowMs };
-      const page = await promotePage.run(this.#redis, this.#keys, args);
-      cursor = page.nextCursor;
-      total.promoted += page.promoted;
-      total.running += page.running;
+      const [next, fields] = await this.#redis.hscan(keys, cursor, 'COUNT', PAGE_KEYS);
+      cursor = next;
+      const keyIds = fields.filter((_, i) => i % 2 === 0);
+      for (const kind of JOB_KINDS) {
+        const ofKind = keyIds.filter((keyId) => keyId.startsWith(`${kind}/`));
+        if (ofKind.length === 0) continue;
+        const ends = await this.#promoteKeys(kind, ofKind);
+        total.promoted += ends.filter((end) => end === 'promoted').length;
+        total.running += ends.filter((end) => end === 'running').length;
+        const ended = ofKind.filter((_, i) => ends[i] !== 'running');
+        if (ended.length > 0) await this.#redis.hdel(keys, ...ended);
+      }
     } while (cursor !== '0');
+    if (total.running === 0) await dropEmpty.run(this.#redis, { waits: this.#waits }, { group });
     return total;
+  }
+
+  #promoteKeys(kind: JobKind, keyIds: readonly string[]) {
+    const place = { prefix: this.#prefix, queue: queueName(kind, this.#driver) };
+    return useQueue(this.#redis, place, (queue) =>
+      Promise.all(keyIds.map((keyId) => promoteKey(queue, keyId))),
+    );
   }
 }

@@ -1,4 +1,9 @@
-import { LAST_PRIORITY } from './bullmq-layout.ts';
+import { type Job, PRIORITY_LIMIT, type Queue } from 'bullmq';
+import type { Redis } from 'ioredis';
+
+/** BullMQ's highest priority number, which runs last; 1 runs first, 0 is no priority. */
+const LAST_PRIORITY = PRIORITY_LIMIT;
+const PAGE_JOBS = 1_000;
 
 /** Fair order over namespaces by virtual time; its ticks are BullMQ's priorities. A namespace's
  * next key is due one tick after its previous one, or after what runs now, whichever is later. So a
@@ -52,5 +57,41 @@ export class Fairness {
     this.#highestTick = Math.max(0, this.#highestTick - ticks);
     for (const [namespace, last] of this.#lastTicks)
       this.#lastTicks.set(namespace, Math.max(0, last - ticks));
+  }
+}
+
+/** Keeps virtual time in Redis, for the next leader, and advances it to what the queue holds. Moves
+ * its zero before the priorities run out: once in a million jobs. No job may be added meanwhile.
+ * @param key  where it is kept */
+export async function syncFairness(
+  redis: Redis,
+  key: string,
+  queue: Queue,
+  fairness: Fairness,
+): Promise<void> {
+  const [text, [next]] = await Promise.all([redis.get(key), queue.getPrioritized(0, 0)]);
+  const stored = Number(text ?? 0);
+  fairness.observe(stored + 1);
+  fairness.observe(next?.priority);
+  const ticks = fairness.rebaseTicks;
+  if (ticks > 0) {
+    await lowerPriorities(queue, ticks);
+    fairness.rebase(ticks);
+  }
+  if (fairness.nowTick !== stored) await redis.set(key, fairness.nowTick);
+}
+
+/** Lowers the priority of every job that has one, to 1 at least. Their order stays. */
+async function lowerPriorities(queue: Queue, ticks: number): Promise<void> {
+  const lower = async (job: Job): Promise<void> => {
+    if (job.priority > 0) await job.changePriority({ priority: Math.max(1, job.priority - ticks) });
+  };
+  for (const type of ['prioritized', 'delayed', 'active'] as const) {
+    // A job that was lowered keeps its place in the list.
+    for (let from = 0; ; from += PAGE_JOBS) {
+      const jobs = await queue.getJobs([type], from, from + PAGE_JOBS - 1, true);
+      if (jobs.length === 0) break;
+      await Promise.all(jobs.map(lower));
+    }
   }
 }

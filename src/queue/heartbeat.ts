@@ -6,8 +6,7 @@ import { flushMarkerKey } from '../redis/key-names.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
 import { everyPeriod } from '../runtime/ticks.ts';
-import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
-import { heartbeatKey, type QueuePlace } from './key-names.ts';
+import { DELAYED_SCORE_PER_MS, heartbeatKey, type QueuePlace, queueRoot } from './key-names.ts';
 
 /** Writes to Redis each second that the queues of this process have a worker. */
 export interface Heartbeat {
@@ -30,6 +29,41 @@ const LONGEST_GAP_MS = 2_500;
 /** When an answer takes longer, Redis is frozen or cut off, although it is connected. */
 const LONGEST_ANSWER_MS = 2_500;
 
+/** Lua: what the heartbeat does with BullMQ's own keys, for which BullMQ has no call. `root` is what
+ * the keys of a queue begin with. */
+const QUEUE_LUA = `
+-- Makes every delayed job due that much later, before a worker can take one of them.
+local function extendDelays(root, byMs)
+  local delayed = redis.call('ZRANGE', root .. 'delayed', 0, -1, 'WITHSCORES')
+  for i = 1, #delayed, 2 do
+    local score = tonumber(delayed[i + 1]) + byMs * ${DELAYED_SCORE_PER_MS}
+    redis.call('ZADD', root .. 'delayed', string.format('%.0f', score), delayed[i])
+  end
+end
+
+-- Has what expires by Redis' clock expire that much earlier: the locks of jobs, the pause of a rate
+-- limit, and the pause between two looks for jobs of dead workers.
+local function shortenExpiries(root, byMs)
+  local names = {'limiter', 'stalled-check'}
+  for _, jobId in ipairs(redis.call('LRANGE', root .. 'active', 0, -1)) do
+    names[#names + 1] = jobId .. ':lock'
+  end
+  for _, name in ipairs(names) do
+    local leftMs = redis.call('PTTL', root .. name)
+    if leftMs > 0 then redis.call('PEXPIRE', root .. name, math.max(1, leftMs - byMs)) end
+  end
+end
+
+-- Unblocks a worker of the queue if a job waits or is due. Answers whether it has jobs, delayed ones
+-- included.
+local function unblockForWaiting(root, nowMs)
+  local due = redis.call('ZCOUNT', root .. 'delayed', '-inf', nowMs * ${DELAYED_SCORE_PER_MS})
+  local waiting = redis.call('EXISTS', root .. 'wait', root .. 'prioritized')
+  if waiting + due > 0 then redis.call('ZADD', root .. 'marker', 0, '0') end
+  return waiting > 0 or redis.call('EXISTS', root .. 'delayed') == 1
+end
+`;
+
 /** Writes the time for each queue, and makes all its delayed jobs due later by the time in which no
  * worker lived. KEYS: 1 the flush marker, then the last heartbeat of each queue (its time by Redis'
  * clock and by the clock of the worker that wrote it), then the root of each queue's keys. ARGV: 1
@@ -47,27 +81,29 @@ const WRITE = `${QUEUE_LUA}${REDIS_NOW}
 local queues, workerNow = (#KEYS - 1) / 2, tonumber(ARGV[1])
 local last = redis.call('MGET', unpack(KEYS, 1, 1 + queues))
 local written = {KEYS[1], last[1] or ARGV[4]}
-local answer = {written[2], ''}
 for i = 2, 1 + queues do
   written[#written + 1] = KEYS[i]
   written[#written + 1] = string.format('%.0f %.0f', now, workerNow)
 end
 redis.call('MSET', unpack(written))
+local answer, hasJobs = {written[2], ''}, false
 for i = 2, 1 + queues do
+  local root = KEYS[i + queues]
   local lastOfRedis, lastOfWorker = string.match(last[i] or '', '^(%d+) ?(%d*)$')
   lastOfRedis = tonumber(lastOfRedis) or now
   local gapMs = math.min(now - lastOfRedis, workerNow - (tonumber(lastOfWorker) or lastOfRedis))
     - tonumber(ARGV[2])
-  if gapMs <= ${LONGEST_GAP_MS} then gapMs = 0 else extendDelays(KEYS[i + queues], gapMs) end
+  if gapMs <= ${LONGEST_GAP_MS} then gapMs = 0 else extendDelays(root, gapMs) end
   local setBackMs = lastOfRedis - now
   if setBackMs > ${LONGEST_GAP_MS} then
-    shortenExpiries(KEYS[i + queues], setBackMs)
+    shortenExpiries(root, setBackMs)
     local workerBackMs = math.min(setBackMs, (tonumber(lastOfWorker) or workerNow) - workerNow)
-    if workerBackMs > 0 then extendDelays(KEYS[i + queues], -workerBackMs) end
+    if workerBackMs > 0 then extendDelays(root, -workerBackMs) end
   end
+  if ARGV[3] == '1' and unblockForWaiting(root, workerNow) then hasJobs = true end
   answer[#answer + 1] = gapMs
 end
-if ARGV[3] == '1' then answer[2] = unblockForWaiting(KEYS, 2 + queues, workerNow) and '1' or '0' end
+if ARGV[3] == '1' then answer[2] = hasJobs and '1' or '0' end
 return answer
 `;
 
@@ -77,7 +113,7 @@ return answer
  * if such times extended delays, a lone worker that stands still again and again would never end
  * one. The heartbeat also finds a Redis that takes no writes or does not answer, passes on the
  * flush marker, and every 2 s unblocks a worker for jobs that wait: the one that was unblocked for
- * them may have frozen. Builds on bullmq-layout.ts.
+ * them may have frozen.
  * @param options.onMarker  called with the flush marker, which Redis has from then on */
 export function startHeartbeat(
   link: RedisLink,

@@ -1,9 +1,9 @@
 import { keyPrefix } from '../redis/key-names.ts';
 import type { JobKind } from './contract.ts';
 
-/* Names of the queues and of sutler's own keys about them; BullMQ's keys: bullmq-layout.ts. Some
- * names still contain the word of an earlier version (`awake`, `kick`), since processes of both
- * versions share these keys during an upgrade. */
+/* Names of the queues and of sutler's own keys about them. Some names still contain the word of an
+ * earlier version (`awake`, `kick`), since processes of both versions share these keys during an
+ * upgrade. */
 
 /** A queue of an installation. */
 export interface QueuePlace {
@@ -19,6 +19,16 @@ export function queueName(kind: JobKind, driver: string): string {
   // ':' separates the parts of BullMQ's keys.
   return `${kinds}.${driver.replaceAll(':', '-')}`;
 }
+
+/** What BullMQ's keys of a queue begin with. Two scripts read and write some of them (heartbeat.ts,
+ * lost-jobs.ts; both say why), everything else goes through BullMQ's API.
+ * @throws UsageError for a prefix that is not allowed */
+export function queueRoot(prefix: string, queue: string): string {
+  return `${keyPrefix(prefix)}:${queue}:`;
+}
+
+/** BullMQ's score of a delayed job: its due time in Unix ms times this, and a counter. */
+export const DELAYED_SCORE_PER_MS = 4096;
 
 /** Hash of the registered queues; queue/registry.ts. */
 export function registryKey(prefix: string): string {

@@ -8,16 +8,15 @@ import { unlessAborted } from '../runtime/abort.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { traceStep } from '../runtime/trace-step.ts';
-import { MAX_EVENTS_FIELD, metaKey } from './bullmq-layout.ts';
 import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './contract.ts';
 import { DirtySet, type Hint } from './dirty-set.ts';
-import { syncFairness } from './fairness-store.ts';
-import { Fairness } from './fairness.ts';
-import { queueName, type QueuePlace } from './key-names.ts';
+import { Fairness, syncFairness } from './fairness.ts';
+import { fairnessKey, queueName, type QueuePlace } from './key-names.ts';
 import { requeueLostJobs } from './lost-jobs.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
-import { markPendingPromotion, promoteKey } from './pending-promotion.ts';
+import { markPendingPromotion } from './pending-promotion.ts';
 import type { ProducerConnection } from './producer-connection.ts';
+import { promoteKey } from './queue-calls.ts';
 import { registerQueues } from './registry.ts';
 
 export interface ProducerOptions {
@@ -238,7 +237,7 @@ export class Producer {
       () => true,
     );
     if (Date.now() - this.#lastFairnessMs >= FAIRNESS_PERIOD_MS) {
-      void this.#syncFairness(queues).catch((error: unknown) =>
+      await this.#syncFairness(queues).catch((error: unknown) =>
         this.#options.log.debug({ err: error }, 'could not read the virtual time of the queue'),
       );
     }
@@ -253,8 +252,8 @@ export class Producer {
     await Promise.all(
       promotions.map((hint) =>
         hint.kind === 'now'
-          ? markPendingPromotion(redis, place, keyId(hint.key))
-          : promoteKey(redis, place, keyId(hint.key)),
+          ? markPendingPromotion(redis, place, queue, keyId(hint.key))
+          : promoteKey(queue, keyId(hint.key)),
       ),
     );
     const adds = hints.filter((hint) => hint.kind !== 'promote');
@@ -310,7 +309,8 @@ export class Producer {
     this.#lastFairnessMs = Date.now();
     const claimQueue = queues.get('claim');
     if (claimQueue === undefined) return;
-    await syncFairness(this.#link.redis, this.#options.prefix, claimQueue.name, this.#fairness);
+    const key = fairnessKey(this.#options.prefix, claimQueue.name);
+    await syncFairness(this.#link.redis, key, claimQueue, this.#fairness);
   }
 
   /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Called
@@ -333,8 +333,7 @@ export class Producer {
     const { driver, prefix } = this.#options;
     const entries = this.#kinds.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
     await registerQueues(redis, prefix, entries);
-    await Promise.all(
-      entries.map(({ name }) => redis.hset(metaKey(prefix, name), MAX_EVENTS_FIELD, EVENTS_KEPT)),
-    );
+    const opened = [...(this.#queues?.values() ?? [])];
+    await Promise.all(opened.map((queue) => queue.getBackend().setQueueMeta(queue.metaValues)));
   }
 }

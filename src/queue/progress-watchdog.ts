@@ -1,11 +1,9 @@
 import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
-import { defineNamedScript } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
-import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
+import { countTakeableJobs } from './queue-calls.ts';
 
-/** Reports a worker that takes nothing although jobs wait and it has room. Builds on
- * bullmq-layout.ts. */
+/** Reports a worker that takes nothing although jobs wait and it has room. */
 export interface ProgressWatchdog {
   /** Why the worker should be restarted, in one line for /healthz. */
   readonly stuck: string | undefined;
@@ -15,13 +13,6 @@ export interface ProgressWatchdog {
 }
 
 const CHECKS_PER_LIMIT = 6;
-
-const takeable = defineNamedScript({
-  keys: ['root'],
-  args: { nowMs: 'number' },
-  answers: { takeable: { count: 'number' } },
-  lua: `${QUEUE_LUA} return {'takeable', 'count', countTakeable(root, nowMs)}`,
-});
 
 /** Checks a few times within the limit; asks Redis only when nothing was taken since the last
  * check. */
@@ -36,7 +27,6 @@ export function startProgressWatchdog(options: {
   readonly log: Logger;
 }): ProgressWatchdog {
   const { redis, limitMs, log, queue, isFree } = options;
-  const root = queueRoot(options.prefix, queue);
   let sinceMs: number | undefined;
   let hasTaken = false;
   let stuck: string | undefined;
@@ -46,8 +36,7 @@ export function startProgressWatchdog(options: {
     const hadTaken = hasTaken;
     hasTaken = false;
     if (hadTaken || !isFree()) return reset();
-    const answer = takeable.run(redis, { root }, { nowMs: Date.now() });
-    const { count } = await answer.catch(() => ({ count: 0 }));
+    const count = await countTakeableJobs(redis, options).catch(() => 0);
     // A job that was taken while Redis was asked counts as progress too.
     if (hasTaken || count === 0 || !isFree()) return reset();
     sinceMs ??= performance.now();

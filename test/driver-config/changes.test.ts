@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
-import { metaKey } from '#src/queue/bullmq-layout.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { type BedDriver, DriverBed } from '../harness/driver-bed.ts';
 import { isReady, readiness, type Running } from '../harness/process-bed.ts';
@@ -87,7 +86,7 @@ describe('a change of --driver-config', () => {
 
   it('changes limits while the driver runs, and removes them with their keys', async () => {
     const stored = (): Promise<Record<string, string>> =>
-      bed.redis.redis.hgetall(metaKey('csi', `claims.${ONE}`));
+      bed.redis.redis.hgetall(`{csi}:claims.${ONE}:meta`);
     const anew = linesOf(ingest, 'it begins anew').length;
     await bed.serve([one], ['max-jobs-in-flight: 3', 'max-jobs-per-second: 7']);
     await until(async () => (await stored())['concurrency'] === '3', 'stored', 15_000);

@@ -3,9 +3,9 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { DELAYED_SCORE_PER_MS, queueRoot } from '#src/queue/bullmq-layout.ts';
+import { Queue, Worker } from 'bullmq';
 import { type Heartbeat, startHeartbeat } from '#src/queue/heartbeat.ts';
-import { heartbeatKey, queueName } from '#src/queue/key-names.ts';
+import { DELAYED_SCORE_PER_MS, heartbeatKey, queueName, queueRoot } from '#src/queue/key-names.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { flushMarkerKey } from '#src/redis/key-names.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -16,19 +16,25 @@ import { until } from '../harness/until.ts';
 const PLACE = { prefix: 'csi', queue: queueName('claim', 'd.example') };
 const DELAYED = `${queueRoot(PLACE.prefix, PLACE.queue)}delayed`;
 const HEARTBEAT = heartbeatKey(PLACE.prefix, PLACE.queue);
+const HOUR_MS = 3_600_000;
 
 describe('a heartbeat', () => {
   let redis: TestRedis;
   let link: RedisLink;
   let heartbeat: Heartbeat;
   let markers: string[];
+  let queue: Queue;
+  /** When BullMQ's job would run. */
+  let dueMs = 0;
   before(async () => {
     redis = await startTestRedis();
   });
   after(() => redis.close());
   beforeEach(async () => {
     await redis.redis.flushall();
-    await redis.redis.zadd(DELAYED, 1_000_000 * DELAYED_SCORE_PER_MS, 'job');
+    queue = new Queue(PLACE.queue, { connection: { url: redis.url }, prefix: '{csi}' });
+    const { timestamp } = await queue.add('claim', {}, { jobId: 'job', delay: HOUR_MS });
+    dueMs = timestamp + HOUR_MS;
     link = openRedis({ url: redis.url, role: 'worker', log: silentLog });
     markers = [];
     heartbeat = startHeartbeat(link, {
@@ -38,22 +44,24 @@ describe('a heartbeat', () => {
     });
     heartbeat.add(PLACE.queue);
   });
-  afterEach(() => {
+  afterEach(async () => {
     heartbeat.stop();
     link.close();
+    await queue.close();
   });
   /** By how much a heartbeat extends the delay of a job, in whole seconds. */
   const extensionS = async (last: string): Promise<number> => {
     await redis.redis.set(HEARTBEAT, last);
     await heartbeat.write();
     const score = Number(await redis.redis.zscore(DELAYED, 'job'));
-    return Math.round((score / DELAYED_SCORE_PER_MS - 1_000_000) / 1_000);
+    return Math.round((score / DELAYED_SCORE_PER_MS - dueMs) / 1_000);
   };
   const ago = (seconds: number): number => Date.now() - seconds * 1_000;
 
   it('unblocks a worker for a job that waits, or is due', async () => {
     const root = queueRoot(PLACE.prefix, PLACE.queue);
     const marker = () => redis.redis.zscore(`${root}marker`, '0');
+    await redis.redis.zadd(DELAYED, Date.now() * DELAYED_SCORE_PER_MS, 'job');
     await heartbeat.write();
     assert.equal(await marker(), '0');
     await redis.redis.del(DELAYED, `${root}marker`);
@@ -134,14 +142,23 @@ describe('a heartbeat', () => {
 
   it('has locks and pauses end no later when Redis’ clock was set back', async () => {
     const root = queueRoot(PLACE.prefix, PLACE.queue);
-    await redis.redis.rpush(`${root}active`, 'job');
-    const names = ['job:lock', 'limiter', 'stalled-check'].map((name) => root + name);
-    for (const name of names) await redis.redis.set(name, '', 'PX', 3_630_000);
+    const longMs = HOUR_MS + 30_000;
+    const worker = new Worker(PLACE.queue, () => new Promise(() => undefined), {
+      connection: { url: redis.url },
+      prefix: '{csi}',
+      lockDuration: longMs,
+      stalledInterval: longMs,
+    });
+    await queue.add('claim', {}, { jobId: 'running' });
+    await queue.rateLimit(longMs);
+    const names = ['running:lock', 'limiter', 'stalled-check'].map((name) => root + name);
+    await until(async () => (await redis.redis.exists(...names)) === 3, 'BullMQ has made them');
     assert.equal(await extensionS(`${ago(-3_600)} ${ago(1)}`), 0);
     for (const name of names) {
       const leftMs = await redis.redis.pttl(name);
       assert.ok(leftMs > 0 && leftMs < 31_000, `${name} ends in ${leftMs} ms`);
     }
+    await worker.close(true);
   });
 
   it('shortens delays when the clocks of Redis and of the worker were set back', async () => {

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { JOB_KINDS } from '#src/queue/contract.ts';
-import { MAX_EVENTS_FIELD, queueRoot, SCORE_PER_PRIORITY } from '#src/queue/bullmq-layout.ts';
-import { queueName } from '#src/queue/key-names.ts';
+import { queueName, queueRoot } from '#src/queue/key-names.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
@@ -131,7 +130,7 @@ describe('Producer', () => {
     await producer.waitUntilFlushed();
     assert.deepEqual((await order()).slice(0, 2), ['busy.c0', 'other.c0']);
     const [, score] = await redis.redis.zrange(keyOf('prioritized'), -1, '-1', 'WITHSCORES');
-    assert.ok(Number(score) / SCORE_PER_PRIORITY < 4, 'busy.c1 is second in its namespace');
+    assert.ok(Number(score) / 2 ** 32 < 4, 'busy.c1 is second in its namespace');
   });
 
   it('keeps the order when it lowers priorities that run out', async () => {
@@ -198,7 +197,7 @@ describe('Producer', () => {
       'the queues are registered again',
     );
     await until(
-      async () => (await redis.redis.hget(keyOf('meta'), MAX_EVENTS_FIELD)) === '5000',
+      async () => (await redis.redis.hget(keyOf('meta'), 'opts.maxLenEvents')) === '5000',
       'the settings are written again',
     );
     assert.equal(await bench.metric('sutler_queue_redis_emptied_total', { driver }), 1);

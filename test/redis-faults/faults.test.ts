@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { MAX_EVENTS_FIELD, metaKey } from '#src/queue/bullmq-layout.ts';
 import { JOB_KINDS } from '#src/queue/contract.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import { listQueues } from '#src/queue/registry.ts';
@@ -135,7 +134,7 @@ describe('a Redis that is', { concurrency: true }, () => {
         );
         assert.equal(ownQueues.length, JOB_KINDS.length - 1, 'the queues are registered');
         assert.equal(
-          await redis.redis.hget(metaKey('csi', queueName('claim', driver)), MAX_EVENTS_FIELD),
+          await redis.redis.hget(`{csi}:${queueName('claim', driver)}:meta`, 'opts.maxLenEvents'),
           '5000',
         );
       } finally {

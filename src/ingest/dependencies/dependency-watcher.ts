@@ -158,7 +158,7 @@ export class DependencyWatcher {
       this.#due.add(object);
       return;
     }
-    const { promoted, running } = await waits.promote({ object, seen }, nowMs);
+    const { promoted, running } = await waits.promote({ object, seen });
     if (promoted > 0) {
       const withoutEffect = isRepeat ? last.withoutEffect + 1 : 0;
       const pauseMs = Math.min(REPEAT_MAX_MS, REPEAT_START_MS * 2 ** withoutEffect);

@@ -191,7 +191,7 @@ export class HandleScanner {
     try {
       for (const afterMs of PROMOTE_MS) {
         await clock.sleep(afterMs, this.#stopped.signal);
-        await waits.promote(group, clock.nowMs());
+        await waits.promote(group);
       }
     } catch (error) {
       log.debug({ err: error }, 'could not promote the deletions that waited for the scan');

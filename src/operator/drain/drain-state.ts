@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { readHeartbeat } from '../../queue/heartbeat.ts';
 import { queueName } from '../../queue/key-names.ts';
-import { countJobs } from '../../queue/count-jobs.ts';
+import { countJobs } from '../../queue/queue-calls.ts';
 import { readStatus } from '../../queue/status.ts';
 import { redisDrain } from '../../records/drain.ts';
 import { openRecords, type OpenRecord } from '../../records/open-records.ts';

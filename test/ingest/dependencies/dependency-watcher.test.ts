@@ -9,9 +9,8 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { apiVersionOf, secrets, snapshots, type Resource } from '#src/kube/resources.ts';
-import { queueRoot } from '#src/queue/bullmq-layout.ts';
 import { JOB_KINDS, type JobKey, type JobKind } from '#src/queue/contract.ts';
-import { queueName } from '#src/queue/key-names.ts';
+import { queueName, queueRoot } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { objectId, DependencyIndex } from '#src/queue/dependency-index.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -175,7 +174,7 @@ describe('wait watch', () => {
         polls += 1;
         return list.since(position);
       },
-      promote: (waiting) => list.promote(waiting, Date.now()),
+      promote: (waiting) => list.promote(waiting),
     };
     const afterPolls = async (): Promise<void> => {
       const from = polls;

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { storeLimits } from '#src/queue/limits.ts';
+import { Queue } from 'bullmq';
+import { queueName } from '#src/queue/key-names.ts';
+import { countTakeableJobs, storeLimits, waitingKeys } from '#src/queue/queue-calls.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -81,5 +83,53 @@ describe('the limits of a driver’s queues', () => {
     assert.equal(await store(2, 0), true);
     assert.equal(await store(0, 0), true);
     assert.equal(await store(0, 0), false);
+  });
+});
+
+describe('a queue', () => {
+  let redis: TestRedis;
+  let queue: Queue;
+  const place = { prefix: 'csi', queue: queueName('claim', 'calls.example') };
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(async () => {
+    await redis.redis.flushall();
+    queue = new Queue(place.queue, { connection: { url: redis.url }, prefix: '{csi}' });
+    await queue.add('claim', {});
+    await queue.add('claim', {}, { priority: 1 });
+    await queue.add('claim', {}, { delay: 3_600_000 });
+  });
+  afterEach(() => queue.close());
+  const takeable = (): Promise<number> => countTakeableJobs(redis.redis, place);
+
+  it('has jobs to take that wait, and delayed ones that are due', async () => {
+    assert.equal(await takeable(), 2);
+    await queue.add('claim', {}, { delay: 1 });
+    await until(async () => (await takeable()) === 3, 'one more is due');
+  });
+
+  for (const [what, stop] of [
+    ['paused', () => queue.pause()],
+    ['at its rate limit', () => queue.rateLimit(60_000)],
+    ['at its limit of runs', () => queue.setGlobalConcurrency(0)],
+  ] as const)
+    it(`has no jobs to take while it is ${what}`, async () => {
+      await stop();
+      assert.equal(await takeable(), 0);
+    });
+
+  it('lists its keys that wait, and leaves no listeners on the connection', async () => {
+    const bench = new QueueBench(redis, 'calls.example');
+    const producer = bench.producer();
+    producer.ensureQueued(claimKey('a'));
+    await producer.waitUntilFlushed();
+    const before = redis.redis.listenerCount('error');
+    for (let i = 0; i < 5; i += 1)
+      assert.deepEqual(await waitingKeys(redis.redis, place, 10), [claimKey('a')]);
+    assert.equal(redis.redis.listenerCount('error'), before);
+    assert.equal(redis.redis.status, 'ready');
+    await bench.close();
   });
 });
