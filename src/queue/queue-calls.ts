@@ -43,7 +43,7 @@ export async function promoteKey(
 }
 
 /** @returns whether the job was delayed, and is not any more */
-export async function promoteJob(queue: Queue, jobId: string): Promise<boolean> {
+async function promoteJob(queue: Queue, jobId: string): Promise<boolean> {
   try {
     await queue.getBackend().promote(jobId);
     return true;
