@@ -12,7 +12,7 @@ const EVERYWHERE = [/^quick-lru$/];
 /** Packages that each folder may load besides. */
 const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   runtime: [/^pino$/, /^prom-client$/],
-  kube: [/^undici$/, /^js-yaml$/, /^prom-client$/, /^@kubernetes\/client-node$/],
+  kube: [/^undici$/, /^yaml$/, /^prom-client$/, /^@kubernetes\/client-node$/],
   csi: [/^@bufbuild\/protobuf/],
   redis: [/^ioredis$/],
   'gateway-client': [/^@bufbuild\/protobuf/],

@@ -6,7 +6,7 @@ import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Admission } from './admission.ts';
 import type { ApiCall } from './api-call.ts';
-import type { ClusterAccess } from './credentials.ts';
+import type { ClusterAccess, Credentials } from './renewed-credentials.ts';
 import { answerError, KubeError } from './kube-error.ts';
 import { createRequestMetrics, type RequestMetrics } from './request-metrics.ts';
 import {
@@ -74,12 +74,12 @@ export class RequestSender {
     allowManyListeners(call.options.signal);
     let hasRefreshed = false;
     for (let retries = 0; ;) {
-      const authorization = await this.#authorize(call);
-      const answer = await this.#exchange(call, { authorization, endMs, onBody: openBody?.() });
+      const credentials = await this.#credentials(call);
+      const answer = await this.#exchange(call, { credentials, endMs, onBody: openBody?.() });
       if (!(answer instanceof KubeError)) return answer.body;
       if (answer.code === 401 && !hasRefreshed) {
         hasRefreshed = true;
-        await this.#refresh(call, authorization);
+        await this.#refresh(call, credentials);
       } else {
         await this.#waitBeforeRetry(call, answer, { retries, endMs });
         retries += 1;
@@ -92,11 +92,11 @@ export class RequestSender {
   async stream(call: ApiCall, o: StreamOptions): Promise<void> {
     allowManyListeners(o.signal);
     for (let hasRefreshed = false; ; hasRefreshed = true) {
-      const authorization = await this.#authorize(call);
-      const refusal = await this.#openStream(call, authorization, o);
+      const credentials = await this.#credentials(call);
+      const refusal = await this.#openStream(call, credentials, o);
       if (refusal === undefined) return;
       if (refusal.code !== 401 || hasRefreshed) throw refusal;
-      await this.#refresh(call, authorization);
+      await this.#refresh(call, credentials);
     }
   }
 
@@ -104,9 +104,9 @@ export class RequestSender {
     return this.#transport.close();
   }
 
-  async #authorize(call: ApiCall): Promise<string | undefined> {
+  async #credentials(call: ApiCall): Promise<Credentials> {
     try {
-      return await this.#options.access.authorization();
+      return await this.#options.access.credentials();
     } catch (cause) {
       throw unansweredError(call, 'Credentials', cause);
     }
@@ -114,8 +114,8 @@ export class RequestSender {
 
   /** Renews the credentials after a 401. Requests that are refused at the same time share one
    * refresh. A request that was sent with older credentials needs none. */
-  async #refresh(call: ApiCall, refused: string | undefined): Promise<void> {
-    if ((await this.#authorize(call)) !== refused) return;
+  async #refresh(call: ApiCall, refused: Credentials): Promise<void> {
+    if ((await this.#credentials(call)).headers !== refused.headers) return;
     this.#refreshing ??= this.#options.access
       .refresh()
       .finally(() => (this.#refreshing = undefined));
@@ -130,19 +130,19 @@ export class RequestSender {
   async #exchange(
     call: ApiCall,
     o: {
-      readonly authorization: string | undefined;
+      readonly credentials: Credentials;
       readonly endMs: number;
       readonly onBody: ((chunk: Buffer) => void) | undefined;
     },
   ): Promise<WireAnswer | KubeError> {
-    const { authorization, endMs, onBody } = o;
+    const { credentials, endMs, onBody } = o;
     const { signal } = call.options;
     if (signal?.aborted === true || !this.#admission.tryAcquire())
       await this.#admission.acquire({ title: call.title, timeoutMs: leftMs(endMs), signal });
     const startedMs = performance.now();
     let code = 0;
     try {
-      const answer = await this.#transport.call(this.#toWire(call, authorization), {
+      const answer = await this.#transport.call(this.#toWire(call, credentials), {
         timeoutMs: leftMs(endMs),
         signal,
         isUnread: call.isAnswerUnread,
@@ -162,7 +162,7 @@ export class RequestSender {
   /** @returns the error of an answer other than 200; undefined when the stream ended in order */
   async #openStream(
     call: ApiCall,
-    authorization: string | undefined,
+    credentials: Credentials,
     o: StreamOptions,
   ): Promise<KubeError | undefined> {
     const observe = (code: number): void =>
@@ -171,7 +171,7 @@ export class RequestSender {
       observe(200);
       o.onOpen();
     };
-    const request = this.#toWire(call, authorization);
+    const request = this.#toWire(call, credentials);
     const answer = await this.#transport
       .stream(request, { ...o, onOpen })
       .catch((error: unknown) => {
@@ -184,14 +184,15 @@ export class RequestSender {
     return answerError(call.title, answer);
   }
 
-  #toWire(call: ApiCall, authorization: string | undefined): WireRequest {
+  #toWire(call: ApiCall, { tls, headers }: Credentials): WireRequest {
     return {
       method: call.method,
       path: call.path,
+      tls,
       headers: {
         accept: call.accept,
         'user-agent': this.#options.userAgent,
-        ...(authorization === undefined ? {} : { authorization }),
+        ...headers,
         ...(call.body === undefined ? {} : { 'content-type': call.contentType }),
       },
       body: call.body,

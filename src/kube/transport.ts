@@ -1,13 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Pool, ProxyAgent, type Dispatcher } from 'undici';
-import type { ClusterAccess, TlsMaterial } from './credentials.ts';
+import type { ClusterAccess, TlsMaterial } from './renewed-credentials.ts';
 
 /** An HTTP request as it is sent. */
 export interface WireRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** Path and query, without the server's own prefix. */
   readonly path: string;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly tls: TlsMaterial;
+  readonly headers: Readonly<Record<string, string | string[]>>;
   readonly body?: string | undefined;
 }
 
@@ -47,6 +48,8 @@ const KEEP_ALIVE_MS = 45_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const CLOSE_GRACE_MS = 5_000;
 
+type Place = Pick<ClusterAccess, 'server' | 'proxy'>;
+
 interface Pools {
   readonly tls: TlsMaterial;
   readonly calls: Dispatcher;
@@ -56,7 +59,7 @@ interface Pools {
 /** HTTP/1.1 over kept-alive connections: one pool for calls, one for watches. Both are replaced
  * when certificate or CA change. Opens nothing until the first request. */
 export class Transport {
-  readonly #access: ClusterAccess;
+  readonly #access: Place;
   readonly #connections: number;
   readonly #prefix: string;
   /** Replaced pools whose last requests are under way. */
@@ -65,7 +68,7 @@ export class Transport {
   #isClosed = false;
 
   /** @param connections  most connections for calls; each watch has one of its own */
-  constructor(access: ClusterAccess, connections: number) {
+  constructor(access: Place, connections: number) {
     this.#access = access;
     this.#connections = connections;
     this.#prefix = access.server.pathname.replace(/\/+$/, '');
@@ -85,7 +88,6 @@ export class Transport {
       readonly onBody?: ((chunk: Buffer) => void) | undefined;
     },
   ): Promise<WireAnswer> {
-    await this.#refreshPools();
     return new Promise((resolve, reject) =>
       this.#dispatch('calls', request, new Exchange({ ...o, resolve, reject })),
     );
@@ -95,7 +97,6 @@ export class Transport {
    * body, or with the whole answer if its status is not 200.
    * @throws TransportError, also when nothing was received for `idleTimeoutMs` */
   async stream(request: WireRequest, o: StreamOptions): Promise<WireAnswer | undefined> {
-    await this.#refreshPools();
     const { signal, idleTimeoutMs: timeoutMs } = o;
     return new Promise((resolve, reject) => {
       const stream = { ...o, onEnd: () => resolve(undefined) };
@@ -120,10 +121,11 @@ export class Transport {
     clearTimeout(timer);
   }
 
-  async #refreshPools(): Promise<void> {
-    const tls = await this.#access.tls();
-    if (this.#isClosed || this.#pools?.tls === tls) return;
+  /** The pools for this certificate and CA; undefined after close. */
+  #poolsFor(tls: TlsMaterial): Pools | undefined {
+    if (this.#isClosed) return undefined;
     const old = this.#pools;
+    if (old?.tls === tls) return old;
     this.#pools = {
       tls,
       calls: createPool(this.#access, tls, this.#connections),
@@ -134,6 +136,7 @@ export class Transport {
       // close() waits for the requests under way.
       void Promise.allSettled([pool.close()]).then(() => this.#retired.delete(pool));
     }
+    return this.#pools;
   }
 
   #dispatch(
@@ -141,7 +144,7 @@ export class Transport {
     request: WireRequest,
     handler: Dispatcher.DispatchHandler,
   ): void {
-    const pool = this.#isClosed ? undefined : this.#pools?.[kind];
+    const pool = this.#poolsFor(request.tls)?.[kind];
     if (!pool) throw new TransportError('aborted', false, 'the client is closed');
     const { method, headers, body } = request;
     pool.dispatch(
@@ -160,11 +163,7 @@ export class Transport {
   }
 }
 
-function createPool(
-  access: ClusterAccess,
-  tls: TlsMaterial,
-  connections: number | null,
-): Dispatcher {
+function createPool(access: Place, tls: TlsMaterial, connections: number | null): Dispatcher {
   const { skipVerify, ...material } = tls;
   const connect = { ...material, timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: !skipVerify };
   // Exchange has a timer of its own for each request.

@@ -6,7 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { CreateVolumeRequest, DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { tokenAccess } from '../harness/kube-server.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
@@ -193,7 +193,7 @@ describe('a rolling update of a driver with three replicas', () => {
     const kubeconfig = join(dir, 'kubeconfig');
     await writeFile(kubeconfig, api.kubeconfig(), { mode: 0o600 });
     kube = createKubeClient({
-      access: await loadClusterAccess({ kubeconfig, env: {} }),
+      access: tokenAccess(api),
       userAgent: 'test',
       log: silentLog,
     });

@@ -7,7 +7,7 @@ import {
 import { createServer as createHttpsServer, type ServerOptions } from 'node:https';
 import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
-import type { ClusterAccess } from '#src/kube/credentials.ts';
+import { NO_CREDENTIALS, type ClusterAccess } from '#src/kube/renewed-credentials.ts';
 import { portOf } from './kube-proxy.ts';
 
 /** A request as the server received it. */
@@ -157,21 +157,24 @@ export function plainAccess(
   server: { readonly url: string },
   o: Partial<ClusterAccess> = {},
 ): ClusterAccess {
-  const tls = {
-    ca: undefined,
-    cert: undefined,
-    key: undefined,
-    servername: undefined,
-    skipVerify: false,
-  };
   return {
     server: new URL(server.url),
     source: 'test',
-    namespace: undefined,
-    proxy: undefined,
-    tls: () => Promise.resolve(tls),
-    authorization: () => Promise.resolve(undefined),
+    credentials: () => Promise.resolve(NO_CREDENTIALS),
     refresh: () => Promise.resolve(),
     ...o,
   };
+}
+
+/** Cluster access with a token, over TLS. Nothing is loaded for it, unlike for a kubeconfig. */
+export function tokenAccess(server: {
+  readonly url: string;
+  readonly ca: string;
+  readonly token: string;
+}): ClusterAccess {
+  const credentials = {
+    tls: { ca: server.ca, skipVerify: false },
+    headers: { authorization: `Bearer ${server.token}` },
+  };
+  return plainAccess(server, { credentials: () => Promise.resolve(credentials) });
 }

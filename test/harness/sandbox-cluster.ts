@@ -2,15 +2,17 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import type { ClusterAccess } from '#src/kube/renewed-credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSandboxApi, type SandboxApi } from '../../sandbox/api/server.ts';
+import { tokenAccess } from './kube-server.ts';
 
 /** The sandbox's API server, without its volume binder, in this process. */
 export interface SandboxCluster {
   readonly api: SandboxApi;
   /** Path of a kubeconfig. */
   readonly kubeconfig: string;
+  readonly access: ClusterAccess;
   /** A new client, which `close` closes too. */
   client(): Promise<KubeClient>;
   close(): Promise<void>;
@@ -21,18 +23,16 @@ export async function openSandboxCluster(): Promise<SandboxCluster> {
   const api = await startSandboxApi({ log: silentLog });
   const kubeconfig = join(dir, 'kubeconfig');
   await writeFile(kubeconfig, api.kubeconfig());
+  const access = tokenAccess(api);
   const clients: KubeClient[] = [];
   return {
     api,
     kubeconfig,
-    async client() {
-      const client = createKubeClient({
-        access: await loadClusterAccess({ kubeconfig, env: {} }),
-        userAgent: 'test',
-        log: silentLog,
-      });
+    access,
+    client() {
+      const client = createKubeClient({ access, userAgent: 'test', log: silentLog });
       clients.push(client);
-      return client;
+      return Promise.resolve(client);
     },
     async close() {
       await Promise.all(clients.map((client) => client.close()));

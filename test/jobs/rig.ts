@@ -15,7 +15,6 @@ import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
 import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { EventCorrelator } from '#src/kube/event-correlation.ts';
 import type { EventInput } from '#src/kube/events.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
@@ -88,7 +87,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
   const redis = new Redis(server.url);
   const cluster = await openSandboxCluster();
   const kube = createKubeClient({
-    access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
+    access: cluster.access,
     userAgent: 'test',
     log: silentLog,
   });

@@ -3,7 +3,7 @@ import { after, beforeEach, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import type { ClusterAccess } from '#src/kube/credentials.ts';
+import { NO_CREDENTIALS, type ClusterAccess } from '#src/kube/renewed-credentials.ts';
 import { isAlreadyExists, isConflict, KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import type { RequestSenderOptions } from '#src/kube/request-sender.ts';
@@ -34,6 +34,17 @@ function connect(
   });
   clients.push(client);
   return client;
+}
+
+/** Credentials whose parts change only with the token. */
+function bearer(token: () => string): ClusterAccess['credentials'] {
+  let current = NO_CREDENTIALS;
+  return () => {
+    const authorization = `Bearer ${token()}`;
+    if (current.headers['authorization'] !== authorization)
+      current = { ...current, headers: { authorization } };
+    return Promise.resolve(current);
+  };
 }
 
 /** Answers by each handler in turn, then always by the last one. */
@@ -94,7 +105,7 @@ after(async () => {
 
 describe('KubeClient', () => {
   it('reads one object with the given user agent and credentials', async () => {
-    const client = connect({ to: { authorization: () => Promise.resolve('Bearer t') } });
+    const client = connect({ to: { credentials: bearer(() => 't') } });
     const volume = await client.get<Volume>(volumes, { name: 'pv 1' });
     assert.equal(volume?.metadata.name, 'x');
     const [seen] = server.seen;
@@ -540,7 +551,7 @@ describe('credentials', () => {
       token = 'new';
     };
     const client = connect({
-      to: { authorization: () => Promise.resolve(`Bearer ${token}`), refresh },
+      to: { credentials: bearer(() => token), refresh },
     });
     await Promise.all(Array.from({ length: 10 }, () => client.create(volumes, undefined, {})));
     assert.equal(refreshes, 1, 'ten refused requests share one refresh');
@@ -550,7 +561,7 @@ describe('credentials', () => {
   it('that stay refused are an error after one retry', async () => {
     server.handler = locked;
     await assert.rejects(
-      connect({ to: { authorization: () => Promise.resolve('Bearer old') } }).get(volumes, {
+      connect({ to: { credentials: bearer(() => 'old') } }).get(volumes, {
         name: 'x',
       }),
       kubeError((error) => assert.equal(error.code, 401)),
@@ -560,7 +571,7 @@ describe('credentials', () => {
 
   it('that can not be read make the call fail unsent', async () => {
     const client = connect({
-      to: { authorization: () => Promise.reject(new Error('the plugin failed')) },
+      to: { credentials: () => Promise.reject(new Error('the plugin failed')) },
     });
     await assert.rejects(
       client.create(volumes, undefined, {}),
@@ -703,7 +714,7 @@ describe('watch', () => {
         ? reply.watch().end()
         : reply.status(401, 'Unauthorized', 'no');
     await connect({
-      to: { authorization: () => Promise.resolve(`Bearer ${token}`), refresh },
+      to: { credentials: bearer(() => token), refresh },
     }).watch(claims, nothing);
     assert.equal(server.seen.length, 2);
   });

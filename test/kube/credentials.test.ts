@@ -3,12 +3,9 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { REREAD_AFTER_MS } from '#src/kube/credential-file.ts';
-import {
-  loadClusterAccess,
-  type AccessOptions,
-  type ClusterAccess,
-} from '#src/kube/credentials.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { loadClusterAccess, type AccessOptions } from '#src/kube/credentials.ts';
+import type { ClusterAccess } from '#src/kube/renewed-credentials.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 
@@ -40,14 +37,17 @@ function kubeconfig(o: { cluster?: object; user?: object; more?: object } = {}):
 }
 
 const load = (o: Partial<AccessOptions>): Promise<ClusterAccess> =>
-  loadClusterAccess({
-    env: {},
-    loadClientNode: () => Promise.reject(new Error('client-node must not be loaded')),
-    ...o,
-  });
+  loadClusterAccess({ env: {}, ...o });
 
-const header = async (user: object): Promise<string | undefined> =>
-  (await load({ kubeconfig: kubeconfig({ user }) })).authorization();
+/** The headers of requests; authorization as the API server reads it. */
+async function headersOf(access: ClusterAccess): Promise<Record<string, string | string[]>> {
+  const { headers } = await access.credentials();
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
+  );
+}
+const authorizationOf = async (access: ClusterAccess) => (await headersOf(access))['authorization'];
+const headers = async (user: object) => headersOf(await load({ kubeconfig: kubeconfig({ user }) }));
 
 async function refused(o: Partial<AccessOptions>, ...parts: readonly string[]): Promise<void> {
   await assert.rejects(load(o), (error) => {
@@ -60,7 +60,7 @@ async function refused(o: Partial<AccessOptions>, ...parts: readonly string[]): 
 }
 
 describe('loadClusterAccess from a kubeconfig', () => {
-  it('reads server, namespace and data of the current context', async () => {
+  it('reads server and data of the current context', async () => {
     const path = kubeconfig({
       cluster: {
         'certificate-authority-data': base64(authority.ca),
@@ -70,24 +70,23 @@ describe('loadClusterAccess from a kubeconfig', () => {
     });
     const access = await load({ kubeconfig: path });
     assert.deepEqual(
-      [access.server.href, access.namespace, access.source],
-      ['https://10.0.0.1:6443/', 'team', `kubeconfig ${path}, context "here"`],
+      [access.server.href, access.source],
+      ['https://10.0.0.1:6443/', `kubeconfig ${path}, context "here"`],
     );
-    assert.deepEqual(await access.tls(), {
+    const { tls } = await access.credentials();
+    assert.deepEqual(tls, {
       ca: authority.ca,
       cert: alice.cert,
       key: alice.key,
       servername: 'api.example',
       skipVerify: false,
     });
-    assert.equal(await access.authorization(), undefined);
-    assert.equal(await access.tls(), await access.tls(), 'the same object while nothing changed');
+    assert.deepEqual(await headersOf(access), {});
   });
 
   it('resolves files relative to the kubeconfig, and prefers data', async () => {
     writeFileSync(join(directory, 'ca.pem'), authority.ca);
     writeFileSync(join(directory, 'alice.pem'), alice.cert);
-    writeFileSync(join(directory, 'alice.key'), alice.key);
     const access = await load({
       kubeconfig: kubeconfig({
         cluster: { 'certificate-authority': 'ca.pem' },
@@ -98,11 +97,8 @@ describe('loadClusterAccess from a kubeconfig', () => {
         },
       }),
     });
-    const tls = await access.tls();
-    assert.deepEqual(
-      [tls.ca, tls.cert, tls.key],
-      [authority.ca.trim(), alice.cert.trim(), alice.key],
-    );
+    const { tls } = await access.credentials();
+    assert.deepEqual([tls.ca, tls.cert, tls.key], [authority.ca, alice.cert, alice.key]);
   });
 
   it('reads YAML, and another context on request', async () => {
@@ -116,22 +112,46 @@ describe('loadClusterAccess from a kubeconfig', () => {
         'clusters:',
         '- {name: a, cluster: {server: "https://a:1"}}',
         '- {name: b, cluster: {server: "http://b:2/prefix/"}}',
+        '- {name: incomplete}',
         'users: [{name: x, user: {token: t}}]',
       ].join('\n'),
     );
     assert.equal(
       (await load({ kubeconfig: path, context: 'there' })).server.href,
-      'http://b:2/prefix/',
+      'http://b:2/prefix',
     );
-    assert.equal(await (await load({ kubeconfig: path })).authorization(), 'Bearer t');
+    assert.equal(await authorizationOf(await load({ kubeconfig: path })), 'Bearer t');
   });
 
   it('reads tokens, token files (which take precedence) and passwords', async () => {
     writeFileSync(join(directory, 'token-a'), 'from-file\n');
-    assert.equal(await header({ token: 'plain' }), 'Bearer plain');
-    assert.equal(await header({ token: 'plain', tokenFile: 'token-a' }), 'Bearer from-file');
-    assert.equal(await header({ username: 'ü', password: 'p:w' }), `Basic ${base64('ü:p:w')}`);
-    assert.equal(await header({}), undefined);
+    const cases: readonly (readonly [object, string | undefined])[] = [
+      [{ token: 'plain' }, 'Bearer plain'],
+      [{ token: 'plain', tokenFile: 'token-a' }, 'Bearer from-file'],
+      [{ username: 'ü', password: 'p:w' }, `Basic ${base64('ü:p:w')}`],
+      [{}, undefined],
+    ];
+    for (const [user, expected] of cases)
+      assert.equal((await headers(user))['authorization'], expected);
+  });
+
+  it('impersonates the user whom it names, with groups, UID and extra fields', async () => {
+    assert.deepEqual(
+      await headers({
+        token: 't',
+        as: 'admin',
+        'as-uid': 'u-1',
+        'as-groups': ['a', 'b'],
+        'as-user-extra': { 'scopes/x': ['view'] },
+      }),
+      {
+        authorization: 'Bearer t',
+        'impersonate-user': 'admin',
+        'impersonate-uid': 'u-1',
+        'impersonate-group': ['a', 'b'],
+        'impersonate-extra-scopes%2fx': ['view'],
+      },
+    );
   });
 
   it('skips verification only where the kubeconfig says so, and then needs no CA', async () => {
@@ -140,8 +160,8 @@ describe('loadClusterAccess from a kubeconfig', () => {
         cluster: { 'insecure-skip-tls-verify': true, 'certificate-authority': 'missing' },
       }),
     });
-    assert.deepEqual([(await access.tls()).skipVerify, (await access.tls()).ca], [true, undefined]);
-    assert.equal(access.unverifiedCluster, 'c');
+    const { tls } = await access.credentials();
+    assert.deepEqual([tls.skipVerify, tls.ca, access.unverifiedCluster], [true, undefined, 'c']);
     assert.equal((await load({ kubeconfig: kubeconfig() })).unverifiedCluster, undefined);
   });
 
@@ -154,15 +174,16 @@ describe('loadClusterAccess from a kubeconfig', () => {
     });
     const access = await load({ kubeconfig: path, master: '10.9.9.9:6443' });
     assert.equal(access.server.href, 'https://10.9.9.9:6443/');
-    const tls = await access.tls();
+    const { tls } = await access.credentials();
     assert.deepEqual([tls.servername, tls.ca], [undefined, authority.ca]);
   });
 
-  it('refuses to send a token or a password by http, on loopback too', async () => {
+  it('refuses to send credentials by http, on loopback too', async () => {
     const cases: readonly (readonly [string, object])[] = [
       ['a token', { token: 't' }],
       ['a token', { tokenFile: 'token-a' }],
       ['a password', { username: 'u', password: 'p' }],
+      ['impersonation', { as: 'admin' }],
       ['an exec plugin', { exec: { command: './missing.sh' } }],
       ['an auth-provider plugin', { 'auth-provider': { name: 'gcp' } }],
     ];
@@ -184,101 +205,101 @@ describe('loadClusterAccess from a kubeconfig', () => {
 
   it('accepts http for a user without credentials', async () => {
     const path = kubeconfig({ cluster: { server: 'http://127.0.0.1:8001' } });
-    const access = await load({ kubeconfig: path });
-    assert.equal(await access.authorization(), undefined);
+    assert.deepEqual(await headersOf(await load({ kubeconfig: path })), {});
   });
 
   it('accepts HTTP proxies and refuses others', async () => {
-    assert.equal(
-      (await load({ kubeconfig: kubeconfig({ cluster: { 'proxy-url': 'http://proxy:3128' } }) }))
-        .proxy?.href,
-      'http://proxy:3128/',
-    );
+    const through = (proxy: string) => kubeconfig({ cluster: { 'proxy-url': proxy } });
+    const access = await load({ kubeconfig: through('http://proxy:3128') });
+    assert.equal(access.proxy?.href, 'http://proxy:3128/');
     await refused(
-      { kubeconfig: kubeconfig({ cluster: { 'proxy-url': 'socks5://proxy:1080' } }) },
+      { kubeconfig: through('socks5://proxy:1080') },
       'proxy-url "socks5://proxy:1080" is not supported',
       'context "here"',
     );
   });
 
-  it('names file, context and fix for every mistake', async () => {
-    const missing = join(directory, 'nowhere');
-    await refused({ kubeconfig: missing }, `kubeconfig ${missing}`, 'no such file', '--kubeconfig');
-    await refused({ kubeconfig: '/a:/b' }, 'kubeconfig /a:/b', 'one file');
-    await refused({ kubeconfig: directory }, directory);
-    await refused({ kubeconfig: write('a: [') }, 'not YAML', 'kubectl config view');
-    await refused({ kubeconfig: write('') }, 'not YAML', 'empty');
-    await refused({ kubeconfig: write('- 1') }, 'not a kubeconfig');
-    await refused({ kubeconfig: write({}) }, 'no current-context', 'kubectl config use-context');
-    await refused(
-      { kubeconfig: kubeconfig(), context: 'else' },
+  const cert = { 'client-certificate-data': base64(alice.cert) };
+  const mistakes: readonly (readonly [what: string, path: string, ...parts: string[]])[] = [
+    [
+      'no file',
+      join(directory, 'nowhere'),
+      join(directory, 'nowhere'),
+      'no such file',
+      'KUBECONFIG',
+    ],
+    ['several files', '/a:/b', 'kubeconfig /a:/b', 'one file'],
+    ['a folder', directory, directory],
+    ['no YAML', write('a: ['), 'not YAML', 'kubectl config view'],
+    ['nothing', write(''), 'not a kubeconfig', 'no mapping'],
+    ['another document', write('- 1'), 'not a kubeconfig'],
+    ['no current context', write({}), 'no current-context', 'kubectl config use-context'],
+    [
+      'a current context that is not there',
+      kubeconfig({ more: { 'current-context': 'else' } }),
       'context "else" is not in it',
       'kubectl config get-contexts',
-    );
-    await refused(
-      { kubeconfig: kubeconfig({ more: { clusters: [] } }) },
+    ],
+    [
+      'no such cluster',
+      kubeconfig({ more: { clusters: [] } }),
       'context "here"',
       'cluster "c" is not in the file',
-    );
-    await refused({ kubeconfig: kubeconfig({ more: { clusters: 3 } }) }, 'clusters is not a list');
-    await refused(
-      { kubeconfig: kubeconfig({ more: { users: [] } }) },
+    ],
+    ['clusters of another form', kubeconfig({ more: { clusters: 3 } }), 'cluster "c"'],
+    [
+      'no such user',
+      kubeconfig({ more: { users: [] } }),
       'context "here"',
       'user "u" is not in the file',
-    );
-    await refused(
-      { kubeconfig: kubeconfig({ cluster: { server: '' } }) },
+    ],
+    [
+      'no server',
+      kubeconfig({ cluster: { server: '' } }),
       'has no server',
       'kubectl config set-cluster',
-    );
-    await refused(
-      { kubeconfig: kubeconfig({ cluster: { server: 'ftp://x' } }) },
+    ],
+    [
+      'a server of another protocol',
+      kubeconfig({ cluster: { server: 'ftp://x' } }),
       '"ftp://x" is not a server',
-    );
-    await refused(
-      { kubeconfig: kubeconfig({ cluster: { 'certificate-authority': 'gone.pem' } }) },
+    ],
+    [
+      'a file that is gone',
+      kubeconfig({ cluster: { 'certificate-authority': 'gone.pem' } }),
       'context "here"',
-      `certificate-authority ${join(directory, 'gone.pem')}`,
+      `certificate-authority: ${join(directory, 'gone.pem')}`,
       'no such file',
-    );
-    await refused(
-      { kubeconfig: kubeconfig({ cluster: { 'certificate-authority-data': 'eA==' } }) },
-      'cluster "c"',
-      'certificate-authority-data is not base64 of a PEM',
-    );
-    await refused(
-      { kubeconfig: kubeconfig({ user: { token: 5 } }) },
-      'user "u"',
-      'token is not a text',
-    );
-    await refused(
-      { kubeconfig: kubeconfig({ user: { 'client-certificate-data': base64(alice.cert) } }) },
+    ],
+    [
+      'a CA that is not PEM',
+      kubeconfig({ cluster: { 'certificate-authority-data': 'eA==' } }),
+      'context "here"',
+      'the CA is not PEM',
+    ],
+    [
+      'a certificate without its key',
+      kubeconfig({ user: cert }),
       'client-certificate but no client-key',
-    );
-    await refused(
-      {
-        kubeconfig: kubeconfig({
-          user: {
-            'client-certificate-data': base64(alice.cert),
-            'client-key-data': base64(other.client('x').key),
-          },
-        }),
-      },
+    ],
+    [
+      'a certificate with another key',
+      kubeconfig({ user: { ...cert, 'client-key-data': base64(other.client('x').key) } }),
       'the key belongs to the certificate',
-    );
-    await refused(
-      { kubeconfig: kubeconfig({ user: { as: 'admin', token: 't' } }) },
-      'impersonation',
-    );
-    await refused(
-      { kubeconfig: kubeconfig({ user: { tokenFile: 'gone' } }) },
-      `tokenFile ${join(directory, 'gone')}`,
-    );
-  });
+    ],
+    [
+      'a token file that is gone',
+      kubeconfig({ user: { tokenFile: 'gone' } }),
+      `tokenFile: ${join(directory, 'gone')}`,
+    ],
+  ];
+  for (const [what, path, ...parts] of mistakes)
+    it(`names file, context and fix for a mistake: ${what}`, () =>
+      refused({ kubeconfig: path }, ...parts));
 });
 
 describe('files that are replaced', () => {
-  it('a token is read again after half a minute, and at once after a 401', async () => {
+  it('a token is read again after ten seconds, and at once after a 401', async () => {
     const token = join(directory, 'token-b');
     writeFileSync(token, 'one');
     let nowMs = 0;
@@ -286,28 +307,32 @@ describe('files that are replaced', () => {
       kubeconfig: kubeconfig({ user: { tokenFile: token } }),
       nowMs: () => nowMs,
     });
+    const first = await access.credentials();
     writeFileSync(token, 'two');
-    assert.equal(await access.authorization(), 'Bearer one');
-    nowMs += REREAD_AFTER_MS;
-    assert.deepEqual(await Promise.all([access.authorization(), access.authorization()]), [
+    assert.equal(await access.credentials(), first);
+    nowMs += 10_000;
+    assert.deepEqual(await Promise.all([authorizationOf(access), authorizationOf(access)]), [
       'Bearer two',
       'Bearer two',
     ]);
+    assert.equal((await access.credentials()).tls, first.tls, 'what did not change is the same');
     writeFileSync(token, 'three');
     await access.refresh();
-    assert.equal(await access.authorization(), 'Bearer three');
+    assert.equal(await authorizationOf(access), 'Bearer three');
   });
 
   it('an empty or missing file leaves the last good content in use', async () => {
     const token = join(directory, 'token-c');
     writeFileSync(token, 'one');
-    const access = await load({ kubeconfig: kubeconfig({ user: { tokenFile: token } }) });
+    let nowMs = 0;
+    const access = await load({
+      kubeconfig: kubeconfig({ user: { tokenFile: token } }),
+      nowMs: () => (nowMs += 60_000),
+    });
     writeFileSync(token, '');
-    await access.refresh();
-    assert.equal(await access.authorization(), 'Bearer one');
+    assert.equal(await authorizationOf(access), 'Bearer one');
     rmSync(token);
-    await access.refresh();
-    assert.equal(await access.authorization(), 'Bearer one');
+    assert.equal(await authorizationOf(access), 'Bearer one');
   });
 
   it('a certificate is used only with its key', async () => {
@@ -315,17 +340,25 @@ describe('files that are replaced', () => {
     const next = authority.client('alice');
     writeFileSync(cert, alice.cert);
     writeFileSync(key, alice.key);
+    let nowMs = 0;
     const access = await load({
       kubeconfig: kubeconfig({ user: { 'client-certificate': cert, 'client-key': key } }),
+      nowMs: () => (nowMs += 60_000),
     });
-    const before = await access.tls();
+    const before = await access.credentials();
     writeFileSync(cert, next.cert);
-    await access.refresh();
-    assert.equal(await access.tls(), before, 'the new certificate does not fit the old key');
+    assert.equal((await access.credentials()).tls, before.tls, 'it does not fit the old key');
     writeFileSync(key, next.key);
+    const { tls } = await access.credentials();
+    assert.deepEqual([tls.cert, tls.key], [next.cert, next.key]);
+  });
+
+  it('the kubeconfig itself is read again after a 401', async () => {
+    const path = kubeconfig({ user: { token: 'one' } });
+    const access = await load({ kubeconfig: path });
+    writeFileSync(path, readFileSync(path, 'utf8').replace('"one"', '"two"'));
     await access.refresh();
-    const now = await access.tls();
-    assert.deepEqual([now.cert, now.key], [next.cert.trim(), next.key.trim()]);
+    assert.equal(await authorizationOf(access), 'Bearer two');
   });
 });
 
@@ -334,117 +367,118 @@ describe('loadClusterAccess without a kubeconfig', () => {
   mkdirSync(pod);
   writeFileSync(join(pod, 'token'), 'pod-token\n');
   writeFileSync(join(pod, 'ca.crt'), authority.ca);
-  writeFileSync(join(pod, 'namespace'), 'storage');
+  const inPod = (host: string) => ({
+    env: { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: '443' },
+    serviceAccountDir: pod,
+  });
 
   it('uses the service account of the pod', async () => {
-    const access = await load({
-      env: { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' },
-      serviceAccountDir: pod,
-    });
-    assert.deepEqual(
-      [access.server.href, access.source, access.namespace],
-      ['https://10.96.0.1/', 'in-cluster', 'storage'],
-    );
-    assert.equal(await access.authorization(), 'Bearer pod-token');
-    assert.equal((await access.tls()).ca, authority.ca.trim());
+    const access = await load(inPod('10.96.0.1'));
+    assert.deepEqual([access.server.href, access.source], ['https://10.96.0.1/', 'in-cluster']);
+    assert.equal(await authorizationOf(access), 'Bearer pod-token');
+    assert.equal((await access.credentials()).tls.ca, authority.ca.trim());
+  });
+
+  it('reads the token of the pod again after half a minute', async () => {
+    let nowMs = 0;
+    const access = await load({ ...inPod('10.96.0.1'), nowMs: () => nowMs });
+    writeFileSync(join(pod, 'token'), 'next');
+    assert.equal(await authorizationOf(access), 'Bearer pod-token');
+    nowMs += 30_000;
+    assert.equal(await authorizationOf(access), 'Bearer next');
+    writeFileSync(join(pod, 'token'), 'pod-token');
   });
 
   it('puts IPv6 hosts in brackets', async () => {
-    const access = await load({
-      env: { KUBERNETES_SERVICE_HOST: 'fd00::1', KUBERNETES_SERVICE_PORT: '6443' },
-      serviceAccountDir: pod,
-    });
-    assert.equal(access.server.href, 'https://[fd00::1]:6443/');
+    assert.equal((await load(inPod('fd00::1'))).server.href, 'https://[fd00::1]/');
   });
 
   it('says what to do outside a pod, or in a pod without a service account', async () => {
     await refused({}, 'KUBERNETES_SERVICE_HOST', '--kubeconfig=FILE', '--master=URL');
-    const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' };
-    await refused(
-      { env, serviceAccountDir: join(directory, 'empty') },
-      'ca.crt',
-      'automountServiceAccountToken',
-    );
+    const empty = { ...inPod('10.96.0.1'), serviceAccountDir: join(directory, 'empty') };
+    await refused(empty, 'ca.crt', 'automountServiceAccountToken');
   });
 
   it('accepts --master alone, without credentials, also plain http', async () => {
-    const access = await load({
-      master: '127.0.0.1:8080',
-      env: { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' },
-      serviceAccountDir: pod,
-    });
+    const access = await load({ ...inPod('10.96.0.1'), master: '127.0.0.1:8080' });
     assert.equal(access.server.href, 'http://127.0.0.1:8080/');
-    assert.equal(await access.authorization(), undefined);
+    assert.deepEqual(await headersOf(access), {});
     assert.equal((await load({ master: 'https://api/x' })).server.href, 'https://api/x');
     await refused({ master: 'not a url' }, '--master', 'write https://host:port');
   });
 });
 
-describe('plugins', () => {
-  const script = join(directory, 'plugin.sh');
-  const ran = join(directory, 'ran');
-  writeFileSync(
-    script,
-    `#!/bin/sh
+describe('plug-ins', () => {
+  /** Each run prints a token with its number, which expires after `lifeS` seconds if that is set. */
+  function plugin(name: string, lifeS = 0) {
+    const ran = join(directory, `${name}-ran`);
+    const expiry = `,"expirationTimestamp":"'"$(date -u -d "+${lifeS} seconds" +%FT%T.%NZ)"'"`;
+    writeFileSync(
+      join(directory, `${name}.sh`),
+      `#!/bin/sh
 echo "$KUBERNETES_EXEC_INFO $1 $EXTRA" >> ${ran}
 n=$(wc -l < ${ran})
-echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"token-'"$n"'"}}'
+echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"token-'"$n"'"${lifeS > 0 ? expiry : ''}}}'
 `,
-  );
-  chmodSync(script, 0o755);
-  const exec = {
-    apiVersion: 'client.authentication.k8s.io/v1',
-    command: './plugin.sh',
-    args: ['get-token'],
-    env: [{ name: 'EXTRA', value: 'given' }],
-  };
-  const runs = (): string[] => readFileSync(ran, 'utf8').trim().split('\n');
-
-  it('are run by client-node, once for many requests, and again after a 401', async () => {
-    let nowMs = 0;
-    let loads = 0;
-    const access = await load({
-      kubeconfig: kubeconfig({ user: { exec } }),
-      nowMs: () => nowMs,
-      loadClientNode: () => {
-        loads++;
-        return import('@kubernetes/client-node');
+    );
+    chmodSync(join(directory, `${name}.sh`), 0o755);
+    return {
+      exec: {
+        apiVersion: 'client.authentication.k8s.io/v1',
+        command: `./${name}.sh`,
+        args: ['get-token'],
+        env: [{ name: 'EXTRA', value: 'given' }],
       },
-    });
+      runs: (): string[] => readFileSync(ran, 'utf8').trim().split('\n'),
+    };
+  }
+
+  it('run once for many requests, and again after a 401', async () => {
+    const { exec, runs } = plugin('lasting');
+    let nowMs = 0;
+    const access = await load({ kubeconfig: kubeconfig({ user: { exec } }), nowMs: () => nowMs });
+    nowMs += 60_000;
     assert.deepEqual(
-      await Promise.all(Array.from({ length: 5 }, () => access.authorization())),
+      await Promise.all(Array.from({ length: 5 }, () => authorizationOf(access))),
       Array.from({ length: 5 }, () => 'Bearer token-1'),
     );
     const [first] = runs();
     assert.match(first ?? '', /"kind":"ExecCredential".* get-token given$/);
-    nowMs += 60_000;
     await Promise.all([access.refresh(), access.refresh()]);
-    assert.deepEqual(
-      [await access.authorization(), runs().length, loads],
-      ['Bearer token-2', 2, 1],
-    );
+    assert.deepEqual([await authorizationOf(access), runs().length], ['Bearer token-2', 2]);
     nowMs += 1000;
     await access.refresh();
-    assert.equal(runs().length, 2, 'a refusal that persists does not start a plugin per request');
+    assert.equal(runs().length, 2, 'a refusal that persists does not start a plug-in per request');
+  });
+
+  it('run again when their credential has expired', async () => {
+    const { exec } = plugin('expiring', 1);
+    let nowMs = 0;
+    const access = await load({ kubeconfig: kubeconfig({ user: { exec } }), nowMs: () => nowMs });
+    assert.equal(await authorizationOf(access), 'Bearer token-1');
+    await sleep(1100);
+    nowMs += 10_000;
+    assert.equal(await authorizationOf(access), 'Bearer token-2');
   });
 
   it('that fail cause an error that names kubeconfig, context and reason', async () => {
+    const { exec } = plugin('failing');
     const failing = { ...exec, command: 'sh', args: ['-c', 'echo log in first >&2; exit 1'] };
     await refused(
-      {
-        kubeconfig: kubeconfig({ user: { exec: failing } }),
-        loadClientNode: () => import('@kubernetes/client-node'),
-      },
+      { kubeconfig: kubeconfig({ user: { exec: failing } }) },
       'context "here"',
       'exec plugin failed',
       'log in first',
     );
-    await refused(
-      {
-        kubeconfig: kubeconfig({ user: { exec: {} } }),
-        loadClientNode: () => import('@kubernetes/client-node'),
-      },
-      'names no command',
-    );
+    await refused({ kubeconfig: kubeconfig({ user: { exec: {} } }) }, 'No command');
+  });
+
+  it('that fail later make the call fail with the reason', async () => {
+    const { exec } = plugin('failing-later');
+    let nowMs = 0;
+    const access = await load({ kubeconfig: kubeconfig({ user: { exec } }), nowMs: () => nowMs });
+    rmSync(join(directory, 'failing-later.sh'));
+    nowMs += 60_000;
+    await assert.rejects(access.refresh(), /exec plugin failed: spawn .* ENOENT/);
   });
 });

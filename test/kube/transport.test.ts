@@ -6,17 +6,16 @@ import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
-import type { ClusterAccess, TlsMaterial } from '#src/kube/credentials.ts';
-import { Transport, TransportError } from '#src/kube/transport.ts';
+import type { TlsMaterial } from '#src/kube/renewed-credentials.ts';
+import {
+  Transport,
+  TransportError,
+  type StreamOptions,
+  type WireRequest,
+} from '#src/kube/transport.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 import { portOf, startTunnelProxy } from '../harness/kube-proxy.ts';
-import {
-  plainAccess,
-  startKubeServer,
-  type OpenWatch,
-  type Reply,
-  type Seen,
-} from '../harness/kube-server.ts';
+import { startKubeServer, type OpenWatch, type Reply, type Seen } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'sutler-transport-'));
@@ -53,24 +52,39 @@ const material = (o: Partial<TlsMaterial> = {}): TlsMaterial => ({
   skipVerify: false,
   ...o,
 });
+/** A transport whose requests have the TLS material of the moment. */
 function open(
-  tls: () => TlsMaterial,
-  o: Partial<ClusterAccess> = {},
-  on: { readonly url: string } = server,
-): Transport {
-  const transport = new Transport(plainAccess(on, { tls: () => Promise.resolve(tls()), ...o }), 4);
+  tls: () => TlsMaterial = constant(material()),
+  on: { readonly url: string; readonly proxy?: URL } = server,
+  connections = 4,
+) {
+  const transport = new Transport({ server: new URL(on.url), proxy: on.proxy }, connections);
   transports.push(transport);
-  return transport;
+  const complete = (request: Partial<WireRequest>): WireRequest => ({
+    method: 'GET',
+    path: '/x',
+    headers: {},
+    tls: tls(),
+    ...request,
+  });
+  return {
+    call: (request: Partial<WireRequest> = {}, o: Partial<Parameters<Transport['call']>[1]> = {}) =>
+      transport.call(complete(request), { timeoutMs: 5000, ...o }),
+    stream: (o: Partial<StreamOptions> = {}) => {
+      const options = { idleTimeoutMs: 5000, onOpen: () => {}, onData: () => {}, ...o };
+      return transport.stream(complete({ path: '/watch' }), options);
+    },
+    close: () => transport.close(),
+  };
 }
 function constant<T>(value: T): () => T {
   return () => value;
 }
-const get = { method: 'GET', path: '/x', headers: {} } as const;
-const call = async (transport: Transport): Promise<unknown> =>
-  JSON.parse((await transport.call(get, { timeoutMs: 5000 })).body);
-const fails = (transport: Transport, message: RegExp): Promise<void> =>
+const call = async (transport: ReturnType<typeof open>): Promise<unknown> =>
+  JSON.parse((await transport.call()).body);
+const fails = (transport: ReturnType<typeof open>, message: RegExp): Promise<void> =>
   assert.rejects(
-    transport.call(get, { timeoutMs: 5000 }),
+    transport.call(),
     (error) =>
       error instanceof TransportError &&
       error.kind === 'network' &&
@@ -80,7 +94,7 @@ const fails = (transport: Transport, message: RegExp): Promise<void> =>
 
 describe('Transport over TLS', () => {
   it('presents its client certificate and verifies the server by IP address', async () => {
-    assert.deepEqual(await call(open(constant(material()))), { peer: 'alice' });
+    assert.deepEqual(await call(open()), { peer: 'alice' });
   });
 
   it('verifies the given server name', async () => {
@@ -107,10 +121,7 @@ describe('Transport over TLS', () => {
       else kept.answer = () => reply.json(200, { peer: peerOf(seen) });
     };
     const received: string[] = [];
-    const watching = transport.stream(
-      { ...get, path: '/watch' },
-      { idleTimeoutMs: 5000, onOpen: () => {}, onData: (chunk) => received.push(chunk.toString()) },
-    );
+    const watching = transport.stream({ onData: (chunk) => received.push(chunk.toString()) });
     const underWay = call(transport);
     await until(() => kept.watch !== undefined && kept.answer !== undefined, 'both arrived');
     server.handler = before;
@@ -132,7 +143,7 @@ describe('Transport over TLS', () => {
     const rotated = stranger.server();
     const https = await startKubeServer((_, reply) => reply.json(200, {}), rotated);
     closers.push(() => https.close());
-    const moved = open(() => tls, {}, https);
+    const moved = open(() => tls, https);
     await fails(moved, /certificate/i);
     tls = material({ ca: `${authority.ca}\n${stranger.ca}` });
     assert.deepEqual(await call(moved), {});
@@ -141,12 +152,12 @@ describe('Transport over TLS', () => {
   it('tunnels through a proxy, with verification end to end', async () => {
     const proxy = await startTunnelProxy();
     closers.push(() => proxy.close());
-    const transport = open(constant(material()), { proxy: new URL(proxy.url) });
+    const transport = open(constant(material()), { ...server, proxy: new URL(proxy.url) });
     assert.deepEqual(await call(transport), { peer: 'alice' });
     assert.deepEqual(await call(transport), { peer: 'alice' });
     assert.deepEqual(new Set(proxy.targets), new Set([new URL(server.url).host]));
     await fails(
-      open(constant(material({ ca: stranger.ca })), { proxy: new URL(proxy.url) }),
+      open(constant(material({ ca: stranger.ca })), { ...server, proxy: new URL(proxy.url) }),
       /certificate/i,
     );
   });
@@ -156,7 +167,7 @@ describe('Transport', () => {
   it('opens nothing until the first request', async () => {
     const quiet = await startKubeServer((_, reply) => reply.json(200, {}));
     closers.push(() => quiet.close());
-    const transport = open(constant(material()), {}, quiet);
+    const transport = open(constant(material()), quiet);
     assert.equal(quiet.connections, 0);
     await call(transport);
     assert.equal(quiet.connections, 1);
@@ -165,9 +176,8 @@ describe('Transport', () => {
   it('reuses the connection after a DELETE with a body', async () => {
     const counted = await startKubeServer((_, reply) => reply.json(200, {}));
     closers.push(() => counted.close());
-    const transport = open(constant(material()), {}, counted);
-    for (let round = 0; round < 20; round++)
-      await transport.call({ ...get, method: 'DELETE', body: '{}' }, { timeoutMs: 5000 });
+    const transport = open(constant(material()), counted);
+    for (let round = 0; round < 20; round++) await transport.call({ method: 'DELETE', body: '{}' });
     // The pool may open a second connection just before the first one is free.
     assert.ok(counted.connections <= 2, String(counted.connections));
   });
@@ -177,17 +187,14 @@ describe('Transport', () => {
       (seen, reply) => void (seen.path === '/watch' ? reply.watch() : reply.json(200, {})),
     );
     closers.push(() => busy.close());
-    const transport = open(constant(material()), {}, busy);
+    const transport = open(constant(material()), busy);
     await Promise.all(Array.from({ length: 8 }, () => call(transport)));
-    const watching = transport.stream(
-      { ...get, path: '/watch' },
-      { idleTimeoutMs: 5000, onOpen: () => {}, onData: () => {} },
-    );
+    const watching = transport.stream();
     await until(() => busy.seen.length === 9, 'the watch is open');
     await Promise.all([transport.close(), assert.rejects(watching)]);
     await until(() => busy.openSockets === 0, 'all connections are gone');
     await assert.rejects(
-      transport.call(get, { timeoutMs: 100 }),
+      transport.call({}, { timeoutMs: 100 }),
       (error) => error instanceof TransportError && error.kind === 'aborted',
     );
   });
@@ -196,16 +203,15 @@ describe('Transport', () => {
     const replies: Reply[] = [];
     const slow = await startKubeServer((_, reply) => void replies.push(reply));
     closers.push(() => slow.close());
-    const transport = new Transport(plainAccess(slow), 1);
-    transports.push(transport);
-    const first = transport.call({ ...get, path: '/first' }, { timeoutMs: 5000 });
+    const transport = open(constant(material()), slow, 1);
+    const first = transport.call({ path: '/first' });
     await until(() => replies.length === 1, 'the first is under way');
     const abort = new AbortController();
     const second = transport.call(
-      { ...get, path: '/second', method: 'POST', body: '{}' },
-      { timeoutMs: 5000, signal: abort.signal },
+      { path: '/second', method: 'POST', body: '{}' },
+      { signal: abort.signal },
     );
-    const third = transport.call({ ...get, path: '/third' }, { timeoutMs: 5000 });
+    const third = transport.call({ path: '/third' });
     await setImmediate();
     abort.abort();
     await assert.rejects(
@@ -227,13 +233,13 @@ describe('Transport', () => {
     const mute = createTcpServer((socket) => socket.resume());
     await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
     const url = `http://127.0.0.1:${portOf(mute)}`;
-    const transport = open(constant(material()), {}, { url });
+    const transport = open(constant(material()), { url });
     await assert.rejects(
-      transport.call(get, { timeoutMs: 30 }),
+      transport.call({}, { timeoutMs: 30 }),
       (error) => error instanceof TransportError && error.kind === 'timeout' && error.maybeSent,
     );
     await assert.rejects(
-      transport.stream(get, { idleTimeoutMs: 30, onOpen: () => {}, onData: () => {} }),
+      transport.stream({ idleTimeoutMs: 30 }),
       (error) => error instanceof TransportError && error.kind === 'timeout',
     );
     await transport.close();

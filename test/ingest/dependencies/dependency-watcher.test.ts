@@ -6,7 +6,6 @@ import {
   type DependencyWatcherOptions,
 } from '#src/ingest/dependencies/dependency-watcher.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { apiVersionOf, secrets, snapshots, type Resource } from '#src/kube/resources.ts';
 import { JOB_KINDS, type JobKey, type JobKind } from '#src/queue/contract.ts';
@@ -307,7 +306,7 @@ describe('wait watch', () => {
     beforeEach(async () => {
       cluster = await openSandboxCluster();
       closers.add('cluster', () => cluster.close());
-      const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
+      const { access } = cluster;
       kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
       closers.add('client', () => kube.close());
       let waitWatch: DependencyWatcher | undefined;

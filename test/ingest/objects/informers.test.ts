@@ -4,7 +4,6 @@ import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import type { DriverObjects } from '#src/ingest/objects/object-source.ts';
 import { Informers } from '#src/ingest/objects/informers.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, classes, volumes } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -94,7 +93,7 @@ describe('Informers', () => {
   before(async () => {
     cluster = await openSandboxCluster();
     kube = createKubeClient({
-      access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
+      access: cluster.access,
       userAgent: 'test',
       log: silentLog,
     });
