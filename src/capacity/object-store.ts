@@ -7,15 +7,15 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Registry } from '../runtime/metrics.ts';
-import type { CapacityItem } from '../volumes/capacity/items.ts';
+import { type CapacityItem, itemId } from './items.ts';
 import {
   type CapacityManager,
   chooseObject,
   itemOf,
+  objectName,
   selectorOf,
   transformCapacity,
-} from '../volumes/capacity/objects.ts';
-import { itemId, objectName } from './keys.ts';
+} from './objects.ts';
 
 export interface ObjectStoreOptions {
   readonly client: KubeClient;

@@ -5,9 +5,8 @@ import { askRedis } from '../records/ask-redis.ts';
 import { volumeRecordKey } from '../records/key-names.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { decodeRequest, type VolumeRequest } from '../records/stored-request.ts';
-import type { CapacityItem } from '../volumes/capacity/items.ts';
+import { type CapacityItem, itemId } from './items.ts';
 import { toTerm } from '../topology/term.ts';
-import { itemId } from './keys.ts';
 
 /* What creations under way have asked for, which the driver may not have set aside yet. The open
  * volume records tell: each keeps the request that was or is being sent. */

@@ -1,4 +1,4 @@
-import { capacityFlags } from '../capacity/flags.ts';
+import { capacityFlags, capacityPollFlags } from '../capacity/flags.ts';
 import { driverConfigFlags } from '../driver-config/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { electionFlags } from '../election/flags.ts';
@@ -26,6 +26,7 @@ export const flags = defineFlags({
   ...waitFlags,
   ...limitFlags,
   ...capacityFlags,
+  ...capacityPollFlags,
   ...hintFlags,
   ...webhookFlags,
   ...perDriver({
@@ -49,13 +50,6 @@ export const flags = defineFlags({
       help:
         'How often the leader looks for snapshots that kept our finalizer ' +
         'although no claim is restored from them. 0: never.',
-      upstream: 'same',
-    },
-    'capacity-poll-interval': {
-      type: 'durationMs',
-      default: '1m',
-      min: '100ms',
-      help: 'How often the driver is asked for every capacity; after a change it is asked at once.',
       upstream: 'same',
     },
   }),

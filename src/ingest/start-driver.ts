@@ -1,22 +1,23 @@
 import { redisAuditLedger } from '../audit/audit.ts';
 import { startPeriodicAudit } from '../audit/periodic-audit.ts';
-import { capacityNamespace } from '../capacity/environment.ts';
+import { capacityNamespace } from '../capacity/flags.ts';
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
 import { leaseNamespace } from '../election/lease-namespace.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
-import { apiVersionOf, leases } from '../kube/resources.ts';
+import { apiVersionOf, classes, leases } from '../kube/resources.ts';
 import { JOB_KINDS } from '../queue/contract.ts';
 import type { ProducerConnection } from '../queue/producer-connection.ts';
 import { Producer } from '../queue/producer.ts';
+import { parseObjectId } from '../queue/dependency-index.ts';
 import { quarantineMs } from '../records/flags.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { openRecords } from '../records/open-records.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { DriverDeps, Context, Shared } from './driver-deps.ts';
-import { openCapacity } from './capacity/open-capacity.ts';
+import { startRefresher } from '../capacity/start-refresher.ts';
 import type { EventSource } from './event-source.ts';
 import { chooseResyncMs } from './notices/flags.ts';
 import { LeaderOnlyQueue } from './leader-only-queue.ts';
@@ -59,7 +60,15 @@ export async function startDriver(
   openWaits(base, objects, changes);
   openAudit(base, events);
   openLimits(base);
-  openCapacity(base, objects, changes);
+  startRefresher(context, connections, {
+    driver: driver.name,
+    classes: () => objects.classes(),
+    queue,
+    onClassChange: (listener) =>
+      changes.subscribe((object) => {
+        if (parseObjectId(object).resource === classes.plural) listener();
+      }),
+  });
   const resync = openResync(base, objects);
   const leadership = openLeadership(base, objects, resync);
   reportLosses(context, eventSource, leadership);

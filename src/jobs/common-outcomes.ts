@@ -9,12 +9,6 @@ import type { ProcessorPorts } from './ports.ts';
 
 /* Outcomes that creations and deletions share. */
 
-export const WORKER_STOPPING: Outcome = {
-  kind: 'later',
-  reason: 'this worker is stopping',
-  delayMs: 0,
-};
-
 export const RECORD_CHANGED: Outcome = {
   kind: 'later',
   reason: 'the volume record changed meanwhile',

@@ -1,4 +1,4 @@
-import { capacityFlags } from '../capacity/flags.ts';
+import { capacityFlags, capacityWorkFlags } from '../capacity/flags.ts';
 import { driverConfigFlags } from '../driver-config/flags.ts';
 import { electionFlags } from '../election/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
@@ -32,6 +32,7 @@ export const flags = defineFlags({
   ...recordFlags,
   ...waitFlags,
   ...capacityFlags,
+  ...capacityWorkFlags,
   ...perDriver({
     'worker-threads': {
       type: 'int',
@@ -39,44 +40,6 @@ export const flags = defineFlags({
       min: 1,
       help: 'Claims that this process works on at once, and the same number of volumes.',
       upstream: 'same; 0, which starts no worker, is refused here',
-    },
-    'capacity-threads': {
-      type: 'int',
-      default: 1,
-      min: 0,
-      help: 'GetCapacity calls of this process at once; 0: it leaves them to other jobs processes.',
-      upstream: 'same',
-    },
-    'capacity-ownerref-level': {
-      type: 'int',
-      default: 1,
-      help:
-        'Owner of CSIStorageCapacity objects, counted from the pod of jobs, which the variables ' +
-        'POD_NAME and NAMESPACE name. 0: the pod, 1: its ReplicaSet or StatefulSet, ' +
-        '2: its Deployment; negative: none.',
-      upstream: 'same',
-    },
-    'capacity-minus-in-flight': {
-      type: 'bool',
-      default: false,
-      help:
-        'Takes what creations under way have asked for off capacity and maximumVolumeSize, so ' +
-        'that the scheduler does not count on it again.',
-    },
-    'kube-api-capacity-qps': {
-      type: 'float',
-      default: 1,
-      help:
-        'CSIStorageCapacity objects that all workers of a driver together write per second; ' +
-        '0 or less: no limit.',
-      upstream: 'same; there also for leader election',
-    },
-    'kube-api-capacity-burst': {
-      type: 'int',
-      default: 5,
-      min: 0,
-      help: 'Objects above --kube-api-capacity-qps that may be written at once.',
-      upstream: 'same',
     },
     'retry-interval-start': {
       type: 'durationMs',

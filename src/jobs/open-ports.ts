@@ -10,7 +10,7 @@ import type { FeatureGates } from '../volumes/flags.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Base } from './base.ts';
 import type { DriverCaches } from './caches.ts';
-import { openCapacityHints } from './capacity/open-capacity.ts';
+import { openCapacityHints } from '../capacity/hints.ts';
 import { openNodeLocal } from './node-local/open-node-local.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import type { ProcessorPorts } from './ports.ts';
@@ -40,7 +40,7 @@ export function openPorts(
     names: new VolumeNames(link.redis, flags.redisPrefix, driver.name),
     events,
     counts: createOperationCounts(metrics),
-    capacity: openCapacityHints(base),
+    capacity: openCapacityHints(flags, link.redis, { driver: driver.name, log }),
     classOf: parts.caches.classOf,
     attachedTo: parts.caches.attachedTo,
     topology: parts.caches.topology,

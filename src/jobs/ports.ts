@@ -10,7 +10,7 @@ import type { Logger } from '../runtime/log.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/flags.ts';
 import type { WatchedTopology } from '../topology/requirement.ts';
-import type { CapacityHints } from './capacity/report-hints.ts';
+import type { CapacityHints } from '../capacity/hints.ts';
 import type { NodeLocal } from './node-local/node-local.ts';
 import type { OperationCounts } from './operation-counts.ts';
 

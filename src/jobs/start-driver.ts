@@ -6,7 +6,8 @@ import { UsageError } from '../runtime/flags.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
 import type { Base, Context, Shared } from './base.ts';
 import type { DriverCaches } from './caches.ts';
-import { type CapacityPlace, capacityPlace, openCapacity } from './capacity/open-capacity.ts';
+import { type CapacityPlace, capacityPlace } from '../capacity/flags.ts';
+import { startReconciler } from '../capacity/start-reconciler.ts';
 import { followLease } from './follow-lease.ts';
 import { type LostRecords, startLostRecords } from './lost-records.ts';
 import { createConsumerStarter, startConsumers } from './open-consumers.ts';
@@ -49,7 +50,15 @@ export async function startDriver(
   if (stopping.aborted) return;
   const startConsumer = createConsumerStarter(base, lostRecords);
   startConsumers(base, ports, startConsumer);
-  if (place !== undefined) openCapacity(base, { place, caches, startConsumer });
+  if (place !== undefined) {
+    startReconciler(context, connections, {
+      driver: driver.name,
+      place,
+      classOf: caches.classOf,
+      topology: caches.topology,
+      startConsumer: (process) => startConsumer('capacity', flags.capacityThreads, process),
+    });
+  }
   log.info({ driver: driver.name, workers: flags.workerThreads }, 'taking jobs');
 }
 
@@ -70,7 +79,7 @@ export function checkFlags(context: Pick<Context, 'flags' | 'env'>): CheckedFlag
   }
   const gates = parseFeatureGates(flags.featureGates);
   if (typeof gates === 'string') throw new UsageError(`--feature-gates: ${gates}`);
-  return { gates, place: capacityPlace(context) };
+  return { gates, place: capacityPlace(flags, context.env) };
 }
 
 function openCaches({ closers, health }: Context, caches: DriverCaches): DriverCaches {

@@ -3,7 +3,7 @@
 export const CONTRACT_VERSION = 1;
 
 /** The kinds of objects that jobs reconcile; each kind has a queue of its own. `capacity`: a value
- * or an object of storage capacity, see src/capacity/keys.ts. */
+ * or an object of storage capacity, see src/capacity/items.ts. */
 export const JOB_KINDS = ['claim', 'volume', 'snapshot', 'capacity'] as const;
 
 export type JobKind = (typeof JOB_KINDS)[number];

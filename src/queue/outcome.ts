@@ -42,3 +42,10 @@ export type Outcome =
   /** Fails until one of these objects changes: the next run comes when one does, or after the
    * longest delay. */
   | { readonly kind: 'parked'; readonly reason: string; readonly until?: readonly WaitCondition[] };
+
+/** Ends a run that has begun nothing yet when its worker stops. */
+export const WORKER_STOPPING: Outcome = {
+  kind: 'later',
+  reason: 'this worker is stopping',
+  delayMs: 0,
+};

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { objectName, parseCapacityKey, refreshKey, removalKey } from '#src/capacity/keys.ts';
+import { parseCapacityKey, refreshKey, removalKey } from '#src/capacity/items.ts';
+import { objectName } from '#src/capacity/objects.ts';
 import { jobData, type JobKey, parseJob } from '#src/queue/contract.ts';
 
 const ITEM = { className: 'fast', segment: [['zone', 'a']] } as const;

@@ -8,7 +8,7 @@ import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Class } from '#src/kube/objects.ts';
 import { classes, volumes } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { NO_CAPACITY_HINTS } from '#src/jobs/capacity/report-hints.ts';
+import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { VolumeNames } from '#src/records/names-in-use.ts';

@@ -9,7 +9,7 @@ import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { ownershipMs } from '#src/records/flags.ts';
-import { NO_CAPACITY_HINTS } from '#src/jobs/capacity/report-hints.ts';
+import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';

@@ -9,7 +9,7 @@ import type { DeletionPlan } from '../../volumes/deletion.ts';
 import type { WaitCondition } from '../../rules/refused-error.ts';
 import type { Attempt } from '../attempt.ts';
 import { handleNotForwarded, isDriverDown, parkOrRetry } from '../common-outcomes.ts';
-import { noteReached } from '../note-reached.ts';
+import { noteReached } from '../../queue/note-reached.ts';
 import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, type SecretProblem } from '../secret-values.ts';

@@ -1,0 +1,113 @@
+import { createHash } from 'node:crypto';
+import type { Class, StorageCapacity } from '../kube/objects.ts';
+import type { JobKey } from '../queue/contract.ts';
+import { parseJson } from '../runtime/json.ts';
+import { termOf } from '../topology/cluster-terms.ts';
+import type { ClusterTopology } from '../topology/cluster-topology.ts';
+import { isTerm, type TopologyTerm } from '../topology/term.ts';
+
+/** One value of storage capacity: how much room volumes of a class have in a segment. There is one
+ * CSIStorageCapacity object for each. */
+export interface CapacityItem {
+  readonly className: string;
+  readonly segment: TopologyTerm;
+}
+
+/** For people. */
+export function describeItem({ className, segment }: CapacityItem): string {
+  return `class ${className} in ${describeSegment(segment)}`;
+}
+
+/** Whether capacity is published for a class: the driver's own ones, those with immediate binding
+ * only if asked for, because no scheduler reads them. Upstream: external-provisioner
+ * pkg/capacity/capacity.go isControlledByUs and onSCAddOrUpdate. */
+export function hasCapacity(
+  cls: Pick<Class, 'provisioner' | 'volumeBindingMode'>,
+  driver: string,
+  includesImmediate: boolean,
+): boolean {
+  return cls.provisioner === driver && (includesImmediate || cls.volumeBindingMode !== 'Immediate');
+}
+
+/** Every value that should be published. */
+export function desiredItems(
+  classes: Iterable<Pick<Class, 'metadata' | 'provisioner' | 'volumeBindingMode'>>,
+  segments: readonly TopologyTerm[],
+  o: { readonly driver: string; readonly includesImmediate: boolean },
+): readonly CapacityItem[] {
+  return [...classes]
+    .filter((cls) => hasCapacity(cls, o.driver, o.includesImmediate))
+    .flatMap(({ metadata: { name: className } }) =>
+      segments.map((segment) => ({ className, segment })),
+    );
+}
+
+/** The parts of the cluster that the driver tells apart, each once: for every node that has the
+ * driver, the values that the node's labels have for the driver's keys. A node that lacks one of
+ * these labels, as while a driver registers, has no segment. A driver without keys has one empty
+ * segment, the whole cluster. Upstream: external-provisioner pkg/capacity/topology/nodes.go
+ * nodeTopology.sync. */
+export function segmentsOf(
+  topology: Pick<ClusterTopology, 'csiNodes' | 'node'>,
+): readonly TopologyTerm[] {
+  const segments = new Map<string, TopologyTerm>();
+  for (const { name, topologyKeys } of topology.csiNodes()) {
+    const labels = topology.node(name)?.labels;
+    if (topologyKeys === undefined || labels === undefined) continue;
+    const segment = termOf(labels, [...new Set(topologyKeys)]);
+    if (segment !== undefined) segments.set(segmentText(segment), segment);
+  }
+  return [...segments.values()];
+}
+
+/** A text that two segments share only if they are equal. */
+export function segmentText(segment: TopologyTerm): string {
+  return JSON.stringify(segment);
+}
+
+/** For people: `zone=a,rack=7`; `the whole cluster` for the empty segment. */
+export function describeSegment(segment: TopologyTerm): string {
+  if (segment.length === 0) return 'the whole cluster';
+  return segment.map(([key, value]) => `${key}=${value}`).join(',');
+}
+
+/* The jobs of the capacity queue. There are two: to ask the driver for one value and write it down,
+ * and to delete an object that stands for no value. The key of the first is the value's class and
+ * segment themselves, so equal ones have one job; the key of the second names the object. */
+
+/** What a job of the capacity queue asks for. */
+export type CapacityJob =
+  | { readonly kind: 'refresh'; readonly item: CapacityItem }
+  | { readonly kind: 'remove'; readonly namespace: string; readonly name: string };
+
+/** Identity of an item, equal for equal ones. */
+export function itemId({ className, segment }: CapacityItem): string {
+  return hashOf([className, segment]);
+}
+
+/** The key of the job that refreshes a value. */
+export function refreshKey(item: CapacityItem): JobKey {
+  const name = JSON.stringify([item.className, item.segment]);
+  return { kind: 'capacity', uid: itemId(item), namespace: '', name };
+}
+
+/** The key of the job that deletes an object. */
+export function removalKey({ metadata }: Pick<StorageCapacity, 'metadata'>): JobKey {
+  const { uid, namespace = '', name } = metadata;
+  return { kind: 'capacity', uid, namespace, name };
+}
+
+/** @returns undefined for a key that neither function made */
+export function parseCapacityKey({ namespace, name }: JobKey): CapacityJob | undefined {
+  if (namespace !== '') return { kind: 'remove', namespace, name };
+  const value = parseJson(name);
+  if (!Array.isArray(value)) return undefined;
+  const [className, segment] = value as readonly unknown[];
+  if (typeof className !== 'string' || !isTerm(segment)) return undefined;
+  return { kind: 'refresh', item: { className, segment } };
+}
+
+/** A short hash, in hex digits, that only equal parts share. */
+export function hashOf(parts: unknown): string {
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 24);
+}

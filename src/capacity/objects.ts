@@ -1,0 +1,225 @@
+import type { GetCapacityResponse } from '../csi/generated/csi_pb.ts';
+import * as keys from '../kube/keys.ts';
+import type { OwnerReference, StorageCapacity } from '../kube/objects.ts';
+import { formatBytes, parseQuantityBytes } from '../kube/quantity.ts';
+import { apiVersionOf, type Resource } from '../kube/resources.ts';
+import { omitUnset } from '../runtime/json.ts';
+import { compareTexts, toSegments, toTerm } from '../topology/term.ts';
+import { type CapacityItem, hashOf } from './items.ts';
+
+/* The CSIStorageCapacity objects. Upstream: external-provisioner pkg/capacity/capacity.go. */
+
+/** Which provisioner an object belongs to. */
+export interface CapacityManager {
+  readonly driver: string;
+  readonly managedBy: string;
+}
+
+/** What the driver says about one item. */
+export interface ReportedCapacity {
+  readonly availableBytes: bigint;
+  /** Undefined: the driver reports none. */
+  readonly maxVolumeBytes: bigint | undefined;
+}
+
+/** Reads the driver's answer, or says why it can't be published. */
+export function readCapacity(
+  answer: Pick<GetCapacityResponse, 'availableCapacity' | 'maximumVolumeSize'>,
+): ReportedCapacity | string {
+  const { availableCapacity: availableBytes, maximumVolumeSize: maxVolumeBytes } = answer;
+  if (availableBytes < 0n)
+    return `the driver reports a negative available_capacity, ${availableBytes}`;
+  if (maxVolumeBytes !== undefined && maxVolumeBytes < 0n)
+    return `the driver reports a negative maximum_volume_size, ${maxVolumeBytes}`;
+  return { availableBytes, maxVolumeBytes };
+}
+
+/** Takes off what creations under way have asked for. It is taken off the maximum size as well: the
+ * scheduler looks at that one alone, and the volumes may come from the largest free piece. */
+export function minusRequested(
+  { availableBytes, maxVolumeBytes }: ReportedCapacity,
+  requestedBytes: bigint,
+): ReportedCapacity {
+  const reduce = (bytes: bigint): bigint => (bytes > requestedBytes ? bytes - requestedBytes : 0n);
+  return {
+    availableBytes: reduce(availableBytes),
+    maxVolumeBytes: maxVolumeBytes === undefined ? undefined : reduce(maxVolumeBytes),
+  };
+}
+
+/** The labels of our objects. */
+export function labelsOf({ driver, managedBy }: CapacityManager): Readonly<Record<string, string>> {
+  return { [keys.CAPACITY_DRIVER]: driver, [keys.CAPACITY_MANAGED_BY]: managedBy };
+}
+
+/** Selects our objects. */
+export function selectorOf(manager: CapacityManager): string {
+  return Object.entries(labelsOf(manager))
+    .map(([key, value]) => `${key}=${value}`)
+    .join(',');
+}
+
+/** Whether an object carries our labels. */
+export function isManagedBy(object: StorageCapacity, manager: CapacityManager): boolean {
+  const { labels = {} } = object.metadata;
+  return Object.entries(labelsOf(manager)).every(([key, value]) => labels[key] === value);
+}
+
+/** The item that an object is about; undefined for one that no provisioner makes. */
+export function itemOf(
+  object: Pick<StorageCapacity, 'storageClassName' | 'nodeTopology'>,
+): CapacityItem | undefined {
+  const { storageClassName: className, nodeTopology } = object;
+  // Without a selector the object is for no node, with an empty one for all.
+  if (nodeTopology === undefined) return undefined;
+  if ((nodeTopology.matchExpressions ?? []).length > 0) return undefined;
+  return { className, segment: toTerm(nodeTopology.matchLabels ?? {}) };
+}
+
+/** Cuts an object down to the fields that are compared. */
+export function transformCapacity(raw: unknown): StorageCapacity {
+  const { metadata, storageClassName, nodeTopology, capacity, maximumVolumeSize } =
+    raw as StorageCapacity;
+  const { name, namespace, uid, resourceVersion, labels, ownerReferences } = metadata;
+  const { creationTimestamp } = metadata;
+  return {
+    metadata: omitUnset({
+      name,
+      namespace,
+      uid,
+      resourceVersion,
+      creationTimestamp,
+      labels,
+      ownerReferences,
+    }),
+    storageClassName,
+    ...omitUnset({ nodeTopology, capacity, maximumVolumeSize }),
+  };
+}
+
+/** Of several objects for one item, the one that is kept; the others are duplicates. Ingest, which
+ * removes duplicates, and jobs, which write values, have to choose alike.
+ * @param ownName  the name that sutler gives the item's object */
+export function chooseObject(
+  objects: Iterable<StorageCapacity>,
+  ownName: string,
+): StorageCapacity | undefined {
+  const rank = ({ metadata: { name, creationTimestamp = '' } }: StorageCapacity): string =>
+    `${name === ownName ? 0 : 1} ${creationTimestamp} ${name}`;
+  return [...objects].toSorted((a, b) => compareTexts(rank(a), rank(b)))[0];
+}
+
+/** What a new object is made of. */
+export interface NewCapacity {
+  readonly item: CapacityItem;
+  readonly reported: ReportedCapacity;
+  readonly owner: OwnerReference | undefined;
+  readonly manager: CapacityManager;
+  readonly namespace: string;
+  /** Undefined: the API server chooses one. */
+  readonly name: string | undefined;
+}
+
+/** The body that creates an object. */
+export function newCapacityObject(
+  resource: Resource,
+  { item, reported, owner, manager, namespace, name }: NewCapacity,
+): Readonly<Record<string, unknown>> {
+  return {
+    apiVersion: apiVersionOf(resource),
+    kind: resource.kind,
+    metadata: {
+      ...(name === undefined ? { generateName: NAME_PREFIX } : { name }),
+      namespace,
+      labels: labelsOf(manager),
+      ...(owner === undefined ? {} : { ownerReferences: [owner] }),
+    },
+    storageClassName: item.className,
+    nodeTopology: item.segment.length === 0 ? {} : { matchLabels: toSegments(item.segment) },
+    ...quantitiesOf(reported),
+  };
+}
+
+/** What the names of our objects begin with, as upstream's. */
+const NAME_PREFIX = 'csisc-';
+
+/** The merge patch that brings an object up to date; undefined if it is. Existing owners stay, and
+ * an object that has a controller already gets no second one, which the API server would refuse. */
+export function capacityPatch(
+  object: StorageCapacity,
+  reported: ReportedCapacity,
+  owner: OwnerReference | undefined,
+): Readonly<Record<string, unknown>> | undefined {
+  const { resourceVersion, ownerReferences = [] } = object.metadata;
+  const isOwned =
+    owner === undefined || ownerReferences.some(({ controller }) => controller === true);
+  const isEqual =
+    bytesOf(object.capacity) === reported.availableBytes &&
+    bytesOf(object.maximumVolumeSize) === reported.maxVolumeBytes;
+  if (isOwned && isEqual) return undefined;
+  return {
+    metadata: {
+      // The write fails if the object is not as it was compared.
+      resourceVersion,
+      ...(isOwned ? {} : { ownerReferences: [...ownerReferences, owner] }),
+    },
+    maximumVolumeSize: null,
+    ...quantitiesOf(reported),
+  };
+}
+
+function quantitiesOf({ availableBytes, maxVolumeBytes }: ReportedCapacity) {
+  return {
+    capacity: formatBytes(availableBytes),
+    ...(maxVolumeBytes === undefined ? {} : { maximumVolumeSize: formatBytes(maxVolumeBytes) }),
+  };
+}
+
+/** @returns undefined for a quantity that is absent or can't be read, which no answer equals */
+function bytesOf(quantity: string | undefined): bigint | undefined {
+  if (quantity === undefined) return undefined;
+  try {
+    return parseQuantityBytes(quantity);
+  } catch {
+    return -1n;
+  }
+}
+
+/** The name that sutler gives an item's object. It follows from the item, so that a creation whose
+ * answer was lost is not repeated under another name. */
+export function objectName({ driver, managedBy }: CapacityManager, item: CapacityItem): string {
+  return NAME_PREFIX + hashOf([driver, managedBy, item.className, item.segment]);
+}
+
+const BASE = 'external-provisioner';
+/** Longest value of a label. */
+const MAX_LENGTH = 63;
+/** A hash as text, with the dash before it. */
+const HASH_LENGTH = 9;
+
+/** Value of the label that names whose object a CSIStorageCapacity is: upstream's, so that a
+ * cluster can change over and back.
+ * @param node  of a provisioner that serves one node only */
+export function managedBy(node?: string): string {
+  return node === undefined ? BASE : limitedName(BASE, node);
+}
+
+/** Joins two names to at most 63 characters. A longer one keeps the suffix if that leaves room for
+ * some of the base, and has a hash of what was cut off. Upstream: external-provisioner
+ * pkg/owner (cmd/csi-provisioner/util.go GetNameWithMaxLength). */
+export function limitedName(base: string, suffix: string): string {
+  const whole = base === '' ? suffix : `${base}-${suffix}`;
+  if (whole.length <= MAX_LENGTH) return whole;
+  const baseLength = MAX_LENGTH - HASH_LENGTH - 1 - suffix.length;
+  if (baseLength > 0) return `${base.slice(0, baseLength)}-${hashText(base)}-${suffix}`;
+  const hash = hashText(whole);
+  const kept = base.slice(0, MAX_LENGTH - HASH_LENGTH);
+  return kept === '' ? hash : `${kept}-${hash}`;
+}
+
+/** 32-bit FNV-1a of the text's bytes, as hex digits. */
+function hashText(text: string): string {
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193);
+  return (hash >>> 0).toString(16);
+}

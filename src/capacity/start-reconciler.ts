@@ -1,0 +1,154 @@
+import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { DriverContext } from '../driver-config/driver-context.ts';
+import type { gatewayClientFlags } from '../gateway-client/flags.ts';
+import { nodeAddress } from '../gateway-client/node-address.ts';
+import type { KubeClient } from '../kube/client.ts';
+import type { Class, OwnerReference } from '../kube/objects.ts';
+import type { Consumer, Run } from '../queue/consumer.ts';
+import type { JobKey } from '../queue/contract.ts';
+import type { Outcome } from '../queue/outcome.ts';
+import { redisActiveGateway } from '../records/active-gateway.ts';
+import { askRedis } from '../records/ask-redis.ts';
+import type { redisFlags } from '../redis/flags.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import { chooseNodeOfSegment } from '../volumes/node-local/node-of-volume.ts';
+import type { WatchedTopology } from '../topology/requirement.ts';
+import type { CapacityPlace, capacityFlags, capacityWorkFlags } from './flags.ts';
+import { ObjectStore } from './object-store.ts';
+import { managedBy } from './objects.ts';
+import { lookUpOwner } from './owner.ts';
+import { type CapacityPorts, reconcileCapacity } from './reconcile-capacity.ts';
+import { redisRequestedBytes } from './requested-bytes.ts';
+import { redisReadTimes, redisWriteLimit } from './timing.ts';
+
+type Context = DriverContext<
+  typeof capacityFlags & typeof capacityWorkFlags & typeof gatewayClientFlags & typeof redisFlags
+>;
+
+interface Parts {
+  readonly driver: string;
+  readonly place: CapacityPlace;
+  readonly classOf: (name: string) => Class | undefined;
+  /** The nodes as a driver with topology sees them; undefined until they are listed. */
+  readonly topology: () => WatchedTopology | undefined;
+  /** Starts to take jobs of the capacity queue. */
+  readonly startConsumer: (
+    process: (key: JobKey, run: Run) => Promise<Outcome>,
+  ) => Pick<Consumer, 'trouble' | 'stuck'>;
+}
+
+/** Starts the work of the capacity queue in jobs as soon as the objects are listed and their owner
+ * is found; until then says in /readyz what is missing. */
+export function startReconciler(
+  context: Context,
+  connections: DriverConnections,
+  parts: Parts,
+): void {
+  const { closers, health, log, metrics, stopping } = context;
+  const { place, driver } = parts;
+  const manager = { driver, managedBy: managedBy() };
+  const objects = new ObjectStore({
+    client: connections.kube,
+    namespace: place.namespace,
+    manager,
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  closers.add('capacity objects', () => objects.stop());
+  let ownerTrouble: string | undefined = 'looking up the owner of this pod';
+  let consumer: Pick<Consumer, 'trouble' | 'stuck'> | undefined;
+  health.ready(
+    'capacity',
+    () => ownerTrouble ?? objects.trouble ?? consumer?.trouble ?? consumer?.stuck,
+  );
+  const begin = async (): Promise<void> => {
+    const owner = await findOwner(context, connections.kube, place, (trouble) => {
+      ownerTrouble = trouble;
+    });
+    await objects.open();
+    if (stopping.aborted) return;
+    const { flags } = context;
+    const { redis } = connections.link;
+    const ports: CapacityPorts = {
+      kube: connections.kube,
+      csi: connections.gateways.calls,
+      gatewayOf: gatewayOfSegment(connections, flags.redisPrefix, parts),
+      classOf: parts.classOf,
+      objects,
+      readTimes: redisReadTimes(redis, flags.redisPrefix, driver),
+      mayWrite: redisWriteLimit(redis, {
+        prefix: flags.redisPrefix,
+        driver,
+        perSecond: flags.kubeApiCapacityQps,
+        burst: flags.kubeApiCapacityBurst,
+        clock: systemClock,
+      }),
+      requestedBytes: flags.capacityMinusInFlight
+        ? redisRequestedBytes(redis, flags.redisPrefix, driver)
+        : undefined,
+      manager,
+      namespace: place.namespace,
+      owner,
+      includesImmediate: flags.capacityForImmediateBinding,
+      timeoutMs: flags.timeoutMs,
+      log,
+    };
+    consumer = parts.startConsumer((key, run) => reconcileCapacity(ports, key, run));
+  };
+  void begin();
+}
+
+/** The gateway that is asked about a segment: the active one, or that of a node in it. */
+function gatewayOfSegment(
+  { gateways, nodeGateways, link }: DriverConnections,
+  redisPrefix: string,
+  { driver, topology }: Parts,
+): CapacityPorts['gatewayOf'] {
+  if (nodeGateways === undefined) {
+    const active = redisActiveGateway(link.redis, redisPrefix, driver);
+    return async () => (await askRedis(active.read())).endpoint || gateways.soleAddress;
+  }
+  return (segment) => {
+    // Only a driver with topology has segments with labels, and only then nodes are watched.
+    const nodes = segment.length === 0 ? undefined : topology();
+    const node = chooseNodeOfSegment(segment, { gateways: nodeGateways, topology: nodes });
+    return Promise.resolve(node === undefined ? undefined : nodeAddress(node));
+  };
+}
+
+const OWNER_PAUSE_MS = 2_000;
+
+/** Looks the owner up until it is found, or the process stops.
+ * @param onTrouble  called with why it is not found yet, and with undefined when it is */
+async function findOwner(
+  { flags, log, stopping }: Context,
+  kube: KubeClient,
+  { namespace, podName }: CapacityPlace,
+  onTrouble: (trouble: string | undefined) => void,
+): Promise<OwnerReference | undefined> {
+  let last = '';
+  if (podName === undefined) {
+    onTrouble(undefined);
+    return undefined;
+  }
+  while (!stopping.aborted) {
+    try {
+      const owner = await lookUpOwner(kube, {
+        namespace,
+        podName,
+        level: flags.capacityOwnerrefLevel,
+      });
+      onTrouble(undefined);
+      return owner;
+    } catch (error) {
+      const trouble = `look up owner(s) of pod: ${messageOf(error)}`;
+      if (trouble !== last) log.warn({ reason: trouble }, 'no capacity is published yet');
+      last = trouble;
+      onTrouble(trouble);
+      await systemClock.sleep(OWNER_PAUSE_MS, stopping);
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,69 @@
+import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { DriverContext } from '../driver-config/driver-context.ts';
+import type { Class } from '../kube/objects.ts';
+import type { redisFlags } from '../redis/flags.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { startNodeWatch } from '../topology/node-watch.ts';
+import { capacityNamespace, type capacityFlags, type capacityPollFlags } from './flags.ts';
+import { redisHintStore } from './hints.ts';
+import { capacityMetrics } from './metrics.ts';
+import { ObjectStore } from './object-store.ts';
+import { managedBy } from './objects.ts';
+import { CapacityRefresher, type CapacityRefresherOptions } from './refresher.ts';
+import { redisReadTimes } from './timing.ts';
+
+/** Begins to look after the driver's storage capacity in ingest, with --enable-capacity.
+ * @param o.onClassChange  calls its argument whenever a class has changed
+ * @throws UsageError where NAMESPACE is not set */
+export function startRefresher(
+  context: DriverContext<typeof capacityFlags & typeof capacityPollFlags & typeof redisFlags>,
+  { kube, link }: Pick<DriverConnections, 'kube' | 'link'>,
+  o: Pick<CapacityRefresherOptions, 'queue'> & {
+    readonly driver: string;
+    readonly classes: () => Iterable<Class>;
+    readonly onClassChange: (listener: () => void) => void;
+  },
+): void {
+  const { flags, env, closers, health, log, metrics, stopping } = context;
+  const { driver, classes, queue } = o;
+  if (!flags.enableCapacity) return;
+  const manager = { driver, managedBy: managedBy() };
+  let refresher: CapacityRefresher | undefined;
+  const onChange = (): void => refresher?.changed();
+  const nodes = startNodeWatch({ client: kube, driver, log, metrics, onChange });
+  const objects = new ObjectStore({
+    client: kube,
+    namespace: capacityNamespace(env),
+    manager,
+    onChange: (change) => refresher?.objectChanged(change),
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  closers.add('capacity', async () => {
+    await refresher?.stop();
+    await Promise.all([objects.stop(), nodes.stop()]);
+  });
+  health.ready('capacity', () => nodes.trouble ?? objects.trouble);
+  const begin = async (): Promise<void> => {
+    await objects.open();
+    await nodes.waitForSync(stopping).catch(() => undefined);
+    if (stopping.aborted) return;
+    refresher = new CapacityRefresher({
+      manager,
+      includesImmediate: flags.capacityForImmediateBinding,
+      nodes,
+      classes,
+      objects,
+      hints: redisHintStore(link.redis, flags.redisPrefix, driver),
+      readTimes: redisReadTimes(link.redis, flags.redisPrefix, driver),
+      queue,
+      pollMs: flags.capacityPollIntervalMs,
+      metrics: capacityMetrics(metrics, driver),
+      clock: systemClock,
+      log,
+    });
+  };
+  o.onClassChange(onChange);
+  void begin();
+}

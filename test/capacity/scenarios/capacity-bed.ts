@@ -1,0 +1,441 @@
+import type { GetCapacityRequest } from '#src/csi/generated/csi_pb.ts';
+import { redisHintStore } from '#src/capacity/hints.ts';
+import { ObjectStore } from '#src/capacity/object-store.ts';
+import { redisReadTimes } from '#src/capacity/timing.ts';
+import { redisRequestedBytes } from '#src/capacity/requested-bytes.ts';
+import { redisWriteLimit, type WriteLimit } from '#src/capacity/timing.ts';
+import { CapacityRefresher } from '#src/capacity/refresher.ts';
+import type { CsiClient } from '#src/gateway-client/client.ts';
+import { capacityMetrics } from '#src/capacity/metrics.ts';
+import { reconcileCapacity } from '#src/capacity/reconcile-capacity.ts';
+import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import type { Class, OwnerReference, StorageCapacity } from '#src/kube/objects.ts';
+import { startReflector } from '#src/kube/reflector.ts';
+import { classes, csiNodes, nodes, storageCapacities } from '#src/kube/resources.ts';
+import { Consumer } from '#src/queue/consumer.ts';
+import { openWorkerConnection } from '#src/queue/worker-connection.ts';
+import { JOB_KINDS } from '#src/queue/contract.ts';
+import { queueName, queueRoot } from '#src/queue/key-names.ts';
+import { openProducerConnection } from '#src/queue/producer-connection.ts';
+import { Producer } from '#src/queue/producer.ts';
+import { Closers } from '#src/runtime/closers.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { startNodeWatch } from '#src/topology/node-watch.ts';
+import type { CapacityHint } from '#src/capacity/hints.ts';
+import { managedBy } from '#src/capacity/objects.ts';
+import { labelsOf } from '#src/capacity/objects.ts';
+import { type SampleDriver, startSampleDriver } from '../../../sandbox/driver/server.ts';
+import { makeFolder } from '../../harness/csi-folder.ts';
+import { startTestGateway } from '../../harness/csi-gateway.ts';
+import { startTestRedis, type TestRedis } from '../../harness/redis.ts';
+import { openSandboxCluster, type SandboxCluster } from '../../harness/sandbox-cluster.ts';
+import { until } from '../../harness/until.ts';
+
+export const GI = 1n << 30n;
+export const OWNER: OwnerReference = {
+  apiVersion: 'apps/v1',
+  kind: 'Deployment',
+  name: 'sutler-jobs',
+  uid: 'owner-uid',
+  controller: true,
+};
+
+/** What the driver answers: 1Gi in a segment with `layer0: foo`, 2Gi with `bar`, times the class
+ * parameter `multiplier`. */
+function reportedIn({ accessibleTopology, parameters }: GetCapacityRequest) {
+  const size = accessibleTopology?.segments['layer0'] === 'bar' ? 2n : 1n;
+  return { availableCapacity: size * GI * BigInt(parameters['multiplier'] ?? 1) };
+}
+
+/** A Redis, a cluster, a sample driver and its gateway, for all tests of a file. Each test has a
+ * driver name and a namespace of its own. */
+export class CapacityBed {
+  readonly redis: TestRedis;
+  readonly cluster: SandboxCluster;
+  readonly kube: KubeClient;
+  readonly driver: SampleDriver;
+  /** Answers GetCapacity; undefined: see reportedIn. */
+  answer: ((request: GetCapacityRequest) => unknown) | undefined;
+  readonly #closers: Closers;
+  readonly #csi: CsiClient;
+  #serial = 0;
+
+  private constructor(parts: {
+    redis: TestRedis;
+    cluster: SandboxCluster;
+    kube: KubeClient;
+    driver: SampleDriver;
+    closers: Closers;
+    csi: CsiClient;
+    hooks: { answer: (request: GetCapacityRequest) => unknown };
+  }) {
+    ({ redis: this.redis, cluster: this.cluster, kube: this.kube, driver: this.driver } = parts);
+    this.#closers = parts.closers;
+    this.#csi = parts.csi;
+    parts.hooks.answer = (request) => (this.answer ?? reportedIn)(request);
+  }
+
+  static async open(): Promise<CapacityBed> {
+    const closers = new Closers();
+    const folder = await makeFolder();
+    closers.add('folder', () => folder.remove());
+    const redis = await startTestRedis();
+    closers.add('Redis', () => redis.close());
+    const cluster = await openSandboxCluster();
+    closers.add('cluster', () => cluster.close());
+    const hooks = { answer: reportedIn as (request: GetCapacityRequest) => unknown };
+    const driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('volumes'),
+      record: true,
+      onCall: ({ method, request }) =>
+        method === 'GetCapacity' ? hooks.answer(request as GetCapacityRequest) : undefined,
+    });
+    closers.add('driver', () => driver.close());
+    const { client: csi, close } = await startTestGateway(folder);
+    closers.add('gateway', close);
+    const kube = await cluster.client();
+    return new CapacityBed({ redis, cluster, kube, driver, closers, csi, hooks });
+  }
+
+  /** What a test has to itself. */
+  async newStage(): Promise<Stage> {
+    const name = `stage-${(this.#serial += 1)}`;
+    await this.kube.create(
+      { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false },
+      undefined,
+      { apiVersion: 'v1', kind: 'Namespace', metadata: { name } },
+    );
+    return new Stage(this, name, this.#csi);
+  }
+
+  async close(): Promise<void> {
+    const [error] = await this.#closers.close();
+    if (error) throw error;
+  }
+}
+
+interface StartOptions {
+  readonly includesImmediate?: boolean;
+  readonly owner?: OwnerReference | undefined;
+  readonly pollMs?: number;
+  readonly threads?: number;
+  readonly isMinusInFlight?: boolean;
+  readonly mayWrite?: WriteLimit;
+  /** Whether this ingest leads; it does where absent. */
+  readonly isLeading?: () => boolean;
+  /** Time of the polls; the machine's where absent. */
+  readonly nowMs?: () => number;
+  /** Starts no worker. */
+  readonly withoutJobs?: boolean;
+}
+
+/** An ingest's and a worker's part of storage capacity for one driver and namespace. */
+export class Stage {
+  readonly name: string;
+  readonly bed: CapacityBed;
+  readonly manager: { readonly driver: string; readonly managedBy: string };
+  readonly metrics = new Registry();
+  readonly #csi: CsiClient;
+  readonly #closers = new Closers();
+  /** How often ingest has asked whether it leads: three times in a step at most. */
+  #looks = 0;
+
+  constructor(bed: CapacityBed, name: string, csi: CsiClient) {
+    this.bed = bed;
+    this.name = name;
+    this.manager = { driver: `${name}.example`, managedBy: managedBy() };
+    this.#csi = csi;
+  }
+
+  /** Another ingest of the same driver and namespace. */
+  twin(): Stage {
+    return new Stage(this.bed, this.name, this.#csi);
+  }
+
+  /** A node with labels, on which the driver is registered with the keys of those labels. */
+  async addNode(
+    name: string,
+    labels: Readonly<Record<string, string>>,
+    keys: readonly string[] = Object.keys(labels),
+  ): Promise<void> {
+    const nodeName = `${this.name}-${name}`;
+    await this.bed.kube.create(nodes, undefined, {
+      apiVersion: 'v1',
+      kind: 'Node',
+      metadata: { name: nodeName, labels },
+    });
+    await this.bed.kube.create(csiNodes, undefined, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'CSINode',
+      metadata: { name: nodeName },
+      spec: {
+        drivers: [{ name: this.manager.driver, nodeID: nodeName, topologyKeys: [...keys] }],
+      },
+    });
+  }
+
+  async removeNode(name: string): Promise<void> {
+    await this.bed.kube.delete(nodes, { name: `${this.name}-${name}` });
+  }
+
+  /** A class of the driver with late binding. */
+  async addClass(
+    name: string,
+    o: { parameters?: Record<string, string>; mode?: string } = {},
+  ): Promise<void> {
+    await this.bed.kube.create(classes, undefined, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name: this.className(name) },
+      provisioner: this.manager.driver,
+      parameters: o.parameters ?? {},
+      volumeBindingMode: o.mode ?? 'WaitForFirstConsumer',
+    });
+  }
+
+  /** Classes have no namespace, so that each test has its own names. */
+  className(name: string): string {
+    return `${this.name}-${name}`;
+  }
+
+  async removeClass(name: string): Promise<void> {
+    await this.bed.kube.delete(classes, { name: this.className(name) });
+  }
+
+  /** An object as another provisioner has left it. */
+  addObject(
+    name: string,
+    o: {
+      className: string;
+      segment: Readonly<Record<string, string>>;
+      capacity?: string;
+      labels?: Readonly<Record<string, string>>;
+      owner?: OwnerReference;
+    },
+  ): Promise<StorageCapacity> {
+    return this.bed.kube.create<StorageCapacity>(storageCapacities, this.name, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'CSIStorageCapacity',
+      metadata: {
+        name,
+        namespace: this.name,
+        labels: o.labels ?? labelsOf(this.manager),
+        ...(o.owner === undefined ? {} : { ownerReferences: [o.owner] }),
+      },
+      storageClassName: this.className(o.className),
+      nodeTopology: { matchLabels: o.segment },
+      capacity: o.capacity ?? '1Gi',
+    });
+  }
+
+  /** Starts both parts; when it resolves, they work. */
+  async start(o: StartOptions = {}): Promise<void> {
+    const { redis } = this.bed.redis;
+    const { driver } = this.manager;
+    const client = await this.bed.cluster.client();
+    const shared = { client, log: silentLog, metrics: this.metrics };
+    const connection = openProducerConnection({
+      redisUrl: this.bed.redis.url,
+      prefix: 'csi',
+      log: silentLog,
+    });
+    const producer = new Producer({
+      connection,
+      prefix: 'csi',
+      driver,
+      kinds: JOB_KINDS,
+      log: silentLog,
+      metrics: this.metrics,
+    });
+    let refresher: CapacityRefresher | undefined;
+    const nodeWatch = startNodeWatch({
+      ...shared,
+      driver,
+      onChange: () => refresher?.changed(),
+    });
+    const classWatch = startReflector<Class>({
+      ...shared,
+      resource: classes,
+      transform: (raw) => raw as Class,
+      onChange: () => refresher?.changed(),
+    });
+    const objects = new ObjectStore({
+      ...shared,
+      namespace: this.name,
+      manager: this.manager,
+      onChange: (change) => refresher?.objectChanged(change),
+      clock: systemClock,
+    });
+    await Promise.all([nodeWatch.waitForSync(), classWatch.waitForSync(), objects.open()]);
+    const isLeading = o.isLeading ?? (() => true);
+    const look = (): void => void (this.#looks += 1);
+    refresher = new CapacityRefresher({
+      manager: this.manager,
+      includesImmediate: o.includesImmediate ?? false,
+      nodes: nodeWatch,
+      classes: () => classWatch.list(),
+      objects,
+      hints: redisHintStore(redis, 'csi', driver),
+      readTimes: redisReadTimes(redis, 'csi', driver),
+      queue: {
+        get isAllowing() {
+          look();
+          return isLeading();
+        },
+        ensureQueued: (key) => {
+          if (isLeading()) producer.ensureQueued(key);
+        },
+      },
+      pollMs: o.pollMs ?? 3_600_000,
+      stepMs: 20,
+      metrics: capacityMetrics(this.metrics, driver),
+      clock: { ...systemClock, ...(o.nowMs === undefined ? {} : { nowMs: o.nowMs }) },
+      log: silentLog,
+    });
+    const ownRefresher = refresher;
+    this.#closers.add('stage', async () => {
+      await ownRefresher.stop();
+      await producer.close();
+      connection.close();
+      await Promise.all([nodeWatch.stop(), classWatch.stop(), objects.stop()]);
+    });
+    if (o.withoutJobs === true) return this.looked();
+    this.#startJobs(o, objects, (name) => classWatch.get(name));
+    await this.settle();
+  }
+
+  #startJobs(
+    o: StartOptions,
+    objects: ObjectStore,
+    classOf: (name: string) => Class | undefined,
+  ): void {
+    const { redis } = this.bed.redis;
+    const { driver } = this.manager;
+    const ports = {
+      kube: this.bed.kube,
+      csi: this.#csi,
+      gatewayOf: () => Promise.resolve(''),
+      classOf,
+      objects,
+      readTimes: redisReadTimes(redis, 'csi', driver),
+      mayWrite:
+        o.mayWrite ??
+        redisWriteLimit(redis, {
+          prefix: 'csi',
+          driver,
+          perSecond: 0,
+          burst: 1,
+          clock: systemClock,
+        }),
+      requestedBytes:
+        o.isMinusInFlight === true ? redisRequestedBytes(redis, 'csi', driver) : undefined,
+      manager: this.manager,
+      namespace: this.name,
+      owner: 'owner' in o ? o.owner : OWNER,
+      includesImmediate: o.includesImmediate ?? false,
+      timeoutMs: 5_000,
+      log: silentLog,
+    };
+    const place = { prefix: 'csi', driver, log: silentLog };
+    const connection = openWorkerConnection({ ...place, redisUrl: this.bed.redis.url });
+    const consumer = new Consumer({
+      ...place,
+      connection,
+      kind: 'capacity',
+      concurrency: o.threads ?? 2,
+      name: 'test',
+      backoff: { startMs: 10, maxMs: 500 },
+      lockMs: 5_000,
+      stalledCheckMs: 1_000,
+      process: (key, run) => runToOutcome(key, silentLog, () => reconcileCapacity(ports, key, run)),
+      metrics: this.metrics,
+    });
+    this.#closers.add('worker connection', () => connection.close());
+    this.#closers.add('consumer', () => consumer.close(1_000));
+  }
+
+  /** Leaves hints as runs of claims and volumes do. */
+  hint(...hints: readonly CapacityHint[]): Promise<void> {
+    return redisHintStore(this.bed.redis.redis, 'csi', this.manager.driver).add(hints);
+  }
+
+  /** Resolves when ingest has looked at everything that has changed, and no job is left. */
+  async settle(): Promise<void> {
+    await this.looked();
+    const root = queueRoot('csi', queueName('capacity', this.manager.driver));
+    const { redis } = this.bed.redis;
+    await until(async () => {
+      const counts = await Promise.all([
+        redis.llen(`${root}wait`),
+        redis.llen(`${root}active`),
+        redis.zcard(`${root}delayed`),
+      ]);
+      return counts.every((count) => count === 0);
+    }, 'no job is left');
+  }
+
+  /** Resolves when ingest has looked at everything that has changed. */
+  async looked(): Promise<void> {
+    const before = this.#looks;
+    await until(() => this.#looks > before + 6, 'ingest has looked');
+  }
+
+  /** Our objects, by class and segment, as they are in the cluster. */
+  async objects(): Promise<readonly StorageCapacity[]> {
+    const page = await this.bed.kube.list<StorageCapacity>(storageCapacities, {
+      namespace: this.name,
+    });
+    return page.items;
+  }
+
+  /** `class {segment} capacity` of each object. */
+  async summary(): Promise<readonly string[]> {
+    const objects = await this.objects();
+    return objects
+      .map(({ storageClassName, nodeTopology, capacity }) =>
+        [
+          storageClassName.slice(this.name.length + 1),
+          Object.values(nodeTopology?.matchLabels ?? {}).join('/'),
+          capacity,
+        ].join(' '),
+      )
+      .toSorted();
+  }
+
+  async untilSummary(...expected: readonly string[]): Promise<void> {
+    const text = expected.toSorted().join(', ');
+    await until(
+      async () => (await this.summary()).join(', ') === text,
+      `the objects are ${text}`,
+      10_000,
+    ).catch(async (error: unknown) => {
+      throw new Error(`${String(error)}; they are ${(await this.summary()).join(', ')}`);
+    });
+  }
+
+  /** Calls of GetCapacity for the classes of this test. */
+  calls(): readonly GetCapacityRequest[] {
+    return this.bed.driver.calls
+      .filter(({ method }) => method === 'GetCapacity')
+      .map(({ request }) => request as GetCapacityRequest);
+  }
+
+  /** goal/current/obsolete, as upstream's metrics have them. */
+  async counts(): Promise<string> {
+    const names = ['desired_goal', 'desired_current', 'obsolete'];
+    const values = names.map(async (name) => {
+      const metric = await this.metrics.getSingleMetric(`csistoragecapacities_${name}`)?.get();
+      return metric?.values[0]?.value;
+    });
+    return (await Promise.all(values)).join('/');
+  }
+
+  async close(): Promise<void> {
+    const [error] = await this.#closers.close();
+    if (error) throw error;
+  }
+}

@@ -1,0 +1,209 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import type { Claim, KubeObject, StorageCapacity } from '#src/kube/objects.ts';
+import { claims, classes, csiNodes, nodes, pods, storageCapacities } from '#src/kube/resources.ts';
+import { DRIVER, isReady, ProcessBed, readiness, type Running } from '../../harness/process-bed.ts';
+import { until } from '../../harness/until.ts';
+
+const NAMESPACE = 'default';
+const CLASS = 'late';
+const DEPLOYMENT = {
+  apiVersion: 'apps/v1',
+  kind: 'Deployment',
+  name: 'jobs',
+  uid: 'deployment-uid',
+};
+
+describe('ingest and jobs with --enable-capacity', () => {
+  let bed: ProcessBed;
+  let ingest: Running;
+  let jobs: Running;
+  let available = 10n << 30n;
+  let onCreate: () => Promise<unknown> = () => Promise.resolve();
+
+  before(async () => {
+    bed = await ProcessBed.open({
+      env: { NAMESPACE, POD_NAME: 'jobs-1' },
+      flags: ['--enable-capacity'],
+      onCall: async ({ method, proceed }) => {
+        if (method === 'CreateVolume') {
+          await onCreate();
+          const answer = await proceed();
+          available -= 1n << 20n;
+          return answer;
+        }
+        if (method === 'DeleteVolume') {
+          const answer = await proceed();
+          available += 1n << 20n;
+          return answer;
+        }
+        if (method !== 'GetCapacity') return undefined;
+        return { availableCapacity: available, maximumVolumeSize: available };
+      },
+    });
+    await bed.kube.create(classes, undefined, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name: CLASS },
+      provisioner: DRIVER,
+      volumeBindingMode: 'WaitForFirstConsumer',
+    });
+    await bed.kube.create(nodes, undefined, {
+      apiVersion: 'v1',
+      kind: 'Node',
+      metadata: { name: 'node-1' },
+    });
+    await bed.kube.create(csiNodes, undefined, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'CSINode',
+      metadata: { name: 'node-1' },
+      spec: { drivers: [{ name: DRIVER, nodeID: 'node-1', topologyKeys: [] }] },
+    });
+    ingest = await bed.startIngest('--capacity-poll-interval=1h');
+    jobs = await bed.startJobs('--kube-api-capacity-qps=0', '--capacity-minus-in-flight');
+  });
+  after(() => bed.close());
+
+  const objects = async (): Promise<readonly StorageCapacity[]> =>
+    (await bed.kube.list<StorageCapacity>(storageCapacities, { namespace: NAMESPACE })).items;
+  const publishes = async (bytes: bigint): Promise<boolean> => {
+    const [object, ...others] = await objects();
+    if (object === undefined || others.length > 0) return false;
+    const texts = [object.capacity, object.maximumVolumeSize];
+    return texts.every((text) => text === `${bytes >> 20n}Mi` || text === `${bytes >> 30n}Gi`);
+  };
+
+  /** Whether ingest has taken all hints, and jobs has done what follows from them. */
+  const isIdle = async (): Promise<boolean> => {
+    const { redis } = bed.redis;
+    const queue = `{csi}:capacity.${DRIVER}`;
+    const left = await Promise.all([
+      redis.exists(`{csi}:capacity-hints:${DRIVER}`),
+      redis.llen(`${queue}:wait`),
+      redis.llen(`${queue}:active`),
+    ]);
+    return left.every((count) => count === 0);
+  };
+
+  it('say what they wait for while the pod of jobs is not known, and provision meanwhile', async () => {
+    await until(
+      async () =>
+        /capacity: look up owner\(s\) of pod: v1\/Pod "jobs-1" in namespace "default" does not exist/.test(
+          await readiness(jobs),
+        ),
+      'jobs says it',
+    );
+    assert.deepEqual(await objects(), []);
+    const claim = await bed.newClaim();
+    await until(() => bed.isBound(claim), 'a claim is bound');
+  });
+
+  it('publish when the owner is found, and are ready', async () => {
+    const owner = { ...DEPLOYMENT, kind: 'ReplicaSet', name: 'jobs-rs', controller: true };
+    await bed.kube.create<KubeObject>(pods, NAMESPACE, {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'jobs-1', ownerReferences: [owner] },
+      spec: { containers: [{ name: 'jobs', image: 'sutler' }] },
+    });
+    await until(async () => (await objects()).length === 1, 'there is an object');
+    const [object] = await objects();
+    assert.deepEqual(object?.metadata.ownerReferences, [owner]);
+    assert.deepEqual(object?.nodeTopology, {});
+    await until(() => isReady(jobs), 'jobs is ready');
+    await until(() => isReady(ingest), 'ingest is ready');
+  });
+
+  it('ask again after a creation, and after a deletion', async () => {
+    await until(() => publishes(available), 'the capacity is known');
+    const claim = await lateClaim('after');
+    await until(() => bed.isBound(claim), 'the claim is bound');
+    const startedMs = Date.now();
+    await until(() => publishes(available), 'there is less');
+    assert.ok(Date.now() - startedMs < 1_000, `${Date.now() - startedMs} ms`);
+    // Else a refresh after the creation could find the volume deleted already.
+    await until(isIdle, 'no refresh of the creation is left');
+    const less = available;
+    await bed.kube.delete(claims, claim.metadata);
+    await until(() => available > less, 'the volume is deleted');
+    await until(() => publishes(available), 'there is more again', 1_000);
+  });
+
+  it('take off what a creation under way has asked for, and put it back when it has failed', async () => {
+    await until(() => publishes(available), 'the capacity is known');
+    let end: () => void = () => undefined;
+    onCreate = () => new Promise((_, reject) => (end = () => reject(new Error('full'))));
+    const claim = await lateClaim('in-flight');
+    await until(() => publishes(available - (1n << 20n)), 'it is taken off');
+    onCreate = () => Promise.reject(new Error('full'));
+    end();
+    await until(() => publishes(available), 'it is put back');
+    await bed.kube.delete(claims, claim.metadata);
+  });
+
+  async function lateClaim(name: string): Promise<Claim> {
+    return bed.kube.create<Claim>(claims, NAMESPACE, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata: {
+        name,
+        namespace: NAMESPACE,
+        annotations: { 'volume.kubernetes.io/selected-node': 'node-1' },
+      },
+      spec: {
+        storageClassName: CLASS,
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Mi' } },
+      },
+    });
+  }
+});
+
+describe('the limit of writes of capacity', () => {
+  it('holds back objects, and no request of the election and of claims (R-36)', async () => {
+    const bed = await ProcessBed.open({
+      env: { NAMESPACE },
+      flags: ['--enable-capacity', '--capacity-for-immediate-binding'],
+    });
+    const objects = async (): Promise<number> =>
+      (await bed.kube.list(storageCapacities, { namespace: NAMESPACE })).items.length;
+    for (const zone of ['a', 'b']) {
+      const metadata = { name: zone, labels: { zone } };
+      await bed.kube.create(nodes, undefined, { apiVersion: 'v1', kind: 'Node', metadata });
+      const drivers = [{ name: DRIVER, nodeID: zone, topologyKeys: ['zone'] }];
+      await bed.kube.create(csiNodes, undefined, {
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'CSINode',
+        metadata: { name: zone },
+        spec: { drivers },
+      });
+    }
+    await bed.startIngest('--leader-election-retry-period=200ms');
+    await bed.startJobs(
+      '--capacity-ownerref-level=-1',
+      '--kube-api-capacity-qps=0.001',
+      '--kube-api-capacity-burst=1',
+    );
+    await until(async () => (await objects()) === 1, 'the burst is written');
+    const renewals = (): number => bed.cluster.api.requests.snapshot()['update leases'] ?? 0;
+    const before = renewals();
+    const claim = await bed.newClaim();
+    await until(() => bed.isBound(claim), 'a claim is bound');
+    await until(() => renewals() >= before + 5, 'the Lease is renewed');
+    assert.equal(await objects(), 1);
+    await bed.close();
+  });
+
+  for (const [what, env, message] of [
+    ['NAMESPACE', {}, 'need NAMESPACE env variable for CSIStorageCapacity objects'],
+    ['POD_NAME', { NAMESPACE }, 'need POD_NAME env variable to determine CSIStorageCapacity owner'],
+  ] as const) {
+    it(`jobs ends with status 2 without ${what}`, async () => {
+      const bed = await ProcessBed.open({ env, flags: ['--enable-capacity'] });
+      await assert.rejects(bed.startJobs(), (error: Error) =>
+        error.message.includes(`ended with 2: sutler jobs: ${message}`),
+      );
+      await bed.close();
+    });
+  }
+});

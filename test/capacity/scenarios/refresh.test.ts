@@ -1,0 +1,202 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { redisWriteLimit } from '#src/capacity/timing.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { toTerm } from '#src/topology/term.ts';
+import { until } from '../../harness/until.ts';
+import { CapacityBed, GI, type Stage } from './capacity-bed.ts';
+
+const FOO = { layer0: 'foo' };
+const BAR = { layer0: 'bar' };
+
+describe('a refresh of storage capacity', () => {
+  let bed: CapacityBed;
+  let stage: Stage;
+  before(async () => {
+    bed = await CapacityBed.open();
+  });
+  beforeEach(async () => {
+    bed.answer = undefined;
+    stage = await bed.newStage();
+  });
+  afterEach(() => stage.close());
+  after(() => bed.close());
+
+  /** Two classes in these segments; forgets the calls of the start. */
+  async function startWith(
+    segments: readonly Readonly<Record<string, string>>[],
+    o: Parameters<Stage['start']>[0] = {},
+  ): Promise<void> {
+    for (const [i, segment] of segments.entries()) await stage.addNode(`node-${i}`, segment);
+    for (const name of ['a', 'b']) await stage.addClass(name, { parameters: { name } });
+    await stage.start(o);
+    forgetCalls();
+  }
+
+  let seen = 0;
+  const forgetCalls = (): void => {
+    seen = stage.calls().length;
+  };
+  /** "class segment" of each call since the start. */
+  const asked = (): readonly string[] =>
+    stage
+      .calls()
+      .slice(seen)
+      .map(({ parameters, accessibleTopology }) =>
+        [parameters['name'], ...Object.values(accessibleTopology?.segments ?? {})].join(' '),
+      )
+      .toSorted();
+
+  const DEEP = { layer0: 'foo', layer1: 'X', layer2: 'y' };
+
+  for (const [title, segments, hint, expected] of [
+    ['of a class asks in all segments (M-35)', [FOO, BAR], { class: 'a' }, ['a bar', 'a foo']],
+    [
+      'of a segment asks for all classes, and in no other segment (M-36)',
+      [FOO, BAR],
+      { segment: BAR },
+      ['a bar', 'b bar'],
+    ],
+    [
+      'of a segment with three keys asks in exactly that one (M-37)',
+      [DEEP, { ...DEEP, layer2: 'z' }],
+      { segment: DEEP },
+      ['a foo X y', 'b foo X y'],
+    ],
+    ['of an unknown segment asks nothing (M-38)', [FOO], { segment: { layer0: 'else' } }, []],
+    ['of an unknown class asks nothing (M-39)', [FOO], { class: 'else' }, []],
+    ['of a part of a segment asks nothing (M-40)', [DEEP], { segment: FOO }, []],
+  ] as const) {
+    it(title, async () => {
+      await startWith(segments);
+      await stage.hint(
+        'class' in hint
+          ? { kind: 'class', className: stage.className(hint.class) }
+          : { kind: 'segment', segment: toTerm(hint.segment) },
+      );
+      await stage.settle();
+      assert.deepEqual(asked(), expected);
+    });
+  }
+
+  it('of a segment is written within a second', async () => {
+    await startWith([FOO, BAR]);
+    bed.answer = () => ({ availableCapacity: 5n * GI });
+    const startedMs = Date.now();
+    await stage.hint({ kind: 'segment', segment: toTerm(BAR) });
+    await stage.untilSummary('a foo 1Gi', 'b foo 1Gi', 'a bar 5Gi', 'b bar 5Gi');
+    assert.ok(Date.now() - startedMs < 1_000, `${Date.now() - startedMs} ms`);
+  });
+
+  it('of a class happens twice a second at most, and is not forgotten', async () => {
+    await startWith([FOO]);
+    const hint = { kind: 'class', className: stage.className('a') } as const;
+    await stage.hint(hint);
+    await until(() => asked().length === 1, 'the first hint is followed at once');
+    const firstMs = Date.now();
+    await stage.hint(hint);
+    await until(() => asked().length === 2, 'the second one is followed later');
+    assert.ok(Date.now() - firstMs > 300, `${Date.now() - firstMs} ms`);
+  });
+
+  it('that fails is repeated with a delay, and then written', async () => {
+    await stage.addNode('node', FOO);
+    await stage.addClass('a');
+    let calls = 0;
+    bed.answer = () => {
+      calls += 1;
+      return { availableCapacity: calls < 3 ? -1n : GI };
+    };
+    await stage.start();
+    await stage.untilSummary('a foo 1Gi');
+    assert.equal(calls, 3);
+  });
+
+  it('with negative answers writes nothing, and the reason names the value', async () => {
+    await stage.addNode('node', FOO);
+    await stage.addClass('a');
+    bed.answer = () => ({ availableCapacity: GI, maximumVolumeSize: -1n });
+    await stage.start({ withoutJobs: true });
+    await stage.close();
+    const starting = stage.start();
+    await until(async () => {
+      const keys = await bed.redis.redis.keys(`{csi}:status:${stage.manager.driver}:*`);
+      const reason = await bed.redis.redis.hget(keys[0] ?? '', 'reason');
+      return /class .*-a in layer0=foo: .*negative maximum_volume_size, -1/.test(reason ?? '');
+    }, 'the status says why');
+    assert.deepEqual(await stage.objects(), []);
+    bed.answer = undefined;
+    await starting;
+  });
+
+  it('of the largest number that CSI can carry is published as it is', async () => {
+    await stage.addNode('node', FOO);
+    await stage.addClass('a');
+    bed.answer = () => ({ availableCapacity: 2n ** 63n - 1n });
+    await stage.start();
+    await stage.untilSummary('a foo 9223372036854775807');
+    bed.answer = undefined;
+    await stage.hint({ kind: 'segment', segment: toTerm(FOO) });
+    await stage.untilSummary('a foo 1Gi');
+  });
+
+  it('of a segment that no label can have is refused by the API server alone', async () => {
+    await stage.addNode('node', FOO);
+    await stage.addClass('a');
+    await stage.start();
+    const segment = toTerm({ ['k'.repeat(300)]: 'v'.repeat(300), __proto__: 'x' });
+    await stage.hint({ kind: 'segment', segment });
+    await stage.settle();
+    assert.deepEqual(await stage.summary(), ['a foo 1Gi']);
+  });
+
+  it('keeps the age of each value', async () => {
+    await startWith([FOO, BAR]);
+    const ages = async () =>
+      (await stage.metrics.getSingleMetric('sutler_capacity_age_seconds')?.get())?.values ?? [];
+    await until(async () => (await ages()).length === 4, 'each value has an age', 10_000);
+    for (const { labels, value } of await ages()) {
+      assert.match(String(labels['class']), /-[ab]$/);
+      assert.match(String(labels['segment']), /^layer0=(foo|bar)$/);
+      assert.ok(value >= 0 && value < 10, String(value));
+    }
+  });
+
+  it('shows an age for each of two segments with the same long beginning', async () => {
+    const long = Object.fromEntries([1, 2, 3, 4].map((n) => [`l${n}`, `x${'x'.repeat(61)}`]));
+    const zones = ['a', 'b'].map((zone) => ({ ...long, zone }));
+    for (const [i, labels] of zones.entries()) await stage.addNode(`node-${i}`, labels);
+    await stage.addClass('a');
+    await stage.start();
+    const segments = async (): Promise<readonly string[]> => {
+      const metric = await stage.metrics.getSingleMetric('sutler_capacity_age_seconds')?.get();
+      return (metric?.values ?? []).map(({ labels }) => String(labels['segment']));
+    };
+    await until(async () => new Set(await segments()).size === 2, 'two series', 10_000);
+    for (const segment of await segments()) assert.equal(segment.length, 200);
+  });
+
+  it('writes no faster than the limit, which all workers share', async () => {
+    for (let i = 0; i < 8; i += 1) await stage.addNode(`node-${i}`, { layer0: `s${i}` });
+    await stage.addClass('a');
+    const limit = () =>
+      redisWriteLimit(bed.redis.redis, {
+        prefix: 'csi',
+        driver: stage.manager.driver,
+        perSecond: 10,
+        burst: 3,
+        clock: systemClock,
+      });
+    const [one, other] = [limit(), limit()];
+    let writes = 0;
+    const startedMs = Date.now();
+    await stage.start({
+      threads: 4,
+      mayWrite: (signal) => ((writes += 1) % 2 === 0 ? one(signal) : other(signal)),
+    });
+    await until(async () => (await stage.objects()).length === 8, 'all are written');
+    // Three at once, and five more at ten a second.
+    assert.ok(Date.now() - startedMs >= 450, `${Date.now() - startedMs} ms`);
+    assert.equal(stage.calls().slice(-8).length, 8);
+  });
+});
