@@ -1,4 +1,4 @@
-import { planVolume, type PlanInput, type VolumePlan } from '#src/volumes/plan.ts';
+import { type PlanInput, planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { Answer } from '#src/rules/rule.ts';
 import { aClaim, aClass, options } from '../test/volumes/builders.ts';
 import { withCapability } from '../test/volumes/plans.ts';

@@ -2,7 +2,7 @@ import type { VolumeIdentity } from '../volumes/handles.ts';
 import { AZURE_FILE } from '../migration/azure-file.ts';
 import { GCE } from '../migration/gce.ts';
 import { VSPHERE } from '../migration/vsphere.ts';
-import { RefusedError } from '../rules/refused-error.ts';
+import { RefusedError } from '../rules/rule.ts';
 
 /** A volume in the driver's list. */
 export interface ListedVolume {

@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Class, StorageCapacity } from '../kube/objects.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { parseJson } from '../runtime/json.ts';
-import { termOf } from '../topology/cluster-terms.ts';
-import type { ClusterTopology } from '../topology/cluster-topology.ts';
+import { type ClusterTopology, termOf } from '../topology/cluster-topology.ts';
 import { isTerm, type TopologyTerm } from '../topology/term.ts';
 
 /** One value of storage capacity: how much room volumes of a class have in a segment. There is one

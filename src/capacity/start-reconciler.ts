@@ -14,7 +14,7 @@ import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { chooseNodeOfSegment } from '../volumes/node-local/node-of-volume.ts';
 import type { WatchedTopology } from '../topology/requirement.ts';
-import type { CapacityPlace, capacityFlags, capacityWorkFlags } from './flags.ts';
+import type { capacityFlags, CapacityPlace, capacityWorkFlags } from './flags.ts';
 import { ObjectStore } from './object-store.ts';
 import { managedBy } from './objects.ts';
 import { lookUpOwner } from './owner.ts';

@@ -4,7 +4,7 @@ import type { Outcome } from '../queue/outcome.ts';
 import { untilGatewayIsReady } from '../records/node-local-conditions.ts';
 import { UNTIL_NEW_WORK } from '../records/new-work.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
-import type { WaitCondition } from '../rules/refused-error.ts';
+import type { WaitCondition } from '../rules/rule.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 /* Outcomes that creations and deletions share. */

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { isForbidden, KubeError } from '../kube/kube-error.ts';
 import type { Secret } from '../kube/objects.ts';
 import { secrets } from '../kube/resources.ts';
-import type { WaitCondition } from '../rules/refused-error.ts';
+import type { WaitCondition } from '../rules/rule.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
 import type { ProcessorPorts } from './ports.ts';
 

@@ -1,10 +1,12 @@
-import { RefusedError } from '../rules/refused-error.ts';
-import { translateZones } from './class-zones.ts';
-import type { InTreePlugin } from './in-tree-plugin.ts';
-import { indexByLowerCase, renameFsType } from './parameters.ts';
-import { awsRegion } from './regions.ts';
-import { toDriverTopology, toLabelTopology } from './topology.ts';
-import { mountFields, parsePartition } from './volume-parts.ts';
+import { RefusedError } from '../rules/rule.ts';
+import { awsRegion, toDriverTopology, toLabelTopology, translateZones } from './topology.ts';
+import {
+  indexByLowerCase,
+  type InTreePlugin,
+  mountFields,
+  parsePartition,
+  renameFsType,
+} from './in-tree-plugin.ts';
 
 const ZONE_KEY = 'topology.ebs.csi.aws.com/zone';
 

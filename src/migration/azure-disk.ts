@@ -1,9 +1,7 @@
 import { omitUnset } from '../runtime/json.ts';
-import { RefusedError } from '../rules/refused-error.ts';
-import { mapExpressions, translateZones } from './class-zones.ts';
-import type { InTreePlugin } from './in-tree-plugin.ts';
-import { indexByLowerCase } from './parameters.ts';
-import { mountFields } from './volume-parts.ts';
+import { RefusedError } from '../rules/rule.ts';
+import { mapExpressions, translateZones } from './topology.ts';
+import { indexByLowerCase, type InTreePlugin, mountFields } from './in-tree-plugin.ts';
 
 const ZONE_KEY = 'topology.disk.csi.azure.com/zone';
 const MANAGED = 'Managed';

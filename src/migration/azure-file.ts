@@ -1,9 +1,8 @@
 import { AZURE_FILE_RESOURCE_GROUP } from '../kube/keys.ts';
 import type { AzureFileSource, CsiSource } from '../kube/objects.ts';
 import { omitUnset } from '../runtime/json.ts';
-import { RefusedError } from '../rules/refused-error.ts';
-import type { InTreePlugin } from './in-tree-plugin.ts';
-import { indexByLowerCase } from './parameters.ts';
+import { RefusedError } from '../rules/rule.ts';
+import { indexByLowerCase, type InTreePlugin } from './in-tree-plugin.ts';
 
 /** Azure file shares. Upstream: csi-translation-lib plugins/azure_file.go. */
 export const AZURE_FILE: InTreePlugin<'azureFile'> = {

@@ -1,8 +1,5 @@
-import { renameZoneKeys } from './class-zones.ts';
-import type { InTreePlugin } from './in-tree-plugin.ts';
-import { renameFsType } from './parameters.ts';
-import { toDriverTopology, toLabelTopology } from './topology.ts';
-import { mountFields } from './volume-parts.ts';
+import { renameZoneKeys, toDriverTopology, toLabelTopology } from './topology.ts';
+import { type InTreePlugin, mountFields, renameFsType } from './in-tree-plugin.ts';
 
 const ZONE_KEY = 'topology.cinder.csi.openstack.org/zone';
 

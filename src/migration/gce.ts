@@ -1,11 +1,20 @@
 import { BETA_ZONE, ZONE } from '../kube/keys.ts';
-import { prefixRefusal, RefusedError } from '../rules/refused-error.ts';
-import { translateZones } from './class-zones.ts';
-import type { InTreePlugin } from './in-tree-plugin.ts';
-import { renameFsType } from './parameters.ts';
-import { gceRegion } from './regions.ts';
-import { toDriverTopology, toLabelTopology, ZONE_SEPARATOR } from './topology.ts';
-import { mountFields, parsePartition, type VolumeParts, withSpec } from './volume-parts.ts';
+import { prefixRefusal, RefusedError } from '../rules/rule.ts';
+import {
+  gceRegion,
+  toDriverTopology,
+  toLabelTopology,
+  translateZones,
+  ZONE_SEPARATOR,
+} from './topology.ts';
+import {
+  type InTreePlugin,
+  mountFields,
+  parsePartition,
+  renameFsType,
+  type VolumeParts,
+  withSpec,
+} from './in-tree-plugin.ts';
 
 const ZONE_KEY = 'topology.gke.io/zone';
 

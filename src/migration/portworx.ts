@@ -5,9 +5,13 @@ import {
 } from '../kube/keys.ts';
 import type { CsiSource } from '../kube/objects.ts';
 import { omitUnset } from '../runtime/json.ts';
-import type { InTreePlugin } from './in-tree-plugin.ts';
-import { indexByLowerCase, omitKeys } from './parameters.ts';
-import { mountFields, type VolumeParts } from './volume-parts.ts';
+import {
+  indexByLowerCase,
+  type InTreePlugin,
+  mountFields,
+  omitKeys,
+  type VolumeParts,
+} from './in-tree-plugin.ts';
 
 /** Portworx. Upstream: csi-translation-lib plugins/portworx.go. */
 export const PORTWORX: InTreePlugin<'portworxVolume'> = {

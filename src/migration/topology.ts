@@ -1,7 +1,19 @@
 import { BETA_REGION, BETA_ZONE, REGION, ZONE } from '../kube/keys.ts';
-import type { NodeSelectorRequirement, NodeSelectorTerm } from '../kube/objects.ts';
-import { prefixRefusal } from '../rules/refused-error.ts';
-import { type VolumeParts, withDefaultLabel, withSpec } from './volume-parts.ts';
+import type {
+  Class,
+  Labels,
+  NodeSelectorRequirement,
+  NodeSelectorTerm,
+  TopologySelectorTerm,
+} from '../kube/objects.ts';
+import { prefixRefusal, RefusedError } from '../rules/rule.ts';
+import {
+  indexByLowerCase,
+  omitKeys,
+  type VolumeParts,
+  withDefaultLabel,
+  withSpec,
+} from './in-tree-plugin.ts';
 
 /* Translates the topology of volumes, in node affinity and labels, between Kubernetes' keys and
  * those of a driver. Expressions are matched by their key alone, whatever their operator. Upstream:
@@ -139,4 +151,87 @@ function withTerms<V extends VolumeParts>(
   return withSpec(volume, {
     nodeAffinity: { ...nodeAffinity, required: { ...nodeAffinity?.required, nodeSelectorTerms } },
   });
+}
+
+type Expression = NonNullable<TopologySelectorTerm['matchLabelExpressions']>[number];
+
+/** Turns the class parameters `zone` and `zones` into allowed topologies. A class with neither
+ * keeps its own allowed topologies, with the driver's key for zones.
+ * @param zoneKey the driver's topology key
+ * @throws RefusedError for a class that has zones and allowed topologies */
+export function translateZones(cls: Class, zoneKey: string): Class {
+  const values = zonesOf(cls.parameters);
+  const changed = { ...cls, parameters: omitKeys(cls.parameters, 'zone', 'zones') };
+  if (values === undefined) return renameZoneKeys(changed, zoneKey);
+  if ((cls.allowedTopologies ?? []).length > 0)
+    throw new RefusedError(
+      'cannot simultaneously set allowed topologies and zone/zones parameters',
+    );
+  return { ...changed, allowedTopologies: [{ matchLabelExpressions: [{ key: zoneKey, values }] }] };
+}
+
+/** If both are set, upstream takes one of them at random; sutler always takes `zones`. */
+function zonesOf(parameters: Labels | undefined): readonly string[] | undefined {
+  const given = indexByLowerCase(parameters);
+  const zone = given.get('zone');
+  return given.get('zones')?.split(',') ?? (zone === undefined ? undefined : [zone]);
+}
+
+/** Replaces Kubernetes' keys for zones by the driver's in the allowed topologies. Upstream:
+ * csi-translation-lib plugins/in_tree_volume.go translateAllowedTopologies. */
+export function renameZoneKeys(cls: Class, zoneKey: string): Class {
+  return mapExpressions(cls, (expression) =>
+    expression.key === ZONE || expression.key === BETA_ZONE
+      ? { ...expression, key: zoneKey }
+      : expression,
+  );
+}
+
+/** Changes each expression of the allowed topologies; a class without any stays as it is. */
+export function mapExpressions(cls: Class, change: (expression: Expression) => Expression): Class {
+  if (cls.allowedTopologies === undefined) return cls;
+  const allowedTopologies = cls.allowedTopologies.map((term) =>
+    term.matchLabelExpressions === undefined
+      ? term
+      : { ...term, matchLabelExpressions: term.matchLabelExpressions.map(change) },
+  );
+  return { ...cls, allowedTopologies };
+}
+
+/** The region that GCE zones share: `us-east1-b` is in us-east1. Upstream: csi-translation-lib
+ * plugins/gce_pd.go gceGetRegionFromZones.
+ * @throws RefusedError for an unreadable zone, no zone, and several regions */
+export function gceRegion(zones: readonly string[]): string {
+  return toSingleRegion(zones.map(parseGceZone));
+}
+
+function parseGceZone(zone: string): string {
+  const parts = zone.split('-');
+  if (parts.length === 3) return parts.slice(0, 2).join('-');
+  const format = '{locale}-{region}-{zone}';
+  throw new RefusedError(`zone in unexpected format, expected: ${format}, got: ${zone}`);
+}
+
+/** The region that AWS zones share: `us-west-2a` and the local zone `us-west-2-lax-1a` are in
+ * us-west-2. Upstream: csi-translation-lib plugins/aws_ebs.go getAwsRegionFromZones.
+ * @throws RefusedError for an unreadable zone, no zone, and several regions */
+export function awsRegion(zones: readonly string[]): string {
+  return toSingleRegion(zones.map(parseAwsZone));
+}
+
+function parseAwsZone(zone: string): string {
+  const parts = zone.split('-');
+  const isPlain = parts.length === 3 || parts.length === 4;
+  if (isPlain && parts.at(-1)?.length === 2) return zone.slice(0, -1);
+  // Five parts are a local zone, seven a wavelength zone.
+  if (parts.length === 5 || parts.length === 7) return parts.slice(0, 3).join('-');
+  throw new RefusedError(`Unexpected zone format: ${zone} is not a valid AWS zone`);
+}
+
+function toSingleRegion(regions: readonly string[]): string {
+  const [region, ...others] = [...new Set(regions)].sort();
+  if (region === undefined) throw new RefusedError('no zones specified');
+  if (others.length === 0) return region;
+  const all = [region, ...others].join(', ');
+  throw new RefusedError(`multiple or no regions gotten from zones, got: ${all}`);
 }

@@ -1,10 +1,12 @@
 import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
 import { omitUnset } from '../runtime/json.ts';
-import { renameZoneKeys } from './class-zones.ts';
-import type { InTreePlugin } from './in-tree-plugin.ts';
-import { indexByLowerCase } from './parameters.ts';
-import { addKey, labelPairOf, renameKey, valuesOf } from './topology.ts';
-import { type VolumeParts, withDefaultLabel } from './volume-parts.ts';
+import { addKey, labelPairOf, renameKey, renameZoneKeys, valuesOf } from './topology.ts';
+import {
+  indexByLowerCase,
+  type InTreePlugin,
+  type VolumeParts,
+  withDefaultLabel,
+} from './in-tree-plugin.ts';
 
 const ZONE_KEY = 'topology.csi.vmware.com/zone';
 const REGION_KEY = 'topology.csi.vmware.com/region';

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import type { WaitCondition } from '../rules/refused-error.ts';
+import type { WaitCondition } from '../rules/rule.ts';
 import { JOB_KINDS, type JobKind } from './contract.ts';
 import { queueName, waitsKey } from './key-names.ts';
 import { promoteKey, useQueue } from './queue-calls.ts';

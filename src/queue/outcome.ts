@@ -1,5 +1,5 @@
 import { shorten } from '../runtime/printable.ts';
-import type { WaitCondition } from '../rules/refused-error.ts';
+import type { WaitCondition } from '../rules/rule.ts';
 
 /** A reason as it is stored and shown: cut, since every key that waits keeps its reason. */
 export function shownReason(reason: string): string {

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import type { WaitCondition } from '../rules/refused-error.ts';
+import type { WaitCondition } from '../rules/rule.ts';
 import { type JobKey, keyId } from './contract.ts';
 import { statusKey, waitsKey } from './key-names.ts';
 import type { Outcome } from './outcome.ts';

@@ -1,4 +1,4 @@
-import type { WaitCondition } from '../rules/refused-error.ts';
+import type { WaitCondition } from '../rules/rule.ts';
 
 /* New work: calls for volumes without an open record. It is halted while another provisioner leads
  * and while sutler is drained (record rule 9); keys that need it wait until it is allowed. It names

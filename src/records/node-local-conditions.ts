@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { WaitCondition } from '../rules/refused-error.ts';
+import type { WaitCondition } from '../rules/rule.ts';
 
 /* Wait conditions that name no object of the API server, with --node-deployment. ingest tells their
  * versions to the wait watch (src/ingest/node-local-versions.ts). */

@@ -3,7 +3,7 @@ import { defineNamedScript } from '../redis/named-script.ts';
 import { handleAsksKey, incarnationKey, sharedHandlesKey } from './key-names.ts';
 import { RECORD_NOW } from './record-clock.ts';
 import { askRedis } from './ask-redis.ts';
-import type { WaitCondition } from '../rules/refused-error.ts';
+import type { WaitCondition } from '../rules/rule.ts';
 
 /* The shared handles of a driver: those that two PVs or more name, normally none. One ingest
  * publishes what it sees; a run that is about to send DeleteVolume looks here (invariant 7). The

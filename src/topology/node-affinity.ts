@@ -1,5 +1,5 @@
 import type { Labels, NodeSelectorRequirement, VolumeSpec } from '../kube/objects.ts';
-import { RefusedError } from '../rules/refused-error.ts';
+import { RefusedError } from '../rules/rule.ts';
 
 /** Whether a volume with this affinity can be reached from a node with these labels, as the
  * scheduler decides it. `matchFields` count as met, since no name of a node is given. Upstream:

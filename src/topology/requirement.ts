@@ -1,17 +1,14 @@
-import type { Class } from '../kube/objects.ts';
+import type { Class, TopologySelectorTerm } from '../kube/objects.ts';
 import { classes, csiNodes, nodes } from '../kube/resources.ts';
 import { quote } from '../rules/quote.ts';
-import { notFound } from '../rules/rule.ts';
-import { RefusedError, type WaitCondition } from '../rules/refused-error.ts';
-import { flattenAllowed } from './allowed-topologies.ts';
-import { clusterTerms, registeredKeys, termOf } from './cluster-terms.ts';
-import type { ClusterTopology } from './cluster-topology.ts';
-import { firstTermFor } from './spreading.ts';
+import { notFound, RefusedError, type WaitCondition } from '../rules/rule.ts';
+import { clusterTerms, type ClusterTopology, registeredKeys, termOf } from './cluster-topology.ts';
 import {
   describeLabels,
   describeTerm,
   describeTerms,
   isSubset,
+  sortLabels,
   sortTerms,
   type TopologyTerm,
   toSegments,
@@ -145,4 +142,83 @@ function waitsFor({ topology, cls }: RequirementInput): readonly WaitCondition[]
     { resource: csiNodes.plural, name: '*', seen: topology.versionOf('csinodes') },
     { resource: classes.plural, name, seen: resourceVersion },
   ];
+}
+
+/** More would not fit into a call to the driver. */
+const MAX_TERMS = 10_000;
+
+/** The terms that a class allows: one for each combination of the values of its expressions. An
+ * expression without values drops those before it. Upstream: external-provisioner
+ * pkg/controller/topology.go flatten.
+ * @throws RefusedError for more than 10,000 combinations */
+export function flattenAllowed(
+  allowedTopologies: readonly TopologySelectorTerm[],
+): readonly TopologyTerm[] {
+  const terms: TopologyTerm[] = [];
+  for (const term of allowedTopologies) {
+    for (const combination of combinationsOf(term)) terms.push(sortLabels(combination));
+    checkCount(terms.length);
+  }
+  return terms;
+}
+
+function combinationsOf({ matchLabelExpressions = [] }: TopologySelectorTerm): TopologyTerm[] {
+  let terms: TopologyTerm[] = [];
+  for (const { key, values } of matchLabelExpressions) {
+    const before: TopologyTerm[] = terms.length === 0 ? [[]] : terms;
+    checkCount(before.length * values.length);
+    terms = values.flatMap((value) => before.map((term): TopologyTerm => [...term, [key, value]]));
+  }
+  return terms;
+}
+
+function checkCount(count: number): void {
+  if (count <= MAX_TERMS) return;
+  throw new RefusedError(
+    `the class’s allowedTopologies have more than ${MAX_TERMS} combinations of values; ` +
+      'create the class with fewer keys or values',
+  );
+}
+
+/** Which of `count` terms comes first for a claim without a selected node. The claims of one member
+ * of a StatefulSet get the same one, and its members take turns. Upstream: external-provisioner
+ * pkg/controller/topology.go getPVCNameHashAndIndexOffset.
+ * @param count at least 1 */
+export function firstTermFor(claimName: string, count: number): number {
+  const { text, index } = splitName(claimName);
+  return ((hashName(text) + index) >>> 0) % count;
+}
+
+/** A claim of a StatefulSet is named CLAIM-SET-INDEX: the text is SET, or whatever follows the last
+ * dash before the index. */
+function splitName(name: string): { readonly text: string; readonly index: number } {
+  const dash = name.lastIndexOf('-');
+  const ordinal = name.slice(dash + 1);
+  if (dash === -1 || !/^\d+$/.test(ordinal) || Number(ordinal) > 0xffff_ffff)
+    return { text: name, index: 0 };
+  const before = name.slice(0, dash);
+  return { text: before.slice(before.lastIndexOf('-') + 1), index: Number(ordinal) };
+}
+
+/** The 32-bit FNV-1 hash of a text's bytes. */
+export function hashName(text: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(text)) hash = Math.imul(hash, 0x01000193) ^ byte;
+  return hash >>> 0;
+}
+
+/** The cluster as a provisioner sees it that runs on one node: as if there were no others. So what
+ * is asked of the driver of a node names that node alone. Upstream: external-provisioner
+ * cmd/csi-provisioner/csi-provisioner.go, the static objects of --node-deployment. */
+export function onlyNode(topology: WatchedTopology, name: string): WatchedTopology {
+  const csiNode = (wanted: string) => (wanted === name ? topology.csiNode(name) : undefined);
+  const node = (wanted: string) => (wanted === name ? topology.node(name) : undefined);
+  const listOf = <T>(found: T | undefined): readonly T[] => (found === undefined ? [] : [found]);
+  return {
+    csiNode,
+    node,
+    csiNodes: () => listOf(csiNode(name)),
+    nodes: () => listOf(node(name)),
+    versionOf: (resource) => topology.versionOf(resource),
+  };
 }

@@ -7,11 +7,11 @@ import {
   type ContentSource,
   parseSourceBytes,
 } from './data-source.ts';
-import { RefusedError } from '../rules/refused-error.ts';
 import {
   alsoWaitFor,
   notFound,
   read,
+  RefusedError,
   refuseUntilChanged,
   rewordRefusal,
   type Rule,

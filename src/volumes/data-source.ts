@@ -5,8 +5,14 @@ import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
 import { keyOf, referenceGrants, type Resource, snapshots } from '../kube/resources.ts';
 import type { SourceKind } from './driver-facts.ts';
 import type { FeatureGates } from './flags.ts';
-import { RefusedError } from '../rules/refused-error.ts';
-import { list, notFound, refuseUntilChanged, rewordRefusal, type Rule } from '../rules/rule.ts';
+import {
+  list,
+  notFound,
+  RefusedError,
+  refuseUntilChanged,
+  rewordRefusal,
+  type Rule,
+} from '../rules/rule.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
 import { CLONE_PROTECTION } from '../kube/keys.ts';
 

@@ -12,17 +12,21 @@ import {
   isKnownAs,
   missingCapability,
 } from './driver-facts.ts';
-import { translateClass } from '../migration/classes.ts';
-import { isInTreeVolume } from '../migration/volumes.ts';
+import { isInTreeVolume, translateClass } from '../migration/plugins.ts';
 import { type NamingOptions, volumeName } from './persistent-volume.ts';
 import { omitUnset } from '../runtime/json.ts';
-import { catchRefusal, prefixRefusal, type Refusal, RefusedError } from '../rules/refused-error.ts';
+import {
+  catchRefusal,
+  prefixRefusal,
+  type Refusal,
+  RefusedError,
+  refuseUntilChanged,
+} from '../rules/rule.ts';
 import { secretRef, type SecretRef } from './secret-ref.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
 import { PROVISIONED_BY } from '../kube/keys.ts';
 import { volumeAttachments } from '../kube/resources.ts';
 import { handleOf } from './handles.ts';
-import { refuseUntilChanged } from '../rules/rule.ts';
 import type { EventInput } from '../kube/events.ts';
 
 /** What has to be done about a volume now. */

@@ -1,7 +1,6 @@
 import { zonesFromLabels } from '../migration/gce.ts';
-import type { SourceField } from '../migration/in-tree-plugin.ts';
-import { findInTreeSource, isInTreeVolume, toCsiVolume } from '../migration/volumes.ts';
-import type { VolumeParts } from '../migration/volume-parts.ts';
+import type { SourceField, VolumeParts } from '../migration/in-tree-plugin.ts';
+import { findInTreeSource, isInTreeVolume, toCsiVolume } from '../migration/plugins.ts';
 
 /** The driver of a PV, stored in either form, and the handle for calls to it. The handle of an
  * in-tree PV depends on labels and annotations too, so it does not identify the volume; identityOf

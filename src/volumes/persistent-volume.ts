@@ -4,9 +4,9 @@ import type { Claim, Class, CsiSource, NewVolume, VolumeSpec } from '../kube/obj
 import { formatBytes } from '../kube/quantity.ts';
 import { claims, snapshots } from '../kube/resources.ts';
 import type { SourceRef } from './data-source.ts';
-import { toInTreeVolume } from '../migration/volumes.ts';
+import { toInTreeVolume } from '../migration/plugins.ts';
 import { omitUnset } from '../runtime/json.ts';
-import { catchRefusal, RefusedError } from '../rules/refused-error.ts';
+import { catchRefusal, RefusedError } from '../rules/rule.ts';
 import type { SecretRefs } from './secret-ref.ts';
 import type { ProvisioningOptions } from './flags.ts';
 

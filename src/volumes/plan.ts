@@ -17,7 +17,7 @@ import {
 } from './data-source.ts';
 import { type DriverFacts, missingCapability, supportsTopology } from './driver-facts.ts';
 import { selectedNodeOf } from './eligibility.ts';
-import { translateClass } from '../migration/classes.ts';
+import { translateClass } from '../migration/plugins.ts';
 import {
   type SkeletonInput,
   volumeName,
@@ -26,8 +26,7 @@ import {
 } from './persistent-volume.ts';
 import { omitUnset } from '../runtime/json.ts';
 import type { ProvisioningOptions } from './flags.ts';
-import { prefixRefusal, type Refusal, RefusedError } from '../rules/refused-error.ts';
-import { read, type Rule } from '../rules/rule.ts';
+import { prefixRefusal, read, type Refusal, RefusedError, type Rule } from '../rules/rule.ts';
 import { SECRET_KEYS, type SecretRef, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
 import {

@@ -4,9 +4,9 @@ import * as keys from '../kube/keys.ts';
 import type { Class, NewVolume, Volume } from '../kube/objects.ts';
 import { deletionSecret } from './deletion.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
-import { translateClass } from '../migration/classes.ts';
+import { translateClass } from '../migration/plugins.ts';
 import { type NamingOptions, volumeName, type VolumeSkeleton } from './persistent-volume.ts';
-import { catchRefusal } from '../rules/refused-error.ts';
+import { catchRefusal } from '../rules/rule.ts';
 import { type SecretPurpose, type SecretRef, secretRef } from './secret-ref.ts';
 
 /** What a volume record has to fit to. */

@@ -9,8 +9,14 @@ import {
   parseSourceBytes,
 } from './data-source.ts';
 import { quote } from '../rules/quote.ts';
-import { RefusedError } from '../rules/refused-error.ts';
-import { alsoWaitFor, read, refuseUntilChanged, rewordRefusal, type Rule } from '../rules/rule.ts';
+import {
+  alsoWaitFor,
+  read,
+  RefusedError,
+  refuseUntilChanged,
+  rewordRefusal,
+  type Rule,
+} from '../rules/rule.ts';
 
 /** The snapshot from which a claim is restored. This file checks the snapshot and its content; its
  * messages become texts of events. data-source.ts checks what clones and restores share (prefix,

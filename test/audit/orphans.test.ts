@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { auditId, type AuditInput, auditVolumes } from '#src/audit/orphans.ts';
 import { identityOf } from '#src/volumes/handles.ts';
 import type { VolumeSpec } from '#src/kube/objects.ts';
-import { RefusedError } from '#src/rules/refused-error.ts';
+import { RefusedError } from '#src/rules/rule.ts';
 
 const HOUR_MS = 3_600_000;
 const volumes = (...handles: string[]) => handles.map((handle) => ({ handle, sizeBytes: 1n }));

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { QuantityError, parseQuantityBytes } from '#src/kube/quantity.ts';
+import { parseQuantityBytes, QuantityError } from '#src/kube/quantity.ts';
 import type { VolumeSpec } from '#src/kube/objects.ts';
 import { AWS } from '#src/migration/aws.ts';
 import { AZURE_DISK } from '#src/migration/azure-disk.ts';
 import { AZURE_FILE } from '#src/migration/azure-file.ts';
 import { GCE } from '#src/migration/gce.ts';
 import { quote } from '#src/rules/quote.ts';
-import { RefusedError } from '#src/rules/refused-error.ts';
+import { RefusedError } from '#src/rules/rule.ts';
 import { secretRef } from '#src/volumes/secret-ref.ts';
 
 const parts = { metadata: { name: 'pv', annotations: {} }, spec: {} as VolumeSpec };

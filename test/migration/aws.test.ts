@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { AwsElasticBlockStoreSource } from '#src/kube/objects.ts';
-import { toCsiVolume, toInTreeVolume } from '#src/migration/volumes.ts';
+import { toCsiVolume, toInTreeVolume } from '#src/migration/plugins.ts';
 import { affinity, aNewVolume, aStoredVolume, GA_REGION, GA_ZONE, refusal } from './builders.ts';
 
 const NAME = 'kubernetes.io/aws-ebs';

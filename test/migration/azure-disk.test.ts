@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { AzureDiskSource, CsiSource } from '#src/kube/objects.ts';
-import { toCsiVolume, toInTreeVolume } from '#src/migration/volumes.ts';
+import { toCsiVolume, toInTreeVolume } from '#src/migration/plugins.ts';
 import { affinity, aNewVolume, aStoredVolume, GA_ZONE, refusal } from './builders.ts';
 
 const URI = '/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/disk';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { AzureFileSource, CsiSource, NewVolume, ObjectReference } from '#src/kube/objects.ts';
-import { toCsiVolume, toInTreeVolume } from '#src/migration/volumes.ts';
+import { toCsiVolume, toInTreeVolume } from '#src/migration/plugins.ts';
 import { aNewVolume, aStoredVolume, refusal } from './builders.ts';
 
 const GROUP = 'kubernetes.io/azure-file-resource-group';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { toCsiVolume, toInTreeVolume } from '#src/migration/volumes.ts';
+import { toCsiVolume, toInTreeVolume } from '#src/migration/plugins.ts';
 import { affinity, aNewVolume, aStoredVolume, GA_ZONE } from './builders.ts';
 
 const KEY = 'topology.cinder.csi.openstack.org/zone';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Class } from '#src/kube/objects.ts';
-import { translateClass } from '#src/migration/classes.ts';
+import { translateClass } from '#src/migration/plugins.ts';
 import { aClassOf, BETA_ZONE, GA_REGION, GA_ZONE, refusal } from './builders.ts';
 
 const GCE = 'kubernetes.io/gce-pd';

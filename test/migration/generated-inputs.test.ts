@@ -10,10 +10,14 @@ import type {
   Volume,
   VolumeSpec,
 } from '#src/kube/objects.ts';
-import { translateClass } from '#src/migration/classes.ts';
-import { PLUGINS } from '#src/migration/plugins.ts';
-import { isInTreeVolume, toCsiVolume, toInTreeVolume } from '#src/migration/volumes.ts';
-import { RefusedError } from '#src/rules/refused-error.ts';
+import {
+  isInTreeVolume,
+  PLUGINS,
+  toCsiVolume,
+  toInTreeVolume,
+  translateClass,
+} from '#src/migration/plugins.ts';
+import { RefusedError } from '#src/rules/rule.ts';
 import { seeded } from '../harness/seeded.ts';
 import { BETA_REGION, BETA_ZONE, frozen, GA_REGION, GA_ZONE } from './builders.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { awsRegion, gceRegion } from '#src/migration/regions.ts';
+import { awsRegion, gceRegion } from '#src/migration/topology.ts';
 import { refusal } from './builders.ts';
 
 describe('gceRegion', () => {

@@ -9,7 +9,7 @@ import {
   toLabelTopology,
   valuesOf,
 } from '#src/migration/topology.ts';
-import { RefusedError } from '#src/rules/refused-error.ts';
+import { RefusedError } from '#src/rules/rule.ts';
 import {
   affinity,
   aStoredVolume,

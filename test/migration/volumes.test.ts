@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { NewVolume, VolumeSpec } from '#src/kube/objects.ts';
-import { PLUGINS } from '#src/migration/plugins.ts';
+import { isInTreeVolume, PLUGINS, toCsiVolume, toInTreeVolume } from '#src/migration/plugins.ts';
 import type { SourceField } from '#src/migration/in-tree-plugin.ts';
-import { isInTreeVolume, toCsiVolume, toInTreeVolume } from '#src/migration/volumes.ts';
 import {
   affinity,
   aNewVolume,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { VolumeSpec } from '#src/kube/objects.ts';
-import { toCsiVolume, toInTreeVolume } from '#src/migration/volumes.ts';
+import { toCsiVolume, toInTreeVolume } from '#src/migration/plugins.ts';
 import {
   affinity,
   aNewVolume,

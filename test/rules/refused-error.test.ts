@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { catchRefusal, RefusedError } from '#src/rules/refused-error.ts';
+import { catchRefusal, RefusedError } from '#src/rules/rule.ts';
 
 describe('catchRefusal', () => {
   it('turns a refusal into the caller’s value', () => {

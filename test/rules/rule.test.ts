@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { type Resource, secrets, snapshotContents, snapshots } from '#src/kube/resources.ts';
-import { RefusedError } from '#src/rules/refused-error.ts';
 import {
   alsoWaitFor,
   type Answer,
   list,
   notFound,
   read,
+  RefusedError,
   refuseUntilChanged,
   rewordRefusal,
   type Rule,

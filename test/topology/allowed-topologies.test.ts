@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { TopologySelectorTerm } from '#src/kube/objects.ts';
-import { flattenAllowed } from '#src/topology/allowed-topologies.ts';
-import { topologyRequirement } from '#src/topology/requirement.ts';
+import { flattenAllowed, topologyRequirement } from '#src/topology/requirement.ts';
 import type { ClusterTopology } from '#src/topology/cluster-topology.ts';
 import { aClass } from '../volumes/builders.ts';
 import { allow } from './fake-cluster.ts';

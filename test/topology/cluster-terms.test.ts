@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { clusterTerms, registeredKeys, termOf } from '#src/topology/cluster-terms.ts';
-import type { ClusterTopology, ComputedTopology } from '#src/topology/cluster-topology.ts';
+import {
+  clusterTerms,
+  type ClusterTopology,
+  type ComputedTopology,
+  registeredKeys,
+  termOf,
+} from '#src/topology/cluster-topology.ts';
 import { aCluster, registered } from './fake-cluster.ts';
 
 describe('the keys that the driver has registered', () => {

@@ -5,7 +5,7 @@ import * as fc from 'fast-check';
 import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
 import type { TopologySelectorTerm } from '#src/kube/objects.ts';
 import { fingerprintCsiNodes, fingerprintNodes } from '#src/topology/fingerprint.ts';
-import { RefusedError } from '#src/rules/refused-error.ts';
+import { RefusedError } from '#src/rules/rule.ts';
 import { topologyRequirement, type TopologyRequirement } from '#src/topology/requirement.ts';
 import { aClass } from '../volumes/builders.ts';
 import { aCluster } from './fake-cluster.ts';

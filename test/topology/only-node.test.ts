@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { onlyNode } from '#src/topology/only-node.ts';
+import { onlyNode } from '#src/topology/requirement.ts';
 import { aCluster, registered } from './fake-cluster.ts';
 
 describe('onlyNode', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Labels, TopologySelectorTerm } from '#src/kube/objects.ts';
-import { RefusedError } from '#src/rules/refused-error.ts';
+import { RefusedError } from '#src/rules/rule.ts';
 import {
   MissingCsiNodeError,
   type RequirementInput,

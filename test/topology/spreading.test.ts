@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { firstTermFor, hashName } from '#src/topology/spreading.ts';
-import { topologyRequirement } from '#src/topology/requirement.ts';
+import { firstTermFor, hashName, topologyRequirement } from '#src/topology/requirement.ts';
 import { aClass } from '../volumes/builders.ts';
 import { aCluster, allow, registered } from './fake-cluster.ts';
 

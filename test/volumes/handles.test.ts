@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { compareVolumes, explainShared, handleOf, mayBeSame } from '#src/volumes/handles.ts';
-import type { VolumeParts } from '#src/migration/volume-parts.ts';
+import type { VolumeParts } from '#src/migration/in-tree-plugin.ts';
 
 const csi = (volumeHandle: string, driver = 'ebs.csi.aws.com'): VolumeParts => ({
   metadata: { name: 'volume' },

@@ -16,7 +16,7 @@ import {
 } from '#src/volumes/persistent-volume.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
-import { RefusedError } from '#src/rules/refused-error.ts';
+import { RefusedError } from '#src/rules/rule.ts';
 import type { WatchedTopology } from '#src/topology/requirement.ts';
 import { aClaim, aClass, driver, options } from './builders.ts';
 import { type ApiObjects, type Run, run } from './source-builders.ts';

@@ -25,8 +25,7 @@ import {
   kindOf,
 } from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
-import { RefusedError } from '#src/rules/refused-error.ts';
-import type { Answer, Rule, Step } from '#src/rules/rule.ts';
+import { type Answer, RefusedError, type Rule, type Step } from '#src/rules/rule.ts';
 import { snapshotSource } from '#src/volumes/snapshot-source.ts';
 import { aClaim, aClass, aVolume, DRIVER } from './builders.ts';
 

@@ -1,8 +1,7 @@
 import * as keys from '../../kube/keys.ts';
 import type { Claim, Class, ObjectMeta, Volume } from '../../kube/objects.ts';
 import type { Transformed } from '../../kube/reflector.ts';
-import { PLUGINS } from '../../migration/plugins.ts';
-import { isInTreeVolume } from '../../migration/volumes.ts';
+import { isInTreeVolume, PLUGINS } from '../../migration/plugins.ts';
 import { isPending } from '../../volumes/data-source.ts';
 
 /* Transforms cut each object down to the fields that triage reads, before it is cached. So a bound

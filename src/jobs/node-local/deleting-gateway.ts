@@ -2,7 +2,7 @@ import { nodeAddress } from '../../gateway-client/node-address.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { untilGatewayIsReady, untilGatewaysChange } from '../../records/node-local-conditions.ts';
 import { chooseDeletingNode, type DeletingNode } from '../../volumes/node-local/node-of-volume.ts';
-import { RefusedError } from '../../rules/refused-error.ts';
+import { RefusedError } from '../../rules/rule.ts';
 import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { topologyOf, whyNodesAreUnknown } from '../driver-topology.ts';

@@ -12,8 +12,8 @@ import {
 } from '../../records/node-local-conditions.ts';
 import { selectedNodeOf } from '../../volumes/eligibility.ts';
 import { eligibleNodes } from '../../volumes/node-local/eligible-nodes.ts';
-import type { WaitCondition } from '../../rules/refused-error.ts';
-import { onlyNode } from '../../topology/only-node.ts';
+import type { WaitCondition } from '../../rules/rule.ts';
+import { onlyNode } from '../../topology/requirement.ts';
 import type { Intent } from '../claim/intent.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { topologyOf, whyNodesAreUnknown } from '../driver-topology.ts';

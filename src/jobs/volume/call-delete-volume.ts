@@ -6,7 +6,7 @@ import { isStillRunning } from '../../volumes/create-result.ts';
 import { explainShared } from '../../volumes/handles.ts';
 import { VIEW_CONDITION } from '../../records/shared-handles.ts';
 import type { DeletionPlan } from '../../volumes/deletion.ts';
-import type { WaitCondition } from '../../rules/refused-error.ts';
+import type { WaitCondition } from '../../rules/rule.ts';
 import type { Attempt } from '../attempt.ts';
 import { handleNotForwarded, isDriverDown, parkOrRetry } from '../common-outcomes.ts';
 import { noteReached } from '../../queue/note-reached.ts';

@@ -1,6 +1,6 @@
 import type { Labels, NodeSelectorTerm, Volume } from '../../kube/objects.ts';
 import { matchesNodeAffinity } from '../../topology/node-affinity.ts';
-import { catchRefusal } from '../../rules/refused-error.ts';
+import { catchRefusal } from '../../rules/rule.ts';
 import { creatingNode } from './node-of-volume.ts';
 
 /** Whether a volume was on a node that is gone, and on no other: the node created it, or its node

@@ -1,8 +1,7 @@
 import type { Class } from '../../kube/objects.ts';
-import { catchRefusal } from '../../rules/refused-error.ts';
-import { flattenAllowed } from '../../topology/allowed-topologies.ts';
-import { termOf } from '../../topology/cluster-terms.ts';
-import type { ClusterTopology } from '../../topology/cluster-topology.ts';
+import { catchRefusal } from '../../rules/rule.ts';
+import { flattenAllowed } from '../../topology/requirement.ts';
+import { type ClusterTopology, termOf } from '../../topology/cluster-topology.ts';
 import { isSubset, type TopologyTerm, toSegments } from '../../topology/term.ts';
 
 /** A node on which the volume of a claim may be created. */

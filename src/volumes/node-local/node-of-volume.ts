@@ -1,7 +1,6 @@
 import { PROVISIONER_IDENTITY } from '../../kube/keys.ts';
 import type { Labels, Volume } from '../../kube/objects.ts';
-import { termOf } from '../../topology/cluster-terms.ts';
-import type { ClusterTopology } from '../../topology/cluster-topology.ts';
+import { type ClusterTopology, termOf } from '../../topology/cluster-topology.ts';
 import { matchesNodeAffinity } from '../../topology/node-affinity.ts';
 import { compareTerms, type TopologyTerm } from '../../topology/term.ts';
 
