@@ -1,8 +1,8 @@
 import { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { keyPrefix } from '#src/redis/key-names.ts';
+import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
-import { queueName } from '#src/queue/key-names.ts';
+import { queueName } from '#src/queue/queue-keys.ts';
 import type { Member } from './testbed.ts';
 import type { Workload } from './workload.ts';
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { cpus, release, totalmem } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import { Redis } from 'ioredis';
-import { DEFAULT_PREFIX } from '#src/redis/key-names.ts';
+import { DEFAULT_PREFIX } from '#src/redis/key-prefix.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { systemClock, signalWithin } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';

@@ -1,9 +1,9 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { redisOptions } from '#src/redis/connection.ts';
-import { DEFAULT_PREFIX, keyPrefix } from '#src/redis/key-names.ts';
+import { DEFAULT_PREFIX, keyPrefix } from '#src/redis/key-prefix.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
-import { queueName } from '#src/queue/key-names.ts';
+import { queueName } from '#src/queue/queue-keys.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { readCallLog, underWay } from './call-log.ts';
 import type { Testbed } from './testbed.ts';

@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import type { NodeSelectorTerm, VolumeSpec } from '../kube/objects.ts';
 import type { VolumeRequest } from '../records/stored-request.ts';
 import type { redisFlags } from '../redis/flags.ts';
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
 import type { Flags } from '../runtime/flags.ts';
 import { isFields, parseJson } from '../runtime/json.ts';

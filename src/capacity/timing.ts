@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { askRedis } from '../records/ask-redis.ts';
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { type Clock, timerMs } from '../runtime/clock.ts';
 

@@ -9,7 +9,7 @@ import type { Express } from 'express';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyOf } from '../kube/resources.ts';
 import { parseJob, type JobKind } from '../queue/contract.ts';
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import { listQueues, type QueueEntry } from '../queue/registry.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';

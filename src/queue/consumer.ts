@@ -2,21 +2,21 @@ import { type Job, MetricsTime, Worker } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { RedisLink } from '../redis/connection.ts';
 import { isRefusal, isUnreachable } from '../redis/error-text.ts';
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import type { Backoff } from './backoff.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import { type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
-import { queueName } from './key-names.ts';
+import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
 import { type ProgressWatchdog, startProgressWatchdog } from './progress-watchdog.ts';
 import { waitingKeys } from './queue-calls.ts';
 import { RunLocks } from './run-locks.ts';
 import { readStatus, type RunStatus } from './status.ts';
-import { SteeredWorker } from './steered-worker.ts';
+import { AdjustableWorker } from './adjustable-worker.ts';
 import type { WorkerConnection } from './worker-connection.ts';
 
 /** What a run is given besides its key. */
@@ -69,7 +69,7 @@ const TRIAL_PAUSE: Backoff = { startMs: 250, maxMs: 5_000 };
 
 /** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
  * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
- * Builds on contract.ts and apply-outcome.ts; beside them are steered-worker.ts, run-locks.ts,
+ * Builds on contract.ts and apply-outcome.ts; beside them are adjustable-worker.ts, run-locks.ts,
  * circuit-breaker.ts, worker-connection.ts and progress-watchdog.ts. */
 export class Consumer {
   readonly #options: ConsumerOptions;
@@ -82,7 +82,7 @@ export class Consumer {
   readonly #breaker: CircuitBreaker;
   readonly #watchdog: ProgressWatchdog;
   readonly #outcomes: OutcomeApplier;
-  readonly #worker: SteeredWorker;
+  readonly #worker: AdjustableWorker;
   readonly #unsubscribe: (() => void)[] = [];
   #isPaused = false;
   #isClosing = false;
@@ -110,7 +110,7 @@ export class Consumer {
       concurrency: options.concurrency,
       onChange: () => {
         this.#metrics.driverDown.set(this.#labels, this.#breaker.trouble === undefined ? 0 : 1);
-        void this.#worker.steer();
+        void this.#worker.adjust();
       },
       log: log.child({ queue: this.#queue }),
       pause: options.trialPause ?? TRIAL_PAUSE,
@@ -129,7 +129,7 @@ export class Consumer {
         this.#locks.size < options.concurrency,
     });
     this.#outcomes = new OutcomeApplier({ ...place, driver, redis, backoff, random, log });
-    this.#worker = new SteeredWorker({
+    this.#worker = new AdjustableWorker({
       queue: this.#queue,
       create: () => this.#createWorker(),
       // So that the delays are extended before a job is taken.
@@ -175,12 +175,12 @@ export class Consumer {
   /** Takes no more jobs; runs under way go on. */
   async pause(): Promise<void> {
     this.#isPaused = true;
-    await this.#worker.steer();
+    await this.#worker.adjust();
   }
 
   async resume(): Promise<void> {
     this.#isPaused = false;
-    await this.#worker.steer();
+    await this.#worker.adjust();
   }
 
   /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,

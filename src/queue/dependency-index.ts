@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { JOB_KINDS, type JobKind } from './contract.ts';
-import { queueName, waitsKey } from './key-names.ts';
+import { queueName, waitsKey } from './queue-keys.ts';
 import { promoteKey, useQueue } from './queue-calls.ts';
 
 /* The wait list: which parked keys wait for a change of which object. Keys that saw the same

@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
 import type { RedisLink } from '../redis/connection.ts';
-import { flushMarkerKey } from '../redis/key-names.ts';
+import { flushMarkerKey } from '../redis/key-prefix.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
 import { everyPeriod } from '../runtime/ticks.ts';
-import { DELAYED_SCORE_PER_MS, heartbeatKey, type QueuePlace, queueRoot } from './key-names.ts';
+import { DELAYED_SCORE_PER_MS, heartbeatKey, type QueuePlace, queueRoot } from './queue-keys.ts';
 
 /** Writes to Redis each second that the queues of this process have a worker. */
 export interface Heartbeat {

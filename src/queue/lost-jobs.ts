@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { DELAYED_SCORE_PER_MS, type QueuePlace, queueRoot } from './key-names.ts';
+import { DELAYED_SCORE_PER_MS, type QueuePlace, queueRoot } from './queue-keys.ts';
 
 /** Delays those of the keys' jobs again that are in no list, and unblocks a worker. On BullMQ's own
  * keys, because one call looks at 200 keys: by `Queue.getJobState` each hint for a key that has a

@@ -1,6 +1,6 @@
 import type { Job, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { pendingPromotionKey, type QueuePlace } from './key-names.ts';
+import { pendingPromotionKey, type QueuePlace } from './queue-keys.ts';
 
 /* Promotion of a job whose run is under way. BullMQ promotes only jobs that are delayed already, and
  * keeps a hint that comes during a run until the job is complete, which may be many back-offs away.

@@ -3,15 +3,15 @@ import { performance } from 'node:perf_hooks';
 import { type BulkJobOptions, Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { RedisLink } from '../redis/connection.ts';
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import { unlessAborted } from '../runtime/abort.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { traceStep } from '../runtime/trace-step.ts';
 import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './contract.ts';
-import { DirtySet, type Hint } from './dirty-set.ts';
+import { PendingKeys, type Hint } from './pending-keys.ts';
 import { Fairness, syncFairness } from './fairness.ts';
-import { fairnessKey, queueName, type QueuePlace } from './key-names.ts';
+import { fairnessKey, queueName, type QueuePlace } from './queue-keys.ts';
 import { requeueLostJobs } from './lost-jobs.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import { markPendingPromotion } from './pending-promotion.ts';
@@ -50,7 +50,7 @@ type Queues = ReadonlyMap<JobKind, JobQueue>;
 const USUAL_KINDS = JOB_KINDS.filter((kind) => kind !== 'capacity');
 
 /** Puts hints for keys into a driver's queues. Hints never throw and never block. Builds on
- * contract.ts and dirty-set.ts, which keeps hints until Redis takes them. */
+ * contract.ts and pending-keys.ts, which keeps hints until Redis takes them. */
 export class Producer {
   readonly #options: ProducerOptions;
   readonly #metrics: ProducerMetrics;
@@ -58,7 +58,7 @@ export class Producer {
   readonly #unsubscribe: readonly (() => void)[];
   readonly #kinds: readonly JobKind[];
   readonly #fairness = new Fairness();
-  readonly #dirty = new DirtySet();
+  readonly #pending = new PendingKeys();
   readonly #stopping = new AbortController();
   readonly #uniqueBase = randomBytes(6).toString('base64url');
   #serial = 0;
@@ -109,7 +109,7 @@ export class Producer {
 
   /** Keys with a hint that Redis has not taken yet. */
   get pending(): number {
-    return this.#dirty.size;
+    return this.#pending.size;
   }
 
   /** Resolves when Redis has taken all hints so far. */
@@ -133,7 +133,7 @@ export class Producer {
   #addHint(hint: Hint): void {
     if (this.#stopping.signal.aborted) return;
     this.#metrics.hints.inc({ driver: this.#options.driver, kind: hint.key.kind });
-    this.#dirty.add(hint);
+    this.#pending.add(hint);
     this.#startFlushing();
   }
 
@@ -143,19 +143,19 @@ export class Producer {
       .then(() => this.#flush())
       .finally(() => {
         this.#flushing = undefined;
-        if (this.#dirty.size > 0 && !this.#stopping.signal.aborted) this.#startFlushing();
+        if (this.#pending.size > 0 && !this.#stopping.signal.aborted) this.#startFlushing();
       });
   }
 
   async #flush(): Promise<void> {
     const { signal } = this.#stopping;
     let refusals = 0;
-    while (this.#dirty.size > 0 && !signal.aborted) {
+    while (this.#pending.size > 0 && !signal.aborted) {
       const queues = await this.#openQueues();
       if (queues === undefined) continue;
       await this.#pauseForBatch();
-      const isRefused = await this.#addBatch(queues, this.#dirty.take(BATCH_KEYS));
-      this.#metrics.dirty.set({ driver: this.#options.driver }, this.#dirty.size);
+      const isRefused = await this.#addBatch(queues, this.#pending.take(BATCH_KEYS));
+      this.#metrics.dirty.set({ driver: this.#options.driver }, this.#pending.size);
       refusals = isRefused ? refusals + 1 : 0;
       if (isRefused) await systemClock.sleep(Math.min(2000, 50 * 2 ** refusals), signal);
     }
@@ -165,7 +165,7 @@ export class Producer {
   async #pauseForBatch(): Promise<void> {
     const aheadMs = this.#batchDueMs - performance.now();
     const pauseMs = aheadMs - (QUICK_BATCHES - 1) * BATCH_PERIOD_MS;
-    if (pauseMs > 0 && this.#dirty.size < BATCH_KEYS)
+    if (pauseMs > 0 && this.#pending.size < BATCH_KEYS)
       await systemClock.sleep(pauseMs, this.#stopping.signal);
     const nowMs = performance.now();
     const latestMs = nowMs + QUICK_BATCHES * BATCH_PERIOD_MS;
@@ -226,7 +226,7 @@ export class Producer {
       try {
         await this.#add(queue, kind, hints);
       } catch (error) {
-        for (const hint of hints) this.#dirty.add(hint);
+        for (const hint of hints) this.#pending.add(hint);
         this.#metrics.rejected.inc({ driver: this.#options.driver });
         throw error;
       }

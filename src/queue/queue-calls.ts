@@ -1,8 +1,8 @@
 import { ErrorCode, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import { type JobKey, type JobKind, parseJob } from './contract.ts';
-import { queueName, type QueuePlace } from './key-names.ts';
+import { queueName, type QueuePlace } from './queue-keys.ts';
 
 /* Single calls on a queue, by BullMQ's public interface. */
 

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { isJobKind, type JobKind } from './contract.ts';
-import { registryKey } from './key-names.ts';
+import { registryKey } from './queue-keys.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
 /** A queue of this installation. Producers register their queues in a hash in Redis, where the

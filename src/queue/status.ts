@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { type JobKey, keyId } from './contract.ts';
-import { statusKey, waitsKey } from './key-names.ts';
+import { statusKey, waitsKey } from './queue-keys.ts';
 import type { Outcome } from './outcome.ts';
 import { GROUPS_LUA, waitGroups } from './dependency-index.ts';
 import { isFields, parseJson } from '../runtime/json.ts';

@@ -1,7 +1,7 @@
 import type { RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { FlushMarker } from '../redis/flush-detector.ts';
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type Heartbeat, startHeartbeat } from './heartbeat.ts';

@@ -1,4 +1,4 @@
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 
 /* Names of the keys in Redis. Keys and hash fields keep the names of the first version (`blessing`,
  * `epoch` and `beat` for incarnation, id and sequence; `fence` for the version of the active

@@ -5,7 +5,7 @@ import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { RedisLink } from './connection.ts';
-import { clusterKey } from './key-names.ts';
+import { clusterKey } from './key-prefix.ts';
 import { defineNamedScript } from './named-script.ts';
 
 export interface ClusterMarkerOptions {

@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import type { Logger } from '../runtime/log.ts';
 import { everyPeriod } from '../runtime/ticks.ts';
 import type { RedisLink } from './connection.ts';
-import { flushMarkerKey } from './key-names.ts';
+import { flushMarkerKey } from './key-prefix.ts';
 
 const PERIOD_MS = 1_000;
 /** Redis answers within milliseconds; after this time it counts as frozen or cut off. */

@@ -1,5 +1,5 @@
 import type { RedisLink } from '../redis/connection.ts';
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import { defineScript } from '../redis/script.ts';
 import { type ChangeNotice, NOTICED_RESOURCES } from './change-notice.ts';
 

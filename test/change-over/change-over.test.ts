@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
-import { queueName } from '#src/queue/key-names.ts';
+import { queueName } from '#src/queue/queue-keys.ts';
 import { countJobs } from '#src/queue/queue-calls.ts';
 import { redisDrain } from '#src/records/drain.ts';
 import { systemClock } from '#src/runtime/clock.ts';

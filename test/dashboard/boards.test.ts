@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
-import { registryKey } from '#src/queue/key-names.ts';
+import { registryKey } from '#src/queue/queue-keys.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';

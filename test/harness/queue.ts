@@ -1,7 +1,7 @@
 import { Registry } from 'prom-client';
 import { Consumer, type ConsumerOptions, type Run } from '#src/queue/consumer.ts';
 import { type JobKey, keyId } from '#src/queue/contract.ts';
-import { queueName, queueRoot } from '#src/queue/key-names.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Producer, type ProducerOptions } from '#src/queue/producer.ts';
 import { openProducerConnection } from '#src/queue/producer-connection.ts';

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { Code } from '#src/csi/status.ts';
 import type { KubeObject, Volume } from '#src/kube/objects.ts';
 import { events, volumes } from '#src/kube/resources.ts';
-import { statusKey } from '#src/queue/key-names.ts';
+import { statusKey } from '#src/queue/queue-keys.ts';
 import { sharedHandlesKey } from '#src/records/key-names.ts';
 import { startChild } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/closers.ts';

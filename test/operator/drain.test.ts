@@ -3,7 +3,7 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
-import { heartbeatKey, queueName } from '#src/queue/key-names.ts';
+import { heartbeatKey, queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/registry.ts';
 import { redisDrain } from '#src/records/drain.ts';
 import { DUPLICATE_LEFT } from '#src/records/forget.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { CircuitBreaker } from '#src/queue/circuit-breaker.ts';
-import { queueName, queueRoot } from '#src/queue/key-names.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { CONTRACT_VERSION, jobData, jobId, keyId, parseJob } from '#src/queue/contract.ts';
-import { keyPrefix } from '#src/redis/key-names.ts';
-import { queueName, statusKey } from '#src/queue/key-names.ts';
+import { keyPrefix } from '#src/redis/key-prefix.ts';
+import { queueName, statusKey } from '#src/queue/queue-keys.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 const claim = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' } as const;

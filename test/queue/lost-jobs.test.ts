@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { type JobKey, keyId } from '#src/queue/contract.ts';
-import { DELAYED_SCORE_PER_MS, queueName, queueRoot } from '#src/queue/key-names.ts';
+import { DELAYED_SCORE_PER_MS, queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import { requeueLostJobs } from '#src/queue/lost-jobs.ts';
 import type { Producer } from '#src/queue/producer.ts';
 import { claimKey, QueueBench, volumeKey } from '../harness/queue.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Queue } from 'bullmq';
-import { queueName } from '#src/queue/key-names.ts';
+import { queueName } from '#src/queue/queue-keys.ts';
 import { countTakeableJobs, storeLimits, waitingKeys } from '#src/queue/queue-calls.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { JobKey } from '#src/queue/contract.ts';
-import { queueName, queueRoot } from '#src/queue/key-names.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import type { Producer } from '#src/queue/producer.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';

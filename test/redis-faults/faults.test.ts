@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { JOB_KINDS } from '#src/queue/contract.ts';
-import { queueName } from '#src/queue/key-names.ts';
+import { queueName } from '#src/queue/queue-keys.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';

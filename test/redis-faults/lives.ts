@@ -4,7 +4,7 @@ import type { Redis } from 'ioredis';
 import { Code } from '#src/csi/status.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
-import { queueName, queueRoot } from '#src/queue/key-names.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
-import { DELAYED_SCORE_PER_MS, queueName, queueRoot } from '#src/queue/key-names.ts';
+import { DELAYED_SCORE_PER_MS, queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';

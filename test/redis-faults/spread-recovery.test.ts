@@ -4,7 +4,7 @@ import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
-import { DELAYED_SCORE_PER_MS, queueName, queueRoot } from '#src/queue/key-names.ts';
+import { DELAYED_SCORE_PER_MS, queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { until } from '../harness/until.ts';

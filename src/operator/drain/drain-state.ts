@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { readHeartbeat } from '../../queue/heartbeat.ts';
-import { queueName } from '../../queue/key-names.ts';
+import { queueName } from '../../queue/queue-keys.ts';
 import { countJobs } from '../../queue/queue-calls.ts';
 import { readStatus } from '../../queue/status.ts';
 import { redisDrain } from '../../records/drain.ts';

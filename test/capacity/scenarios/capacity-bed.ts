@@ -16,7 +16,7 @@ import { classes, csiNodes, nodes, storageCapacities } from '#src/kube/resources
 import { Consumer } from '#src/queue/consumer.ts';
 import { openWorkerConnection } from '#src/queue/worker-connection.ts';
 import { JOB_KINDS } from '#src/queue/contract.ts';
-import { queueName, queueRoot } from '#src/queue/key-names.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import { openProducerConnection } from '#src/queue/producer-connection.ts';
 import { Producer } from '#src/queue/producer.ts';
 import { Closers } from '#src/runtime/closers.ts';

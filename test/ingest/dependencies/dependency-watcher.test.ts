@@ -9,7 +9,7 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { apiVersionOf, secrets, snapshots, type Resource } from '#src/kube/resources.ts';
 import { JOB_KINDS, type JobKey, type JobKind } from '#src/queue/contract.ts';
-import { queueName, queueRoot } from '#src/queue/key-names.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { objectId, DependencyIndex } from '#src/queue/dependency-index.ts';
 import { systemClock } from '#src/runtime/clock.ts';

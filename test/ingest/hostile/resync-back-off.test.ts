@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { Resync } from '#src/ingest/resync.ts';
-import { queueName, queueRoot } from '#src/queue/key-names.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';

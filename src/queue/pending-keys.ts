@@ -9,7 +9,7 @@ export interface Hint {
 
 /** Hints that Redis has not taken yet, one for each key, oldest first. Builds on contract.ts; the
  * producer fills and empties it. */
-export class DirtySet {
+export class PendingKeys {
   readonly #hints = new Map<string, Hint>();
 
   get size(): number {

@@ -10,7 +10,7 @@ export interface Intake {
   readonly isPaused: boolean;
 }
 
-interface SteeredWorkerOptions {
+interface AdjustableWorkerOptions {
   readonly queue: string;
   /** Makes a worker that connects at once. */
   readonly create: () => Worker;
@@ -27,15 +27,15 @@ const START_AGAIN_MS = 1_000;
 
 /** BullMQ's worker of one queue: starts it as soon as Redis can be used, and changes how many jobs
  * it takes. */
-export class SteeredWorker {
-  readonly #options: SteeredWorkerOptions;
+export class AdjustableWorker {
+  readonly #options: AdjustableWorkerOptions;
   #worker: Worker | undefined;
   #trouble: string | undefined;
-  #steering: Promise<void> = Promise.resolve();
+  #adjusting: Promise<void> = Promise.resolve();
   #isStarting = false;
   #isClosing = false;
 
-  constructor(options: SteeredWorkerOptions) {
+  constructor(options: AdjustableWorkerOptions) {
     this.#options = options;
   }
 
@@ -64,8 +64,8 @@ export class SteeredWorker {
 
   /** Makes the worker follow `intake`. Changes are made one after the other, since each may
    * wait. */
-  steer(): Promise<void> {
-    this.#steering = this.#steering.then(async () => {
+  adjust(): Promise<void> {
+    this.#adjusting = this.#adjusting.then(async () => {
       const worker = this.#worker;
       if (worker === undefined || this.#isClosing) return;
       const { limit, isPaused } = this.#options.intake();
@@ -79,7 +79,7 @@ export class SteeredWorker {
       if (worker.concurrency > lastLimit && !worker.isPaused()) await worker.pause(true);
       if (worker.isPaused()) await worker.resume();
     });
-    return this.#steering;
+    return this.#adjusting;
   }
 
   /** Takes no more jobs, and waits for the ends of those under way. Never ends while Redis can't
@@ -105,7 +105,7 @@ export class SteeredWorker {
       throw error;
     }
     this.#trouble = undefined;
-    await this.steer();
+    await this.adjust();
   }
 
   #reportStart(error: unknown): void {

@@ -1,4 +1,4 @@
-import { keyPrefix } from '../redis/key-names.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import type { JobKind } from './contract.ts';
 
 /* Names of the queues and of sutler's own keys about them. Some names still contain the word of an
