@@ -1,6 +1,6 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { redisOptions } from '#src/redis/connection.ts';
+import { redisOptions } from '#src/redis/client.ts';
 import { DEFAULT_PREFIX, keyPrefix } from '#src/redis/key-prefix.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { queueName } from '#src/queue/queue-keys.ts';

@@ -4,7 +4,7 @@ import { CsiClient } from '#src/gateway-client/client.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import type { RedisAccess } from '#src/redis/access.ts';
-import { redisOptions } from '#src/redis/connection.ts';
+import { redisOptions } from '#src/redis/client.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import type { Clock } from '#src/runtime/clock.ts';

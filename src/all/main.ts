@@ -2,7 +2,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadClusterAccess } from '../kube/credentials.ts';
 import { keepRedisServer } from '../redis/own-server.ts';
-import { parseRedisUrl, redisAddress } from '../redis/url.ts';
+import { parseRedisUrl, redisAddress } from '../redis/access.ts';
 import { unlessAborted } from '../runtime/abort.ts';
 import { parseListenAddress } from '../runtime/address.ts';
 import { startChild, type Child } from '../runtime/children.ts';

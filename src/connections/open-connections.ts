@@ -7,7 +7,7 @@ import { watchClusterMarker, type ClusterMarker } from '../redis/cluster-marker.
 import { openRedisAccess, type RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { redisFlags } from '../redis/flags.ts';
-import { type SettingsWatch, watchSettings } from '../redis/settings-watch.ts';
+import { type SettingsWatch, watchSettings } from '../redis/settings.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 
 type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;

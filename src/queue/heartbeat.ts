@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
 import type { RedisLink } from '../redis/connection.ts';
-import { flushMarkerKey } from '../redis/key-prefix.ts';
+import { flushMarkerKey } from '../redis/flush-detector.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
 import { everyPeriod } from '../runtime/ticks.ts';

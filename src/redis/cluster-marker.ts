@@ -5,7 +5,7 @@ import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { RedisLink } from './connection.ts';
-import { clusterKey } from './key-prefix.ts';
+import { keyPrefix } from './key-prefix.ts';
 import { defineNamedScript } from './named-script.ts';
 
 export interface ClusterMarkerOptions {
@@ -17,6 +17,11 @@ export interface ClusterMarkerOptions {
   readonly log: Logger;
   /** Time between two checks. */
   readonly periodMs?: number;
+}
+
+/** Key of the UID of the cluster that this installation belongs to. */
+export function clusterKey(prefix: string): string {
+  return `${keyPrefix(prefix)}:cluster`;
 }
 
 const PERIOD_MS = 2_000;

@@ -1,60 +1,17 @@
-import { performance } from 'node:perf_hooks';
-import type { Redis, RedisOptions } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
-import { Denials } from './denials.ts';
-import { describeRedisError, isDenial, isRefusal } from './error-text.ts';
-import { Refusals } from './refusals.ts';
-import { DEFAULT_ACCESS, type RedisAccess, redisSettings } from './access.ts';
-import { JoinedWritesRedis } from './joined-writes.ts';
-import { OutageLog } from './outage-log.ts';
-import { findSentinelFault, hasNoCause, isUnexplained } from './sentinel-fault.ts';
-import { redisAddress, type RedisSettings } from './url.ts';
-
-/** What a connection is for. `producer` and `plain` reject commands soon when Redis has gone away,
- * and the caller decides. `worker` keeps commands until Redis is back, as BullMQ requires: the end
- * of a job must not be dropped. */
-type RedisRole = 'producer' | 'worker' | 'plain';
-
-/** Options of a connection.
- * @throws UsageError for a URL that can't be read or used; see redisSettings */
-export function redisOptions(
-  url: string,
-  role: RedisRole,
-  access: RedisAccess = DEFAULT_ACCESS,
-): RedisSettings {
-  return {
-    ...redisSettings(url, access),
-    // CLIENT SETINFO would be one more right, which Redis 7.0 has no name for.
-    disableClientInfo: true,
-    // openRedis connects after it has attached its listeners.
-    lazyConnect: true,
-    retryStrategy: (times: number) => Math.min(50 * times, 2000),
-    connectTimeout: 5000,
-    // A connection that is closed while it is broken keeps the process alive for this long.
-    disconnectTimeout: 200,
-    // Notices a peer that vanished silently; longer than BullMQ's longest blocking read of 10 s.
-    socketTimeout: 15_000,
-    ...(role === 'worker'
-      ? { maxRetriesPerRequest: null }
-      : { maxRetriesPerRequest: 1, commandTimeout: 5000 }),
-  };
-}
-
-const READ_ONLY_RECONNECT_MS = 2_000;
-
-/** Reconnects when a demoted master answers READONLY, to find the new one. At most once per
- * READ_ONLY_RECONNECT_MS, since it may find the same replica again. */
-function reconnectOnReadOnly(): (error: Error) => boolean {
-  let lastMs = -Infinity;
-  return (error) => {
-    const nowMs = performance.now();
-    if (!error.message.includes('READONLY') || nowMs - lastMs < READ_ONLY_RECONNECT_MS)
-      return false;
-    lastMs = nowMs;
-    return true;
-  };
-}
+import { type RedisAccess, redisAddress, type RedisSettings } from './access.ts';
+import { reconnectOnReadOnly, RedisClient, redisOptions, type RedisRole } from './client.ts';
+import {
+  describeRedisError,
+  findSentinelFault,
+  hasNoCause,
+  isDenial,
+  isRefusal,
+  isUnexplained,
+} from './error-text.ts';
+import { Denials, OutageLog, Refusals } from './troubles.ts';
 
 /** A connection that reconnects until it is closed. */
 export interface RedisLink {
@@ -99,7 +56,7 @@ export function openRedis(options: {
   const address = redisAddress(settings);
   const refusals = new Refusals(address, name, log);
   const shouldReconnect = reconnectOnReadOnly();
-  const redis = new DuplicatedRedis({
+  const redis = new RedisClient({
     ...settings,
     ...(name === undefined ? {} : { connectionName: name }),
     reconnectOnError: (error) => {
@@ -108,7 +65,6 @@ export function openRedis(options: {
       return isReadOnly;
     },
   });
-  surviveSecondErrors(redis);
   const denied = new Refusals(address, name, log);
   redis.denials = new Denials(settings.username ?? 'default', denied);
   const outages = access?.outages ?? new OutageLog(log);
@@ -116,7 +72,7 @@ export function openRedis(options: {
 }
 
 class Link implements RedisLink {
-  readonly redis: DuplicatedRedis;
+  readonly redis: RedisClient;
   readonly address: string;
   readonly #settings: RedisSettings;
   readonly #refusals: Refusals;
@@ -134,7 +90,7 @@ class Link implements RedisLink {
   #isAskingSentinels = false;
 
   constructor(parts: {
-    readonly redis: DuplicatedRedis;
+    readonly redis: RedisClient;
     readonly settings: RedisSettings;
     readonly address: string;
     readonly refusals: Refusals;
@@ -256,35 +212,4 @@ class Link implements RedisLink {
         describeRedisError(address, new Error('LOADING Redis is loading the dataset in memory')),
       );
   }
-}
-
-/** Remembers its duplicates in order to close them: BullMQ duplicates a connection for its blocking
- * reads, and can't close the duplicate while Redis is down. */
-class DuplicatedRedis extends JoinedWritesRedis {
-  denials: Denials | undefined;
-  readonly #copies = new Set<{ disconnect(): void }>();
-
-  override sendCommand(...parameters: Parameters<JoinedWritesRedis['sendCommand']>): unknown {
-    this.denials?.watch(parameters[0]);
-    return super.sendCommand(...parameters);
-  }
-
-  override duplicate<O extends Partial<RedisOptions> | undefined = undefined>(override?: O) {
-    const copy = super.duplicate(override);
-    surviveSecondErrors(copy);
-    this.#copies.add(copy);
-    // BullMQ closes the duplicate of a worker that it closes.
-    copy.once('end', () => this.#copies.delete(copy));
-    return copy;
-  }
-
-  disconnectAll(): void {
-    for (const redis of [this, ...this.#copies]) redis.disconnect();
-  }
-}
-
-/** ioredis listens to the first error of a socket only. After it has refused a server's
- * certificate, the server's alert may be a second one, which would end the process. */
-function surviveSecondErrors(redis: Pick<Redis, 'on' | 'stream'>): void {
-  redis.on('error', () => void redis.stream?.on('error', () => undefined));
 }

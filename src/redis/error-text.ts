@@ -1,3 +1,6 @@
+import { connect as connectPlaintext } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import type { RedisOptions } from 'ioredis';
 import { messageOf } from '../runtime/error-message.ts';
 
 /** What went wrong with Redis and what to do about it, in one line; never a password.
@@ -129,3 +132,51 @@ const REFUSALS: readonly Refusal[] = [
   { word: /\bLOADING\b/, fix: 'it goes on by itself when its data is read' },
   { word: /\b(MOVED|ASK|CROSSSLOT|CLUSTERDOWN)\b/, fix: NO_CLUSTER },
 ];
+
+const ANSWER_MS = 2_000;
+
+type SentinelSettings = Pick<RedisOptions, 'sentinels' | 'sentinelTLS'>;
+
+/** Whether ioredis says that no Sentinel can be reached, when each of them has named a
+ * master that could not be connected to, as in a failover. */
+export function hasNoCause(error: Error): boolean {
+  return /sentinels are unreachable/.test(error.message) && !error.message.includes('Last error');
+}
+
+/** Whether ioredis reports that it reached no Sentinel, but not why. */
+export function isUnexplained(error: Error): boolean {
+  return /sentinels are unreachable.*Connection is closed/.test(error.message);
+}
+
+/** Connects to each Sentinel to learn what is wrong with the first that does not answer: ioredis
+ * drops the error of a connection to a Sentinel. */
+export async function findSentinelFault(settings: SentinelSettings): Promise<Error | undefined> {
+  for (const sentinel of settings.sentinels ?? []) {
+    const fault = await faultOf(sentinel, settings);
+    if (fault !== undefined) return fault;
+  }
+  return undefined;
+}
+
+function faultOf(
+  { host = '127.0.0.1', port = 26_379 }: { readonly host?: string; readonly port?: number },
+  { sentinelTLS }: SentinelSettings,
+): Promise<Error | undefined> {
+  return new Promise((resolve) => {
+    const socket =
+      sentinelTLS === undefined
+        ? connectPlaintext({ host, port })
+        : connectTls({ host, port, ...sentinelTLS });
+    const end = (fault?: Error): void => {
+      socket.destroy();
+      resolve(fault);
+    };
+    const timeout = Object.assign(new Error('no answer'), { code: 'ETIMEDOUT' });
+    socket.setTimeout(ANSWER_MS, () => end(timeout));
+    socket.once('error', end);
+    socket.once('close', () => end(new Error('it ends the connection')));
+    // Any answer will do, a refused login too.
+    socket.once('data', () => end());
+    socket.write('PING\r\n');
+  });
+}

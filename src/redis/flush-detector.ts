@@ -3,11 +3,17 @@ import { performance } from 'node:perf_hooks';
 import type { Logger } from '../runtime/log.ts';
 import { everyPeriod } from '../runtime/ticks.ts';
 import type { RedisLink } from './connection.ts';
-import { flushMarkerKey } from './key-prefix.ts';
+import { keyPrefix } from './key-prefix.ts';
 
 const PERIOD_MS = 1_000;
 /** Redis answers within milliseconds; after this time it counts as frozen or cut off. */
 const SILENT_MS = 2_500;
+
+/** Key of a random value that lives as long as Redis' data. The key is
+ * called `epoch`, as in the first version, which a rolling update may still be running. */
+export function flushMarkerKey(prefix: string): string {
+  return `${keyPrefix(prefix)}:epoch`;
+}
 
 interface FlushOptions {
   readonly link: RedisLink;

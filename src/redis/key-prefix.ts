@@ -14,14 +14,3 @@ export function keyPrefix(prefix: string): string {
   }
   return `{${prefix}}`;
 }
-
-/** Key of a random value that lives as long as Redis' data; redis/flush-detector.ts. The key is
- * called `epoch`, as in the first version, which a rolling update may still be running. */
-export function flushMarkerKey(prefix: string): string {
-  return `${keyPrefix(prefix)}:epoch`;
-}
-
-/** Key of the UID of the cluster that this installation belongs to; redis/cluster-marker.ts. */
-export function clusterKey(prefix: string): string {
-  return `${keyPrefix(prefix)}:cluster`;
-}

@@ -1,5 +1,5 @@
+import { createHash } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import { defineScript } from './script.ts';
 
 interface FieldValues {
   readonly text: string;
@@ -32,6 +32,27 @@ export const REDIS_NOW = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
+
+/** Prepares a Lua script, which is sent once per Redis and called by its digest from then on. */
+export function defineScript(lua: string) {
+  const digest = createHash('sha1').update(lua).digest('hex');
+  return {
+    /** @returns what the script returns, as Redis encodes it: the caller knows its shape */
+    async run(
+      redis: Redis,
+      keys: readonly string[],
+      args: readonly (string | number)[],
+    ): Promise<unknown> {
+      const rest = [keys.length, ...keys, ...args] as const;
+      try {
+        return await redis.evalsha(digest, ...rest);
+      } catch (error) {
+        if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
+        return await redis.eval(lua, ...rest);
+      }
+    },
+  };
+}
 
 /** Prepares a script; sends nothing. In `lua`, each key and argument is a local of its name. The
  * script returns a list: the kind of the answer, then names and values in turn, as in

@@ -1,6 +1,6 @@
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
-import { defineScript } from '../redis/script.ts';
+import { defineScript } from '../redis/named-script.ts';
 import { type ChangeNotice, NOTICED_RESOURCES } from './change-notice.ts';
 
 /* The hints of an installation, on their way from any ingest to those that lead a driver. A stream

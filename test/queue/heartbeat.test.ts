@@ -7,7 +7,7 @@ import { Queue, Worker } from 'bullmq';
 import { type Heartbeat, startHeartbeat } from '#src/queue/heartbeat.ts';
 import { DELAYED_SCORE_PER_MS, heartbeatKey, queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
-import { flushMarkerKey } from '#src/redis/key-prefix.ts';
+import { flushMarkerKey } from '#src/redis/flush-detector.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';

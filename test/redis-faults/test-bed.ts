@@ -8,7 +8,7 @@ import type { Consumer, Run } from '#src/queue/consumer.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import type { Producer } from '#src/queue/producer.ts';
-import { watchSettings, type SettingsWatch } from '#src/redis/settings-watch.ts';
+import { watchSettings, type SettingsWatch } from '#src/redis/settings.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { openRedis, redisOptions, type RedisLink } from '#src/redis/connection.ts';
+import { redisOptions } from '#src/redis/client.ts';
+import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { parseRedisUrl, redisAddress } from '#src/redis/url.ts';
+import { parseRedisUrl, redisAddress } from '#src/redis/access.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 describe('parseRedisUrl', () => {

@@ -13,7 +13,8 @@ import { claims, leases } from '../../kube/resources.ts';
 import { listDrivers } from '../../queue/registry.ts';
 import { incarnationKey } from '../../records/key-names.ts';
 import { openRecords } from '../../records/open-records.ts';
-import { clusterKey, keyPrefix } from '../../redis/key-prefix.ts';
+import { clusterKey } from '../../redis/cluster-marker.ts';
+import { keyPrefix } from '../../redis/key-prefix.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { Refusal } from '../command.ts';
 

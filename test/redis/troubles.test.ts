@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it, mock } from 'node:test';
 import { Command } from 'ioredis';
-import { Denials } from '#src/redis/denials.ts';
-import { Refusals } from '#src/redis/refusals.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { Denials, OutageLog, Refusals } from '#src/redis/troubles.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
 
 describe('a denial of Redis', () => {
   const send = () => {
@@ -49,4 +48,22 @@ describe('a denial of Redis', () => {
     mock.timers.tick(1);
     assert.equal(refusals.line, undefined);
   });
+});
+
+it('an outage is logged after a connection was closed during the one before', () => {
+  const lines: string[] = [];
+  const outages = new OutageLog(
+    createLogger({ name: 'test', verbosity: 0, format: 'text', write: (line) => lines.push(line) }),
+  );
+  const [kept, closed] = [{}, {}];
+  const lose = (): void => {
+    lines.length = 0;
+    outages.away(kept, 'a:1', "Redis at a:1 can't be reached");
+  };
+  lose();
+  outages.away(closed, 'a:1', "Redis at a:1 can't be reached");
+  outages.back(kept, 'a:1', false);
+  outages.forget(closed);
+  lose();
+  assert.match(lines.join(''), /WARN.*not usable/);
 });

@@ -1,17 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { JoinedWritesRedis } from '#src/redis/joined-writes.ts';
+import { RedisClient, redisOptions } from '#src/redis/client.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
-describe('JoinedWritesRedis', () => {
+describe('RedisClient', () => {
   let server: TestRedis;
-  const opened: JoinedWritesRedis[] = [];
-  const open = (): JoinedWritesRedis => {
-    const redis = new JoinedWritesRedis(server.url, {
-      maxRetriesPerRequest: null,
-      retryStrategy: () => 20,
-    });
+  const opened: RedisClient[] = [];
+  const open = (): RedisClient => {
+    const redis = new RedisClient(redisOptions(server.url, 'worker'));
     redis.on('error', () => undefined);
     opened.push(redis);
     return redis;

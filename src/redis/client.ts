@@ -1,0 +1,107 @@
+import { performance } from 'node:perf_hooks';
+import { Redis, type RedisOptions } from 'ioredis';
+import { DEFAULT_ACCESS, type RedisAccess, redisSettings, type RedisSettings } from './access.ts';
+import type { Denials } from './troubles.ts';
+
+/** What a connection is for. `producer` and `plain` reject commands soon when Redis has gone away,
+ * and the caller decides. `worker` keeps commands until Redis is back, as BullMQ requires: the end
+ * of a job must not be dropped. */
+export type RedisRole = 'producer' | 'worker' | 'plain';
+
+/** Options of a connection.
+ * @throws UsageError for a URL that can't be read or used; see redisSettings */
+export function redisOptions(
+  url: string,
+  role: RedisRole,
+  access: RedisAccess = DEFAULT_ACCESS,
+): RedisSettings {
+  return {
+    ...redisSettings(url, access),
+    // CLIENT SETINFO would be one more right, which Redis 7.0 has no name for.
+    disableClientInfo: true,
+    // openRedis connects after it has attached its listeners.
+    lazyConnect: true,
+    retryStrategy: (times: number) => Math.min(50 * times, 2000),
+    connectTimeout: 5000,
+    // A connection that is closed while it is broken keeps the process alive for this long.
+    disconnectTimeout: 200,
+    // Notices a peer that vanished silently; longer than BullMQ's longest blocking read of 10 s.
+    socketTimeout: 15_000,
+    ...(role === 'worker'
+      ? { maxRetriesPerRequest: null }
+      : { maxRetriesPerRequest: 1, commandTimeout: 5000 }),
+  };
+}
+
+const READ_ONLY_RECONNECT_MS = 2_000;
+
+/** Reconnects when a demoted master answers READONLY, to find the new one. At most once per
+ * READ_ONLY_RECONNECT_MS, since it may find the same replica again. */
+export function reconnectOnReadOnly(): (error: Error) => boolean {
+  let lastMs = -Infinity;
+  return (error) => {
+    const nowMs = performance.now();
+    if (!error.message.includes('READONLY') || nowMs - lastMs < READ_ONLY_RECONNECT_MS)
+      return false;
+    lastMs = nowMs;
+    return true;
+  };
+}
+
+/** ioredis' client, which
+ *
+ * - sends the commands of one turn of the event loop in one write, since each write costs a system
+ *   call and may wake up Redis. Commands keep their order, and each fails or is sent again by
+ *   itself. (ioredis' enableAutoPipelining waits for all answers to one write before the next, and
+ *   rejects the rest of a write if the connection is lost after its first answer.)
+ * - tells `denials` of each command
+ * - remembers its duplicates in order to close them: BullMQ duplicates a connection for its blocking
+ *   reads, and can't close the duplicate while Redis is down */
+export class RedisClient extends Redis {
+  denials: Denials | undefined;
+  readonly #copies = new Set<{ disconnect(): void }>();
+  #isJoining = false;
+
+  constructor(options: RedisSettings) {
+    super(options);
+    surviveSecondErrors(this);
+  }
+
+  /** ioredis calls this for each command, also for those of scripts and of pipelines. */
+  override sendCommand(...parameters: Parameters<Redis['sendCommand']>): unknown {
+    this.denials?.watch(parameters[0]);
+    if (!this.#isJoining && this.status === 'ready') this.#joinWrites();
+    return super.sendCommand(...parameters);
+  }
+
+  override duplicate<O extends Partial<RedisOptions> | undefined = undefined>(override?: O) {
+    const copy = super.duplicate(override);
+    surviveSecondErrors(copy);
+    this.#copies.add(copy);
+    // BullMQ closes the duplicate of a worker that it closes.
+    copy.once('end', () => this.#copies.delete(copy));
+    return copy;
+  }
+
+  disconnectAll(): void {
+    for (const redis of [this, ...this.#copies]) redis.disconnect();
+  }
+
+  /** Keeps what is written until the event loop has handled what came in meanwhile. A stream that
+   * ends earlier writes it then. */
+  #joinWrites(): void {
+    const { stream } = this;
+    this.#isJoining = true;
+    stream.cork();
+    setImmediate(() => {
+      this.#isJoining = false;
+      stream.uncork();
+    });
+  }
+}
+
+/** ioredis listens to the first error of a socket only. After it has refused a server's
+ * certificate, the server's alert may be a second one, which would end the process. */
+function surviveSecondErrors(redis: Pick<Redis, 'on' | 'stream'>): void {
+  redis.on('error', () => void redis.stream?.on('error', () => undefined));
+}
