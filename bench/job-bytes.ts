@@ -12,7 +12,7 @@ export interface JobBytes {
   readonly job: number;
   /** Its deduplication key. */
   readonly deduplication: number;
-  /** Hash of an open volume record, with its request and PV skeleton. */
+  /** Hash of an open volume record, with its request and PV template. */
   readonly record: number;
 }
 

@@ -137,8 +137,8 @@ function createCapacityHints(
       if (!isMinusInFlight) return;
       add([{ kind: 'segment', segment: itemOfRequest(stored).segment }]);
     },
-    creationFailed({ skeleton }) {
-      add([{ kind: 'class', className: skeleton.volume.spec.storageClassName ?? '' }]);
+    creationFailed({ pvTemplate }) {
+      add([{ kind: 'class', className: pvTemplate.volume.spec.storageClassName ?? '' }]);
     },
     volumeChanged(spec) {
       const { hints, complaints } = volumeHints(spec);

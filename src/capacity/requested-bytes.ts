@@ -33,9 +33,9 @@ async function readSums(
   const records = await Promise.all(
     ids.map((id) => redis.hmget(volumeRecordKey(prefix, driver, id), 'state', 'req', 'skel')),
   );
-  for (const [state, request, skeleton] of records) {
-    if ((state !== 'creating' && state !== 'suspect') || !request || !skeleton) continue;
-    const { item, bytes } = readRequest(request, skeleton);
+  for (const [state, request, pvTemplate] of records) {
+    if ((state !== 'creating' && state !== 'suspect') || !request || !pvTemplate) continue;
+    const { item, bytes } = readRequest(request, pvTemplate);
     const id = itemId(item);
     sums.set(id, (sums.get(id) ?? 0n) + bytes);
   }
@@ -44,23 +44,23 @@ async function readSums(
 
 function readRequest(
   request: string,
-  skeleton: string,
+  pvTemplate: string,
 ): { readonly item: CapacityItem; readonly bytes: bigint } {
-  const stored = decodeRequest({ request, skeleton, secret: '', endpoint: '' });
-  return { item: itemOfRequest(stored), bytes: BigInt(stored.skeleton.requestedBytes) };
+  const stored = decodeRequest({ request, pvTemplate, secret: '', endpoint: '' });
+  return { item: itemOfRequest(stored), bytes: BigInt(stored.pvTemplate.requestedBytes) };
 }
 
 /** The item of which a creation takes: its volume is expected in the first of the places that it
  * prefers. */
 export function itemOfRequest({
   request,
-  skeleton,
-}: Pick<VolumeRequest, 'request' | 'skeleton'>): CapacityItem {
+  pvTemplate,
+}: Pick<VolumeRequest, 'request' | 'pvTemplate'>): CapacityItem {
   const { accessibilityRequirements } = fromBinary(CreateVolumeRequestSchema, request);
   const { preferred = [], requisite = [] } = accessibilityRequirements ?? {};
   const [place] = [...preferred, ...requisite];
   return {
-    className: skeleton.volume.spec.storageClassName ?? '',
+    className: pvTemplate.volume.spec.storageClassName ?? '',
     segment: toTerm(place?.segments ?? {}),
   };
 }

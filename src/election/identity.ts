@@ -4,6 +4,6 @@ export const IDENTITY_PREFIX = 'sutler_';
 
 /** The holder if it is another provisioner.
  * @param holder  the identity that holds the Lease; undefined: none */
-export function foreignHolder(holder: string | undefined): string | undefined {
+export function otherHolder(holder: string | undefined): string | undefined {
   return holder?.startsWith(IDENTITY_PREFIX) === true ? undefined : holder;
 }

@@ -2,7 +2,7 @@ import { signalWithin, type Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import { foreignHolder } from './identity.ts';
+import { otherHolder } from './identity.ts';
 import { holderOf, observe, type Observation } from './lease.ts';
 import type { LeaseStore, StoredLease } from './lease-store.ts';
 
@@ -12,7 +12,7 @@ export interface LeaseFollowerOptions {
   readonly lease: string;
   /** Called with what each read and each event of the watch says: the other provisioner that holds
    * the Lease, or undefined. */
-  readonly onSeen: (foreignHolder: string | undefined) => void;
+  readonly onSeen: (otherHolder: string | undefined) => void;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -50,8 +50,8 @@ export class LeaseFollower {
 
   /** The other provisioner that holds the Lease; undefined: none does, its time is over, or it is
    * not known. */
-  get foreignHolder(): string | undefined {
-    return foreignHolder(holderOf(this.#seen, this.#options.clock.nowMs()));
+  get otherHolder(): string | undefined {
+    return otherHolder(holderOf(this.#seen, this.#options.clock.nowMs()));
   }
 
   /** Why it is not known who holds the Lease, in one line; undefined while it is. */
@@ -104,6 +104,6 @@ export class LeaseFollower {
           'give jobs the same --leader-election-namespace'
         : undefined;
     this.#endFirstRead();
-    onSeen(this.foreignHolder);
+    onSeen(this.otherHolder);
   }
 }

@@ -35,7 +35,7 @@ export interface GatewayFailoverOptions {
 
 const PERIOD_MS = 500;
 /** With a single address in --gateway, which is not probed. Redis is read only to name it again
- * after a loss; for one that the incarnation shows, `checkNow` is called. */
+ * after a loss; for one that the data epoch shows, `checkNow` is called. */
 const SINGLE_PERIOD_MS = 10_000;
 
 /** Probes every gateway twice a second while this ingest leads, and names the active one. The only

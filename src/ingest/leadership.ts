@@ -1,8 +1,8 @@
-import { foreignHolder } from '../election/identity.ts';
-import type { ForeignLeader } from '../records/foreign-leader.ts';
+import { otherHolder } from '../election/identity.ts';
+import type { OtherProvisioner } from '../records/other-provisioner.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { GatewayFailover } from './gateway-failover.ts';
-import type { Incarnation, IncarnationCheck } from './incarnation-check.ts';
+import type { DataEpoch, DataEpochCheck } from './data-epoch-check.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';
 import type { ProvisioningPause } from './provisioning-pause.ts';
 import type { Resync } from './resync.ts';
@@ -20,8 +20,8 @@ export interface LeadershipOptions {
   readonly driver: string;
   readonly queue: LeaderOnlyQueue;
   readonly resync: Resync;
-  readonly incarnation: Pick<IncarnationCheck, 'beginLeading' | 'check' | 'known'>;
-  readonly foreignLeader: Pick<ForeignLeader, 'observe'>;
+  readonly dataEpoch: Pick<DataEpochCheck, 'beginLeading' | 'check' | 'known'>;
+  readonly otherProvisioner: Pick<OtherProvisioner, 'observe'>;
   readonly pause: Pick<ProvisioningPause, 'forget'>;
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
@@ -32,7 +32,7 @@ export interface LeadershipOptions {
 }
 
 /** What this ingest does while it leads, from `begin` to `end`: it enqueues keys, checks the
- * incarnation of Redis' data, names the active gateway and sweeps snapshots. */
+ * epoch of Redis' data, names the active gateway and sweeps snapshots. */
 export class Leadership {
   readonly #options: LeadershipOptions;
   #isChecking = false;
@@ -45,18 +45,18 @@ export class Leadership {
   }
 
   /** What Redis is known to hold at least; undefined: not known yet. */
-  get incarnation(): Incarnation | undefined {
-    return this.#options.incarnation.known;
+  get dataEpoch(): DataEpoch | undefined {
+    return this.#options.dataEpoch.known;
   }
 
   /** This process leads from now on, as long as the Lease says so. */
   begin(lease: LeaseStatus): void {
-    const { driver, queue, failover, foreignLeader, incarnation, sweep, isRedisOurs, log } =
+    const { driver, queue, failover, otherProvisioner, dataEpoch, sweep, isRedisOurs, log } =
       this.#options;
-    incarnation.beginLeading(lease.transitions);
+    dataEpoch.beginLeading(lease.transitions);
     queue.allow(() => isRedisOurs() && lease.isLeader);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
-    foreignLeader.observe(undefined);
+    otherProvisioner.observe(undefined);
     // The check before the resync also tells the workers that no other provisioner leads, and they
     // put off what they take while one does.
     this.#requestResync('leading');
@@ -89,18 +89,18 @@ export class Leadership {
     this.#requestResync('hints were lost');
   }
 
-  /** To be called every second: tells the workers about a foreign leader, and checks the
-   * incarnation if this process leads. */
+  /** To be called every second: tells the workers about another provisioner, and checks the
+   * data epoch if this process leads. */
   tick(lease: LeaseStatus): void {
-    const { foreignLeader, isRedisOurs } = this.#options;
+    const { otherProvisioner, isRedisOurs } = this.#options;
     const holder = lease.isLeader ? undefined : lease.holder;
-    if (isRedisOurs()) foreignLeader.observe(foreignHolder(holder));
-    void this.#checkIncarnation();
+    if (isRedisOurs()) otherProvisioner.observe(otherHolder(holder));
+    void this.#checkDataEpoch();
   }
 
   #requestResync(reason: string): void {
     this.#dueResync = reason;
-    void this.#checkIncarnation();
+    void this.#checkDataEpoch();
   }
 
   #takeDueResync(): string | undefined {
@@ -110,12 +110,12 @@ export class Leadership {
   }
 
   /** Checks whether Redis lost data, and does the resync that follows from it or is due. */
-  async #checkIncarnation(): Promise<void> {
-    const { failover, queue, incarnation, resync, log } = this.#options;
+  async #checkDataEpoch(): Promise<void> {
+    const { failover, queue, dataEpoch, resync, log } = this.#options;
     if (!queue.isAllowing || this.#isChecking) return;
     this.#isChecking = true;
     try {
-      const hasLostData = await incarnation.check();
+      const hasLostData = await dataEpoch.check();
       const reason = this.#takeDueResync();
       if (hasLostData) {
         failover.checkNow();
@@ -124,7 +124,7 @@ export class Leadership {
     } catch (error) {
       if (this.#takeDueResync() !== undefined) void resync.runDoubtful();
       // The check reports the Lease, and the connection Redis.
-      log.debug({ err: error }, 'could not check the incarnation of Redis; trying again');
+      log.debug({ err: error }, 'could not check the data epoch of Redis; trying again');
     } finally {
       this.#isChecking = false;
     }

@@ -7,7 +7,7 @@ import { systemClock } from '../runtime/clock.ts';
 import { everyPeriod } from '../runtime/ticks.ts';
 import type { DriverDeps } from './driver-deps.ts';
 import type { Leadership, LeaseStatus } from './leadership.ts';
-import { sequenceAnnotations } from './lease-incarnation-store.ts';
+import { sequenceAnnotations } from './lease-data-epoch.ts';
 
 /** Begins to compete for the Lease; with --leader-election=false, to lead. */
 export function openElection(base: DriverDeps, times: LeaseTimes, leadership: Leadership): void {
@@ -28,8 +28,8 @@ function competeForLease(base: DriverDeps, times: LeaseTimes, leadership: Leader
   const { flags, closers, health, log, metrics } = context;
   const labels = flags.leaderElectionLabels;
   const annotations = (isReleased: boolean) => {
-    const { incarnation } = leadership;
-    return incarnation === undefined ? {} : sequenceAnnotations(incarnation, isReleased);
+    const { dataEpoch } = leadership;
+    return dataEpoch === undefined ? {} : sequenceAnnotations(dataEpoch, isReleased);
   };
   const elector = new Elector({
     store: new KubeLeaseStore({ client: connections.kube, ...lease, labels, annotations, log }),

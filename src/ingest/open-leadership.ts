@@ -1,10 +1,10 @@
-import { redisIncarnationStore } from '../records/incarnation.ts';
+import { redisDataEpochStore } from '../records/data-epoch.ts';
 import { quarantineMs } from '../records/flags.ts';
 import type { DriverDeps } from './driver-deps.ts';
-import { ForeignLeader } from '../records/foreign-leader.ts';
-import { IncarnationCheck } from './incarnation-check.ts';
+import { OtherProvisioner } from '../records/other-provisioner.ts';
+import { DataEpochCheck } from './data-epoch-check.ts';
 import { Leadership } from './leadership.ts';
-import { leaseIncarnationStore } from './lease-incarnation-store.ts';
+import { leaseDataEpochStore } from './lease-data-epoch.ts';
 import type { DriverObjects } from './objects/object-source.ts';
 import { openFailover } from './open-failover.ts';
 import type { Resync } from './resync.ts';
@@ -19,25 +19,25 @@ export function openLeadership(
   const { context, connections, driver, lease, queue, pause } = base;
   const { flags, closers, health, log } = context;
   const { kube, link, marker } = connections;
-  const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
-  const store = leaseIncarnationStore({ client: kube, ...lease });
-  const incarnation = new IncarnationCheck({
-    incarnations,
+  const dataEpochs = redisDataEpochStore(link.redis, flags.redisPrefix, driver.name);
+  const store = leaseDataEpochStore({ client: kube, ...lease });
+  const dataEpoch = new DataEpochCheck({
+    dataEpochs,
     store,
     quarantineMs: quarantineMs(flags),
     onFacts: (facts) => pause.learn(facts),
     log,
   });
-  health.ready('incarnation', () => (queue.isAllowing ? incarnation.trouble : undefined));
+  health.ready('data-epoch', () => (queue.isAllowing ? dataEpoch.trouble : undefined));
   const leadership = new Leadership({
     driver: driver.name,
     queue,
     resync,
     failover: openFailover(base),
     sweep: openSweep(base, objects),
-    incarnation,
+    dataEpoch,
     pause,
-    foreignLeader: new ForeignLeader(incarnations, log),
+    otherProvisioner: new OtherProvisioner(dataEpochs, log),
     isRedisOurs: () => marker.isOurs,
     log,
   });

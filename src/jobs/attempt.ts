@@ -10,8 +10,8 @@ export interface Attempt {
   /** Unique to this run. */
   readonly owner: string;
   readonly job: JobKey;
-  /** The incarnation of Redis' data before this run read its object (record rule 6). */
-  readonly incarnation: string;
+  /** The epoch of Redis' data before this run read its object (record rule 6). */
+  readonly dataEpoch: string;
   /** Unix ms after which this run may send no call, because the call might outlast the ownership
    * (record rule 3). */
   readonly notAfterMs: number;
@@ -31,7 +31,7 @@ export const MAX_READ_AGE_MS = 2_000;
  * @param readMs  when the run began to read its object */
 export function startAttempt(
   ports: Pick<ProcessorPorts, 'clock' | 'timeoutMs' | 'writeAllowanceMs' | 'newOwner'>,
-  attempt: Pick<Attempt, 'id' | 'job' | 'incarnation'>,
+  attempt: Pick<Attempt, 'id' | 'job' | 'dataEpoch'>,
   readMs: number,
 ): Attempt {
   const notAfterMs = Math.min(

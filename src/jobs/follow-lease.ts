@@ -2,8 +2,8 @@ import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { LeaseFollower } from '../election/lease-follower.ts';
 import { leaseName } from '../election/lease.ts';
 import { leaseNamespace } from '../election/lease-namespace.ts';
-import { ForeignLeader } from '../records/foreign-leader.ts';
-import { redisIncarnationStore } from '../records/incarnation.ts';
+import { OtherProvisioner } from '../records/other-provisioner.ts';
+import { redisDataEpochStore } from '../records/data-epoch.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Base } from './base.ts';
 
@@ -17,12 +17,12 @@ export async function followLease({
   const { flags, closers, env, health, log } = context;
   const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
   const lease = { namespace, name: leaseName(driver.name), account: 'jobs' } as const;
-  const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
-  const foreignLeader = new ForeignLeader(incarnations, log);
+  const dataEpochs = redisDataEpochStore(link.redis, flags.redisPrefix, driver.name);
+  const otherProvisioner = new OtherProvisioner(dataEpochs, log);
   const follower = new LeaseFollower({
     store: new KubeLeaseStore({ client: kube, ...lease, log }),
     lease: `${lease.namespace}/${lease.name}`,
-    onSeen: (holder) => marker.isOurs && foreignLeader.observe(holder),
+    onSeen: (holder) => marker.isOurs && otherProvisioner.observe(holder),
     clock: systemClock,
     log,
   });

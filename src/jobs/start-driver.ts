@@ -101,10 +101,10 @@ async function openRecords(
     settleMs: flags.settleTimeMs,
     processName: instance,
     keys: () => shared.recordKeys?.current,
-    foreignHolder: () => leaseFollower.foreignHolder,
+    otherHolder: () => leaseFollower.otherHolder,
   });
   // Only saves the first run a refusal, so Redis need not be there yet.
-  await records.learnIncarnation().catch(() => undefined);
+  await records.learnDataEpoch().catch(() => undefined);
   return records;
 }
 

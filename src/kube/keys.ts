@@ -42,12 +42,12 @@ export const PORTWORX_SECRET_NAME = 'openstorage.io/auth-secret-name';
 export const PORTWORX_SECRET_NAMESPACE = 'openstorage.io/auth-secret-namespace';
 /** Resource group of the account of an in-tree Azure file volume. Read and written by jobs. */
 export const AZURE_FILE_RESOURCE_GROUP = 'kubernetes.io/azure-file-resource-group';
-/** Our own, on the driver's Lease: incarnation of Redis' data (record rule 6). Read and written by
+/** Our own, on the driver's Lease: epoch of Redis' data (record rule 6). Read and written by
  * ingest. */
-export const INCARNATION = 'sutler.dev/epoch';
-/** Our own, on the driver's Lease: how far that incarnation has come, as
+export const DATA_EPOCH = 'sutler.dev/epoch';
+/** Our own, on the driver's Lease: how far that data epoch has come, as
  * `<id>/<sequence>/<server>`. Read and written by ingest, with the renewals of the Lease. */
-export const INCARNATION_SEQUENCE = 'sutler.dev/sequence';
+export const DATA_EPOCH_SEQUENCE = 'sutler.dev/sequence';
 
 // Finalizers.
 

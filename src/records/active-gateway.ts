@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { activeGatewayKey, incarnationKey } from './key-names.ts';
+import { activeGatewayKey, dataEpochKey } from './key-names.ts';
 import { RECORD_NOW } from './record-clock.ts';
 
 /* The active gateway of a driver, a hash in Redis. The replicas of a driver have separate locks, so
@@ -24,7 +24,7 @@ openAt = tonumber(openAt or 0)
 `;
 
 const readScript = defineNamedScript({
-  keys: ['gatewayKey', 'incarnationKey'],
+  keys: ['gatewayKey', 'dataEpochKey'],
   args: {},
   answers: {
     gateway: {
@@ -44,7 +44,7 @@ return {'gateway', 'endpoint', active or '', 'version', fence or 0, 'sinceMs', s
 /** Changes the active gateway, unless another leader did so since `version`. A wait that is not
  * over yet is never shortened. */
 const nameScript = defineNamedScript({
-  keys: ['gatewayKey', 'incarnationKey'],
+  keys: ['gatewayKey', 'dataEpochKey'],
   args: { version: 'number', endpoint: 'text', waitMs: 'number' },
   answers: { changed: {}, named: {} },
   lua: `${RECORD_NOW}${READ_FIELDS}
@@ -58,7 +58,7 @@ return {'named'}
 /** Names no gateway any more. What is under way at the previous one is waited for as after any
  * change. */
 const clearScript = defineNamedScript({
-  keys: ['gatewayKey', 'incarnationKey'],
+  keys: ['gatewayKey', 'dataEpochKey'],
   args: { waitMs: 'number' },
   answers: { none: {}, cleared: { endpoint: 'text' } },
   lua: `${RECORD_NOW}${READ_FIELDS}
@@ -89,7 +89,7 @@ export type ActiveGateway = ReturnType<typeof redisActiveGateway>;
 export function redisActiveGateway(redis: Redis, prefix: string, driver: string) {
   const keys = {
     gatewayKey: activeGatewayKey(prefix, driver),
-    incarnationKey: incarnationKey(prefix, driver),
+    dataEpochKey: dataEpochKey(prefix, driver),
   };
   return {
     async read(): Promise<NamedGateway> {

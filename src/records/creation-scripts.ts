@@ -6,7 +6,7 @@ import * as shared from './record-scripts.ts';
 /** The fields of RequestTexts. */
 export const REQUEST = {
   request: 'text',
-  skeleton: 'text',
+  pvTemplate: 'text',
   secret: 'text',
   endpoint: 'text',
   seal: 'text',
@@ -72,10 +72,10 @@ end
 local function answerReplay(settlesInMs)
   local req, skel, secretRef, ep, ans, code, openedIn, seal = unpack(redis.call(
     'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code', 'term', 'seal'))
-  local isOfEarlierTerm = (foreignLeader or (openedIn or '') ~= (term or '')) and '1' or '0'
-  return {'replay', 'incarnation', incarnation, 'count', countOpening(), 'ambiguous', amb,
+  local isOfEarlierTerm = (otherProvisioner or (openedIn or '') ~= (term or '')) and '1' or '0'
+  return {'replay', 'dataEpoch', dataEpoch, 'count', countOpening(), 'ambiguous', amb,
     'settlesInMs', settlesInMs, 'isOfEarlierTerm', isOfEarlierTerm,
-    'request', req or '', 'skeleton', skel or '',
+    'request', req or '', 'pvTemplate', skel or '',
     'secret', secretRef or '', 'endpoint', ep or '', 'seal', seal or '', 'answer', ans or '',
     'lastCode', code or ''}
 end
@@ -85,7 +85,7 @@ if not state then
   redis.call('HSET', recordKey, 'v', '1', 'state', 'creating', 'owner', owner, 'until', untilNew,
     'amb', now < lossSettledAt and '1' or '0', 'n', '1', 'since', redisNow, 'st', '0',
     'call', now < lossSettledAt and quarantineUntil or 0, 'prev', '', 'key', job, 'term', term or '',
-    'req', request, 'skel', skeleton, 'secret', secret, 'seal', seal,
+    'req', request, 'skel', pvTemplate, 'secret', secret, 'seal', seal,
     'ep', activeEndpoint ~= '' and activeEndpoint or endpoint)
   redis.call('HSET', openKey, id, job)
   return answerOpened()
@@ -103,7 +103,7 @@ end
 if state == 'stored' and halt then return halt end
 ${shared.requireSameGateway("amb == '1'")}
 if state == 'stored' then
-  redis.call('HSET', recordKey, 'req', request, 'skel', skeleton, 'secret', secret, 'seal', seal,
+  redis.call('HSET', recordKey, 'req', request, 'skel', pvTemplate, 'secret', secret, 'seal', seal,
     'ep', endpoint, 'key', job, 'since', redisNow, 'term', term or '')
   redis.call('PERSIST', recordKey)
 end

@@ -1,9 +1,9 @@
 import type { Redis } from 'ioredis';
-import { incarnationKey, openRecordsKey } from './key-names.ts';
+import { dataEpochKey, openRecordsKey } from './key-names.ts';
 
 /* The drain of an installation, for one driver: while it is set, the scripts that open records open
  * nothing that is not open (record rule 9). So once no record is open, none is opened any more. It
- * is a field of the hash of incarnation.ts, which these scripts read anyway, and stays until an
+ * is a field of the hash of data-epoch.ts, which these scripts read anyway, and stays until an
  * operator ends it. */
 
 const FIELD = 'drain';
@@ -18,7 +18,7 @@ export interface Drain {
 /** The drain of one driver, as operators set and end it. Methods reject while Redis can't be
  * reached. */
 export function redisDrain(redis: Redis, prefix: string, driver: string) {
-  const key = incarnationKey(prefix, driver);
+  const key = dataEpochKey(prefix, driver);
   return {
     /** Sets it; one that is set already stays as it is. */
     async begin(drain: Drain): Promise<void> {
@@ -28,17 +28,17 @@ export function redisDrain(redis: Redis, prefix: string, driver: string) {
     async end(): Promise<boolean> {
       return (await redis.hdel(key, FIELD)) === 1;
     },
-    /** Whether it is set, the foreign leader that was seen since one of ours led, whether a leader
+    /** Whether it is set, the other provisioner that was seen since one of ours led, whether a leader
      * of ours has confirmed Redis' data, and how many records are open. */
     async read() {
-      const [[drain, foreign, incarnation], open] = await Promise.all([
+      const [[drain, foreign, dataEpoch], open] = await Promise.all([
         redis.hmget(key, FIELD, 'foreign', 'epoch'),
         redis.hlen(openRecordsKey(prefix, driver)),
       ]);
       return {
         isDrained: typeof drain === 'string',
-        foreignLeader: foreign ?? undefined,
-        isConfirmed: typeof incarnation === 'string',
+        otherProvisioner: foreign ?? undefined,
+        isConfirmed: typeof dataEpoch === 'string',
         open,
       };
     },

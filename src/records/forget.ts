@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { type AnswerOf, defineNamedScript } from '../redis/named-script.ts';
-import { forgottenKey, incarnationKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
+import { forgottenKey, dataEpochKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
 import { RECORD_NOW } from './record-clock.ts';
 
 const ANSWERS = {
@@ -16,7 +16,7 @@ export type Forgotten = AnswerOf<typeof ANSWERS>;
 /** An open record to no record, with a note in the log of forgotten records. Refuses while an owner
  * is live, because its call may create the volume at this moment. */
 const forgetScript = defineNamedScript({
-  keys: ['recordKey', 'openKey', 'logKey', 'incarnationKey'],
+  keys: ['recordKey', 'openKey', 'logKey', 'dataEpochKey'],
   args: { id: 'text', note: 'text' },
   answers: ANSWERS,
   lua: `${RECORD_NOW}
@@ -58,7 +58,7 @@ export function forgetRecord(
     recordKey: volumeRecordKey(prefix, driver, id),
     openKey: openRecordsKey(prefix, driver),
     logKey: forgottenKey(prefix, driver),
-    incarnationKey: incarnationKey(prefix, driver),
+    dataEpochKey: dataEpochKey(prefix, driver),
   };
   return forgetScript.run(redis, keys, { id, note: JSON.stringify({ id, ...note }) });
 }

@@ -1,7 +1,7 @@
 import { keyPrefix } from '../redis/key-prefix.ts';
 
 /* Names of the keys in Redis. Keys and hash fields keep the names of the first version (`blessing`,
- * `epoch` and `beat` for incarnation, id and sequence; `fence` for the version of the active
+ * `epoch` and `beat` for data epoch, id and sequence; `fence` for the version of the active
  * gateway), because processes of two versions share them during a rolling update. */
 
 /** Hash of the fields of one volume record; see record-scripts.ts. */
@@ -16,8 +16,8 @@ export const openRecordsKey = nameDriverKeys('open');
 /** Number of records that one process has opened; see opening-count.ts. */
 export const openingCountKey = nameItemKeys('openings');
 
-/** Hash of the incarnation of Redis' data for one driver; see incarnation.ts. */
-export const incarnationKey = nameDriverKeys('blessing');
+/** Hash of the epoch of Redis' data for one driver; see data-epoch.ts. */
+export const dataEpochKey = nameDriverKeys('blessing');
 
 /** Hash of the one gateway of a driver that gets calls; see active-gateway.ts. */
 export const activeGatewayKey = nameDriverKeys('gateway');

@@ -6,8 +6,8 @@ import type { RequestTexts } from './stored-request.ts';
 export interface LeftOpen {
   readonly job: JobKey;
   readonly texts: RequestTexts;
-  /** The incarnation of Redis' data when the record was opened. */
-  readonly incarnation: string;
+  /** The epoch of Redis' data when the record was opened. */
+  readonly dataEpoch: string;
   /** The opening count of this process with that opening. */
   readonly count: number;
   /** When the run that opened it has ended or may send no call any more, by performance.now(). */
@@ -17,7 +17,7 @@ export interface LeftOpen {
 }
 
 /** A creation as a run has just opened it. */
-type Opened = Pick<LeftOpen, 'job' | 'texts' | 'incarnation' | 'count'>;
+type Opened = Pick<LeftOpen, 'job' | 'texts' | 'dataEpoch' | 'count'>;
 
 /** What a check of Redis shows of a creation that was left open. */
 type Found = 'open' | 'closed' | 'lost';
@@ -50,7 +50,7 @@ export class LeftOpenCreations {
    * removed if nothing is sent. */
   addOpened(id: string, opened: Opened): void {
     const before = this.#byId.get(id);
-    if (before === undefined || (before.incarnation === opened.incarnation && !before.isLost))
+    if (before === undefined || (before.dataEpoch === opened.dataEpoch && !before.isLost))
       this.#add(id, opened);
   }
 
@@ -85,20 +85,20 @@ export class LeftOpenCreations {
 
   /** Judges a creation by its record.
    * @param letter  of the record's state, as checkLeftOpen answers
-   * @param incarnation  of Redis' data now; '' while none is confirmed */
-  judge({ isLost, incarnation: before }: LeftOpen, letter: string, incarnation: string): Found {
-    if (incarnation === '' && (isLost || letter === '-')) return 'open';
+   * @param dataEpoch  of Redis' data now; '' while none is confirmed */
+  judge({ isLost, dataEpoch: before }: LeftOpen, letter: string, dataEpoch: string): Found {
+    if (dataEpoch === '' && (isLost || letter === '-')) return 'open';
     if (isLost) return 'lost';
     if (letter !== '-') return letter === 'o' ? 'open' : 'closed';
-    return incarnation === before ? 'closed' : 'lost';
+    return dataEpoch === before ? 'closed' : 'lost';
   }
 
   /** The record was written again, as `at` says: a missing record means again that
    * another run closed it. While the run that had opened it may still send its call, it is written
    * again with each check, since the success of another run proves nothing about that call. */
-  rewritten(id: string, left: LeftOpen, at: Pick<LeftOpen, 'incarnation' | 'count'>): void {
+  rewritten(id: string, left: LeftOpen, at: Pick<LeftOpen, 'dataEpoch' | 'count'>): void {
     const isLost = left.isLost && performance.now() < left.mayCallUntilMs;
-    const { incarnation, count } = at;
-    this.#byId.set(id, { ...left, incarnation, count, isLost });
+    const { dataEpoch, count } = at;
+    this.#byId.set(id, { ...left, dataEpoch, count, isLost });
   }
 }

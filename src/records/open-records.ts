@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { JobKey } from '../queue/contract.ts';
-import { incarnationKey, volumeRecordKey } from './key-names.ts';
+import { dataEpochKey, volumeRecordKey } from './key-names.ts';
 import { openJobs } from './open-jobs.ts';
 import { readRecordClock } from './record-clock.ts';
 import { handleIn } from './stored-request.ts';
@@ -38,7 +38,7 @@ export async function openRecords(
   driver: string,
 ): Promise<readonly OpenRecord[]> {
   const records: OpenRecord[] = [];
-  const { nowMs, redisNowMs } = await readRecordClock(redis, incarnationKey(prefix, driver));
+  const { nowMs, redisNowMs } = await readRecordClock(redis, dataEpochKey(prefix, driver));
   for (const [id, job] of await openJobs(redis, prefix, driver)) {
     const key = volumeRecordKey(prefix, driver, id);
     const fields = ['amb', 'n', 'since', 'code', 'ans', 'ep', 'call'];

@@ -72,14 +72,14 @@ export function isNotOpened(answer: { readonly kind: string }): answer is NotOpe
 }
 
 /** Soon, since the leader confirms Redis' data every second. */
-const NO_INCARNATION_WAIT_MS = 500;
+const NO_DATA_EPOCH_WAIT_MS = 500;
 
 /** The leader promotes what waits as soon as new work is allowed, so this is only how long a key
  * waits whose promotion was lost. */
 const HALT_WAIT_MS = 60_000;
 
 /** The answers that every record of the driver gets. */
-const FOR_ALL: ReadonlySet<NotOpened['kind']> = new Set(['no-incarnation', 'quarantine', 'moved']);
+const FOR_ALL: ReadonlySet<NotOpened['kind']> = new Set(['no-data-epoch', 'quarantine', 'moved']);
 
 /** Adds the reason, for people to read, to an answer that nothing was opened. */
 export function explainNotOpened(answer: NotOpened): NotYet | Busy {
@@ -88,16 +88,16 @@ export function explainNotOpened(answer: NotOpened): NotYet | Busy {
     reason,
     waitMs,
     isForAll: FOR_ALL.has(answer.kind),
-    isHalt: answer.kind === 'foreign' || answer.kind === 'drained',
+    isHalt: answer.kind === 'other-leads' || answer.kind === 'drained',
   });
   switch (answer.kind) {
     case 'busy':
       return answer;
     case 'went-back':
-      return notYet(NO_INCARNATION_WAIT_MS, 'Redis lost its last writes; waiting for the leader');
-    case 'no-incarnation':
+      return notYet(NO_DATA_EPOCH_WAIT_MS, 'Redis lost its last writes; waiting for the leader');
+    case 'no-data-epoch':
       return notYet(
-        NO_INCARNATION_WAIT_MS,
+        NO_DATA_EPOCH_WAIT_MS,
         'no leading ingest has confirmed Redis’ data yet (its /readyz says why)',
       );
     case 'stale':
@@ -114,7 +114,7 @@ export function explainNotOpened(answer: NotOpened): NotYet | Busy {
         answer.waitMs,
         `a call may still be at work behind ${answer.endpoint}, another gateway than the one to call now`,
       );
-    case 'foreign':
+    case 'other-leads':
       return notYet(
         HALT_WAIT_MS,
         `${answer.holder} holds the driver’s Lease; sutler only finishes what is open`,

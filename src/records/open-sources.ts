@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { listQueues } from '../queue/registry.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { incarnationKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
+import { dataEpochKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
 import { RECORD_NOW } from './record-clock.ts';
 import { sourceUidIn } from './stored-request.ts';
 import { askRedis, RecordsUnavailable } from './ask-redis.ts';
@@ -9,28 +9,28 @@ import { askRedis, RecordsUnavailable } from './ask-redis.ts';
 /** Records that one script reads: Redis does nothing else meanwhile. */
 const PAGE = 200;
 
-/** Answers the skeletons of one page of open creations that seem to name a source: Lua only
+/** Answers the PV templates of one page of open creations that seem to name a source: Lua only
  * searches the text, so the caller decodes them. Refuses while records may be lost and not be
  * rewritten yet (record rule 6). */
 const pageScript = defineNamedScript({
-  keys: ['openKey', 'incarnationKey'],
+  keys: ['openKey', 'dataEpochKey'],
   args: { cursor: 'text', recordKeyRoot: 'text' },
-  answers: { 'no-incarnation': {}, quarantine: {}, page: { cursor: 'text', skeletons: 'list' } },
+  answers: { 'no-data-epoch': {}, quarantine: {}, page: { cursor: 'text', pvTemplates: 'list' } },
   lua: `${RECORD_NOW}
-local incarnation, quarantineUntil =
-  unpack(redis.call('HMGET', incarnationKey, 'epoch', 'quarantineUntil'))
-if not incarnation then return {'no-incarnation'} end
+local dataEpoch, quarantineUntil =
+  unpack(redis.call('HMGET', dataEpochKey, 'epoch', 'quarantineUntil'))
+if not dataEpoch then return {'no-data-epoch'} end
 if now < tonumber(quarantineUntil or 0) then return {'quarantine'} end
 local nextCursor, ids = unpack(redis.call('HSCAN', openKey, cursor, 'COUNT', ${PAGE}))
-local skeletons = {}
+local pvTemplates = {}
 for i = 1, #ids, 2 do
-  local state, skeleton = unpack(redis.call('HMGET', recordKeyRoot .. ids[i], 'state', 'skel'))
+  local state, pvTemplate = unpack(redis.call('HMGET', recordKeyRoot .. ids[i], 'state', 'skel'))
   local isCreation = state == 'creating' or state == 'suspect'
-  if isCreation and skeleton and string.find(skeleton, '"source":', 1, true) then
-    skeletons[#skeletons + 1] = skeleton
+  if isCreation and pvTemplate and string.find(pvTemplate, '"source":', 1, true) then
+    pvTemplates[#pvTemplates + 1] = pvTemplate
   end
 end
-return {'page', 'cursor', nextCursor, 'skeletons', skeletons}
+return {'page', 'cursor', nextCursor, 'pvTemplates', pvTemplates}
 `,
 });
 
@@ -48,19 +48,19 @@ export async function openSources(
   for (const each of new Set([driver, ...queues.map((queue) => queue.driver)])) {
     const keys = {
       openKey: openRecordsKey(prefix, each),
-      incarnationKey: incarnationKey(prefix, each),
+      dataEpochKey: dataEpochKey(prefix, each),
     };
     const recordKeyRoot = volumeRecordKey(prefix, each, '');
     let cursor = '0';
     do {
       const page = await askRedis(pageScript.run(redis, keys, { cursor, recordKeyRoot }));
       // No leading ingest has ever confirmed that driver's data, so it has no open record.
-      if (page.kind === 'no-incarnation' && each !== driver) break;
+      if (page.kind === 'no-data-epoch' && each !== driver) break;
       if (page.kind !== 'page')
         throw new RecordsUnavailable(
           `Redis may have lost records of ${each}: it is not known which sources are in use`,
         );
-      for (const uid of page.skeletons.flatMap((text) => sourceUidIn(text) ?? [])) uids.add(uid);
+      for (const uid of page.pvTemplates.flatMap((text) => sourceUidIn(text) ?? [])) uids.add(uid);
       cursor = page.cursor;
     } while (cursor !== '0');
   }

@@ -5,12 +5,12 @@
  * The count expires after a day without the process.
  *
  * The process that finds a loss withdraws the confirmation of Redis' data, unless somebody has
- * found it already. Nothing is opened then until the leader has begun a new incarnation (record
+ * found it already. Nothing is opened then until the leader has begun a new data epoch (record
  * rule 6).
  *
  * Arguments
  * confirmed    the highest count that Redis has told this process
- * countedIn    the incarnation in which that was
+ * countedIn    the data epoch in which that was
  * processName  shown to operators */
 
 /** Seconds after which the count of a process that has ended expires: a day. */
@@ -35,9 +35,9 @@ function noticeLoss(readCount: string): string {
   return `
 local counted = tonumber(${readCount} or 0)
 if counted < confirmed then
-  if redis.call('HGET', incarnationKey, 'epoch') == countedIn then
-    redis.call('HDEL', incarnationKey, 'epoch')
-    redis.call('HSET', incarnationKey, 'withdrawnBy', processName)
+  if redis.call('HGET', dataEpochKey, 'epoch') == countedIn then
+    redis.call('HDEL', dataEpochKey, 'epoch')
+    redis.call('HSET', dataEpochKey, 'withdrawnBy', processName)
   end
   return {'went-back', 'count', counted}
 end
@@ -71,10 +71,10 @@ export class OpeningCount {
    * count is higher than the one before; otherwise Redis went back between two commands that were
    * under way together, and the next script answers `went-back`.
    * @returns whether the count is higher */
-  confirm({ count, incarnation }: { readonly count: number; readonly incarnation: string }) {
+  confirm({ count, dataEpoch }: { readonly count: number; readonly dataEpoch: string }) {
     const isHigher = count > this.#confirmed;
     this.#confirmed = isHigher ? count : Number.MAX_SAFE_INTEGER;
-    this.#countedIn = incarnation;
+    this.#countedIn = dataEpoch;
     return isHigher;
   }
 

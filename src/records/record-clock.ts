@@ -11,7 +11,7 @@ import { defineNamedScript } from '../redis/named-script.ts';
  * its own monotonic clock how long ago it did so before: no more time can have passed. In between
  * others read it, and add what has passed by Redis' clock since it was moved on.
  *
- * Fields of the hash of incarnation.ts:
+ * Fields of the hash of data-epoch.ts:
  * clock    the record clock, ms; it began with Redis' Unix time
  * clockAt  what Redis' clock was then, Unix ms */
 
@@ -24,7 +24,7 @@ const LONGEST_READ_MS = 2_000;
 export const RECORD_NOW = `
 local time = redis.call('TIME')
 local redisNow = time[1] * 1000 + math.floor(time[2] / 1000)
-local clock, clockAt = unpack(redis.call('HMGET', incarnationKey, 'clock', 'clockAt'))
+local clock, clockAt = unpack(redis.call('HMGET', dataEpochKey, 'clock', 'clockAt'))
 local function passed(longestMs)
   return math.max(0, math.min(redisNow - clockAt, longestMs))
 end
@@ -37,7 +37,7 @@ export const CLOCK_ARGS = { elapsedMs: 'number' } as const;
 /** Lua: moves the record clock on. Sets what RECORD_NOW sets. */
 export const MOVE_CLOCK = `${RECORD_NOW}
 if clock then now = clock + passed(elapsedMs) end
-redis.call('HSET', incarnationKey, 'clock', now, 'clockAt', redisNow)
+redis.call('HSET', dataEpochKey, 'clock', now, 'clockAt', redisNow)
 `;
 
 /** Measures for a process how long ago it moved the record clock on. */
@@ -55,7 +55,7 @@ export class ClockMover {
 }
 
 const readScript = defineNamedScript({
-  keys: ['incarnationKey'],
+  keys: ['dataEpochKey'],
   args: {},
   answers: { clock: { nowMs: 'number', redisNowMs: 'number' } },
   lua: `${RECORD_NOW}
@@ -64,6 +64,6 @@ return {'clock', 'nowMs', now, 'redisNowMs', redisNow}
 });
 
 /** Reads the record clock, and Redis' clock beside it. */
-export function readRecordClock(redis: Redis, incarnationKey: string) {
-  return readScript.run(redis, { incarnationKey }, {});
+export function readRecordClock(redis: Redis, dataEpochKey: string) {
+  return readScript.run(redis, { dataEpochKey }, {});
 }

@@ -11,7 +11,7 @@ import { RECORD_STATES } from './record-state.ts';
  * Keys
  * recordKey       the record, a hash
  * openKey         the open records of the driver, a hash: record id to job key
- * incarnationKey  the incarnation of Redis' data, a hash; see incarnation.ts
+ * dataEpochKey  the epoch of Redis' data, a hash; see data-epoch.ts
  * gatewayKey      the active gateway, a hash; see active-gateway.ts
  * countKey        the opening count of the process that calls; see opening-count.ts
  *
@@ -40,7 +40,7 @@ import { RECORD_STATES } from './record-state.ts';
  * Argument `owner` is the run that calls; `id` is the record's id. */
 
 /** Keys of a script that leaves or closes a record. */
-export const RECORD_KEYS = ['recordKey', 'openKey', 'incarnationKey', 'gatewayKey'] as const;
+export const RECORD_KEYS = ['recordKey', 'openKey', 'dataEpochKey', 'gatewayKey'] as const;
 /** Keys of a script that opens a record. */
 export const OPENING_KEYS = [...RECORD_KEYS, 'countKey'] as const;
 export type RecordKey = (typeof OPENING_KEYS)[number];
@@ -75,22 +75,22 @@ end
 `;
 
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
- * Sets what TAKE_OVER and RECORD_NOW set, and incarnation, quarantineUntil, foreignLeader, term,
+ * Sets what TAKE_OVER and RECORD_NOW set, and dataEpoch, quarantineUntil, otherProvisioner, term,
  * halt, lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and
  * previous, and defines countOpening and answerOpened. Answers one of NOT_OPENED. */
 export const BEGIN_OPENING = `${RECORD_NOW}${NOTICE_LOSS}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object
--- in this incarnation, and since a leader of ours began its term ('' = it read none).
-local incarnation, quarantineUntil, foreignLeader, term, drain = unpack(redis.call(
-  'HMGET', incarnationKey, 'epoch', 'quarantineUntil', 'foreign', 'term', 'drain'))
-if not incarnation then return {'no-incarnation'} end
-local current = term and incarnation .. '.' .. term or incarnation
-if seenIncarnation ~= '' and seenIncarnation ~= current then
-  return {'stale', 'incarnation', current}
+-- in this data epoch, and since a leader of ours began its term ('' = it read none).
+local dataEpoch, quarantineUntil, otherProvisioner, term, drain = unpack(redis.call(
+  'HMGET', dataEpochKey, 'epoch', 'quarantineUntil', 'foreign', 'term', 'drain'))
+if not dataEpoch then return {'no-data-epoch'} end
+local current = term and dataEpoch .. '.' .. term or dataEpoch
+if seenDataEpoch ~= '' and seenDataEpoch ~= current then
+  return {'stale', 'dataEpoch', current}
 end
-if not foreignLeader and foreignHolder ~= '' then foreignLeader = foreignHolder end
+if not otherProvisioner and otherHolder ~= '' then otherProvisioner = otherHolder end
 -- Record rule 9: why nothing is opened that is not open; nil where it may be.
-local halt = drain and {'drained'} or foreignLeader and {'foreign', 'holder', foreignLeader}
+local halt = drain and {'drained'} or otherProvisioner and {'other-leads', 'holder', otherProvisioner}
 quarantineUntil = tonumber(quarantineUntil or 0)
 if now < quarantineUntil then return {'quarantine', 'waitMs', quarantineUntil - now} end
 local lossSettledAt = quarantineUntil + settleMs
@@ -102,7 +102,7 @@ ${TAKE_OVER}
 local untilNew = now + ownMs
 local previous = state and (state .. ' ' .. amb .. ' ' .. n) or ''
 local function answerOpened()
-  return {'opened', 'incarnation', incarnation, 'count', countOpening(), 'endpoint', activeEndpoint}
+  return {'opened', 'dataEpoch', dataEpoch, 'count', countOpening(), 'endpoint', activeEndpoint}
 end
 `;
 
@@ -120,33 +120,33 @@ if ${target} ~= '' and ${isUnknown} then
 end
 `;
 
-/** The arguments of a script that opens a record. `ownMs`: the ownership. `seenIncarnation`: as it
- * was before the run read its object, with the term after a dot. `foreignHolder`: the other
+/** The arguments of a script that opens a record. `ownMs`: the ownership. `seenDataEpoch`: as it
+ * was before the run read its object, with the term after a dot. `otherHolder`: the other
  * provisioner that holds the Lease as far as the process knows, '' for none. */
 export const OPENING_ARGS = {
   owner: 'text',
   ownMs: 'number',
   settleMs: 'number',
-  seenIncarnation: 'text',
-  foreignHolder: 'text',
+  seenDataEpoch: 'text',
+  otherHolder: 'text',
   id: 'text',
   job: 'text',
   ...COUNT_ARGS,
 } as const;
 
 /** Fields of the answer that a record was opened. */
-export const OPENED = { incarnation: 'text', ...COUNTED } as const;
+export const OPENED = { dataEpoch: 'text', ...COUNTED } as const;
 
 /** The answers of BEGIN_OPENING and requireSameGateway, and those by which record rule 9 refuses to
- * open what is not open: `foreign`, another provisioner leads, and `drained`. */
+ * open what is not open: `other-leads`, another provisioner leads, and `drained`. */
 export const NOT_OPENED = {
   ...WENT_BACK,
-  'no-incarnation': {},
-  stale: { incarnation: 'text' },
+  'no-data-epoch': {},
+  stale: { dataEpoch: 'text' },
   quarantine: { waitMs: 'number' },
   moved: { waitMs: 'number' },
   elsewhere: { waitMs: 'number', endpoint: 'text' },
-  foreign: { holder: 'text' },
+  'other-leads': { holder: 'text' },
   drained: {},
   busy: { waitMs: 'number', state: RECORD_STATES },
 } as const;

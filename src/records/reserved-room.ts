@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
 import { askRedis } from './ask-redis.ts';
-import { incarnationKey, roomExpiryKey, roomKey } from './key-names.ts';
+import { dataEpochKey, roomExpiryKey, roomKey } from './key-names.ts';
 import { RECORD_NOW } from './record-clock.ts';
 
 /* The room on nodes that claims have reserved, while their volumes are being created. A driver's
@@ -45,7 +45,7 @@ end
 for _, uid in ipairs(redis.call('ZRANGEBYSCORE', expiryKey, '-inf', now)) do finish(uid) end
 `;
 
-const KEYS = ['roomKey', 'expiryKey', 'incarnationKey'] as const;
+const KEYS = ['roomKey', 'expiryKey', 'dataEpochKey'] as const;
 
 /** Answers with what is reserved on each node and what was made there, in turn. */
 const look = defineNamedScript({
@@ -129,7 +129,7 @@ export function redisReservedRoom(
   const keys = {
     roomKey: roomKey(prefix, driver),
     expiryKey: roomExpiryKey(prefix, driver),
-    incarnationKey: incarnationKey(prefix, driver),
+    dataEpochKey: dataEpochKey(prefix, driver),
   };
   return {
     /** To be called before the driver is asked for its capacity. */

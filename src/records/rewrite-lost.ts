@@ -57,7 +57,7 @@ export class LostCreations {
   }
 
   /** Takes note of an answer that advanced the opening count, before what it opened is added. */
-  counted(answer: { readonly count: number; readonly incarnation: string }): void {
+  counted(answer: { readonly count: number; readonly dataEpoch: string }): void {
     const { count, leftOpen } = this.#options;
     if (!count.confirm(answer)) leftOpen.markLostAfter(answer.count - 1);
   }
@@ -82,12 +82,12 @@ export class LostCreations {
       this.wentBack(answer.count);
       return 'went-back';
     }
-    const { states, incarnation } = answer;
+    const { states, dataEpoch } = answer;
     return ids.filter((id, at) => {
       const left = before[at];
       // A run of this process may have opened the record again meanwhile.
       if (left === undefined || leftOpen.get(id) !== left) return false;
-      const found = leftOpen.judge(left, states.charAt(at), incarnation);
+      const found = leftOpen.judge(left, states.charAt(at), dataEpoch);
       if (found === 'closed') leftOpen.forget(id);
       return found === 'lost';
     });
@@ -98,7 +98,7 @@ export class LostCreations {
     const { redis, prefix, driver, ownMs, keys, leftOpen, count } = this.#options;
     const left = leftOpen.get(id);
     if (left === undefined) return undefined;
-    const { job, texts, incarnation, isLost } = left;
+    const { job, texts, dataEpoch, isLost } = left;
     const answer = await askRedis(
       rewriteLost.run(
         redis,
@@ -107,7 +107,7 @@ export class LostCreations {
           id,
           job: encodeJob(job),
           ownMs,
-          incarnation,
+          dataEpoch,
           isLost: isLost ? '1' : '0',
           ...count.args,
           ...texts,
@@ -120,6 +120,6 @@ export class LostCreations {
     if (answer.kind === 'closed') leftOpen.forget(id);
     if (answer.kind !== 'rewritten') return undefined;
     leftOpen.rewritten(id, left, answer);
-    return answer.incarnation === incarnation ? undefined : job;
+    return answer.dataEpoch === dataEpoch ? undefined : job;
   }
 }

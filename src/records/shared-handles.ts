@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { handleAsksKey, incarnationKey, sharedHandlesKey } from './key-names.ts';
+import { handleAsksKey, dataEpochKey, sharedHandlesKey } from './key-names.ts';
 import { RECORD_NOW } from './record-clock.ts';
 import { askRedis } from './ask-redis.ts';
 import type { WaitCondition } from '../rules/rule.ts';
@@ -51,7 +51,7 @@ export const MAX_SHARERS = 20;
  *           taken      another ingest publishes
  *           each with the record clock, which may be the next asOfMs */
 const publishScript = defineNamedScript({
-  keys: ['sharedKey', 'incarnationKey'],
+  keys: ['sharedKey', 'dataEpochKey'],
   args: {
     publisher: 'text',
     version: 'number',
@@ -90,7 +90,7 @@ return {'published', 'nowMs', now}
 /** Answers with the names of PVs with this handle, one a line, or `unknown` and remembers that a
  * run has asked. */
 const lookScript = defineNamedScript({
-  keys: ['sharedKey', 'asksKey', 'incarnationKey'],
+  keys: ['sharedKey', 'asksKey', 'dataEpochKey'],
   args: { handle: 'text' },
   answers: { unknown: {}, known: { names: 'text' } },
   lua: `${RECORD_NOW}
@@ -111,7 +111,7 @@ return {'unknown'}
  *           taken  another ingest is scanning
  *           scan   with the record clock, before which the list must not have begun */
 const beginScan = defineNamedScript({
-  keys: ['asksKey', 'incarnationKey'],
+  keys: ['asksKey', 'dataEpochKey'],
   args: { scanner: 'text' },
   answers: { none: {}, taken: {}, scan: { nowMs: 'number' } },
   lua: `${RECORD_NOW}
@@ -139,7 +139,7 @@ return {'ok'}
 
 /** Takes back what this ingest has published, and asks for another scan. */
 const withdraw = defineNamedScript({
-  keys: ['sharedKey', 'asksKey', 'incarnationKey'],
+  keys: ['sharedKey', 'asksKey', 'dataEpochKey'],
   args: { publisher: 'text' },
   answers: { ok: {} },
   lua: `${RECORD_NOW}
@@ -161,7 +161,7 @@ export function redisSharedHandles(redis: Redis, prefix: string, driver: string)
   const keys = {
     sharedKey: sharedHandlesKey(prefix, driver),
     asksKey: handleAsksKey(prefix, driver),
-    incarnationKey: incarnationKey(prefix, driver),
+    dataEpochKey: dataEpochKey(prefix, driver),
   };
   return {
     /** Publishes a view; see publishScript. Rejects while Redis can't be reached.

@@ -1,4 +1,4 @@
-import type { VolumeAnswer, VolumeSkeleton } from '../volumes/persistent-volume.ts';
+import type { VolumeAnswer, PvTemplate } from '../volumes/persistent-volume.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
@@ -8,7 +8,7 @@ export interface VolumeRequest {
   /** Encoded CreateVolumeRequest without secrets. */
   readonly request: Uint8Array;
   /** The PV as far as it is known before the driver answers. */
-  readonly skeleton: VolumeSkeleton;
+  readonly pvTemplate: PvTemplate;
   /** The provisioner secret. */
   readonly secret: SecretRef | undefined;
   /** The gateway that is called; in a plan, the one to call where no leader has named any. */
@@ -20,18 +20,18 @@ export interface RequestTexts {
   /** Base64. */
   readonly request: string;
   /** JSON. */
-  readonly skeleton: string;
+  readonly pvTemplate: string;
   /** JSON, '' for none. */
   readonly secret: string;
   readonly endpoint: string;
-  /** Of request, skeleton and secret; '' for none. */
+  /** Of request, PV template and secret; '' for none. */
   readonly seal: string;
 }
 
 export function encodeRequest(planned: VolumeRequest): Omit<RequestTexts, 'seal'> {
   return {
     request: Buffer.from(planned.request).toString('base64'),
-    skeleton: JSON.stringify(planned.skeleton),
+    pvTemplate: JSON.stringify(planned.pvTemplate),
     secret: planned.secret === undefined ? '' : JSON.stringify(planned.secret),
     endpoint: planned.endpoint,
   };
@@ -41,7 +41,7 @@ export function encodeRequest(planned: VolumeRequest): Omit<RequestTexts, 'seal'
 export function decodeRequest(texts: Omit<RequestTexts, 'seal'>): VolumeRequest {
   return {
     request: Buffer.from(texts.request, 'base64'),
-    skeleton: decode(texts.skeleton, 'skeleton', isSkeleton),
+    pvTemplate: decode(texts.pvTemplate, 'PV template', isPvTemplate),
     secret: texts.secret === '' ? undefined : decode(texts.secret, 'secret', isSecretRef),
     endpoint: texts.endpoint,
   };
@@ -69,9 +69,9 @@ export function handleIn(text: string): string | undefined {
 }
 
 /** UID of the object that a volume is filled from; undefined for an empty volume.
- * @param skeleton  the text of a stored skeleton */
-export function sourceUidIn(skeleton: string): string | undefined {
-  const parsed = parseJson(skeleton);
+ * @param pvTemplate  the text of a stored PV template */
+export function sourceUidIn(pvTemplate: string): string | undefined {
+  const parsed = parseJson(pvTemplate);
   const source = isFields(parsed) ? parsed['source'] : undefined;
   return isFields(source) && typeof source['uid'] === 'string' ? source['uid'] : undefined;
 }
@@ -84,7 +84,7 @@ function decode<T>(text: string, field: string, isWhole: (value: unknown) => val
 
 /* These checks cover what identifies the volume and the secret. A seal covers the rest. */
 
-function isSkeleton(value: unknown): value is VolumeSkeleton {
+function isPvTemplate(value: unknown): value is PvTemplate {
   if (!isFields(value) || !isFields(value['volume'])) return false;
   const { metadata, spec } = value['volume'];
   return (

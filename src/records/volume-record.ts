@@ -10,7 +10,7 @@ import * as creation from './creation-scripts.ts';
 import * as deletion from './deletion-scripts.ts';
 import {
   activeGatewayKey,
-  incarnationKey,
+  dataEpochKey,
   openingCountKey,
   openRecordsKey,
   volumeRecordKey,
@@ -44,8 +44,8 @@ interface Opening {
   /** Unique to the run. */
   readonly owner: string;
   readonly job: JobKey;
-  /** VolumeRecords.incarnation from before the run read its object; absent where it read none. */
-  readonly incarnation?: string;
+  /** VolumeRecords.dataEpoch from before the run read its object; absent where it read none. */
+  readonly dataEpoch?: string;
   /** Why a stored request that no seal proves is not one for this object; undefined if it fits. */
   readonly whyUnfit?: (stored: VolumeRequest) => string | undefined;
 }
@@ -69,7 +69,7 @@ interface VolumeRecordsOptions {
   /** What --record-key-file says now; undefined without the flag. */
   readonly keys?: (() => RecordKeys | undefined) | undefined;
   /** The other provisioner that holds the Lease, as far as this process knows. */
-  readonly foreignHolder?: () => string | undefined;
+  readonly otherHolder?: () => string | undefined;
 }
 
 /** The volume records of one driver: the only way to a CreateVolume or DeleteVolume. Methods throw
@@ -81,7 +81,7 @@ export class VolumeRecords {
   readonly #count: OpeningCount;
   readonly #lost: LostCreations;
   readonly #seals: RecordSeals;
-  #incarnation = 'none seen yet';
+  #dataEpoch = 'none seen yet';
   /** The last answer that no record of the driver may be opened, and when it ends. */
   #notYet: { readonly answer: NotYet; readonly endMs: number } | undefined;
   /** By record: the end of a run's attempt that Redis did not take. */
@@ -97,7 +97,7 @@ export class VolumeRecords {
     this.#seals = new RecordSeals(options, options.keys);
     this.#driverKeys = {
       openKey: openRecordsKey(prefix, driver),
-      incarnationKey: incarnationKey(prefix, driver),
+      dataEpochKey: dataEpochKey(prefix, driver),
       gatewayKey: activeGatewayKey(prefix, driver),
       countKey: openingCountKey(prefix, driver, processName),
     };
@@ -109,18 +109,18 @@ export class VolumeRecords {
     });
   }
 
-  /** The incarnation of Redis' data, and the term of the leader, as this process last saw them. A
+  /** The epoch of Redis' data, and the term of the leader, as this process last saw them. A
    * run notes it before it reads its object, and passes it when it opens a record: what was read
    * before a loss of data, or before another provisioner led, proves nothing after it. */
-  get incarnation(): string {
-    return this.#incarnation;
+  get dataEpoch(): string {
+    return this.#dataEpoch;
   }
 
-  /** Reads the incarnation, so that the first run is not refused for knowing none. */
-  async learnIncarnation(): Promise<void> {
-    const { incarnationKey: key } = this.#driverKeys;
+  /** Reads the data epoch, so that the first run is not refused for knowing none. */
+  async learnDataEpoch(): Promise<void> {
+    const { dataEpochKey: key } = this.#driverKeys;
     const [id, term] = await askRedis(this.#options.redis.hmget(key, 'epoch', 'term'));
-    if (id) this.#incarnation = term ? `${id}.${term}` : id;
+    if (id) this.#dataEpoch = term ? `${id}.${term}` : id;
   }
 
   /** Why the run of a record would not open it, if an earlier run was told so: then this run need
@@ -142,8 +142,9 @@ export class VolumeRecords {
   }
 
   #knownHalt(): NotYet | undefined {
-    const holder = this.#options.foreignHolder?.();
-    const halt = holder === undefined ? undefined : explainNotOpened({ kind: 'foreign', holder });
+    const holder = this.#options.otherHolder?.();
+    const halt =
+      holder === undefined ? undefined : explainNotOpened({ kind: 'other-leads', holder });
     if (halt?.kind === 'not-yet') return halt;
     return this.#halt !== undefined && performance.now() < this.#halt.endMs
       ? this.#halt.answer
@@ -176,15 +177,15 @@ export class VolumeRecords {
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind === 'none' || answer.kind === 'closed') return answer;
     this.#lost.counted(answer);
-    const { kind, incarnation, count, endpoint } = answer;
+    const { kind, dataEpoch, count, endpoint } = answer;
     if (kind === 'opened') {
       const sent = { ...texts, ...endpointField(endpoint) };
-      this.#leftOpen.addOpened(id, { job, texts: sent, incarnation, count });
+      this.#leftOpen.addOpened(id, { job, texts: sent, dataEpoch, count });
       return { kind, ...endpointField(endpoint) };
     }
-    const { request, skeleton, secret, seal, ambiguous, settlesInMs } = answer;
+    const { request, pvTemplate, secret, seal, ambiguous, settlesInMs } = answer;
     const { isOfEarlierTerm, lastCode } = answer;
-    const found = { request, skeleton, secret, endpoint, seal };
+    const found = { request, pvTemplate, secret, endpoint, seal };
     const read = this.#read(id, found, answer.answer, attempt);
     if (typeof read === 'string') {
       await this.revert(id, attempt.owner, UNUSABLE_RECORD);
@@ -194,7 +195,7 @@ export class VolumeRecords {
         `delete a volume of it that nobody uses, ${exit}`;
       return { kind: 'unusable', reason };
     }
-    this.#leftOpen.addTakenUp(id, { job, texts: found, incarnation, count });
+    this.#leftOpen.addTakenUp(id, { job, texts: found, dataEpoch, count });
     return { kind, ...read, ambiguous, settlesInMs, isOfEarlierTerm, lastCode };
   }
 
@@ -340,7 +341,7 @@ export class VolumeRecords {
   }
 
   #notOpened(answer: NotOpened): ReturnType<typeof explainNotOpened> {
-    if (answer.kind === 'stale') this.#incarnation = answer.incarnation;
+    if (answer.kind === 'stale') this.#dataEpoch = answer.dataEpoch;
     if (answer.kind === 'went-back') this.#lost.wentBack(answer.count);
     const explained = explainNotOpened(answer);
     if (explained.kind === 'not-yet' && explained.isForAll)
@@ -350,14 +351,14 @@ export class VolumeRecords {
     return explained;
   }
 
-  #openingArgs(id: string, { owner, job, incarnation = '' }: Opening) {
+  #openingArgs(id: string, { owner, job, dataEpoch = '' }: Opening) {
     const { ownMs, settleMs } = this.#options;
     return {
       owner,
       ownMs,
       settleMs,
-      seenIncarnation: incarnation,
-      foreignHolder: this.#options.foreignHolder?.() ?? '',
+      seenDataEpoch: dataEpoch,
+      otherHolder: this.#options.otherHolder?.() ?? '',
       id,
       job: encodeJob(job),
       ...this.#count.args,
@@ -421,7 +422,7 @@ const HALT_KNOWN_MS = 1_000;
 
 const NO_REQUEST: RequestTexts = {
   request: '',
-  skeleton: '',
+  pvTemplate: '',
   secret: '',
   endpoint: '',
   seal: '',
@@ -429,8 +430,8 @@ const NO_REQUEST: RequestTexts = {
 
 /* The parts of a record that have a seal each. */
 
-function requestPart({ request, skeleton, secret }: Omit<RequestTexts, 'seal'>) {
-  return ['request', request, skeleton, secret];
+function requestPart({ request, pvTemplate, secret }: Omit<RequestTexts, 'seal'>) {
+  return ['request', request, pvTemplate, secret];
 }
 
 function answerPart(answer: VolumeAnswer): readonly string[] {

@@ -12,14 +12,14 @@ import type { ProvisioningOptions } from './flags.ts';
 
 /** The PV as far as it is known before the driver answers. It is stored in the volume record, so it
  * is JSON and contains no secrets. */
-export interface VolumeSkeleton {
+export interface PvTemplate {
   readonly volume: NewVolume & { readonly spec: { readonly csi: CsiSource } };
   /** Requested bytes, as text: a JSON number is exact only to 8 PiB. */
   readonly requestedBytes: string;
   /** Written to the volume attributes, unless the driver's answer has that key. */
   readonly identity: string;
   /** The content source; in use as long as the record is open. */
-  readonly source?: SkeletonSource;
+  readonly source?: TemplateSource;
   /** The PV is stored in the form of the in-tree plug-in. */
   readonly isMigrated?: true;
   /** The driver's answer says from where the volume can be reached. */
@@ -27,13 +27,13 @@ export interface VolumeSkeleton {
 }
 
 /** The object from which a volume is restored or cloned. */
-export interface SkeletonSource extends Omit<SourceRef, 'apiGroup' | 'kind'> {
+export interface TemplateSource extends Omit<SourceRef, 'apiGroup' | 'kind'> {
   readonly resource: 'volumesnapshots' | 'persistentvolumeclaims';
   readonly uid: string;
 }
 
 /** What a PV is made of before the driver answers. */
-export interface SkeletonInput {
+export interface PvTemplateInput {
   readonly name: string;
   readonly claim: Claim;
   /** Translated for the driver if it is an in-tree class. */
@@ -56,12 +56,12 @@ export interface SkeletonInput {
 /** Every field of the new PV that does not come from the driver's answer. Upstream:
  * external-provisioner pkg/controller/controller.go Provision, and
  * sig-storage-lib-external-provisioner controller/controller.go provisionClaimOperation. */
-export function volumeSkeleton(input: SkeletonInput): VolumeSkeleton {
+export function pvTemplate(input: PvTemplateInput): PvTemplate {
   const { name, identity, isMigrated, hasTopology, source } = input;
   return omitUnset({
     requestedBytes: input.requestedBytes.toString(),
     identity,
-    source: source && toSkeletonSource(source),
+    source: source && toTemplateSource(source),
     isMigrated: isMigrated || undefined,
     hasTopology: hasTopology || undefined,
     volume: {
@@ -73,13 +73,13 @@ export function volumeSkeleton(input: SkeletonInput): VolumeSkeleton {
   });
 }
 
-function toSkeletonSource(source: SourceRef & { readonly uid: string }): SkeletonSource {
+function toTemplateSource(source: SourceRef & { readonly uid: string }): TemplateSource {
   const { kind, namespace, name, uid, isEchoed, isReleased } = source;
   const resource = kind === snapshots.kind ? 'volumesnapshots' : 'persistentvolumeclaims';
   return { resource, namespace, name, uid, isEchoed, isReleased };
 }
 
-function annotationsOf({ provisioner, secrets }: SkeletonInput): Record<string, string> {
+function annotationsOf({ provisioner, secrets }: PvTemplateInput): Record<string, string> {
   return omitUnset({
     [keys.PROVISIONED_BY]: provisioner,
     [keys.DELETION_SECRET_NAME]: secrets.Provisioner?.name ?? '',
@@ -89,7 +89,7 @@ function annotationsOf({ provisioner, secrets }: SkeletonInput): Record<string, 
   });
 }
 
-function specOf(input: SkeletonInput) {
+function specOf(input: PvTemplateInput) {
   const { claim, cls, className, attributesClass } = input;
   const { namespace, name, uid, resourceVersion } = claim.metadata;
   const claimRef = { kind: claims.kind, apiVersion: 'v1', namespace, name, uid, resourceVersion };
@@ -105,7 +105,7 @@ function specOf(input: SkeletonInput) {
   });
 }
 
-function csiSourceOf({ claim, driver, fsType, readOnly, secrets }: SkeletonInput): CsiSource {
+function csiSourceOf({ claim, driver, fsType, readOnly, secrets }: PvTemplateInput): CsiSource {
   const hasFileSystem = claim.spec.volumeMode !== 'Block' && fsType !== '';
   return omitUnset({
     driver,
@@ -149,7 +149,7 @@ const MAX_HANDLE_BYTES = 4_096;
  * @returns what the driver did wrong, if anything */
 export function readAnswer(
   { volume }: CreateVolumeResponse,
-  skeleton: VolumeSkeleton,
+  pvTemplate: PvTemplate,
 ): VolumeAnswer | BadAnswer {
   const handle = volume?.volumeId ?? '';
   if (volume === undefined || handle === '') {
@@ -168,12 +168,12 @@ export function readAnswer(
       handle: undefined,
     };
   const { capacityBytes, contentSource, volumeContext, accessibleTopology } = volume;
-  const requested = BigInt(skeleton.requestedBytes);
+  const requested = BigInt(pvTemplate.requestedBytes);
   if (capacityBytes !== 0n && capacityBytes < requested) {
     const message = `created volume capacity ${capacityBytes} less than`;
     return { message: `${message} requested capacity ${requested}`, handle };
   }
-  if (skeleton.source?.isEchoed === true && contentSource === undefined)
+  if (pvTemplate.source?.isEchoed === true && contentSource === undefined)
     return { message: 'volume content source missing', handle, cleanupSpelling: 'cleanup' };
   const answer: VolumeAnswer = {
     handle,
@@ -181,15 +181,15 @@ export function readAnswer(
     capacityBytes: capacityBytes.toString(),
     topology: accessibleTopology.map(({ segments }) => ({ ...segments })),
   };
-  return checkInTreeForm(skeleton, answer);
+  return checkInTreeForm(pvTemplate, answer);
 }
 
 /** A migrated volume has to have an in-tree form. */
-function checkInTreeForm(skeleton: VolumeSkeleton, answer: VolumeAnswer): VolumeAnswer | BadAnswer {
-  if (skeleton.isMigrated !== true) return answer;
+function checkInTreeForm(pvTemplate: PvTemplate, answer: VolumeAnswer): VolumeAnswer | BadAnswer {
+  if (pvTemplate.isMigrated !== true) return answer;
   return catchRefusal<VolumeAnswer | BadAnswer>(
     () => {
-      completeVolume(skeleton, answer);
+      completeVolume(pvTemplate, answer);
       return answer;
     },
     ({ message }) => ({ message, handle: answer.handle, isPermanent: true }),
@@ -198,22 +198,22 @@ function checkInTreeForm(skeleton: VolumeSkeleton, answer: VolumeAnswer): Volume
 
 /** The whole PV.
  * @throws RefusedError for a migrated volume without an in-tree form */
-export function completeVolume(skeleton: VolumeSkeleton, answer: VolumeAnswer): NewVolume {
-  const { volume } = skeleton;
-  const bytes = answer.capacityBytes === '0' ? skeleton.requestedBytes : answer.capacityBytes;
+export function completeVolume(pvTemplate: PvTemplate, answer: VolumeAnswer): NewVolume {
+  const { volume } = pvTemplate;
+  const bytes = answer.capacityBytes === '0' ? pvTemplate.requestedBytes : answer.capacityBytes;
   const csi: CsiSource = {
     ...volume.spec.csi,
     volumeHandle: answer.handle,
-    volumeAttributes: { [keys.PROVISIONER_IDENTITY]: skeleton.identity, ...answer.context },
+    volumeAttributes: { [keys.PROVISIONER_IDENTITY]: pvTemplate.identity, ...answer.context },
   };
   const spec: VolumeSpec = omitUnset({
     ...volume.spec,
     capacity: { storage: formatBytes(BigInt(bytes)) },
-    nodeAffinity: skeleton.hasTopology === true ? affinityOf(answer.topology) : undefined,
+    nodeAffinity: pvTemplate.hasTopology === true ? affinityOf(answer.topology) : undefined,
     csi,
   });
   const complete: NewVolume = { ...volume, spec };
-  return skeleton.isMigrated === true ? toInTreeVolume(complete) : complete;
+  return pvTemplate.isMigrated === true ? toInTreeVolume(complete) : complete;
 }
 
 /** One term for each topology, one expression for each key. Upstream: external-provisioner

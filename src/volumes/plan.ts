@@ -19,10 +19,10 @@ import { type DriverFacts, missingCapability, supportsTopology } from './driver-
 import { selectedNodeOf } from './eligibility.ts';
 import { translateClass } from '../migration/plugins.ts';
 import {
-  type SkeletonInput,
+  type PvTemplateInput,
   volumeName,
-  type VolumeSkeleton,
-  volumeSkeleton,
+  type PvTemplate,
+  pvTemplate,
 } from './persistent-volume.ts';
 import { omitUnset } from '../runtime/json.ts';
 import type { ProvisioningOptions } from './flags.ts';
@@ -44,7 +44,7 @@ export type VolumePlan =
       readonly name: string;
       /** Encoded CreateVolumeRequest without secrets. */
       readonly request: Uint8Array;
-      readonly skeleton: VolumeSkeleton;
+      readonly pvTemplate: PvTemplate;
       /** The secret whose values CreateVolume gets. */
       readonly secret: SecretRef | undefined;
     }
@@ -97,7 +97,7 @@ function* checkClaim(input: PlanInput): Rule<VolumePlan> {
 
 /** A claim that asks for nothing that the driver does not support; the class is translated. */
 type CheckedInput = PlanInput &
-  Pick<SkeletonInput, 'provisioner' | 'isMigrated' | 'attributesClass'> & {
+  Pick<PvTemplateInput, 'provisioner' | 'isMigrated' | 'attributesClass'> & {
     readonly source: SourceRef | undefined;
   };
 
@@ -135,7 +135,7 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
     name,
     request: toBinary(CreateVolumeRequestSchema, request),
     secret: secrets.Provisioner,
-    skeleton: volumeSkeleton({
+    pvTemplate: pvTemplate({
       ...input,
       name,
       driver: driver.name,

@@ -5,7 +5,7 @@ import type { Class, NewVolume, Volume } from '../kube/objects.ts';
 import { deletionSecret } from './deletion.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
 import { translateClass } from '../migration/plugins.ts';
-import { type NamingOptions, volumeName, type VolumeSkeleton } from './persistent-volume.ts';
+import { type NamingOptions, volumeName, type PvTemplate } from './persistent-volume.ts';
 import { catchRefusal } from '../rules/rule.ts';
 import { type SecretPurpose, type SecretRef, secretRef } from './secret-ref.ts';
 
@@ -32,7 +32,7 @@ export interface RecordOwner {
 interface StoredRequest {
   /** Encoded CreateVolumeRequest. */
   readonly request: Uint8Array;
-  readonly skeleton: VolumeSkeleton;
+  readonly pvTemplate: PvTemplate;
   readonly secret: SecretRef | undefined;
 }
 
@@ -54,7 +54,7 @@ const SPEC_FIELDS: ReadonlySet<string> = new Set([
  * @returns undefined for a request that fits */
 export function whyUnfit(stored: StoredRequest, owner: RecordOwner): string | undefined {
   const { claim, driver, options } = owner;
-  const { metadata, spec } = stored.skeleton.volume;
+  const { metadata, spec } = stored.pvTemplate.volume;
   const { name } = metadata;
   if (spec.csi.driver !== driver.name) return `it is for driver ${spec.csi.driver}`;
   const { uid, namespace, name: claimName } = spec.claimRef ?? {};
@@ -83,9 +83,9 @@ type PartialRef = Partial<SecretRef> | undefined;
 /** A secret is sent only if the class, or the PV, gives it today. */
 function whySecretUnfit(stored: StoredRequest, owner: RecordOwner): string | undefined {
   const { claim, driver, classOf } = owner;
-  const { metadata, spec } = stored.skeleton.volume;
+  const { metadata, spec } = stored.pvTemplate.volume;
   const ofVolume = owner.volume === undefined ? [] : namedSecrets(owner.volume);
-  const named = [['Provisioner', stored.secret] as const, ...namedSecrets(stored.skeleton.volume)]
+  const named = [['Provisioner', stored.secret] as const, ...namedSecrets(stored.pvTemplate.volume)]
     .filter(([purpose]) => purpose === 'Provisioner' || claim.annotations !== undefined)
     .filter(([, ref]) => ref !== undefined && !ofVolume.some(([, other]) => isSame(ref, other)));
   if (named.length === 0) return undefined;

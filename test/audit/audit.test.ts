@@ -10,7 +10,7 @@ import { CsiClient } from '#src/gateway-client/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { DUPLICATE_LEFT } from '#src/records/forget.ts';
 import { openRecords } from '#src/records/open-records.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
@@ -126,7 +126,7 @@ describe('audit', () => {
 
   it('does not report a volume whose handle is in an open record', async () => {
     const handle = await make('answered');
-    await redisIncarnationStore(redis, 'csi', DRIVER).begin({
+    await redisDataEpochStore(redis, 'csi', DRIVER).begin({
       id: 'e',
       quarantineMs: 0,
       sequence: 0,

@@ -13,7 +13,7 @@ describe('cases of bench:planning', () => {
     const made = plan(templates);
     assert.ok(made.kind === 'create');
     assert.deepEqual(made.secret, { name: 'claim-blue', namespace: 'space' });
-    const { csi } = made.skeleton.volume.spec;
+    const { csi } = made.pvTemplate.volume.spec;
     assert.equal(Object.keys(csi ?? {}).filter((field) => field.endsWith('SecretRef')).length, 5);
   });
 });

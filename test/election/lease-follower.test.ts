@@ -53,32 +53,32 @@ describe('LeaseFollower', () => {
     write(UPSTREAM);
     await start();
     await follower.waitForFirstRead();
-    assert.equal(follower.foreignHolder, UPSTREAM);
+    assert.equal(follower.otherHolder, UPSTREAM);
     assert.deepEqual(seen, [UPSTREAM]);
   });
 
-  it('sees a foreign holder as soon as the watch tells of it', async () => {
+  it('sees another holder as soon as the watch tells of it', async () => {
     write('sutler_a');
     await start();
-    assert.equal(follower.foreignHolder, undefined);
+    assert.equal(follower.otherHolder, undefined);
     write(UPSTREAM);
-    assert.equal(follower.foreignHolder, UPSTREAM);
+    assert.equal(follower.otherHolder, UPSTREAM);
   });
 
-  it('sees a foreign holder within five seconds while the watch is silent', async () => {
+  it('sees another holder within five seconds while the watch is silent', async () => {
     connection.blind = true;
     write('sutler_a');
     await start();
     write(UPSTREAM);
     await clock.pass(5_100);
-    assert.equal(follower.foreignHolder, UPSTREAM);
+    assert.equal(follower.otherHolder, UPSTREAM);
   });
 
-  it('sees that the foreign holder released the Lease', async () => {
+  it('sees that the other holder released the Lease', async () => {
     write(UPSTREAM);
     await start();
     write('', 1_000);
-    assert.equal(follower.foreignHolder, undefined);
+    assert.equal(follower.otherHolder, undefined);
     assert.equal(seen.at(-1), undefined);
   });
 
@@ -86,18 +86,18 @@ describe('LeaseFollower', () => {
     write(UPSTREAM);
     await start();
     await clock.pass(14_000);
-    assert.equal(follower.foreignHolder, UPSTREAM);
+    assert.equal(follower.otherHolder, UPSTREAM);
     await clock.pass(1_100);
-    assert.equal(follower.foreignHolder, undefined);
+    assert.equal(follower.otherHolder, undefined);
   });
 
   it('takes a Lease for held at first, even if it was renewed long ago', async () => {
     write(UPSTREAM);
     await clock.jump(3_600_000);
     await start();
-    assert.equal(follower.foreignHolder, UPSTREAM);
+    assert.equal(follower.otherHolder, UPSTREAM);
     await clock.pass(15_100);
-    assert.equal(follower.foreignHolder, undefined);
+    assert.equal(follower.otherHolder, undefined);
   });
 
   it('counts a Lease as expired soon although the clock was set back', async () => {
@@ -105,16 +105,16 @@ describe('LeaseFollower', () => {
     await start();
     clock.setBack(3_600_000);
     await clock.pass(25_000);
-    assert.equal(follower.foreignHolder, undefined);
+    assert.equal(follower.otherHolder, undefined);
   });
 
-  it('sees a foreign holder while the watch is silent although the clock was set back', async () => {
+  it('sees another holder while the watch is silent although the clock was set back', async () => {
     connection.blind = true;
     await start();
     clock.setBack(3_600_000);
     write(UPSTREAM);
     await clock.pass(11_000);
-    assert.equal(follower.foreignHolder, UPSTREAM);
+    assert.equal(follower.otherHolder, UPSTREAM);
   });
 
   it('counts a Lease as held while it is renewed', async () => {
@@ -124,7 +124,7 @@ describe('LeaseFollower', () => {
       await clock.pass(10_000);
       write(UPSTREAM);
     }
-    assert.equal(follower.foreignHolder, UPSTREAM);
+    assert.equal(follower.otherHolder, UPSTREAM);
   });
 
   it('says so while the Lease can’t be read, and ends the wait for the first read', async () => {
@@ -143,9 +143,9 @@ describe('LeaseFollower', () => {
     await start();
     connection.broken = true;
     await clock.pass(10_000);
-    assert.equal(follower.foreignHolder, UPSTREAM);
+    assert.equal(follower.otherHolder, UPSTREAM);
     await clock.pass(5_100);
-    assert.equal(follower.foreignHolder, undefined);
+    assert.equal(follower.otherHolder, undefined);
   });
 
   it('says which Lease there is none of', async () => {

@@ -1,14 +1,14 @@
 import type { VolumeRequest } from '#src/records/stored-request.ts';
-import type { SkeletonSource, VolumeAnswer } from '#src/volumes/persistent-volume.ts';
+import type { TemplateSource, VolumeAnswer } from '#src/volumes/persistent-volume.ts';
 
 /** A small request like those that a plan produces, for tests of the volume records. */
 export function plannedRequest(
-  o: Partial<VolumeRequest> & { readonly source?: SkeletonSource } = {},
+  o: Partial<VolumeRequest> & { readonly source?: TemplateSource } = {},
 ): VolumeRequest {
   const { source, ...changes } = o;
   return {
     request: Buffer.from('request'),
-    skeleton: {
+    pvTemplate: {
       requestedBytes: '0',
       identity: '',
       volume: {

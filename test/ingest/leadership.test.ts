@@ -45,15 +45,15 @@ describe('Leadership', () => {
       queue,
       resync,
       pause: { forget: record('new work forgotten') },
-      incarnation: {
+      dataEpoch: {
         known: undefined,
         beginLeading: (transitions) => void done.push(`leader of ${transitions}`),
         check: () => {
-          done.push('incarnation checked');
+          done.push('data epoch checked');
           return check();
         },
       },
-      foreignLeader: { observe: (holder) => void done.push(`holder ${holder}`) },
+      otherProvisioner: { observe: (holder) => void done.push(`holder ${holder}`) },
       failover: { checkNow: record('failover checked') },
       sweep: { begin: record('swept') },
       isRedisOurs: () => isRedisOurs,
@@ -69,7 +69,7 @@ describe('Leadership', () => {
 
   it('begins a term and tells the workers that no other provisioner leads, then enqueues', () => {
     leadership.begin(lease);
-    assert.deepEqual(done.slice(0, 3), ['leader of 7', 'holder undefined', 'incarnation checked']);
+    assert.deepEqual(done.slice(0, 3), ['leader of 7', 'holder undefined', 'data epoch checked']);
   });
 
   it('forgets at its end whether new work is allowed', () => {
@@ -104,7 +104,7 @@ describe('Leadership', () => {
     isRedisOurs = true;
     leadership.resume();
     await setImmediate();
-    assert.deepEqual(done, ['promoted', 'incarnation checked', 'queued']);
+    assert.deepEqual(done, ['promoted', 'data epoch checked', 'queued']);
   });
 
   it('names the gateway, then resyncs after the quarantine, when Redis lost data', async () => {
@@ -116,7 +116,7 @@ describe('Leadership', () => {
     await setImmediate();
     assert.deepEqual(done.slice(0, 4), [
       'holder undefined',
-      'incarnation checked',
+      'data epoch checked',
       'failover checked',
       'waited 40000',
     ]);
@@ -128,7 +128,7 @@ describe('Leadership', () => {
     done = [];
     leadership.reconnected();
     await setImmediate();
-    assert.deepEqual(done, ['incarnation checked', 'queued']);
+    assert.deepEqual(done, ['data epoch checked', 'queued']);
   });
 
   it('spreads the resync while it can’t be told whether Redis lost data', async () => {

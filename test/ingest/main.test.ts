@@ -8,7 +8,7 @@ import { DRIVER, isReady, ProcessBed, readiness, type Running } from '../harness
 import { sleep } from '../harness/queue.ts';
 import { until } from '../harness/until.ts';
 
-const INCARNATION = `{csi}:blessing:${DRIVER}`;
+const DATA_EPOCH = `{csi}:blessing:${DRIVER}`;
 const LEASE = { namespace: 'default', name: 'sample-csi-sutler-dev' };
 
 /** Refuses a verb on Leases as RBAC does.
@@ -46,7 +46,7 @@ describe('ingest that may not write the Lease', () => {
     const claim = await bed.newClaim();
     await until(
       async () =>
-        /incarnation: can’t tell whether Redis lost data: .*HTTP 403.*grant ingest's account .*update on leases/.test(
+        /dataEpoch: can’t tell whether Redis lost data: .*HTTP 403.*grant ingest's account .*update on leases/.test(
           await readiness(running),
         ),
       'it is reported with the fix',
@@ -57,7 +57,7 @@ describe('ingest that may not write the Lease', () => {
     );
     // The check is repeated every second.
     await sleep(2_500);
-    const begun = await bed.redis.redis.hexists(INCARNATION, 'epoch');
+    const begun = await bed.redis.redis.hexists(DATA_EPOCH, 'epoch');
     assert.equal(begun, 0, 'no quarantine begins');
     assert.equal(linesAbout('not confirmed').length, 1, running.output.join(''));
     assert.equal(await bed.isBound(claim), false);
@@ -105,7 +105,7 @@ describe('ingest beside another provisioner that holds the Lease', () => {
       : bed.kube.update<Lease>(leases, LEASE, { ...lease, spec }));
   };
   const isNamed = async (): Promise<boolean> =>
-    (await bed.redis.redis.hget(INCARNATION, 'foreign')) === 'csi-provisioner-0';
+    (await bed.redis.redis.hget(DATA_EPOCH, 'foreign')) === 'csi-provisioner-0';
 
   before(async () => {
     bed = await ProcessBed.open();
@@ -126,10 +126,10 @@ describe('ingest beside another provisioner that holds the Lease', () => {
   });
 
   it('tells them again after a failover lost only that', async () => {
-    await bed.redis.redis.hset(INCARNATION, 'epoch', 'e');
-    await bed.redis.redis.hdel(INCARNATION, 'foreign');
+    await bed.redis.redis.hset(DATA_EPOCH, 'epoch', 'e');
+    await bed.redis.redis.hdel(DATA_EPOCH, 'foreign');
     await until(isNamed, 'the workers are told again', 2_000);
-    await bed.redis.redis.hdel(INCARNATION, 'epoch');
+    await bed.redis.redis.hdel(DATA_EPOCH, 'epoch');
   });
 
   it('tells them no more once it leads itself', async () => {
@@ -144,6 +144,6 @@ describe('ingest beside another provisioner that holds the Lease', () => {
       'it leads',
     );
     await until(() => bed.isBound(claim), 'the claim is bound');
-    assert.equal(await bed.redis.redis.hexists(INCARNATION, 'foreign'), 0);
+    assert.equal(await bed.redis.redis.hexists(DATA_EPOCH, 'foreign'), 0);
   });
 });

@@ -88,7 +88,7 @@ const records = new KilledRecords({
   ownMs: 20_000,
   settleMs: 200,
 });
-await records.learnIncarnation();
+await records.learnDataEpoch();
 const ports: ProcessorPorts = {
   kube: {
     get: (...args) => kube.get(...args),

@@ -3,10 +3,10 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { type Incarnation, IncarnationCheck } from '#src/ingest/incarnation-check.ts';
+import { type DataEpoch, DataEpochCheck } from '#src/ingest/data-epoch-check.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -19,10 +19,10 @@ const TIMING = { timeoutMs: 1_500, writeAllowanceMs: 500, settleMs: 100 };
 const OWNERSHIP_MS = 2_000;
 
 /** The leader's check of Redis' data, with a Lease in memory. */
-function startLeader(story: Story): IncarnationCheck {
-  let onLease: Incarnation | undefined;
-  return new IncarnationCheck({
-    incarnations: redisIncarnationStore(story.redis, 'csi', DRIVER),
+function startLeader(story: Story): DataEpochCheck {
+  let onLease: DataEpoch | undefined;
+  return new DataEpochCheck({
+    dataEpochs: redisDataEpochStore(story.redis, 'csi', DRIVER),
     store: {
       read: () => Promise.resolve(onLease),
       write: (next) => Promise.resolve(void (onLease = { id: next, sequence: 0, server: '' })),
@@ -46,7 +46,7 @@ async function startCall(story: Story, claim: Claim, worker = story.worker({ tim
 
 describe('FLUSHALL while a call is under way and its claim is deleted', () => {
   let story: Story;
-  let leader: IncarnationCheck;
+  let leader: DataEpochCheck;
   before(async () => {
     story = await Story.open();
   });
@@ -170,7 +170,7 @@ describe('FLUSHALL while a call is under way and its claim is deleted', () => {
 describe('an older backup', () => {
   let redis: TestRedis;
   let story: Story;
-  let leader: IncarnationCheck;
+  let leader: DataEpochCheck;
   let backup: string;
   before(async () => {
     redis = await startTestRedis();

@@ -109,7 +109,7 @@ export class Story {
     const change = { records, timeoutMs, writeAllowanceMs, ...ports };
     // As the jobs process does when it starts; otherwise its first run would only do this.
     let started: Promise<void> | undefined;
-    const start = (): Promise<void> => (started ??= records.learnIncarnation());
+    const start = (): Promise<void> => (started ??= records.learnDataEpoch());
     // As the jobs process does every two seconds.
     const checkLeftOpen = async (): Promise<void> => {
       await records.rewriteLostRecords().catch(() => undefined);

@@ -7,7 +7,7 @@ import { repeatWhileFull } from '#src/gateway-client/repeat-while-full.ts';
 import type { MaxInFlight } from '#src/csi-gateway/call-limiter.ts';
 import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { ownershipMs } from '#src/records/flags.ts';
 import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
@@ -262,14 +262,14 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
       events.length = 0;
       (driver.calls as DriverCall[]).length = 0;
       await redis.flushall();
-      await redisIncarnationStore(redis, 'csi', DRIVER).begin({
+      await redisDataEpochStore(redis, 'csi', DRIVER).begin({
         id: 'e',
         quarantineMs: 0,
         sequence: 0,
       });
       // As a process that has just started: it knows of no record in the Redis that was emptied.
       records = createRecords();
-      await records.learnIncarnation();
+      await records.learnDataEpoch();
     },
     async close() {
       csi.close();

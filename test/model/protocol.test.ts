@@ -144,7 +144,7 @@ describe('the protocol of the volume record, all interleavings', () => {
     });
 
     it('6: a run that read its claim before the loss creates a deleted volume again', (t) => {
-      assertFails(exploreWith(EMPTIED, { runsEndWithTheIncarnation: false }), /\(I3\)/, (text) =>
+      assertFails(exploreWith(EMPTIED, { runsEndWithTheDataEpoch: false }), /\(I3\)/, (text) =>
         t.diagnostic(text),
       );
     });

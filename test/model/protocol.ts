@@ -104,7 +104,7 @@ export interface State {
   /** The replica has lagged behind for a tick. */
   readonly hasLagged: boolean;
   readonly recovery: Recovery;
-  /** Redis lost data, and its incarnation is not confirmed or is a new one. */
+  /** Redis lost data, and its data epoch is not confirmed or is a new one. */
   readonly isLossNoticed: boolean;
   /** Redis went back to what the replica had. */
   readonly wentBack: boolean;
@@ -407,7 +407,7 @@ class Stepper {
     if (s.replica !== undefined) this.#addFailover(s.replica);
     if (!rules.lostData) return;
     if (!s.recovery.isConfirmed)
-      this.#add('the leader begins a new incarnation', {
+      this.#add('the leader begins a new data epoch', {
         recovery: { isConfirmed: true, left: OWN + SETTLE },
       });
     for (const who of [0, 1]) {
@@ -514,7 +514,7 @@ class Stepper {
    * refused (record rule 6). */
   #afterLoss(worker: Worker): Worker {
     const ended =
-      hasOnlyRead(worker) && this.#protocol.rules.runsEndWithTheIncarnation
+      hasOnlyRead(worker) && this.#protocol.rules.runsEndWithTheDataEpoch
         ? { ...IDLE, remembers: worker.remembers }
         : worker;
     const knowsLoss = worker.isMemoryUnreplicated && worker.remembers;

@@ -6,7 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import type { JobKey } from '#src/queue/contract.ts';
 import {
-  incarnationKey,
+  dataEpochKey,
   openingCountKey,
   openRecordsKey,
   volumeRecordKey,
@@ -51,20 +51,20 @@ const recordKey = volumeRecordKey(prefix, driver, id);
 const processName = 'worker';
 const openKey = openRecordsKey(prefix, driver);
 const countKey = openingCountKey(prefix, driver, processName);
-const redisIncarnationKey = incarnationKey(prefix, driver);
+const redisDataEpochKey = dataEpochKey(prefix, driver);
 
 /** The model's record and the real one, side by side. */
 class Pair {
   record: VolumeRecord = NO_RECORD;
   recovery: Recovery = model.NO_LOSS;
-  #incarnation = 1;
+  #dataEpoch = 1;
   readonly #redis: Redis;
   #records: VolumeRecords;
-  /** Incarnation of the creation that the worker remembers. */
+  /** Data epoch of the creation that the worker remembers. */
   #remembered = 0;
   /** What a replica that lags behind has; undefined while none does. */
   #replica: Replica | undefined;
-  /** Incarnation of the worker's last opening, 0 before the first. */
+  /** Data epoch of the worker's last opening, 0 before the first. */
   #countedIn = 0;
   #isUnreplicated = false;
   #isBehind = false;
@@ -95,10 +95,10 @@ class Pair {
     });
   }
 
-  /** Begins the first incarnation of an empty Redis. */
+  /** Begins the first data epoch of an empty Redis. */
   async start(): Promise<void> {
     await this.#redis.flushall();
-    await this.#redis.hset(redisIncarnationKey, 'epoch', 'e1', 'quarantineUntil', '0');
+    await this.#redis.hset(redisDataEpochKey, 'epoch', 'e1', 'quarantineUntil', '0');
   }
 
   /** Takes the same step in both.
@@ -174,12 +174,12 @@ class Pair {
       },
       'another provisioner leads': async () => {
         this.#isHalted = true;
-        await this.#redis.hset(redisIncarnationKey, 'foreign', 'csi-provisioner-0');
+        await this.#redis.hset(redisDataEpochKey, 'foreign', 'csi-provisioner-0');
         return NO_ANSWERS;
       },
       'one of ours leads': async () => {
         this.#isHalted = false;
-        await this.#redis.hdel(redisIncarnationKey, 'foreign');
+        await this.#redis.hdel(redisDataEpochKey, 'foreign');
         return NO_ANSWERS;
       },
       'Redis is emptied': async () => {
@@ -207,8 +207,8 @@ class Pair {
         this.#replica = undefined;
         return NO_ANSWERS;
       },
-      'the leader begins an incarnation': async () => {
-        await this.#beginIncarnation();
+      'the leader begins a data epoch': async () => {
+        await this.#beginDataEpoch();
         return NO_ANSWERS;
       },
     };
@@ -229,7 +229,7 @@ class Pair {
     }
     const answers = await this.#runBoth(expected, act);
     if (answers[0] === 'opened' || answers[0] === 'replay') {
-      this.#countedIn = this.#incarnation;
+      this.#countedIn = this.#dataEpoch;
       this.#isUnreplicated = true;
     }
     return answers;
@@ -240,7 +240,7 @@ class Pair {
     this.#isBehind = false;
     this.#replica = undefined;
     this.#knowsLoss = this.#records.leftOpen > 0;
-    if (this.#countedIn === this.#incarnation) this.recovery = { isConfirmed: false, left: 0 };
+    if (this.#countedIn === this.#dataEpoch) this.recovery = { isConfirmed: false, left: 0 };
   }
 
   #readKeys(): Promise<Keys> {
@@ -265,15 +265,14 @@ class Pair {
     const didRemember = this.#records.leftOpen > 0;
     const answer = await act().catch(replyKindOfError);
     const isKept = didRemember && answer === 'opened' && AS_BUILT.memoryIsKept;
-    if (answer === 'replay' || (answer === 'opened' && !isKept))
-      this.#remembered = this.#incarnation;
+    if (answer === 'replay' || (answer === 'opened' && !isKept)) this.#remembered = this.#dataEpoch;
     return [expected.kind, answer];
   }
 
   async #rewriteLost(): Promise<Answers> {
     const check = () => this.#records.rewriteLostRecords();
     if (this.#isBehind) this.#notice();
-    const isOfEarlier = !this.recovery.isConfirmed || this.#remembered !== this.#incarnation;
+    const isOfEarlier = !this.recovery.isConfirmed || this.#remembered !== this.#dataEpoch;
     const left = { isOfEarlier, isLost: this.#knowsLoss };
     const answers = await this.#runBoth(
       model.rewriteLost(this.record, left, this.recovery),
@@ -294,7 +293,7 @@ class Pair {
       const { record, keys, ticks } = this.#replica;
       this.#replica = { record: model.age(record), keys, ticks: ticks + 1 };
     }
-    await this.#movePast(1, [recordKey, redisIncarnationKey]);
+    await this.#movePast(1, [recordKey, redisDataEpochKey]);
   }
 
   /** Moves every time in these keys into the past, but for the time until which `gone` refuses:
@@ -307,15 +306,15 @@ class Pair {
           await this.#redis.hincrby(key, field, -TICK_MS * ticks);
   }
 
-  async #beginIncarnation(): Promise<void> {
+  async #beginDataEpoch(): Promise<void> {
     if (this.recovery.isConfirmed) return;
     this.recovery = { isConfirmed: true, left: OWN + SETTLE };
     this.#replica = undefined;
-    this.#incarnation += 1;
+    this.#dataEpoch += 1;
     await this.#redis.hset(
-      redisIncarnationKey,
+      redisDataEpochKey,
       'epoch',
-      `e${this.#incarnation}`,
+      `e${this.#dataEpoch}`,
       'quarantineUntil',
       String((await this.#nowMs()) + OWN * TICK_MS),
     );
@@ -422,7 +421,7 @@ const STEP_NAMES = [
   'one of ours leads',
   'the replica falls behind',
   'Redis goes back',
-  'the leader begins an incarnation',
+  'the leader begins a data epoch',
 ] as const;
 type StepName = (typeof STEP_NAMES)[number];
 const RARE: ReadonlySet<StepName> = new Set([

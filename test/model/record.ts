@@ -26,7 +26,7 @@ export interface Rules {
    * is over, whatever an own success has shown since. */
   readonly deletionAwaitsLateCalls: boolean;
   /** Part of record rule 6: a run that read its object before the loss opens nothing after it. */
-  readonly runsEndWithTheIncarnation: boolean;
+  readonly runsEndWithTheDataEpoch: boolean;
   /** Part of record rule 6: before a deletion is opened, workers that had left the creation open
    * have seen that it was closed. */
   readonly areRecordsRewrittenInTime: boolean;
@@ -59,7 +59,7 @@ export const ALL_RULES: Rules = {
   resolve: true,
   deletionAwaitsLateCalls: true,
   lostData: true,
-  runsEndWithTheIncarnation: true,
+  runsEndWithTheDataEpoch: true,
   areRecordsRewrittenInTime: true,
   memoryIsKept: true,
   openingsAreCounted: true,
@@ -119,7 +119,7 @@ export const NO_RECORD: VolumeRecord = {
 
 /** How far Redis has recovered from a loss of its data. */
 export interface Recovery {
-  /** False from the loss until the leader has begun a new incarnation. */
+  /** False from the loss until the leader has begun a new data epoch. */
   readonly isConfirmed: boolean;
   /** Ticks to the end of the settle time after the quarantine; SETTLE or less: records may be
    * opened again. */
@@ -398,7 +398,7 @@ export function endDeletion(found: VolumeRecord, opening: Opening, to: 'stored' 
 
 /** What a worker left open, and what it knows of a loss. */
 export interface LeftOpen {
-  /** Redis' data is of a later incarnation than the opening. */
+  /** Redis' data is of a later data epoch than the opening. */
   readonly isOfEarlier: boolean;
   /** Redis lost an opening of this worker, so no record that Redis has now tells how it ended. */
   readonly isLost: boolean;

@@ -7,7 +7,7 @@ import { heartbeatKey, queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/registry.ts';
 import { redisDrain } from '#src/records/drain.ts';
 import { DUPLICATE_LEFT } from '#src/records/forget.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
 import { redisUsers, urlOf } from '../harness/redis-users.ts';
@@ -46,7 +46,7 @@ describe('sutler drain', () => {
   after(() => server.close());
   beforeEach(async () => {
     await redis.flushall();
-    const store = redisIncarnationStore(redis, 'csi', DRIVER);
+    const store = redisDataEpochStore(redis, 'csi', DRIVER);
     await store.begin({ id: 'e', quarantineMs: 0, sequence: 0 });
     await registerQueues(redis, 'csi', [{ name: 'claims.d', driver: DRIVER, kind: 'claim' }]);
   });
@@ -126,7 +126,7 @@ describe('sutler drain', () => {
   });
 
   it('names another provisioner that leads', async () => {
-    await redisIncarnationStore(redis, 'csi', DRIVER).setForeignLeader('csi-provisioner-0');
+    await redisDataEpochStore(redis, 'csi', DRIVER).setOtherProvisioner('csi-provisioner-0');
     const { out } = await sutler('drain', DRIVER);
     assert.match(out, /csi-provisioner-0 holds the driver's Lease/);
     assert.match(out, /can be taken out: stop its processes/);

@@ -7,7 +7,7 @@ import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases, nodes } from '#src/kube/resources.ts';
 import { processes } from '#src/processes.ts';
 import { registerQueues } from '#src/queue/registry.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
@@ -54,7 +54,7 @@ describe('operator commands', () => {
   });
   beforeEach(async () => {
     await redis.flushall();
-    await redisIncarnationStore(redis, 'csi', DRIVER).begin({
+    await redisDataEpochStore(redis, 'csi', DRIVER).begin({
       id: 'e',
       quarantineMs: 0,
       sequence: 0,

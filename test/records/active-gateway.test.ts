@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { sleep } from '../harness/queue.ts';
@@ -27,7 +27,7 @@ describe('the active gateway', () => {
   after(() => server.close());
   beforeEach(async () => {
     await server.redis.flushall();
-    await redisIncarnationStore(server.redis, 'csi', DRIVER).begin({
+    await redisDataEpochStore(server.redis, 'csi', DRIVER).begin({
       id: 'e',
       quarantineMs: 0,
       sequence: 0,

@@ -3,11 +3,11 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import type { JobKey } from '#src/queue/contract.ts';
 import { registerQueues } from '#src/queue/registry.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { openSources } from '#src/records/open-sources.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
-import type { SkeletonSource } from '#src/volumes/persistent-volume.ts';
+import type { TemplateSource } from '#src/volumes/persistent-volume.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
@@ -18,10 +18,10 @@ const listSources = (redis: Redis): Promise<string[]> =>
 describe('openSources', () => {
   let redis: TestRedis;
   let records: VolumeRecords;
-  const beginIncarnation = (quarantineMs = 0) =>
-    redisIncarnationStore(redis.redis, 'csi', DRIVER).begin({ id: 'e', quarantineMs, sequence: 0 });
+  const beginDataEpoch = (quarantineMs = 0) =>
+    redisDataEpochStore(redis.redis, 'csi', DRIVER).begin({ id: 'e', quarantineMs, sequence: 0 });
   /** Opens a creation of a volume that is filled from a source, or of an empty one. */
-  const open = (id: string, from?: SkeletonSource) => {
+  const open = (id: string, from?: TemplateSource) => {
     const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: id };
     return records.openCreate(id, {
       owner: 'a',
@@ -30,7 +30,7 @@ describe('openSources', () => {
       mode: 'plan',
     });
   };
-  const source = (resource: SkeletonSource['resource'], uid: string): SkeletonSource => ({
+  const source = (resource: TemplateSource['resource'], uid: string): TemplateSource => ({
     resource,
     namespace: 'ns',
     name: uid,
@@ -38,7 +38,7 @@ describe('openSources', () => {
     isEchoed: true,
     isReleased: false,
   });
-  const snapshot = (uid: string): SkeletonSource => source('volumesnapshots', uid);
+  const snapshot = (uid: string): TemplateSource => source('volumesnapshots', uid);
 
   before(async () => {
     redis = await startTestRedis();
@@ -46,7 +46,7 @@ describe('openSources', () => {
   after(() => redis.close());
   beforeEach(async () => {
     await redis.redis.flushall();
-    await beginIncarnation();
+    await beginDataEpoch();
     records = new VolumeRecords({
       redis: redis.redis,
       prefix: 'csi',
@@ -84,7 +84,7 @@ describe('openSources', () => {
   });
 
   it('ignores text that only looks like a source', async () => {
-    await open('text', { resource: 'volumesnapshots' } as SkeletonSource);
+    await open('text', { resource: 'volumesnapshots' } as TemplateSource);
     await open('annotation');
     const key = `{csi}:volume:${DRIVER}:annotation`;
     await redis.redis.hset(
@@ -98,7 +98,7 @@ describe('openSources', () => {
   describe('with other drivers in the installation', () => {
     const OTHER = 'other.example';
     const beginOther = (quarantineMs = 0) =>
-      redisIncarnationStore(redis.redis, 'csi', OTHER).begin({
+      redisDataEpochStore(redis.redis, 'csi', OTHER).begin({
         id: 'e',
         quarantineMs,
         sequence: 0,
@@ -154,12 +154,12 @@ describe('openSources', () => {
     assert.ok(pages >= 4 && pages <= 20, `${pages} pages`);
   });
 
-  it('rejects before the incarnation is confirmed, and in the quarantine', async () => {
+  it('rejects before the data epoch is confirmed, and in the quarantine', async () => {
     await redis.redis.flushall();
     await assert.rejects(listSources(redis.redis), RecordsUnavailable);
-    await beginIncarnation(60_000);
+    await beginDataEpoch(60_000);
     await assert.rejects(listSources(redis.redis), RecordsUnavailable);
-    await beginIncarnation();
+    await beginDataEpoch();
     assert.deepEqual(await listSources(redis.redis), []);
   });
 

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
-import { incarnationKey } from '#src/records/key-names.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
+import { dataEpochKey } from '#src/records/key-names.ts';
 import { redisReservedRoom } from '#src/records/reserved-room.ts';
 import { redisSharedHandles } from '#src/records/shared-handles.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
@@ -42,7 +42,7 @@ interface SettableRedis extends TestRedis {
 async function startWithMovedField(): Promise<SettableRedis> {
   const redis = await startTestRedis();
   const setClock = async (byMs: number): Promise<void> => {
-    await redis.redis.hincrby(incarnationKey(PREFIX, DRIVER), 'clockAt', -byMs);
+    await redis.redis.hincrby(dataEpochKey(PREFIX, DRIVER), 'clockAt', -byMs);
   };
   return { ...redis, setClock };
 }
@@ -83,7 +83,7 @@ async function startWithFaketime(preload: string): Promise<SettableRedis> {
 function describeClock(way: string, start: () => Promise<SettableRedis>, skip: boolean): void {
   describe(`waits of records while Redis’ clock is set (${way})`, { skip }, () => {
     let redis: SettableRedis;
-    let leader: ReturnType<typeof redisIncarnationStore>;
+    let leader: ReturnType<typeof redisDataEpochStore>;
     let ticks: NodeJS.Timeout;
     before(async () => {
       redis = await start();
@@ -91,7 +91,7 @@ function describeClock(way: string, start: () => Promise<SettableRedis>, skip: b
     after(() => redis.close());
     beforeEach(async () => {
       await redis.redis.flushall();
-      leader = redisIncarnationStore(redis.redis, PREFIX, DRIVER);
+      leader = redisDataEpochStore(redis.redis, PREFIX, DRIVER);
       await leader.advance('');
       await leader.begin({ id: 'e1', quarantineMs: 0, sequence: 0 });
       // As the leader does every second.
@@ -190,7 +190,7 @@ function describeClock(way: string, start: () => Promise<SettableRedis>, skip: b
       clearInterval(ticks);
       await redis.setClock(HOUR_MS);
       // A leader and a worker that have just been started.
-      await redisIncarnationStore(redis.redis, PREFIX, DRIVER).advance('e1');
+      await redisDataEpochStore(redis.redis, PREFIX, DRIVER).advance('e1');
       const started = records(20_000, 20_000);
       await started.rewriteLostRecords();
       const found = await openDelete(started);
@@ -214,7 +214,7 @@ describe('the record clock', () => {
   after(() => redis.close());
 
   it('goes on while only a worker lives', async () => {
-    const leader = redisIncarnationStore(redis.redis, PREFIX, DRIVER);
+    const leader = redisDataEpochStore(redis.redis, PREFIX, DRIVER);
     await leader.advance('');
     await leader.begin({ id: 'e1', quarantineMs: 0, sequence: 0 });
     const worker = new VolumeRecords({

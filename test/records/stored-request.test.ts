@@ -17,8 +17,11 @@ describe('stored request', () => {
 
   it('is refused when sutler did not write it', () => {
     const texts = encodeRequest(plannedRequest());
-    for (const skeleton of ['{}', 'null', '"text"'])
-      assert.throws(() => decodeRequest({ ...texts, skeleton }), /its skeleton is not what sutler/);
+    for (const pvTemplate of ['{}', 'null', '"text"'])
+      assert.throws(
+        () => decodeRequest({ ...texts, pvTemplate }),
+        /its PV template is not what sutler/,
+      );
   });
 
   it('has an answer only where one was stored', () => {

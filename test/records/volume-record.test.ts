@@ -6,8 +6,8 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { incarnationKey } from '#src/records/key-names.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { dataEpochKey } from '#src/records/key-names.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { redisDrain } from '#src/records/drain.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
@@ -27,7 +27,7 @@ describe('volume record', () => {
   let redis: Redis;
   let dir: string;
   const createRecords = (
-    o: { redis?: Redis; ownMs?: number; settleMs?: number; foreignHolder?: string } = {},
+    o: { redis?: Redis; ownMs?: number; settleMs?: number; otherHolder?: string } = {},
   ): VolumeRecords =>
     new VolumeRecords({
       redis: o.redis ?? redis,
@@ -35,12 +35,12 @@ describe('volume record', () => {
       driver: 'd.example',
       ownMs: o.ownMs ?? 60_000,
       settleMs: o.settleMs ?? 60_000,
-      foreignHolder: () => o.foreignHolder,
+      otherHolder: () => o.otherHolder,
     });
   const records = (): VolumeRecords => createRecords();
-  const beginIncarnation = (incarnation: string, quarantineMs = 0) =>
-    redisIncarnationStore(redis, 'csi', 'd.example').begin({
-      id: incarnation,
+  const beginDataEpoch = (dataEpoch: string, quarantineMs = 0) =>
+    redisDataEpochStore(redis, 'csi', 'd.example').begin({
+      id: dataEpoch,
       quarantineMs,
       sequence: 0,
     });
@@ -59,7 +59,7 @@ describe('volume record', () => {
   });
   beforeEach(async () => {
     await redis.flushall();
-    await beginIncarnation('e1');
+    await beginDataEpoch('e1');
   });
 
   /** Opens a record for an owner whose ownership has ended when this resolves. */
@@ -89,14 +89,14 @@ describe('volume record', () => {
   });
 
   it('stays under 4 KiB with the longest texts that Redis stores compactly', async () => {
-    const identity = 'y'.repeat(1000 - encodeRequest(planned).skeleton.length);
+    const identity = 'y'.repeat(1000 - encodeRequest(planned).pvTemplate.length);
     await records().openCreate(id, {
       owner: 'a',
       job,
       planned: {
         ...planned,
         request: Buffer.alloc(750),
-        skeleton: { ...planned.skeleton, identity },
+        pvTemplate: { ...planned.pvTemplate, identity },
       },
       mode: 'plan',
     });
@@ -267,10 +267,10 @@ describe('volume record', () => {
   describe('record rule 6, lost data', () => {
     const empty = async (quarantineMs: number): Promise<void> => {
       await redis.flushall();
-      await beginIncarnation('e2', quarantineMs);
+      await beginDataEpoch('e2', quarantineMs);
     };
 
-    it('opens nothing before a leader has confirmed the incarnation', async () => {
+    it('opens nothing before a leader has confirmed the data epoch', async () => {
       await redis.flushall();
       assert.equal((await open('a')).kind, 'not-yet');
       assert.equal(
@@ -465,13 +465,13 @@ describe('volume record', () => {
       const worker = records();
       await loseWritesOf(() => open('a', worker));
       await worker.rewriteLostRecords();
-      await beginIncarnation('e2');
+      await beginDataEpoch('e2');
       assert.deepEqual(await worker.rewriteLostRecords(), [job]);
       const next = await open('b');
       assert.ok(next.kind === 'replay' && next.ambiguous);
     });
 
-    it('stops all openings until the leader has begun a new incarnation', async () => {
+    it('stops all openings until the leader has begun a new data epoch', async () => {
       const worker = records();
       await loseWritesOf(() => open('a', worker));
       await worker.rewriteLostRecords();
@@ -516,20 +516,20 @@ describe('volume record', () => {
       await underWay;
       await worker.rewriteLostRecords();
       assert.equal(await confirmed(), null);
-      await beginIncarnation('e2');
+      await beginDataEpoch('e2');
       assert.ok((await worker.rewriteLostRecords()).length > 0);
       assert.equal(await states(), 'creating');
       link.disconnect();
     });
 
-    it('begins only one new incarnation for one loss', async () => {
+    it('begins only one new data epoch for one loss', async () => {
       const [first, second] = [records(), records()];
       await loseWritesOf(async () => {
         await open('a', first);
         await second.openCreate('u2', { owner: 'b', job, planned, mode: 'plan' });
       });
       await first.rewriteLostRecords();
-      await beginIncarnation('e2');
+      await beginDataEpoch('e2');
       await second.rewriteLostRecords();
       assert.equal(await confirmed(), 'e2');
     });
@@ -541,7 +541,7 @@ describe('volume record', () => {
       await open('b', other);
       await other.closeStored(id, 'b');
       await worker.rewriteLostRecords();
-      await beginIncarnation('e2');
+      await beginDataEpoch('e2');
       await worker.rewriteLostRecords();
       assert.equal(await states(), 'creating');
     });
@@ -559,7 +559,7 @@ describe('volume record', () => {
       await open('a', quick);
       await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
       await redis.hset('{csi}:volume:d.example:u1', 'call', '1');
-      await beginIncarnation('e2', 1);
+      await beginDataEpoch('e2', 1);
       await systemClock.sleep(5);
       await open('b', quick);
       assert.equal(await quick.closeRefused(id, 'b', 'Internal'), 'suspect');
@@ -601,11 +601,11 @@ describe('volume record', () => {
   });
 
   describe('while another provisioner leads', () => {
-    const setForeignLeader = (holder: string) =>
-      redisIncarnationStore(redis, 'csi', 'd.example').setForeignLeader(holder);
+    const setOtherProvisioner = (holder: string) =>
+      redisDataEpochStore(redis, 'csi', 'd.example').setOtherProvisioner(holder);
 
     it('opens nothing new, and says who leads', async () => {
-      await setForeignLeader('csi-provisioner-0');
+      await setOtherProvisioner('csi-provisioner-0');
       const refused = await open('a');
       assert.ok(refused.kind === 'not-yet' && refused.reason.startsWith('csi-provisioner-0 holds'));
       assert.equal(
@@ -617,18 +617,18 @@ describe('volume record', () => {
     it('finishes what is open', async () => {
       await open('a');
       await records().leaveAmbiguous(id, 'a', 'Unavailable');
-      await setForeignLeader('csi-provisioner-0');
+      await setOtherProvisioner('csi-provisioner-0');
       assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
     });
 
     it('opens again when it does not lead any more', async () => {
-      await setForeignLeader('csi-provisioner-0');
-      await redisIncarnationStore(redis, 'csi', 'd.example').advance('');
+      await setOtherProvisioner('csi-provisioner-0');
+      await redisDataEpochStore(redis, 'csi', 'd.example').advance('');
       assert.equal((await open('a')).kind, 'opened');
     });
 
     it('opens nothing new in a process that sees it by itself', async () => {
-      const worker = createRecords({ foreignHolder: 'csi-provisioner-0' });
+      const worker = createRecords({ otherHolder: 'csi-provisioner-0' });
       assert.equal((await open('a', worker)).kind, 'not-yet');
       assert.equal((await open('b')).kind, 'opened');
     });
@@ -636,14 +636,14 @@ describe('volume record', () => {
     it('creates no volume again whose PV was removed', async () => {
       await open('a');
       await records().closeStored(id, 'a');
-      await setForeignLeader('csi-provisioner-0');
+      await setOtherProvisioner('csi-provisioner-0');
       const again = await records().openCreate(id, { owner: 'b', job, planned, mode: 'again' });
       assert.ok(again.kind === 'not-yet' && again.isHalt);
     });
 
     it('tells a run without an open record before it reads its object', async () => {
       const worker = records();
-      await setForeignLeader('csi-provisioner-0');
+      await setOtherProvisioner('csi-provisioner-0');
       assert.equal(await worker.haltUnlessOpen([id]), undefined, 'not known yet');
       await open('a', worker);
       assert.match((await worker.haltUnlessOpen([id]))?.reason ?? '', /^csi-provisioner-0 holds/);
@@ -651,7 +651,7 @@ describe('volume record', () => {
 
     it('lets the run of an open record go on', async () => {
       await open('a');
-      const worker = createRecords({ foreignHolder: 'csi-provisioner-0' });
+      const worker = createRecords({ otherHolder: 'csi-provisioner-0' });
       assert.equal(await worker.haltUnlessOpen(['other', id]), undefined);
       assert.notEqual(await worker.haltUnlessOpen(['other']), undefined);
     });
@@ -683,7 +683,7 @@ describe('volume record', () => {
     });
 
     it('stays drained when a leader begins its term', async () => {
-      const store = redisIncarnationStore(redis, 'csi', 'd.example');
+      const store = redisDataEpochStore(redis, 'csi', 'd.example');
       const { isDrained } = await store.advance('e1', { id: 't', transitions: 3 });
       assert.equal(isDrained, true);
       assert.equal((await open('a')).kind, 'not-yet');
@@ -692,27 +692,27 @@ describe('volume record', () => {
 
   describe('after a leader of ours has begun its term', () => {
     const advance = (term: string, transitions = 0) =>
-      redisIncarnationStore(redis, 'csi', 'd.example').advance('e1', { id: term, transitions });
+      redisDataEpochStore(redis, 'csi', 'd.example').advance('e1', { id: term, transitions });
 
     it('opens nothing for a run that read its object before', async () => {
       const worker = records();
-      await worker.learnIncarnation();
-      const before = worker.incarnation;
+      await worker.learnDataEpoch();
+      const before = worker.dataEpoch;
       await advance('t1');
-      const openAs = (incarnation: string) =>
-        worker.openCreate(id, { owner: 'a', job, planned, mode: 'plan', incarnation });
+      const openAs = (dataEpoch: string) =>
+        worker.openCreate(id, { owner: 'a', job, planned, mode: 'plan', dataEpoch });
       const refused = await openAs(before);
       assert.ok(refused.kind === 'not-yet' && refused.waitMs === 0 && !refused.isHalt);
-      assert.equal((await openAs(worker.incarnation)).kind, 'opened');
+      assert.equal((await openAs(worker.dataEpoch)).kind, 'opened');
     });
 
     it('opens the deletion of no run that read its volume before', async () => {
       const worker = records();
       await advance('t1');
-      await worker.learnIncarnation();
-      const { incarnation } = worker;
+      await worker.learnDataEpoch();
+      const { dataEpoch } = worker;
       await advance('t2');
-      const attempt = { owner: 'a', job, handle: 'h', incarnation };
+      const attempt = { owner: 'a', job, handle: 'h', dataEpoch };
       assert.equal((await worker.openDelete(id, attempt)).kind, 'not-yet');
     });
 
@@ -756,15 +756,15 @@ describe('volume record', () => {
 
     for (const [what, foreign, transitions, isNew] of [
       ['goes on when a leader of ours follows one of ours', '', 6, false],
-      ['begins anew after a foreign leader was named', 'host-1', 6, true],
+      ['begins anew after another provisioner was named', 'host-1', 6, true],
       ['begins anew when another held the Lease between', '', 7, true],
       ['begins anew when nothing is known of the Lease', '', 0, true],
     ] as const)
       it(what, async () => {
-        const term = () => redis.hget(incarnationKey('csi', 'd.example'), 'term');
+        const term = () => redis.hget(dataEpochKey('csi', 'd.example'), 'term');
         await advance('t1', 5);
         if (foreign !== '')
-          await redisIncarnationStore(redis, 'csi', 'd.example').setForeignLeader(foreign);
+          await redisDataEpochStore(redis, 'csi', 'd.example').setOtherProvisioner(foreign);
         await advance('t2', transitions);
         await advance('t2', transitions);
         assert.equal(await term(), isNew ? 't2' : 't1');
@@ -778,9 +778,9 @@ describe('volume record', () => {
       assert.equal((await advance('t1', 0)).isAfterOther, false);
     });
 
-    it('tells a leader after a foreign one that was seen', async () => {
+    it('tells a leader after another provisioner that was seen', async () => {
       await advance('t1', 5);
-      await redisIncarnationStore(redis, 'csi', 'd.example').setForeignLeader('u');
+      await redisDataEpochStore(redis, 'csi', 'd.example').setOtherProvisioner('u');
       assert.equal((await advance('t2', 6)).isAfterOther, true);
     });
   });

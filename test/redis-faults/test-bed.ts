@@ -1,4 +1,4 @@
-import { type Incarnation, IncarnationCheck } from '#src/ingest/incarnation-check.ts';
+import { type DataEpoch, DataEpochCheck } from '#src/ingest/data-epoch-check.ts';
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { Leadership } from '#src/ingest/leadership.ts';
 import { Resync } from '#src/ingest/resync.ts';
@@ -9,7 +9,7 @@ import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import type { Producer } from '#src/queue/producer.ts';
 import { watchSettings, type SettingsWatch } from '#src/redis/settings.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -21,7 +21,7 @@ import type { TestRedis } from '../harness/redis.ts';
 
 const OWN_MS = 1_500;
 
-/** A producer, two workers, volume records and the leader's incarnation check, with a driver and an
+/** A producer, two workers, volume records and the leader's data epoch check, with a driver and an
  * API server in memory. */
 export class TestBed {
   readonly producer: Producer;
@@ -100,17 +100,17 @@ export class TestBed {
       log,
     });
     this.#closers.add('resync', () => resync.stop());
-    let leaseIncarnation: Incarnation | undefined;
+    let leaseDataEpoch: DataEpoch | undefined;
     const leadership = new Leadership({
       driver,
       queue,
       resync,
-      incarnation: new IncarnationCheck({
-        incarnations: redisIncarnationStore(link.redis, 'csi', driver),
+      dataEpoch: new DataEpochCheck({
+        dataEpochs: redisDataEpochStore(link.redis, 'csi', driver),
         store: {
-          read: () => Promise.resolve(leaseIncarnation),
+          read: () => Promise.resolve(leaseDataEpoch),
           write: (next) => {
-            leaseIncarnation = { id: next, sequence: 0, server: '' };
+            leaseDataEpoch = { id: next, sequence: 0, server: '' };
             return Promise.resolve();
           },
         },
@@ -118,7 +118,7 @@ export class TestBed {
         log,
       }),
       pause: { forget: () => undefined },
-      foreignLeader: { observe: () => undefined },
+      otherProvisioner: { observe: () => undefined },
       failover: { checkNow: () => undefined },
       sweep: undefined,
       isRedisOurs: () => true,

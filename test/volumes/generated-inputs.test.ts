@@ -7,7 +7,7 @@ import type { Claim, Class, KubeObject, Volume, VolumeAttachment } from '#src/ku
 import { planDeletion, recordId, shouldDelete } from '#src/volumes/deletion.ts';
 import { shouldProvision } from '#src/volumes/eligibility.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
-import { completeVolume, readAnswer, type VolumeSkeleton } from '#src/volumes/persistent-volume.ts';
+import { completeVolume, readAnswer, type PvTemplate } from '#src/volumes/persistent-volume.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { Answer, Step } from '#src/rules/rule.ts';
 import { aClaim, aClass, aVolume, driver, DRIVER, options } from './builders.ts';
@@ -483,17 +483,17 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
       uid: 'source-uid',
       isReleased: true,
     };
-    const skeleton = fc
+    const pvTemplate = fc
       .record({
         isEchoed: maybe(fc.boolean()),
         hasTopology: maybe(fc.constant(true as const)),
         migratedTo: maybe(fc.constantFrom(...MIGRATED)),
       })
-      .map(({ isEchoed, hasTopology, migratedTo }): VolumeSkeleton => {
-        const { volume } = plan.skeleton;
+      .map(({ isEchoed, hasTopology, migratedTo }): PvTemplate => {
+        const { volume } = plan.pvTemplate;
         const csi = { ...volume.spec.csi, driver: migratedTo ?? volume.spec.csi.driver };
         return {
-          ...plan.skeleton,
+          ...plan.pvTemplate,
           volume: { ...volume, spec: { ...volume.spec, csi } },
           ...(hasTopology === undefined ? {} : { hasTopology }),
           ...(migratedTo === undefined ? {} : { isMigrated: true }),
@@ -525,7 +525,7 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
     });
     const seen = { good: 0, bad: 0 };
     fc.assert(
-      fc.property(skeleton, mostly(volume, fc.constant(undefined)), (planned, answered) => {
+      fc.property(pvTemplate, mostly(volume, fc.constant(undefined)), (planned, answered) => {
         const result = readAnswer(
           create(CreateVolumeResponseSchema, answered === undefined ? {} : { volume: answered }),
           planned,

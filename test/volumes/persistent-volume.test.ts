@@ -106,10 +106,10 @@ describe('the new PV', () => {
 });
 
 describe('an answer', () => {
-  const { skeleton } = planCreation();
+  const { pvTemplate } = planCreation();
 
   it('without a volume is blamed on the driver (R-42)', () => {
-    assert.deepEqual(readAnswer(create(CreateVolumeResponseSchema, {}), skeleton), {
+    assert.deepEqual(readAnswer(create(CreateVolumeResponseSchema, {}), pvTemplate), {
       message:
         'the driver answered CreateVolume without a volume; report this to the driver’s vendor',
       handle: undefined,
@@ -117,7 +117,7 @@ describe('an answer', () => {
   });
 
   it('with an empty handle is blamed on the driver', () => {
-    assert.deepEqual(readBadAnswer(skeleton, { volumeId: '' }), {
+    assert.deepEqual(readBadAnswer(pvTemplate, { volumeId: '' }), {
       message:
         'the driver answered CreateVolume with an empty volume_id; report this to the ' +
         'driver’s vendor',
@@ -126,8 +126,8 @@ describe('an answer', () => {
   });
 
   it('with a handle above 4 KiB is blamed on the driver, and nothing is deleted by it', () => {
-    assert.ok(!('message' in readDriverAnswer(skeleton, { volumeId: 'ä'.repeat(2_048) })));
-    assert.deepEqual(readBadAnswer(skeleton, { volumeId: 'ä'.repeat(2_049) }), {
+    assert.ok(!('message' in readDriverAnswer(pvTemplate, { volumeId: 'ä'.repeat(2_048) })));
+    assert.deepEqual(readBadAnswer(pvTemplate, { volumeId: 'ä'.repeat(2_049) }), {
       message:
         'the driver answered CreateVolume with a volume_id of 4098 bytes, more than 4096; ' +
         'report this to the driver’s vendor',
@@ -136,14 +136,14 @@ describe('an answer', () => {
   });
 
   it('with too few bytes is refused, with the handle to delete (B-22, B-46)', () => {
-    assert.deepEqual(readBadAnswer(skeleton, { capacityBytes: 99n }), {
+    assert.deepEqual(readBadAnswer(pvTemplate, { capacityBytes: 99n }), {
       message: 'created volume capacity 99 less than requested capacity 100',
       handle: 'test-volume-id',
     });
   });
 
   it('with negative bytes is refused even if no size was requested', () => {
-    const { skeleton: free } = planCreation({ claim: aClaim({ spec: { resources: {} } }) });
+    const { pvTemplate: free } = planCreation({ claim: aClaim({ spec: { resources: {} } }) });
     assert.equal(
       readBadAnswer(free, { capacityBytes: -1n }).message,
       'created volume capacity -1 less than requested capacity 0',
@@ -151,7 +151,7 @@ describe('an answer', () => {
   });
 
   it('with exactly the requested bytes is accepted', () => {
-    assert.deepEqual(readDriverAnswer(skeleton), {
+    assert.deepEqual(readDriverAnswer(pvTemplate), {
       handle: 'test-volume-id',
       context: {},
       capacityBytes: '100',
@@ -166,7 +166,7 @@ describe('an answer', () => {
       '9007199254740993',
     );
     assert.match(
-      readBadAnswer(planCreation({ claim: huge }).skeleton, { capacityBytes: 9007199254740992n })
+      readBadAnswer(planCreation({ claim: huge }).pvTemplate, { capacityBytes: 9007199254740992n })
         .message,
       /^created volume capacity/,
     );
@@ -187,21 +187,21 @@ describe('the answer for a volume with a source', () => {
   const echo = { type: { case: 'snapshot' as const, value: { snapshotId: 'sid' } } };
 
   it('must name a content source', () => {
-    const { request, skeleton } = restored({ dataSource });
+    const { request, pvTemplate } = restored({ dataSource });
     assert.ok(request.volumeContentSource?.type.case === 'snapshot');
-    assert.deepEqual(readBadAnswer(skeleton, { capacityBytes: 1000n }), {
+    assert.deepEqual(readBadAnswer(pvTemplate, { capacityBytes: 1000n }), {
       message: 'volume content source missing',
       handle: 'test-volume-id',
       cleanupSpelling: 'cleanup',
     });
     assert.ok(
-      !('message' in readDriverAnswer(skeleton, { capacityBytes: 1000n, contentSource: echo })),
+      !('message' in readDriverAnswer(pvTemplate, { capacityBytes: 1000n, contentSource: echo })),
     );
   });
 
   it('is refused for its size before it is refused for a missing source', () => {
     assert.match(
-      readBadAnswer(restored({ dataSource }).skeleton, { capacityBytes: 999n }).message,
+      readBadAnswer(restored({ dataSource }).pvTemplate, { capacityBytes: 999n }).message,
       /^created volume capacity/,
     );
   });
@@ -210,13 +210,15 @@ describe('the answer for a volume with a source', () => {
     assert.ok(
       !(
         'message' in
-        readDriverAnswer(restored({ dataSourceRef: dataSource }).skeleton, { capacityBytes: 1000n })
+        readDriverAnswer(restored({ dataSourceRef: dataSource }).pvTemplate, {
+          capacityBytes: 1000n,
+        })
       ),
     );
   });
 
-  it('belongs to a skeleton that names the snapshot', () => {
-    assert.deepEqual(restored({ dataSource }).skeleton.source, {
+  it('belongs to a PV template that names the snapshot', () => {
+    assert.deepEqual(restored({ dataSource }).pvTemplate.source, {
       resource: 'volumesnapshots',
       namespace: 'ns1',
       name: 'test-snapshot',
@@ -226,13 +228,13 @@ describe('the answer for a volume with a source', () => {
     });
   });
 
-  it('belongs to a skeleton that names the source claim', () => {
+  it('belongs to a PV template that names the source claim', () => {
     const claim = inNamespace('fake-pvc-namespace', {
       dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' },
     });
     assert.deepEqual(
       planCreation({ claim, driver: withCapability('CLONE_VOLUME'), objects: cloneObjects() })
-        .skeleton.source,
+        .pvTemplate.source,
       {
         resource: 'persistentvolumeclaims',
         namespace: 'fake-pvc-namespace',

@@ -47,10 +47,10 @@ function provisioned(annotations: Record<string, string>, provisioner: string) {
   const claim = claimOf(annotations);
   const cls = classOf(provisioner);
   assert.equal(shouldProvision(claim, successor, () => cls).kind, 'provision');
-  const { request, skeleton } = planCreation({ claim, cls, driver: successor });
-  const answer = readDriverAnswer(skeleton, { volumeId: DISK, capacityBytes: 100_000n });
+  const { request, pvTemplate } = planCreation({ claim, cls, driver: successor });
+  const answer = readDriverAnswer(pvTemplate, { volumeId: DISK, capacityBytes: 100_000n });
   assert.ok(!('message' in answer), JSON.stringify(answer));
-  return { request, volume: completeVolume(skeleton, answer) };
+  return { request, volume: completeVolume(pvTemplate, answer) };
 }
 
 function assertTranslated({ request, volume }: ReturnType<typeof provisioned>): void {
@@ -96,8 +96,8 @@ describe('a claim of the driver’s own class', () => {
     assertNative(provisioned({ [GA]: DRIVER }, DRIVER)));
 
   it('is not translated for a driver that replaced no plug-in', () => {
-    const { skeleton } = planCreation({ cls: aClass({ parameters: { zone: 'west-1' } }) });
-    assert.equal(skeleton.isMigrated, undefined);
+    const { pvTemplate } = planCreation({ cls: aClass({ parameters: { zone: 'west-1' } }) });
+    assert.equal(pvTemplate.isMigrated, undefined);
   });
 });
 
@@ -106,12 +106,12 @@ describe('a volume of an in-tree class', () => {
   const snapshot = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
 
   it('without an in-tree form is refused before its PV is written', () => {
-    const { skeleton } = planCreation({
+    const { pvTemplate } = planCreation({
       claim: claimOf({ [GA]: DRIVER }),
       cls: classOf(IN_TREE),
       driver: successor,
     });
-    const answer = readBadAnswer(skeleton, { volumeId: 'no-disk-uri', capacityBytes: 100_000n });
+    const answer = readBadAnswer(pvTemplate, { volumeId: 'no-disk-uri', capacityBytes: 100_000n });
     assert.match(answer.message, /^could not get disk name from no-disk-uri/);
     assert.deepEqual([answer.handle, answer.isPermanent], ['no-disk-uri', true]);
   });

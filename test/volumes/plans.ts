@@ -12,7 +12,7 @@ import {
   type BadAnswer,
   completeVolume,
   readAnswer,
-  type VolumeSkeleton,
+  type PvTemplate,
 } from '#src/volumes/persistent-volume.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
@@ -58,7 +58,7 @@ export interface Created {
   /** The request to the driver, without secrets. */
   readonly request: CreateVolumeRequest;
   /** As the record returns it: encoded and decoded as JSON. */
-  readonly skeleton: VolumeSkeleton;
+  readonly pvTemplate: PvTemplate;
 }
 
 /** The plan for a claim that can be served. */
@@ -68,7 +68,7 @@ export function planCreation(given: Given = {}): Created {
   return {
     plan,
     request: fromBinary(CreateVolumeRequestSchema, plan.request),
-    skeleton: JSON.parse(JSON.stringify(plan.skeleton)) as VolumeSkeleton,
+    pvTemplate: JSON.parse(JSON.stringify(plan.pvTemplate)) as PvTemplate,
   };
 }
 
@@ -83,30 +83,30 @@ type VolumeInit = MessageInitShape<typeof VolumeSchema>;
 
 /** The driver's answer as readAnswer returns it; by default a volume of 100 bytes. */
 export function readDriverAnswer(
-  skeleton: VolumeSkeleton,
+  pvTemplate: PvTemplate,
   volume: VolumeInit | undefined = {},
 ): ReturnType<typeof readAnswer> {
   return readAnswer(
     create(CreateVolumeResponseSchema, {
       volume: { volumeId: 'test-volume-id', capacityBytes: 100n, ...volume },
     }),
-    skeleton,
+    pvTemplate,
   );
 }
 
 /** What is wrong with an answer from which no PV can be made. */
-export function readBadAnswer(skeleton: VolumeSkeleton, volume: VolumeInit): BadAnswer {
-  const answer = readDriverAnswer(skeleton, volume);
+export function readBadAnswer(pvTemplate: PvTemplate, volume: VolumeInit): BadAnswer {
+  const answer = readDriverAnswer(pvTemplate, volume);
   assert.ok('message' in answer, 'the answer can be used');
   return answer;
 }
 
 /** The PV of a claim once the driver has answered. */
 export function completePv(given: Given = {}, volume: VolumeInit = {}): NewVolume {
-  const { skeleton } = planCreation(given);
-  const answer = readDriverAnswer(skeleton, volume);
+  const { pvTemplate } = planCreation(given);
+  const answer = readDriverAnswer(pvTemplate, volume);
   assert.ok(!('message' in answer), JSON.stringify(answer));
-  return completeVolume(skeleton, answer);
+  return completeVolume(pvTemplate, answer);
 }
 
 /** The driver with further controller capabilities. */

@@ -26,7 +26,7 @@ function stored(
   return {
     request: o.request ?? requestFor(name),
     secret,
-    skeleton: {
+    pvTemplate: {
       requestedBytes: '0',
       identity: '',
       volume: {
@@ -160,7 +160,7 @@ describe('a stored request', () => {
       'volume.kubernetes.io/provisioner-deletion-secret-name': 'login',
       'volume.kubernetes.io/provisioner-deletion-secret-namespace': 'storage',
     };
-    const { volume } = stored({ annotations }).skeleton;
+    const { volume } = stored({ annotations }).pvTemplate;
     const { metadata, spec } = volume;
     const live = { metadata: { ...metadata, uid: 'pv', resourceVersion: '1' }, spec };
     const without = { className: 'gone', volume: live };

@@ -102,7 +102,7 @@ async function sendCreateVolume(
   secrets: SecretValues,
 ): Promise<VolumeAnswer | BadAnswer> {
   const { timeoutMs } = ports;
-  const { endpoint: gateway, skeleton } = stored;
+  const { endpoint: gateway, pvTemplate } = stored;
   const slow = setTimeout(() => {
     if (claim === undefined) return;
     const { namespace = '', name } = claim.metadata;
@@ -110,11 +110,11 @@ async function sendCreateVolume(
     recordClaimEvent(ports, claim, { type: 'Normal', reason: 'Provisioning', message });
   }, SLOW_CALL_MS);
   try {
-    const migrated = skeleton.isMigrated === true;
+    const migrated = pvTemplate.isMigrated === true;
     const settings = { timeoutMs, notAfterMs, gateway, migrated, stopping: run.signal };
     const request = withSecrets(stored.request, secrets);
     const answer = await noteReached(run, ports.csi.createVolume(request, settings));
-    return readAnswer(answer, skeleton);
+    return readAnswer(answer, pvTemplate);
   } finally {
     clearTimeout(slow);
   }
@@ -150,7 +150,7 @@ async function handleUnusableAnswer(
         return parkOnClass(ports, claim, reason);
       return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
-    const { name } = stored.skeleton.volume.metadata;
+    const { name } = stored.pvTemplate.volume.metadata;
     const begin = `${message}. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed`;
     reason = `${begin}, volume is orphaned: ${failure}`;
   }
@@ -176,7 +176,7 @@ async function handleFailure(
 ): Promise<Outcome> {
   const { attempt, stored, replay } = creation;
   const failure = judgeCreateFailure(error, {
-    isNotFoundAmbiguous: stored.skeleton.source !== undefined && replay?.ambiguous === true,
+    isNotFoundAmbiguous: stored.pvTemplate.source !== undefined && replay?.ambiguous === true,
   });
   switch (failure.kind) {
     case 'not-forwarded': {
@@ -230,9 +230,12 @@ async function handleRefusal(
 
 /** Remembers that the node has no room for a volume of this class and size, so that another one is
  * chosen. */
-function noteFullNode({ nodeLocal }: ProcessorPorts, { endpoint, skeleton }: VolumeRequest): void {
+function noteFullNode(
+  { nodeLocal }: ProcessorPorts,
+  { endpoint, pvTemplate }: VolumeRequest,
+): void {
   const node = nodeOf(endpoint);
-  const { storageClassName: className = '' } = skeleton.volume.spec;
+  const { storageClassName: className = '' } = pvTemplate.volume.spec;
   if (node !== undefined)
-    nodeLocal?.readings.refused({ node, className }, BigInt(skeleton.requestedBytes));
+    nodeLocal?.readings.refused({ node, className }, BigInt(pvTemplate.requestedBytes));
 }

@@ -19,7 +19,7 @@ export async function cleanUpVolume(
   handle: string,
   secrets: SecretValues,
 ): Promise<string | undefined> {
-  const { name } = stored.skeleton.volume.metadata;
+  const { name } = stored.pvTemplate.volume.metadata;
   const { timeoutMs } = ports;
   const readMs = ports.clock.nowMs();
   if ((await ports.kube.get<Volume>(volumes, { name })) !== undefined)

@@ -44,6 +44,6 @@ async function planClaim(
   if (plan.kind !== 'create') return plan;
   const clash = await findNameClash(ports, claim);
   if (clash !== undefined) return { kind: 'refuse', message: clash, waitsFor: [] };
-  const { request, skeleton, secret } = plan;
-  return { kind: 'create', planned: { request, skeleton, secret, endpoint: ports.endpoint } };
+  const { request, pvTemplate, secret } = plan;
+  return { kind: 'create', planned: { request, pvTemplate, secret, endpoint: ports.endpoint } };
 }

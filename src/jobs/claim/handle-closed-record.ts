@@ -27,7 +27,7 @@ export async function handleClosedRecord(
   if (isPending && state === 'stored' && (await hasVolume(ports, claimAttempt.attempt.id))) {
     // Planning has added our finalizer to the snapshot again.
     if (intent.kind === 'create')
-      await releaseRestoredSnapshot(ports, intent.planned.skeleton.source);
+      await releaseRestoredSnapshot(ports, intent.planned.pvTemplate.source);
     return { kind: 'done', note: 'its volume exists' };
   }
   if (intent.kind !== 'create') return endWithoutCreation(ports, claimAttempt, intent);

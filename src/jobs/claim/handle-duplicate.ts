@@ -37,7 +37,7 @@ export async function handleDuplicateVolume(
     await keepAnswer(ports, created);
     return { kind: 'later', reason: `volume ${name} changed meanwhile` };
   }
-  const found = compareVolumes(current, completeVolume(stored.skeleton, answer));
+  const found = compareVolumes(current, completeVolume(stored.pvTemplate, answer));
   if (found === 'same') {
     await ports.records.closeStored(attempt.id, attempt.owner);
     return { kind: 'done', note: `volume ${name} has this handle` };

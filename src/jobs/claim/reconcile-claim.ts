@@ -31,7 +31,7 @@ export async function reconcileClaim(
 ): Promise<Outcome> {
   const startMs = ports.clock.nowMs();
   // Taken before the claim is read (record rule 6).
-  const { incarnation } = ports.records;
+  const { dataEpoch } = ports.records;
   const notYet = await ports.records.whyNotYet(job.uid);
   if (notYet !== undefined) return waitForRecord(notYet);
   let claim = await readClaim(ports, job);
@@ -49,7 +49,7 @@ export async function reconcileClaim(
     if (claim === undefined)
       return { kind: 'later', reason: 'the claim is being deleted, or was replaced' };
   }
-  const attempt = startAttempt(ports, { id: job.uid, job, incarnation }, startMs);
+  const attempt = startAttempt(ports, { id: job.uid, job, dataEpoch }, startMs);
   const outcome = await createOrFinish(ports, { attempt, claim, run }, intent);
   countAttempt(ports, { claim, intent, outcome, startMs });
   return releaseUnneeded(ports, job.uid, claim, outcome);

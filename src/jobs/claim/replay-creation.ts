@@ -25,8 +25,8 @@ export async function replayCreation(
   if (replay.answer !== undefined || replay.lastCode === DUPLICATE_LEFT)
     return sendStored(ports, claimAttempt, replay);
   // The name as stored: the flags that form names may have changed since the volume was planned.
-  const { skeleton } = replay.stored;
-  const { name } = skeleton.volume.metadata;
+  const { pvTemplate } = replay.stored;
+  const { name } = pvTemplate.volume.metadata;
   const volume = await ports.kube.get<Volume>(volumes, { name }).catch(async (error: unknown) => {
     // Nothing was sent, so the record must not say that this attempt may have created a volume.
     await ports.records.revert(attempt.id, attempt.owner);
@@ -46,6 +46,6 @@ export async function replayCreation(
   }
   if (replay.isOfEarlierTerm) return sendStored(ports, claimAttempt, replay);
   await ports.records.closeStored(attempt.id, attempt.owner);
-  await reportSuccess(ports, claim, skeleton);
+  await reportSuccess(ports, claim, pvTemplate);
   return { kind: 'done', note: `volume ${name} exists already` };
 }

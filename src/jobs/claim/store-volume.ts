@@ -3,7 +3,7 @@ import type { Claim, NewVolume, Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
-import { completeVolume, type VolumeSkeleton } from '../../volumes/persistent-volume.ts';
+import { completeVolume, type PvTemplate } from '../../volumes/persistent-volume.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readClaim } from '../read-claims.ts';
@@ -14,7 +14,7 @@ import { handleDuplicateVolume } from './handle-duplicate.ts';
 /** Writes the PV of a created volume and closes its record. If the PV can't be written, the record
  * keeps the driver's answer. */
 export async function storeVolume(ports: ProcessorPorts, created: CreatedVolume): Promise<Outcome> {
-  const volume = completeVolume(created.stored.skeleton, created.answer);
+  const volume = completeVolume(created.stored.pvTemplate, created.answer);
   try {
     await ports.kube.createUnread(volumes, undefined, volume);
   } catch (error) {
@@ -44,7 +44,7 @@ async function closeRecord(
     wasLong &&
     claim !== undefined &&
     (await readClaim(ports, claim.metadata).catch(() => claim)) === undefined;
-  await reportSuccess(ports, isGone ? undefined : claim, stored.skeleton);
+  await reportSuccess(ports, isGone ? undefined : claim, stored.pvTemplate);
   return { kind: 'done', note: `volume ${name}` };
 }
 
@@ -52,10 +52,10 @@ async function closeRecord(
 export async function reportSuccess(
   ports: Pick<ProcessorPorts, 'kube' | 'log' | 'events'>,
   claim: Claim | undefined,
-  skeleton: VolumeSkeleton,
+  pvTemplate: PvTemplate,
 ): Promise<void> {
-  await releaseRestoredSnapshot(ports, skeleton.source);
-  const message = `Successfully provisioned volume ${skeleton.volume.metadata.name}`;
+  await releaseRestoredSnapshot(ports, pvTemplate.source);
+  const message = `Successfully provisioned volume ${pvTemplate.volume.metadata.name}`;
   recordClaimEvent(ports, claim, { type: 'Normal', reason: 'ProvisioningSucceeded', message });
 }
 

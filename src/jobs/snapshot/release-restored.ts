@@ -2,7 +2,7 @@ import { SNAPSHOT_SOURCE_PROTECTION as finalizer } from '../../kube/keys.ts';
 import { isForbidden, isNotFound } from '../../kube/kube-error.ts';
 import type { Snapshot } from '../../kube/objects.ts';
 import { snapshots } from '../../kube/resources.ts';
-import type { SkeletonSource } from '../../volumes/persistent-volume.ts';
+import type { TemplateSource } from '../../volumes/persistent-volume.ts';
 import { removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
@@ -10,7 +10,7 @@ import type { ProcessorPorts } from '../ports.ts';
  * ignored. After a failure the sweep (src/ingest/snapshot-sweep.ts) removes it later. */
 export async function releaseRestoredSnapshot(
   ports: Pick<ProcessorPorts, 'kube' | 'log'>,
-  source: SkeletonSource | undefined,
+  source: TemplateSource | undefined,
 ): Promise<void> {
   if (source?.isReleased !== true) return;
   const { namespace, name } = source;

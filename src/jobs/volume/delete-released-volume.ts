@@ -18,8 +18,8 @@ import { setVolumeFinalizer } from './volume-finalizer.ts';
 interface ReleasedVolume extends VolumeRun {
   readonly job: JobKey;
   readonly readMs: number;
-  /** The incarnation of Redis' data before the read. */
-  readonly incarnation: string;
+  /** The epoch of Redis' data before the read. */
+  readonly dataEpoch: string;
 }
 
 /** Deletes the volume of a Released PV, then the PV, and counts the attempt in upstream's metrics.
@@ -68,11 +68,11 @@ type PlannedDeletion = Extract<DeletionPlan, { kind: 'delete' }> & {
  * @returns undefined if the driver has deleted the volume, now or in an earlier run */
 async function deleteInDriver(
   ports: ProcessorPorts,
-  { job, run, volume, readMs, incarnation }: ReleasedVolume,
+  { job, run, volume, readMs, dataEpoch }: ReleasedVolume,
   plan: PlannedDeletion,
 ): Promise<Outcome | undefined> {
   const id = recordId(volume, ports.options);
-  const attempt = startAttempt(ports, { id, job, incarnation }, readMs);
+  const attempt = startAttempt(ports, { id, job, dataEpoch }, readMs);
   const opened = await ports.records.openDelete(id, {
     ...attempt,
     handle: plan.handle,

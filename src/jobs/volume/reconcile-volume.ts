@@ -18,7 +18,7 @@ export async function reconcileVolume(
   run: Pick<Run, 'signal' | 'reachedDriver' | 'lastReason'>,
 ): Promise<Outcome> {
   const readMs = ports.clock.nowMs();
-  const { incarnation } = ports.records;
+  const { dataEpoch } = ports.records;
   const ids = vanishedRecordIds(job, ports.options);
   const halt = ids && (await ports.records.haltUnlessOpen(ids));
   if (halt !== undefined) return waitForRecord(halt);
@@ -35,7 +35,7 @@ export async function reconcileVolume(
       if ((await endDeletion(ports, volume)) === 'busy') return DELETION_UNDER_WAY;
       return setVolumeFinalizer(ports, volume, false);
     case 'delete':
-      return deleteReleasedVolume(ports, { job, run, volume, readMs, incarnation });
+      return deleteReleasedVolume(ports, { job, run, volume, readMs, dataEpoch });
   }
 }
 

@@ -36,7 +36,7 @@ export async function resolveCreation(
   let isDeleted = false;
   const outcome = await sendStored(ports, claimAttempt, opened, async (_, created) => {
     if (
-      compareVolumes(volume, completeVolume(created.stored.skeleton, created.answer)) !== 'same'
+      compareVolumes(volume, completeVolume(created.stored.pvTemplate, created.answer)) !== 'same'
     ) {
       const left = await deleteBesideAnswer(ports, created, volume);
       isDeleted = left === undefined;

@@ -19,12 +19,12 @@ export function describeDrain(
   state: DrainState,
   hasWaited: boolean,
 ): readonly string[] {
-  const { foreignLeader, isConfirmed, records } = state;
+  const { otherProvisioner, isConfirmed, records } = state;
   const lines = [
     `${driver} is drained: sutler finishes open volume records and starts nothing new`,
   ];
-  if (foreignLeader !== undefined)
-    lines.push(`${foreignLeader} holds the driver's Lease, or was the last that did`);
+  if (otherProvisioner !== undefined)
+    lines.push(`${otherProvisioner} holds the driver's Lease, or was the last that did`);
   if (records.length > 0 && !isConfirmed)
     lines.push('no ingest of sutler has confirmed the data of Redis: start one, see its /readyz');
   if (records.length > 0)
@@ -80,9 +80,9 @@ function waitOf(driver: string, record: OpenRecord): string {
   return `its CreateVolume is sent again${after}${ambiguous ? ', since the end of a call is unknown' : ''}`;
 }
 
-function describeEnd(driver: string, { foreignLeader, keys }: DrainState): readonly string[] {
+function describeEnd(driver: string, { otherProvisioner, keys }: DrainState): readonly string[] {
   const next =
-    foreignLeader === undefined
+    otherProvisioner === undefined
       ? 'stop its ingest, which releases the Lease at once, then start external-provisioner'
       : 'stop its processes';
   return [

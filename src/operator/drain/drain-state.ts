@@ -19,7 +19,7 @@ export interface DrainState {
   readonly records: readonly (OpenRecord & { readonly reason: string | undefined })[];
   /** Keys that have a job: what this installation has not done yet. */
   readonly keys: { readonly claims: number; readonly volumes: number };
-  readonly foreignLeader: string | undefined;
+  readonly otherProvisioner: string | undefined;
   /** A leader of ours has confirmed Redis' data, without which no run does anything. */
   readonly isConfirmed: boolean;
   /** How long ago a worker of this driver was alive; undefined: never. */
@@ -28,7 +28,7 @@ export interface DrainState {
 
 /** Reads all of it. Rejects while Redis can't be reached. */
 export async function readDrainState({ redis, prefix, driver }: DrainPlace): Promise<DrainState> {
-  const { foreignLeader, isConfirmed } = await redisDrain(redis, prefix, driver).read();
+  const { otherProvisioner, isConfirmed } = await redisDrain(redis, prefix, driver).read();
   const records = [];
   for (const record of await openRecords(redis, prefix, driver)) {
     const status = await readStatus(redis, { prefix, driver, key: record.job });
@@ -41,7 +41,7 @@ export async function readDrainState({ redis, prefix, driver }: DrainPlace): Pro
       claims: await countJobs(redis, queueOf('claim')),
       volumes: await countJobs(redis, queueOf('volume')),
     },
-    foreignLeader,
+    otherProvisioner,
     isConfirmed,
     workerAgeMs: await readHeartbeat(redis, queueOf('claim')),
   };

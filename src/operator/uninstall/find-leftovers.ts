@@ -4,14 +4,14 @@ import { readClusterUid } from '../../kube/cluster-uid.ts';
 import {
   BETA_STORAGE_PROVISIONER,
   CLAIM_FINALIZER,
-  INCARNATION,
+  DATA_EPOCH,
   STORAGE_PROVISIONER,
 } from '../../kube/keys.ts';
 import { listPages } from '../../kube/list-pages.ts';
 import type { Claim, Lease } from '../../kube/objects.ts';
 import { claims, leases } from '../../kube/resources.ts';
 import { listDrivers } from '../../queue/registry.ts';
-import { incarnationKey } from '../../records/key-names.ts';
+import { dataEpochKey } from '../../records/key-names.ts';
 import { openRecords } from '../../records/open-records.ts';
 import { clusterKey } from '../../redis/cluster-marker.ts';
 import { keyPrefix } from '../../redis/key-prefix.ts';
@@ -50,12 +50,11 @@ export async function findLeftovers(
   await checkNoneOpen(redis, prefix, drivers);
   const ids = new Set<string>();
   for (const driver of drivers) {
-    const id = await redis.hget(incarnationKey(prefix, driver), 'epoch');
+    const id = await redis.hget(dataEpochKey(prefix, driver), 'epoch');
     if (id !== null) ids.add(id);
   }
   const marked = await listMarkedLeases(kube, namespace);
-  const isOurs = (lease: Lease): boolean =>
-    ids.has(lease.metadata.annotations?.[INCARNATION] ?? '');
+  const isOurs = (lease: Lease): boolean => ids.has(lease.metadata.annotations?.[DATA_EPOCH] ?? '');
   const withFinalizer = await listClaimsWithFinalizer(kube);
   const isServed = (claim: Claim): boolean => drivers.includes(driverOf(claim));
   return {
@@ -111,7 +110,7 @@ async function driversOf(
   prefix: string,
   keys: readonly string[],
 ): Promise<readonly string[]> {
-  const before = incarnationKey(prefix, '');
+  const before = dataEpochKey(prefix, '');
   const named = keys.filter((key) => key.startsWith(before)).map((key) => key.slice(before.length));
   return [...new Set([...(await listDrivers(redis, prefix)), ...named])].sort();
 }
@@ -129,7 +128,7 @@ async function listClaimsWithFinalizer(kube: KubeClient): Promise<readonly Claim
 
 async function listMarkedLeases(kube: KubeClient, namespace: string): Promise<readonly Lease[]> {
   const page = await kube.list<Lease>(leases, namespace === '' ? {} : { namespace });
-  return page.items.filter(({ metadata }) => metadata.annotations?.[INCARNATION] !== undefined);
+  return page.items.filter(({ metadata }) => metadata.annotations?.[DATA_EPOCH] !== undefined);
 }
 
 async function scanKeys(redis: Redis, prefix: string): Promise<readonly string[]> {

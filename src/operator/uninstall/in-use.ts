@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { foreignHolder } from '../../election/identity.ts';
+import { otherHolder } from '../../election/identity.ts';
 import { leaseRecord } from '../../election/kube-lease-store.ts';
 import { holderOf, leaseName, observe, type Observation } from '../../election/lease.ts';
 import type { KubeClient } from '../../kube/client.ts';
@@ -7,7 +7,7 @@ import type { Lease } from '../../kube/objects.ts';
 import { leases } from '../../kube/resources.ts';
 import { readHeartbeat } from '../../queue/heartbeat.ts';
 import { listQueues } from '../../queue/registry.ts';
-import { incarnationKey } from '../../records/key-names.ts';
+import { dataEpochKey } from '../../records/key-names.ts';
 import type { Clock } from '../../runtime/clock.ts';
 
 interface InUseMeans {
@@ -68,7 +68,7 @@ async function lookAtLeases(
     const before = seen.get(lease);
     const now = observe(before, leaseRecord(spec ?? {}), nowMs);
     const holder = holderOf(now, nowMs);
-    if (now === undefined || holder === undefined || foreignHolder(holder) !== undefined) continue;
+    if (now === undefined || holder === undefined || otherHolder(holder) !== undefined) continue;
     seen.set(lease, now);
     holding.push(`${holder} holds the Lease ${lease}`);
     if (before !== undefined && before !== now) renewed = holding.at(-1);
@@ -109,6 +109,6 @@ async function listLeases(
 }
 
 async function readSequences({ redis }: InUseMeans, { prefix, drivers }: Place): Promise<string> {
-  const read = drivers.map((driver) => redis.hget(incarnationKey(prefix, driver), 'beat'));
+  const read = drivers.map((driver) => redis.hget(dataEpochKey(prefix, driver), 'beat'));
   return (await Promise.all(read)).join();
 }

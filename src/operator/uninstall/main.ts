@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { KubeClient } from '../../kube/client.ts';
-import { CLAIM_FINALIZER, INCARNATION, INCARNATION_SEQUENCE } from '../../kube/keys.ts';
+import { CLAIM_FINALIZER, DATA_EPOCH, DATA_EPOCH_SEQUENCE } from '../../kube/keys.ts';
 import type { Claim, Lease } from '../../kube/objects.ts';
 import { claims, leases } from '../../kube/resources.ts';
 import { systemClock } from '../../runtime/clock.ts';
@@ -40,7 +40,7 @@ function resultOf(found: Leftovers, isRemoved: boolean): Result {
   const lines = [
     `drivers of this Redis and --redis-prefix: ${drivers.join(', ') || 'none'}`,
     `finalizer ${CLAIM_FINALIZER} on ${ours.length} claims, ` +
-      `annotation ${INCARNATION} on ${marked.length} Leases, ` +
+      `annotation ${DATA_EPOCH} on ${marked.length} Leases, ` +
       `${redisKeys.length} keys in Redis`,
     ...others.map((other) => `stays: ${other}`),
     isEmpty ? 'there is nothing to remove' : done,
@@ -64,7 +64,7 @@ async function remove(kube: KubeClient, redis: Redis, found: Leftovers): Promise
   }
   for (const { metadata } of found.leases) {
     // A patch, since another provisioner that holds the Lease writes it every few seconds.
-    const annotations = { [INCARNATION]: null, [INCARNATION_SEQUENCE]: null };
+    const annotations = { [DATA_EPOCH]: null, [DATA_EPOCH_SEQUENCE]: null };
     const body = { metadata: { uid: metadata.uid, annotations } };
     await kube.patch(leases, metadata, { type: 'merge', body });
   }

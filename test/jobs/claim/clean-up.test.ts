@@ -6,7 +6,7 @@ import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { AZURE_DISK } from '#src/migration/azure-disk.ts';
@@ -182,7 +182,7 @@ describe('a volume that no PV can be made of', () => {
 
   it('does not count as absent soon after Redis lost data: an earlier call may go on', async () => {
     const claim = await rig.claim();
-    await redisIncarnationStore(rig.redis, 'csi', DRIVER).begin({
+    await redisDataEpochStore(rig.redis, 'csi', DRIVER).begin({
       id: 'e',
       quarantineMs: 1,
       sequence: 0,

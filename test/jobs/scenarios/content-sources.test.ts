@@ -344,7 +344,7 @@ describe('reconcileClaim, with a content source', () => {
         ownMs: 60_000,
         settleMs: 0,
       });
-      await records.learnIncarnation();
+      await records.learnDataEpoch();
       const lateRefusal = async (
         code: (typeof Code)[keyof typeof Code],
       ): Promise<Record<string, string>> => {

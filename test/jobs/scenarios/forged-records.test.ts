@@ -66,9 +66,9 @@ describe('a record that somebody has changed in Redis', () => {
     const { req = '', skel = '' } = await rig.record(victim.metadata.uid);
     const claim = await openClaim();
     const { namespace, name, uid } = claim.metadata;
-    const skeleton = JSON.parse(skel) as { volume: { spec: { claimRef: object } } };
-    Object.assign(skeleton.volume.spec.claimRef, { namespace, name, uid });
-    await change(claim, { req, skel: JSON.stringify(skeleton) });
+    const pvTemplate = JSON.parse(skel) as { volume: { spec: { claimRef: object } } };
+    Object.assign(pvTemplate.volume.spec.claimRef, { namespace, name, uid });
+    await change(claim, { req, skel: JSON.stringify(pvTemplate) });
     await assertUnused(
       claim,
       /its PersistentVolume is pvc-.*, which is not the name for this claim/,
@@ -88,9 +88,9 @@ describe('a record that somebody has changed in Redis', () => {
   it('writes no PersistentVolume with the path of a node', async () => {
     const claim = await openClaim();
     const { skel = '' } = await rig.record(claim.metadata.uid);
-    const skeleton = JSON.parse(skel) as { volume: { spec: object } };
-    Object.assign(skeleton.volume.spec, { hostPath: { path: '/' } });
-    await change(claim, { skel: JSON.stringify(skeleton) });
+    const pvTemplate = JSON.parse(skel) as { volume: { spec: object } };
+    Object.assign(pvTemplate.volume.spec, { hostPath: { path: '/' } });
+    await change(claim, { skel: JSON.stringify(pvTemplate) });
     await assertUnused(claim, /its PersistentVolume has spec\.hostPath/);
   });
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 describe('claims during a quarantine', () => {
@@ -11,9 +11,9 @@ describe('claims during a quarantine', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
   const begin = async (quarantineMs: number): Promise<void> => {
-    const store = redisIncarnationStore(rig.redis, 'csi', DRIVER);
+    const store = redisDataEpochStore(rig.redis, 'csi', DRIVER);
     await store.begin({ id: 'after the loss', quarantineMs, sequence: 0 });
-    await rig.ports.records.learnIncarnation();
+    await rig.ports.records.learnDataEpoch();
   };
 
   it('are put off without a request, once a worker was told of it', async () => {

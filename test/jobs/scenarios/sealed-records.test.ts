@@ -30,7 +30,7 @@ describe('a sealed record', () => {
       settleMs: 60_000,
       keys: () => keys,
     });
-    await records.learnIncarnation();
+    await records.learnDataEpoch();
     return { records };
   }
   const refused = () =>

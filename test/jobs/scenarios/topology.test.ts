@@ -184,7 +184,7 @@ describe('a claim of a driver with topology', () => {
       const other = await onNode('node-2');
       await loseAnswer(rig, claim, withOptions(NODES, {}));
       const records = rig.newRecords();
-      await records.learnIncarnation();
+      await records.learnDataEpoch();
       const restarted = { ...withOptions([], {}), records };
       assert.equal((await rig.provision(claim, restarted)).kind, 'done');
       const outcome = await rig.provision(other, restarted);

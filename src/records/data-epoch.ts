@@ -1,20 +1,20 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { incarnationKey } from './key-names.ts';
+import { dataEpochKey } from './key-names.ts';
 import { CLOCK_ARGS, ClockMover, MOVE_CLOCK, RECORD_NOW } from './record-clock.ts';
 
-/* The incarnation of Redis' data (record rule 6). The leader also keeps its id on the Lease, and
+/* The epoch of Redis' data (record rule 6). The leader also keeps its id on the Lease, and
  * compares the two every second. A Redis without an id was never used, or was emptied; another id
  * is that of another Redis. A sequence that went back shows that Redis was restored from a backup,
  * or restarted without its last writes; so that the next leader sees that too, the renewals of the
  * Lease say how far it had come, and in which process of Redis.
  *
  * Fields of the hash:
- * epoch            id of the incarnation
+ * epoch            id of the data epoch
  * beat             sequence, which the leader advances every second
  * quarantineUntil  until when nothing is opened, by the record clock
  * clock, clockAt   the record clock; see record-clock.ts
- * foreign          the foreign leader, from when it is seen until one of ours leads
+ * foreign          the other provisioner, from when it is seen until one of ours leads
  * leader           random id that the last leader of ours has while it leads
  * transitions      how often the Lease had changed its holder when that leader began
  * term             the id of the first leader of ours since another provisioner may have led: what
@@ -27,7 +27,7 @@ import { CLOCK_ARGS, ClockMover, MOVE_CLOCK, RECORD_NOW } from './record-clock.t
 const LEADER_ANSWER = { isAfterOther: 'flag', isDrained: 'flag' } as const;
 
 const advanceScript = defineNamedScript({
-  keys: ['incarnationKey'],
+  keys: ['dataEpochKey'],
   args: { id: 'text', leader: 'text', transitions: 'number', ...CLOCK_ARGS },
   answers: {
     none: { withdrawnBy: 'text', ...LEADER_ANSWER },
@@ -35,24 +35,24 @@ const advanceScript = defineNamedScript({
   },
   lua: `${MOVE_CLOCK}
 local found, sequence, withdrawnBy, foreign, drain = unpack(redis.call(
-  'HMGET', incarnationKey, 'epoch', 'beat', 'withdrawnBy', 'foreign', 'drain'))
+  'HMGET', dataEpochKey, 'epoch', 'beat', 'withdrawnBy', 'foreign', 'drain'))
 local term, lastLeader, lastTransitions = unpack(redis.call(
-  'HMGET', incarnationKey, 'term', 'leader', 'transitions'))
-if foreign then redis.call('HDEL', incarnationKey, 'foreign') end
+  'HMGET', dataEpochKey, 'term', 'leader', 'transitions'))
+if foreign then redis.call('HDEL', dataEpochKey, 'foreign') end
 local isAfterOther, isDrained = foreign and '1' or '0', drain and '1' or '0'
 if not found then
   return {'none', 'withdrawnBy', withdrawnBy or '', 'isAfterOther', isAfterOther,
     'isDrained', isDrained}
 end
 if leader ~= '' and leader ~= lastLeader then
-  redis.call('HSET', incarnationKey, 'leader', leader, 'transitions', transitions)
+  redis.call('HSET', dataEpochKey, 'leader', leader, 'transitions', transitions)
   local since = transitions - (tonumber(lastTransitions) or -1)
   if transitions > 0 and since ~= 0 and since ~= 1 then isAfterOther = '1' end
   -- The Lease went from one leader of ours to the next: nobody led between them.
   local isSameTerm = term and not foreign and transitions > 0 and since == 1
-  if not isSameTerm then redis.call('HSET', incarnationKey, 'term', leader) end
+  if not isSameTerm then redis.call('HSET', dataEpochKey, 'term', leader) end
 end
-if found == id then redis.call('HINCRBY', incarnationKey, 'beat', 1) end
+if found == id then redis.call('HINCRBY', dataEpochKey, 'beat', 1) end
 local info = redis.pcall('INFO', 'server')
 local server = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
 return {'found', 'id', found, 'sequence', sequence or 0, 'server', server,
@@ -61,26 +61,26 @@ return {'found', 'id', found, 'sequence', sequence or 0, 'server', server,
 });
 
 const withdrawScript = defineNamedScript({
-  keys: ['incarnationKey'],
+  keys: ['dataEpochKey'],
   args: { id: 'text' },
   answers: { ok: {} },
   lua: `
-if redis.call('HGET', incarnationKey, 'epoch') == id then
-  redis.call('HDEL', incarnationKey, 'epoch')
+if redis.call('HGET', dataEpochKey, 'epoch') == id then
+  redis.call('HDEL', dataEpochKey, 'epoch')
 end
 return {'ok'}
 `,
 });
 
 const beginScript = defineNamedScript({
-  keys: ['incarnationKey'],
+  keys: ['dataEpochKey'],
   args: { id: 'text', quarantineMs: 'number', sequence: 'number' },
   answers: { ok: {} },
   lua: `${RECORD_NOW}
 local quarantineUntil = quarantineMs > 0 and now + quarantineMs or 0
-redis.call('HSET', incarnationKey, 'epoch', id, 'quarantineUntil', quarantineUntil,
+redis.call('HSET', dataEpochKey, 'epoch', id, 'quarantineUntil', quarantineUntil,
   'beat', sequence)
-redis.call('HDEL', incarnationKey, 'withdrawnBy')
+redis.call('HDEL', dataEpochKey, 'withdrawnBy')
 return {'ok'}
 `,
 });
@@ -95,41 +95,41 @@ export interface Leader {
 
 const NO_LEADER: Leader = { id: '', transitions: 0 };
 
-export type IncarnationStore = ReturnType<typeof redisIncarnationStore>;
+export type DataEpochStore = ReturnType<typeof redisDataEpochStore>;
 
-/** The incarnation of Redis' data for one driver, as the leader reads and writes it. Methods reject
+/** The epoch of Redis' data for one driver, as the leader reads and writes it. Methods reject
  * while Redis can't be reached. */
-export function redisIncarnationStore(redis: Redis, prefix: string, driver: string) {
-  const keys = { incarnationKey: incarnationKey(prefix, driver) };
+export function redisDataEpochStore(redis: Redis, prefix: string, driver: string) {
+  const keys = { dataEpochKey: dataEpochKey(prefix, driver) };
   const clock = new ClockMover();
   return {
-    /** Reads the incarnation, advances its sequence if its id is the given one, and moves the
-     * record clock on. For the leader, beside whom there is no foreign leader: forgets the one that
+    /** Reads the data epoch, advances its sequence if its id is the given one, and moves the
+     * record clock on. For the leader, beside whom there is no other provisioner: forgets the one that
      * was named, and begins a term if one may have led.
      * @returns the sequence as it was before, and the id of the process of Redis, '' where Redis
-     *   does not tell; or `none`, with the process that withdrew the incarnation because it found a
+     *   does not tell; or `none`, with the process that withdrew the data epoch because it found a
      *   loss, '' where none did */
     advance: (id: string, { id: leader, transitions }: Leader = NO_LEADER) =>
       clock.move((elapsedMs) =>
         advanceScript.run(redis, keys, { id, leader, transitions, elapsedMs }),
       ),
-    /** Ends the incarnation of that id, so that nothing is opened until one begins. */
+    /** Ends the data epoch of that id, so that nothing is opened until one begins. */
     async withdraw(id: string): Promise<void> {
       await withdrawScript.run(redis, keys, { id });
     },
-    /** Confirms what Redis holds from now on, as a new incarnation. `quarantineMs`: how long
+    /** Confirms what Redis holds from now on, as a new data epoch. `quarantineMs`: how long
      * nothing may be opened; 0 for a first installation. */
-    async begin(incarnation: {
+    async begin(dataEpoch: {
       readonly id: string;
       readonly quarantineMs: number;
       readonly sequence: number;
     }): Promise<void> {
-      await beginScript.run(redis, keys, incarnation);
+      await beginScript.run(redis, keys, dataEpoch);
     },
-    /** Names the foreign leader that holds the driver's Lease, so that nothing new is opened here
+    /** Names the other provisioner that holds the driver's Lease, so that nothing new is opened here
      * until one of ours leads. */
-    async setForeignLeader(holder: string): Promise<void> {
-      await redis.hset(keys.incarnationKey, 'foreign', holder);
+    async setOtherProvisioner(holder: string): Promise<void> {
+      await redis.hset(keys.dataEpochKey, 'foreign', holder);
     },
   };
 }

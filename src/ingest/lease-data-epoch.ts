@@ -1,11 +1,10 @@
 import { explainLeaseError } from '../election/lease-error.ts';
 import type { KubeClient } from '../kube/client.ts';
-// The annotation is called sutler.dev/epoch, the incarnation id's former name.
-import { INCARNATION, INCARNATION_SEQUENCE } from '../kube/keys.ts';
+import { DATA_EPOCH, DATA_EPOCH_SEQUENCE } from '../kube/keys.ts';
 import { isAlreadyExists, isConflict } from '../kube/kube-error.ts';
 import type { Lease } from '../kube/objects.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
-import type { Incarnation, IncarnationIdStore } from './incarnation-check.ts';
+import type { DataEpoch, DataEpochIdStore } from './data-epoch-check.ts';
 
 interface LeaseRef {
   readonly client: Pick<KubeClient, 'get' | 'create' | 'update'>;
@@ -16,23 +15,23 @@ interface LeaseRef {
 /** How often a write is tried that other writers of the Lease come before. */
 const MAX_TRIES = 10;
 
-/** The annotations of a renewal: how far an incarnation has come. Without the process of Redis
+/** The annotations of a renewal: how far a data epoch has come. Without the process of Redis
  * where the Lease is released: what is restarted after that was at rest. */
 export function sequenceAnnotations(
-  { id, sequence, server }: Incarnation,
+  { id, sequence, server }: DataEpoch,
   isReleased: boolean,
 ): Readonly<Record<string, string>> {
-  return { [INCARNATION_SEQUENCE]: `${id}/${sequence}/${isReleased ? '' : server}` };
+  return { [DATA_EPOCH_SEQUENCE]: `${id}/${sequence}/${isReleased ? '' : server}` };
 }
 
-/** Keeps the incarnation in annotations of the driver's Lease. The leader's renewals write how far
+/** Keeps the data epoch in annotations of the driver's Lease. The leader's renewals write how far
  * it has come. */
-export function leaseIncarnationStore(lease: LeaseRef): IncarnationIdStore {
+export function leaseDataEpochStore(lease: LeaseRef): DataEpochIdStore {
   const { client, namespace, name } = lease;
   return {
     async read() {
       const stored = await explainLeaseError(lease, client.get<Lease>(leases, { namespace, name }));
-      const { [INCARNATION]: id, [INCARNATION_SEQUENCE]: reached = '' } =
+      const { [DATA_EPOCH]: id, [DATA_EPOCH_SEQUENCE]: reached = '' } =
         stored?.metadata.annotations ?? {};
       if (id === undefined) return undefined;
       const [ofId, sequence, server = ''] = reached.split('/');
@@ -59,11 +58,11 @@ async function annotate({ client, ...ref }: LeaseRef, id: string): Promise<boole
       await client.create(leases, ref.namespace, {
         apiVersion: apiVersionOf(leases),
         kind: leases.kind,
-        metadata: { ...ref, annotations: { [INCARNATION]: id } },
+        metadata: { ...ref, annotations: { [DATA_EPOCH]: id } },
         spec: {},
       });
     } else {
-      const annotations = { ...lease.metadata.annotations, [INCARNATION]: id };
+      const annotations = { ...lease.metadata.annotations, [DATA_EPOCH]: id };
       await client.update(leases, ref, { ...lease, metadata: { ...lease.metadata, annotations } });
     }
     return true;

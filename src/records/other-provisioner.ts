@@ -1,20 +1,20 @@
 import type { Logger } from '../runtime/log.ts';
-import type { IncarnationStore } from './incarnation.ts';
+import type { DataEpochStore } from './data-epoch.ts';
 
-/** Tells the workers, through Redis, which foreign leader holds the driver's Lease. While one does,
+/** Tells the workers, through Redis, which other provisioner holds the driver's Lease. While one does,
  * as during a change-over, workers finish open records and start nothing new (invariant 10).
  *
  * Every ingest names it again each second, and every worker whenever the API server tells that it
  * holds the Lease, since Redis may have lost its name. Only a leader of ours removes the name, with
- * each check of the incarnation: while none of ours leads, another may. */
-export class ForeignLeader {
-  readonly #incarnations: Pick<IncarnationStore, 'setForeignLeader'>;
+ * each check of the data epoch: while none of ours leads, another may. */
+export class OtherProvisioner {
+  readonly #dataEpochs: Pick<DataEpochStore, 'setOtherProvisioner'>;
   readonly #log: Logger;
   #holder: string | undefined;
   #isWriting = false;
 
-  constructor(incarnations: Pick<IncarnationStore, 'setForeignLeader'>, log: Logger) {
-    this.#incarnations = incarnations;
+  constructor(dataEpochs: Pick<DataEpochStore, 'setOtherProvisioner'>, log: Logger) {
+    this.#dataEpochs = dataEpochs;
     this.#log = log;
   }
 
@@ -34,7 +34,7 @@ export class ForeignLeader {
   async #write(holder: string): Promise<void> {
     this.#isWriting = true;
     try {
-      await this.#incarnations.setForeignLeader(holder);
+      await this.#dataEpochs.setOtherProvisioner(holder);
     } catch (error) {
       this.#log.debug({ err: error }, 'could not tell the workers who leads; trying again');
     } finally {

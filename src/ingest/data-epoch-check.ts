@@ -1,31 +1,31 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import type { IncarnationStore, Leader } from '../records/incarnation.ts';
+import type { DataEpochStore, Leader } from '../records/data-epoch.ts';
 import { isRefusal } from '../redis/error-text.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaderFacts } from './provisioning-pause.ts';
 
-/** An incarnation, and how far it has come. */
-export interface Incarnation {
+/** A data epoch, and how far it has come. */
+export interface DataEpoch {
   readonly id: string;
   readonly sequence: number;
   /** Id of the process of Redis; '' if that is not known. */
   readonly server: string;
 }
 
-/** Keeps the incarnation of Redis' data outside Redis. */
-export interface IncarnationIdStore {
+/** Keeps the epoch of Redis' data outside Redis. */
+export interface DataEpochIdStore {
   /** @returns undefined: no id was ever written. The sequence is 0, and the process '', where
-   *   nobody has written how far that incarnation had come */
-  read(): Promise<Incarnation | undefined>;
+   *   nobody has written how far that data epoch had come */
+  read(): Promise<DataEpoch | undefined>;
   write(id: string): Promise<void>;
 }
 
 const WENT_BACK = 'Redis was restored from the past';
 
-export interface IncarnationCheckOptions {
-  readonly incarnations: Pick<IncarnationStore, 'advance' | 'withdraw' | 'begin'>;
-  readonly store: IncarnationIdStore;
+export interface DataEpochCheckOptions {
+  readonly dataEpochs: Pick<DataEpochStore, 'advance' | 'withdraw' | 'begin'>;
+  readonly store: DataEpochIdStore;
   /** How long nothing is opened after a loss. */
   readonly quarantineMs: number;
   /** Called with each answer of Redis. */
@@ -34,38 +34,38 @@ export interface IncarnationCheckOptions {
   readonly log: Logger;
 }
 
-/** Finds out whether Redis lost data (record rule 6). The leader compares the incarnation in Redis
+/** Finds out whether Redis lost data (record rule 6). The leader compares the data epoch in Redis
  * with the one that it saw last or, when it begins to lead, with the one outside Redis:
  *
- * - No incarnation in Redis: Redis was emptied; or this is its first use, if there is no id outside
+ * - No data epoch in Redis: Redis was emptied; or this is its first use, if there is no id outside
  *   Redis either.
  * - Another id: this is not the Redis that was used before.
  * - A lower sequence: Redis was restored from the past.
  * - Another process of Redis than the last leader's, which did not release the Lease: nobody knows
  *   whether it restarted without its last writes.
  *
- * After a loss, and at first use, a new incarnation begins; after a loss with a quarantine. Three
+ * After a loss, and at first use, a new data epoch begins; after a loss with a quarantine. Three
  * writes, in this order:
  *
- * 1. What Redis holds is withdrawn, if it holds an incarnation: nothing is opened from now on.
+ * 1. What Redis holds is withdrawn, if it holds a data epoch: nothing is opened from now on.
  * 2. The new id is written outside Redis.
- * 3. The incarnation and its quarantine begin in Redis.
+ * 3. The data epoch and its quarantine begin in Redis.
  *
- * Between any two of them Redis holds no incarnation, so nothing is opened. Whoever leads after a
+ * Between any two of them Redis holds no data epoch, so nothing is opened. Whoever leads after a
  * crash there finds an id outside Redis and none in it, which is a loss, never a first use. A
  * quarantine begins only once its id can be found by the next leader, who continues it. */
-export class IncarnationCheck {
-  readonly #options: IncarnationCheckOptions;
-  /** The incarnation that this process read or began last. */
-  #known: Incarnation | undefined;
-  /** Why data counts as lost, from when that was noticed until a new incarnation begins. */
+export class DataEpochCheck {
+  readonly #options: DataEpochCheckOptions;
+  /** The data epoch that this process read or began last. */
+  #known: DataEpoch | undefined;
+  /** Why data counts as lost, from when that was noticed until a new data epoch begins. */
   #loss: string | undefined;
-  /** The id of the incarnation that is to begin: written outside Redis, or about to be. */
+  /** The id of the data epoch that is to begin: written outside Redis, or about to be. */
   #reservedId: string | undefined;
   #trouble: string | undefined;
   #leader: Leader | undefined;
 
-  constructor(options: IncarnationCheckOptions) {
+  constructor(options: DataEpochCheckOptions) {
     this.#options = options;
   }
 
@@ -76,7 +76,7 @@ export class IncarnationCheck {
   }
 
   /** What Redis is known to hold at least; undefined before the first check as a leader. */
-  get known(): Incarnation | undefined {
+  get known(): DataEpoch | undefined {
     return this.#known;
   }
 
@@ -93,7 +93,7 @@ export class IncarnationCheck {
    * @returns whether data was lost
    * @throws the error of Redis or the API server; the next call tries again */
   async check(): Promise<boolean> {
-    const found = await this.#options.incarnations.advance(this.#known?.id ?? '', this.#leader);
+    const found = await this.#options.dataEpochs.advance(this.#known?.id ?? '', this.#leader);
     this.#options.onFacts?.(found);
     if (found.kind === 'none' && found.withdrawnBy !== '')
       this.#loss ??= `Redis lost its last writes, as ${found.withdrawnBy} noticed`;
@@ -104,7 +104,7 @@ export class IncarnationCheck {
     return isLost;
   }
 
-  async #compare({ id, sequence, server }: Incarnation): Promise<boolean> {
+  async #compare({ id, sequence, server }: DataEpoch): Promise<boolean> {
     if (id === this.#known?.id) {
       if (sequence < this.#known.sequence) return this.#replace(id, WENT_BACK);
       this.#known = { id, sequence: sequence + 1, server };
@@ -122,18 +122,18 @@ export class IncarnationCheck {
   }
 
   async #replace(id: string, loss: string): Promise<boolean> {
-    await this.#options.incarnations.withdraw(id);
+    await this.#options.dataEpochs.withdraw(id);
     this.#loss = loss;
     return this.#begin();
   }
 
-  /** Begins a new incarnation in a Redis that holds none. */
+  /** Begins a new data epoch in a Redis that holds none. */
   async #begin(): Promise<boolean> {
-    const { incarnations, store, quarantineMs, log } = this.#options;
+    const { dataEpochs, store, quarantineMs, log } = this.#options;
     const id = await this.#reserveId((await this.#askStore(store.read()))?.id);
     const waitMs = this.#loss === undefined ? 0 : quarantineMs;
     try {
-      await incarnations.begin({ id, quarantineMs: waitMs, sequence: 0 });
+      await dataEpochs.begin({ id, quarantineMs: waitMs, sequence: 0 });
     } catch (error) {
       // Unless Redis refused, it may have begun, been used and lost it since: that would be another
       // loss, after which the id must not be used.
@@ -145,7 +145,7 @@ export class IncarnationCheck {
   }
 
   /** Writes a new id outside Redis, unless that was done, and decides whether data was lost.
-   * @returns the id, which no incarnation has had */
+   * @returns the id, which no data epoch has had */
   async #reserveId(storedId: string | undefined): Promise<string> {
     const { store, newId = randomUUID } = this.#options;
     if (storedId !== undefined && storedId === this.#reservedId) return storedId;
@@ -156,10 +156,10 @@ export class IncarnationCheck {
   }
 
   /** @returns whether data was lost before */
-  #confirm(incarnation: Incarnation): boolean {
+  #confirm(dataEpoch: DataEpoch): boolean {
     const { quarantineMs, log } = this.#options;
     const loss = this.#loss;
-    this.#known = incarnation;
+    this.#known = dataEpoch;
     this.#reservedId = undefined;
     this.#loss = undefined;
     if (loss === undefined) return false;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
-import { ForeignLeader } from '#src/records/foreign-leader.ts';
-import { redisIncarnationStore, type IncarnationStore } from '#src/records/incarnation.ts';
+import { OtherProvisioner } from '#src/records/other-provisioner.ts';
+import { redisDataEpochStore, type DataEpochStore } from '#src/records/data-epoch.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -10,15 +10,15 @@ import { until } from '../harness/until.ts';
 const KEY = '{csi}:blessing:d';
 const UPSTREAM = 'csi-provisioner-0';
 
-describe('ForeignLeader', () => {
+describe('OtherProvisioner', () => {
   let server: TestRedis;
   let redis: Redis;
-  let incarnations: IncarnationStore;
-  let foreignLeader: ForeignLeader;
+  let dataEpochs: DataEpochStore;
+  let otherProvisioner: OtherProvisioner;
   const named = (): Promise<string | null> => redis.hget(KEY, 'foreign');
   /** Observes until the condition holds, as the tick of every second does. */
   const observeUntil = async (holder: string, condition: () => Promise<boolean>): Promise<void> => {
-    foreignLeader.observe(holder);
+    otherProvisioner.observe(holder);
     await until(condition, `with the holder ${holder}`, 2_000);
   };
   const isNamed = async (): Promise<boolean> => (await named()) === UPSTREAM;
@@ -26,12 +26,12 @@ describe('ForeignLeader', () => {
   before(async () => {
     server = await startTestRedis();
     redis = server.redis;
-    incarnations = redisIncarnationStore(redis, 'csi', 'd');
+    dataEpochs = redisDataEpochStore(redis, 'csi', 'd');
   });
   after(() => server.close());
   beforeEach(async () => {
     await redis.flushall();
-    foreignLeader = new ForeignLeader(incarnations, silentLog);
+    otherProvisioner = new OtherProvisioner(dataEpochs, silentLog);
   });
 
   it('names a holder that is not sutler', async () => {
@@ -45,7 +45,7 @@ describe('ForeignLeader', () => {
   });
 
   it('names it again after a failover lost only that it was named', async () => {
-    await incarnations.begin({ id: 'e', quarantineMs: 0, sequence: 0 });
+    await dataEpochs.begin({ id: 'e', quarantineMs: 0, sequence: 0 });
     await observeUntil(UPSTREAM, isNamed);
     await redis.hdel(KEY, 'foreign');
     await observeUntil(UPSTREAM, isNamed);
@@ -53,7 +53,7 @@ describe('ForeignLeader', () => {
 
   it('names it again after a write that Redis refused', async () => {
     await redis.config('SET', 'maxmemory', '1');
-    foreignLeader.observe(UPSTREAM);
+    otherProvisioner.observe(UPSTREAM);
     await redis.get('answered after the write above');
     assert.equal(await named(), null);
     await redis.config('SET', 'maxmemory', '0');
@@ -63,7 +63,7 @@ describe('ForeignLeader', () => {
   it('sends nothing while no other provisioner holds the Lease', async () => {
     await redis.hset(KEY, 'foreign', UPSTREAM);
     await redis.config('RESETSTAT');
-    foreignLeader.observe(undefined);
+    otherProvisioner.observe(undefined);
     await redis.ping();
     const { hset = 0, hdel = 0 } = await server.commands();
     assert.deepEqual([hset, hdel], [0, 0]);
@@ -72,7 +72,7 @@ describe('ForeignLeader', () => {
 
   it('is forgotten at the first check of a leader of ours', async () => {
     await observeUntil(UPSTREAM, isNamed);
-    await incarnations.advance('');
+    await dataEpochs.advance('');
     assert.equal(await named(), null);
   });
 });

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
-import { leaseIncarnationStore } from '#src/ingest/lease-incarnation-store.ts';
-import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
+import { leaseDataEpochStore } from '#src/ingest/lease-data-epoch.ts';
+import { DataEpochCheck } from '#src/ingest/data-epoch-check.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import { redisIncarnationStore } from '#src/records/incarnation.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
@@ -14,7 +14,7 @@ import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-clus
 const KEY = '{csi}:blessing:d';
 const QUARANTINE_MS = 40_000;
 
-describe('IncarnationCheck', () => {
+describe('DataEpochCheck', () => {
   let server: TestRedis;
   let redis: Redis;
   let cluster: SandboxCluster;
@@ -22,10 +22,10 @@ describe('IncarnationCheck', () => {
   let lease = 0;
   let warnings: string[] = [];
   const leaseStore = () =>
-    leaseIncarnationStore({ client: kube, namespace: 'default', name: `lease-${lease}` });
-  const open = (): IncarnationCheck =>
-    new IncarnationCheck({
-      incarnations: redisIncarnationStore(redis, 'csi', 'd'),
+    leaseDataEpochStore({ client: kube, namespace: 'default', name: `lease-${lease}` });
+  const open = (): DataEpochCheck =>
+    new DataEpochCheck({
+      dataEpochs: redisDataEpochStore(redis, 'csi', 'd'),
       store: leaseStore(),
       quarantineMs: QUARANTINE_MS,
       log: createLogger({
@@ -53,12 +53,12 @@ describe('IncarnationCheck', () => {
     await redis.flushall();
   });
 
-  it('begins an incarnation without quarantine in a Redis that was never used', async () => {
+  it('begins a data epoch without quarantine in a Redis that was never used', async () => {
     assert.equal(await open().check(), false);
     assert.equal(await quarantine(), 0);
   });
 
-  it('keeps the incarnation id on the Lease and leaves the rest of it alone', async () => {
+  it('keeps the data epoch id on the Lease and leaves the rest of it alone', async () => {
     await kube.create<Lease>(leases, 'default', {
       metadata: { name: `lease-${lease}`, namespace: 'default', annotations: { other: 'kept' } },
       spec: { holderIdentity: 'me' },
@@ -96,7 +96,7 @@ describe('IncarnationCheck', () => {
     assert.equal(await open().check(), true);
   });
 
-  it('notices a Redis with another incarnation', async () => {
+  it('notices a Redis with another data epoch', async () => {
     await open().check();
     lease += 1;
     await open().check();
@@ -129,19 +129,19 @@ describe('IncarnationCheck', () => {
 
   describe('after a crash', () => {
     /** A check whose n-th write, to Redis or to the Lease, never happens. */
-    const openDying = (diesAtWrite: number): IncarnationCheck => {
+    const openDying = (diesAtWrite: number): DataEpochCheck => {
       let writes = 0;
       const unlessDead =
         <A extends readonly unknown[]>(write: (...args: A) => Promise<void>) =>
         (...args: A): Promise<void> =>
           (writes += 1) >= diesAtWrite ? Promise.reject(new Error('killed')) : write(...args);
-      const incarnations = redisIncarnationStore(redis, 'csi', 'd');
+      const dataEpochs = redisDataEpochStore(redis, 'csi', 'd');
       const store = leaseStore();
-      return new IncarnationCheck({
-        incarnations: {
-          advance: incarnations.advance,
-          withdraw: unlessDead(incarnations.withdraw),
-          begin: unlessDead(incarnations.begin),
+      return new DataEpochCheck({
+        dataEpochs: {
+          advance: dataEpochs.advance,
+          withdraw: unlessDead(dataEpochs.withdraw),
+          begin: unlessDead(dataEpochs.begin),
         },
         store: { read: store.read, write: unlessDead(store.write) },
         quarantineMs: QUARANTINE_MS,
@@ -183,7 +183,7 @@ describe('IncarnationCheck', () => {
         plural: 'leases',
         times: Infinity,
       });
-    const fails = (check: IncarnationCheck, why: RegExp): Promise<void> =>
+    const fails = (check: DataEpochCheck, why: RegExp): Promise<void> =>
       assert.rejects(check.check(), why);
     afterEach(() => cluster.api.faults.clear());
 
@@ -243,7 +243,7 @@ describe('IncarnationCheck', () => {
       assert.equal(await redis.hget(KEY, 'epoch'), id);
     });
 
-    it('goes on without the Lease while Redis holds the incarnation that it knows', async () => {
+    it('goes on without the Lease while Redis holds the data epoch that it knows', async () => {
       const check = open();
       await check.check();
       cluster.api.faults.inject({ action: { kind: 'reset' }, plural: 'leases', times: Infinity });
@@ -264,7 +264,7 @@ describe('IncarnationCheck', () => {
     });
   });
 
-  it('sees a loss where both Redis and the Lease lost the incarnation that it knows', async () => {
+  it('sees a loss where both Redis and the Lease lost the data epoch that it knows', async () => {
     const check = open();
     await check.check();
     await redis.flushall();
@@ -282,14 +282,14 @@ describe('IncarnationCheck', () => {
         await open().check();
         await redis.del(KEY);
       }
-      const incarnations = redisIncarnationStore(redis, 'csi', 'd');
+      const dataEpochs = redisDataEpochStore(redis, 'csi', 'd');
       const ids: string[] = [];
-      const check = new IncarnationCheck({
-        incarnations: {
-          ...incarnations,
-          begin: async (incarnation) => {
-            ids.push(incarnation.id);
-            await incarnations.begin(incarnation);
+      const check = new DataEpochCheck({
+        dataEpochs: {
+          ...dataEpochs,
+          begin: async (dataEpoch) => {
+            ids.push(dataEpoch.id);
+            await dataEpochs.begin(dataEpoch);
             if (ids.length === 1) throw new Error('Command timed out');
           },
         },
@@ -307,14 +307,14 @@ describe('IncarnationCheck', () => {
   it('reports a loss whose quarantine began although the answer was lost', async () => {
     await open().check();
     await redis.del(KEY);
-    const incarnations = redisIncarnationStore(redis, 'csi', 'd');
+    const dataEpochs = redisDataEpochStore(redis, 'csi', 'd');
     let begun = 0;
-    const check = new IncarnationCheck({
-      incarnations: {
-        ...incarnations,
-        begin: async (incarnation) => {
+    const check = new DataEpochCheck({
+      dataEpochs: {
+        ...dataEpochs,
+        begin: async (dataEpoch) => {
           begun += 1;
-          await incarnations.begin(incarnation);
+          await dataEpochs.begin(dataEpoch);
           throw new Error('Command timed out');
         },
       },
@@ -328,7 +328,7 @@ describe('IncarnationCheck', () => {
     assert.equal(begun, 1, 'the quarantine is not begun again');
   });
 
-  it('writes the Lease once while Redis refuses to begin the incarnation', async () => {
+  it('writes the Lease once while Redis refuses to begin the data epoch', async () => {
     const check = open();
     await redis.config('SET', 'maxmemory', '1');
     await assert.rejects(check.check(), /OOM/);
