@@ -2,8 +2,7 @@ import express from 'express';
 import type { ErrorRequestHandler, Express, Request, RequestHandler, Response } from 'express';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
-import { createLimitedServer } from '../runtime/limited-server.ts';
-import { listenHttp } from '../runtime/listen-http.ts';
+import { HttpServer } from '../runtime/http-server.ts';
 import type { Logger } from '../runtime/log.ts';
 import { guardActions } from './actions.ts';
 import { Boards, type BoardsOptions } from './boards.ts';
@@ -35,8 +34,8 @@ const MOUNT_PATH = '/queues';
 
 /** Longer than the limit of one Redis command, so that the command's own error arrives first. */
 const ANSWER_MS = 8000;
-/** With the time that a slow connection takes to receive it. */
-const SEND_MS = 60_000;
+/** Longest pause of a client that receives an answer. */
+const IDLE_MS = 60_000;
 
 /** Starts to listen, whether or not Redis can be reached.
  * @throws UsageError when the port is taken, the address is not this machine's, or a host or proxy
@@ -45,8 +44,8 @@ export async function startDashboard(options: DashboardOptions): Promise<Dashboa
   const isProxy = parseProxies(options.trustedProxies);
   const boards = new Boards({ ...options, mountPath: MOUNT_PATH });
   const app = createApp(options, boards, isProxy);
-  const server = createLimitedServer({ answerMs: SEND_MS, isProxy }, app);
-  const { url, close } = await listenHttp(server, 'dashboard-address', options.address);
+  const server = new HttpServer({ idleMs: IDLE_MS }, app);
+  const { url, close } = await server.listen('dashboard-address', options.address);
   return {
     url: `${url}${MOUNT_PATH}/`,
     async close() {

@@ -10,7 +10,6 @@ import type { Shared } from './driver-deps.ts';
 import { type EventSource, openEventSource } from './event-source.ts';
 import { flags as table, summary } from './flags.ts';
 import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';
-import { openNamedWebhooks } from '../webhooks/open-named-webhooks.ts';
 
 type IngestContext = ProcessContext<typeof table>;
 
@@ -58,7 +57,12 @@ async function openServers(
   context: IngestContext,
   { link }: Connections,
 ): Promise<Readonly<Record<string, string>>> {
-  return { ...(await openHttpEndpoint(context)), ...(await openNamedWebhooks(context, link)) };
+  const { webhookAddress, admissionAddress, redisPrefix: prefix } = context.flags;
+  const http = await openHttpEndpoint(context);
+  if (webhookAddress === '' && admissionAddress === '') return http;
+  // Without a flag for them, not even the code of webhooks is loaded.
+  const { openWebhooks } = await import('../webhooks/open-webhooks.ts');
+  return { ...http, ...(await openWebhooks(context, { link, prefix })) };
 }
 
 function openShared(context: IngestContext, connections: Connections): Shared {

@@ -1,10 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Registry } from 'prom-client';
 import type { HealthChecks } from './health.ts';
-import { createLimitedServer } from './limited-server.ts';
-import { listenHttp } from './listen-http.ts';
+import { HttpServer } from './http-server.ts';
 import type { Logger } from './log.ts';
-import { MetricsPage } from './metrics-page.ts';
 import type { processFlags } from './process-flags.ts';
 import type { ProcessContext } from './process.ts';
 
@@ -34,21 +32,19 @@ export async function openHttpEndpoint(
   return { http: http.url };
 }
 
-/** Longest time for which a client may take to read an answer. */
-const ANSWER_MS = 10_000;
+/** Longest pause of a client that reads an answer. */
+const IDLE_MS = 10_000;
+/** All who ask for the metrics within this time get one text: collecting costs milliseconds. */
+const FRESH_MS = 1_000;
 
 /** Serves metrics and the health checks: /healthz, /readyz, and one check alone below them
  * (/readyz/NAME).
  * @throws UsageError when the port is taken or the address is not this machine's */
-export function startHttp(options: HttpOptions): ReturnType<typeof listenHttp> {
+export function startHttp(options: HttpOptions): ReturnType<HttpServer['listen']> {
   const { metrics, metricsPath = '/metrics', health, log } = options;
-  const pages: Pages = {
-    health,
-    metricsPath,
-    metrics: metrics === undefined ? undefined : new MetricsPage(metrics),
-  };
+  const pages: Pages = { health, metricsPath, metrics, readMetrics: collectOnce(metrics) };
   let logged: unknown;
-  const server = createLimitedServer({ answerMs: ANSWER_MS }, (request, response) => {
+  const server = new HttpServer({ idleMs: IDLE_MS }, (request, response) => {
     serve(pages, request, response).catch((error: unknown) => {
       // All who asked for the same collection get the same error.
       if (error !== logged) log.error({ err: error }, 'HTTP request failed');
@@ -57,17 +53,32 @@ export function startHttp(options: HttpOptions): ReturnType<typeof listenHttp> {
       response.end('internal error: see the log of this process\n');
     });
   });
-  return listenHttp(server, 'http-endpoint', options.address);
+  return server.listen('http-endpoint', options.address);
 }
 
 interface Pages {
   readonly health: HealthChecks;
-  readonly metrics: MetricsPage | undefined;
+  readonly metrics: Registry | undefined;
   readonly metricsPath: string;
+  readonly readMetrics: () => Promise<Buffer>;
+}
+
+/** Collects the metrics once for all who ask at about the same time. They get the same bytes, or
+ * the same error. */
+function collectOnce(metrics: Registry | undefined): () => Promise<Buffer> {
+  let text: Promise<Buffer> | undefined;
+  const collect = async (): Promise<Buffer> => {
+    try {
+      return Buffer.from((await metrics?.metrics()) ?? '');
+    } finally {
+      setTimeout(() => (text = undefined), FRESH_MS).unref();
+    }
+  };
+  return () => (text ??= collect());
 }
 
 async function serve(
-  { health, metrics, metricsPath }: Pages,
+  { health, metrics, metricsPath, readMetrics }: Pages,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
@@ -81,7 +92,7 @@ async function serve(
     const { code, text } = health.answer(page === 'healthz' ? 'live' : 'ready', name ?? '');
     response.writeHead(code, { 'content-type': 'text/plain; charset=utf-8' }).end(text);
   } else if (metrics !== undefined && path === metricsPath) {
-    const text = await metrics.read();
+    const text = await readMetrics();
     response.writeHead(200, { 'content-type': metrics.contentType }).end(text);
   } else {
     response

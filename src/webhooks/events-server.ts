@@ -1,46 +1,42 @@
+import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import QuickLRU from 'quick-lru';
 import type { Clock } from '../runtime/clock.ts';
-import { RareWarnings } from '../runtime/rare-warnings.ts';
 import type { Logger } from '../runtime/log.ts';
-import { networkOf } from '../runtime/network-of.ts';
-import { RequestMemory } from '../runtime/request-memory.ts';
-import type { ChangeNotice } from './change-notice.ts';
+import { RareWarnings } from '../runtime/rare-warnings.ts';
+import type { Authenticator } from './authenticator.ts';
+import { bodyFormat } from './event-headers.ts';
 import { type NoticeWriter, HintsUnavailable } from './notice-writer.ts';
+import type { ChangeNotice } from './change-notice.ts';
 import type { WebhookMetrics } from './metrics.ts';
-import { bodyFormat } from './parse/content-type.ts';
-import { readEvents, type ReadRequest } from './parse/read-events.ts';
-import { kindOfProblem, type Problem, problemJson, RequestProblem } from './problem.ts';
-import { ClientGone, receiveBody } from './receive-body.ts';
-import { SeenEvents } from './seen-events.ts';
-import { discardBody, sendProblem, sendText } from './send-answer.ts';
-import type { Authenticator } from './senders/authenticator.ts';
-import { FailureBudget } from './senders/failure-budget.ts';
-import { HeldRefusals } from './senders/held-refusals.ts';
-import type { SenderConnections } from './senders/sender-connections.ts';
-import { type Sender, senderId } from './senders/sender.ts';
-import { SenderRates } from './senders/sender-rates.ts';
+import {
+  kindOfProblem,
+  type Problem,
+  problemJson,
+  RequestProblem,
+  sendJson,
+  sendProblem,
+} from './problem.ts';
+import { readEvents, type ReadRequest } from './read-events.ts';
+import { BodyMemory, SenderRates } from './sender-limits.ts';
+import { type Sender, senderId } from './sender-secrets.ts';
 
 const MAX_BODY_BYTES = 2 * 1024 * 1024;
 /** Bodies that are being received, all together. */
 const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
 /** The same for bodies whose sender is not known before they are there. */
 const MAX_UNVERIFIED_BYTES = 16 * 1024 * 1024;
-/** A body to be verified, from a network that has sent many with wrong signatures. */
-const MAX_SUSPECT_BYTES = 256 * 1024;
-/** How long somebody waits for the answer who sends without a valid credential again and again. */
-const HOLD_MS = 1_000;
-/** Events of all senders that are read in a second, unless one alone may send more. They take a
- * third of a CPU, so that the rest of the process is not delayed. */
-const TOTAL_PER_SECOND = 1_000;
 /** So many bytes count as one more event: what is read costs as much as how often. */
 const EVENT_BYTES = 4 * 1024;
 const RETRY_SECONDS = 2;
 /** Problems of one batch that are reported. */
 const MAX_REPORTED = 100;
+/** Ids of events that are remembered, and for how long: twice as long as a signed request may be
+ * repeated. One that was forgotten makes a second hint, which harms nobody. */
+const SEEN = { maxSize: 25_000, maxAge: 600_000 };
 
 export interface EventsServerOptions {
   readonly authenticator: Authenticator;
-  readonly connections: SenderConnections;
   readonly writer: NoticeWriter;
   readonly maxEventsPerSecond: number;
   readonly metrics: WebhookMetrics;
@@ -69,28 +65,31 @@ interface Report {
 export class EventsServer {
   readonly #options: EventsServerOptions;
   readonly #rates: SenderRates;
-  readonly #failures = new FailureBudget();
-  readonly #held = new HeldRefusals();
-  readonly #seen = new SeenEvents();
-  readonly #memory = new RequestMemory(MAX_MEMORY_BYTES);
-  readonly #unverified = new RequestMemory(MAX_UNVERIFIED_BYTES);
+  /** By sender, so that none can have events of another one taken for repetitions, and event. */
+  readonly #seen = new QuickLRU<string, true>(SEEN);
+  readonly #memory = new BodyMemory(MAX_MEMORY_BYTES);
+  readonly #unverified = new BodyMemory(MAX_UNVERIFIED_BYTES);
   readonly #warnings: RareWarnings;
 
   constructor(options: EventsServerOptions) {
     const { clock, log, maxEventsPerSecond: perSecond } = options;
     this.#options = options;
     this.#warnings = new RareWarnings(log, clock);
-    const nowMs = clock.nowMs();
-    const totalPerSecond = Math.max(TOTAL_PER_SECOND, perSecond);
-    this.#rates = new SenderRates({ perSecond, totalPerSecond, nowMs });
+    this.#rates = new SenderRates({ burst: perSecond, perSecond });
   }
 
-  /** Answers a request, whatever is wrong with it. */
-  async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  /** Answers a request, whatever is wrong with it.
+   * @param identify  called when the sender is known */
+  async answer(
+    request: IncomingMessage,
+    response: ServerResponse,
+    identify: () => void,
+  ): Promise<void> {
     try {
-      await this.#take(request, response);
+      await this.#take(request, response, identify);
     } catch (error) {
-      if (error instanceof ClientGone) return;
+      // The client ended the connection: nobody waits for an answer.
+      if (request.socket.destroyed) return;
       const problem = error instanceof RequestProblem ? error.problem : this.#unexpected(error);
       if (error instanceof RequestProblem) this.#report(request, error);
       this.#options.metrics.refused.inc({ reason: kindOfProblem(problem) });
@@ -98,136 +97,109 @@ export class EventsServer {
     }
   }
 
-  async #take(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #take(
+    request: IncomingMessage,
+    response: ServerResponse,
+    identify: () => void,
+  ): Promise<void> {
     if (this.#options.stopping.aborted) throw unavailable('the process stops');
-    const { sender, body, webhookId } = await this.#receive(request);
+    const { sender, body, webhookId } = await this.#receive(request, identify);
     const id = senderId(sender);
-    if (webhookId !== undefined && this.#seen.has(id, webhookId, this.#nowMs())) {
+    if (webhookId !== undefined && this.#seen.has(seenKey(id, webhookId))) {
       this.#options.metrics.events.inc({ sender: sender.kind, result: 'duplicate' });
-      return sendReport(request, response, { accepted: 0, ignored: 0, duplicates: 1 });
+      return sendJson(response, { status: 202, json: { accepted: 0, ignored: 0, duplicates: 1 } });
     }
-    this.#rates.charge(id, Math.floor(body.length / EVENT_BYTES), this.#nowMs());
+    this.#charge(id, Math.floor(body.length / EVENT_BYTES));
     const read = readEvents(request.headersDistinct, body);
-    this.#rates.charge(id, Math.max(0, read.events.length - 1), this.#nowMs());
+    this.#charge(id, Math.max(0, read.events.length - 1));
     const report = await this.#store(sender, read);
-    if (webhookId !== undefined) this.#seen.add(id, webhookId, this.#nowMs());
+    if (webhookId !== undefined) this.#seen.set(seenKey(id, webhookId), true);
     const problems = problemsOf(read);
-    if (problems.length > 0 && problems.length === read.events.length)
-      return this.#refuseAll(request, response, read);
-    sendReport(request, response, report, problems);
+    const [first] = problems;
+    const more = first && { problems: listProblems(problems) };
+    if (first === undefined || problems.length < read.events.length)
+      return sendJson(response, { status: 202, json: { ...report, ...more } });
+    this.#options.metrics.refused.inc({ reason: kindOfProblem(first.problem) });
+    this.#report(request, new RequestProblem(first.problem));
+    sendProblem(request, response, first.problem, more);
   }
 
   /** Finds out who sends, and receives the body: before that, if the headers say who. */
-  async #receive(request: IncomingMessage): Promise<Delivery> {
-    const { authenticator } = this.#options;
-    const verdict = await this.#withHold(request, () => authenticator.readHeaders(request));
-    const { headersDistinct: headers } = request;
+  async #receive(request: IncomingMessage, identify: () => void): Promise<Delivery> {
+    const { headersDistinct: headers, socket } = request;
+    const verdict = this.#options.authenticator.readHeaders(request);
     if (verdict.kind === 'known') {
       const { sender } = verdict;
-      await this.#admit(request, sender);
+      identify();
+      this.#admit(sender);
       bodyFormat(headers);
-      const limits = { maxBytes: MAX_BODY_BYTES, memory: this.#memory, owner: senderId(sender) };
-      return { sender, body: await receiveBody(request, limits), webhookId: undefined };
+      const limits = { maxBytes: MAX_BODY_BYTES, owner: senderId(sender) };
+      return { sender, body: await this.#memory.receive(request, limits), webhookId: undefined };
     }
-    const limits = this.#unverifiedLimits(request);
-    const { sender, body } = await this.#withHold(request, async () => {
-      bodyFormat(headers);
-      const received = await receiveBody(request, limits);
-      return { sender: verdict.verify(received), body: received };
-    });
-    await this.#admit(request, sender);
+    bodyFormat(headers);
+    const limits = { maxBytes: MAX_BODY_BYTES, owner: socket.remoteAddress ?? '' };
+    const body = await this.#unverified.receive(request, limits);
+    const sender = verdict.verify(body);
+    identify();
+    this.#admit(sender);
     return { sender, body, webhookId: `webhook ${headers['webhook-id']?.[0] ?? ''}` };
-  }
-
-  #unverifiedLimits({ socket }: IncomingMessage) {
-    const address = socket.remoteAddress ?? '';
-    const isSuspect = this.#failures.isSpent(address, this.#nowMs());
-    return {
-      maxBytes: isSuspect ? MAX_SUSPECT_BYTES : MAX_BODY_BYTES,
-      memory: this.#unverified,
-      owner: networkOf(address),
-    };
   }
 
   /** Lets a request of a known sender in.
    * @throws RequestProblem if it sends too much */
-  async #admit(request: IncomingMessage, sender: Sender): Promise<void> {
-    const { socket } = request;
-    const id = senderId(sender);
-    if (sender.kind !== 'network') this.#options.connections.identify(socket, id);
-    const waitMs = this.#rates.take(id, this.#nowMs());
-    if (waitMs === 0) return;
-    discardBody(request, false);
-    await this.#holdInLine(request, id);
+  #admit(sender: Sender): void {
+    const nowMs = this.#nowMs();
+    const bucket = this.#rates.of(senderId(sender), nowMs);
+    if (bucket.take(nowMs)) return;
     throw new RequestProblem({
       status: 429,
       detail: 'this sender sends more events a second than it may',
-      retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)),
+      retryAfterSeconds: Math.max(1, Math.ceil(bucket.waitMs(nowMs) / 1000)),
     });
   }
 
-  /** Looks for a credential. Who has shown none again and again waits for the refusal. */
-  async #withHold<T>(request: IncomingMessage, look: () => T | Promise<T>): Promise<T> {
-    try {
-      return await look();
-    } catch (error) {
-      const address = request.socket.remoteAddress ?? '';
-      const isSpent = this.#failures.isSpent(address, this.#nowMs());
-      this.#failures.countFailure(address, this.#nowMs());
-      discardBody(request, !isSpent);
-      if (isSpent) await this.#hold();
-      throw error;
-    }
-  }
-
-  /** Holds the refusal of a request until it is its turn among those of its sender. Where too many
-   * wait already the connection ends. */
-  async #holdInLine({ socket }: IncomingMessage, sender: string): Promise<void> {
-    const holdMs = this.#held.begin(sender);
-    if (holdMs === undefined) {
-      this.#options.metrics.refused.inc({ reason: 'too-many' });
-      socket.destroy();
-      throw new ClientGone('the sender has too many requests that wait for a refusal');
-    }
-    await this.#hold(holdMs);
-    this.#held.end(sender);
-  }
-
-  #hold(ms = HOLD_MS): Promise<void> {
-    return this.#options.clock.sleep(ms);
+  /** Counts more events of a request that was let in: the sender waits for them later. */
+  #charge(id: string, events: number): void {
+    this.#rates.of(id, this.#nowMs()).charge(events, this.#nowMs());
   }
 
   /** Stores the hints of all valid events.
    * @throws RequestProblem if that can't be done */
   async #store(sender: Sender, read: ReadRequest): Promise<Report> {
     const { metrics, writer } = this.#options;
-    const id = senderId(sender);
     const report: Report = { accepted: 0, ignored: 0, duplicates: 0 };
     const hints: ChangeNotice[] = [];
     const taken = new Set<string>();
     for (const event of read.events) {
-      const result = this.#judge(event, id, taken);
+      const { result, hint, key } = this.#judge(event, senderId(sender), taken);
       metrics.events.inc({ sender: sender.kind, result });
       if (result === 'duplicate') report.duplicates += 1;
       else if (result.startsWith('ignored')) report.ignored += 1;
-      if (result !== 'hint' || 'problem' in event || event.verdict.kind !== 'hint') continue;
-      hints.push(event.verdict.hint);
-      if (event.eventId !== undefined) taken.add(event.eventId);
+      if (hint !== undefined) hints.push(hint);
+      if (key !== undefined) taken.add(key);
     }
     if (hints.length > 0) await this.#write(writer, hints);
-    for (const eventId of taken) this.#seen.add(id, eventId, this.#nowMs());
+    // Not before: an event that was refused comes again with its id.
+    for (const key of taken) this.#seen.set(key, true);
     return { ...report, accepted: hints.length };
   }
 
-  /** What is done with an event, for metrics.
-   * @param taken  ids of events before it in the same request */
-  #judge(event: ReadRequest['events'][number], sender: string, taken: ReadonlySet<string>): string {
-    if ('problem' in event) return 'invalid';
+  /** What is done with an event.
+   * @param taken  keys of the events before it in the same request
+   * @returns the result for metrics; of an event that is taken, the hint, and the key by which it
+   *          is known again */
+  #judge(
+    event: ReadRequest['events'][number],
+    sender: string,
+    taken: ReadonlySet<string>,
+  ): { readonly result: string; readonly hint?: ChangeNotice; readonly key?: string } {
+    if ('problem' in event) return { result: 'invalid' };
     const { verdict, eventId } = event;
-    if (verdict.kind === 'ignored') return `ignored-${verdict.reason}`;
-    if (eventId === undefined) return 'hint';
-    const isKnown = taken.has(eventId) || this.#seen.has(sender, eventId, this.#nowMs());
-    return isKnown ? 'duplicate' : 'hint';
+    if (verdict.kind === 'ignored') return { result: `ignored-${verdict.reason}` };
+    if (eventId === undefined) return { result: 'hint', hint: verdict.hint };
+    const key = seenKey(sender, eventId);
+    if (taken.has(key) || this.#seen.has(key)) return { result: 'duplicate' };
+    return { result: 'hint', hint: verdict.hint, key };
   }
 
   async #write(writer: NoticeWriter, hints: readonly ChangeNotice[]): Promise<void> {
@@ -246,14 +218,6 @@ export class EventsServer {
     }
   }
 
-  #refuseAll(request: IncomingMessage, response: ServerResponse, read: ReadRequest): void {
-    const [first] = problemsOf(read);
-    if (first === undefined) return;
-    this.#options.metrics.refused.inc({ reason: kindOfProblem(first.problem) });
-    this.#report(request, new RequestProblem(first.problem));
-    sendProblem(request, response, first.problem, { problems: listProblems(problemsOf(read)) });
-  }
-
   #report({ socket }: IncomingMessage, { problem, reason }: RequestProblem): void {
     const { status, detail, field } = problem;
     this.#warnings.warn(
@@ -270,6 +234,12 @@ export class EventsServer {
   #nowMs(): number {
     return this.#options.clock.nowMs();
   }
+}
+
+/** Of one length, however long the id. */
+function seenKey(sender: string, eventId: string): string {
+  const digest = createHash('sha256').update(eventId).digest('base64').slice(0, 22);
+  return `${sender} ${digest}`;
 }
 
 function unavailable(detail: string): RequestProblem {
@@ -291,16 +261,4 @@ function listProblems(problems: readonly IndexedProblem[]): readonly object[] {
   return problems
     .slice(0, MAX_REPORTED)
     .map(({ index, problem }) => ({ index, ...problemJson(problem) }));
-}
-
-/** Says what became of the events. */
-function sendReport(
-  request: IncomingMessage,
-  response: ServerResponse,
-  report: Report,
-  problems: readonly IndexedProblem[] = [],
-): void {
-  const more = problems.length === 0 ? {} : { problems: listProblems(problems) };
-  const text = JSON.stringify({ ...report, ...more });
-  sendText(request, response, { status: 202, type: 'application/json', text });
 }

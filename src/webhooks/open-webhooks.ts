@@ -10,16 +10,14 @@ import { type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 import { type WatchedFiles, watchFile } from '../runtime/watched-files.ts';
 import { redisNoticeStream } from './notice-stream.ts';
 import { AdmissionServer } from './admission-server.ts';
+import { Authenticator } from './authenticator.ts';
 import { EventsServer } from './events-server.ts';
 import type { webhookFlags } from './flags.ts';
 import { NoticeWriter } from './notice-writer.ts';
-import { listenWebhooks } from './listen-webhooks.ts';
 import { webhookMetrics } from './metrics.ts';
-import { sendProblem } from './send-answer.ts';
-import { Authenticator } from './senders/authenticator.ts';
-import { parseTokens } from './senders/bearer-tokens.ts';
-import { SenderConnections } from './senders/sender-connections.ts';
-import { parseSigningKeys } from './senders/signatures.ts';
+import { sendProblem } from './problem.ts';
+import { parseSigningKeys, parseTokens } from './sender-secrets.ts';
+import { startWebhookServer } from './webhook-server.ts';
 
 type Context = Pick<
   ProcessContext<typeof webhookFlags & typeof processFlags>,
@@ -64,10 +62,8 @@ async function openEvents(context: Context, writer: NoticeWriter): Promise<strin
     allowedNames,
     clock: systemClock,
   });
-  const connections = new SenderConnections();
   const events = new EventsServer({
     authenticator,
-    connections,
     writer,
     maxEventsPerSecond: flags.webhookMaxEventsPerSecond,
     metrics: webhookMetrics(context.metrics),
@@ -75,16 +71,16 @@ async function openEvents(context: Context, writer: NoticeWriter): Promise<strin
     log,
     stopping,
   });
-  const server = await listenWebhooks({
+  const server = await startWebhookServer({
     route: {
       path: '/events',
-      answer: (request, response) => events.answer(request, response),
+      answer: (...request) => events.answer(...request),
       answerOptions: agreeToEvents(flags.webhookMaxEventsPerSecond),
     },
     flag: 'webhook-address',
     address: flags.webhookAddress,
-    connections,
-    tls: tls && Object.assign(tls, { requiresCertificate: false }),
+    tls,
+    requiresCertificate: false,
   });
   closers.add('webhooks', () => server.close());
   return server.url;
@@ -104,15 +100,15 @@ async function openAdmission(context: Context, writer: NoticeWriter): Promise<st
     clock: systemClock,
     log,
   });
-  const server = await listenWebhooks({
+  const server = await startWebhookServer({
     route: {
       path: '/admission',
-      answer: (request, response) => admission.answer(request, response),
+      answer: (...request) => admission.answer(...request),
     },
     flag: 'admission-address',
     address: flags.admissionAddress,
-    connections: new SenderConnections(),
-    tls: tls && Object.assign(tls, { requiresCertificate: flags.admissionTlsClientCa !== '' }),
+    tls,
+    requiresCertificate: flags.admissionTlsClientCa !== '',
   });
   closers.add('admission webhook', () => server.close());
   return server.url;
@@ -129,7 +125,6 @@ function agreeToEvents(maxEventsPerSecond: number): RequestHandler {
     }
     response.setHeader('webhook-allowed-origin', '*');
     response.setHeader('webhook-allowed-rate', String(maxEventsPerSecond * 60));
-    response.setHeader('connection', 'close');
     response.statusCode = 204;
     response.end();
   };

@@ -1,3 +1,5 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+
 /** Why a request is refused, or one event of it. It never contains a part of the body: a body may
  * be a Secret. */
 export interface Problem {
@@ -72,4 +74,38 @@ export function problemJson(problem: Problem): Readonly<Record<string, unknown>>
   const { status, detail, field } = problem;
   const [kind, title] = KINDS[status];
   return { type: `urn:sutler:problem:${kind}`, title, status, detail, ...(field && { field }) };
+}
+
+/** Answers with a problem.
+ * @param more  further members of the answer */
+export function sendProblem(
+  request: IncomingMessage,
+  response: ServerResponse,
+  problem: Problem,
+  more: object = {},
+): void {
+  const { status, retryAfterSeconds } = problem;
+  if (response.headersSent) return;
+  if (retryAfterSeconds !== undefined) response.setHeader('retry-after', retryAfterSeconds);
+  if (status === 401) response.setHeader('www-authenticate', 'Bearer');
+  // The rest of the body is thrown away: a client that still sends would not see the answer if the
+  // connection ended.
+  request.resume();
+  const json = { ...problemJson(problem), ...more };
+  sendJson(response, { status, type: 'application/problem+json', json });
+}
+
+/** Answers. */
+export function sendJson(
+  response: ServerResponse,
+  answer: { readonly status: number; readonly type?: string; readonly json: object },
+): void {
+  const { status, type = 'application/json', json } = answer;
+  const bytes = Buffer.from(JSON.stringify(json));
+  response.writeHead(status, {
+    'content-type': type,
+    'content-length': bytes.length,
+    'cache-control': 'no-store',
+  });
+  response.end(bytes);
 }

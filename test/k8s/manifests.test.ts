@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { load } from 'js-yaml';
 import type { Process } from '#src/dispatch.ts';
 import { ON_DEMAND } from '#src/ingest/dependencies/demand-watch.ts';
-import { readEvents } from '#src/webhooks/parse/read-events.ts';
+import { readEvents } from '#src/webhooks/read-events.ts';
 import * as kinds from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
 import { processes as shipped } from '#src/processes.ts';

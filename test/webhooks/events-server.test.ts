@@ -154,7 +154,6 @@ describe('POST /events on loopback, without authentication', () => {
   it('refuses a body of 10 MiB, and the client sees why', async () => {
     const answer = await server.send(Buffer.alloc(10 * 1024 * 1024, 'a'));
     assert.equal(answer.status, 413);
-    assert.equal(answer.headers['connection'], 'close');
     assert.equal(answer.json?.['field'], 'body');
   });
 
@@ -329,13 +328,6 @@ describe('POST /events with tokens and signatures', () => {
     assert.equal(answer.status, 429);
     // 50 a second.
     assert.match(String(answer.headers['retry-after']), /^(1\d|2\d)$/);
-    assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
-  });
-
-  it('ends a connection of a sender of which many requests wait for 429', async () => {
-    const headers = withToken('slow-sender-0123456789');
-    const all = Array.from({ length: 17 }, () => server.send(EVENT, headers));
-    await assert.rejects(Promise.all(all));
     assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
   });
 

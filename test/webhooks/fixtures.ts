@@ -1,4 +1,4 @@
-import type { HeaderValues } from '#src/webhooks/parse/content-type.ts';
+import type { HeaderValues } from '#src/webhooks/event-headers.ts';
 import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
 
 /** Events about one claim and one volume, in the shapes in which senders send them. */

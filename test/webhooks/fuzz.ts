@@ -1,4 +1,4 @@
-import type { HeaderValues } from '#src/webhooks/parse/content-type.ts';
+import type { HeaderValues } from '#src/webhooks/event-headers.ts';
 import {
   ARGO,
   BATCH_HEADERS,

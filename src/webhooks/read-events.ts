@@ -1,14 +1,23 @@
-import { type Fields, isFields } from '../../runtime/json.ts';
-import { badField, badFormat, catchProblem, type Problem, RequestProblem } from '../problem.ts';
+import { type Fields, isFields } from '../runtime/json.ts';
+import { badField, badFormat, catchProblem, type Problem, RequestProblem } from './problem.ts';
 import { isArgoData, isArgoEvent, parseIfText, readArgoData, readArgoEvent } from './argo-event.ts';
 import { findMissingHeader, isBinary, readBinary, readStructured } from './cloud-event.ts';
-import { bodyFormat, type HeaderValues } from './content-type.ts';
+import { bodyFormat, type HeaderValues } from './event-headers.ts';
 import { parseDocument } from './json-document.ts';
-import type { ReadEvent } from './verdict.ts';
-import { isWatchEvent, readWatchEvent } from './watch-event.ts';
+import {
+  identityOfObject,
+  ignore,
+  judgeIdentity,
+  type ReadEvent,
+  type Verdict,
+} from './object-identity.ts';
 
 /** Events that one batch may have. */
 const MAX_BATCH = 1_000;
+/** Types of events that say something about an object. */
+const CHANGES = new Set(['ADDED', 'MODIFIED', 'DELETED']);
+/** Types of events that say something about the watch. */
+const REMARKS = new Set(['BOOKMARK', 'ERROR']);
 
 /** The events of one request. */
 export interface ReadRequest {
@@ -66,6 +75,24 @@ function readKnown(body: Fields, path: string): ReadEvent | undefined {
   if (isWatchEvent(body)) return { verdict: readWatchEvent(body, path), eventId: undefined };
   if (isArgoData(body)) return { verdict: readArgoData(body, path), eventId: undefined };
   return undefined;
+}
+
+/** Whether this is an event of a Kubernetes watch: an object with `object`, or one of its types. */
+function isWatchEvent(value: Fields): boolean {
+  const { type } = value;
+  if (typeof type !== 'string') return 'object' in value;
+  return CHANGES.has(type) || REMARKS.has(type) || ('object' in value && !('body' in value));
+}
+
+/** Reads a plain event of a Kubernetes watch.
+ * @throws RequestProblem */
+function readWatchEvent(event: Fields, path: string): Verdict {
+  const { type, object } = event;
+  if (typeof type !== 'string' || type === '')
+    throw badField(`${path}type`, 'it must be the type of a watch event, such as ADDED');
+  if (REMARKS.has(type)) return ignore('no-object');
+  if (!CHANGES.has(type)) return ignore('other-type');
+  return judgeIdentity(identityOfObject(object, `${path}object`));
 }
 
 function unknownShape(headers: HeaderValues, body: Fields): RequestProblem {

@@ -1,3 +1,4 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { TLSSocket } from 'node:tls';
 import {
@@ -5,13 +6,18 @@ import {
   findAllowedName,
   formatName,
   readAlternativeNames,
-} from '../../runtime/certificate-names.ts';
-import type { Clock } from '../../runtime/clock.ts';
-import { networkOf } from '../../runtime/network-of.ts';
-import { RequestProblem } from '../problem.ts';
-import { type BearerTokens, findToken } from './bearer-tokens.ts';
-import type { Sender } from './sender.ts';
-import { claimsSignature, findSigner, readSignedHeaders, type SigningKeys } from './signatures.ts';
+} from '../runtime/certificate-names.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { HeaderValues } from './event-headers.ts';
+import { decodeBase64 } from './json-document.ts';
+import { RequestProblem } from './problem.ts';
+import { type BearerTokens, findToken, type Sender, type SigningKeys } from './sender-secrets.ts';
+
+/** How far the time of a request may be from ours. */
+const TOLERANCE_SECONDS = 300;
+/** Signatures of one request that are tried. */
+const MAX_SIGNATURES = 16;
+const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const;
 
 export interface AuthenticatorOptions {
   /** undefined where senders have none. The files may change. */
@@ -74,7 +80,7 @@ export class Authenticator {
 
   #findSender({ headersDistinct, socket }: IncomingMessage): Sender | undefined {
     const { tokens } = this.#options;
-    if (this.isOpen) return { kind: 'network', name: networkOf(socket.remoteAddress ?? '') };
+    if (this.isOpen) return { kind: 'network', name: socket.remoteAddress ?? '' };
     const name = this.#certificateName(socket);
     if (name !== undefined) return { kind: 'certificate', name };
     const { authorization = [] } = headersDistinct;
@@ -111,4 +117,59 @@ export class Authenticator {
       reason,
     );
   }
+}
+
+/* Signatures as Standard Webhooks describes them: HMAC-SHA256 of id, time and body. */
+
+/** What the headers of a signed request say. */
+interface SignedHeaders {
+  readonly id: string;
+  readonly timestamp: string;
+  readonly signatures: readonly string[];
+}
+
+/** Whether a request has anything of a signature. */
+function claimsSignature(headers: HeaderValues): boolean {
+  return HEADERS.some((name) => headers[name] !== undefined);
+}
+
+/** Checks what can be checked before the body is there.
+ * @returns the reason for the log if the signature can't be valid */
+export function readSignedHeaders(headers: HeaderValues, nowMs: number): SignedHeaders | string {
+  for (const name of HEADERS)
+    if (headers[name]?.length !== 1 || headers[name][0] === '')
+      return `${name} is missing, empty or repeated`;
+  const [id = '', timestamp = '', signature = ''] = HEADERS.map((name) => headers[name]?.[0]);
+  if (!/^[0-9]{1,12}$/.test(timestamp)) return 'webhook-timestamp is no time in Unix seconds';
+  if (Math.abs(Math.floor(nowMs / 1000) - Number(timestamp)) > TOLERANCE_SECONDS)
+    return `webhook-timestamp is more than ${TOLERANCE_SECONDS} s from the time here`;
+  const signatures = signature
+    .split(' ')
+    .flatMap((part) => /^v1,(.+)$/.exec(part)?.[1] ?? [])
+    .slice(0, MAX_SIGNATURES);
+  return signatures.length === 0
+    ? 'webhook-signature has no v1 signature'
+    : { id, timestamp, signatures };
+}
+
+/** The sender with whose key the body was signed.
+ * @param body  the bytes as they came
+ * @returns undefined if there is none */
+export function findSigner(
+  { id, timestamp, signatures }: SignedHeaders,
+  body: Buffer,
+  keys: SigningKeys,
+): Sender | undefined {
+  // Node gives the bytes of headers as Latin-1.
+  const head = Buffer.from(`${id}.${timestamp}.`, 'latin1');
+  return keys.find(({ key }) => {
+    const expected = createHmac('sha256', key).update(head).update(body).digest();
+    // Each is compared, whether or not one before it was right.
+    return signatures.filter((text) => isSame(text, expected)).length > 0;
+  })?.sender;
+}
+
+function isSame(text: string, expected: Buffer): boolean {
+  const given = decodeBase64(text);
+  return given?.length === expected.length && timingSafeEqual(given, expected);
 }

@@ -1,8 +1,7 @@
-import { isFields } from '../../runtime/json.ts';
-import { badField, catchProblem } from '../problem.ts';
+import { isFields } from '../runtime/json.ts';
+import { badField, catchProblem } from './problem.ts';
 import { parseDocument } from './json-document.ts';
-import { type Identity, judgeIdentity } from './object-identity.ts';
-import { ignore, type Verdict } from './verdict.ts';
+import { type Identity, ignore, judgeIdentity, type Verdict } from './object-identity.ts';
 
 /** What the API server asks. */
 export interface AdmissionQuestion {
@@ -35,9 +34,8 @@ export function readAdmissionReview(body: Buffer): AdmissionQuestion {
 }
 
 /** The answer that allows the request. */
-export function allowAdmission(uid: string): string {
-  const response = { uid, allowed: true };
-  return JSON.stringify({ apiVersion: API_VERSION, kind: 'AdmissionReview', response });
+export function allowAdmission(uid: string): object {
+  return { apiVersion: API_VERSION, kind: 'AdmissionReview', response: { uid, allowed: true } };
 }
 
 /** The kind is that of the object also where the request is about its status. The name is empty

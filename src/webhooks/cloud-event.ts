@@ -1,17 +1,18 @@
-import { type Fields, isFields } from '../../runtime/json.ts';
-import { badField, badFormat } from '../problem.ts';
-import { type HeaderValues, isJsonType } from './content-type.ts';
-import { decodeHeaderValue } from './header-value.ts';
+import { type Fields, isFields } from '../runtime/json.ts';
+import { badField, badFormat } from './problem.ts';
+import { decodeHeaderValue, type HeaderValues, isJsonType } from './event-headers.ts';
 import { decodeBase64, parseDocument } from './json-document.ts';
 import {
+  eventIdOf,
+  ignore,
   type Identity,
   identityOfObject,
   identityOfReference,
   type IdentityPart,
   judgeIdentity,
+  type ReadEvent,
   resourceOf,
 } from './object-identity.ts';
-import { eventIdOf, ignore, type ReadEvent } from './verdict.ts';
 
 /* CloudEvents 1.0 over HTTP. Those of Knative's ApiServerSource are understood, in both of its
  * modes; all others are ignored. */

@@ -1,11 +1,8 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { describe, it } from 'node:test';
-import {
-  findSigner,
-  parseSigningKeys,
-  readSignedHeaders,
-} from '#src/webhooks/senders/signatures.ts';
+import { findSigner, readSignedHeaders } from '#src/webhooks/authenticator.ts';
+import { parseSigningKeys } from '#src/webhooks/sender-secrets.ts';
 
 const KEY = Buffer.from('a key that has thirty-two bytes!');
 const OTHER = Buffer.from('another key of thirty-two bytes!');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { readEvents } from '#src/webhooks/parse/read-events.ts';
-import type { HeaderValues } from '#src/webhooks/parse/content-type.ts';
+import { readEvents } from '#src/webhooks/read-events.ts';
+import type { HeaderValues } from '#src/webhooks/event-headers.ts';
 import { catchProblem } from '#src/webhooks/problem.ts';
 import {
   ARGO,
@@ -16,7 +16,7 @@ import {
   VOLUME,
   VOLUME_HINT,
   WATCH_EVENT,
-} from '../fixtures.ts';
+} from './fixtures.ts';
 
 /** The hint, the reason to ignore it, or status and field of the problem, of a body's one event. */
 function readOne(headers: HeaderValues, body: unknown): unknown {

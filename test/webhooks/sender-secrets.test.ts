@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { findToken, parseTokens } from '#src/webhooks/senders/bearer-tokens.ts';
+import { findToken, parseTokens } from '#src/webhooks/sender-secrets.ts';
 
 const TOKENS = parseTokens('first-token-0123456789 knative\nsecond-token-012345678\n');
 

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { badField } from '../problem.ts';
+import { badField } from './problem.ts';
 
 /** Deeper than any object of Kubernetes. */
 const MAX_DEPTH = 100;

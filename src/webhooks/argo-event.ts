@@ -1,8 +1,16 @@
-import { type Fields, isFields } from '../../runtime/json.ts';
-import { badField } from '../problem.ts';
+import { type Fields, isFields } from '../runtime/json.ts';
+import { badField } from './problem.ts';
 import { decodeBase64, parseDocument } from './json-document.ts';
-import { type Identity, identityOfObject, judgeIdentity, resourceOf } from './object-identity.ts';
-import { eventIdOf, ignore, type ReadEvent, type Verdict } from './verdict.ts';
+import {
+  eventIdOf,
+  type Identity,
+  identityOfObject,
+  ignore,
+  judgeIdentity,
+  type ReadEvent,
+  resourceOf,
+  type Verdict,
+} from './object-identity.ts';
 
 /* Events of the resource event source of Argo Events, as its HTTP trigger sends them. Whoever
  * writes the sensor chooses which parts are sent, and whether as JSON or as a string that holds
