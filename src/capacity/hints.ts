@@ -7,8 +7,9 @@ import { defineNamedScript } from '../redis/named-script.ts';
 import type { Flags } from '../runtime/flags.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import type { Logger } from '../runtime/log.ts';
-import { isTerm, type TopologyTerm, toTerm } from '../topology/term.ts';
+import { type TopologyTerm, toTerm } from '../topology/term.ts';
 import type { capacityFlags, capacityWorkFlags } from './flags.ts';
+import { isTerm } from './items.ts';
 import { itemOfRequest } from './requested-bytes.ts';
 
 /* The hints that runs of claims and volumes leave for the leading ingest, so that it has a class or

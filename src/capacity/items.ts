@@ -3,7 +3,7 @@ import type { Class, StorageCapacity } from '../kube/objects.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { parseJson } from '../runtime/json.ts';
 import { type ClusterTopology, termOf } from '../topology/cluster-topology.ts';
-import { isTerm, type TopologyTerm } from '../topology/term.ts';
+import type { TopologyTerm } from '../topology/term.ts';
 
 /** One value of storage capacity: how much room volumes of a class have in a segment. There is one
  * CSIStorageCapacity object for each. */
@@ -109,4 +109,15 @@ export function parseCapacityKey({ namespace, name }: JobKey): CapacityJob | und
 /** A short hash, in hex digits, that only equal parts share. */
 export function hashOf(parts: unknown): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 24);
+}
+
+/** Whether a decoded JSON text is a term. */
+export function isTerm(value: unknown): value is TopologyTerm {
+  return (
+    Array.isArray(value) &&
+    value.every(
+      (label) =>
+        Array.isArray(label) && label.length === 2 && label.every((x) => typeof x === 'string'),
+    )
+  );
 }

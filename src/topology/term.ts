@@ -49,17 +49,6 @@ export function isSubset(term: TopologyTerm, of: TopologyTerm): boolean {
   return found === term.length;
 }
 
-/** Whether a decoded JSON text is a term. */
-export function isTerm(value: unknown): value is TopologyTerm {
-  return (
-    Array.isArray(value) &&
-    value.every(
-      (label) =>
-        Array.isArray(label) && label.length === 2 && label.every((x) => typeof x === 'string'),
-    )
-  );
-}
-
 /** A term in messages: `[{zone a} {rack 1}]`. */
 export function describeTerm(term: TopologyTerm): string {
   return `[${term.map(([key, value]) => `{${key} ${value}}`).join(' ')}]`;
