@@ -21,6 +21,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   queue: [/^bullmq$/, /^ioredis$/, /^prom-client$/],
   records: [/^ioredis$/],
   election: [/^prom-client$/],
+  'node-local': [/^ioredis$/, /^@bufbuild\/protobuf/],
   audit: [/^ioredis$/],
   capacity: [/^ioredis$/, /^@bufbuild\/protobuf/],
   'driver-config': [/^js-yaml$/],

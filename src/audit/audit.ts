@@ -7,7 +7,7 @@ import { volumes } from '../kube/resources.ts';
 import { auditKey } from '../records/key-names.ts';
 import type { OpenRecord } from '../records/open-records.ts';
 import { identityOf } from '../volumes/handles.ts';
-import { creatingNode } from '../volumes/node-local/node-of-volume.ts';
+import { creatingNode } from '../node-local/node-rules.ts';
 import { auditId, auditVolumes, type ListedVolume, type Unnamed } from './orphans.ts';
 
 export interface AuditPorts {

@@ -12,7 +12,7 @@ import { askRedis } from '../records/ask-redis.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
-import { chooseNodeOfSegment } from '../volumes/node-local/node-of-volume.ts';
+import { chooseNodeOfSegment } from '../node-local/node-rules.ts';
 import type { WatchedTopology } from '../topology/requirement.ts';
 import type { capacityFlags, CapacityPlace, capacityWorkFlags } from './flags.ts';
 import { ObjectStore } from './object-store.ts';

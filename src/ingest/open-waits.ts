@@ -1,5 +1,5 @@
 import { DependencyIndex } from '../queue/dependency-index.ts';
-import { redisReservedRoom } from '../records/reserved-room.ts';
+import { redisReservedCapacity } from '../node-local/reserved-capacity.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Listeners } from '../runtime/listeners.ts';
 import { startNodeWatch } from '../topology/node-watch.ts';
@@ -85,7 +85,7 @@ function openNodeLocalVersions(
   const place = { prefix: flags.redisPrefix, driver: driver.name };
   return new NodeLocalVersions({
     gateways: nodeGateways,
-    room: redisReservedRoom(link.redis, place, 0),
+    room: redisReservedCapacity(link.redis, place, 0),
     onChange: (object) => changes.notify(object),
     log,
   });

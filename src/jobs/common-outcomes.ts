@@ -1,7 +1,7 @@
 import type { CsiError } from '../csi/status.ts';
 import { nodeOf } from '../gateway-client/node-address.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import { untilGatewayIsReady } from '../records/node-local-conditions.ts';
+import { untilGatewayIsReady } from '../node-local/wait-conditions.ts';
 import { UNTIL_NEW_WORK } from '../records/new-work.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
 import type { WaitCondition } from '../rules/rule.ts';

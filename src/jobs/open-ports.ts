@@ -5,13 +5,14 @@ import { VolumeNames } from '../records/names-in-use.ts';
 import { openSources } from '../records/open-sources.ts';
 import { redisSharedHandles } from '../records/shared-handles.ts';
 import type { VolumeRecords } from '../records/volume-record.ts';
+import { ownershipMs } from '../records/flags.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { FeatureGates } from '../volumes/flags.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Base } from './base.ts';
 import type { DriverCaches } from './caches.ts';
 import { openCapacityHints } from '../capacity/hints.ts';
-import { openNodeLocal } from './node-local/open-node-local.ts';
+import { openNodeLocal } from '../node-local/open-node-local.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import type { ProcessorPorts } from './ports.ts';
 
@@ -44,7 +45,13 @@ export function openPorts(
     classOf: parts.caches.classOf,
     attachedTo: parts.caches.attachedTo,
     topology: parts.caches.topology,
-    nodeLocal: openNodeLocal(base),
+    nodeLocal: openNodeLocal(connections, {
+      driver: driver.name,
+      prefix: flags.redisPrefix,
+      keepMs: ownershipMs(flags) + 2 * flags.retryIntervalMaxMs,
+      timeoutMs: flags.timeoutMs,
+      choosesNodes: flags.nodeDeploymentImmediateBinding,
+    }),
     sharersOf: redisSharedHandles(link.redis, flags.redisPrefix, driver.name).sharersOf,
     driver: () => ({ ...connections.driver.current(), inTreeName }),
     options: { ...flags, gates: parts.gates, defaultFsType: flags.defaultFstype, identity },

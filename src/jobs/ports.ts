@@ -11,7 +11,7 @@ import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/flags.ts';
 import type { WatchedTopology } from '../topology/requirement.ts';
 import type { CapacityHints } from '../capacity/hints.ts';
-import type { NodeLocal } from './node-local/node-local.ts';
+import type { NodeLocal } from '../node-local/open-node-local.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
 /** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with.

@@ -34,10 +34,10 @@ export const auditKey = nameDriverKeys('audit');
 /** List of records that operators dropped, the latest first; see forget.ts. */
 export const forgottenKey = nameDriverKeys('forgotten');
 
-/** Hash of the room on nodes that claims have reserved; see reserved-room.ts. */
+/** Hash of the room on nodes that claims have reserved; see reserved-capacity.ts. */
 export const roomKey = nameDriverKeys('room');
 
-/** Sorted set of the reservations by the time at which each expires; see reserved-room.ts. */
+/** Sorted set of the reservations by the time at which each expires; see reserved-capacity.ts. */
 export const roomExpiryKey = nameDriverKeys('room-expiry');
 
 function nameDriverKeys(kind: string) {

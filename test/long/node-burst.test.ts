@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { playBurst } from '../node-deployment/burst.ts';
+import { playBurst } from '../node-local/scenarios/burst.ts';
 
 describe('a burst of 1,000 claims over 10 nodes with room for exactly 1,000', () => {
   it('gets a volume for each, and under 1 % of the CreateVolume calls fail', async (t) => {

@@ -7,7 +7,7 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { dataEpochKey } from '#src/records/key-names.ts';
-import { redisReservedRoom } from '#src/records/reserved-room.ts';
+import { redisReservedCapacity } from '#src/node-local/reserved-capacity.ts';
 import { redisSharedHandles } from '#src/records/shared-handles.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
@@ -141,7 +141,7 @@ function describeClock(way: string, start: () => Promise<SettableRedis>, skip: b
     });
 
     it('set back, room that a dead run has reserved is free no later', async () => {
-      const room = redisReservedRoom(redis.redis, { prefix: PREFIX, driver: DRIVER }, OWN_MS);
+      const room = redisReservedCapacity(redis.redis, { prefix: PREFIX, driver: DRIVER }, OWN_MS);
       await room.reserve({ uid: ID, node: 'n', bytes: 5, capacity: 9, madeBefore: 0 });
       await redis.setClock(-HOUR_MS);
       const reserved = async () => (await room.look(['n'])).byNode.get('n')?.reservedBytes;

@@ -14,19 +14,23 @@ const sourcesIn = (folder: string): readonly string[] =>
     path.endsWith('.ts'),
   );
 /** Folders of pure rules. */
-const FOLDERS = ['rules', 'migration', 'topology', 'volumes'];
-/** The one file in them that does I/O. */
-const NO_RULE = 'src/topology/node-watch.ts';
+const FOLDERS = ['rules', 'migration', 'topology', 'volumes', 'node-local'];
+/** Files in them that are no rules. */
+const NO_RULES = /^src\/(topology\/node-watch|node-local\/(?!node-rules).*)\.ts$/;
 const RULES = FOLDERS.flatMap((folder) =>
   sourcesIn(`src/${folder}`).map((path) => `src/${folder}/${path}`),
-).filter((path) => path !== NO_RULE);
+).filter((path) => !NO_RULES.test(path));
 
 /** Tests that are not measured: this one, those with random inputs, which take branches by chance,
  * and those that need an API server. */
-const LEFT_OUT = /^(coverage|generated-inputs|node-memory|node-watch)\.test\.ts$/;
+const LEFT_OUT =
+  /^(coverage|generated-inputs|node-memory|node-watch|reserved-capacity|choose-node)\.test\.ts$/;
 const TESTS = FOLDERS.flatMap((folder) =>
   sourcesIn(`test/${folder}`).map((path) => `${folder}/${path}`),
-).filter((path) => path.endsWith('.test.ts') && !LEFT_OUT.test(basename(path)));
+).filter(
+  (path) =>
+    path.endsWith('.test.ts') && !path.includes('/scenarios/') && !LEFT_OUT.test(basename(path)),
+);
 
 /** A program that runs the tests in one process, which is much faster than one for each file. It
  * also loads every rule: a rule that no test loads would not be measured. */

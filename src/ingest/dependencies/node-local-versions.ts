@@ -6,8 +6,8 @@ import {
   gatewayVersion,
   NODE_GATEWAYS,
   ROOM,
-} from '../../records/node-local-conditions.ts';
-import type { ReservedRoom } from '../../records/reserved-room.ts';
+} from '../../node-local/wait-conditions.ts';
+import type { ReservedCapacity } from '../../node-local/reserved-capacity.ts';
 import type { Logger } from '../../runtime/log.ts';
 
 const ROOM_ID = objectId({ resource: ROOM, name: ANY });
@@ -16,7 +16,7 @@ const ROOM_ID = objectId({ resource: ROOM, name: ANY });
  * nodes, and more room on nodes. */
 export class NodeLocalVersions {
   readonly #gateways: Pick<NodeGatewayPool, 'isReady' | 'readyNodes'>;
-  readonly #room: Pick<ReservedRoom, 'version'>;
+  readonly #room: Pick<ReservedCapacity, 'version'>;
   readonly #onChange: (object: string) => void;
   readonly #log: Logger;
   /** As Redis last had it, while a key waits for room. */
@@ -26,7 +26,7 @@ export class NodeLocalVersions {
   /** @param options.onChange called with the id in the wait list of what has changed */
   constructor(options: {
     readonly gateways: Pick<NodeGatewayPool, 'isReady' | 'readyNodes' | 'onChange'>;
-    readonly room: Pick<ReservedRoom, 'version'>;
+    readonly room: Pick<ReservedCapacity, 'version'>;
     readonly onChange: (object: string) => void;
     readonly log: Logger;
   }) {

@@ -1,7 +1,7 @@
 import type { Claim, Class } from '../../kube/objects.ts';
 import { shouldProvision } from '../../volumes/eligibility.ts';
 import { planVolume } from '../../volumes/plan.ts';
-import { type PlanClaim, planOnNode } from '../node-local/plan-on-node.ts';
+import { type PlanClaim, planOnNode } from './plan-on-node.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { runRule } from '../run-rule.ts';
 import { topologyOf } from '../driver-topology.ts';

@@ -7,7 +7,7 @@ import { type DeletionPlan, planDeletion, recordId } from '../../volumes/deletio
 import { MAX_READ_AGE_MS, startAttempt } from '../attempt.ts';
 import { waitForRecord } from '../common-outcomes.ts';
 import { WORKER_STOPPING } from '../../queue/outcome.ts';
-import { findDeletingGateway } from '../node-local/deleting-gateway.ts';
+import { findDeletingGateway } from './deleting-gateway.ts';
 import type { VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { callDeleteVolume, deletionEnds, refuseDeletion } from './call-delete-volume.ts';

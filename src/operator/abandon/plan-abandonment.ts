@@ -5,8 +5,8 @@ import { SELECTED_NODE, STORAGE_PROVISIONER } from '../../kube/keys.ts';
 import { listPages } from '../../kube/list-pages.ts';
 import type { Claim, KubeObject, Volume } from '../../kube/objects.ts';
 import { claims, nodes, volumes } from '../../kube/resources.ts';
-import { openRecords, type OpenRecord } from '../../records/open-records.ts';
-import { isOnGoneNode } from '../../volumes/node-local/abandoned-volumes.ts';
+import { type OpenRecord, openRecords } from '../../records/open-records.ts';
+import { isOnGoneNode } from '../../node-local/node-rules.ts';
 
 /** What `sutler abandon` ends or removes, and what it leaves. */
 export interface Abandonment {

@@ -1,11 +1,10 @@
 import { fromBinary } from '@bufbuild/protobuf';
-import { type CreateVolumeRequest, CreateVolumeRequestSchema } from '../../csi/generated/csi_pb.ts';
-import { CsiError } from '../../csi/status.ts';
-import type { NodeRoom, RoomView } from '../../records/reserved-room.ts';
-import type { EligibleNode } from '../../volumes/node-local/eligible-nodes.ts';
+import { type CreateVolumeRequest, CreateVolumeRequestSchema } from '../csi/generated/csi_pb.ts';
+import { CsiError } from '../csi/status.ts';
 import type { Reading } from './capacity-readings.ts';
-import type { NodeLocal } from './node-local.ts';
-import { waitForEnough } from './wait-for-enough.ts';
+import type { NodeLocal } from './open-node-local.ts';
+import type { EligibleNode } from './node-rules.ts';
+import type { NodeReservations, ReservationView } from './reserved-capacity.ts';
 
 /** For which claim a node is wanted. */
 export interface Wanted {
@@ -25,7 +24,7 @@ export type Choice =
   | { readonly kind: 'busy' }
   /** No node could be asked. */
   | { readonly kind: 'unreachable'; readonly reason: string }
-  /** `roomVersion`: of the RoomView by which it was decided. */
+  /** `roomVersion`: of the ReservationView by which it was decided. */
   | { readonly kind: 'full'; readonly message: string; readonly roomVersion: string };
 
 /** How many nodes are asked at once. If none of them has room, others are. */
@@ -170,7 +169,11 @@ async function reserveOn(
 async function readNode(
   local: NodeLocal,
   { request, bytes, className, hasCapacity }: Batch,
-  look: { readonly node: EligibleNode; readonly view: RoomView; readonly mayBeKept: boolean },
+  look: {
+    readonly node: EligibleNode;
+    readonly view: ReservationView;
+    readonly mayBeKept: boolean;
+  },
 ): Promise<Reading> {
   const { node, view, mayBeKept } = look;
   const room = roomOf(view, node.name);
@@ -188,11 +191,11 @@ async function readNode(
   return local.readings.read({ node: node.name, request: question, room, version }, mayBeKept);
 }
 
-function roomOf({ byNode }: RoomView, node: string): NodeRoom {
+function roomOf({ byNode }: ReservationView, node: string): NodeReservations {
   return byNode.get(node) ?? { reservedBytes: 0, madeBytes: 0 };
 }
 
-function toCandidate(node: EligibleNode, view: RoomView, reading: Reading): Candidate {
+function toCandidate(node: EligibleNode, view: ReservationView, reading: Reading): Candidate {
   const { reservedBytes, madeBytes } = roomOf(view, node.name);
   const capacity = reading.capacity === undefined ? UNLIMITED : Number(reading.capacity);
   const freeBytes = capacity - reservedBytes - (madeBytes - reading.madeBefore);
@@ -244,4 +247,21 @@ function shuffle<T>(items: readonly T[], random: () => number): T[] {
     .map((item) => ({ item, at: random() }))
     .sort((a, b) => a.at - b.at)
     .map(({ item }) => item);
+}
+
+/** Waits until all answers are there, or until `patienceMs` after the first one that suffices.
+ * Rejects if one of them does before that. */
+async function waitForEnough(
+  answers: readonly Promise<boolean>[],
+  patienceMs: number,
+): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const patience = new Promise<void>((resolve) => {
+    const begin = (suffices: boolean): void => {
+      if (suffices) timer ??= setTimeout(resolve, patienceMs);
+    };
+    for (const answer of answers) answer.then(begin, () => undefined);
+  });
+  await Promise.race([Promise.all(answers), patience]);
+  clearTimeout(timer);
 }

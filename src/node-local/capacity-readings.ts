@@ -1,17 +1,17 @@
 import QuickLRU from 'quick-lru';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { type GetCapacityRequest, GetCapacityRequestSchema } from '../../csi/generated/csi_pb.ts';
-import { CsiError } from '../../csi/status.ts';
-import { nodeAddress } from '../../gateway-client/node-address.ts';
-import type { CapacityCalls } from '../../gateway-client/pool.ts';
-import type { NodeRoom } from '../../records/reserved-room.ts';
-import type { Clock } from '../../runtime/clock.ts';
+import { type GetCapacityRequest, GetCapacityRequestSchema } from '../csi/generated/csi_pb.ts';
+import { CsiError } from '../csi/status.ts';
+import { nodeAddress } from '../gateway-client/node-address.ts';
+import type { CapacityCalls } from '../gateway-client/pool.ts';
+import type { NodeReservations } from './reserved-capacity.ts';
+import type { Clock } from '../runtime/clock.ts';
 
 /** What a node's driver said about its capacity. */
 export interface Reading {
   /** Undefined if the driver could not say: then only the attempt tells. */
   readonly capacity: bigint | undefined;
-  /** NodeRoom.madeBytes from before the driver was asked. */
+  /** NodeReservations.madeBytes from before the driver was asked. */
   readonly madeBefore: number;
 }
 
@@ -21,8 +21,8 @@ export interface CapacityQuestion {
     readonly accessibleTopology: GetCapacityRequest['accessibleTopology'];
   };
   /** As read before this question is asked. */
-  readonly room: NodeRoom;
-  /** Version of RoomView. */
+  readonly room: NodeReservations;
+  /** Version of ReservationView. */
   readonly version: string;
 }
 
@@ -49,7 +49,7 @@ export interface NodeAndClass {
 interface Refusal {
   readonly bytes: bigint;
   readonly untilMs: number;
-  /** Version of RoomView when a node was first chosen after it. */
+  /** Version of ReservationView when a node was first chosen after it. */
   readonly version?: string;
 }
 
@@ -61,7 +61,7 @@ const REFUSAL_MS = 30_000;
 const MAX_KEPT = 5_000;
 
 /** Asks drivers for their capacity, and keeps each answer for a second: claims of a burst share
- * one, since the reservations of reserved-room.ts say what has changed since. */
+ * one, since the reservations of reserved-capacity.ts say what has changed since. */
 export class CapacityReadings {
   readonly #options: Options;
   readonly #kept = new QuickLRU<string, Kept>({ maxSize: MAX_KEPT });
@@ -95,7 +95,7 @@ export class CapacityReadings {
     return reading;
   }
 
-  async #ask(node: string, request: Uint8Array, { madeBytes }: NodeRoom): Promise<Reading> {
+  async #ask(node: string, request: Uint8Array, { madeBytes }: NodeReservations): Promise<Reading> {
     const { csi, timeoutMs } = this.#options;
     const settings = { timeoutMs, gateway: nodeAddress(node) };
     try {
@@ -118,7 +118,7 @@ export class CapacityReadings {
 
   /** Whether the node refused a volume of this class and size a short time ago, and none was
    * deleted since.
-   * @param version of RoomView */
+   * @param version of ReservationView */
   hasRefused(place: NodeAndClass, bytes: bigint, version: string): boolean {
     const refusal = this.#refusals.get(keyOf(place));
     if (refusal === undefined || bytes < refusal.bytes) return false;

@@ -1,12 +1,12 @@
 import { nodeAddress } from '../../gateway-client/node-address.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { untilGatewayIsReady, untilGatewaysChange } from '../../records/node-local-conditions.ts';
-import { chooseDeletingNode, type DeletingNode } from '../../volumes/node-local/node-of-volume.ts';
+import { untilGatewayIsReady, untilGatewaysChange } from '../../node-local/wait-conditions.ts';
+import { chooseDeletingNode, type DeletingNode } from '../../node-local/node-rules.ts';
 import { RefusedError } from '../../rules/rule.ts';
 import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { topologyOf, whyNodesAreUnknown } from '../driver-topology.ts';
-import type { NodeLocal } from './node-local.ts';
+import type { NodeLocal } from '../../node-local/open-node-local.ts';
 
 /** The gateway through which a volume is deleted, or how the run ends where there is none. */
 export type DeletingGateway = { readonly address: string } | { readonly outcome: Outcome };

@@ -1,6 +1,6 @@
-import type { DriverCall } from '../../sandbox/driver/server.ts';
-import { NodeBed } from '../harness/node-bed.ts';
-import { until } from '../harness/until.ts';
+import type { DriverCall } from '../../../sandbox/driver/server.ts';
+import { NodeBed } from '../../harness/node-bed.ts';
+import { until } from '../../harness/until.ts';
 
 const MIB = 1024n ** 2n;
 

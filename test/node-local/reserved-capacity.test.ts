@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { redisReservedRoom, type ReservedRoom } from '#src/records/reserved-room.ts';
+import { redisReservedCapacity, type ReservedCapacity } from '#src/node-local/reserved-capacity.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const TTL_MS = 60_000;
 
 describe('reserved room', () => {
   let server: TestRedis;
-  let room: ReservedRoom;
+  let room: ReservedCapacity;
   const place = { prefix: 'csi', driver: 'd.example' };
   /** Reads as a run does before it asks the driver. */
   const made = async (node = 'a'): Promise<number> =>
@@ -25,7 +25,7 @@ describe('reserved room', () => {
   after(() => server.close());
   beforeEach(async () => {
     await server.redis.flushall();
-    room = redisReservedRoom(server.redis, place, TTL_MS);
+    room = redisReservedCapacity(server.redis, place, TTL_MS);
   });
 
   it('is given as long as the capacity suffices for all reservations of the node', async () => {
@@ -88,7 +88,7 @@ describe('reserved room', () => {
   });
 
   it('ends by itself, counted as made', async () => {
-    room = redisReservedRoom(server.redis, place, 20);
+    room = redisReservedCapacity(server.redis, place, 20);
     const madeBefore = await made();
     await reserve('u1', 60, { capacity: 100, madeBefore });
     await delay(40);

@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { askRedis } from './ask-redis.ts';
-import { dataEpochKey, roomExpiryKey, roomKey } from './key-names.ts';
-import { RECORD_NOW } from './record-clock.ts';
+import { askRedis } from '../records/ask-redis.ts';
+import { dataEpochKey, roomExpiryKey, roomKey } from '../records/key-names.ts';
+import { RECORD_NOW } from '../records/record-clock.ts';
 
 /* The room on nodes that claims have reserved, while their volumes are being created. A driver's
  * GetCapacity says how much room a node has, but not how much of it other claims are about to take.
@@ -102,25 +102,25 @@ return {'ok'}
 });
 
 /** What claims are about to take on a node. */
-export interface NodeRoom {
+export interface NodeReservations {
   readonly reservedBytes: number;
   /** Total of all reservations that have ended. */
   readonly madeBytes: number;
 }
 
 /** Reservations on all nodes at a moment. */
-export interface RoomView {
+export interface ReservationView {
   /** Changes when there may be more room. */
   readonly version: string;
-  readonly byNode: ReadonlyMap<string, NodeRoom>;
+  readonly byNode: ReadonlyMap<string, NodeReservations>;
 }
 
-export type ReservedRoom = ReturnType<typeof redisReservedRoom>;
+export type ReservedCapacity = ReturnType<typeof redisReservedCapacity>;
 
 /** The reservations of one driver's claims. Methods throw RecordsUnavailable while Redis can't be
  * reached. Bytes above 2^53 are rounded.
  * @param ttlMs how long a reservation lasts at most */
-export function redisReservedRoom(
+export function redisReservedCapacity(
   redis: Redis,
   place: { readonly prefix: string; readonly driver: string },
   ttlMs: number,
@@ -133,16 +133,16 @@ export function redisReservedRoom(
   };
   return {
     /** To be called before the driver is asked for its capacity. */
-    async look(nodes: readonly string[]): Promise<RoomView> {
+    async look(nodes: readonly string[]): Promise<ReservationView> {
       const { version, bytes } = await askRedis(look.run(redis, keys, { nodes: nodes.join('\n') }));
-      const byNode = nodes.map((node, i): [string, NodeRoom] => [
+      const byNode = nodes.map((node, i): [string, NodeReservations] => [
         node,
         { reservedBytes: Number(bytes[2 * i]), madeBytes: Number(bytes[2 * i + 1]) },
       ]);
       return { version, byNode: new Map(byNode) };
     },
     /** Reserves room, if a capacity that the driver has told suffices.
-     * @param claim.madeBefore  NodeRoom.madeBytes from before the driver was asked */
+     * @param claim.madeBefore  NodeReservations.madeBytes from before the driver was asked */
     async reserve(claim: {
       readonly uid: string;
       readonly node: string;
@@ -160,7 +160,7 @@ export function redisReservedRoom(
     async grown(): Promise<void> {
       await askRedis(redis.hincrby(keys.roomKey, 'version', 1));
     },
-    /** The version of RoomView. */
+    /** The version of ReservationView. */
     async version(): Promise<string> {
       return (await askRedis(redis.hget(keys.roomKey, 'version'))) ?? '0';
     },

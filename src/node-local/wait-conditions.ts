@@ -23,7 +23,7 @@ export function untilGatewaysChange(readyNodes: readonly string[]): WaitConditio
 }
 
 /** Until there may be more room.
- * @param version of RoomView */
+ * @param version of ReservationView */
 export function untilRoomGrows(version: string): WaitCondition {
   return { resource: ROOM, name: ANY, seen: version };
 }

@@ -4,12 +4,12 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeRequestSchema, GetCapacityResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code, createNotSentError } from '#src/csi/status.ts';
 import type { CapacityCalls } from '#src/gateway-client/pool.ts';
-import { CapacityReadings } from '#src/jobs/node-local/capacity-readings.ts';
-import { type Choice, chooseNode } from '#src/jobs/node-local/choose-node.ts';
-import type { NodeLocal } from '#src/jobs/node-local/node-local.ts';
-import { redisReservedRoom } from '#src/records/reserved-room.ts';
+import { CapacityReadings } from '#src/node-local/capacity-readings.ts';
+import { type Choice, chooseNode } from '#src/node-local/choose-node.ts';
+import type { NodeLocal } from '#src/node-local/open-node-local.ts';
+import { redisReservedCapacity } from '#src/node-local/reserved-capacity.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { startTestRedis, type TestRedis } from '../../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 /** What a node's driver says: its capacity, nothing ever, or that it can't be reached. */
 type Answer = bigint | 'never' | 'unreachable';
@@ -44,7 +44,7 @@ describe('chooseNode', () => {
     };
     const local: NodeLocal = {
       gateways: { isReady: () => true, readyNodes: () => Object.keys(answers) },
-      room: redisReservedRoom(server.redis, PLACE, 60_000),
+      room: redisReservedCapacity(server.redis, PLACE, 60_000),
       readings: new CapacityReadings({
         csi: { getCapacity },
         timeoutMs: 1_000,
@@ -82,7 +82,7 @@ describe('chooseNode', () => {
 
   it('tells the version of before it asked, if room grows while it asks', async () => {
     const names = Array.from({ length: 40 }, (_, i) => `n${i}`);
-    const room = redisReservedRoom(server.redis, PLACE, 60_000);
+    const room = redisReservedCapacity(server.redis, PLACE, 60_000);
     const answers = Object.fromEntries(names.map((name) => [name, 5n]));
     const chosen = await chooser(answers, () => room.grown())('u1', 10n);
     assert.equal(asked.length, 40);

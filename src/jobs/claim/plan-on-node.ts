@@ -9,16 +9,16 @@ import {
   untilGatewayIsReady,
   untilGatewaysChange,
   untilRoomGrows,
-} from '../../records/node-local-conditions.ts';
+} from '../../node-local/wait-conditions.ts';
 import { selectedNodeOf } from '../../volumes/eligibility.ts';
-import { eligibleNodes } from '../../volumes/node-local/eligible-nodes.ts';
+import { eligibleNodes } from '../../node-local/node-rules.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { onlyNode } from '../../topology/requirement.ts';
-import type { Intent } from '../claim/intent.ts';
+import type { Intent } from './intent.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { topologyOf, whyNodesAreUnknown } from '../driver-topology.ts';
-import { chooseNode } from './choose-node.ts';
-import type { NodeLocal } from './node-local.ts';
+import { chooseNode } from '../../node-local/choose-node.ts';
+import type { NodeLocal } from '../../node-local/open-node-local.ts';
 
 /** A claim that this driver has to provision, and its class. */
 export interface LocalClaim {

@@ -3,10 +3,10 @@ import { after, before, describe, it } from 'node:test';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import { selectedNodeOf } from '#src/volumes/eligibility.ts';
-import type { DriverCall } from '../../sandbox/driver/server.ts';
-import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { NODE_KEY, NodeBed } from '../harness/node-bed.ts';
-import { until } from '../harness/until.ts';
+import type { DriverCall } from '../../../sandbox/driver/server.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { NODE_KEY, NodeBed } from '../../harness/node-bed.ts';
+import { until } from '../../harness/until.ts';
 
 const MIB = 1024n ** 2n;
 const SELECTED = 'volume.kubernetes.io/selected-node';

@@ -4,11 +4,11 @@ import { after, before, describe, it } from 'node:test';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { selectedNodeOf } from '#src/volumes/eligibility.ts';
-import type { DriverCall } from '../../sandbox/driver/server.ts';
-import { NodeBed } from '../harness/node-bed.ts';
-import { until } from '../harness/until.ts';
+import type { DriverCall } from '../../../sandbox/driver/server.ts';
+import { NodeBed } from '../../harness/node-bed.ts';
+import { until } from '../../harness/until.ts';
 
-const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
+const CLI = new URL('../../../../dist/cli.js', import.meta.url).pathname;
 const DRIVER = 'sample.csi.sutler.dev';
 const MIB = 1024n ** 2n;
 

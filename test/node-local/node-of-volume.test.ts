@@ -5,8 +5,8 @@ import {
   chooseDeletingNode,
   chooseNodeOfSegment,
   creatingNode,
-} from '#src/volumes/node-local/node-of-volume.ts';
-import { aCluster, registered } from '../../topology/fake-cluster.ts';
+} from '#src/node-local/node-rules.ts';
+import { aCluster, registered } from '../topology/fake-cluster.ts';
 
 const DRIVER = 'local.example';
 const IDENTITY = 'storage.kubernetes.io/csiProvisionerIdentity';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { NodeSelectorTerm, Volume } from '#src/kube/objects.ts';
-import { isOnGoneNode } from '#src/volumes/node-local/abandoned-volumes.ts';
+import { isOnGoneNode } from '#src/node-local/node-rules.ts';
 
 const DRIVER = 'local.example';
 const IDENTITY = 'storage.kubernetes.io/csiProvisionerIdentity';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { TopologySelectorTerm } from '#src/kube/objects.ts';
-import { eligibleNodes } from '#src/volumes/node-local/eligible-nodes.ts';
-import { aClass } from '../builders.ts';
-import { aCluster, allow, type TestNode } from '../../topology/fake-cluster.ts';
+import { eligibleNodes } from '#src/node-local/node-rules.ts';
+import { aClass } from '../volumes/builders.ts';
+import { aCluster, allow, type TestNode } from '../topology/fake-cluster.ts';
 
 const onNode = (name: string, keys: TestNode['keys'] = ['node']): TestNode => ({
   labels: { node: name, zone: 'z' },
