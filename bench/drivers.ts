@@ -2,8 +2,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim } from '#src/kube/objects.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { claims, classes, namespaces } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';

@@ -1,5 +1,5 @@
 import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { namespaces } from '#src/kube/resources.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';

@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { Redis } from 'ioredis';
 import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { version } from '#src/runtime/version.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { namespaces } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import type { Closers } from '#src/runtime/closers.ts';

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { claims } from '#src/kube/resources.ts';
 import { openRedisAccess, type RedisAccess } from '#src/redis/access.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';

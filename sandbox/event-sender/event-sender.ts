@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { KubeClient } from '#src/kube/client.ts';
-import { claims, volumes, type Resource } from '#src/kube/resources.ts';
-import type { WatchEvent } from '#src/kube/watch.ts';
+import type { WatchEvent } from '#src/kube/decoders.ts';
+import { claims, type Resource, volumes } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { cloudEvent, type EventMode, type EventObject, type ObjectChange } from './cloud-event.ts';

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { openHttpEndpoint } from '#src/runtime/http.ts';

@@ -1,6 +1,6 @@
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { loadClusterAccess } from '../kube/credentials.ts';
+import { loadClusterAccess } from '../kube/open-client.ts';
 import { keepRedisServer } from '../redis/own-server.ts';
 import { parseRedisUrl, redisAddress } from '../redis/access.ts';
 import { unlessAborted } from '../runtime/abort.ts';

@@ -1,7 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { CsiClient } from '../gateway-client/client.ts';
-import type { KubeClient } from '../kube/client.ts';
-import { listPages } from '../kube/list-pages.ts';
+import { type KubeClient, listPages } from '../kube/client.ts';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
 import { auditKey } from '../records/key-names.ts';

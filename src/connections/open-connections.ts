@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { KubeClient } from '../kube/client.ts';
-import { readClusterUid } from '../kube/cluster-uid.ts';
 import type { kubeFlags } from '../kube/flags.ts';
-import { openKubeClient } from '../kube/open-client.ts';
+import { openKubeClient, readClusterUid } from '../kube/open-client.ts';
 import { watchClusterMarker, type ClusterMarker } from '../redis/cluster-marker.ts';
 import { openRedisAccess, type RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';

@@ -1,7 +1,6 @@
-import type { KubeClient } from '../kube/client.ts';
+import { type KubeClient, listPages } from '../kube/client.ts';
 import { SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import { KubeError } from '../kube/kube-error.ts';
-import { listPages } from '../kube/list-pages.ts';
 import type { KubeObject } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';

@@ -1,4 +1,4 @@
-import { listPages } from '../kube/list-pages.ts';
+import { listPages } from '../kube/client.ts';
 import type { Claim } from '../kube/objects.ts';
 import { claims } from '../kube/resources.ts';
 import type { ProcessorPorts } from './ports.ts';

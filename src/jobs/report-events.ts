@@ -1,4 +1,4 @@
-import type { EventInput } from '../kube/events.ts';
+import type { EventInput } from '../kube/event-correlation.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
 import type { Run } from '../queue/consumer.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';

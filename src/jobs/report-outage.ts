@@ -1,4 +1,4 @@
-import type { EventInput } from '../kube/events.ts';
+import type { EventInput } from '../kube/event-correlation.ts';
 import type { Consumer } from '../queue/consumer.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';

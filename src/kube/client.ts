@@ -1,12 +1,14 @@
-import { describeCall, type CallDescription, type CallOptions } from './api-call.ts';
 import { excerpt, parseJson } from '../runtime/json.ts';
+import { ListDecoder, type PageInfo, WatchDecoder, type WatchEvent } from './decoders.ts';
 import { isNotFound, undecodableError } from './kube-error.ts';
-import { ListDecoder, type PageInfo } from './list-decoder.ts';
-import { RequestSender, type RequestSenderOptions } from './request-sender.ts';
-import type { ObjectRef, Resource } from './resources.ts';
-import { WatchDecoder, watchQuery, type WatchOptions } from './watch.ts';
-
-export type { CallOptions } from './api-call.ts';
+import {
+  type ApiCall,
+  type CallOptions,
+  RequestSender,
+  type RequestSenderOptions,
+  type Verb,
+} from './request-sender.ts';
+import { keyOf, type ObjectRef, pathOf, type Resource } from './resources.ts';
 
 export interface ListOptions extends CallOptions {
   readonly namespace?: string | undefined;
@@ -38,6 +40,28 @@ export interface Patch {
 
 export interface DeleteOptions extends CallOptions {
   readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
+}
+
+export interface WatchOptions {
+  readonly namespace?: string | undefined;
+  /** The watch reports the changes after this version. Absent: it begins with all objects, each as
+   * ADDED, and then sends a bookmark (isEndOfList). */
+  readonly resourceVersion?: string | undefined;
+  /** Asks for bookmarks: events that only say up to which version the watch has come. */
+  readonly bookmarks?: boolean;
+  /** The server ends the watch after this long. */
+  readonly timeoutSeconds?: number;
+  /** The watch fails when nothing was received for this long. */
+  readonly idleTimeoutMs: number;
+  readonly labelSelector?: string | undefined;
+  readonly fieldSelector?: string | undefined;
+  /** The objects have only their metadata. */
+  readonly metadataOnly?: boolean | undefined;
+  readonly signal?: AbortSignal;
+  /** Called when the server has accepted the watch. */
+  readonly onOpen?: () => void;
+  /** An error that it throws ends the watch with that error. */
+  readonly onEvent: (event: WatchEvent) => void;
 }
 
 /** The API server. All methods throw KubeError with the server's message. Until its timeout, a call
@@ -196,5 +220,97 @@ function undefinedIfAbsent(ref: ObjectRef): (error: unknown) => undefined {
     if (isNotFound(error) && (error.details?.name === undefined || error.details.name === ref.name))
       return undefined;
     throw error;
+  };
+}
+
+/** Accept headers by which the API server sends objects without spec and status. One that does not
+ * know the form sends whole objects. */
+const METADATA_ONLY: Readonly<Partial<Record<Verb, string>>> = {
+  list: 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json',
+  watch: 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json',
+};
+
+/** What a call does to which object or collection. */
+interface CallDescription {
+  readonly verb: Verb;
+  readonly resource: Resource;
+  readonly at: {
+    readonly namespace?: string | undefined;
+    readonly name?: string;
+    readonly subresource?: string | undefined;
+  };
+  readonly options?: CallOptions | undefined;
+  /** Parameters whose value is undefined are left out. */
+  readonly query?: Readonly<Record<string, string | number | undefined>>;
+  readonly body?: unknown;
+  readonly contentType?: string;
+  /** As in ApiCall. */
+  readonly isAnswerUnread?: boolean;
+  /** Asks for the metadata alone; only for list and watch. */
+  readonly metadataOnly?: boolean | undefined;
+}
+
+function describeCall(o: CallDescription): ApiCall {
+  const { verb, at, body } = o;
+  const plural = o.resource.plural + (at.subresource === undefined ? '' : `/${at.subresource}`);
+  const place =
+    at.name === undefined ? at.namespace : keyOf({ namespace: at.namespace, name: at.name });
+  return {
+    verb,
+    resource: plural,
+    title: `${verb} ${plural}${place ? ` ${place}` : ''}`,
+    path: pathOf(o.resource, at) + (o.query === undefined ? '' : searchOf(o.query)),
+    contentType: o.contentType ?? 'application/json',
+    accept: acceptOf(o),
+    body: body === undefined ? undefined : JSON.stringify(body),
+    isAnswerUnread: o.isAnswerUnread ?? false,
+    options: o.options ?? {},
+  };
+}
+
+/** The query with its `?`; '' if no parameter has a value. */
+function searchOf(query: NonNullable<CallDescription['query']>): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) search.set(name, String(value));
+  return search.size === 0 ? '' : `?${search.toString()}`;
+}
+
+function acceptOf({ verb, metadataOnly }: CallDescription): string {
+  return (metadataOnly === true ? METADATA_ONLY[verb] : undefined) ?? 'application/json';
+}
+
+/** Objects per page of a list, where nothing else is asked for. */
+export const PAGE_SIZE = 500;
+
+/** Lists a collection in pages, so that a large one is never in memory as a whole.
+ * @throws KubeError */
+export async function* listPages<T>(
+  client: Pick<KubeClient, 'list'>,
+  resource: Resource,
+  options: Omit<ListOptions, 'continueToken'> = {},
+): AsyncGenerator<ListPage<T>> {
+  const { limit = PAGE_SIZE } = options;
+  let page = await client.list<T>(resource, { ...options, limit });
+  for (;;) {
+    yield page;
+    const { continueToken } = page;
+    if (continueToken === undefined) return;
+    page = await client.list<T>(resource, { ...options, limit, continueToken });
+  }
+}
+
+/** Query parameters of a watch. */
+function watchQuery(o: WatchOptions): Readonly<Record<string, string | number | undefined>> {
+  const isList = o.resourceVersion === undefined;
+  return {
+    watch: 'true',
+    resourceVersion: o.resourceVersion,
+    sendInitialEvents: isList ? 'true' : undefined,
+    resourceVersionMatch: isList ? 'NotOlderThan' : undefined,
+    allowWatchBookmarks: o.bookmarks === true || isList ? 'true' : undefined,
+    timeoutSeconds: o.timeoutSeconds,
+    labelSelector: o.labelSelector,
+    fieldSelector: o.fieldSelector,
   };
 }

@@ -4,14 +4,14 @@ import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
 import { UsageError } from '../runtime/flags.ts';
 import { isFields, type Fields } from '../runtime/json.ts';
 import {
+  type ClusterAccess,
+  type Credentials,
   parseHttpUrl,
   parseServer,
   readCredential,
   reasonOf,
   renewCredentials,
-  type ClusterAccess,
-  type Credentials,
-} from './renewed-credentials.ts';
+} from './credentials.ts';
 
 /** How often the files that a kubeconfig names are read again, and client-node is asked whether a
  * plug-in's credential has expired. */

@@ -5,14 +5,24 @@ import { backoffMs } from '../runtime/backoff.ts';
 import { systemClock, type Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { KubeClient } from './client.ts';
+import { type KubeClient, PAGE_SIZE } from './client.ts';
+import { isEndOfList, type WatchEvent } from './decoders.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
-import { PAGE_SIZE } from './list-pages.ts';
-import { createReflectorMetrics, type ReflectorMetrics } from './reflector-metrics.ts';
-import type { Resource } from './resources.ts';
-import { versionOf, type ObjectSink } from './store.ts';
-import { isEndOfList, type WatchEvent } from './watch.ts';
-import { hasRolledBack } from './api-rollback.ts';
+import { createReflectorMetrics, type ReflectorMetrics } from './metrics.ts';
+import { type Resource, versionOf } from './resources.ts';
+
+/** What a list and watch fills. */
+export interface ObjectSink {
+  /** Objects that it keeps. */
+  readonly size: number;
+  /** A complete list begins, or begins again. */
+  beginList(): void;
+  /** An object was listed, added or modified. An event may come twice, and in the wrong order. */
+  put(raw: unknown, how: 'listed' | 'added' | 'modified'): void;
+  remove(raw: unknown): void;
+  /** The list is complete: what it did not contain was deleted while no watch was open. */
+  endList(): void;
+}
 
 export interface ListWatchOptions {
   readonly client: KubeClient;
@@ -184,20 +194,17 @@ export class ListWatch {
     await this.#watch(this.#version);
   }
 
-  /** Forgets the version if the API server has gone back behind it. Called before each watch that
-   * resumes: the server's version may pass ours soon after, and then nothing shows any more that
-   * changes in between were never sent. */
+  /** Forgets the version if the API server is at an older one, as after its data was restored from a
+   * backup. A watch from that version would stay open, and nothing come, until the server has reached
+   * it again; then nothing shows any more that changes in between were never sent. So this is called
+   * before each watch that resumes. */
   async #checkVersion(version: string): Promise<void> {
     const { client, resource, log } = this.#options;
     const { signal } = this.#cycle;
-    const limits = { signal, timeoutMs: PAGE_TIMEOUT_MS };
-    const isBehind = await hasRolledBack(client, resource, {
-      ...this.#selection,
-      ...limits,
-      version,
-    });
+    const one = { limit: 1, metadataOnly: true, signal, timeoutMs: PAGE_TIMEOUT_MS };
+    const { resourceVersion } = await client.list(resource, { ...this.#selection, ...one });
     signal.throwIfAborted();
-    if (!isBehind) return;
+    if (!isOlder(resourceVersion, version)) return;
     log.warn(
       { resource: resource.plural },
       'the API server went back to an older version: listing everything again',
@@ -374,4 +381,10 @@ function describe(error: unknown): string {
   if (error.code === 404) return `${message} (the API server does not serve this resource)`;
   if (error.code === 401) return `${message} (the credentials are refused)`;
   return message;
+}
+
+/** False where one of them is not a number, as other servers than Kubernetes' may have them. */
+function isOlder(version: string, than: string): boolean {
+  const isNumber = (text: string): boolean => /^\d+$/.test(text);
+  return isNumber(version) && isNumber(than) && BigInt(version) < BigInt(than);
 }

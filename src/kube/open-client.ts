@@ -1,11 +1,24 @@
-import type { Flags } from '../runtime/flags.ts';
+import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { Closers } from '../runtime/closers.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { version } from '../runtime/version.ts';
 import { createKubeClient, type KubeClient } from './client.ts';
-import { loadClusterAccess } from './credentials.ts';
+import {
+  type ClusterAccess,
+  type Credentials,
+  NO_CREDENTIALS,
+  parseServer,
+  readCredential,
+  renewCredentials,
+} from './credentials.ts';
 import type { kubeFlags } from './flags.ts';
+import { isForbidden } from './kube-error.ts';
+import { openKubeconfig } from './kubeconfig.ts';
+import type { KubeObject } from './objects.ts';
+import type { CallOptions } from './request-sender.ts';
+import { namespaces } from './resources.ts';
+import { bracketIPv6 } from '../runtime/address.ts';
 
 const UNVERIFIED =
   "insecure-skip-tls-verify is set: the API server's certificate is not checked, so whoever is on " +
@@ -44,4 +57,81 @@ export async function openKubeClient(
   });
   closers.add('API client', () => client.close());
   return client;
+}
+
+export interface AccessOptions {
+  /** Path of one file. */
+  readonly kubeconfig?: string | undefined;
+  /** URL that replaces the kubeconfig's server, or is used alone, without credentials. */
+  readonly master?: string | undefined;
+  /** Context to use instead of the kubeconfig's current-context. */
+  readonly context?: string | undefined;
+  /** Only KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are read. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** For tests: the folder that Kubernetes mounts into pods. */
+  readonly serviceAccountDir?: string;
+  readonly nowMs?: () => number;
+}
+
+const SERVICE_ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount';
+/** A service account's token is replaced long before it expires. */
+const SERVICE_ACCOUNT_AGE_MS = 30_000;
+
+/** Finds the cluster as upstream does: by kubeconfig and master where given, else by the pod's
+ * service account.
+ * @throws UsageError: one line that names file, context and fix */
+export async function loadClusterAccess(options: AccessOptions): Promise<ClusterAccess> {
+  const { kubeconfig, master, context, nowMs = Date.now } = options;
+  if (kubeconfig) return openKubeconfig(kubeconfig, { master, context, nowMs });
+  if (!master) return openServiceAccount(options, nowMs);
+  const server = parseServer('--master', master, 'http:');
+  return {
+    server,
+    source: `--master ${server.href}`,
+    credentials: () => Promise.resolve(NO_CREDENTIALS),
+    refresh: () => Promise.resolve(),
+  };
+}
+
+async function openServiceAccount(
+  { env, serviceAccountDir: directory = SERVICE_ACCOUNT_DIR }: AccessOptions,
+  nowMs: () => number,
+): Promise<ClusterAccess> {
+  const host = env['KUBERNETES_SERVICE_HOST'] ?? '';
+  const port = env['KUBERNETES_SERVICE_PORT'] ?? '';
+  if (host === '' || port === '')
+    throw new UsageError(
+      'no cluster: this is not a pod (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are ' +
+        'not set); give --kubeconfig=FILE or --master=URL',
+    );
+  const url = `https://${bracketIPv6(host)}:${port}`;
+  const hint = 'set automountServiceAccountToken: true for the pod, or give --kubeconfig=FILE';
+  const where = 'in-cluster credentials';
+  const read = async (): Promise<Credentials> => {
+    const ca = await readCredential(`${directory}/ca.crt`, where, hint);
+    const token = await readCredential(`${directory}/token`, where, hint);
+    return { tls: { ca, skipVerify: false }, headers: { authorization: `Bearer ${token}` } };
+  };
+  return {
+    server: parseServer('KUBERNETES_SERVICE_HOST', url, 'https:'),
+    source: 'in-cluster',
+    ...(await renewCredentials(read, { where, maxAgeMs: SERVICE_ACCOUNT_AGE_MS, nowMs })),
+  };
+}
+
+/** Reads what identifies a cluster: the UID of its namespace kube-system, which exists as long as
+ * the cluster does.
+ * @returns undefined if RBAC forbids to read it, or if there is no such namespace
+ * @throws KubeError if the API server does not answer */
+export async function readClusterUid(
+  kube: Pick<KubeClient, 'get'>,
+  options?: CallOptions,
+): Promise<string | undefined> {
+  try {
+    const ref = { name: 'kube-system' };
+    return (await kube.get<KubeObject>(namespaces, ref, options))?.metadata.uid;
+  } catch (error) {
+    if (isForbidden(error)) return undefined;
+    throw error;
+  }
 }

@@ -4,18 +4,54 @@ import type { Registry } from 'prom-client';
 import { systemClock, type Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
-import { Admission } from './admission.ts';
-import type { ApiCall } from './api-call.ts';
-import type { ClusterAccess, Credentials } from './renewed-credentials.ts';
+import type { ClusterAccess, Credentials } from './credentials.ts';
+import { FlowControl } from './flow-control.ts';
 import { answerError, KubeError } from './kube-error.ts';
-import { createRequestMetrics, type RequestMetrics } from './request-metrics.ts';
+import { createRequestMetrics, type RequestMetrics } from './metrics.ts';
 import {
+  type StreamOptions,
   Transport,
   TransportError,
-  type StreamOptions,
   type WireAnswer,
   type WireRequest,
 } from './transport.ts';
+
+export interface CallOptions {
+  readonly signal?: AbortSignal;
+  /** Limit for the whole call, with its retries and the wait for the rate limit. 30 s where absent.
+   */
+  readonly timeoutMs?: number;
+}
+
+/** Verbs of Kubernetes. */
+const METHODS = {
+  get: 'GET',
+  list: 'GET',
+  watch: 'GET',
+  create: 'POST',
+  update: 'PUT',
+  patch: 'PATCH',
+  delete: 'DELETE',
+} as const;
+
+export type Verb = keyof typeof METHODS;
+
+/** One call to the API server, ready to be sent. */
+export interface ApiCall {
+  readonly verb: Verb;
+  /** PLURAL or PLURAL/SUBRESOURCE, for metrics. */
+  readonly resource: string;
+  /** For errors: "get persistentvolumeclaims/ns/name". */
+  readonly title: string;
+  readonly path: string;
+  readonly contentType: string;
+  /** The Accept header. */
+  readonly accept: string;
+  readonly body: string | undefined;
+  /** Whether the body of a 2xx answer is dropped as it arrives. */
+  readonly isAnswerUnread: boolean;
+  readonly options: CallOptions;
+}
 
 export interface RequestSenderOptions {
   readonly access: ClusterAccess;
@@ -42,7 +78,7 @@ const DEFAULT_RETRY_AFTER_MS = 1000;
 export class RequestSender {
   readonly #options: RequestSenderOptions;
   readonly #clock: Clock;
-  readonly #admission: Admission;
+  readonly #flow: FlowControl;
   readonly #metrics: RequestMetrics;
   readonly #transport: Transport;
   #refreshing: Promise<void> | undefined;
@@ -51,18 +87,18 @@ export class RequestSender {
     const maxInFlight = options.maxInFlight ?? DEFAULT_MAX_IN_FLIGHT;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#admission = new Admission({
+    this.#flow = new FlowControl({
       maxInFlight,
       qps: options.qps ?? 0,
       burst: options.burst ?? 1,
       nowMs: () => performance.now(),
     });
-    this.#metrics = createRequestMetrics(this.#admission, options.metrics);
+    this.#metrics = createRequestMetrics(this.#flow, options.metrics);
     this.#transport = new Transport(options.access, Math.max(1, maxInFlight));
   }
 
   get inFlight(): number {
-    return this.#admission.inFlight;
+    return this.#flow.inFlight;
   }
 
   /** @param openBody  called for each attempt; what it returns receives the body of a 2xx answer in
@@ -137,8 +173,8 @@ export class RequestSender {
   ): Promise<WireAnswer | KubeError> {
     const { credentials, endMs, onBody } = o;
     const { signal } = call.options;
-    if (signal?.aborted === true || !this.#admission.tryAcquire())
-      await this.#admission.acquire({ title: call.title, timeoutMs: leftMs(endMs), signal });
+    if (signal?.aborted === true || !this.#flow.tryAcquire())
+      await this.#flow.acquire({ title: call.title, timeoutMs: leftMs(endMs), signal });
     const startedMs = performance.now();
     let code = 0;
     try {
@@ -153,7 +189,7 @@ export class RequestSender {
     } catch (error) {
       return transportError(call, error);
     } finally {
-      this.#admission.release(code === 0 ? 'lost' : code === 429 ? 'refused' : 'answered');
+      this.#flow.release(code === 0 ? 'lost' : code === 429 ? 'refused' : 'answered');
       const durationMs = performance.now() - startedMs;
       this.#metrics.observe(call.verb, call.resource, { code, durationMs });
     }
@@ -186,7 +222,7 @@ export class RequestSender {
 
   #toWire(call: ApiCall, { tls, headers }: Credentials): WireRequest {
     return {
-      method: call.method,
+      method: METHODS[call.verb],
       path: call.path,
       tls,
       headers: {
@@ -224,7 +260,8 @@ function retryDelayMs(call: ApiCall, failure: KubeError, retries: number): numbe
   const { code, reason, retryAfterMs, maybeSent } = failure;
   const asksToRetry =
     code === 429 || ([500, 503, 504].includes(code) && retryAfterMs !== undefined);
-  const isHarmless = code === 0 && reason === 'Network' && (call.method === 'GET' || !maybeSent);
+  const isHarmless =
+    code === 0 && reason === 'Network' && (METHODS[call.verb] === 'GET' || !maybeSent);
   if (!asksToRetry && !isHarmless) return undefined;
   const delayMs = asksToRetry
     ? (retryAfterMs ?? DEFAULT_RETRY_AFTER_MS)

@@ -1,3 +1,6 @@
+import { isFields } from '../runtime/json.ts';
+import type { ObjectMeta } from './objects.ts';
+
 /** Where the API server keeps a kind of object. */
 export interface Resource {
   /** Empty for the core group. */
@@ -99,4 +102,21 @@ export function keyOf(ref: {
   readonly name: string;
 }): string {
   return ref.namespace ? `${ref.namespace}/${ref.name}` : ref.name;
+}
+
+/** Metadata of an object as the API server sent it. */
+export function metadataOf(raw: unknown): Partial<ObjectMeta> | undefined {
+  const metadata = isFields(raw) ? raw['metadata'] : undefined;
+  return isFields(metadata) ? metadata : undefined;
+}
+
+/** Key of an object as the API server sent it; undefined if it has no name. */
+export function rawKey(raw: unknown): string | undefined {
+  const { namespace, name } = metadataOf(raw) ?? {};
+  return name === undefined ? undefined : keyOf({ namespace, name });
+}
+
+/** resourceVersion of an object as the API server sent it. */
+export function versionOf(raw: unknown): string | undefined {
+  return metadataOf(raw)?.resourceVersion;
 }

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Pool, ProxyAgent, type Dispatcher } from 'undici';
-import type { ClusterAccess, TlsMaterial } from './renewed-credentials.ts';
+import type { ClusterAccess, TlsMaterial } from './credentials.ts';
 
 /** An HTTP request as it is sent. */
 export interface WireRequest {

@@ -1,4 +1,6 @@
 import * as keys from '../kube/keys.ts';
+import type { EventInput } from '../kube/event-correlation.ts';
+import { PROVISIONED_BY } from '../kube/keys.ts';
 import type {
   Class,
   ObjectMeta,
@@ -6,6 +8,7 @@ import type {
   Volume,
   VolumeAttachment,
 } from '../kube/objects.ts';
+import { volumeAttachments } from '../kube/resources.ts';
 import {
   type DriverFacts,
   type DriverNames,
@@ -24,10 +27,7 @@ import {
 } from '../rules/rule.ts';
 import { secretRef, type SecretRef } from './secret-ref.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
-import { PROVISIONED_BY } from '../kube/keys.ts';
-import { volumeAttachments } from '../kube/resources.ts';
 import { handleOf } from './handles.ts';
-import type { EventInput } from '../kube/events.ts';
 
 /** What has to be done about a volume now. */
 export type VolumeVerdict =

@@ -7,7 +7,7 @@ import {
 import { createServer as createHttpsServer, type ServerOptions } from 'node:https';
 import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { NO_CREDENTIALS, type ClusterAccess } from '#src/kube/renewed-credentials.ts';
+import { type ClusterAccess, NO_CREDENTIALS } from '#src/kube/credentials.ts';
 import { portOf } from './kube-proxy.ts';
 
 /** A request as the server received it. */

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import type { ClusterAccess } from '#src/kube/renewed-credentials.ts';
+import type { ClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSandboxApi, type SandboxApi } from '../../sandbox/api/server.ts';
 import { tokenAccess } from './kube-server.ts';

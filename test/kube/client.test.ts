@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { after, beforeEach, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Registry } from 'prom-client';
-import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { NO_CREDENTIALS, type ClusterAccess } from '#src/kube/renewed-credentials.ts';
+import { createKubeClient, type KubeClient, type WatchOptions } from '#src/kube/client.ts';
+import { type ClusterAccess, NO_CREDENTIALS } from '#src/kube/credentials.ts';
 import { isAlreadyExists, isConflict, KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import type { RequestSenderOptions } from '#src/kube/request-sender.ts';
@@ -636,6 +636,34 @@ describe('watch', () => {
     await watching;
     assert.deepEqual(events, ['ADDED', 'BOOKMARK']);
     assert.equal(server.seen[0]?.path, '/api/v1/namespaces/ns/persistentvolumeclaims');
+  });
+
+  it('asks for exactly what the options say', async () => {
+    const { watches } = open();
+    const asked = async (o: Partial<WatchOptions>) => {
+      const watching = connect().watch(claims, { ...nothing, ...o });
+      await until(() => watches.length === 1, 'it is open');
+      watches.shift()?.end();
+      await watching;
+      return Object.fromEntries(server.seen.at(-1)?.query ?? []);
+    };
+    assert.deepEqual(await asked({}), { watch: 'true', resourceVersion: '1' });
+    assert.deepEqual(
+      await asked({
+        bookmarks: true,
+        timeoutSeconds: 300,
+        labelSelector: 'a=b',
+        fieldSelector: 'c=d',
+      }),
+      {
+        watch: 'true',
+        resourceVersion: '1',
+        allowWatchBookmarks: 'true',
+        timeoutSeconds: '300',
+        labelSelector: 'a=b',
+        fieldSelector: 'c=d',
+      },
+    );
   });
 
   it('does not count as a call under way', async () => {

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { loadClusterAccess, type AccessOptions } from '#src/kube/credentials.ts';
-import type { ClusterAccess } from '#src/kube/renewed-credentials.ts';
+import type { ClusterAccess } from '#src/kube/credentials.ts';
+import { type AccessOptions, loadClusterAccess } from '#src/kube/open-client.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 

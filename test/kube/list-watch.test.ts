@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, beforeEach, describe, it } from 'node:test';
 import { createKubeClient } from '#src/kube/client.ts';
-import { ListWatch, type ListWatchOptions } from '#src/kube/list-watch.ts';
+import { ListWatch, type ListWatchOptions, type ObjectSink } from '#src/kube/list-watch.ts';
 import { claims } from '#src/kube/resources.ts';
-import type { ObjectSink } from '#src/kube/store.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
   plainAccess,

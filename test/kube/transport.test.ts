@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
-import type { TlsMaterial } from '#src/kube/renewed-credentials.ts';
+import type { TlsMaterial } from '#src/kube/credentials.ts';
 import {
+  type StreamOptions,
   Transport,
   TransportError,
-  type StreamOptions,
   type WireRequest,
 } from '#src/kube/transport.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';

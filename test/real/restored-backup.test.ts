@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim } from '#src/kube/objects.ts';
-import { startReflector, type Reflector } from '#src/kube/reflector.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
+import { type Reflector, startReflector } from '#src/kube/reflector.ts';
 import { claims } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';

@@ -2,7 +2,7 @@
  * much memory they take. */
 import { performance } from 'node:perf_hooks';
 import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { namespaces } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startNodeWatch } from '#src/topology/node-watch.ts';

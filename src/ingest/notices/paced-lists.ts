@@ -1,8 +1,7 @@
 import { performance } from 'node:perf_hooks';
-import type { KubeClient } from '../../kube/client.ts';
+import { type KubeClient, PAGE_SIZE } from '../../kube/client.ts';
+import type { PageInfo } from '../../kube/decoders.ts';
 import { isExpired } from '../../kube/kube-error.ts';
-import type { PageInfo } from '../../kube/list-decoder.ts';
-import { PAGE_SIZE } from '../../kube/list-pages.ts';
 import type { Resource } from '../../kube/resources.ts';
 import { backoffMs } from '../../runtime/backoff.ts';
 import type { Clock } from '../../runtime/clock.ts';

@@ -1,9 +1,8 @@
 import type { KubeClient } from '../../kube/client.ts';
 import { ListWatch, type ListWatchOptions } from '../../kube/list-watch.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
-import { startReflector, type Change, type Reflector } from '../../kube/reflector.ts';
-import { claims, classes, keyOf, volumes, type Resource } from '../../kube/resources.ts';
-import { versionOf } from '../../kube/store.ts';
+import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
+import { claims, classes, keyOf, type Resource, versionOf, volumes } from '../../kube/resources.ts';
 import { objectId, parseObjectId } from '../../queue/dependency-index.ts';
 import { unlessAborted } from '../../runtime/abort.ts';
 import type { Logger } from '../../runtime/log.ts';

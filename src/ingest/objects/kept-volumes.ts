@@ -1,6 +1,7 @@
+import type { ObjectSink } from '../../kube/list-watch.ts';
 import type { Volume } from '../../kube/objects.ts';
-import { volumes } from '../../kube/resources.ts';
-import { passOn, rawKey, transformOrSkip, type ObjectSink } from '../../kube/store.ts';
+import { passOn, transformOrSkip } from '../../kube/reflector.ts';
+import { rawKey, volumes } from '../../kube/resources.ts';
 import type { HandleSharers } from '../../records/shared-handles.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';

@@ -1,7 +1,8 @@
 import { CLAIM_FINALIZER } from '../../kube/keys.ts';
+import type { ObjectSink } from '../../kube/list-watch.ts';
 import type { Claim } from '../../kube/objects.ts';
-import { type Change, type ObjectSink, passOn, rawKey, transformOrSkip } from '../../kube/store.ts';
-import { claims, keyOf } from '../../kube/resources.ts';
+import { type Change, passOn, transformOrSkip } from '../../kube/reflector.ts';
+import { claims, keyOf, rawKey } from '../../kube/resources.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { isPending, isTerminatingCloneSource } from '../../volumes/data-source.ts';

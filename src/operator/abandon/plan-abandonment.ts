@@ -1,8 +1,7 @@
 import type { Redis } from 'ioredis';
 import { nodeOf } from '../../gateway-client/node-address.ts';
-import type { KubeClient } from '../../kube/client.ts';
+import { type KubeClient, listPages } from '../../kube/client.ts';
 import { SELECTED_NODE, STORAGE_PROVISIONER } from '../../kube/keys.ts';
-import { listPages } from '../../kube/list-pages.ts';
 import type { Claim, KubeObject, Volume } from '../../kube/objects.ts';
 import { claims, nodes, volumes } from '../../kube/resources.ts';
 import { type OpenRecord, openRecords } from '../../records/open-records.ts';

@@ -1,14 +1,13 @@
 import type { Redis } from 'ioredis';
-import type { KubeClient } from '../../kube/client.ts';
-import { readClusterUid } from '../../kube/cluster-uid.ts';
+import { type KubeClient, listPages } from '../../kube/client.ts';
 import {
   BETA_STORAGE_PROVISIONER,
   CLAIM_FINALIZER,
   DATA_EPOCH,
   STORAGE_PROVISIONER,
 } from '../../kube/keys.ts';
-import { listPages } from '../../kube/list-pages.ts';
 import type { Claim, Lease } from '../../kube/objects.ts';
+import { readClusterUid } from '../../kube/open-client.ts';
 import { claims, leases } from '../../kube/resources.ts';
 import { listDrivers } from '../../queue/registry.ts';
 import { dataEpochKey } from '../../records/key-names.ts';

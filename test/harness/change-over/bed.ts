@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { classes } from '#src/kube/resources.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import { Closers } from '#src/runtime/closers.ts';

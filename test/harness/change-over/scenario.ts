@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { KubeClient } from '#src/kube/client.ts';
+import { type KubeClient, listPages } from '#src/kube/client.ts';
 import { isNotFound } from '#src/kube/kube-error.ts';
-import { listPages } from '#src/kube/list-pages.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import { until } from '../until.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Connection } from '../../conformance/connection.ts';
 import { realControlPlane, type RealControlPlane } from '../real-control-plane.ts';

@@ -1,4 +1,4 @@
-import type { ClusterAccess } from '#src/kube/renewed-credentials.ts';
+import type { ClusterAccess } from '#src/kube/credentials.ts';
 import {
   plainAccess,
   startKubeServer,

@@ -8,10 +8,10 @@ const REDUCTION_FACTOR = 0.7;
 const GROWTH = 0.2;
 const MIN_LIMIT = 2;
 
-/** Admits requests in the order of their arrival. Limits how many are under way and, by a token
+/** Client-side flow control: admits requests in the order of their arrival. Limits how many are under way and, by a token
  * bucket, how many are sent per second. The first limit is lowered when the server answers 429 and
  * slowly raised again by successes. */
-export class Admission {
+export class FlowControl {
   readonly #max: number;
   readonly #nowMs: () => number;
   readonly #bucket: TokenBucket | undefined;
