@@ -6,7 +6,6 @@ import type { CapacityCalls } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../kube/kube-error.ts';
 import type { Class, OwnerReference, StorageCapacity } from '../kube/objects.ts';
-import type { Run } from '../queue/consumer.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { type Outcome, WORKER_STOPPING } from '../queue/outcome.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -24,7 +23,7 @@ import {
   transformCapacity,
 } from './objects.ts';
 import { type TopologyTerm, toSegments } from '../topology/term.ts';
-import { noteReached } from '../queue/note-reached.ts';
+import { noteReached, type Run } from '../queue/run.ts';
 
 /** What runs of the capacity queue work with. */
 export interface CapacityPorts {

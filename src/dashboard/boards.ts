@@ -10,7 +10,7 @@ import type { RedisLink } from '../redis/connection.ts';
 import { keyOf } from '../kube/resources.ts';
 import { parseJob, type JobKind } from '../queue/contract.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
-import { listQueues, type QueueEntry } from '../queue/registry.ts';
+import { listQueues, type QueueEntry } from '../queue/queues.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { actionHooks } from './actions.ts';

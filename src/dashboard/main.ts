@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { listQueues } from '../queue/registry.ts';
+import { listQueues } from '../queue/queues.ts';
 import { openRedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';

@@ -1,7 +1,7 @@
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import type { DriverContext } from '../driver-config/driver-context.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
-import type { ProducerConnection } from '../queue/producer-connection.ts';
+import type { ProducerConnection } from '../queue/connections.ts';
 import type { EventSource } from './event-source.ts';
 import type { flags } from './flags.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';

@@ -1,4 +1,4 @@
-import { storeLimits } from '../queue/queue-calls.ts';
+import { storeLimits } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { DriverDeps } from './driver-deps.ts';

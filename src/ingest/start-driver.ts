@@ -8,7 +8,7 @@ import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { apiVersionOf, classes, leases } from '../kube/resources.ts';
 import { JOB_KINDS } from '../queue/contract.ts';
-import type { ProducerConnection } from '../queue/producer-connection.ts';
+import type { ProducerConnection } from '../queue/connections.ts';
 import { Producer } from '../queue/producer.ts';
 import { parseObjectId } from '../queue/dependency-index.ts';
 import { quarantineMs } from '../records/flags.ts';

@@ -1,6 +1,6 @@
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import type { DriverContext } from '../driver-config/driver-context.ts';
-import type { WorkerConnection } from '../queue/worker-connection.ts';
+import type { WorkerConnection } from '../queue/connections.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { RecordKeys } from '../records/record-seal.ts';
 import type { WatchedFiles } from '../runtime/watched-files.ts';

@@ -6,7 +6,7 @@ import {
 } from '../connections/open-connections.ts';
 import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
-import { openWorkerConnection } from '../queue/worker-connection.ts';
+import { openWorkerConnection } from '../queue/connections.ts';
 import { parseRecordKeys } from '../records/record-seal.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { watchFile } from '../runtime/watched-files.ts';

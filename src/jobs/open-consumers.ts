@@ -1,4 +1,5 @@
-import { Consumer, type Run } from '../queue/consumer.ts';
+import { Consumer } from '../queue/consumer.ts';
+import type { Run } from '../queue/run.ts';
 import type { JobKey, JobKind } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { timerMs } from '../runtime/clock.ts';

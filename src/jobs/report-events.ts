@@ -1,6 +1,6 @@
 import type { EventInput } from '../kube/event-correlation.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
-import type { Run } from '../queue/consumer.ts';
+import type { Run } from '../queue/run.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
 import type { ProcessorPorts } from './ports.ts';
 

@@ -4,7 +4,7 @@ import type { KubeClient } from '../kube/client.ts';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import type { kubeFlags } from '../kube/flags.ts';
-import { listDrivers } from '../queue/registry.ts';
+import { listDrivers } from '../queue/queues.ts';
 import type { ForgetNote } from '../records/forget.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { openRedisAccess } from '../redis/access.ts';

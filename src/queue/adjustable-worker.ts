@@ -1,7 +1,11 @@
+import { performance } from 'node:perf_hooks';
 import type { Worker } from 'bullmq';
+import type { Redis } from 'ioredis';
+import type { RedisLink } from '../redis/connection.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { countTakeableJobs } from './queues.ts';
 
 /** How many jobs a worker may take. */
 export interface Intake {
@@ -17,9 +21,7 @@ interface AdjustableWorkerOptions {
   /** Runs before a worker is made; an attempt to start fails if it rejects. */
   readonly prepare: () => Promise<void>;
   readonly intake: () => Intake;
-  readonly isConnected: () => boolean;
-  /** Whether the connection has already reported that Redis refuses it. */
-  readonly isRefusalReported: () => boolean;
+  readonly link: Pick<RedisLink, 'trouble' | 'refusal'>;
   readonly log: Logger;
 }
 
@@ -91,7 +93,7 @@ export class AdjustableWorker {
   }
 
   #mayStart(): boolean {
-    return !this.#isClosing && this.#options.isConnected();
+    return !this.#isClosing && this.#options.link.trouble === undefined;
   }
 
   async #startWorker(): Promise<void> {
@@ -109,10 +111,76 @@ export class AdjustableWorker {
   }
 
   #reportStart(error: unknown): void {
-    const { queue, log, isRefusalReported } = this.#options;
+    const { queue, log, link } = this.#options;
     const trouble = `the worker of ${queue} could not start: ${messageOf(error)}`;
-    if (trouble !== this.#trouble && !isRefusalReported())
+    // The connection has reported what Redis refuses it.
+    if (trouble !== this.#trouble && link.refusal === undefined)
       log.error({ err: error, queue }, 'the worker could not start; trying again');
     this.#trouble = trouble;
   }
+}
+
+/** Reports a worker that takes nothing although jobs wait and it has room. */
+export interface ProgressWatchdog {
+  /** Why the worker should be restarted, in one line for /healthz. */
+  readonly stuck: string | undefined;
+  /** To be called when a job was taken. */
+  noteProgress(): void;
+  stop(): void;
+}
+
+const CHECKS_PER_LIMIT = 6;
+
+/** Checks a few times within the limit; asks Redis only when nothing was taken since the last
+ * check. */
+export function startProgressWatchdog(options: {
+  /** For how long the worker may take nothing. */
+  readonly limitMs: number;
+  readonly redis: Redis;
+  readonly prefix: string;
+  readonly queue: string;
+  /** Whether the worker would take a job: it is connected, not paused, and has room. */
+  readonly isFree: () => boolean;
+  readonly log: Logger;
+}): ProgressWatchdog {
+  const { redis, limitMs, log, queue, isFree } = options;
+  let sinceMs: number | undefined;
+  let hasTaken = false;
+  let stuck: string | undefined;
+  let checking: Promise<void> | undefined;
+
+  const check = async (): Promise<void> => {
+    const hadTaken = hasTaken;
+    hasTaken = false;
+    if (hadTaken || !isFree()) return reset();
+    const count = await countTakeableJobs(redis, options).catch(() => 0);
+    // A job that was taken while Redis was asked counts as progress too.
+    if (hasTaken || count === 0 || !isFree()) return reset();
+    sinceMs ??= performance.now();
+    const forMs = performance.now() - sinceMs;
+    if (forMs < limitMs) return;
+    if (stuck === undefined)
+      log.error(
+        { queue, waiting: count },
+        'the worker takes nothing although jobs wait: restart it',
+      );
+    stuck =
+      `the worker of ${queue} has taken nothing for ${Math.round(forMs / 1000)} s ` +
+      `although ${count} jobs wait and it has room: restart it`;
+  };
+  const reset = (): void => {
+    if (stuck !== undefined) log.info({ queue }, 'the worker takes jobs again');
+    sinceMs = undefined;
+    stuck = undefined;
+  };
+  const timer = setInterval(() => {
+    checking ??= check().finally(() => (checking = undefined));
+  }, limitMs / CHECKS_PER_LIMIT);
+  return {
+    get stuck() {
+      return stuck;
+    },
+    noteProgress: () => (hasTaken = true),
+    stop: () => clearInterval(timer),
+  };
 }

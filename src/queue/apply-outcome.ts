@@ -1,10 +1,10 @@
 import { DelayedError, type Job, WaitingError } from 'bullmq';
 import type { Redis } from 'ioredis';
+import type { Backoff } from '../runtime/backoff.ts';
 import type { Logger } from '../runtime/log.ts';
-import { type Backoff, requeueDelayMs, retryDelayMs } from './backoff.ts';
 import { type JobKey, logFields } from './contract.ts';
-import { type Outcome, shownReason } from './outcome.ts';
-import { takePendingPromotion } from './pending-promotion.ts';
+import { type Outcome, requeueDelayMs, retryDelayMs, shownReason } from './outcome.ts';
+import { takePendingPromotion } from './queues.ts';
 import { clearStatus, writeStatus } from './status.ts';
 
 /** A job that BullMQ gave to this worker. */

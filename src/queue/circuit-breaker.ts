@@ -1,6 +1,7 @@
+import type { Backoff } from '../runtime/backoff.ts';
 import { systemClock } from '../runtime/clock.ts';
+import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { Backoff } from './backoff.ts';
 import type { Outcome } from './outcome.ts';
 
 interface CircuitBreakerOptions {
@@ -10,8 +11,6 @@ interface CircuitBreakerOptions {
   readonly pause: Backoff;
   /** KNOWN_MS if absent. */
   readonly knownMs?: number;
-  /** `limit` or `isOpen` changed. */
-  readonly onChange: () => void;
   readonly log: Logger;
 }
 
@@ -39,6 +38,7 @@ const KNOWN_MS = 30_000;
 export class CircuitBreaker {
   readonly #options: CircuitBreakerOptions;
   readonly #stopped = new AbortController();
+  readonly #changes = new Listeners<void>();
   /** Runs that may be under way, not counting those that began before the last opening. */
   #allowed: number;
   #nextPauseMs: number;
@@ -55,6 +55,11 @@ export class CircuitBreaker {
     this.#options = options;
     this.#allowed = options.concurrency;
     this.#nextPauseMs = options.pause.startMs;
+  }
+
+  /** Calls the listener when `limit` or `isOpen` changed. */
+  onChange(listener: () => void): void {
+    this.#changes.subscribe(listener);
   }
 
   /** Runs that may be under way, counting those that began before the last opening; 1 or more. */
@@ -107,7 +112,7 @@ export class CircuitBreaker {
         this.#noteReached();
         return this.#allowMore();
       }
-      if (!this.isClosed) this.#options.onChange();
+      if (!this.isClosed) this.#changes.notify();
     };
     return { reachedDriver: () => (isReached = true), end };
   }
@@ -118,7 +123,7 @@ export class CircuitBreaker {
   }
 
   #open(reason: string): void {
-    const { pause, knownMs = KNOWN_MS, log, onChange } = this.#options;
+    const { pause, knownMs = KNOWN_MS, log } = this.#options;
     if (this.#reason === undefined)
       log.warn(
         { reason },
@@ -131,11 +136,11 @@ export class CircuitBreaker {
     this.#openings += 1;
     const pauseMs = this.#nextPauseMs;
     this.#nextPauseMs = Math.min(pause.maxMs, pauseMs * 2);
-    onChange();
+    this.#changes.notify();
     void systemClock.sleep(pauseMs, this.#stopped.signal).then(() => {
       if (this.#stopped.signal.aborted) return;
       this.#isOpen = false;
-      onChange();
+      this.#changes.notify();
     });
     clearTimeout(this.#forgetting);
     this.#forgetting = setTimeout(() => this.#forget(), pauseMs + knownMs).unref();
@@ -145,22 +150,22 @@ export class CircuitBreaker {
     if (this.#reason === undefined) return;
     this.#reason = undefined;
     this.#options.log.info('no run has called the driver since: whether it is there is not known');
-    this.#options.onChange();
+    this.#changes.notify();
   }
 
   #noteReached(): void {
     if (this.#reason === undefined) return;
-    const { pause, log, onChange } = this.#options;
+    const { pause, log } = this.#options;
     log.info('the driver can be reached again: the queue resumes');
     this.#reason = undefined;
     this.#nextPauseMs = pause.startMs;
-    onChange();
+    this.#changes.notify();
   }
 
   #allowMore(): void {
     if (this.isClosed) return;
-    const { concurrency, onChange } = this.#options;
+    const { concurrency } = this.#options;
     this.#allowed = Math.min(concurrency, this.#allowed * 2);
-    onChange();
+    this.#changes.notify();
   }
 }

@@ -3,36 +3,25 @@ import type { Registry } from 'prom-client';
 import type { RedisLink } from '../redis/connection.ts';
 import { isRefusal, isUnreachable } from '../redis/error-text.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
+import type { Backoff } from '../runtime/backoff.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import {
+  AdjustableWorker,
+  type ProgressWatchdog,
+  startProgressWatchdog,
+} from './adjustable-worker.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
-import type { Backoff } from './backoff.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import { type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
 import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
-import { type ProgressWatchdog, startProgressWatchdog } from './progress-watchdog.ts';
-import { waitingKeys } from './queue-calls.ts';
+import { waitingKeys } from './queues.ts';
+import { lastRun, type Run } from './run.ts';
 import { RunLocks } from './run-locks.ts';
-import { readStatus, type RunStatus } from './status.ts';
-import { AdjustableWorker } from './adjustable-worker.ts';
-import type { WorkerConnection } from './worker-connection.ts';
 
-/** What a run is given besides its key. */
-export interface Run {
-  /** Aborted on shutdown, or when the lock of this job is lost: then start no more calls. It must
-   * not cancel a call that was sent (invariant 9). */
-  readonly signal: AbortSignal;
-  /** Why the key's last run did not end with `done`; undefined when it did, or when nothing is
-   * stored. Sends a command, so call it only to report a reason. Never rejects. */
-  readonly lastReason: () => Promise<string | undefined>;
-  /** How much longer, in milliseconds, a hold-off of this scope lasts; 0 = there is none. Sends a
-   * command too. Never rejects. */
-  readonly heldOffMs: (scope: string) => Promise<number>;
-  /** To be called when the driver has answered this run, whatever it said. */
-  readonly reachedDriver: () => void;
-}
+import type { WorkerConnection } from './connections.ts';
 
 export interface ConsumerOptions {
   readonly connection: WorkerConnection;
@@ -70,7 +59,7 @@ const TRIAL_PAUSE: Backoff = { startMs: 250, maxMs: 5_000 };
 /** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
  * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
  * Builds on contract.ts and apply-outcome.ts; beside them are adjustable-worker.ts, run-locks.ts,
- * circuit-breaker.ts, worker-connection.ts and progress-watchdog.ts. */
+ * circuit-breaker.ts and connections.ts. */
 export class Consumer {
   readonly #options: ConsumerOptions;
   readonly #queue: string;
@@ -83,7 +72,7 @@ export class Consumer {
   readonly #watchdog: ProgressWatchdog;
   readonly #outcomes: OutcomeApplier;
   readonly #worker: AdjustableWorker;
-  readonly #unsubscribe: (() => void)[] = [];
+  readonly #unsubscribe: readonly (() => void)[];
   #isPaused = false;
   #isClosing = false;
 
@@ -99,19 +88,10 @@ export class Consumer {
     this.#locks = new RunLocks({ lockMs, log, onLockLost });
     this.#link = connection.link;
     this.#heartbeat = connection.heartbeat;
-    connection.join(this.#queue);
-    this.#unsubscribe.push(
-      connection.onEmptied(() => this.#locks.abortAll('Redis emptied')),
-      connection.link.onReady(() => void this.#worker.start()),
-    );
     const { redis } = this.#link;
     const place = { prefix, queue: this.#queue };
     this.#breaker = new CircuitBreaker({
       concurrency: options.concurrency,
-      onChange: () => {
-        this.#metrics.driverDown.set(this.#labels, this.#breaker.trouble === undefined ? 0 : 1);
-        void this.#worker.adjust();
-      },
       log: log.child({ queue: this.#queue }),
       pause: options.trialPause ?? TRIAL_PAUSE,
     });
@@ -120,13 +100,7 @@ export class Consumer {
       redis,
       log,
       limitMs: options.progressMs ?? PROGRESS_MS,
-      isFree: () =>
-        !this.#isPaused &&
-        !this.#isClosing &&
-        this.#link.trouble === undefined &&
-        this.#heartbeat.hasJobs &&
-        this.#breaker.isClosed &&
-        this.#locks.size < options.concurrency,
+      isFree: () => this.#isFree(),
     });
     this.#outcomes = new OutcomeApplier({ ...place, driver, redis, backoff, random, log });
     this.#worker = new AdjustableWorker({
@@ -138,11 +112,31 @@ export class Consumer {
         limit: this.#breaker.limit,
         isPaused: this.#isPaused || this.#breaker.isOpen,
       }),
-      isConnected: () => this.#link.trouble === undefined,
-      isRefusalReported: () => this.#link.refusal !== undefined,
+      link: this.#link,
       log,
     });
+    this.#breaker.onChange(() => {
+      this.#metrics.driverDown.set(this.#labels, this.#breaker.trouble === undefined ? 0 : 1);
+      void this.#worker.adjust();
+    });
+    connection.join(this.#queue);
+    this.#unsubscribe = [
+      connection.onEmptied(() => this.#locks.abortAll('Redis emptied')),
+      connection.link.onReady(() => void this.#worker.start()),
+    ];
     void this.#worker.start();
+  }
+
+  /** Whether it would take a job. */
+  #isFree(): boolean {
+    return (
+      !this.#isPaused &&
+      !this.#isClosing &&
+      this.#link.trouble === undefined &&
+      this.#heartbeat.hasJobs &&
+      this.#breaker.isClosed &&
+      this.#locks.size < this.#options.concurrency
+    );
   }
 
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
@@ -292,7 +286,11 @@ export class Consumer {
         return await this.#outcomes.returnToWait(taken);
       const trial = this.#breaker.begin();
       const { reachedDriver } = trial;
-      outcome = await this.#process(key, { signal, reachedDriver, ...this.#lastRun(job, key) });
+      outcome = await this.#process(key, {
+        signal,
+        reachedDriver,
+        ...lastRun(this.#link.redis, this.#options, job, key),
+      });
       trial.end(outcome);
     } finally {
       this.#locks.end(jobId);
@@ -323,24 +321,5 @@ export class Consumer {
   #applyOutcome(taken: TakenJob, outcome: Outcome): Promise<string | null> {
     this.#metrics.runs.inc({ ...this.#labels, outcome: outcome.kind });
     return this.#outcomes.apply(taken, outcome);
-  }
-
-  /** What a run may ask about the key's last run; reads the status once at most. */
-  #lastRun({ attemptsStarted }: Job, key: JobKey): Pick<Run, 'lastReason' | 'heldOffMs'> {
-    const { prefix, driver } = this.#options;
-    let reading: Promise<RunStatus | undefined> | undefined;
-    const status = (): Promise<RunStatus | undefined> =>
-      // The first run of a job has no status: a job that completes deletes it.
-      (reading ??=
-        attemptsStarted <= 1
-          ? Promise.resolve(undefined)
-          : readStatus(this.#link.redis, { prefix, driver, key }).catch(() => undefined));
-    return {
-      lastReason: async () => (await status())?.reason,
-      heldOffMs: async (scope) => {
-        const holdOff = (await status())?.holdOff;
-        return holdOff?.scope === scope ? Math.max(0, holdOff.untilMs - Date.now()) : 0;
-      },
-    };
   }
 }

@@ -3,7 +3,7 @@ import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { JOB_KINDS, type JobKind } from './contract.ts';
 import { queueName, waitsKey } from './queue-keys.ts';
-import { promoteKey, useQueue } from './queue-calls.ts';
+import { promoteKey, useQueue } from './queues.ts';
 
 /* The wait list: which parked keys wait for a change of which object. Keys that saw the same
  * version of the same object form a group, `object@version`. `waits` is a sorted set of the groups,

@@ -1,3 +1,5 @@
+import { type Backoff, backoffMs } from '../runtime/backoff.ts';
+import { timerMs } from '../runtime/clock.ts';
 import { shorten } from '../runtime/printable.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 
@@ -6,8 +8,8 @@ export function shownReason(reason: string): string {
   return shorten(reason, 2_000);
 }
 
-/** How a run ended. apply-outcome.ts makes BullMQ act on it, and backoff.ts computes when the next
- * run comes. Reasons are shown to people, so they must contain no secrets. */
+/** How a run ended. apply-outcome.ts makes BullMQ act on it. Reasons are shown to people, so they
+ * must contain no secrets. */
 export type Outcome =
   /** Nothing more to do for now. `needsNode`: no volume was made; the claim needs another node. */
   | { readonly kind: 'done'; readonly note?: string; readonly needsNode?: true }
@@ -49,3 +51,93 @@ export const WORKER_STOPPING: Outcome = {
   reason: 'this worker is stopping',
   delayMs: 0,
 };
+
+/* How long a key waits before its next run, by the outcome of its last one, for claims, volumes
+ * (deletions) and snapshots alike:
+ *
+ *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, up to a
+ *            quarter shorter or longer: on average the wait of upstream, which has no jitter, so
+ *            that the driver gets as many calls a day
+ *   later    grows with each such run from 0.5 s to 30 s, full jitter; 0.5 s to 1 s while the
+ *            driver can't be reached, since the circuit breaker keeps the queue from running then,
+ *            and while its gateway is full, since the call has waited before the run ended; a wait
+ *            whose end is known takes that long and up to half as much again
+ *   running  grows with each such run from 1 s to 30 s; no longer than until its end where that is
+ *            known, and up to half as much again
+ *   parked   --retry-interval-max, unless its object changes before
+ *
+ * The 30 s are --retry-interval-max where that is shorter.
+ *
+ * jobs/open-consumers.ts gives all consumers the same Backoff, of --retry-interval-start and
+ * --retry-interval-max; one of its own for deletions would be set there. */
+
+/** Short at first, since a run that did not reach the driver cost it nothing. */
+const LATER: Backoff = { startMs: 500, maxMs: 30_000 };
+const POLL: Backoff = { startMs: 1_000, maxMs: 30_000 };
+const DRIVER_DOWN_OR_FULL_MS = 1_000;
+/** By how much a wait whose end is known is prolonged at most. */
+const LONGEST_EXTRA_MS = 30_000;
+
+/** How long to wait after a failure: as backoffMs says, and up to a quarter less or more, raised to
+ * `minDelayMs`.
+ * @param failures failures so far, this one included: 1 for the first
+ * @param random  0 <= random < 1
+ * @returns       whole milliseconds, 1 or more: BullMQ retries at once on 0 and NaN, and gives up on
+ *                -1 */
+export function retryDelayMs(
+  failures: number,
+  backoff: Backoff,
+  random: number,
+  minDelayMs = 0,
+): number {
+  const jitter = 0.75 + random / 2;
+  return wholeMs(Math.max(backoffMs(backoff, failures) * jitter, minDelayMs));
+}
+
+/** How long to wait before polling again: in the upper half below a ceiling that grows as
+ * retryDelayMs does, so that two polls are never close together. */
+export function pollDelayMs(polls: number, backoff: Backoff, random: number): number {
+  return wholeMs((backoffMs(backoff, polls) * (1 + random)) / 2);
+}
+
+/** How long to wait after a run that counts as no failure.
+ * @param runs how many runs in a row, this one included, had this outcome */
+export function requeueDelayMs(
+  outcome: Exclude<Outcome, { readonly kind: 'done' | 'retry' }>,
+  runs: number,
+  backoff: Backoff,
+  random: number,
+): number {
+  const { maxMs } = backoff;
+  const cap = ({ startMs, maxMs: ownMaxMs }: Backoff): Backoff => ({
+    startMs,
+    maxMs: Math.min(ownMaxMs, maxMs),
+  });
+  switch (outcome.kind) {
+    case 'later':
+      if (outcome.isDriverDown === true || outcome.isGatewayFull === true)
+        return pollDelayMs(1, { startMs: DRIVER_DOWN_OR_FULL_MS, maxMs }, random);
+      return outcome.delayMs === undefined
+        ? wholeMs(backoffMs(cap(LATER), runs) * random)
+        : delayBeyondMs(outcome.delayMs, random);
+    case 'running':
+      return Math.min(
+        pollDelayMs(runs, cap(POLL), random),
+        outcome.delayMs === undefined ? Infinity : delayBeyondMs(outcome.delayMs, random),
+      );
+    case 'parked':
+      // Up to a tenth more, so that keys that were parked together do not run together.
+      return wholeMs(maxMs * (1 + random / 10));
+  }
+}
+
+/** How long to wait for something that ends in `waitMs`, for many keys at once: never less, and up
+ * to half as much again, so that they do not all run when it ends. */
+function delayBeyondMs(waitMs: number, random: number): number {
+  return wholeMs(Math.ceil(waitMs) + Math.min(waitMs / 2, LONGEST_EXTRA_MS) * random);
+}
+
+/** Caps the delay at a timer's longest, since BullMQ would keep a job with Infinity for ever. */
+function wholeMs(ms: number): number {
+  return Number.isNaN(ms) ? 1000 : timerMs(Math.max(1, Math.round(ms)));
+}

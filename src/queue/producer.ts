@@ -5,6 +5,7 @@ import type { Registry } from 'prom-client';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { unlessAborted } from '../runtime/abort.ts';
+import { backoffMs } from '../runtime/backoff.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { traceStep } from '../runtime/trace-step.ts';
@@ -12,12 +13,10 @@ import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './c
 import { PendingKeys, type Hint } from './pending-keys.ts';
 import { Fairness, syncFairness } from './fairness.ts';
 import { fairnessKey, queueName, type QueuePlace } from './queue-keys.ts';
+import { markPendingPromotion, promoteKey, registerQueues } from './queues.ts';
 import { requeueLostJobs } from './lost-jobs.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
-import { markPendingPromotion } from './pending-promotion.ts';
-import type { ProducerConnection } from './producer-connection.ts';
-import { promoteKey } from './queue-calls.ts';
-import { registerQueues } from './registry.ts';
+import type { ProducerConnection } from './connections.ts';
 
 export interface ProducerOptions {
   readonly connection: ProducerConnection;
@@ -42,6 +41,8 @@ const CLOSE_FLUSH_MS = 500;
 const REGISTER_PAUSE_MS = 1_000;
 /** How often a producer with hints looks whether Redis can be reached. */
 const REDIS_PAUSE_MS = 50;
+/** Pauses after batches that Redis refused. */
+const REFUSED_PAUSE = { startMs: 100, maxMs: 2_000 };
 
 type JobQueue = Queue<ReturnType<typeof jobData>, unknown, JobKind>;
 type Queues = ReadonlyMap<JobKind, JobQueue>;
@@ -157,7 +158,7 @@ export class Producer {
       const isRefused = await this.#addBatch(queues, this.#pending.take(BATCH_KEYS));
       this.#metrics.dirty.set({ driver: this.#options.driver }, this.#pending.size);
       refusals = isRefused ? refusals + 1 : 0;
-      if (isRefused) await systemClock.sleep(Math.min(2000, 50 * 2 ** refusals), signal);
+      if (isRefused) await systemClock.sleep(backoffMs(REFUSED_PAUSE, refusals), signal);
     }
   }
 

@@ -30,7 +30,7 @@ export function queueRoot(prefix: string, queue: string): string {
 /** BullMQ's score of a delayed job: its due time in Unix ms times this, and a counter. */
 export const DELAYED_SCORE_PER_MS = 4096;
 
-/** Hash of the registered queues; queue/registry.ts. */
+/** Hash of the registered queues; queue/queues.ts. */
 export function registryKey(prefix: string): string {
   return `${keyPrefix(prefix)}:queues`;
 }
@@ -55,7 +55,7 @@ export function heartbeatKey(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:awake:${queue}`;
 }
 
-/** Mark that this job has a pending promotion; queue/pending-promotion.ts. */
+/** Mark that this job has a pending promotion; queue/queues.ts. */
 export function pendingPromotionKey(prefix: string, queue: string, jobId: string): string {
   return `${keyPrefix(prefix)}:kick:${queue}:${jobId}`;
 }

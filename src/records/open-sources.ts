@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { listQueues } from '../queue/registry.ts';
+import { listQueues } from '../queue/queues.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
 import { dataEpochKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
 import { RECORD_NOW } from './record-clock.ts';

@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from 'node:test';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
-import { countJobs } from '#src/queue/queue-calls.ts';
+import { countJobs } from '#src/queue/queues.ts';
 import { redisDrain } from '#src/records/drain.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { changeOverAndBack } from '../harness/change-over/scenario.ts';

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { registerQueues } from '#src/queue/registry.ts';
+import { registerQueues } from '#src/queue/queues.ts';
 import { startChild } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';

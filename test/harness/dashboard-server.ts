@@ -10,7 +10,7 @@ import { jobData, type JobKey } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
-import { registerQueues } from '#src/queue/registry.ts';
+import { registerQueues } from '#src/queue/queues.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';

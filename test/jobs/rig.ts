@@ -18,7 +18,7 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { EventCorrelator, type EventInput } from '#src/kube/event-correlation.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
-import type { Run } from '#src/queue/consumer.ts';
+import type { Run } from '#src/queue/run.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { type Outcome, shownReason } from '#src/queue/outcome.ts';
 import { startRedisServer } from '#src/redis/server.ts';

@@ -6,7 +6,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases, nodes } from '#src/kube/resources.ts';
 import { processes } from '#src/processes.ts';
-import { registerQueues } from '#src/queue/registry.ts';
+import { registerQueues } from '#src/queue/queues.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';

@@ -99,7 +99,6 @@ describe('a queue whose driver is down', () => {
       concurrency: 4,
       pause: { startMs: 10, maxMs: 10 },
       knownMs: 200,
-      onChange: () => undefined,
       log: silentLog,
     });
     breaker.begin().end(down);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { JOB_KINDS } from '#src/queue/contract.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
-import { listQueues } from '#src/queue/registry.ts';
+import { listQueues } from '#src/queue/queues.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';

@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client';
 import { Consumer } from '#src/queue/consumer.ts';
-import { openWorkerConnection } from '#src/queue/worker-connection.ts';
+import { openWorkerConnection } from '#src/queue/connections.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 /** A worker process for heartbeat.test.ts. Its event loop stands still for `stillMs` again and

@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client';
 import { Consumer } from '#src/queue/consumer.ts';
-import { openWorkerConnection } from '#src/queue/worker-connection.ts';
+import { openWorkerConnection } from '#src/queue/connections.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 /** A worker process for recovery.test.ts to kill: takes one job, reports it, and never ends it. */

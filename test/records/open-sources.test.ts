@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import type { JobKey } from '#src/queue/contract.ts';
-import { registerQueues } from '#src/queue/registry.ts';
+import { registerQueues } from '#src/queue/queues.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { openSources } from '#src/records/open-sources.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { JOB_KINDS } from '#src/queue/contract.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
-import { listQueues } from '#src/queue/registry.ts';
+import { listQueues } from '#src/queue/queues.ts';
 import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { TestBed } from './test-bed.ts';

@@ -12,7 +12,7 @@ import { classNameOf } from '../../volumes/eligibility.ts';
 import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/persistent-volume.ts';
 import type { ClaimAttempt } from '../attempt.ts';
 import { handleNotForwarded, isDriverDown, parkOrRetry } from '../common-outcomes.ts';
-import { noteReached } from '../../queue/note-reached.ts';
+import { noteReached } from '../../queue/run.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, type SecretValues } from '../secret-values.ts';

@@ -1,5 +1,5 @@
 import type { Claim } from '../../kube/objects.ts';
-import type { Run } from '../../queue/consumer.ts';
+import type { Run } from '../../queue/run.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import type { ProcessorPorts } from '../ports.ts';

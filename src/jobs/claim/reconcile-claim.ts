@@ -1,5 +1,5 @@
 import type { Claim } from '../../kube/objects.ts';
-import type { Run } from '../../queue/consumer.ts';
+import type { Run } from '../../queue/run.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import type { OpenedCreate } from '../../records/open-results.ts';

@@ -9,7 +9,7 @@ import type { DeletionPlan } from '../../volumes/deletion.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import type { Attempt } from '../attempt.ts';
 import { handleNotForwarded, isDriverDown, parkOrRetry } from '../common-outcomes.ts';
-import { noteReached } from '../../queue/note-reached.ts';
+import { noteReached } from '../../queue/run.ts';
 import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, type SecretProblem } from '../secret-values.ts';
@@ -44,7 +44,7 @@ interface OpenDeletion extends VolumeRun {
 
 /** Has the driver delete the volume. Then the record is closed if the driver did so, reverted if
  * nothing was sent, and open for deletion otherwise. A `retry` outcome is delayed by
- * src/queue/backoff.ts, as for creations.
+ * src/queue/outcome.ts, as for creations.
  * @returns undefined if the volume is gone, so that its PV may be deleted
  * @throws KubeError if the API server is down */
 export async function callDeleteVolume(

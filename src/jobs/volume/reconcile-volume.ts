@@ -1,6 +1,6 @@
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
-import type { Run } from '../../queue/consumer.ts';
+import type { Run } from '../../queue/run.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { shouldDelete, recordId, vanishedRecordIds } from '../../volumes/deletion.ts';

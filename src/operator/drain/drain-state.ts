@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { readHeartbeat } from '../../queue/heartbeat.ts';
 import { queueName } from '../../queue/queue-keys.ts';
-import { countJobs } from '../../queue/queue-calls.ts';
+import { countJobs } from '../../queue/queues.ts';
 import { readStatus } from '../../queue/status.ts';
 import { redisDrain } from '../../records/drain.ts';
 import { openRecords, type OpenRecord } from '../../records/open-records.ts';

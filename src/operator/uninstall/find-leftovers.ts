@@ -9,7 +9,7 @@ import {
 import type { Claim, Lease } from '../../kube/objects.ts';
 import { readClusterUid } from '../../kube/open-client.ts';
 import { claims, leases } from '../../kube/resources.ts';
-import { listDrivers } from '../../queue/registry.ts';
+import { listDrivers } from '../../queue/queues.ts';
 import { dataEpochKey } from '../../records/key-names.ts';
 import { openRecords } from '../../records/open-records.ts';
 import { clusterKey } from '../../redis/cluster-marker.ts';

@@ -6,7 +6,7 @@ import type { KubeClient } from '../../kube/client.ts';
 import type { Lease } from '../../kube/objects.ts';
 import { leases } from '../../kube/resources.ts';
 import { readHeartbeat } from '../../queue/heartbeat.ts';
-import { listQueues } from '../../queue/registry.ts';
+import { listQueues } from '../../queue/queues.ts';
 import { dataEpochKey } from '../../records/key-names.ts';
 import type { Clock } from '../../runtime/clock.ts';
 

@@ -14,10 +14,10 @@ import type { Class, OwnerReference, StorageCapacity } from '#src/kube/objects.t
 import { startReflector } from '#src/kube/reflector.ts';
 import { classes, csiNodes, nodes, storageCapacities } from '#src/kube/resources.ts';
 import { Consumer } from '#src/queue/consumer.ts';
-import { openWorkerConnection } from '#src/queue/worker-connection.ts';
+import { openWorkerConnection } from '#src/queue/connections.ts';
 import { JOB_KINDS } from '#src/queue/contract.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
-import { openProducerConnection } from '#src/queue/producer-connection.ts';
+import { openProducerConnection } from '#src/queue/connections.ts';
 import { Producer } from '#src/queue/producer.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { systemClock } from '#src/runtime/clock.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { pollDelayMs, requeueDelayMs, retryDelayMs } from '#src/queue/backoff.ts';
+import { pollDelayMs, requeueDelayMs, retryDelayMs } from '#src/queue/outcome.ts';
 import { seeded } from '../harness/seeded.ts';
 
 const backoff = { startMs: 1000, maxMs: 300_000 };

@@ -3,7 +3,7 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Queue } from 'bullmq';
 import { queueName } from '#src/queue/queue-keys.ts';
-import { countTakeableJobs, storeLimits, waitingKeys } from '#src/queue/queue-calls.ts';
+import { countTakeableJobs, storeLimits, waitingKeys } from '#src/queue/queues.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';

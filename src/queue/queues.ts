@@ -1,10 +1,54 @@
-import { ErrorCode, Queue } from 'bullmq';
+import { ErrorCode, type Job, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { keyPrefix } from '../redis/key-prefix.ts';
-import { type JobKey, type JobKind, parseJob } from './contract.ts';
-import { queueName, type QueuePlace } from './queue-keys.ts';
+import { isFields, parseJson } from '../runtime/json.ts';
+import { isJobKind, type JobKey, type JobKind, parseJob } from './contract.ts';
+import { pendingPromotionKey, queueName, type QueuePlace, registryKey } from './queue-keys.ts';
 
-/* Single calls on a queue, by BullMQ's public interface. */
+// The queues of an installation from outside: which there are, what they hold, their limits, and the
+// promotion of a job. All by BullMQ's public interface.
+
+/** A queue of this installation. Producers register their queues in a hash in Redis, where the
+ * dashboard and the operator's commands find them. */
+export interface QueueEntry {
+  readonly name: string;
+  readonly driver: string;
+  readonly kind: JobKind;
+}
+
+/** Registers queues; one that is registered already stays as it is. */
+export async function registerQueues(
+  redis: Redis,
+  prefix: string,
+  entries: readonly QueueEntry[],
+): Promise<void> {
+  await redis.hset(
+    registryKey(prefix),
+    new Map(entries.map(({ name, driver, kind }) => [name, JSON.stringify({ driver, kind })])),
+  );
+}
+
+/** The queues of this installation, sorted by name. Leaves out entries that can't be read: a later
+ * version wrote them. */
+export async function listQueues(redis: Redis, prefix: string): Promise<QueueEntry[]> {
+  const fields = await redis.hgetall(registryKey(prefix));
+  return Object.entries(fields)
+    .flatMap(([name, text]) => parseEntry(name, text))
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** The drivers of this installation: each that a producer has registered a queue of. */
+export async function listDrivers(redis: Redis, prefix: string): Promise<readonly string[]> {
+  const entries = await listQueues(redis, prefix);
+  return [...new Set(entries.map(({ driver }) => driver))];
+}
+
+function parseEntry(name: string, text: string): QueueEntry[] {
+  const entry = parseJson(text);
+  if (!isFields(entry)) return [];
+  const { driver, kind } = entry;
+  return typeof driver === 'string' && isJobKind(kind) ? [{ name, driver, kind }] : [];
+}
 
 /** Opens a queue for some calls, and closes it afterwards.
  * @throws what the calls throw, and that Redis can't be reached */
@@ -137,4 +181,49 @@ async function store(queue: Queue, { maxInFlight, maxPerSecond }: QueueLimits): 
     ? queue.removeGlobalRateLimit()
     : queue.setGlobalRateLimit(maxPerSecond, SECOND_MS));
   return true;
+}
+
+/* Promotion of a job whose run is under way. BullMQ promotes only jobs that are delayed already, and
+ * keeps a hint that comes during a run until the job is complete, which may be many back-offs away.
+ * So `enqueueNow` leaves a mark, a pending promotion, with the number of the job's run, and the
+ * consumer promotes the job when the end of that run has delayed it. A later run began after the
+ * hint, so it needs no promotion. */
+
+/** Longer than any run. */
+const MARK_TTL_MS = 3_600_000;
+/** Written by earlier versions. */
+const ANY_RUN = '1';
+
+/** Leaves a pending promotion for the run of this key that may be under way. To be called before the
+ * key is added: then either the end of the run finds the mark, or BullMQ finds a delayed job and
+ * promotes it. */
+export async function markPendingPromotion(
+  redis: Redis,
+  place: QueuePlace,
+  queue: Queue,
+  keyId: string,
+): Promise<void> {
+  const jobId = await queue.getDeduplicationJobId(keyId);
+  const job = jobId === null ? undefined : await queue.getJob(jobId);
+  if (job === undefined || job.attemptsStarted === 0) return;
+  await redis.set(markOf(place, job), runOf(job), 'PX', MARK_TTL_MS);
+}
+
+/** Promotes a job, which the end of its run has just delayed, if that run has a pending
+ * promotion. */
+export async function takePendingPromotion(
+  redis: Redis,
+  place: QueuePlace,
+  job: Job,
+): Promise<void> {
+  const marked = await redis.get(markOf(place, job));
+  if (marked === runOf(job) || marked === ANY_RUN) await job.promote();
+}
+
+function markOf({ prefix, queue }: QueuePlace, { id = '' }: Job): string {
+  return pendingPromotionKey(prefix, queue, id);
+}
+
+function runOf({ attemptsStarted }: Job): string {
+  return `run ${attemptsStarted}`;
 }

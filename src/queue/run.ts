@@ -1,0 +1,59 @@
+import type { Job } from 'bullmq';
+import type { Redis } from 'ioredis';
+import { CsiError } from '../csi/status.ts';
+import type { JobKey } from './contract.ts';
+import { readStatus, type RunStatus } from './status.ts';
+
+/** What a run is given besides its key. */
+export interface Run {
+  /** Aborted on shutdown, or when the lock of this job is lost: then start no more calls. It must
+   * not cancel a call that was sent (invariant 9). */
+  readonly signal: AbortSignal;
+  /** Why the key's last run did not end with `done`; undefined when it did, or when nothing is
+   * stored. Sends a command, so call it only to report a reason. Never rejects. */
+  readonly lastReason: () => Promise<string | undefined>;
+  /** How much longer, in milliseconds, a hold-off of this scope lasts; 0 = there is none. Sends a
+   * command too. Never rejects. */
+  readonly heldOffMs: (scope: string) => Promise<number>;
+  /** To be called when the driver has answered this run, whatever it said. */
+  readonly reachedDriver: () => void;
+}
+
+/** Tells the consumer when the driver itself has answered a call of the run, whatever it said.
+ * @returns what the call gives */
+export async function noteReached<T>(
+  { reachedDriver }: Pick<Run, 'reachedDriver'>,
+  call: Promise<T>,
+): Promise<T> {
+  try {
+    const answer = await call;
+    reachedDriver();
+    return answer;
+  } catch (error) {
+    if (error instanceof CsiError && error.driverSaid) reachedDriver();
+    throw error;
+  }
+}
+
+/** What a run may ask about the key's last run; reads the status once at most. */
+export function lastRun(
+  redis: Redis,
+  { prefix, driver }: { readonly prefix: string; readonly driver: string },
+  { attemptsStarted }: Job,
+  key: JobKey,
+): Pick<Run, 'lastReason' | 'heldOffMs'> {
+  let reading: Promise<RunStatus | undefined> | undefined;
+  const status = (): Promise<RunStatus | undefined> =>
+    // The first run of a job has no status: a job that completes deletes it.
+    (reading ??=
+      attemptsStarted <= 1
+        ? Promise.resolve(undefined)
+        : readStatus(redis, { prefix, driver, key }).catch(() => undefined));
+  return {
+    lastReason: async () => (await status())?.reason,
+    heldOffMs: async (scope) => {
+      const holdOff = (await status())?.holdOff;
+      return holdOff?.scope === scope ? Math.max(0, holdOff.untilMs - Date.now()) : 0;
+    },
+  };
+}
