@@ -6,6 +6,7 @@ import { driverConfigSchema } from '../sandbox/driver-config-schema.ts';
 import { flagsDocument } from '../sandbox/flags-document.ts';
 import { processes } from '../sandbox/processes.ts';
 import { formatJson, formatMarkdown } from './harness/format-markdown.ts';
+import { metricsPage } from './harness/metrics-page.ts';
 import type { FlagSpec } from '#src/runtime/flags.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
@@ -50,6 +51,10 @@ function sectionsOf(page: string): readonly string[] {
 describe('documents', () => {
   it('list the flags that there are (else: npm run generate:flags)', async () => {
     assert.equal(read('docs/flags.md'), await formatMarkdown(flagsDocument()));
+  });
+
+  it('list the metrics that there are (else: npm run generate:metrics)', async () => {
+    assert.equal(read('docs/metrics.md'), await metricsPage());
   });
 
   it('have a schema of --driver-config with its keys (else: npm run generate:flags)', async () => {
