@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { WaitCondition } from '../rules/rule.ts';
 
 /* Wait conditions that name no object of the API server, with --node-deployment. ingest tells their
- * versions to the wait watch (src/ingest/node-local-versions.ts). */
+ * versions to the wait watch (src/ingest/dependencies/node-local-versions.ts). */
 
 /** The gateways of nodes in wait conditions: by the name of the node, or ANY. */
 export const NODE_GATEWAYS = 'nodegateways';
