@@ -1,7 +1,8 @@
-import { ownershipMs } from '../records/flags.ts';
+import type { Claim, Volume } from '../kube/objects.ts';
+import type { Run } from '../queue/run.ts';
 import type { JobKey } from '../queue/contract.ts';
-import type { ClaimRun } from './report-events.ts';
-import type { ProcessorPorts } from './ports.ts';
+import { ownershipMs } from '../records/flags.ts';
+import type { Dependencies } from './dependencies.ts';
 
 /** The part of a run that owns a volume record. */
 export interface Attempt {
@@ -17,9 +18,21 @@ export interface Attempt {
   readonly notAfterMs: number;
 }
 
+/** What the steps of a run need of it. */
+export type RunHandle = Pick<Run, 'signal' | 'reachedDriver' | 'lastReason'>;
+
 /** An attempt at the volume of a claim. */
-export interface ClaimAttempt extends ClaimRun {
+export interface ClaimAttempt {
   readonly attempt: Attempt;
+  /** Absent when the claim is gone. */
+  readonly claim: Claim | undefined;
+  readonly run: RunHandle;
+}
+
+/** A volume and the run that works on it. */
+export interface VolumeRun {
+  readonly volume: Volume;
+  readonly run: RunHandle;
 }
 
 /** How old a read of the PV may be when a DeleteVolume is sent (invariant 7). */
@@ -30,13 +43,13 @@ export const MAX_READ_AGE_MS = 2_000;
  * not forgotten yet.
  * @param readMs  when the run began to read its object */
 export function startAttempt(
-  ports: Pick<ProcessorPorts, 'clock' | 'timeoutMs' | 'writeAllowanceMs' | 'newOwner'>,
+  { clock, driver: { timeoutMs }, redis, settings: { writeAllowanceMs } }: Dependencies,
   attempt: Pick<Attempt, 'id' | 'job' | 'dataEpoch'>,
   readMs: number,
 ): Attempt {
   const notAfterMs = Math.min(
-    ports.clock.nowMs() + ports.writeAllowanceMs,
-    readMs + ownershipMs(ports),
+    clock.nowMs() + writeAllowanceMs,
+    readMs + ownershipMs({ timeoutMs, writeAllowanceMs }),
   );
-  return { ...attempt, owner: ports.newOwner(), notAfterMs };
+  return { ...attempt, owner: redis.newOwner(), notAfterMs };
 }

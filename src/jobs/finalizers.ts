@@ -1,7 +1,11 @@
-import type { KubeObject } from '../kube/objects.ts';
-import type { Resource } from '../kube/resources.ts';
+import { CLAIM_FINALIZER, VOLUME_FINALIZER } from '../kube/keys.ts';
+import { isConflict, isInvalid, isNotFound, isOutage, KubeError } from '../kube/kube-error.ts';
+import type { Claim, KubeObject, Volume } from '../kube/objects.ts';
+import { claims, type Resource, volumes } from '../kube/resources.ts';
+import type { Outcome } from '../queue/outcome.ts';
+import type { VolumeRecords } from '../records/volume-record.ts';
 import * as lists from '../volumes/finalizer-patches.ts';
-import type { ProcessorPorts } from './ports.ts';
+import type { Kube } from './dependencies.ts';
 
 /* Adds finalizers of ours to objects and removes them. Every patch names the object's UID: the API
  * server refuses it for another object that has the same name by now. */
@@ -22,24 +26,24 @@ interface FinalizerTarget<T extends KubeObject> {
  * @throws KubeError: NotFound; Conflict or Invalid for another object of that name, for one that
  *   changed, and for one that is being deleted, since that takes no new finalizer */
 export function addFinalizer<T extends KubeObject>(
-  ports: Pick<ProcessorPorts, 'kube'>,
+  kube: Kube,
   target: FinalizerTarget<T>,
 ): Promise<T> {
-  return patch(ports, target, lists.addFinalizer);
+  return patch(kube, target, lists.addFinalizer);
 }
 
 /** Removes a finalizer and no other. Sends nothing if the object does not have it.
  * @returns the object as it is then
  * @throws KubeError as addFinalizer */
 export function removeFinalizer<T extends KubeObject>(
-  ports: Pick<ProcessorPorts, 'kube'>,
+  kube: Kube,
   target: FinalizerTarget<T>,
 ): Promise<T> {
-  return patch(ports, target, lists.removeFinalizer);
+  return patch(kube, target, lists.removeFinalizer);
 }
 
 async function patch<T extends KubeObject>(
-  { kube }: Pick<ProcessorPorts, 'kube'>,
+  kube: Kube,
   { resource, object, finalizer, mustBeUnchanged = false }: FinalizerTarget<T>,
   changeList: typeof lists.addFinalizer,
 ): Promise<T> {
@@ -57,4 +61,56 @@ async function patch<T extends KubeObject>(
   };
   const type = isCustom ? 'merge' : 'strategic';
   return kube.patch<T>(resource, ref, { type, body: { metadata } });
+}
+
+/* The finalizer that a claim has with --claim-finalizer while its volume record is open. If Redis
+ * loses the record, the claim still exists, and its next run finishes the volume. */
+
+const OF_CLAIMS = { resource: claims, finalizer: CLAIM_FINALIZER };
+
+/** Adds the finalizer, before the record is opened.
+ * @returns the claim as it is then; undefined if it is gone, replaced, or being deleted without the
+ *   finalizer
+ * @throws KubeError for any other refusal */
+export function addClaimFinalizer(kube: Kube, claim: Claim): Promise<Claim | undefined> {
+  return addFinalizer(kube, { ...OF_CLAIMS, object: claim }).catch(ignoreGone);
+}
+
+/** Removes the finalizer unless the record is open. Sends nothing for a claim without it.
+ * @throws KubeError, RecordsUnavailable */
+export async function removeClaimFinalizer(
+  kube: Kube,
+  records: Pick<VolumeRecords, 'isOpen'>,
+  claim: Claim,
+): Promise<void> {
+  if (lists.hasFinalizer(claim, CLAIM_FINALIZER) && !(await records.isOpen(claim.metadata.uid)))
+    await removeFinalizer(kube, { ...OF_CLAIMS, object: claim }).catch(ignoreGone);
+}
+
+/** A claim that is gone or replaced needs no finalizer added or removed. */
+function ignoreGone(error: unknown): undefined {
+  if (!isNotFound(error) && !isConflict(error) && !isInvalid(error)) throw error;
+}
+
+/** Adds our finalizer to a PV, or removes it; it keeps the PV until the driver has deleted the
+ * volume. A failure gets no event: users can do nothing about it. */
+export async function setVolumeFinalizer(
+  kube: Kube,
+  volume: Volume,
+  isWanted: boolean,
+): Promise<Outcome> {
+  const target = { resource: volumes, object: volume, finalizer: VOLUME_FINALIZER };
+  try {
+    await (isWanted ? addFinalizer(kube, target) : removeFinalizer(kube, target));
+    return { kind: 'done', note: `the PV ${isWanted ? 'has' : 'does not have'} our finalizer` };
+  } catch (error) {
+    if (isNotFound(error)) return { kind: 'done', note: 'the volume is gone' };
+    if (!(error instanceof KubeError)) throw error;
+    const { name, finalizers = [] } = volume.metadata;
+    const others = finalizers.filter((other) => other !== VOLUME_FINALIZER);
+    const list = isWanted ? [...others, VOLUME_FINALIZER] : others;
+    const change = `failed to modify finalizers to [${list.join(' ')}] on volume ${name}`;
+    const reason = `${change} err: ${error.message}`;
+    return { kind: isOutage(error) ? 'later' : 'retry', reason };
+  }
 }

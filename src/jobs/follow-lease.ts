@@ -5,7 +5,7 @@ import { leaseNamespace } from '../election/lease-namespace.ts';
 import { OtherProvisioner } from '../records/other-provisioner.ts';
 import { redisDataEpochStore } from '../records/data-epoch.ts';
 import { systemClock } from '../runtime/clock.ts';
-import type { Base } from './base.ts';
+import type { DriverDeps } from './dependencies.ts';
 
 /** Follows the driver's Lease, so that this process sees by itself when another provisioner leads
  * (invariant 10), also when no ingest lives. Resolves when the Lease was read, or could not be. */
@@ -13,7 +13,7 @@ export async function followLease({
   context,
   connections: { kube, link, marker },
   driver,
-}: Base): Promise<LeaseFollower> {
+}: DriverDeps): Promise<LeaseFollower> {
   const { flags, closers, env, health, log } = context;
   const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
   const lease = { namespace, name: leaseName(driver.name), account: 'jobs' } as const;

@@ -12,19 +12,19 @@ import { systemClock } from '../runtime/clock.ts';
 import { watchFile } from '../runtime/watched-files.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
-import type { Shared } from './base.ts';
 import { startCaches } from './caches.ts';
+import type { SharedParts } from './dependencies.ts';
 import { flags as table, summary } from './flags.ts';
-import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';
+import { addFirstChecks, checkFlags, startWorkers } from './start-workers.ts';
 
-type JobsContext = ProcessContext<typeof table>;
+type JobsProcess = ProcessContext<typeof table>;
 
 /** The jobs process. */
 export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'jobs', summary, table, start });
 }
 
-async function start(context: JobsContext): Promise<void> {
+async function start(context: JobsProcess): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   const checked = checkFlags(context);
   const instance = instanceName(context);
@@ -33,11 +33,11 @@ async function start(context: JobsContext): Promise<void> {
   const shared = await openShared(context, connections);
   addFirstChecks(context.health);
   context.announce(await openHttpEndpoint(context));
-  await startDriver(context, ofDriver, { ...checked, shared, instance });
+  await startWorkers(context, ofDriver, { ...checked, shared, instance });
 }
 
 /** Serves the drivers of --driver-config. */
-async function startSeveral(context: JobsContext): Promise<void> {
+async function startSeveral(context: JobsProcess): Promise<void> {
   const config = await openDriverConfig(context, checkFlags);
   const redisName = `sutler-records:${instanceName(context)}`;
   const connections = await openConnections(context, 'jobs', redisName);
@@ -53,7 +53,7 @@ async function startSeveral(context: JobsContext): Promise<void> {
       const ofDriver = await connectDriver(driverContext, connections, { name });
       // Runs of the driver before a change of its flags are those of another instance.
       const instance = instanceName(context);
-      await startDriver(driverContext, ofDriver, { ...checked, shared, instance });
+      await startWorkers(driverContext, ofDriver, { ...checked, shared, instance });
     },
     onRemoved: (name) => void removed.add(name),
   });
@@ -63,7 +63,7 @@ async function startSeveral(context: JobsContext): Promise<void> {
   });
 }
 
-async function openShared(context: JobsContext, connections: Connections): Promise<Shared> {
+async function openShared(context: JobsProcess, connections: Connections): Promise<SharedParts> {
   const { flags, closers, log, metrics } = context;
   const { kube, redisAccess } = connections;
   const { redisUrl, redisPrefix: prefix } = flags;
@@ -74,7 +74,7 @@ async function openShared(context: JobsContext, connections: Connections): Promi
   return { workerConnection, caches, recordKeys: await openRecordKeys(context) };
 }
 
-async function openRecordKeys({ flags, closers, health, log }: JobsContext) {
+async function openRecordKeys({ flags, closers, health, log }: JobsProcess) {
   const { recordKeyFile: path } = flags;
   if (path === '') return undefined;
   const flag = 'record-key-file';

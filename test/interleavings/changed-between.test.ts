@@ -3,7 +3,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { toBinary } from '@bufbuild/protobuf';
 import { type CreateVolumeRequest, CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../jobs/parts.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -13,15 +13,15 @@ import { until } from '../harness/until.ts';
 /** What changes between an attempt whose answer was lost and the next one. */
 interface Change {
   readonly title: string;
-  readonly change: (story: Story, claim: Claim) => Promise<Partial<ProcessorPorts>>;
+  readonly change: (story: Story, claim: Claim) => Promise<Partial<Parts>>;
   /** Whether the volume is reclaimed in the end, instead of bound. */
   readonly isReclaimed?: true;
 }
 
 const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
 
-const classWith = (story: Story, claim: Claim, change: Partial<Class>): Partial<ProcessorPorts> => {
-  const cls = story.rig.ports.classOf(claim.spec.storageClassName ?? '');
+const classWith = (story: Story, claim: Claim, change: Partial<Class>): Partial<Parts> => {
+  const cls = story.rig.parts.classOf(claim.spec.storageClassName ?? '');
   assert.ok(cls);
   return { classOf: () => ({ ...cls, ...change }) };
 };
@@ -54,9 +54,9 @@ const CHANGES: readonly Change[] = [
   {
     title: 'the driver has other capabilities',
     change: (story) => {
-      const facts = story.rig.ports.driver();
+      const facts = story.rig.parts.facts();
       return Promise.resolve({
-        driver: () => ({
+        facts: () => ({
           ...facts,
           controllerCapabilities: new Set([
             ...facts.controllerCapabilities,
@@ -70,14 +70,14 @@ const CHANGES: readonly Change[] = [
     title: 'the driver reports that it creates no volumes',
     change: (story) =>
       Promise.resolve({
-        driver: () => ({ ...story.rig.ports.driver(), controllerCapabilities: new Set() }),
+        facts: () => ({ ...story.rig.parts.facts(), controllerCapabilities: new Set() }),
       }),
   },
   {
     title: 'the process has other options',
     change: (story) =>
       Promise.resolve({
-        options: { ...story.rig.ports.options, defaultFsType: 'xfs', extraCreateMetadata: true },
+        options: { ...story.rig.parts.options, defaultFsType: 'xfs', extraCreateMetadata: true },
       }),
   },
   {
@@ -152,8 +152,8 @@ describe('between two attempts at one volume', () => {
       await annotate(story, claim, { [SELECTED_NODE]: 'node-1' });
       await story.loseAnswer(claim);
       const [first = ''] = bytesOf(claim);
-      const ports = await change(story, claim);
-      const worker = story.worker({ ports });
+      const parts = await change(story, claim);
+      const worker = story.worker({ parts });
       assert.equal((await worker.reconcileClaim(claim)).kind, 'done');
       assert.deepEqual(bytesOf(claim), [first, first]);
       assert.equal(await story.rig.redis.hlen('{csi}:open:sample.csi.sutler.dev'), 0);
@@ -185,7 +185,7 @@ describe('between two attempts at one volume', () => {
     assert.equal(
       (
         await story
-          .worker({ ports: classWith(story, claim, { parameters: { type: 'second' } }) })
+          .worker({ parts: classWith(story, claim, { parameters: { type: 'second' } }) })
           .reconcileClaim(claim)
       ).kind,
       'done',

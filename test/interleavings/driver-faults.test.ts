@@ -48,7 +48,7 @@ describe('a driver and its gateway', () => {
   };
   const ready = () => until(() => gateway.trouble === undefined, 'the driver is ready');
   const worker = (timeoutMs = 2_000): Worker =>
-    story.worker({ ports: { csi: client }, timing: { timeoutMs } });
+    story.worker({ parts: { csi: client }, timing: { timeoutMs } });
   const handles = (): readonly string[] => driver.volumes().map(({ handle }) => handle);
 
   before(async () => {

@@ -80,7 +80,7 @@ describe('a worker that was frozen', () => {
   it('before it opened the record sends nothing after the record was forgotten', async () => {
     const claim = await story.rig.claim();
     const pause = new Pause();
-    const ports = story.kubeWith({
+    const parts = story.kubeWith({
       get: async (resource, ...args) => {
         const read = await story.rig.kube.get(resource, ...args);
         await pause.wait();
@@ -88,7 +88,7 @@ describe('a worker that was frozen', () => {
       },
     });
     const timing = { timeoutMs: 50, writeAllowanceMs: 50 };
-    const frozen = story.worker({ ports, timing }).reconcileClaim(claim);
+    const frozen = story.worker({ parts, timing }).reconcileClaim(claim);
     await pause.reached;
     await createAndDelete(claim);
     await story.redis.del(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`);
@@ -102,15 +102,15 @@ describe('a worker that was frozen', () => {
   it('between open and call sends nothing after it was taken over', async () => {
     const claim = await story.rig.claim();
     const pause = new Pause();
-    const { csi } = story.rig.ports;
-    const ports = story.csiWith({
+    const { csi } = story.rig.parts;
+    const parts = story.csiWith({
       createVolume: async (...args) => {
         await pause.wait();
         return csi.createVolume(...args);
       },
     });
     const frozen = story
-      .worker({ ports, timing: { timeoutMs: 20, writeAllowanceMs: 30 } })
+      .worker({ parts, timing: { timeoutMs: 20, writeAllowanceMs: 30 } })
       .reconcileClaim(claim);
     await pause.reached;
     await systemClock.sleep(80);
@@ -129,13 +129,13 @@ describe('a worker that was frozen', () => {
   it('between answer and PV leaves no PV of a deleted volume', async () => {
     const claim = await story.rig.claim();
     const pause = new Pause();
-    const ports = story.kubeWith({
+    const parts = story.kubeWith({
       createUnread: async (...args) => {
         await pause.wait();
         return story.rig.kube.createUnread(...args);
       },
     });
-    const frozen = story.worker({ ports }).reconcileClaim(claim);
+    const frozen = story.worker({ parts }).reconcileClaim(claim);
     await pause.reached;
     await story.endOwnership(claim.metadata.uid);
     await createAndDelete(claim);
@@ -164,15 +164,15 @@ describe('a worker that was frozen', () => {
     const [beforeOpen, beforeCall] = [new Pause(), new Pause()];
     const early = story.worker({ records: pausedBeforeOpen(beforeOpen) }).reconcileVolume(volume);
     await beforeOpen.reached;
-    const { csi } = story.rig.ports;
-    const ports = story.csiWith({
+    const { csi } = story.rig.parts;
+    const parts = story.csiWith({
       deleteVolume: async (...args) => {
         await beforeCall.wait();
         return csi.deleteVolume(...args);
       },
     });
     const late = story
-      .worker({ ports, timing: { timeoutMs: 20, writeAllowanceMs: 30 } })
+      .worker({ parts, timing: { timeoutMs: 20, writeAllowanceMs: 30 } })
       .reconcileVolume(volume);
     await beforeCall.reached;
     await systemClock.sleep(80);
@@ -297,7 +297,7 @@ describe('Create, Delete, Create', () => {
   const workerWithStaleRead = (claim: Claim, timing: Partial<Timing> = {}) =>
     story.worker({
       timing,
-      ports: story.kubeWith({
+      parts: story.kubeWith({
         get: (resource, ...args) =>
           resource === claims
             ? Promise.resolve(claim as never)

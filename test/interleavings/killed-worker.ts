@@ -1,11 +1,11 @@
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { group, type Parts } from '../jobs/parts.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
 import { createKubeClient } from '#src/kube/client.ts';
-import type { Class } from '#src/kube/objects.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
+import type { Class } from '#src/kube/objects.ts';
 import { classes, volumes } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
@@ -89,7 +89,7 @@ const records = new KilledRecords({
   settleMs: 200,
 });
 await records.learnDataEpoch();
-const ports: ProcessorPorts = {
+const parts: Parts = {
   kube: {
     get: (...args) => kube.get(...args),
     list: (...args) => kube.list(...args),
@@ -123,7 +123,7 @@ const ports: ProcessorPorts = {
   attachedTo: () => [],
   topology: () => undefined,
   sharersOf: () => Promise.resolve([]),
-  driver: () => ({
+  facts: () => ({
     name: orders.driver,
     pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
     controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']),
@@ -149,7 +149,7 @@ const run = {
 setTimeout(() => process.exit(3), 100_000);
 await Promise.all(
   orders.jobs.map((job) =>
-    (job.kind === 'claim' ? reconcileClaim : reconcileVolume)(ports, job, run),
+    (job.kind === 'claim' ? reconcileClaim : reconcileVolume)(group(parts), job, run),
   ),
 );
 process.exit(0);

@@ -279,7 +279,7 @@ describe('an older backup', () => {
       // The claim as it was before it was bound.
       const pending = story.worker({
         timing: TIMING,
-        ports: story.kubeWith({
+        parts: story.kubeWith({
           get: (resource, ...args) =>
             resource.plural === 'persistentvolumeclaims'
               ? Promise.resolve(claim as never)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { Redis } from 'ioredis';
 import { ownershipMs } from '#src/records/flags.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../jobs/parts.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
@@ -23,7 +23,7 @@ export interface Timing {
 const TIMING: Timing = { timeoutMs: 2_000, writeAllowanceMs: 2_000, settleMs: 200 };
 
 /** The state of one worker process: it remembers the records that it left open, and a test may
- * replace some of its ports. */
+ * replace some of its parts. */
 export interface Worker {
   readonly records: VolumeRecords;
   reconcileClaim(claim: Claim): Promise<Outcome>;
@@ -36,7 +36,7 @@ export interface WorkerOptions {
   readonly timing?: Partial<Timing>;
   /** A VolumeRecords whose methods pause or fail where the test wants. */
   readonly records?: Records;
-  readonly ports?: Partial<ProcessorPorts>;
+  readonly parts?: Partial<Parts>;
 }
 
 /** The rig of the jobs tests with the volume controller of the sandbox, so that claims become Bound
@@ -97,7 +97,7 @@ export class Story {
     };
   }
 
-  worker({ timing, records: Records = VolumeRecords, ports = {} }: WorkerOptions = {}): Worker {
+  worker({ timing, records: Records = VolumeRecords, parts = {} }: WorkerOptions = {}): Worker {
     const { timeoutMs, writeAllowanceMs, settleMs } = { ...TIMING, ...timing };
     const records = new Records({
       redis: this.redis,
@@ -106,7 +106,7 @@ export class Story {
       ownMs: ownershipMs({ timeoutMs, writeAllowanceMs }),
       settleMs,
     });
-    const change = { records, timeoutMs, writeAllowanceMs, ...ports };
+    const change = { records, timeoutMs, writeAllowanceMs, ...parts };
     // As the jobs process does when it starts; otherwise its first run would only do this.
     let started: Promise<void> | undefined;
     const start = (): Promise<void> => (started ??= records.learnDataEpoch());
@@ -132,13 +132,13 @@ export class Story {
   }
 
   /** The kube port with some of its methods replaced. */
-  kubeWith(change: Partial<ProcessorPorts['kube']>): Partial<ProcessorPorts> {
+  kubeWith(change: Partial<Parts['kube']>): Partial<Parts> {
     return kubeWith(this.rig, change);
   }
 
   /** The gateway port with some of its methods replaced. */
-  csiWith(change: Partial<ProcessorPorts['csi']>): Partial<ProcessorPorts> {
-    const { csi } = this.rig.ports;
+  csiWith(change: Partial<Parts['csi']>): Partial<Parts> {
+    const { csi } = this.rig.parts;
     return {
       csi: {
         createVolume: (...args) => csi.createVolume(...args),

@@ -47,7 +47,7 @@ describe('two gateways at one driver', () => {
   const workerAt = (index: number) => {
     const at = gateways[index];
     assert.ok(at);
-    return { ...at, worker: story.worker({ ports: { csi: at.client } }) };
+    return { ...at, worker: story.worker({ parts: { csi: at.client } }) };
   };
 
   it('never have a creation of one volume at the same time', async () => {

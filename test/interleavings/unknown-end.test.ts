@@ -122,7 +122,7 @@ describe('a call that ends without an answer of the driver', () => {
     for (const { title, end, code } of MADE_UP) {
       it(`(${title}, ${way}) leaves the record open and is repeated byte for byte`, async () => {
         const claim = await story.rig.claim({ parameters: { type: 'first' } });
-        const worker = story.worker({ ports: { csi: client() } });
+        const worker = story.worker({ parts: { csi: client() } });
         const bodies: Buffer[] = [];
         script = (call) => (bodies.push(call.body), end(call));
         const outcome = await worker.reconcileClaim(claim);
@@ -146,7 +146,7 @@ describe('a call that ends without an answer of the driver', () => {
       script = (call) =>
         answerStatus(call, { 'grpc-status': String(code), 'grpc-message': 'mine' });
       assert.equal(
-        (await story.worker({ ports: { csi: gateway.client } }).reconcileClaim(claim)).kind,
+        (await story.worker({ parts: { csi: gateway.client } }).reconcileClaim(claim)).kind,
         'retry',
       );
       assert.deepEqual(await story.rig.record(claim.metadata.uid), {});
@@ -157,18 +157,18 @@ describe('a call that ends without an answer of the driver', () => {
     const claim = await story.rig.claim();
     await story.loseAnswer(claim);
     const before = await story.rig.record(claim.metadata.uid);
-    const { csi } = story.rig.ports;
+    const { csi } = story.rig.parts;
     const late = story.csiWith({
       createVolume: (request, settings) =>
         csi.createVolume(request, { ...settings, notAfterMs: 1 }),
     });
-    assert.equal((await story.worker({ ports: late }).reconcileClaim(claim)).kind, 'running');
+    assert.equal((await story.worker({ parts: late }).reconcileClaim(claim)).kind, 'running');
     const unreachable = new CsiClient({
       address: { kind: 'unix', path: join(story.rig.dir, 'unreachable.sock') },
       log: silentLog,
     });
     assert.equal(
-      (await story.worker({ ports: { csi: unreachable } }).reconcileClaim(claim)).kind,
+      (await story.worker({ parts: { csi: unreachable } }).reconcileClaim(claim)).kind,
       'later',
     );
     unreachable.close();
@@ -189,7 +189,7 @@ describe('a call that ends without an answer of the driver', () => {
       timeoutMs = parseTimeoutMs(getSingle(headers, 'grpc-timeout') ?? '') ?? 0;
       closed = new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
     };
-    const worker = story.worker({ ports: { csi: gateway.client }, timing: { timeoutMs: 300 } });
+    const worker = story.worker({ parts: { csi: gateway.client }, timing: { timeoutMs: 300 } });
     assert.equal((await worker.reconcileClaim(claim)).kind, 'running');
     assert.ok(timeoutMs > 0 && timeoutMs <= 300, String(timeoutMs));
     assert.equal(await closed, constants.NGHTTP2_CANCEL);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { Code } from '#src/csi/status.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from './parts.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
@@ -103,14 +103,14 @@ export function endFaults(rig: Rig): void {
 export async function loseAnswer(
   rig: Rig,
   claim: Claim,
-  ports: Partial<ProcessorPorts> = {},
+  parts: Partial<Parts> = {},
 ): Promise<void> {
   rig.onCall = async ({ method, proceed }) => {
     if (method !== 'CreateVolume') return undefined;
     await proceed();
     throw new DriverStatus(Code.DeadlineExceeded, 'out of time');
   };
-  assert.equal((await rig.provision(claim, ports)).kind, 'running');
+  assert.equal((await rig.provision(claim, parts)).kind, 'running');
   endFaults(rig);
 }
 
@@ -122,13 +122,13 @@ export async function passSettleTime(rig: Rig, { metadata }: Claim): Promise<voi
 /** Ports with a driver that supports topology.
  * @param nodes by default one with the name `node` */
 export function withTopology(
-  { ports }: Rig,
+  { parts }: Rig,
   nodes: readonly TestNode[] = [{ name: 'node', labels: { zone: 'a' }, keys: ['zone'] }],
-): Partial<ProcessorPorts> {
-  const facts = ports.driver();
+): Partial<Parts> {
+  const facts = parts.facts();
   return {
     topology: () => aCluster(nodes),
-    driver: () => ({
+    facts: () => ({
       ...facts,
       pluginCapabilities: new Set([
         ...facts.pluginCapabilities,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { addFinalizer, removeFinalizer } from '#src/jobs/finalizers.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from './parts.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { claims, snapshots, volumes } from '#src/kube/resources.ts';
 
@@ -9,7 +9,7 @@ const OURS = 'example.com/ours';
 const OTHER = 'example.com/other';
 
 /** Records the patches that are sent. */
-function recordPatches(): { kube: ProcessorPorts['kube']; sent: unknown[] } {
+function recordPatches(): { kube: Parts['kube']; sent: unknown[] } {
   const sent: unknown[] = [];
   const refuse = () => Promise.reject(new Error('only patches are sent'));
   return {
@@ -41,7 +41,7 @@ describe('finalizers', () => {
   it('are sent to core kinds as a strategic merge patch with the UID', async () => {
     const { kube, sent } = recordPatches();
     const object = withFinalizers([OTHER]);
-    await addFinalizer({ kube }, { resource: volumes, object, finalizer: OURS });
+    await addFinalizer(kube, { resource: volumes, object, finalizer: OURS });
     assert.deepEqual(sent, [
       [
         'persistentvolumes',
@@ -62,7 +62,7 @@ describe('finalizers', () => {
     const { kube, sent } = recordPatches();
     const object = withFinalizers([OURS], 'n');
     const target = { resource: claims, object, finalizer: OURS, mustBeUnchanged: true };
-    await removeFinalizer({ kube }, target);
+    await removeFinalizer(kube, target);
     assert.deepEqual(sent, [
       [
         'persistentvolumeclaims',
@@ -82,7 +82,7 @@ describe('finalizers', () => {
   it('are sent to custom resources as the whole list for the version that was read', async () => {
     const { kube, sent } = recordPatches();
     const object = withFinalizers([OURS, OTHER], 'n');
-    await removeFinalizer({ kube }, { resource: snapshots, object, finalizer: OURS });
+    await removeFinalizer(kube, { resource: snapshots, object, finalizer: OURS });
     assert.deepEqual(sent, [
       [
         'volumesnapshots',
@@ -97,8 +97,8 @@ describe('finalizers', () => {
     const { kube, sent } = recordPatches();
     const object = withFinalizers([OURS]);
     const target = { resource: volumes, object, finalizer: OURS };
-    assert.equal(await addFinalizer({ kube }, target), object);
-    assert.equal(await removeFinalizer({ kube }, { ...target, finalizer: OTHER }), object);
+    assert.equal(await addFinalizer(kube, target), object);
+    assert.equal(await removeFinalizer(kube, { ...target, finalizer: OTHER }), object);
     assert.deepEqual(sent, []);
   });
 });

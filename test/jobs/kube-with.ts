@@ -1,11 +1,11 @@
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from './parts.ts';
 import type { Rig } from './rig.ts';
 
 /** The API server with some of its calls replaced. */
 export function kubeWith(
   { kube }: Pick<Rig, 'kube'>,
-  change: Partial<ProcessorPorts['kube']>,
-): Pick<ProcessorPorts, 'kube'> {
+  change: Partial<Parts['kube']>,
+): Pick<Parts, 'kube'> {
   return {
     kube: {
       get: (...args) => kube.get(...args),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from './parts.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -32,9 +32,9 @@ describe('the metrics of attempts at claims', () => {
   }
   async function countedBy(
     claim: Claim,
-    ports: Partial<ProcessorPorts> = {},
+    parts: Partial<Parts> = {},
   ): Promise<Readonly<Record<string, number>>> {
-    await rig.provision(claim, ports);
+    await rig.provision(claim, parts);
     return countsOf(claim);
   }
   const edited = ({ metadata: { namespace = '', name } }: Claim, body: object): Promise<Claim> =>
@@ -66,7 +66,7 @@ describe('the metrics of attempts at claims', () => {
         dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' },
       },
     });
-    const annotations = { 'volume.kubernetes.io/storage-provisioner': rig.ports.driver().name };
+    const annotations = { 'volume.kubernetes.io/storage-provisioner': rig.parts.facts().name };
     assert.deepEqual(await countedBy(await edited(populated, { metadata: { annotations } })), {
       provision_failed_total: 1,
     });

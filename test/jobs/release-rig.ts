@@ -1,5 +1,5 @@
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from './parts.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, namespaces } from '#src/kube/resources.ts';
@@ -12,8 +12,8 @@ import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-clus
 export interface ReleaseRig {
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
-  readonly ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources' | 'log'> & {
-    readonly options: { readonly gates: FeatureGates };
+  readonly parts: Pick<Parts, 'kube' | 'facts' | 'openSources' | 'log'> & {
+    readonly gates: FeatureGates;
   };
   /** UIDs; undefined: Redis is down. */
   openSources: ReadonlySet<string> | undefined;
@@ -40,9 +40,9 @@ export async function openReleaseRig(): Promise<ReleaseRig> {
     cluster,
     kube,
     openSources: new Set(),
-    ports: {
+    parts: {
       kube,
-      driver: () => ({
+      facts: () => ({
         name: 'd.example',
         pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
         controllerCapabilities: new Set([
@@ -55,7 +55,7 @@ export async function openReleaseRig(): Promise<ReleaseRig> {
         rig.openSources === undefined
           ? Promise.reject(new RecordsUnavailable('Redis is away'))
           : Promise.resolve(rig.openSources),
-      options: { gates: DEFAULT_GATES },
+      gates: DEFAULT_GATES,
       log: silentLog,
     },
     async namespace() {

@@ -11,9 +11,9 @@ import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { ownershipMs } from '#src/records/flags.ts';
 import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { group, type Parts } from './parts.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
-import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
+import { runToOutcome } from '#src/jobs/consumers.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { EventCorrelator, type EventInput } from '#src/kube/event-correlation.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
@@ -43,7 +43,7 @@ type Hook = (call: DriverCall) => unknown;
 /** The processors of claims and volumes on real parts: Redis, gateway, sample driver and the
  * sandbox's API server, all on loopback in this process. */
 export interface Rig {
-  readonly ports: ProcessorPorts;
+  readonly parts: Parts;
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
   readonly redis: Redis;
@@ -65,8 +65,8 @@ export interface Rig {
     parameters?: Record<string, string>;
     reclaimPolicy?: 'Delete' | 'Retain';
   }): Promise<Claim>;
-  provision(claim: Claim, ports?: Partial<ProcessorPorts>): Promise<Outcome>;
-  remove(volume: Volume, ports?: Partial<ProcessorPorts>): Promise<Outcome>;
+  provision(claim: Claim, parts?: Partial<Parts>): Promise<Outcome>;
+  remove(volume: Volume, parts?: Partial<Parts>): Promise<Outcome>;
   volumeOf(claim: Claim): Promise<Volume | undefined>;
   /** Sets the phase as the volume controller does. */
   setPhase(volume: Volume, phase: 'Bound' | 'Released'): Promise<Volume>;
@@ -137,7 +137,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     verdict.series.writtenAtMs = Date.now();
     events.push(event);
   };
-  const ports: ProcessorPorts = {
+  const parts: Parts = {
     kube,
     csi: repeatWhileFull(csi, { clock: systemClock, random: Math.random }),
     get records() {
@@ -152,7 +152,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     attachedTo: () => [],
     topology: () => undefined,
     sharersOf: () => Promise.resolve([]),
-    driver: () => ({
+    facts: () => ({
       name: DRIVER,
       pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
       controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']),
@@ -194,7 +194,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     name: object.metadata.name,
   });
   return {
-    ports,
+    parts,
     cluster,
     kube,
     redis,
@@ -240,11 +240,11 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     },
     provision: (claim, change = {}) => {
       const key = keyOf(claim, 'claim');
-      return runOf(key, (run) => reconcileClaim({ ...ports, ...change }, key, run));
+      return runOf(key, (run) => reconcileClaim(group({ ...parts, ...change }), key, run));
     },
     remove: (volume, change = {}) => {
       const key = keyOf(volume, 'volume');
-      return runOf(key, (run) => reconcileVolume({ ...ports, ...change }, key, run));
+      return runOf(key, (run) => reconcileVolume(group({ ...parts, ...change }), key, run));
     },
     volumeOf: (claim) => kube.get<Volume>(resources.volumes, { name: `pvc-${claim.metadata.uid}` }),
     setPhase: (volume, phase) =>

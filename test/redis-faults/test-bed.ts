@@ -2,7 +2,7 @@ import { type DataEpoch, DataEpochCheck } from '#src/ingest/data-epoch-check.ts'
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { Leadership } from '#src/ingest/leadership.ts';
 import { Resync } from '#src/ingest/resync.ts';
-import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
+import { runToOutcome } from '#src/jobs/consumers.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import type { Consumer } from '#src/queue/consumer.ts';
 import type { Run } from '#src/queue/run.ts';

@@ -14,9 +14,9 @@ import { selectedNodeOf } from '../../volumes/eligibility.ts';
 import { eligibleNodes } from '../../node-local/node-rules.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { onlyNode } from '../../topology/requirement.ts';
+import type { Dependencies } from '../dependencies.ts';
+import { whyNodesAreUnknown } from '../outcomes.ts';
 import type { Intent } from './intent.ts';
-import type { ProcessorPorts } from '../ports.ts';
-import { topologyOf, whyNodesAreUnknown } from '../driver-topology.ts';
 import { chooseNode } from '../../node-local/choose-node.ts';
 import type { NodeLocal } from '../../node-local/open-node-local.ts';
 
@@ -27,7 +27,7 @@ export interface LocalClaim {
 }
 
 /** How the volume of a claim is planned, and by what. */
-export type PlanClaim = (claim: Claim, ports: ProcessorPorts) => Promise<Intent>;
+export type PlanClaim = (claim: Claim, deps: Dependencies) => Promise<Intent>;
 
 type Wait = Extract<Intent, { readonly kind: 'wait' }>;
 
@@ -36,7 +36,7 @@ type Wait = Extract<Intent, { readonly kind: 'wait' }>;
  * external-provisioner pkg/controller/controller.go checkNode.
  * @throws KubeError, RecordsUnavailable */
 export async function planOnNode(
-  ports: ProcessorPorts,
+  deps: Dependencies,
   local: NodeLocal,
   found: LocalClaim,
   plan: PlanClaim,
@@ -44,25 +44,21 @@ export async function planOnNode(
   const { claim, cls } = found;
   const selected = selectedNodeOf(claim);
   if (selected !== '')
-    return whyNotThere(ports, local, selected) ?? planFor(ports, claim, selected, plan);
+    return whyNotThere(deps, local, selected) ?? planFor(deps, claim, selected, plan);
   if (cls.volumeBindingMode !== 'Immediate' || !local.choosesNodes)
     return { kind: 'none', reason: 'no node is selected for the claim yet' };
   // Its request names the node. The run only finishes what is open.
-  if (await ports.records.isOpen(claim.metadata.uid))
+  if (await deps.redis.records.isOpen(claim.metadata.uid))
     return wait({ kind: 'later', reason: 'the volume record of the claim is open' });
-  return chooseAndPlan(ports, local, found, plan);
+  return chooseAndPlan(deps, local, found, plan);
 }
 
 /** Leaves a claim alone whose node has no gateway: it may be another provisioner's. If the node is
  * gone, planning gives the claim back.
  * @returns undefined if the claim is to be planned */
-function whyNotThere(
-  ports: ProcessorPorts,
-  { gateways }: NodeLocal,
-  node: string,
-): Wait | undefined {
+function whyNotThere(deps: Dependencies, { gateways }: NodeLocal, node: string): Wait | undefined {
   if (gateways.isReady(node)) return undefined;
-  const topology = topologyOf(ports);
+  const topology = deps.cluster.topology();
   if (topology !== undefined && topology.csiNode(node) === undefined) return undefined;
   const reason = `no gateway is ready on node ${node}, which is selected for the claim`;
   const until: WaitCondition[] = [untilGatewayIsReady(node)];
@@ -72,48 +68,45 @@ function whyNotThere(
 }
 
 /** Plans as a provisioner would that runs on the node. */
-function planFor(
-  ports: ProcessorPorts,
-  claim: Claim,
-  node: string,
-  plan: PlanClaim,
-): Promise<Intent> {
-  const { options } = ports;
-  const topology = topologyOf(ports);
+function planFor(deps: Dependencies, claim: Claim, node: string, plan: PlanClaim): Promise<Intent> {
+  const { cluster, driver, settings } = deps;
+  const { options } = settings;
+  const topology = cluster.topology();
+  const identity = `${options.identity}-${node}`;
   return plan(claim, {
-    ...ports,
-    topology: () => topology && onlyNode(topology, node),
-    options: { ...options, identity: `${options.identity}-${node}` },
-    endpoint: nodeAddress(node),
+    ...deps,
+    cluster: { ...cluster, topology: () => topology && onlyNode(topology, node) },
+    driver: { ...driver, endpoint: nodeAddress(node) },
+    settings: { ...settings, options: { ...options, identity } },
   });
 }
 
 async function chooseAndPlan(
-  ports: ProcessorPorts,
+  deps: Dependencies,
   local: NodeLocal,
   { claim, cls }: LocalClaim,
   plan: PlanClaim,
 ): Promise<Intent> {
-  const unknown = whyNodesAreUnknown(ports);
+  const unknown = whyNodesAreUnknown(deps);
   if (unknown !== undefined) return wait(unknown);
-  const topology = topologyOf(ports);
+  const topology = deps.cluster.topology();
   const readyNodes = local.gateways.readyNodes();
   const nodes = eligibleNodes({ cls, readyNodes, topology });
   const [any] = nodes;
   if (any === undefined) return noNode(readyNodes);
   // Also checks the claim, before any node is asked. Nothing but the topology differs by node.
-  const example = await planFor(ports, withSelectedNode(claim, any.name), any.name, plan);
+  const example = await planFor(deps, withSelectedNode(claim, any.name), any.name, plan);
   if (example.kind !== 'create') return example;
   const choice = await chooseNode(local, {
     claimUid: claim.metadata.uid,
     className: cls.metadata.name,
     request: example.planned.request,
     nodes,
-    hasCapacity: ports.driver().controllerCapabilities.has('GET_CAPACITY'),
+    hasCapacity: deps.driver.facts().controllerCapabilities.has('GET_CAPACITY'),
   });
   switch (choice.kind) {
     case 'node':
-      return selectAndPlan(ports, local, { claim, node: choice.name }, plan);
+      return selectAndPlan(deps, local, { claim, node: choice.name }, plan);
     case 'busy':
       return wait({
         kind: 'later',
@@ -134,7 +127,7 @@ function withSelectedNode(claim: Claim, node: string): Claim {
 
 /** Writes the node to the claim, then plans. Whoever else selected a node meanwhile wins. */
 async function selectAndPlan(
-  ports: ProcessorPorts,
+  deps: Dependencies,
   { room }: NodeLocal,
   { claim, node }: { readonly claim: Claim; readonly node: string },
   plan: PlanClaim,
@@ -144,9 +137,9 @@ async function selectAndPlan(
   try {
     const body = { metadata: { uid, resourceVersion, annotations: { [SELECTED_NODE]: node } } };
     const ref = { namespace, name };
-    const selected = await ports.kube.patch<Claim>(claims, ref, { type: 'merge', body });
-    ports.log.debug({ claim: `${namespace}/${name}`, node }, 'node selected for the claim');
-    const intent = await planFor(ports, selected, node, plan);
+    const selected = await deps.cluster.kube.patch<Claim>(claims, ref, { type: 'merge', body });
+    deps.reports.log.debug({ claim: `${namespace}/${name}`, node }, 'node selected for the claim');
+    const intent = await planFor(deps, selected, node, plan);
     isPlanned = intent.kind === 'create';
     return intent.kind === 'create' ? { ...intent, claim: selected } : intent;
   } catch (error) {

@@ -3,9 +3,10 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { untilGatewayIsReady, untilGatewaysChange } from '../../node-local/wait-conditions.ts';
 import { chooseDeletingNode, type DeletingNode } from '../../node-local/node-rules.ts';
 import { RefusedError } from '../../rules/rule.ts';
-import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
-import type { ProcessorPorts } from '../ports.ts';
-import { topologyOf, whyNodesAreUnknown } from '../driver-topology.ts';
+import type { VolumeRun } from '../attempt.ts';
+import type { Dependencies } from '../dependencies.ts';
+import { whyNodesAreUnknown } from '../outcomes.ts';
+import { reportDeletionFailed } from '../report-events.ts';
 import type { NodeLocal } from '../../node-local/open-node-local.ts';
 
 /** The gateway through which a volume is deleted, or how the run ends where there is none. */
@@ -15,25 +16,25 @@ export type DeletingGateway = { readonly address: string } | { readonly outcome:
  * which the volume can be reached. If there is no such node any more, the user is told. A node that
  * is there without a gateway may be another provisioner's, which then deletes the volume. */
 export async function findDeletingGateway(
-  ports: ProcessorPorts,
-  volumeRun: VolumeRun,
+  deps: Dependencies,
+  { volume }: VolumeRun,
 ): Promise<DeletingGateway> {
-  const { nodeLocal: local, endpoint } = ports;
+  const { nodeLocal: local, endpoint } = deps.driver;
   if (local === undefined) return { address: endpoint };
-  const unknown = whyNodesAreUnknown(ports);
+  const unknown = whyNodesAreUnknown(deps);
   if (unknown !== undefined) return { outcome: unknown };
-  const topology = topologyOf(ports);
-  const { name: driver } = ports.driver();
+  const topology = deps.cluster.topology();
+  const { name: driver } = deps.driver.facts();
   const { gateways } = local;
   let found: DeletingNode;
   try {
-    found = chooseDeletingNode(volumeRun.volume, { driver, gateways, topology });
+    found = chooseDeletingNode(volume, { driver, gateways, topology });
   } catch (error) {
     if (!(error instanceof RefusedError)) throw error;
     found = { kind: 'none', message: error.message, nodes: [], isGone: true };
   }
   if (found.kind === 'node') return { address: nodeAddress(found.name) };
-  if (found.isGone) reportDeletionFailed(ports, volumeRun, found.message);
+  if (found.isGone) reportDeletionFailed(deps.cluster.events, volume, found.message);
   return { outcome: waitFor(found, local) };
 }
 

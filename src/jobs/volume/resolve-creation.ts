@@ -2,48 +2,46 @@ import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { DUPLICATE_LEFT } from '../../records/forget.ts';
-import { planDeletion, shouldDelete } from '../../volumes/deletion.ts';
+import { shouldDelete } from '../../volumes/deletion.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';
-import { type Attempt, MAX_READ_AGE_MS } from '../attempt.ts';
-import { waitForRecord } from '../common-outcomes.ts';
-import { fitsVolume } from '../claim/unusable-record.ts';
-import { sendStored } from '../claim/call-create-volume.ts';
-import { type CreatedVolume, keepAnswer } from '../claim/creation.ts';
-import { handleDuplicateVolume } from '../claim/handle-duplicate.ts';
-import type { VolumeRun } from '../report-events.ts';
-import { readClaim } from '../read-claims.ts';
-import { callDeleteVolume, refuseDeletion } from './call-delete-volume.ts';
-import type { ProcessorPorts } from '../ports.ts';
+import { type Attempt, MAX_READ_AGE_MS, type VolumeRun } from '../attempt.ts';
+import { fitsVolume } from '../claim/continue-record.ts';
+import { sendStored } from '../claim/create-volume.ts';
+import { type CreatedVolume, handleDuplicateVolume, keepAnswer } from '../claim/store-volume.ts';
+import type { Dependencies } from '../dependencies.ts';
+import { waitForRecord } from '../outcomes.ts';
+import { readClaim } from '../read-objects.ts';
+import { callDeleteVolume, planDeletionOf, refuseDeletion } from './delete-volume.ts';
 
 /** Repeats the CreateVolume of a volume before its deletion, because its creation is open: only its
  * success proves that no earlier call is still at work (record rule 5). The PV exists already, so
  * the answer is only compared with it.
  * @returns undefined if the driver has deleted the PV's volume, and its PV may be deleted */
 export async function resolveCreation(
-  ports: ProcessorPorts,
+  deps: Dependencies,
   attempt: Attempt,
   { volume, run }: VolumeRun,
 ): Promise<Outcome | undefined> {
-  const whyUnfit = fitsVolume(ports, attempt.id, volume);
-  const opened = await ports.records.openExisting(attempt.id, { ...attempt, whyUnfit });
+  const { records } = deps.redis;
+  const whyUnfit = fitsVolume(deps, attempt.id, volume);
+  const opened = await records.openExisting(attempt.id, { ...attempt, whyUnfit });
   if (opened.kind === 'unusable')
-    return refuseDeletion(ports, { volume, run }, { message: opened.reason, waitsFor: [] });
+    return refuseDeletion(deps.cluster.events, volume, { message: opened.reason, waitsFor: [] });
   if (opened.kind === 'busy' || opened.kind === 'not-yet') return waitForRecord(opened);
   if (opened.kind !== 'replay')
     return { kind: 'later', reason: 'the volume record changed meanwhile', delayMs: 0 };
-  const claimAttempt = { attempt, claim: undefined, run };
   let isDeleted = false;
-  const outcome = await sendStored(ports, claimAttempt, opened, async (_, created) => {
-    if (
-      compareVolumes(volume, completeVolume(created.stored.pvTemplate, created.answer)) !== 'same'
-    ) {
-      const left = await deleteBesideAnswer(ports, created, volume);
-      isDeleted = left === undefined;
-      return left ?? { kind: 'done' };
+  const claimAttempt = { attempt, claim: undefined, run };
+  const outcome = await sendStored(deps, claimAttempt, opened, async (_, created) => {
+    const answered = completeVolume(created.stored.pvTemplate, created.answer);
+    if (compareVolumes(volume, answered) === 'same') {
+      await records.closeStored(attempt.id, attempt.owner);
+      return { kind: 'done' };
     }
-    await ports.records.closeStored(attempt.id, attempt.owner);
-    return { kind: 'done' };
+    const left = await deleteBesideAnswer(deps, created, volume);
+    isDeleted = left === undefined;
+    return left ?? { kind: 'done' };
   });
   if (isDeleted) return undefined;
   return outcome.kind === 'done'
@@ -57,29 +55,28 @@ export async function resolveCreation(
  * the PV is gone, one is written for it, which becomes Released and is deleted in its turn.
  * @returns undefined if the driver has deleted the PV's volume */
 async function deleteBesideAnswer(
-  ports: ProcessorPorts,
+  deps: Dependencies,
   created: CreatedVolume,
   volume: Volume,
 ): Promise<Outcome | undefined> {
+  const { kube } = deps.cluster;
   const { attempt, run, stored } = created;
-  const { classOf, attachedTo } = ports;
   const { name, uid } = volume.metadata;
-  const driver = ports.driver();
-  const keep = () => keepAnswer(ports, created, DUPLICATE_LEFT);
+  const keep = () => keepAnswer(deps, created, DUPLICATE_LEFT);
   const keepAndThrow = async (error: unknown): Promise<never> => {
     await keep();
     throw error;
   };
   const { namespace = '', name: claimName = '', uid: claimUid = '' } = volume.spec.claimRef ?? {};
   const claimRef = { namespace, name: claimName, uid: claimUid };
-  const claim = await readClaim(ports, claimRef).catch(keepAndThrow);
+  const claim = await readClaim(kube, claimRef).catch(keepAndThrow);
   if (claim !== undefined)
-    return handleDuplicateVolume(ports, { ...created, claim }, volume.metadata);
-  const readMs = ports.clock.nowMs();
-  const current = await ports.kube.get<Volume>(volumes, { name }).catch(keepAndThrow);
+    return handleDuplicateVolume(deps, { ...created, claim }, volume.metadata);
+  const readMs = deps.clock.nowMs();
+  const current = await kube.get<Volume>(volumes, { name }).catch(keepAndThrow);
   const isStillDue =
-    current?.metadata.uid === uid && shouldDelete(current, driver).kind === 'delete';
-  const plan = isStillDue ? planDeletion(current, { driver, classOf, attachedTo }) : undefined;
+    current?.metadata.uid === uid && shouldDelete(current, deps.driver.facts()).kind === 'delete';
+  const plan = isStillDue ? planDeletionOf(deps, current) : undefined;
   if (plan?.kind !== 'delete') {
     await keep();
     return { kind: 'later', reason: `volume ${name} changed meanwhile`, delayMs: 0 };
@@ -87,5 +84,5 @@ async function deleteBesideAnswer(
   const ends = { notSent: keep, unknown: keep, deleted: keep };
   const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
   const gateway = stored.endpoint;
-  return callDeleteVolume(ports, { ends, volume, run, plan, gateway, notAfterMs });
+  return callDeleteVolume(deps, { ends, volume, run, plan, gateway, notAfterMs });
 }

@@ -8,7 +8,7 @@ import { CapacityRefresher } from '#src/capacity/refresher.ts';
 import type { CsiClient } from '#src/gateway-client/client.ts';
 import { capacityMetrics } from '#src/capacity/metrics.ts';
 import { reconcileCapacity } from '#src/capacity/reconcile-capacity.ts';
-import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
+import { runToOutcome } from '#src/jobs/consumers.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Class, OwnerReference, StorageCapacity } from '#src/kube/objects.ts';
 import { startReflector } from '#src/kube/reflector.ts';

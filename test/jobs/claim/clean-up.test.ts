@@ -5,7 +5,7 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../parts.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
@@ -35,7 +35,7 @@ describe('a volume that no PV can be made of', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const provision = (claim: Claim, change: Partial<ProcessorPorts> = {}) =>
+  const provision = (claim: Claim, change: Partial<Parts> = {}) =>
     rig.provision(claim, { clock: frozenClock(), ...change });
   const deletions = () =>
     callsOf(rig, 'DeleteVolume').map(({ request }) => request as DeleteVolumeRequest);
@@ -197,14 +197,14 @@ describe('a volume that no PV can be made of', () => {
   });
 
   it('without an in-tree form is deleted, reported once, and parks on the class', async () => {
-    const migrated: Partial<ProcessorPorts> = {
-      driver: () => ({
-        ...rig.ports.driver(),
+    const migrated: Partial<Parts> = {
+      facts: () => ({
+        ...rig.parts.facts(),
         name: AZURE_DISK.csiDriver,
         inTreeName: AZURE_DISK.inTreeName,
       }),
       classOf: (name) => {
-        const cls = rig.ports.classOf(name);
+        const cls = rig.parts.classOf(name);
         return cls === undefined ? undefined : { ...cls, provisioner: AZURE_DISK.inTreeName };
       },
     };
@@ -220,7 +220,7 @@ describe('a volume that no PV can be made of', () => {
     const outcome = await provision(claim, migrated);
     assert.ok(outcome.kind === 'parked');
     const className = claim.spec.storageClassName ?? '';
-    const seen = rig.ports.classOf(className)?.metadata.resourceVersion;
+    const seen = rig.parts.classOf(className)?.metadata.resourceVersion;
     assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: className, seen }]);
     assert.equal(deletions().length, 1);
     assert.equal(await stateOf(rig, claim), 'none');

@@ -3,7 +3,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import {
   callsOf,
@@ -17,7 +17,7 @@ import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 describe('two claims whose UIDs begin alike', () => {
   let rig: Rig;
-  let shortened: Partial<ProcessorPorts>;
+  let shortened: Partial<Parts>;
   let first: Claim;
   let second: Claim;
   before(async () => {
@@ -26,7 +26,7 @@ describe('two claims whose UIDs begin alike', () => {
   after(() => rig.close());
   beforeEach(async () => {
     await rig.reset();
-    shortened = { options: { ...rig.ports.options, volumeNameUuidLength: 1 } };
+    shortened = { options: { ...rig.parts.options, volumeNameUuidLength: 1 } };
     for (const { metadata } of (await rig.kube.list<Volume>(volumes)).items) {
       await rig.kube.patch(
         volumes,

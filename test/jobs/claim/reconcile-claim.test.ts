@@ -120,7 +120,7 @@ describe('reconcileClaim', () => {
     it('delays an infeasible request by the longest delay', async () => {
       failOnce(new DriverStatus(Code.InvalidArgument, 'no such pool'));
       const outcome = await rig.provision(await rig.claim());
-      assert.ok(outcome.kind === 'retry' && outcome.minDelayMs === rig.ports.retryMaxMs);
+      assert.ok(outcome.kind === 'retry' && outcome.minDelayMs === rig.parts.retryMaxMs);
       const message =
         'Volume provisioning failed with infeasible error. Retries will be delayed. ' +
         'rpc error: code = InvalidArgument';
@@ -131,7 +131,7 @@ describe('reconcileClaim', () => {
       const claim = await rig.claim({ parameters: { type: 'a' } });
       failOnce(new DriverStatus(Code.Internal, 'no'));
       await rig.provision(claim);
-      const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
+      const cls = rig.parts.classOf(claim.spec.storageClassName ?? '');
       assert.ok(cls);
       await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) });
       assert.deepEqual(
@@ -264,7 +264,7 @@ describe('reconcileClaim', () => {
     it('sends the stored request again byte for byte if the class was edited', async () => {
       const claim = await rig.claim({ parameters: { type: 'a' } });
       await loseAnswer(claim);
-      const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
+      const cls = rig.parts.classOf(claim.spec.storageClassName ?? '');
       assert.ok(cls);
       assert.equal(
         (await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) }))
@@ -442,7 +442,7 @@ describe('reconcileClaim', () => {
   describe('when nothing was sent', () => {
     it('reverts the record and is not counted as a failure', async () => {
       const claim = await rig.claim();
-      const { csi } = rig.ports;
+      const { csi } = rig.parts;
       const outcome = await rig.provision(claim, {
         csi: {
           ...csi,

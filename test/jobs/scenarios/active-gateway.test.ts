@@ -31,7 +31,7 @@ describe('a worker with several gateways', () => {
     await rig.close();
   });
   beforeEach(() => rig.reset());
-  const ports = () => ({ csi: pool.calls, endpoint: pool.soleAddress });
+  const parts = () => ({ csi: pool.calls, endpoint: pool.soleAddress });
 
   it('calls the active one and stores it with the request', async () => {
     await nameGateway(here);
@@ -43,12 +43,12 @@ describe('a worker with several gateways', () => {
         await rig.kube.createUnread(...args);
       },
     });
-    assert.equal((await rig.provision(claim, { ...ports(), kube })).kind, 'done');
+    assert.equal((await rig.provision(claim, { ...parts(), kube })).kind, 'done');
     assert.equal(stored, here);
     const volume = await rig.volumeOf(claim);
     assert.ok(volume !== undefined);
     const released = await rig.setPhase(volume, 'Released');
-    assert.equal((await rig.remove(released, ports())).kind, 'done');
+    assert.equal((await rig.remove(released, parts())).kind, 'done');
     assert.deepEqual([calls('CreateVolume'), calls('DeleteVolume')], [1, 1]);
   });
 
@@ -71,7 +71,7 @@ describe('a worker with several gateways', () => {
     it(`delays the run and leaves no record open while ${when}`, async () => {
       await prepare();
       const claim = await rig.claim();
-      const outcome = await rig.provision(claim, ports());
+      const outcome = await rig.provision(claim, parts());
       assert.equal(outcome.kind, 'later');
       assert.match(outcome.kind === 'later' ? outcome.reason : '', reason);
       assert.deepEqual(await rig.record(claim.metadata.uid), {});
@@ -82,7 +82,7 @@ describe('a worker with several gateways', () => {
   it('repeats an ambiguous creation only through its gateway until the settle time', async () => {
     await nameGateway(here);
     const claim = await rig.claim();
-    await rig.provision(claim, ports());
+    await rig.provision(claim, parts());
     const volume = await rig.volumeOf(claim);
     assert.ok(volume !== undefined);
     const released = await rig.setPhase(volume, 'Released');
@@ -93,7 +93,7 @@ describe('a worker with several gateways', () => {
       ep: 'unix:///before',
       call: String(Date.now()),
     });
-    const outcome = await rig.remove(released, ports());
+    const outcome = await rig.remove(released, parts());
     assert.equal(outcome.kind, 'later');
     assert.match(outcome.kind === 'later' ? outcome.reason : '', /behind unix:\/\/\/before/);
     assert.ok(outcome.kind === 'later' && (outcome.delayMs ?? 0) > 30_000);

@@ -24,7 +24,7 @@ import {
   volumeAttributesClasses,
   volumes,
 } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../parts.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { openSources } from '#src/records/open-sources.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
@@ -42,12 +42,12 @@ const SIZE_BYTES = 2n ** 20n;
 
 describe('reconcileClaim, with a content source', () => {
   let rig: Rig;
-  let ports: Partial<ProcessorPorts>;
+  let parts: Partial<Parts>;
   let names = 0;
   before(async () => {
     rig = await openRig();
-    ports = {
-      driver: () => ({
+    parts = {
+      facts: () => ({
         name: DRIVER,
         pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
         controllerCapabilities: new Set([
@@ -149,7 +149,7 @@ describe('reconcileClaim, with a content source', () => {
     const namespace = metadata.namespace ?? '';
     const fresh = await rig.kube.get<Claim>(claims, { namespace, name: metadata.name });
     assert.ok(fresh);
-    assert.equal((await rig.provision(fresh, ports)).kind, 'done');
+    assert.equal((await rig.provision(fresh, parts)).kind, 'done');
     const created = await rig.volumeOf(fresh);
     assert.ok(created);
     const volume = await rig.setPhase(created, 'Bound');
@@ -176,7 +176,7 @@ describe('reconcileClaim, with a content source', () => {
     const claim = await claimOf({
       dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'soon' },
     });
-    const outcome = await rig.provision(claim, ports);
+    const outcome = await rig.provision(claim, parts);
     assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
     assert.deepEqual(outcome.until, [
       { resource: 'volumesnapshots', namespace: 'default', name: 'soon', seen: '' },
@@ -207,7 +207,7 @@ describe('reconcileClaim, with a content source', () => {
           },
         };
       };
-      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await rig.provision(claim, parts)).kind, 'done');
       const [sent] = requests();
       assert.deepEqual(sent?.volumeContentSource?.type.case, 'snapshot');
       assert.ok(sent.volumeContentSource.type.case === 'snapshot');
@@ -224,8 +224,8 @@ describe('reconcileClaim, with a content source', () => {
       const snapshot = await snapshotOf();
       answerWithSource();
       const claim = await claimOf(restoring(snapshot));
-      assert.equal((await rig.provision(claim, ports)).kind, 'done');
-      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await rig.provision(claim, parts)).kind, 'done');
+      assert.equal((await rig.provision(claim, parts)).kind, 'done');
       assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers ?? [], []);
       assert.equal(creates().length, 1);
     });
@@ -234,10 +234,10 @@ describe('reconcileClaim, with a content source', () => {
       const snapshot = await snapshotOf();
       answerWithSource();
       const claim = await claimOf(restoring(snapshot));
-      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await rig.provision(claim, parts)).kind, 'done');
       await rig.kube.delete(snapshots, { namespace: 'default', name: snapshot.metadata.name });
       rig.events.length = 0;
-      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await rig.provision(claim, parts)).kind, 'done');
       assert.deepEqual(messages(), []);
     });
 
@@ -261,7 +261,7 @@ describe('reconcileClaim, with a content source', () => {
           },
         };
       };
-      assert.equal((await rig.provision(await claimOf(restoring(snapshot)), ports)).kind, 'done');
+      assert.equal((await rig.provision(await claimOf(restoring(snapshot)), parts)).kind, 'done');
       assert.deepEqual(seen, [['other/one', SNAPSHOT_SOURCE_PROTECTION]]);
       assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers, ['other/one']);
     });
@@ -269,7 +269,7 @@ describe('reconcileClaim, with a content source', () => {
     it('keeps fields that our types don’t know', async () => {
       const snapshot = await snapshotOf();
       answerWithSource();
-      assert.equal((await rig.provision(await claimOf(restoring(snapshot)), ports)).kind, 'done');
+      assert.equal((await rig.provision(await claimOf(restoring(snapshot)), parts)).kind, 'done');
       const now = await readSnapshot(snapshot);
       assert.deepEqual(now?.spec, snapshot.spec);
       assert.deepEqual(now?.status, snapshot.status);
@@ -277,7 +277,7 @@ describe('reconcileClaim, with a content source', () => {
 
     it('that is not ready parks the claim with a warning, and nothing is sent', async () => {
       const snapshot = await snapshotOf({ ready: false });
-      const outcome = await rig.provision(await claimOf(restoring(snapshot)), ports);
+      const outcome = await rig.provision(await claimOf(restoring(snapshot)), parts);
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       assert.equal(outcome.until?.[0]?.name, snapshot.metadata.name);
       assert.equal(outcome.until[0].seen, snapshot.metadata.resourceVersion);
@@ -295,7 +295,7 @@ describe('reconcileClaim, with a content source', () => {
         method === 'CreateVolume'
           ? { volume: { volumeId: 'empty', capacityBytes: SIZE_BYTES } }
           : undefined;
-      const outcome = await rig.provision(claim, ports);
+      const outcome = await rig.provision(claim, parts);
       assert.ok(
         outcome.kind === 'retry' && /^volume content source missing$/.test(outcome.reason),
         JSON.stringify(outcome),
@@ -317,7 +317,7 @@ describe('reconcileClaim, with a content source', () => {
         if (method === 'DeleteVolume') throw new DriverStatus(Code.Internal, 'stuck');
         return undefined;
       };
-      const outcome = await rig.provision(claim, { ...ports, clock: frozenClock() });
+      const outcome = await rig.provision(claim, { ...parts, clock: frozenClock() });
       assert.ok(outcome.kind === 'retry');
       const { uid } = claim.metadata;
       const message =
@@ -331,7 +331,7 @@ describe('reconcileClaim, with a content source', () => {
       const claim = await claimOf(restoring(snapshot));
       rig.onCall = async ({ method }) =>
         method === 'CreateVolume' ? new Promise(() => undefined) : undefined;
-      assert.equal((await rig.provision(claim, { ...ports, timeoutMs: 200 })).kind, 'running');
+      assert.equal((await rig.provision(claim, { ...parts, timeoutMs: 200 })).kind, 'running');
       await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
       assert.ok((await openSources(rig.redis, 'csi', DRIVER)).has(snapshot.metadata.uid));
     });
@@ -351,13 +351,13 @@ describe('reconcileClaim, with a content source', () => {
         const claim = await claimOf(restoring(await snapshotOf()));
         rig.onCall = async ({ method }) =>
           method === 'CreateVolume' ? new Promise(() => undefined) : undefined;
-        await rig.provision(claim, { ...ports, records, timeoutMs: 200 });
+        await rig.provision(claim, { ...parts, records, timeoutMs: 200 });
         // As if that call had been long ago.
         await rig.redis.hset(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`, 'call', '1');
         rig.onCall = ({ method }) => {
           if (method === 'CreateVolume') throw new DriverStatus(code, 'no');
         };
-        await rig.provision(claim, { ...ports, records });
+        await rig.provision(claim, { ...parts, records });
         return rig.record(claim.metadata.uid);
       };
       assert.deepEqual(
@@ -374,7 +374,7 @@ describe('reconcileClaim, with a content source', () => {
       const source = await boundClaim();
       const claim = await claimOf(cloning(source.claim));
       answerWithSource();
-      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await rig.provision(claim, parts)).kind, 'done');
       const [sent] = requests();
       assert.ok(sent?.volumeContentSource?.type.case === 'volume');
       assert.equal(
@@ -394,7 +394,7 @@ describe('reconcileClaim, with a content source', () => {
       });
       answerWithSource();
       assert.equal(
-        (await rig.provision(await claimOf(cloning(protectedSource)), ports)).kind,
+        (await rig.provision(await claimOf(cloning(protectedSource)), parts)).kind,
         'done',
       );
       assert.deepEqual((await readClaim(protectedSource))?.metadata.finalizers, [
@@ -405,7 +405,7 @@ describe('reconcileClaim, with a content source', () => {
 
     it('that is not Bound yet parks its clone on it', async () => {
       const source = await rig.claim({ className: 'of-sources' });
-      const outcome = await rig.provision(await claimOf(cloning(source)), ports);
+      const outcome = await rig.provision(await claimOf(cloning(source)), parts);
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       assert.equal(outcome.until?.[0]?.resource, 'persistentvolumeclaims');
       assert.equal(outcome.until[0].name, source.metadata.name);
@@ -419,7 +419,7 @@ describe('reconcileClaim, with a content source', () => {
         resources: { requests: { storage: '1048577' } },
       });
       answerWithSource();
-      const outcome = await rig.provision(claim, ports);
+      const outcome = await rig.provision(claim, parts);
       assert.ok(
         outcome.kind === 'retry' && /less than requested/.test(outcome.reason),
         JSON.stringify(outcome),
@@ -432,9 +432,9 @@ describe('reconcileClaim, with a content source', () => {
 
   describe('another namespace', () => {
     const crossed = { gates: { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true } };
-    const withGate = (): Partial<ProcessorPorts> => ({
-      ...ports,
-      options: { ...rig.ports.options, ...crossed },
+    const withGate = (): Partial<Parts> => ({
+      ...parts,
+      options: { ...rig.parts.options, ...crossed },
     });
     const grant = (
       namespace: string,
@@ -499,7 +499,7 @@ describe('reconcileClaim, with a content source', () => {
     it('sets the mutable parameters and is named in the PV (B-36)', async () => {
       const claim = await withClass(DRIVER);
       answerWithSource();
-      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await rig.provision(claim, parts)).kind, 'done');
       assert.deepEqual(requests()[0]?.mutableParameters, { iops: '5000' });
       const volume = await rig.kube.get<Volume>(volumes, { name: `pvc-${claim.metadata.uid}` });
       assert.equal(volume?.spec.volumeAttributesClassName, claim.spec.volumeAttributesClassName);
@@ -508,7 +508,7 @@ describe('reconcileClaim, with a content source', () => {
     it('that is missing parks the claim on it (B-39)', async () => {
       const outcome = await rig.provision(
         await claimOf({ volumeAttributesClassName: 'none' }),
-        ports,
+        parts,
       );
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       assert.equal(outcome.reason, 'volumeattributesclasses.storage.k8s.io "none" not found');

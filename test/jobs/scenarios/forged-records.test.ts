@@ -109,7 +109,7 @@ describe('a record that somebody has changed in Redis', () => {
     await removeClaim(rig, claim);
     const outcome = await rig.provision(claim, {
       classOf: (name) => {
-        const cls = rig.ports.classOf(name);
+        const cls = rig.parts.classOf(name);
         return cls && ({ ...cls, provisioner: 'other.example' } satisfies Class);
       },
     });

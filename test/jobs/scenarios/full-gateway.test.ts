@@ -15,7 +15,7 @@ function observeCalls(rig: Rig, method: string): () => number {
     if (call.method !== method) return undefined;
     running += 1;
     most = Math.max(most, running);
-    await rig.ports.clock.sleep(50);
+    await rig.parts.clock.sleep(50);
     running -= 1;
     return undefined;
   };

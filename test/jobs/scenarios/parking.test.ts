@@ -43,7 +43,7 @@ describe('a run that can’t send its call', () => {
   it('reports that the driver is down for all keys if the gateway has none', async () => {
     const claim = await rig.claim();
     await rig.driver.close();
-    while (rig.gateway.trouble === undefined) await rig.ports.clock.sleep(10);
+    while (rig.gateway.trouble === undefined) await rig.parts.clock.sleep(10);
     const outcome = await rig.provision(claim);
     assert.ok(outcome.kind === 'later' && outcome.isDriverDown === true, JSON.stringify(outcome));
     assert.deepEqual(await rig.record(claim.metadata.uid), {}, 'nothing is open');

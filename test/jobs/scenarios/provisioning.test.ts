@@ -5,7 +5,7 @@ import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { CLAIM_FINALIZER, VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim, ClaimSpec, Class, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumeAttributesClasses, volumes } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import {
   annotatedClaim,
@@ -43,23 +43,23 @@ describe('provisioning', () => {
       spec: { ...plain, ...spec },
     });
   }
-  const withCapability = (...more: string[]): Partial<ProcessorPorts> => {
-    const facts = rig.ports.driver();
+  const withCapability = (...more: string[]): Partial<Parts> => {
+    const facts = rig.parts.facts();
     return {
-      driver: () => ({
+      facts: () => ({
         ...facts,
         controllerCapabilities: new Set([...facts.controllerCapabilities, ...more]),
       }),
     };
   };
-  const withClass = (change: Partial<Class>): Partial<ProcessorPorts> => ({
+  const withClass = (change: Partial<Class>): Partial<Parts> => ({
     classOf: (name) => {
-      const cls = rig.ports.classOf(name);
+      const cls = rig.parts.classOf(name);
       return cls === undefined ? undefined : { ...cls, ...change };
     },
   });
-  const options = (change: Partial<ProcessorPorts['options']>): Partial<ProcessorPorts> => ({
-    options: { ...rig.ports.options, ...change },
+  const options = (change: Partial<Parts['options']>): Partial<Parts> => ({
+    options: { ...rig.parts.options, ...change },
   });
   const requestOf = () => callsOf(rig, 'CreateVolume')[0]?.request as CreateVolumeRequest;
   /** Asserts that nothing was sent, no record is open, and one event says why. */
@@ -154,7 +154,7 @@ describe('provisioning', () => {
     const refusals: readonly (readonly [
       title: string,
       RegExp,
-      () => Promise<readonly [Claim, Partial<ProcessorPorts>]>,
+      () => Promise<readonly [Claim, Partial<Parts>]>,
     ])[] = [
       [
         'for two file system types (B-03)',
@@ -211,8 +211,8 @@ describe('provisioning', () => {
     ];
     for (const [title, message, make] of refusals) {
       it(`${title}, and retries`, async () => {
-        const [claim, ports] = await make();
-        assert.equal((await rig.provision(claim, ports)).kind, 'retry');
+        const [claim, parts] = await make();
+        assert.equal((await rig.provision(claim, parts)).kind, 'retry');
         await assertNothingSent(claim, message);
       });
     }
@@ -285,7 +285,7 @@ describe('provisioning', () => {
         assert.equal(
           (
             await rig.provision(claim, {
-              driver: () => ({ ...rig.ports.driver(), inTreeName: 'kubernetes.io/x' }),
+              facts: () => ({ ...rig.parts.facts(), inTreeName: 'kubernetes.io/x' }),
             })
           ).kind,
           'done',
@@ -334,7 +334,7 @@ describe('provisioning', () => {
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       const outcome = await rig.provision(claim);
       assert.ok(outcome.kind === 'retry');
-      assert.equal(outcome.minDelayMs, rig.ports.retryMaxMs);
+      assert.equal(outcome.minDelayMs, rig.parts.retryMaxMs);
       const text =
         'Volume provisioning failed with infeasible error. Retries will be delayed. ' +
         'rpc error: code = InvalidArgument desc = no such pool';
@@ -350,7 +350,7 @@ describe('provisioning', () => {
       assert.deepEqual(again, {
         kind: 'later',
         reason: first.reason,
-        delayMs: rig.ports.retryMaxMs,
+        delayMs: rig.parts.retryMaxMs,
       });
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
       assert.equal(messagesOf(rig).length, 1);
@@ -368,7 +368,7 @@ describe('provisioning', () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       await rig.provision(claim);
-      const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
+      const cls = rig.parts.classOf(claim.spec.storageClassName ?? '');
       assert.ok(cls);
       await rig.provision(claim, {
         classOf: () => ({ ...cls, metadata: { ...cls.metadata, uid: 'created-again' } }),

@@ -13,7 +13,7 @@ describe('claims during a quarantine', () => {
   const begin = async (quarantineMs: number): Promise<void> => {
     const store = redisDataEpochStore(rig.redis, 'csi', DRIVER);
     await store.begin({ id: 'after the loss', quarantineMs, sequence: 0 });
-    await rig.ports.records.learnDataEpoch();
+    await rig.parts.records.learnDataEpoch();
   };
 
   it('are put off without a request, once a worker was told of it', async () => {
@@ -33,7 +33,7 @@ describe('claims during a quarantine', () => {
     const claim = await rig.claim();
     const outcome = await rig.provision(claim);
     assert.ok(outcome.kind === 'later' && outcome.delayMs !== undefined);
-    await rig.ports.clock.sleep(outcome.delayMs + 1);
+    await rig.parts.clock.sleep(outcome.delayMs + 1);
     assert.equal((await rig.provision(claim)).kind, 'done');
   });
 });

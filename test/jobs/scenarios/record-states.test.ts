@@ -4,7 +4,7 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, secrets } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import {
   ALPHA_SELECTED_NODE,
@@ -117,7 +117,7 @@ describe('the record of a claim', () => {
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no'));
       const outcome = await rig.provision(claim);
       assert.equal(await stateOf(rig, claim), 'suspect');
-      assert.ok(outcome.kind === 'retry' && outcome.minDelayMs === rig.ports.retryMaxMs);
+      assert.ok(outcome.kind === 'retry' && outcome.minDelayMs === rig.parts.retryMaxMs);
     });
   });
 
@@ -164,7 +164,7 @@ describe('the record of a claim', () => {
       serverMessage: 'quota exceeded',
       request: 'create persistentvolumes',
     });
-    const refusing = (times: number): Partial<ProcessorPorts> => {
+    const refusing = (times: number): Partial<Parts> => {
       let left = times;
       return kubeWith(rig, {
         createUnread: (...args) => {
@@ -227,8 +227,8 @@ describe('the record of a claim', () => {
     it('is gone too if the run added the claim finalizer before the call', async () => {
       const claim = await onNode();
       failWith(rig, full);
-      const ports = { ...withTopology(rig), usesClaimFinalizer: true };
-      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      const parts = { ...withTopology(rig), usesClaimFinalizer: true };
+      assert.equal((await rig.provision(claim, parts)).kind, 'done');
       assert.equal((await annotationsOf(claim))?.[SELECTED_NODE], undefined);
     });
 

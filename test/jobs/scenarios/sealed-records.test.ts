@@ -19,7 +19,7 @@ describe('a sealed record', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  /** The ports of a worker that has these lines in its --record-key-file; none without the flag. */
+  /** The parts of a worker that has these lines in its --record-key-file; none without the flag. */
   async function worker(...lines: readonly string[]) {
     const keys = lines.length === 0 ? undefined : parseRecordKeys(lines.join('\n'));
     const records = new VolumeRecords({
@@ -41,28 +41,28 @@ describe('a sealed record', () => {
     rig.redis.hset(`{csi}:volume:${DRIVER}:${uid}`, fields);
 
   /** A claim whose CreateVolume this worker has sent once and is to be repeated. */
-  async function openClaim(ports: Awaited<ReturnType<typeof worker>>): Promise<Claim> {
+  async function openClaim(parts: Awaited<ReturnType<typeof worker>>): Promise<Claim> {
     const claim = await rig.claim();
-    await loseAnswer(rig, claim, ports);
+    await loseAnswer(rig, claim, parts);
     return claim;
   }
 
   /** A claim whose record keeps the driver's answer, because its PV could not be written. */
-  async function answeredClaim(ports: Awaited<ReturnType<typeof worker>>): Promise<Claim> {
+  async function answeredClaim(parts: Awaited<ReturnType<typeof worker>>): Promise<Claim> {
     const claim = await rig.claim();
-    const refusing = { ...ports, ...kubeWith(rig, { createUnread: refused }) };
+    const refusing = { ...parts, ...kubeWith(rig, { createUnread: refused }) };
     assert.equal((await rig.provision(claim, refusing)).kind, 'retry');
     return claim;
   }
 
   async function assertUnused(
     claim: Claim,
-    ports: Awaited<ReturnType<typeof worker>>,
+    parts: Awaited<ReturnType<typeof worker>>,
     why: RegExp,
   ): Promise<void> {
     const calls = callsOf(rig, 'CreateVolume').length;
     rig.events.length = 0;
-    assert.equal((await rig.provision(claim, ports)).kind, 'parked');
+    assert.equal((await rig.provision(claim, parts)).kind, 'parked');
     assert.match(messagesOf(rig)[0] ?? '', why);
     assert.equal(callsOf(rig, 'CreateVolume').length, calls, 'CreateVolume was sent');
     assert.equal(await rig.volumeOf(claim), undefined);
@@ -79,46 +79,46 @@ describe('a sealed record', () => {
   });
 
   it('is finished with the secret of its time though the class is gone', async () => {
-    const ports = await worker(KEY);
-    const claim = await openClaim(ports);
-    assert.equal((await rig.provision(claim, { ...ports, classOf: () => undefined })).kind, 'done');
+    const parts = await worker(KEY);
+    const claim = await openClaim(parts);
+    assert.equal((await rig.provision(claim, { ...parts, classOf: () => undefined })).kind, 'done');
   });
 
   it('binds no claim to the volume of another one by a forged answer', async () => {
-    const ports = await worker(KEY);
+    const parts = await worker(KEY);
     const victim = await rig.claim();
-    await rig.provision(victim, ports);
+    await rig.provision(victim, parts);
     const handle = ((await rig.volumeOf(victim)) as Volume).spec.csi?.volumeHandle ?? '';
-    const claim = await answeredClaim(ports);
+    const claim = await answeredClaim(parts);
     const { ans = '' } = await rig.record(claim.metadata.uid);
     const forged = { ...(JSON.parse(ans) as object), handle };
     await change(claim, { ans: JSON.stringify(forged) });
-    await assertUnused(claim, ports, /it has a seal by no key of --record-key-file/);
+    await assertUnused(claim, parts, /it has a seal by no key of --record-key-file/);
     await change(claim, { ans: JSON.stringify({ ...forged, seal: '' }) });
-    await assertUnused(claim, ports, /it has no seal/);
+    await assertUnused(claim, parts, /it has no seal/);
   });
 
   it('of another claim does not pass for that of this one', async () => {
-    const ports = await worker(KEY);
-    const victim = await answeredClaim(ports);
+    const parts = await worker(KEY);
+    const victim = await answeredClaim(parts);
     const { req = '', skel = '', seal = '', ans = '' } = await rig.record(victim.metadata.uid);
-    const claim = await openClaim(ports);
+    const claim = await openClaim(parts);
     await change(claim, { req, skel, seal });
-    await assertUnused(claim, ports, /it has a seal by no key of --record-key-file/);
-    const second = await openClaim(ports);
+    await assertUnused(claim, parts, /it has a seal by no key of --record-key-file/);
+    const second = await openClaim(parts);
     await change(second, { ans });
-    await assertUnused(second, ports, /it has a seal by no key of --record-key-file/);
+    await assertUnused(second, parts, /it has a seal by no key of --record-key-file/);
   });
 
   for (const field of ['req', 'skel', 'secret', 'seal'])
     it(`is not used if its field ${field} was changed`, async () => {
-      const ports = await worker(KEY);
-      const claim = await openClaim(ports);
-      const other = await openClaim(ports);
+      const parts = await worker(KEY);
+      const claim = await openClaim(parts);
+      const other = await openClaim(parts);
       const { [field]: value = '' } = await rig.record(other.metadata.uid);
       const secret = JSON.stringify({ name: 'n', namespace: 'ns' });
       await change(claim, { [field]: field === 'secret' ? secret : value });
-      await assertUnused(claim, ports, /it has a seal by no key of --record-key-file/);
+      await assertUnused(claim, parts, /it has a seal by no key of --record-key-file/);
     });
 
   it('is used after its key was replaced, as long as the file names both', async () => {
@@ -151,13 +151,13 @@ describe('a sealed record', () => {
   });
 
   it('keeps its seal when a worker writes it again that Redis had lost', async () => {
-    const ports = await worker(KEY);
-    const claim = await openClaim(ports);
+    const parts = await worker(KEY);
+    const claim = await openClaim(parts);
     const { seal } = await rig.record(claim.metadata.uid);
     assert.equal(seal?.length, 43);
     await rig.redis.del(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`);
     await rig.redis.hset(`{csi}:blessing:${DRIVER}`, 'epoch', 'another');
-    assert.equal((await ports.records.rewriteLostRecords()).length, 1);
+    assert.equal((await parts.records.rewriteLostRecords()).length, 1);
     assert.equal((await rig.record(claim.metadata.uid))['seal'], seal);
   });
 });

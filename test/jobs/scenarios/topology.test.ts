@@ -3,7 +3,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { type CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { claims } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import type { TestNode } from '../../topology/fake-cluster.ts';
 import {
@@ -49,10 +49,10 @@ describe('a claim of a driver with topology', () => {
     );
   const withOptions = (
     nodes: readonly TestNode[],
-    change: Partial<ProcessorPorts['options']>,
-  ): Partial<ProcessorPorts> => ({
+    change: Partial<Parts['options']>,
+  ): Partial<Parts> => ({
     ...withTopology(rig, nodes),
-    options: { ...rig.ports.options, ...change },
+    options: { ...rig.parts.options, ...change },
   });
 
   it('gets a PV with the affinity of the driver’s answer (E-01)', async () => {
@@ -207,13 +207,13 @@ describe('a claim of a driver with topology', () => {
       const all = await Promise.all(
         Array.from({ length: 30 }, (_, i) => onNode(`node-${1 + (i % 3)}`)),
       );
-      const ports = withOptions(NODES, { strictTopology: true, extraCreateMetadata: true });
+      const parts = withOptions(NODES, { strictTopology: true, extraCreateMetadata: true });
       rig.onCall = async ({ method, proceed }) => {
         if (method !== 'CreateVolume') return undefined;
         await proceed();
         throw new DriverStatus(Code.DeadlineExceeded, 'out of time');
       };
-      await Promise.all(all.map((claim) => rig.provision(claim, ports)));
+      await Promise.all(all.map((claim) => rig.provision(claim, parts)));
       endFaults(rig);
       await Promise.all(all.map((claim) => rig.provision(claim, withOptions([], {}))));
       for (const [i, claim] of all.entries()) {
@@ -230,11 +230,11 @@ describe('a claim of a driver with topology', () => {
       const claim = await onNode();
       const labels: Record<string, string> = { zone: 'zone1', rack: 'rack1' };
       const keys = ['zone', 'rack'];
-      const ports = withTopology(rig, [{ name: 'node-1', labels, keys }]);
-      await loseAnswer(rig, claim, ports);
+      const parts = withTopology(rig, [{ name: 'node-1', labels, keys }]);
+      await loseAnswer(rig, claim, parts);
       labels['zone'] = 'changed';
       keys.push('host');
-      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await rig.provision(claim, parts)).kind, 'done');
       const [first, second] = requests();
       assert.deepEqual(second, first);
       assert.deepEqual(preferredZones(), [['zone1'], ['zone1']]);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { reconcileSnapshot } from '#src/jobs/snapshot/reconcile-snapshot.ts';
-import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
+import { reconcileSnapshot } from '#src/jobs/release-sources.ts';
+import { runToOutcome } from '#src/jobs/consumers.ts';
 import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -44,7 +44,7 @@ describe('reconcileSnapshot', () => {
     (await current())?.metadata.finalizers ?? [];
   const run = ({ metadata }: Snapshot): Promise<Outcome> => {
     const key: JobKey = { kind: 'snapshot', uid: metadata.uid, namespace, name: NAME };
-    return runToOutcome(key, silentLog, () => reconcileSnapshot(rig.ports, key));
+    return runToOutcome(key, silentLog, () => reconcileSnapshot(rig.parts, key));
   };
   const fault = (code: number, verb: 'get' | 'patch'): void =>
     void rig.cluster.api.faults.inject({
@@ -159,11 +159,8 @@ describe('reconcileSnapshot', () => {
     const found = await snapshot();
     const { apiGroup, kind } = restoring.dataSource;
     await rig.claim(far, { name: 'far', dataSourceRef: { apiGroup, kind, name: NAME, namespace } });
-    const options = { gates: { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true } };
-    assert.equal(
-      (await reconcileSnapshot({ ...rig.ports, options }, keyOfJob(found))).kind,
-      'done',
-    );
+    const gates = { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true };
+    assert.equal((await reconcileSnapshot({ ...rig.parts, gates }, keyOfJob(found))).kind, 'done');
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
@@ -173,7 +170,7 @@ describe('reconcileSnapshot', () => {
       rig.openSources = new Set([found.metadata.uid]);
       return rig.kube.patch(resource, ref, change);
     };
-    await reconcileSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found));
+    await reconcileSnapshot({ ...rig.parts, kube: { ...rig.kube, patch } }, keyOfJob(found));
     assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
   });
 
@@ -187,7 +184,7 @@ describe('reconcileSnapshot', () => {
       return rig.kube.patch(resource, ref, change);
     };
     assert.equal(
-      (await reconcileSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found)))
+      (await reconcileSnapshot({ ...rig.parts, kube: { ...rig.kube, patch } }, keyOfJob(found)))
         .kind,
       'done',
     );

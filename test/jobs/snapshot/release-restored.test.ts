@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { releaseRestoredSnapshot } from '#src/jobs/snapshot/release-restored.ts';
+import { releaseRestoredSnapshot } from '#src/jobs/release-sources.ts';
 import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import { createLogger } from '#src/runtime/log.ts';
@@ -21,7 +21,7 @@ describe('releaseRestoredSnapshot', () => {
     format: 'text',
     write: (line) => void lines.push(line),
   });
-  const release = (): Promise<void> => releaseRestoredSnapshot({ kube: rig.kube, log }, source);
+  const release = (): Promise<void> => releaseRestoredSnapshot(rig.kube, log, source);
   const ref = (): { namespace: string; name: string } => ({
     namespace: source.namespace,
     name: source.name,

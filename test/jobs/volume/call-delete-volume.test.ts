@@ -4,7 +4,7 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
 import { secrets } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { group, type Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { kubeWith } from '../kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
@@ -50,7 +50,7 @@ describe('DeleteVolume', () => {
     },
   });
   /** The class `gold`, whose secret has this name. */
-  const gold = (name: string, keys = ['name', 'namespace']): Partial<ProcessorPorts> => {
+  const gold = (name: string, keys = ['name', 'namespace']): Partial<Parts> => {
     const values: Record<string, string> = { name, namespace: 'default' };
     const parameters = Object.fromEntries(
       keys.map((key) => [`csi.storage.k8s.io/provisioner-secret-${key}`, values[key] ?? '']),
@@ -236,7 +236,8 @@ describe('DeleteVolume', () => {
         lastReason: () => Promise.resolve(undefined),
       };
       assert.equal(
-        (await reconcileVolume(rig.ports, { kind: 'volume', uid, namespace: '', name }, run)).kind,
+        (await reconcileVolume(group(rig.parts), { kind: 'volume', uid, namespace: '', name }, run))
+          .kind,
         'later',
       );
       assert.equal(countDeletions(rig), 0);
@@ -246,9 +247,7 @@ describe('DeleteVolume', () => {
       const volume = await createStaticVolume(rig, {
         annotations: { 'pv.kubernetes.io/provisioned-by': DRIVER },
       });
-      const get: ProcessorPorts['kube']['get'] = async <T>(
-        ...args: Parameters<ProcessorPorts['kube']['get']>
-      ) => {
+      const get: Parts['kube']['get'] = async <T>(...args: Parameters<Parts['kube']['get']>) => {
         const found = await rig.kube.get<Volume>(...args);
         const { csi: _, ...spec } = found?.spec ?? {};
         // The API server does not allow a change of a volume's source.

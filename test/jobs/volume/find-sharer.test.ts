@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../parts.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { MAX_SHARERS, VIEW_CONDITION } from '#src/records/shared-handles.ts';
@@ -18,7 +18,7 @@ describe('a deletion whose handle several PVs may have', () => {
   beforeEach(() => rig.reset());
 
   /** What ingest has published for every handle. */
-  const published = (names: readonly string[] | undefined): Pick<ProcessorPorts, 'sharersOf'> => ({
+  const published = (names: readonly string[] | undefined): Pick<Parts, 'sharersOf'> => ({
     sharersOf: () => Promise.resolve(names),
   });
   const namesOf = (...both: Volume[]) => both.map(({ metadata: { name } }) => name);
@@ -57,9 +57,9 @@ describe('a deletion whose handle several PVs may have', () => {
         source: { gcePersistentDisk: { pdName: 'disk' } },
         phase,
       });
-    const asGce: Partial<ProcessorPorts> = {
-      driver: () => ({
-        ...rig.ports.driver(),
+    const asGce: Partial<Parts> = {
+      facts: () => ({
+        ...rig.parts.facts(),
         name: 'pd.csi.storage.gke.io',
         inTreeName: 'kubernetes.io/gce-pd',
       }),

@@ -5,7 +5,7 @@ import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Parts } from '../parts.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { recordId } from '#src/volumes/deletion.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
@@ -233,7 +233,7 @@ describe('reconcileVolume', () => {
         ownMs: 2_000,
         settleMs: 1_000,
       });
-      const id = recordId(volume, rig.ports.options);
+      const id = recordId(volume, rig.parts.options);
       assert.equal(
         (await records.openDelete(id, { owner: 'other', job, handle: 'h' })).kind,
         'opened',
@@ -296,8 +296,8 @@ describe('reconcileVolume', () => {
   });
 
   it('deletes a volume that is stored in an in-tree form (G-10) (G-12)', async () => {
-    const asDriver: ProcessorPorts['driver'] = () => ({
-      ...rig.ports.driver(),
+    const asDriver: Parts['facts'] = () => ({
+      ...rig.parts.facts(),
       name: 'pd.csi.storage.gke.io',
       inTreeName: 'kubernetes.io/gce-pd',
     });
@@ -307,15 +307,15 @@ describe('reconcileVolume', () => {
       source: { gcePersistentDisk: { pdName: 'disk' } },
     });
     const migrated: (boolean | undefined)[] = [];
-    const { csi } = rig.ports;
-    const watched: ProcessorPorts['csi'] = {
+    const { csi } = rig.parts;
+    const watched: Parts['csi'] = {
       createVolume: (...args) => csi.createVolume(...args),
       deleteVolume: (request, settings) => (
         migrated.push(settings.migrated),
         csi.deleteVolume(request, settings)
       ),
     };
-    assert.equal((await rig.remove(volume, { driver: asDriver, csi: watched })).kind, 'done');
+    assert.equal((await rig.remove(volume, { facts: asDriver, csi: watched })).kind, 'done');
     assert.equal(lastDeletion(rig).volumeId, 'projects/UNSPECIFIED/zones/us-a1-b/disks/disk');
     assert.equal(await readAgain(rig, volume), undefined);
 
@@ -354,10 +354,10 @@ describe('reconcileVolume', () => {
 
   describe('of a volume whose PV was removed by hand during its deletion', () => {
     /** A volume whose deletion the driver refuses, and whose PV is then removed by hand. */
-    async function removeByHand(change: Partial<ProcessorPorts> = {}): Promise<Volume> {
+    async function removeByHand(change: Partial<Parts> = {}): Promise<Volume> {
       const claim = await rig.claim();
       assert.equal((await rig.provision(claim, change)).kind, 'done');
-      const { volumeNameUuidLength } = { ...rig.ports.options, ...change.options };
+      const { volumeNameUuidLength } = { ...rig.parts.options, ...change.options };
       const { uid } = claim.metadata;
       const shortened = uid.replaceAll('-', '').slice(0, volumeNameUuidLength);
       const name = `pvc-${volumeNameUuidLength === -1 ? uid : shortened}`;
@@ -379,7 +379,7 @@ describe('reconcileVolume', () => {
     });
 
     it('ends it if the PV’s name contains a shortened UID', async () => {
-      const change = { options: { ...rig.ports.options, volumeNameUuidLength: 12 } };
+      const change = { options: { ...rig.parts.options, volumeNameUuidLength: 12 } };
       const volume = await removeByHand(change);
       assert.equal((await rig.remove(volume, change)).kind, 'done');
       assert.equal(await openRecords(), 0);

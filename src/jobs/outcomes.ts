@@ -2,10 +2,11 @@ import type { CsiError } from '../csi/status.ts';
 import { nodeOf } from '../gateway-client/node-address.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { untilGatewayIsReady } from '../node-local/wait-conditions.ts';
-import { UNTIL_NEW_WORK } from '../records/new-work.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
+import { UNTIL_NEW_WORK } from '../records/new-work.ts';
 import type { WaitCondition } from '../rules/rule.ts';
-import type { ProcessorPorts } from './ports.ts';
+import { supportsTopology } from '../volumes/driver-facts.ts';
+import type { CsiDriver, Dependencies } from './dependencies.ts';
 
 /* Outcomes that creations and deletions share. */
 
@@ -17,11 +18,6 @@ export const RECORD_CHANGED: Outcome = {
 /** Parks until one of the objects changes, or retries if no object is known to wait for. */
 export function parkOrRetry(reason: string, until: readonly WaitCondition[]): Outcome {
   return until.length === 0 ? { kind: 'retry', reason } : { kind: 'parked', reason, until };
-}
-
-/** Whether a run found that no call gets through to the driver. */
-export function isDriverDown(outcome: Outcome): outcome is Extract<Outcome, { kind: 'later' }> {
-  return outcome.kind === 'later' && outcome.isDriverDown === true;
 }
 
 /** Ends a run whose record can't be opened now: another run owns it, or none may be opened yet. */
@@ -44,35 +40,44 @@ export function waitForRecord(
       };
 }
 
-/** Ends a run whose call was not forwarded, by `revert` for its record. The gateway answers Aborted
- * while it has another call for this volume under way. Unavailable means that no call of any key
- * gets through (no gateway answers, or the gateway has no driver), unless the gateway says that it
- * only was full for as long as this call could wait, or is that of one node: the calls to other
- * nodes get through. */
-export async function handleNotForwarded(
-  ports: Pick<ProcessorPorts, 'nodeLocal'>,
-  revert: () => Promise<unknown>,
+/** How a run ends whose call was not forwarded; its record is reverted by then. The gateway answers
+ * Aborted while it has another call for this volume under way. Unavailable means that no call of
+ * any key gets through (no gateway answers, or the gateway has no driver), unless the gateway says
+ * that it only was full for as long as this call could wait, or is that of one node: the calls to
+ * other nodes get through. */
+export function notForwarded(
+  { nodeLocal }: CsiDriver,
   { codeName, isGatewayFull, message: reason }: CsiError,
   gateway: string,
-): Promise<Outcome> {
-  await revert();
+): Outcome {
   if (codeName === 'Aborted') return { kind: 'running', reason };
   if (isGatewayFull) return { kind: 'later', reason, isGatewayFull };
   const node = nodeOf(gateway);
-  if (node !== undefined) return waitForNode(ports, node, reason);
-  return { kind: 'later', reason, ...(codeName === 'Unavailable' ? { isDriverDown: true } : {}) };
-}
-
-/** Ends a run whose call did not reach the gateway of its node. */
-function waitForNode(
-  { nodeLocal }: Pick<ProcessorPorts, 'nodeLocal'>,
-  node: string,
-  reason: string,
-): Outcome {
+  if (node === undefined)
+    return { kind: 'later', reason, ...(codeName === 'Unavailable' ? { isDriverDown: true } : {}) };
   if (nodeLocal?.gateways.isReady(node) !== false) return { kind: 'later', reason };
   return {
     kind: 'parked',
     reason: `no gateway is ready on node ${node}; if it is gone for good, run: sutler abandon ${node}`,
     until: [untilGatewayIsReady(node)],
   };
+}
+
+/** Whether a run found that no call gets through to the driver. */
+export function isDriverDown(outcome: Outcome): outcome is Extract<Outcome, { kind: 'later' }> {
+  return outcome.kind === 'later' && outcome.isDriverDown === true;
+}
+
+/** The outcome of a run that needs the nodes before they are listed; undefined once they are, and
+ * for a driver without topology. */
+export function whyNodesAreUnknown({
+  cluster,
+  driver,
+  settings,
+}: Dependencies): Outcome | undefined {
+  const isMissing =
+    supportsTopology(driver.facts(), settings.options.gates) && cluster.topology() === undefined;
+  return isMissing
+    ? { kind: 'later', reason: 'the nodes of the cluster are not listed yet' }
+    : undefined;
 }

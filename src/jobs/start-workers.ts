@@ -4,15 +4,14 @@ import { ownershipMs } from '../records/flags.ts';
 import { VolumeRecords } from '../records/volume-record.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
-import type { Base, Context, Shared } from './base.ts';
+import { buildDependencies } from './build-dependencies.ts';
 import type { DriverCaches } from './caches.ts';
 import { type CapacityPlace, capacityPlace } from '../capacity/flags.ts';
 import { startReconciler } from '../capacity/start-reconciler.ts';
 import { followLease } from './follow-lease.ts';
 import { type LostRecords, startLostRecords } from './lost-records.ts';
-import { createConsumerStarter, startConsumers } from './open-consumers.ts';
-import { openPorts } from './open-ports.ts';
-import { traceSteps } from './trace-steps.ts';
+import { createConsumerStarter, startConsumers } from './consumers.ts';
+import type { DriverDeps, JobsContext, SharedParts } from './dependencies.ts';
 
 /** What the flags of a driver say, once they are checked. */
 export interface CheckedFlags {
@@ -24,10 +23,10 @@ export interface CheckedFlags {
 /** Begins to take the jobs of one driver, as soon as the driver is known. Resolves then, or when
  * the context's signal aborts.
  * @param o.instance  name of this process that no other one has */
-export async function startDriver(
-  context: Context,
+export async function startWorkers(
+  context: JobsContext,
   connections: DriverConnections,
-  o: CheckedFlags & { readonly instance: string; readonly shared: Shared },
+  o: CheckedFlags & { readonly instance: string; readonly shared: SharedParts },
 ): Promise<void> {
   const { flags, log, stopping } = context;
   const { gates, place, instance, shared } = o;
@@ -41,15 +40,15 @@ export async function startDriver(
   await caches.waitForSync(stopping);
   if (stopping.aborted) return;
 
-  const base = { context, connections, shared, driver, instance };
-  const leaseFollower = await followLease(base);
-  const records = await openRecords(base, leaseFollower);
-  const lostRecords = openLostRecords(base, records);
-  const ports = traceSteps(openPorts(base, { caches, records, gates }));
+  const deps = { context, connections, shared, driver, instance };
+  const leaseFollower = await followLease(deps);
+  const records = await openRecords(deps, leaseFollower);
+  const lostRecords = openLostRecords(deps, records);
+  const dependencies = buildDependencies(deps, { caches, records, gates });
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
-  const startConsumer = createConsumerStarter(base, lostRecords);
-  startConsumers(base, ports, startConsumer);
+  const startConsumer = createConsumerStarter(deps, lostRecords);
+  startConsumers(deps, dependencies, startConsumer);
   if (place !== undefined) {
     startReconciler(context, connections, {
       driver: driver.name,
@@ -63,14 +62,14 @@ export async function startDriver(
 }
 
 /** Checks that /readyz and /healthz have before their parts are opened. */
-export function addFirstChecks(health: Context['health']): void {
+export function addFirstChecks(health: JobsContext['health']): void {
   health.ready('kubernetes', () => 'not started yet');
   health.ready('queues', () => 'not started yet');
   health.live('progress', () => undefined);
 }
 
 /** @throws UsageError for flags that can't be used, and for a variable that is not set */
-export function checkFlags(context: Pick<Context, 'flags' | 'env'>): CheckedFlags {
+export function checkFlags(context: Pick<JobsContext, 'flags' | 'env'>): CheckedFlags {
   const { flags } = context;
   if (flags.volumeNameUuidLength === 0) {
     throw new UsageError(
@@ -82,14 +81,14 @@ export function checkFlags(context: Pick<Context, 'flags' | 'env'>): CheckedFlag
   return { gates, place: capacityPlace(flags, context.env) };
 }
 
-function openCaches({ closers, health }: Context, caches: DriverCaches): DriverCaches {
+function openCaches({ closers, health }: JobsContext, caches: DriverCaches): DriverCaches {
   closers.add('caches', () => caches.stop());
   health.ready('kubernetes', () => caches.trouble);
   return caches;
 }
 
 async function openRecords(
-  { context, connections, driver, instance, shared }: Base,
+  { context, connections, driver, instance, shared }: DriverDeps,
   leaseFollower: LeaseFollower,
 ): Promise<VolumeRecords> {
   const { flags } = context;
@@ -108,7 +107,10 @@ async function openRecords(
   return records;
 }
 
-function openLostRecords({ context, connections }: Base, records: VolumeRecords): LostRecords {
+function openLostRecords(
+  { context, connections }: DriverDeps,
+  records: VolumeRecords,
+): LostRecords {
   const isRedisOurs = () => connections.marker.isOurs;
   const lostRecords = startLostRecords({ records, isRedisOurs, log: context.log });
   context.closers.add('open records', () => lostRecords.stop());

@@ -1,0 +1,169 @@
+import { performance } from 'node:perf_hooks';
+import { isOutage, KubeError } from '../kube/kube-error.ts';
+import { Consumer } from '../queue/consumer.ts';
+import type { Run } from '../queue/run.ts';
+import { type JobKey, type JobKind, logFields } from '../queue/contract.ts';
+import type { Outcome } from '../queue/outcome.ts';
+import { RecordsUnavailable } from '../records/ask-redis.ts';
+import { OwnershipLost } from '../records/volume-record.ts';
+import { systemClock, timerMs } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
+import { traceStep } from '../runtime/trace-step.ts';
+import { reconcileClaim } from './claim/reconcile-claim.ts';
+import type { Dependencies, DriverDeps, Events } from './dependencies.ts';
+import type { LostRecords } from './lost-records.ts';
+import { reconcileSnapshot } from './release-sources.ts';
+import { reconcileVolume } from './volume/reconcile-volume.ts';
+
+/** Starts to take the jobs of one queue.
+ * @param concurrency  how many runs there may be at once */
+export type StartConsumer = (
+  kind: JobKind,
+  concurrency: number,
+  reconcile: (key: JobKey, run: Run) => Promise<Outcome>,
+) => Consumer;
+
+/** @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
+export function createConsumerStarter(
+  { context, connections, shared, driver, instance }: DriverDeps,
+  lostRecords: LostRecords,
+): StartConsumer {
+  const { flags, closers, log, metrics } = context;
+  const { marker } = connections;
+  const { workerConnection: connection } = shared;
+  closers.add(
+    'flush listener',
+    connection.onEmptied(() => lostRecords.checkNow()),
+  );
+  return (kind, concurrency, reconcile) => {
+    const consumer = new Consumer({
+      connection,
+      prefix: flags.redisPrefix,
+      driver: driver.name,
+      name: instance,
+      backoff: { startMs: flags.retryIntervalStartMs, maxMs: flags.retryIntervalMaxMs },
+      lockMs: timerMs(flags.lockDurationMs),
+      stalledCheckMs:
+        kind === 'snapshot'
+          ? SNAPSHOT_STALLED_CHECK_MS
+          : Math.min(STALLED_CHECK_MS, flags.lockDurationMs / 3),
+      kind,
+      concurrency,
+      process: (key, run) => runToOutcome(key, log, () => reconcile(key, run)),
+      log,
+      metrics,
+    });
+    if (!marker.isOurs) void consumer.pause();
+    const end = marker.onChange((isOurs) => void (isOurs ? consumer.resume() : consumer.pause()));
+    closers.add(`${kind} consumer`, async () => {
+      end();
+      await consumer.close(flags.gracePeriodMs);
+    });
+    return consumer;
+  };
+}
+
+/** How often to look for jobs of dead workers, at most. Each look costs seven Redis commands for
+ * each queue, and a volume whose call may be under way waits for the end of its ownership anyway,
+ * which is 40 s by default. */
+const STALLED_CHECK_MS = 10_000;
+
+/** There are few snapshots to remove our finalizer from, and none of them is urgent. */
+const SNAPSHOT_CONCURRENCY = 2;
+const SNAPSHOT_STALLED_CHECK_MS = 60_000;
+
+/** A consumer for each queue of claims, volumes and snapshots. */
+export function startConsumers(
+  { context: { flags, health, closers, log }, driver }: DriverDeps,
+  deps: Dependencies,
+  startConsumer: StartConsumer,
+): void {
+  const claims = startConsumer('claim', flags.workerThreads, (key, run) =>
+    reconcileClaim(deps, key, run),
+  );
+  const outages = reportOutages({ consumer: claims, events: deps.cluster.events, log });
+  closers.add('reports of outages', () => outages.stop());
+  const consumers = [
+    claims,
+    startConsumer('volume', flags.workerThreads, (key, run) => reconcileVolume(deps, key, run)),
+  ];
+  // A consumer is a connection, and ingest enqueues no snapshots for a driver that makes none.
+  if (driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT')) {
+    const { kube } = deps.cluster;
+    const { openSources } = deps.redis;
+    const { gates } = deps.settings.options;
+    consumers.push(
+      startConsumer('snapshot', SNAPSHOT_CONCURRENCY, (key) =>
+        reconcileSnapshot({ kube, openSources, gates, log }, key),
+      ),
+    );
+  }
+  health.ready('queues', () => firstOf(consumers.map(({ trouble }) => trouble)));
+  health.live('progress', () => firstOf(consumers.map(({ stuck }) => stuck)));
+}
+
+function firstOf(lines: readonly (string | undefined)[]): string | undefined {
+  return lines.find((line) => line !== undefined);
+}
+
+/** Calls a processor for a key, logs how the run ended, and turns errors of the API server and of
+ * Redis into outcomes.
+ * @throws any other error: it is a defect */
+export async function runToOutcome(
+  key: JobKey,
+  log: Logger,
+  run: () => Promise<Outcome>,
+): Promise<Outcome> {
+  const startedMs = performance.now();
+  const outcome = await run().catch(toOutcome);
+  traceStep(log, 'run', startedMs);
+  const why = outcome.kind === 'done' ? { note: outcome.note } : { reason: outcome.reason };
+  log.debug({ ...logFields(key), outcome: outcome.kind, ...why }, 'run ended');
+  return outcome;
+}
+
+/** `later` while the API server or Redis is down or the record has another owner; `retry` if the
+ * API server refused. */
+function toOutcome(error: unknown): Outcome {
+  if (error instanceof OwnershipLost || error instanceof RecordsUnavailable)
+    return { kind: 'later', reason: error.message };
+  if (!(error instanceof KubeError)) throw error;
+  return { kind: isOutage(error) ? 'later' : 'retry', reason: error.message };
+}
+
+/** How often an outage of the driver is looked for, and how often its event is renewed. */
+const LOOK_EVERY_MS = 5_000;
+const RENEW_AFTER_MS = 120_000;
+/** Claims that are told at once: those that run next. */
+const MOST_CLAIMS = 500;
+
+/** While the driver can't be reached, a queue makes one trial run at a time, so most of its claims
+ * have no run that could tell why they wait. This tells each of them. */
+function reportOutages(o: {
+  readonly consumer: Pick<Consumer, 'driverTrouble' | 'waitingKeys'>;
+  readonly events: Events;
+  readonly log: Logger;
+}): PollLoop {
+  const { consumer, events, log } = o;
+  return new PollLoop({
+    step: async () => {
+      const reason = consumer.driverTrouble;
+      if (reason === undefined) return undefined;
+      for (const { namespace, name, uid } of await consumer.waitingKeys(MOST_CLAIMS)) {
+        const regarding = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name, uid };
+        events.record({
+          regarding,
+          type: 'Warning',
+          reason: 'ProvisioningFailed',
+          message: reason,
+        });
+      }
+      return RENEW_AFTER_MS;
+    },
+    onError: (error) => log.debug({ err: error }, 'the claims that wait could not be listed'),
+    periodMs: LOOK_EVERY_MS,
+    isAligned: true,
+    clock: systemClock,
+  });
+}

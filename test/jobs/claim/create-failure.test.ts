@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { judgeCreateFailure } from '#src/jobs/claim/create-volume.ts';
+import { isStillRunning } from '#src/jobs/volume/delete-volume.ts';
+
+const FINAL =
+  'Unknown NotFound PermissionDenied ResourceExhausted FailedPrecondition OutOfRange ' +
+  'Unimplemented Internal DataLoss Unauthenticated InvalidArgument';
+const RUNNING = ['Canceled', 'DeadlineExceeded', 'Aborted'];
+
+/* The numbered cases of codes are in call-create-volume.test.ts, with their effect on the
+ * record. */
+describe('an error of CreateVolume', () => {
+  const judged = (codeName: string, from: 'driver' | 'gateway' | 'unknown', isSource = false) =>
+    judgeCreateFailure(
+      { codeName, driverSaid: from === 'driver', notForwarded: from === 'gateway' },
+      { isNotFoundAmbiguous: isSource },
+    );
+
+  it('is a refusal if the driver says a final code; InvalidArgument: an infeasible request', () => {
+    for (const code of FINAL.split(' '))
+      assert.deepEqual(
+        judged(code, 'driver'),
+        { kind: 'refused', infeasible: code === 'InvalidArgument' },
+        code,
+      );
+  });
+  it('is ambiguous if a final code may not be from the driver', () => {
+    for (const code of FINAL.split(' '))
+      assert.deepEqual(judged(code, 'unknown'), { kind: 'ambiguous', running: false }, code);
+  });
+  it('means for some codes that the driver is still running, whoever says them', () => {
+    for (const code of RUNNING) {
+      assert.equal(isStillRunning(code), true);
+      for (const from of ['driver', 'unknown'] as const)
+        assert.deepEqual(judged(code, from), { kind: 'ambiguous', running: true }, code);
+    }
+  });
+  it('is never final for Unavailable and AlreadyExists', () => {
+    for (const code of ['Unavailable', 'AlreadyExists']) {
+      assert.equal(isStillRunning(code), false);
+      assert.deepEqual(judged(code, 'driver'), { kind: 'ambiguous', running: false }, code);
+    }
+  });
+  it('is ambiguous if NotFound may be about the content source', () => {
+    assert.deepEqual(judged('NotFound', 'driver', true), { kind: 'ambiguous', running: false });
+    assert.deepEqual(judged('Internal', 'driver', true), { kind: 'refused', infeasible: false });
+  });
+  it('means that nothing was sent if the gateway says so', () => {
+    for (const code of ['Aborted', 'Unavailable', 'NotFound'])
+      assert.deepEqual(judged(code, 'gateway', true), { kind: 'not-forwarded' }, code);
+  });
+});
