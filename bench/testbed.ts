@@ -3,10 +3,10 @@ import { createWriteStream } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { startRedisServer } from '#src/redis/server.ts';
-import { startChild, type Child } from '#src/runtime/children.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
+import { startChild, type Child } from '../sandbox/children.ts';
+import { startRedisServer } from '../test/harness/redis-server.ts';
 import { openControlPlane } from './control-plane.ts';
 import { childrenOf } from './proc.ts';
 
@@ -97,7 +97,7 @@ export async function startTestbed(options: BackendOptions & SutlerOptions): Pro
 
 /** Starts a Kubernetes API, a driver and Redis. */
 export async function openBackend(options: BackendOptions): Promise<Backend> {
-  const { closers, log } = options;
+  const { closers } = options;
   const dir = await mkdtemp(join(tmpdir(), 'sutler-bench-'));
   closers.add('folder', () => rm(dir, { recursive: true, force: true }));
   const logsDir = join(dir, 'logs');
@@ -105,7 +105,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   const start = (plan: ProcessPlan) => startProcess(options, logsDir, plan);
   const members: Member[] = [];
   const kubeconfig = await startCluster(options, { dir, start, members });
-  const redis = await startRedisServer({ dataDir: join(dir, 'redis'), log });
+  const redis = await startRedisServer({ dataDir: join(dir, 'redis') });
   closers.add('redis-server', () => redis.close());
   members.push({ name: 'redis-server', pid: redis.pid, http: undefined });
   const socket = `unix://${join(dir, 'csi.sock')}`;

@@ -3,8 +3,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { startRedisServer } from '#src/redis/server.ts';
 import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { startRedisServer } from '../test/harness/redis-server.ts';
 import { cpuMs, rssBytes } from './proc.ts';
 import { type Load, type LoadResult, runLoad } from './webhooks-load.ts';
 import { flags as table, summary } from './webhooks-flags.ts';
@@ -26,9 +26,9 @@ interface Server {
 }
 
 async function start(context: Context): Promise<void> {
-  const { log, stdout, stopping } = context;
+  const { stdout, stopping } = context;
   const folder = await mkdtemp(join(tmpdir(), 'sutler-bench-'));
-  const redis = await startRedisServer({ dataDir: join(folder, 'redis'), log });
+  const redis = await startRedisServer({ dataDir: join(folder, 'redis') });
   context.closers.add('Redis', async () => {
     await redis.close();
     await rm(folder, { recursive: true });

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
+import { startRedisServer, type TcpRedisServer } from '../test/harness/redis-server.ts';
 import { compareData, readData, type DataLoss } from './data-loss.ts';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 
@@ -23,7 +23,7 @@ interface Options {
 /** One of the two servers, with what it needs to be started again. */
 interface Member {
   readonly dataDir: string;
-  server: RedisServer;
+  server: TcpRedisServer;
 }
 
 /** A Redis that can be killed, frozen and failed over: a master, a replica, and a proxy in front of
@@ -186,7 +186,7 @@ export class ChaosRedis {
 
 function startServer(
   o: Options & { readonly password: string; readonly port?: number },
-): Promise<RedisServer> {
+): Promise<TcpRedisServer> {
   return startRedisServer({
     ...o,
     settings: [
@@ -201,7 +201,7 @@ function startServer(
 }
 
 /** @returns when it was killed, in Unix ms */
-async function killServer({ pid, exited }: RedisServer): Promise<number> {
+async function killServer({ pid, exited }: TcpRedisServer): Promise<number> {
   process.kill(pid, 'SIGKILL');
   const killedMs = systemClock.nowMs();
   await exited;
@@ -209,7 +209,7 @@ async function killServer({ pid, exited }: RedisServer): Promise<number> {
 }
 
 async function withConnection<T>(
-  server: RedisServer,
+  server: TcpRedisServer,
   work: (redis: Redis) => Promise<T>,
 ): Promise<T> {
   const redis = new Redis(server.url);

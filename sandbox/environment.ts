@@ -2,11 +2,10 @@ import { createWriteStream } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { keepRedisServer } from '#src/redis/own-server.ts';
 import { unlessAborted } from '#src/runtime/abort.ts';
-import { startChild, type Child } from '#src/runtime/children.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
+import { startChild, type Child } from './children.ts';
 import { SANDBOX_NODES } from './nodes.ts';
 import {
   receiverArgs,
@@ -16,7 +15,7 @@ import {
 } from './webhook-senders.ts';
 
 const CLI = fileURLToPath(new URL('cli.js', import.meta.url));
-/** Longer than the 40 s that `all` gives its own children. */
+/** Longer than the 25 s that sutler gives the calls under way, twice. */
 const STOP_GRACE_MS = 45_000;
 
 /** Where sutler publishes CSIStorageCapacity objects. */
@@ -69,7 +68,6 @@ export async function startEnvironment(
   const kubeconfig = join(dataDir, 'kubeconfig');
   const socket = `unix://${join(options.sockets, 'csi.sock')}`;
 
-  const redisUrl = options.redisUrl === '' ? await startRedis(options) : options.redisUrl;
   const facts: Record<string, string> = {};
   const start = async (
     name: string,
@@ -103,13 +101,12 @@ export async function startEnvironment(
     (await start('sandbox-driver', driverArgs)) &&
     (await start(
       'all',
-      [
-        ...argsOf(options, webhooks),
-        `--kubeconfig=${kubeconfig}`,
-        `--csi-address=${socket}`,
-        `--data-dir=${join(dataDir, 'all')}`,
-      ],
-      { NAMESPACE: CAPACITY_NAMESPACE, REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
+      [...argsOf(options, webhooks), `--kubeconfig=${kubeconfig}`, `--csi-address=${socket}`],
+      {
+        NAMESPACE: CAPACITY_NAMESPACE,
+        REDIS_URL: options.redisUrl,
+        SUTLER_REDIS_URL: options.redisUrl,
+      },
     )) &&
     (webhooks === undefined ||
       (await start('sandbox-event-sender', [
@@ -118,6 +115,7 @@ export async function startEnvironment(
       ])));
   if (!isUp) return undefined;
   const admission = webhooks && { url: facts['ingest admission'] ?? '', ca: webhooks.ca };
+  const redisUrl = options.redisUrl === '' ? `unix://${facts['redis']}` : options.redisUrl;
   return { kubeconfig, socket, redisUrl, facts, ...(admission && { admission }) };
 }
 
@@ -128,6 +126,7 @@ function argsOf(
 ): readonly string[] {
   return [
     '--dashboard-address=127.0.0.1:0',
+    '--http-endpoint=127.0.0.1:0',
     // A volume on another node than the selected one would be of no use to its pod.
     '--strict-topology',
     // No pod that could own the CSIStorageCapacity objects runs here.
@@ -143,14 +142,6 @@ function topologyArgs(): readonly string[] {
     `--node-id=${first.name}`,
     ...SANDBOX_NODES.map(({ zone, name, size }) => `--pool=${zone}/${name}=${size}`),
   ];
-}
-
-async function startRedis({ dataDir, closers, log }: EnvironmentOptions): Promise<string> {
-  const folder = join(dataDir, 'redis');
-  await mkdir(folder, { recursive: true });
-  const server = await keepRedisServer({ dataDir: folder, log });
-  closers.add('redis-server', () => server.close());
-  return server.url;
 }
 
 function launch(

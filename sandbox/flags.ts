@@ -53,7 +53,7 @@ export const flags = defineFlags({
     env: 'REDIS_URL',
     help:
       'Redis for queues and volume records. ' +
-      'Empty: the sandbox starts a redis-server with its data in --data-dir.',
+      'Empty: one that is started with the sandbox and ends with it.',
   },
   'data-dir': {
     type: 'string',

@@ -1,4 +1,5 @@
-import { writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
@@ -6,10 +7,10 @@ import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { claims } from '#src/kube/resources.ts';
 import { openRedisAccess, type RedisAccess } from '#src/redis/access.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';
-import { emptyDataFolder, openDataFolder } from '#src/runtime/data-folder.ts';
 import { UsageError, withoutFlags } from '#src/runtime/flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
+import { takeDataFolder } from './data-folder.ts';
 import { startEnvironment, type Environment } from './environment.ts';
 import { createExample, readExamples, type Example } from './examples.ts';
 import { flags, sandboxOnlyFlags, summary } from './flags.ts';
@@ -101,16 +102,17 @@ interface Run {
 async function open(context: Context, access: RedisAccess): Promise<Environment | undefined> {
   const { flags, log, closers, stopping } = context;
   const dataDir = resolve(flags.dataDir);
-  const folder = await openDataFolder('data-dir', dataDir, 'sandbox');
-  closers.add('data folder', () => folder.close());
-  await emptyDataFolder(folder);
+  closers.add('data folder', await takeDataFolder(dataDir));
+  // The path of a socket may have 107 bytes, which that of the data folder may exceed.
+  const sockets = await mkdtemp(join(tmpdir(), 'sutler-'));
+  closers.add('folder of sockets', () => rm(sockets, { recursive: true, force: true }));
   if (flags.redisUrl !== '') {
     const print = printer(context);
     await waitForRedis(flags.redisUrl, { access, print, stopping, clock: systemClock, log });
   }
   return startEnvironment({
     dataDir,
-    sockets: folder.sockets,
+    sockets,
     apiPort: flags.apiPort,
     driverDelayMs: flags.driverDelayMs,
     topology: flags.topology,

@@ -53,11 +53,7 @@ export function describeEnvironment(
   const row = (name: string, value = ''): string => `  ${name.padEnd(16)} ${value}`;
   const [user, password] = [facts['dashboard user'], facts['dashboard password']];
   const login = user === undefined ? '' : `  (user ${user}, password ${password})`;
-  const processes = ['ingest', 'jobs', 'csi-gateway']
-    .filter((name) => facts[`${name} pid`] !== undefined)
-    .map((name) =>
-      row(name, `pid ${facts[`${name} pid`]?.padEnd(8)} ${facts[`${name} http`] ?? ''}`.trimEnd()),
-    );
+  const sutler = `pid ${facts['all pid']?.padEnd(8)} ${facts['http'] ?? ''}`;
   // With --event-source=webhook or both.
   const hints = ['events', 'admission'].flatMap((name) => {
     const url = facts[`ingest ${name}`];
@@ -68,7 +64,7 @@ Running:
 ${row('Kubernetes API', facts['sandbox-api server'])}
 ${row('sample driver', facts['sandbox-driver socket'])}
 ${row('Redis', facts['redis'])}
-${processes.join('\n')}
+${row('sutler', sutler)}
 ${hints.map((line) => `${line}\n`).join('')}${row('logs', next.logsFolder)}
 
 Open the dashboard:

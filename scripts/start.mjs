@@ -12,6 +12,8 @@ if (!hasFlag('redis-url')) findRedis();
 if (args.some((arg) => /^--(kubeconfig|master)=$/.test(arg)))
   fail('--kubeconfig and --master need a value; leave them out for the sandbox');
 const real = hasFlag('kubeconfig') || hasFlag('master');
+// Upstream's container, whose place `sutler all` takes, has no dashboard.
+if (real && !hasFlag('dashboard-address')) args.push('--dashboard-address=127.0.0.1:8088');
 const child = spawn(
   process.execPath,
   [

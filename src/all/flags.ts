@@ -1,48 +1,39 @@
-import { driverConfigFlags } from '../driver-config/flags.ts';
-import { kubeFlags } from '../kube/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
-import { processFlags } from '../runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
 export const summary =
-  'starts csi-gateway, ingest, jobs and dashboard on one machine; takes the flags of all of them';
+  'runs csi-gateway, ingest and jobs in one process beside the driver, in the place of ' +
+  'external-provisioner’s container; takes the flags of all of them';
 
-/** The flags that `all` itself reads; it passes all others on to the processes. */
+/** Flags that differ from those of the processes that `all` runs. */
 export const flags = defineFlags({
-  ...processFlags,
-  kubeconfig: kubeFlags.kubeconfig,
-  master: kubeFlags.master,
-  'driver-config': {
-    ...driverConfigFlags['driver-config'],
-    help:
-      'YAML file with a section for each driver, whose gateways run elsewhere: no csi-gateway is ' +
-      'started. Empty: one driver, by flags.',
-  },
-  'http-endpoint': {
-    type: 'string',
-    default: '127.0.0.1:0',
-    help:
-      'Listen address of the first process; the others take the ports above it. ' +
-      'Port 0: free ports.',
-  },
   'redis-url': {
     type: 'string',
     default: '',
     env: 'REDIS_URL',
     help:
-      'Redis for queues and volume records. ' +
-      'Empty: starts a redis-server with its data in --data-dir.',
+      'Redis for queues and volume records. Empty: a redis-server or valkey-server of its own, ' +
+      'whose data ends with the process.',
   },
   gateway: {
     type: 'strings',
     default: '',
+    perDriver: true,
     help:
       'Address at which csi-gateway listens and is called: unix:///path or dns:///host:port. ' +
       'Empty: a socket in a private folder.',
   },
-  'data-dir': {
+  'claim-finalizer': {
+    type: 'bool',
+    default: true,
+    perDriver: true,
+    help:
+      'Keeps a finalizer on a claim while its volume record is open, in case Redis loses its ' +
+      'data. Costs two API writes per claim. Needed with a Redis of its own.',
+  },
+  'dashboard-address': {
     type: 'string',
-    default: '.sutler/all',
-    help: 'Folder for Redis data, sockets and logs.',
+    default: '',
+    help: 'Listen address of a dashboard, for example 127.0.0.1:8088. Empty: none.',
   },
 });

@@ -18,7 +18,8 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'csi-gateway', summary, table, start });
 }
 
-async function start(context: Context): Promise<void> {
+/** Opens everything of the gateway; it then runs until the process closes. */
+export async function start(context: Context): Promise<void> {
   const { flags, closers, health, log, metrics } = context;
   const driver = parseAddress('csi-address', flags.csiAddress);
   const [listen, ...alsoListen] = flags.listen.map((text) => parseAddress('listen', text));

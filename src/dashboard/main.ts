@@ -20,7 +20,8 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'dashboard', summary, table, start });
 }
 
-async function start(context: DashboardContext): Promise<void> {
+/** Opens everything of the dashboard; it then runs until the process closes. */
+export async function start(context: DashboardContext): Promise<void> {
   const { flags, log, metrics, closers, health } = context;
   checkFlags(context);
   const generated = flags.dashboardPassword === '' ? randomBytes(15).toString('base64url') : '';

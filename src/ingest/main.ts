@@ -18,7 +18,8 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'ingest', summary, table, start });
 }
 
-async function start(context: IngestContext): Promise<void> {
+/** Opens everything of ingest; it then runs until the process closes. */
+export async function start(context: IngestContext): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   checkFlags(context);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');

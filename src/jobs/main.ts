@@ -24,7 +24,8 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'jobs', summary, table, start });
 }
 
-async function start(context: JobsProcess): Promise<void> {
+/** Opens everything of jobs; it then runs until the process closes. */
+export async function start(context: JobsProcess): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   const checked = checkFlags(context);
   const instance = instanceName(context);

@@ -1,4 +1,4 @@
-import { Counter, Gauge, Histogram } from 'prom-client';
+import { Gauge } from 'prom-client';
 import { Registry, metricsIn } from '../runtime/metrics.ts';
 
 export type RequestMetrics = ReturnType<typeof createRequestMetrics>;
@@ -9,32 +9,26 @@ export function createRequestMetrics(
   flow: { readonly inFlight: number; readonly limit: number },
   registry = new Registry(),
 ) {
-  const registers = [registry];
-  const requests = new Counter({
-    name: 'sutler_kube_requests_total',
-    help: 'HTTP requests to the API server, retries included; code 0: no answer.',
-    labelNames: ['verb', 'resource', 'code'],
-    registers,
-  });
-  const durations = new Histogram({
-    name: 'sutler_kube_request_duration_seconds',
-    help: 'Time from sending a request to the end of its answer; waiting for its turn is excluded.',
-    labelNames: ['verb', 'resource'],
-    buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
-    registers,
-  });
-  const inFlight: Gauge = new Gauge({
-    name: 'sutler_kube_in_flight',
-    help: 'Calls under way, without watches.',
-    registers,
-    collect: () => inFlight.set(flow.inFlight),
-  });
-  const limit: Gauge = new Gauge({
-    name: 'sutler_kube_in_flight_limit',
-    help: 'Calls that may be under way at once; lowered when the API server answers 429.',
-    registers,
-    collect: () => limit.set(flow.limit),
-  });
+  const { counter, histogram, sum } = metricsIn(registry);
+  const requests = counter(
+    'sutler_kube_requests_total',
+    'HTTP requests to the API server, retries included; code 0: no answer.',
+    ['verb', 'resource', 'code'],
+  );
+  const durations = histogram(
+    'sutler_kube_request_duration_seconds',
+    'Time from sending a request to the end of its answer; waiting for its turn is excluded.',
+    {
+      labelNames: ['verb', 'resource'],
+      buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+    },
+  );
+  sum('sutler_kube_in_flight', 'Calls under way, without watches.', () => flow.inFlight);
+  sum(
+    'sutler_kube_in_flight_limit',
+    'Calls that may be under way at once; lowered when the API server answers 429.',
+    () => flow.limit,
+  );
   return {
     /** @param code  HTTP status; 0 without an answer */
     observe(

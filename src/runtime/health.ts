@@ -9,17 +9,29 @@ interface Result {
   readonly trouble: string | undefined;
 }
 
+/** What is shown of a page. */
+interface Look {
+  readonly isFine: boolean;
+  /** Whether a check was looked at. */
+  readonly isFound: boolean;
+  readonly lines: readonly string[];
+}
+
 /** The checks behind /healthz (live) and /readyz (ready), each added where its part is made. The
  * pages list them in the order in which they were added. A second check of the same name replaces
  * the first, in its place: before a part is opened, its check can say what it waits for.
  *
  * A group is a part of the work that goes on while others can't, such as one driver of several. Its
  * checks are called GROUP/NAME. The process is ready while one group is, but it must be restarted
- * if any group says so. A note is shown on /readyz and changes nothing. */
+ * if any group says so. A note is shown on /readyz and changes nothing.
+ *
+ * A part is one of several processes that run as one (`sutler all`): each of them must be fine. Its
+ * checks are called PART/NAME, and NAME finds them too. */
 export class HealthChecks {
   readonly #checks = { live: new Map<string, Check>(), ready: new Map<string, Check>() };
   readonly #groups = new Map<string, HealthChecks>();
   readonly #notes = new Map<string, Check>();
+  readonly #parts = new Map<string, HealthChecks>();
 
   /** The process must be restarted while the check fails. */
   live(name: string, check: Check): void {
@@ -53,27 +65,52 @@ export class HealthChecks {
     this.#groups.delete(name);
   }
 
+  /** The checks of a part of this name, which has none at first. */
+  addPart(name: string): HealthChecks {
+    const part = new HealthChecks();
+    this.#parts.set(name, part);
+    return part;
+  }
+
   /** Runs all checks of a page, those of a group, or those with the given name.
    * @returns HTTP status and text: 200 "ok", 503 with a line per check, or 404 for an unknown name
    */
   answer(page: HealthPage, name: string): { readonly code: number; readonly text: string } {
-    const own = this.#results(page).filter((result) => isAsked(name, result.name));
-    const groups = [...this.#groups].map(([group, checks]) =>
-      checks
-        .#results(page)
-        .filter((result) => isAsked(name, result.name, group))
-        .map((result) => ({ ...result, name: `${group}/${result.name}` })),
-    );
-    const asked = groups.filter(({ length }) => length > 0);
-    if (name !== '' && own.length + asked.length === 0)
+    const { isFine, isFound, lines } = this.#look(page, name);
+    if (name !== '' && !isFound)
       return { code: 404, text: `no check ${name}; there are: ${this.#names(page).join(', ')}\n` };
-    const isFine = areFine(own) && areGroupsFine(page, asked);
-    const noted = page === 'ready' && name === '' ? [['', this] as const, ...this.#groups] : [];
-    const notes = noted.flatMap(([group, checks]) => checks.#noteLines(group));
-    const lines = [...[...own, ...asked.flat()].map(lineOf), ...notes];
     return {
       code: isFine ? 200 : 503,
       text: `${[...lines, isFine ? 'ok' : 'not ok'].join('\n')}\n`,
+    };
+  }
+
+  /** @param asked  name of a check or group; '' for all */
+  #look(page: HealthPage, asked: string): Look {
+    const own = this.#results(page).filter((result) => isAsked(asked, result.name));
+    const groups = [...this.#groups]
+      .map(([group, checks]) =>
+        checks
+          .#results(page)
+          .filter((result) => isAsked(asked, result.name, group))
+          .map((result) => ({ ...result, name: `${group}/${result.name}` })),
+      )
+      .filter(({ length }) => length > 0);
+    const noted = page === 'ready' && asked === '' ? [['', this] as const, ...this.#groups] : [];
+    const notes = noted.flatMap(([group, checks]) => checks.#noteLines(group));
+    const parts = [...this.#parts].map(([part, checks]) => {
+      const inPart = `${asked}/`.startsWith(`${part}/`) ? asked.slice(part.length + 1) : asked;
+      const { lines, ...rest } = checks.#look(page, inPart);
+      return { ...rest, lines: lines.map((line) => line.replace(']', `]${part}/`)) };
+    });
+    return {
+      isFine: areFine(own) && areGroupsFine(page, groups) && parts.every(({ isFine }) => isFine),
+      isFound: own.length + groups.length > 0 || parts.some(({ isFound }) => isFound),
+      lines: [
+        ...[...own, ...groups.flat()].map(lineOf),
+        ...notes,
+        ...parts.flatMap(({ lines }) => lines),
+      ],
     };
   }
 
@@ -85,7 +122,10 @@ export class HealthChecks {
     const ofGroups = [...this.#groups].flatMap(([group, checks]) =>
       checks.#names(page).map((name) => `${group}/${name}`),
     );
-    return [...this.#checks[page].keys(), ...ofGroups];
+    const ofParts = [...this.#parts].flatMap(([part, checks]) =>
+      checks.#names(page).map((name) => `${part}/${name}`),
+    );
+    return [...this.#checks[page].keys(), ...ofGroups, ...ofParts];
   }
 
   #noteLines(group: string): readonly string[] {

@@ -29,6 +29,9 @@ export async function forgetDriver(registry: Registry, driver: string): Promise<
   }
 }
 
+/** Of gauges that are sums. */
+const SUMMANDS = new WeakMap<object, (() => number)[]>();
+
 /** Creates metrics that several parts may share: one whose name the registry knows already is
  * returned, since the registry refuses a second one. */
 export function metricsIn(registry: Registry) {
@@ -52,5 +55,18 @@ export function metricsIn(registry: Registry) {
     if (known instanceof Histogram) return known as Histogram<L>;
     return new Histogram({ name, help, ...o, registers });
   };
-  return { counter, gauge, histogram };
+  /** A gauge without labels that is asked when the page is read: the sum of all that share it. */
+  const sum = (name: string, help: string, read: () => number): void => {
+    const known = registry.getSingleMetric(name);
+    if (known !== undefined) return void SUMMANDS.get(known)?.push(read);
+    const summands = [read];
+    const created: Gauge = new Gauge({
+      name,
+      help,
+      registers,
+      collect: () => created.set(summands.reduce((total, each) => total + each(), 0)),
+    });
+    SUMMANDS.set(created, summands);
+  };
+  return { counter, gauge, histogram, sum };
 }

@@ -9,7 +9,6 @@ import { renderAudit } from '#src/audit/render.ts';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { DUPLICATE_LEFT } from '#src/records/forget.ts';
 import { openRecords } from '#src/records/open-records.ts';
@@ -17,6 +16,7 @@ import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
 import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
+import { startRedisServer, type TcpRedisServer } from '../harness/redis-server.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const DRIVER = 'sample.csi.sutler.dev';
@@ -26,7 +26,7 @@ const JOB = { kind: 'claim', uid: 'u', namespace: 'ns', name: 'c' } as const;
 
 describe('audit', () => {
   let dir: string;
-  let server: RedisServer;
+  let server: TcpRedisServer;
   let redis: Redis;
   let cluster: SandboxCluster;
   let kube: KubeClient;
@@ -63,7 +63,7 @@ describe('audit', () => {
 
   before(async () => {
     dir = await mkdtemp(join(tmpdir(), 'sutler-audit-'));
-    server = await startRedisServer({ dataDir: dir, log: silentLog });
+    server = await startRedisServer({ dataDir: dir });
     redis = new Redis(server.url);
     cluster = await openSandboxCluster();
     kube = await cluster.client();

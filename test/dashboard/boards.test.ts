@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
 import { registryKey } from '#src/queue/queue-keys.ts';
-import { startRedisServer } from '#src/redis/server.ts';
 import type { Clock } from '#src/runtime/clock.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import {
   PREFIX,
   RIGHT,
@@ -13,6 +11,7 @@ import {
   type BoardRedis,
   type RunningDashboard,
 } from '../harness/dashboard-server.ts';
+import { startRedisServer } from '../harness/redis-server.ts';
 
 const claim: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
 const volume: JobKey = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u2' };
@@ -168,7 +167,6 @@ describe('boards without Redis', () => {
 
       const again = await startRedisServer({
         dataDir,
-        log: silentLog,
         port: own.server.port,
         password,
       });

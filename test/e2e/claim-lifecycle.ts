@@ -1,17 +1,16 @@
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { DEFAULT_ACCESS } from '#src/redis/access.ts';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
-import { startChild, type Child } from '#src/runtime/children.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { startChild, type Child } from '../../sandbox/children.ts';
 import { waitForNoLeftovers } from '../../sandbox/leftovers.ts';
 import {
   at,
@@ -25,6 +24,7 @@ import {
   type Reply,
 } from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
+import { startRedisServer, type TcpRedisServer } from '../harness/redis-server.ts';
 
 /** A cluster with a volume binder, and the kubeconfig of an administrator. */
 export interface Cluster {
@@ -38,8 +38,8 @@ const READY_WITHIN_MS = 60_000;
 const DELETED_WITHIN_MS = 60_000;
 const CLAIMS = 20;
 
-/** Tests that all of sutler, as separate processes with the sample driver and a Redis, provisions
- * and deletes claims on any cluster and leaves nothing behind. */
+/** Tests that all of sutler in one process, beside the sample driver and a Redis, provisions and
+ * deletes claims on any cluster and leaves nothing behind. */
 export function describeClaimLifecycle(name: string, open: () => Promise<Cluster>): void {
   describe(`sutler all on ${name}`, () => {
     const closers = new Closers();
@@ -178,32 +178,36 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       assert.deepEqual(readdirSync(volumesDir), []);
     });
 
-    it('reports every process as ready', async () => {
-      const endpoints = Object.entries(deployment.facts).filter(([fact]) => fact.endsWith(' http'));
-      assert.ok(endpoints.length >= 3, JSON.stringify(deployment.facts));
-      for (const [fact, url] of endpoints) {
-        const reply = await fetch(`${url}/readyz`);
-        assert.equal(reply.status, 200, `${fact}: ${await reply.text()}`);
-      }
+    it('has one page of health for gateway, ingest and jobs, with upstream’s check of the Lease', async () => {
+      const { http = '' } = deployment.facts;
+      const page = await fetch(`${http}/readyz`);
+      const text = await page.text();
+      assert.equal(page.status, 200, text);
+      for (const part of ['csi-gateway', 'ingest', 'jobs'])
+        assert.match(text, new RegExp(`^\\[\\+\\]${part}/`, 'm'));
+      const lease = await fetch(`${http}/healthz/leader-election`);
+      assert.equal(lease.status, 200, await lease.text());
     });
 
-    it('gives the gateway no login of Redis, and the dashboard’s password only to the dashboard', () => {
-      const environmentOf = (name: string): string =>
-        readFileSync(`/proc/${deployment.facts[`${name} pid`] ?? ''}/environ`, 'utf8');
-      assert.doesNotMatch(environmentOf('csi-gateway'), /REDIS_|DASHBOARD_PASSWORD/);
-      assert.match(environmentOf('jobs'), /REDIS_URL/);
-      assert.doesNotMatch(environmentOf('jobs'), /DASHBOARD_PASSWORD/);
-      assert.match(environmentOf('dashboard'), /DASHBOARD_PASSWORD/);
+    it('has one page of metrics for them', async () => {
+      const text = await (await fetch(`${deployment.facts['http']}/metrics`)).text();
+      for (const name of [
+        'csi_sidecar_operations_seconds_count',
+        'controller_persistentvolumeclaim_provision_total',
+        'leader_election_master_status',
+        'sutler_kube_requests_total',
+      ])
+        assert.match(text, new RegExp(`^${name}\\b`, 'm'));
     });
 
-    it('stops all its processes', async () => {
-      const pids = Object.entries(deployment.facts).flatMap(([fact, value]) =>
-        fact.endsWith(' pid') ? [Number(value)] : [],
-      );
-      assert.ok(pids.length >= 4, JSON.stringify(deployment.facts));
-      await deployment.all.stop(STOP_GRACE_MS);
-      for (const pid of pids)
-        assert.ok(await isGone(pid), `process ${pid} still runs:\n${deployment.output()}`);
+    it('ends on request, and removes its temporary folder', async () => {
+      const { all, facts } = deployment;
+      const { pid = 0 } = all;
+      const folder = dirname(facts['gateway']?.replace('unix://', '') ?? '');
+      assert.ok(existsSync(folder));
+      await all.stop(STOP_GRACE_MS);
+      assert.ok(await isGone(pid), `process ${pid} still runs:\n${deployment.output()}`);
+      assert.ok(!existsSync(folder));
     });
   });
 }
@@ -213,7 +217,7 @@ interface Deployment {
   readonly namespace: string;
   readonly driver: string;
   readonly volumesDir: string;
-  readonly redis: RedisServer;
+  readonly redis: TcpRedisServer;
   readonly all: Child;
   readonly facts: Readonly<Record<string, string>>;
   /** The end of the processes' output. */
@@ -226,7 +230,7 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
   closers.add('connection', () => api.close());
   const dir = await mkdtemp(join(tmpdir(), 'sutler-e2e-'));
   closers.add('folder', () => rm(dir, { recursive: true, force: true }));
-  const redis = await startRedisServer({ dataDir: join(dir, 'redis'), log: silentLog });
+  const redis = await startRedisServer({ dataDir: join(dir, 'redis') });
   closers.add('Redis', () => redis.close());
 
   let output = '';
@@ -238,7 +242,6 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
         PATH: process.env['PATH'],
         HOME: dir,
         REDIS_URL: redis.url,
-        SUTLER_DASHBOARD_PASSWORD: 'not for the others',
       },
       output: (text: string) => (output = (output + text).slice(-20_000)),
     };
@@ -265,9 +268,8 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
   const { child, facts } = await run('all', [
     `--kubeconfig=${kubeconfig}`,
     `--csi-address=${socket}`,
-    `--data-dir=${join(dir, 'all')}`,
+    '--http-endpoint=127.0.0.1:0',
     `--leader-election-namespace=${namespace}`,
-    '--dashboard-address=127.0.0.1:0',
     '--retry-interval-start=100ms',
     '-v=4',
   ]);

@@ -6,10 +6,10 @@ import { Code } from '#src/csi/status.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, classes, secrets } from '#src/kube/resources.ts';
-import { type Child, startChild } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
+import { type Child, startChild } from '../../sandbox/children.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
@@ -40,7 +40,6 @@ describe('what the processes print', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let socket: string;
-  let dataDir: string;
   let sentinelUrl: string;
   /** By what it is. */
   const planted = new Map<string, string>([
@@ -56,7 +55,6 @@ describe('what the processes print', () => {
   before(async () => {
     const folder = await makeFolder();
     closers.add('folder', () => folder.remove());
-    dataDir = folder.file('data');
     redis = await startTlsRedis({ asksForCertificate: true });
     closers.add('Redis', () => redis.close());
     planted.set('Redis password', redis.password);
@@ -204,7 +202,6 @@ describe('what the processes print', () => {
           ...tls,
           `--kubeconfig=${cluster.kubeconfig}`,
           `--csi-address=unix://${socket}`,
-          `--data-dir=${dataDir}`,
           '--dashboard-address=127.0.0.1:0',
           '--leader-election-namespace=default',
           '--retry-interval-start=50ms',

@@ -9,11 +9,11 @@ import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { jobData, type JobKey } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
+import { startRedisServer, type TcpRedisServer } from './redis-server.ts';
 
 export const USER = 'admin';
 export const PASSWORD = 'open: sésame';
@@ -21,7 +21,7 @@ export const PREFIX = 'csi';
 
 /** A Redis server for dashboard tests, with functions that fill it. */
 export interface BoardRedis {
-  readonly server: RedisServer;
+  readonly server: TcpRedisServer;
   readonly redis: Redis;
   /** Registers a driver's queue and adds jobs; `delayMs` makes them delayed. */
   fill(driver: string, keys: readonly JobKey[], delayMs?: number): Promise<Queue>;
@@ -32,7 +32,7 @@ export interface BoardRedis {
 
 export async function startBoardRedis(): Promise<BoardRedis> {
   const dir = await mkdtemp(join(tmpdir(), 'sutler-dashboard-'));
-  const server = await startRedisServer({ dataDir: dir, log: silentLog });
+  const server = await startRedisServer({ dataDir: dir });
   const redis = new Redis(server.url);
   redis.on('error', () => undefined);
   const queues: Queue[] = [];

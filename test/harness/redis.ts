@@ -2,8 +2,7 @@ import { rm, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { startRedisServer, type TcpRedisServer } from './redis-server.ts';
 
 /** A redis-server for one test file, with functions that inject faults. */
 export interface TestRedis {
@@ -32,7 +31,7 @@ export async function startTestRedis(
 ): Promise<TestRedis> {
   const dataDir = await mkdtemp(join(tmpdir(), 'sutler-redis-'));
   const settings = ['appendfsync always', ...(o.settings ?? [])];
-  let server: RedisServer = await startRedisServer({ dataDir, log: silentLog, settings });
+  let server: TcpRedisServer = await startRedisServer({ dataDir, settings });
   const { url, port } = server;
   const password = decodeURIComponent(new URL(url).password);
   const redis = new Redis(url, {
@@ -42,7 +41,7 @@ export async function startTestRedis(
   });
   redis.on('error', () => undefined);
   const restart = async (): Promise<void> => {
-    server = await startRedisServer({ dataDir, log: silentLog, settings, port, password });
+    server = await startRedisServer({ dataDir, settings, port, password });
   };
   return {
     url,

@@ -29,11 +29,11 @@ export const RANK: Readonly<Record<string, number>> = {
   jobs: 10,
   'csi-gateway': 10,
   dashboard: 10,
-  all: 10,
+  all: 11,
   operator: 10,
-  'dispatch.ts': 11,
-  'processes.ts': 12,
-  'cli.ts': 13,
+  'dispatch.ts': 12,
+  'processes.ts': 13,
+  'cli.ts': 14,
 };
 
 export interface SourceFile {

@@ -1,6 +1,5 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { type Child, startChild } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { textAt } from '../../sandbox/api/json-value.ts';
@@ -8,6 +7,7 @@ import { claims } from '../../sandbox/api/kinds/claims.ts';
 import { classes } from '../../sandbox/api/kinds/storage.ts';
 import { volumes } from '../../sandbox/api/kinds/volumes.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
+import { type Child, startChild } from '../../sandbox/children.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';

@@ -6,9 +6,9 @@ import type { KubeObject, Volume } from '#src/kube/objects.ts';
 import { events, volumes } from '#src/kube/resources.ts';
 import { statusKey } from '#src/queue/queue-keys.ts';
 import { sharedHandlesKey } from '#src/records/key-names.ts';
-import { startChild } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { startChild } from '../../sandbox/children.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { DRIVER, openRig, type Rig } from '../jobs/rig.ts';
 import {

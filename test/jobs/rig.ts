@@ -21,7 +21,6 @@ import * as resources from '#src/kube/resources.ts';
 import type { Run } from '#src/queue/run.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { type Outcome, shownReason } from '#src/queue/outcome.ts';
-import { startRedisServer } from '#src/redis/server.ts';
 import { VolumeNames } from '#src/records/names-in-use.ts';
 import { openSources } from '#src/records/open-sources.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
@@ -33,6 +32,7 @@ import {
   type SampleDriver,
   startSampleDriver,
 } from '../../sandbox/driver/server.ts';
+import { startRedisServer } from '../harness/redis-server.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { DEFAULT_OPTIONS } from '../harness/default-options.ts';
 
@@ -82,7 +82,7 @@ export interface Rig {
 /** @param o.maxInFlight  calls that the gateway lets by at once */
 export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): Promise<Rig> {
   const dir = await mkdtemp(join(tmpdir(), 'sutler-jobs-'));
-  const server = await startRedisServer({ dataDir: dir, log: silentLog });
+  const server = await startRedisServer({ dataDir: dir });
   const redis = new Redis(server.url);
   const cluster = await openSandboxCluster();
   const kube = createKubeClient({

@@ -11,11 +11,10 @@ import {
   openRecordsKey,
   volumeRecordKey,
 } from '#src/records/key-names.ts';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { OwnershipLost, VolumeRecords } from '#src/records/volume-record.ts';
 import type { OpenedCreate, OpenedDelete } from '#src/records/open-results.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
+import { startRedisServer, type TcpRedisServer } from '../harness/redis-server.ts';
 import { seeded } from '../harness/seeded.ts';
 import * as model from './record.ts';
 import {
@@ -436,13 +435,13 @@ const ENDS: Readonly<Record<'creating' | 'deleting', readonly StepName[]>> = {
 };
 
 describe('the model of the volume record', () => {
-  let server: RedisServer;
+  let server: TcpRedisServer;
   let redis: Redis;
   let dir: string;
 
   before(async () => {
     dir = await mkdtemp(join(tmpdir(), 'sutler-model-'));
-    server = await startRedisServer({ dataDir: dir, log: silentLog });
+    server = await startRedisServer({ dataDir: dir });
     redis = new Redis(server.url);
   });
   after(async () => {

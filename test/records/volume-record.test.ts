@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { dataEpochKey } from '#src/records/key-names.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
@@ -13,9 +12,9 @@ import { openJobs } from '#src/records/open-jobs.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
 import { OwnershipLost, VolumeRecords } from '#src/records/volume-record.ts';
 import { encodeRequest } from '#src/records/stored-request.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
+import { startRedisServer, type TcpRedisServer } from '../harness/redis-server.ts';
 import { until } from '../harness/until.ts';
 
 const planned = plannedRequest();
@@ -23,7 +22,7 @@ const job: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'c' };
 const id = 'u1';
 
 describe('volume record', () => {
-  let server: RedisServer;
+  let server: TcpRedisServer;
   let redis: Redis;
   let dir: string;
   const createRecords = (
@@ -49,7 +48,7 @@ describe('volume record', () => {
 
   before(async () => {
     dir = await mkdtemp(join(tmpdir(), 'sutler-record-'));
-    server = await startRedisServer({ dataDir: dir, log: silentLog });
+    server = await startRedisServer({ dataDir: dir });
     redis = new Redis(server.url);
   });
   after(async () => {

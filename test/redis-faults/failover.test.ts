@@ -6,11 +6,11 @@ import { Redis } from 'ioredis';
 import type { Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import { openRedis } from '#src/redis/connection.ts';
-import { startRedisServer } from '#src/redis/server.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { isReady, ProcessBed, type Running } from '../harness/process-bed.ts';
+import { startRedisServer } from '../harness/redis-server.ts';
 import { redisUsers, urlOf } from '../harness/redis-users.ts';
 import { startSentinel } from '../harness/sentinel.ts';
 import { until } from '../harness/until.ts';
@@ -45,7 +45,6 @@ describe('ingest and jobs, when three Sentinels replace the master', () => {
     const password = decodeURIComponent(new URL(bed.redis.url).password);
     const server = await startRedisServer({
       dataDir: folder.file('replica'),
-      log: silentLog,
       password,
       settings: [...redisUsers(), `masterauth ${password}`],
     });

@@ -4,9 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { startRedisServer } from '#src/redis/server.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { startRedisServer } from '../harness/redis-server.ts';
 import { TestBed } from './test-bed.ts';
 import { startSentinel } from '../harness/sentinel.ts';
 import { until } from '../harness/until.ts';
@@ -17,12 +16,11 @@ describe('a failover by Sentinel', () => {
     try {
       const dir = await mkdtemp(join(tmpdir(), 'sutler-sentinel-'));
       closers.add('folder', () => rm(dir, { recursive: true, force: true }));
-      const master = await startRedisServer({ dataDir: join(dir, 'a'), log: silentLog });
+      const master = await startRedisServer({ dataDir: join(dir, 'a') });
       closers.add('master', () => master.close(0));
       const password = decodeURIComponent(new URL(master.url).password);
       const replica = await startRedisServer({
         dataDir: join(dir, 'b'),
-        log: silentLog,
         password,
         settings: [`masterauth ${password}`],
       });

@@ -1,105 +1,95 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
-import { startRedisServer } from '#src/redis/server.ts';
+import { keepRedisServer, startRedisServer } from '#src/redis/server.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { silentLog } from '#src/runtime/log.ts';
-import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { silentLog as log } from '#src/runtime/log.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { until } from '../harness/until.ts';
 
-describe('startRedisServer', () => {
-  let redis: TestRedis;
+const PARENT = fileURLToPath(new URL('redis-parent.js', import.meta.url));
+
+function connectTo(url: string): Redis {
+  const redis = new Redis(url.replace('unix://', ''), { retryStrategy: () => 20 });
+  redis.on('error', () => undefined);
+  return redis;
+}
+
+describe('the Redis that sutler starts', () => {
+  const folders: Awaited<ReturnType<typeof makeFolder>>[] = [];
+  const newFolder = async (): Promise<string> => {
+    const folder = await makeFolder();
+    folders.push(folder);
+    return folder.file('.');
+  };
+  let folder: string;
   before(async () => {
-    redis = await startTestRedis();
+    folder = await newFolder();
   });
-  after(() => redis.close());
+  after(() => Promise.all(folders.map((each) => each.remove())));
 
-  it('listens on loopback only, with a password that is not in its arguments', async () => {
-    assert.deepEqual(await redis.redis.config('GET', 'bind'), ['bind', '127.0.0.1']);
-    const { password } = new URL(redis.url);
-    assert.ok(password.length >= 20);
-    assert.ok(!(await readFile(`/proc/${redis.pid}/cmdline`, 'utf8')).includes(password));
-    const stranger = new Redis({
-      port: redis.port,
-      retryStrategy: () => null,
-      maxRetriesPerRequest: 0,
-      lazyConnect: true,
-      disconnectTimeout: 100,
-    });
-    stranger.on('error', () => undefined);
-    await assert.rejects(stranger.connect().then(() => stranger.get('x')));
-    stranger.disconnect();
-  });
-
-  it('keeps its data when it is killed and started again in the same folder', async () => {
-    await redis.redis.set('k', 'v');
-    await redis.kill();
-    await redis.start();
-    assert.equal(await redis.redis.get('k'), 'v');
-  });
-
-  it('ends on request, and reports how', async () => {
-    const server = await startRedisServer({ dataDir: `${redis.dataDir}/second`, log: silentLog });
+  it('listens on its socket only, keeps what it confirmed and evicts nothing', async () => {
+    const server = await startRedisServer({ folder, log });
+    const redis = connectTo(server.url);
+    const settings = await redis.config('GET', 'port', 'appendonly', 'maxmemory-policy');
+    assert.deepEqual(settings.sort(), [
+      '0',
+      'appendonly',
+      'maxmemory-policy',
+      'noeviction',
+      'port',
+      'yes',
+    ]);
+    redis.disconnect();
     await server.close();
     assert.match(await server.exited, /code 0|SIGTERM/);
     assert.throws(() => process.kill(server.pid, 0));
   });
 
-  it('ends with its parent, even when that is killed', async () => {
-    const child = spawn(
-      process.execPath,
-      [fileURLToPath(new URL('redis-parent.js', import.meta.url)), `${redis.dataDir}/orphan`],
-      {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      },
+  it('is started again with its data when it ends', async () => {
+    const kept = await keepRedisServer({
+      folder,
+      log,
+      settings: ['appendfsync always'],
+    });
+    const redis = connectTo(kept.url);
+    await redis.set('k', 'v');
+    const pid = Number(/^process_id:(\d+)/m.exec(await redis.info('server'))?.[1]);
+    process.kill(pid, 'SIGKILL');
+    await until(
+      async () => (await redis.get('k').catch(() => undefined)) === 'v',
+      'it is back',
+      10_000,
     );
+    redis.disconnect();
+    await kept.close();
+  });
+
+  it('ends with its parent, even when that is killed', async () => {
+    const child = spawn(process.execPath, [PARENT, await newFolder()], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     const [url] = (await once(child.stdout.setEncoding('utf8'), 'data')) as [string];
-    const reader = new Redis(url.trim(), { retryStrategy: () => null, maxRetriesPerRequest: 0 });
-    reader.on('error', () => undefined);
-    assert.equal(await reader.ping(), 'PONG');
-    const lost = once(reader, 'close');
+    const redis = new Redis(url.trim().replace('unix://', ''), { retryStrategy: () => null });
+    redis.on('error', () => undefined);
+    assert.equal(await redis.ping(), 'PONG');
+    const lost = once(redis, 'end');
     child.kill('SIGKILL');
     await lost;
-    const again = new Redis(url.trim(), {
-      retryStrategy: () => null,
-      maxRetriesPerRequest: 0,
-      lazyConnect: true,
-    });
-    again.on('error', () => undefined);
-    await assert.rejects(again.connect());
-    for (const connection of [reader, again]) connection.disconnect();
   });
 
-  it('rejects a port where something else answers, with the server’s own output', async () => {
-    const other = createServer((socket) =>
-      socket
-        .end('-ERR I am not Redis\r\n')
-        .resume()
-        .on('error', () => undefined),
-    );
-    await new Promise<void>((done) => other.listen(0, '127.0.0.1', done));
-    const address = other.address();
-    const port = typeof address === 'object' && address !== null ? address.port : 0;
-    await assert.rejects(
-      startRedisServer({ dataDir: `${redis.dataDir}/third`, log: silentLog, port }),
-      new RegExp(`did not start on port ${port}: .*bind`),
-    );
-    await new Promise((done) => other.close(done));
-  });
+  it('that does not start says why in the server’s own words', () =>
+    assert.rejects(
+      startRedisServer({ folder, log, settings: ['no-such-setting 1'] }),
+      /redis-server did not start: .*no-such-setting/,
+    ));
 
-  it('says what to install where no server is installed', async () => {
-    const missing = startRedisServer({
-      dataDir: `${redis.dataDir}/fourth`,
-      log: silentLog,
-      programs: ['no-such-redis', 'no-such-valkey'],
-    });
-    await assert.rejects(
-      missing,
+  it('says what to install where no server is installed', () =>
+    assert.rejects(
+      startRedisServer({ folder, log, programs: ['no-such-redis', 'no-such-valkey'] }),
       (error) => error instanceof UsageError && /apt-get install redis-server/.test(error.message),
-    );
-  });
+    ));
 });

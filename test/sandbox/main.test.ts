@@ -197,9 +197,8 @@ Done: every claim was provisioned and deleted, and nothing is left.
       'sandbox-api server': 'https://127.0.0.1:1',
       'sandbox-driver socket': 'unix:///data/csi.sock',
       redis: 'redis://127.0.0.1:2',
-      'jobs pid': '33',
-      'dashboard pid': '34',
-      'jobs http': 'http://127.0.0.1:3',
+      'all pid': '33',
+      http: 'http://127.0.0.1:3',
       dashboard: 'http://127.0.0.1:4/queues/',
       'dashboard user': 'admin',
       'dashboard password': 'secret',
@@ -218,7 +217,7 @@ Running:
   Kubernetes API   https://127.0.0.1:1
   sample driver    unix:///data/csi.sock
   Redis            redis://127.0.0.1:2
-  jobs             pid 33       http://127.0.0.1:3
+  sutler           pid 33       http://127.0.0.1:3
   logs             /data/logs
 
 Open the dashboard:

@@ -95,11 +95,17 @@ export function judgeVolumeChange(
   return volume.metadata.deletionTimestamp === undefined ? 'edited' : 'deleting';
 }
 
-/** Also true where finalizers changed: caches keep only those that sutler adds and removes. */
-function isUnchanged({ metadata }: Claim | Volume, { metadata: before }: Claim | Volume): boolean {
+/** Also true where nothing but finalizers changed: caches keep only those that sutler adds and
+ * removes. */
+function isUnchanged(object: Claim | Volume, previous: Claim | Volume): boolean {
+  if (object.metadata.resourceVersion === previous.metadata.resourceVersion) return true;
+  const others = ({ metadata, spec }: Claim | Volume) => {
+    const { annotations, deletionTimestamp } = metadata;
+    return { annotations, deletionTimestamp, spec };
+  };
   return (
-    metadata.resourceVersion === before.resourceVersion ||
-    !isDeepStrictEqual(metadata.finalizers, before.finalizers)
+    !isDeepStrictEqual(object.metadata.finalizers, previous.metadata.finalizers) &&
+    isDeepStrictEqual(others(object), others(previous))
   );
 }
 

@@ -8,11 +8,11 @@ import { fileURLToPath } from 'node:url';
 import { createKubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { classes } from '#src/kube/resources.ts';
-import { startRedisServer } from '#src/redis/server.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSampleDriver } from '../../../sandbox/driver/server.ts';
 import { startProgram } from '../program.ts';
+import { startRedisServer } from '../redis-server.ts';
 import type { ChangeOverPlace, Startable } from './scenario.ts';
 import { VolumeLedger } from './volume-ledger.ts';
 
@@ -54,7 +54,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   const closers = new Closers();
   const folder = await mkdtemp(join(tmpdir(), 'sutler-change-over-'));
   closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-  const redis = await startRedisServer({ dataDir: join(folder, 'redis'), log: silentLog });
+  const redis = await startRedisServer({ dataDir: join(folder, 'redis') });
   closers.add('Redis', () => redis.close());
   const ledger = new VolumeLedger(({ metadata }) =>
     String(metadata.get('user-agent')[0]).includes('grpc-go'),

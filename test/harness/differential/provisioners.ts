@@ -1,11 +1,11 @@
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { startRedisServer } from '#src/redis/server.ts';
-import { type Child, startChild } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { type Child, startChild } from '../../../sandbox/children.ts';
 import { startProgram } from '../program.ts';
+import { startRedisServer } from '../redis-server.ts';
 
 /** A running provisioner. */
 export interface Provisioner {
@@ -67,7 +67,7 @@ export function startUpstream(program: string, options: ProvisionerOptions): Pro
 /** Starts all processes of sutler with a Redis of their own, and waits until they are ready. */
 export async function startSutler(options: ProvisionerOptions): Promise<Provisioner> {
   const closers = new Closers();
-  const redis = await startRedisServer({ dataDir: join(options.folder, 'redis'), log: silentLog });
+  const redis = await startRedisServer({ dataDir: join(options.folder, 'redis') });
   closers.add('Redis', () => redis.close());
   let output = '';
   const run = (name: string, args: readonly string[]): Child => {
@@ -114,13 +114,7 @@ type ProcessPlan = Readonly<Record<string, readonly string[]>>;
 
 function centralProcesses(options: ProvisionerOptions): ProcessPlan {
   return {
-    all: [
-      'all',
-      ...commonFlags(options),
-      `--csi-address=unix://${options.socket}`,
-      `--data-dir=${join(options.folder, 'all')}`,
-      '--dashboard-address=127.0.0.1:0',
-    ],
+    all: ['all', ...commonFlags(options), `--csi-address=unix://${options.socket}`],
   };
 }
 

@@ -215,6 +215,13 @@ describe('judgeClaimChange', () => {
     assert.equal(judge(edited()), 'edited');
   });
 
+  it('says irrelevant if only our finalizer was added, and edited if the node changed too', () => {
+    const finalizers = ['sutler.dev/volume-record'];
+    const annotations = { [GA]: DRIVER, [NODE]: 'n' };
+    assert.equal(judge(edited({ metadata: { finalizers } })), 'irrelevant');
+    assert.equal(judge(edited({ metadata: { finalizers, annotations } })), 'edited');
+  });
+
   it('says irrelevant if the claim was only listed again', () =>
     assert.equal(judge(aClaim()), 'irrelevant'));
 

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { systemClock, type Clock } from './clock.ts';
-import type { Logger } from './log.ts';
+import { systemClock, type Clock } from '#src/runtime/clock.ts';
+import type { Logger } from '#src/runtime/log.ts';
 
 /** How to start one process of sutler as a child. */
 export interface ChildPlan {

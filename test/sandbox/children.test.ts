@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { startChild } from '#src/runtime/children.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { startChild } from '../../sandbox/children.ts';
 
 const SCRIPT = {
   ready: `

@@ -1,0 +1,55 @@
+import { lstat, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { messageOf } from '#src/runtime/error-message.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+
+/** Says that an earlier sandbox made the folder. */
+const MARK = '.sutler-sandbox';
+/** Has the process id of the sandbox that uses it. */
+const LOCK = 'pid';
+
+/** Makes the sandbox's folder, or removes what an earlier sandbox left in it. Only this user may
+ * enter it then, and no second sandbox uses it. Links in it are removed, not followed.
+ * @returns frees it for the next sandbox
+ * @throws UsageError if it is not this user's alone, has other contents, or is in use */
+export async function takeDataFolder(path: string): Promise<() => Promise<void>> {
+  await mkdir(path, { recursive: true, mode: 0o700 }).catch((error: unknown) =>
+    refuse(path, `can't be made (${messageOf(error)})`),
+  );
+  await checkOwner(path);
+  const names = await readdir(path);
+  if (names.length > 0 && !names.includes(MARK))
+    refuse(path, 'contains other files; name an empty folder, or one that an earlier sandbox made');
+  const user = names.includes(LOCK) ? Number(await readFile(join(path, LOCK), 'utf8')) : 0;
+  if (user > 0 && isAlive(user))
+    refuse(path, `is in use by process ${user}; stop it, or name another folder`);
+  for (const name of names)
+    if (name !== MARK) await rm(join(path, name), { recursive: true, force: true });
+  await writeFile(join(path, MARK), 'data of sutler sandbox\n', { mode: 0o600 });
+  await writeFile(join(path, LOCK), `${process.pid}\n`, { flag: 'wx', mode: 0o600 });
+  return () => rm(join(path, LOCK), { force: true });
+}
+
+function refuse(path: string, why: string): never {
+  throw new UsageError(`--data-dir: ${path} ${why}`);
+}
+
+async function checkOwner(path: string): Promise<void> {
+  const stats = await lstat(path);
+  if (!stats.isDirectory()) refuse(path, 'is no folder, or a link: name the folder itself');
+  const own = process.geteuid?.() ?? stats.uid;
+  if (stats.uid !== own)
+    refuse(path, `belongs to user ${stats.uid}, and this process runs as ${own}: name another`);
+  if ((stats.mode & 0o077) !== 0)
+    refuse(path, 'is open to other users: run chmod go=, or name one that does not exist yet');
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // A process of another user is alive too.
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+  }
+}
