@@ -30,7 +30,13 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   webhooks: [/^express$/],
   jobs: [/^@bufbuild\/protobuf/, /^prom-client$/],
   'csi-gateway': [/^@bufbuild\/protobuf/, /^prom-client$/],
-  dashboard: [/^@bull-board\//, /^bullmq$/, /^express$/, /^prom-client$/],
+  dashboard: [
+    /^@bull-board\//,
+    /^bullmq$/,
+    /^express(-rate-limit|-session)?$/,
+    /^helmet$/,
+    /^prom-client$/,
+  ],
   operator: [/^ioredis$/],
 };
 

@@ -1,16 +1,7 @@
-import type { BoardHooks } from '@bull-board/api/typings/app';
 import type { RequestHandler } from 'express';
 import type { Logger } from '../runtime/log.ts';
 import { isReading } from './login.ts';
-import { addressOf } from './proxies.ts';
-
-/** The actions of Bull Board that are safe on a live queue: a promoted job keeps its deduplication
- * key. After retry, clean, drain, obliterate or add, a key could run twice at the same time or not
- * at all. */
-const PROMOTE_ROUTES: ReadonlySet<string> = new Set([
-  '/api/queues/:queueName/promote',
-  '/api/queues/:queueName/:jobId/promote',
-]);
+import { addressOf } from './request-checks.ts';
 
 const READ_ONLY =
   'the dashboard is read-only; start it with --dashboard-allow-actions to promote delayed jobs';
@@ -18,6 +9,8 @@ const PROMOTE_ONLY =
   'the dashboard can only promote delayed jobs: ' +
   'other actions bypass what keeps a key from running twice';
 
+/** The actions that are safe on a live queue: a promoted job keeps its deduplication key. After
+ * retry, clean, drain, obliterate or add, a key could run twice at the same time or not at all. */
 const PROMOTE_PATH = /^\/api\/queues\/[^/]+\/(?:[^/]+\/)?promote$/;
 
 /** Refuses every request that changes something. If actions are allowed, PUT …/promote passes. */
@@ -33,15 +26,5 @@ export function guardActions(allowActions: boolean, log: Logger): RequestHandler
     log.warn(fields, 'dashboard: refused an action');
     if (allowActions) response.status(403).json({ error: PROMOTE_ONLY });
     else response.status(405).set('allow', 'GET, HEAD').json({ error: READ_ONLY });
-  };
-}
-
-/** The same rule once more, by the route that Bull Board matched. */
-export function actionHooks(allowActions: boolean): BoardHooks {
-  return {
-    before: ({ method, route }) =>
-      method === 'get' || (allowActions && method === 'put' && PROMOTE_ROUTES.has(route))
-        ? undefined
-        : { allow: false, status: 403, message: allowActions ? PROMOTE_ONLY : READ_ONLY },
   };
 }

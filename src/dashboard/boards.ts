@@ -13,7 +13,6 @@ import { keyPrefix } from '../redis/key-prefix.ts';
 import { listQueues, type QueueEntry } from '../queue/queues.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { actionHooks } from './actions.ts';
 
 export interface BoardsOptions {
   readonly link: RedisLink;
@@ -57,7 +56,6 @@ export class Boards {
           locale: { lng: 'en-US' },
           miscLinks: [{ text: 'Log out', url: '/logout' }],
         },
-        handlerHooks: actionHooks(options.allowActions),
       },
     });
   }

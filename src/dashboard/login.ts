@@ -1,65 +1,121 @@
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import express, { type Request, type RequestHandler, type Response } from 'express';
+import session from 'express-session';
+import QuickLRU from 'quick-lru';
 import type { Logger } from '../runtime/log.ts';
 import { loginPage, logoutPage, refusedPage } from './pages.ts';
 import { PasswordCheck, type PasswordCheckOptions, type Verdict } from './password-check.ts';
-import { originOf } from './same-origin.ts';
-import { SESSION_MS, Sessions } from './sessions.ts';
 
-/** The cookie with a browser's session token. */
+declare module 'express-session' {
+  interface SessionData {
+    isLoggedIn: true;
+  }
+}
+
+/** The cookie with a browser's session. */
 const COOKIE = 'sutler_session';
+/** How long a login lasts. */
+const SESSION_MS = 12 * 3_600_000;
+/** Beyond this number, the oldest session ends. */
+const MAX_SESSIONS = 1_000;
+
+export interface LoginOptions extends PasswordCheckOptions {
+  /** How long a login lasts; 12 hours if absent. */
+  readonly sessionMs?: number;
+}
 
 export interface Login {
-  /** Serves /login and /logout. */
+  /** Serves /login and /logout, and finds the session of other requests. */
   readonly pages: RequestHandler;
   /** Passes on the requests of logged-in users: browsers by cookie, scripts by HTTP basic. Requests
    * that change something must come from the dashboard's own pages. */
   readonly required: RequestHandler;
+  close(): void;
 }
 
 /** Login of a single user with a password. */
-export function createLogin(options: PasswordCheckOptions): Login {
-  const sessions = new Sessions(options.clock);
+export function createLogin(options: LoginOptions): Login {
   const passwords = new PasswordCheck(options);
   return {
-    pages: createPages(sessions, passwords),
-    required: requireLogin(sessions, passwords, options.log),
+    pages: createPages(passwords, options.sessionMs ?? SESSION_MS),
+    required: requireLogin(passwords, options.log),
+    close: () => passwords.close(),
+  };
+}
+
+/** Sessions of logged-in browsers. They are in memory, so a restart ends them. */
+class Sessions extends session.Store {
+  readonly #sessions: QuickLRU<string, string>;
+
+  constructor(sessionMs: number) {
+    super();
+    this.#sessions = new QuickLRU({ maxSize: MAX_SESSIONS, maxAge: sessionMs });
+  }
+
+  override get: session.Store['get'] = (id, callback) => {
+    const text = this.#sessions.get(id);
+    callback(null, text === undefined ? null : (JSON.parse(text) as session.SessionData));
+  };
+
+  override set: session.Store['set'] = (id, data, callback) => {
+    this.#sessions.set(id, JSON.stringify(data));
+    callback?.();
+  };
+
+  override destroy: session.Store['destroy'] = (id, callback) => {
+    this.#sessions.delete(id);
+    callback?.();
   };
 }
 
 const REFUSED = 'Requests from another site’s page are not accepted.';
 
-function createPages(sessions: Sessions, passwords: PasswordCheck): RequestHandler {
+function createPages(passwords: PasswordCheck, sessionMs: number): RequestHandler {
   const pages = express.Router();
+  pages.use(
+    session({
+      name: COOKIE,
+      secret: randomBytes(32).toString('base64url'),
+      store: new Sessions(sessionMs),
+      resave: false,
+      saveUninitialized: false,
+      // Secure as a trusted proxy says.
+      cookie: { httpOnly: true, sameSite: 'strict', maxAge: sessionMs, secure: 'auto' },
+    }),
+  );
   const parseForm = express.urlencoded({ extended: false, limit: '4kb', inflate: false });
   pages.get('/login', (request, response) => {
     response.send(loginPage(safeNext(request.query['next']), ''));
   });
-  pages.post('/login', parseForm, (request, response) => {
-    if (originOf(request) === 'other') return response.status(403).send(refusedPage(REFUSED));
+  pages.post('/login', parseForm, async (request, response) => {
+    if (originOf(request) === 'other') return void response.status(403).send(refusedPage(REFUSED));
     const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
     const next = safeNext(nextField);
-    const verdict = passwords.check(request, user, password);
-    switch (verdict.result) {
-      case 'ok':
-        sessions.end(sessionOf(request));
-        setCookie(request, response, sessions.open(), SESSION_MS);
-        return response.redirect(303, next);
-      case 'limited':
-        return limit(response, verdict).send(loginPage(next, limitedText(verdict)));
-      case 'wrong':
-        response.status(401).send(loginPage(next, 'Wrong user or password.'));
-    }
+    const verdict = await passwords.check(request, user, password);
+    if (verdict.result === 'limited')
+      return void limit(response, verdict).send(loginPage(next, limitedText(verdict)));
+    if (verdict.result === 'wrong')
+      return void response.status(401).send(loginPage(next, 'Wrong user or password.'));
+    await renewSession(request);
+    request.session.isLoggedIn = true;
+    return response.redirect(303, next);
   });
   pages.get('/logout', (_request, response) => {
     response.send(logoutPage());
   });
   pages.post('/logout', (request, response) => {
-    if (originOf(request) === 'other') return response.status(403).send(refusedPage(REFUSED));
-    sessions.end(sessionOf(request));
-    setCookie(request, response, '', 0);
-    return response.redirect(303, '/login');
+    if (originOf(request) === 'other') return void response.status(403).send(refusedPage(REFUSED));
+    request.session.destroy(() => response.clearCookie(COOKIE).redirect(303, '/login'));
   });
   return pages;
+}
+
+/** Ends the session, if there is one, and begins another. */
+function renewSession({ session: own }: Request): Promise<void> {
+  return new Promise((resolve, reject) => {
+    own.regenerate((error?: Error) => (error ? reject(error) : resolve()));
+  });
 }
 
 function limitedText({ waitSeconds }: Verdict): string {
@@ -71,14 +127,14 @@ function limit(response: Response, { waitSeconds }: Verdict): Response {
   return response.status(429).set('retry-after', String(waitSeconds));
 }
 
-function requireLogin(sessions: Sessions, passwords: PasswordCheck, log: Logger): RequestHandler {
-  return (request, response, next) => {
+function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
+  return async (request, response, next) => {
     const basic = basicOf(request);
-    const verdict = basic && passwords.check(request, basic.user, basic.password);
+    const verdict = basic && (await passwords.check(request, basic.user, basic.password));
     if (verdict?.result === 'limited')
       return limit(response, verdict).json({ error: limitedText(verdict) });
     const isLoggedIn =
-      verdict === undefined ? sessions.isOpen(sessionOf(request)) : verdict.result === 'ok';
+      verdict === undefined ? request.session.isLoggedIn === true : verdict.result === 'ok';
     if (!isLoggedIn) return askForLogin(request, response);
     if (isReading(request.method)) return next();
     const from = originOf(request);
@@ -98,6 +154,16 @@ function requireLogin(sessions: Sessions, passwords: PasswordCheck, log: Logger)
 /** Whether requests with this method change nothing. */
 export function isReading(method: string): boolean {
   return method === 'GET' || method === 'HEAD';
+}
+
+/** Whether a page of the dashboard or of another site sent a request, by the browser's headers;
+ * `unknown` without them, as from curl. */
+function originOf(request: IncomingMessage): 'same' | 'other' | 'unknown' {
+  const { 'sec-fetch-site': site, origin, host } = request.headers;
+  // A page's scripts can't set this header, and it is right also behind a proxy that rewrites Host.
+  if (typeof site === 'string') return site === 'same-origin' ? 'same' : 'other';
+  if (origin === undefined) return 'unknown';
+  return URL.canParse(origin) && new URL(origin).host === host ? 'same' : 'other';
 }
 
 function askForLogin(request: Request, response: Response): void {
@@ -123,22 +189,6 @@ function fieldsOf(body: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(
     Object.entries(body).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
   );
-}
-
-function sessionOf(request: Request): string {
-  const pairs = (request.headers.cookie ?? '').split(';').map((pair) => pair.trim());
-  return pairs.find((pair) => pair.startsWith(`${COOKIE}=`))?.slice(COOKIE.length + 1) ?? '';
-}
-
-function setCookie(request: Request, response: Response, value: string, maxAgeMs: number): void {
-  response.cookie(COOKIE, value, {
-    httpOnly: true,
-    sameSite: 'strict',
-    path: '/',
-    maxAge: maxAgeMs,
-    // As a trusted proxy says.
-    secure: request.secure,
-  });
 }
 
 function basicOf(

@@ -1,4 +1,7 @@
-import type { RequestHandler } from 'express';
+import { BlockList, isIP } from 'node:net';
+import type { Request, RequestHandler } from 'express';
+import { isLoopback, parseListenAddress } from '../runtime/address.ts';
+import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 
 /** Longer than a login, and than what promoting a job sends. */
@@ -47,4 +50,69 @@ export function reportUnnamedProxy(
     }
     next();
   };
+}
+
+/** Which values of the Host header are served: loopback names, as through kubectl port-forward, the
+ * host of the listen address, and the names of --dashboard-hosts. Another name is that of a page
+ * whose owner points it at this machine, to read the dashboard from a browser (DNS rebinding).
+ * @throws UsageError for a name that is none */
+export function parseHosts(
+  listenAddress: string,
+  names: readonly string[],
+): (header: string) => boolean {
+  const served = new Set(names.map(parseName));
+  const { host } = parseListenAddress('dashboard-address', listenAddress);
+  if (host !== undefined) served.add(hostOf(isIP(host) === 6 ? `[${host}]` : host) ?? '');
+  return (header) => {
+    const name = hostOf(header);
+    return name !== undefined && (served.has(name) || isLoopback(name.replace(/^\[|\]$/g, '')));
+  };
+}
+
+/** @throws UsageError */
+function parseName(text: string): string {
+  const name = hostOf(isIP(text) === 6 ? `[${text}]` : text);
+  if (name === undefined || (isIP(text) !== 6 && /:\d+$/.test(text)))
+    throw new UsageError(
+      `--dashboard-hosts: "${text}" is not a host name; ` +
+        'write dashboard.example.com, without scheme, port and path',
+    );
+  return name;
+}
+
+/** The host in a Host header, without its port, as browsers write it; undefined if it is none. */
+function hostOf(header: string): string | undefined {
+  const isHost = /^(?:\[[\da-f:.]+\]|[\w.-]+)(?::\d{1,5})?$/i.test(header);
+  if (!isHost || !URL.canParse(`http://${header}`)) return undefined;
+  return new URL(`http://${header}`).hostname.replace(/\.$/, '');
+}
+
+/** Reads --dashboard-trusted-proxies: IP addresses, and networks such as 10.1.0.0/16.
+ * @returns whether an address is one of them
+ * @throws UsageError */
+export function parseProxies(items: readonly string[]): (address: string) => boolean {
+  const proxies = new BlockList();
+  for (const item of items) {
+    const [address = '', bits] = item.split('/');
+    const version = isIP(address);
+    const maxBits = version === 4 ? 32 : 128;
+    const prefixBits = bits === undefined ? maxBits : /^\d{1,3}$/.test(bits) ? Number(bits) : -1;
+    // A prefix of 0 bits would believe everybody.
+    if (version === 0 || item.split('/').length > 2 || prefixBits < 1 || prefixBits > maxBits)
+      throw new UsageError(
+        `--dashboard-trusted-proxies: "${item}" is not an IP address or network; ` +
+          'write 10.1.2.3 or 10.1.0.0/16',
+      );
+    proxies.addSubnet(address, prefixBits, version === 4 ? 'ipv4' : 'ipv6');
+  }
+  return (address) => {
+    const version = isIP(address);
+    return version !== 0 && proxies.check(address, version === 4 ? 'ipv4' : 'ipv6');
+  };
+}
+
+/** The address of the client: that of the connection, or the one that trusted proxies report. */
+export function addressOf({ ip = '', socket }: Request): string {
+  // A proxy may report something else than an address, and the header may come from anywhere.
+  return isIP(ip) === 0 ? (socket.remoteAddress ?? '') : (ip.split('%')[0] ?? ip);
 }

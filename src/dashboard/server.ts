@@ -1,19 +1,17 @@
 import express from 'express';
 import type { ErrorRequestHandler, Express, Request, RequestHandler, Response } from 'express';
+import helmet from 'helmet';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { HttpServer } from '../runtime/http-server.ts';
 import type { Logger } from '../runtime/log.ts';
 import { guardActions } from './actions.ts';
 import { Boards, type BoardsOptions } from './boards.ts';
-import { parseHosts } from './hosts.ts';
-import { createLogin } from './login.ts';
+import { createLogin, type Login, type LoginOptions } from './login.ts';
 import { troublePage } from './pages.ts';
-import type { PasswordCheckOptions } from './password-check.ts';
-import { parseProxies } from './proxies.ts';
-import { checkRequests, reportUnnamedProxy } from './request-checks.ts';
+import { checkRequests, parseHosts, parseProxies, reportUnnamedProxy } from './request-checks.ts';
 
-export interface DashboardOptions extends PasswordCheckOptions, Omit<BoardsOptions, 'mountPath'> {
+export interface DashboardOptions extends LoginOptions, Omit<BoardsOptions, 'mountPath'> {
   /** "127.0.0.1:8088", ":8088", "[::1]:0". */
   readonly address: string;
   /** Value of --dashboard-hosts. */
@@ -43,13 +41,15 @@ const IDLE_MS = 60_000;
 export async function startDashboard(options: DashboardOptions): Promise<Dashboard> {
   const isProxy = parseProxies(options.trustedProxies);
   const boards = new Boards({ ...options, mountPath: MOUNT_PATH });
-  const app = createApp(options, boards, isProxy);
+  const login = createLogin(options);
+  const app = createApp(options, { boards, login, isProxy });
   const server = new HttpServer({ idleMs: IDLE_MS }, app);
   const { url, close } = await server.listen('dashboard-address', options.address);
   return {
     url: `${url}${MOUNT_PATH}/`,
     async close() {
       await close();
+      login.close();
       await boards.close();
     },
   };
@@ -57,16 +57,19 @@ export async function startDashboard(options: DashboardOptions): Promise<Dashboa
 
 function createApp(
   options: DashboardOptions,
-  boards: Boards,
-  isProxy: (address: string) => boolean,
+  parts: {
+    readonly boards: Boards;
+    readonly login: Login;
+    readonly isProxy: (address: string) => boolean;
+  },
 ): Express {
   const { log } = options;
-  const login = createLogin(options);
+  const { boards, login, isProxy } = parts;
   const app = express();
   app.disable('x-powered-by');
   // Whose X-Forwarded-For and X-Forwarded-Proto Express believes.
   app.set('trust proxy', isProxy);
-  app.use(securityHeaders);
+  app.use(securityHeaders, limitCaching);
   app.use(checkRequests(parseHosts(options.address, options.hosts)));
   app.use(reportUnnamedProxy(isProxy, log));
   app.use(login.pages);
@@ -86,31 +89,32 @@ function createApp(
   return app;
 }
 
-/** Allows the dashboard's own scripts and styles, and the inline styles that Bull Board sets. */
-const CONTENT_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "worker-src 'self'",
-  "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data:",
-  "font-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'self'",
-  "form-action 'self'",
-  "frame-ancestors 'none'",
-].join('; ');
+const securityHeaders = helmet({
+  // The dashboard's own scripts and styles, and the inline styles that Bull Board sets.
+  contentSecurityPolicy: {
+    useDefaults: false,
+    directives: {
+      defaultSrc: ["'none'"],
+      scriptSrc: ["'self'"],
+      workerSrc: ["'self'"],
+      styleSrc: ["'self'", "'unsafe-inline'"],
+      imgSrc: ["'self'", 'data:'],
+      fontSrc: ["'self'", 'data:'],
+      connectSrc: ["'self'"],
+      baseUri: ["'self'"],
+      formAction: ["'self'"],
+      frameAncestors: ["'none'"],
+    },
+  },
+  frameguard: { action: 'deny' },
+  // With no-referrer, the browser would hide the origin of the dashboard's own forms too.
+  referrerPolicy: { policy: 'same-origin' },
+  // That is for the proxy to say, which has the TLS.
+  strictTransportSecurity: false,
+});
 
-const securityHeaders: RequestHandler = (request, response, next) => {
-  response.set({
-    'content-security-policy': CONTENT_POLICY,
-    'x-content-type-options': 'nosniff',
-    'x-frame-options': 'DENY',
-    // With no-referrer, the browser would hide the origin of the dashboard's own forms too.
-    'referrer-policy': 'same-origin',
-    'cross-origin-opener-policy': 'same-origin',
-    'cross-origin-resource-policy': 'same-origin',
-    'permissions-policy': 'camera=(), geolocation=(), microphone=()',
-  });
+const limitCaching: RequestHandler = (request, response, next) => {
+  response.set('permissions-policy', 'camera=(), geolocation=(), microphone=()');
   if (!isAsset(request.path)) response.set('cache-control', 'no-store');
   next();
 };
