@@ -1,7 +1,7 @@
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import type { DriverContext } from '../driver-config/driver-context.ts';
 import type { gatewayClientFlags } from '../gateway-client/flags.ts';
-import { nodeAddress } from '../gateway-client/node-address.ts';
+import { nodeAddress } from '../gateway-client/gateway-address.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { Class, OwnerReference } from '../kube/objects.ts';
 import type { Consumer } from '../queue/consumer.ts';

@@ -1,4 +1,4 @@
-import { checkGatewayFlags } from '../gateway-client/check-flags.ts';
+import { checkGatewayFlags } from '../gateway-client/open-driver.ts';
 import type { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';

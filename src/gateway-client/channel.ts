@@ -1,4 +1,3 @@
-// One connection to a gateway or a driver at a time. Builds on credentials.ts.
 import type { ClientHttp2Session } from 'node:http2';
 import type { ConnectionOptions } from 'node:tls';
 import { openSession } from '../csi/open-session.ts';

@@ -1,4 +1,3 @@
-// A CSI client on one channel to a gateway or a driver. Builds on channel.ts.
 import {
   create,
   type DescMessage,

@@ -1,4 +1,3 @@
-// TLS flags and credentials of a client of gateways. The lowest layer of this folder.
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import {

@@ -1,4 +1,3 @@
-// Asks the driver, through its gateways, for its name and capabilities. Builds on pool.ts.
 import { readControllerCapabilities, readPluginCapabilities } from '../csi/capabilities.ts';
 import { unlessAborted } from '../runtime/abort.ts';
 import type { Clock } from '../runtime/clock.ts';

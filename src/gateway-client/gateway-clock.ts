@@ -1,4 +1,3 @@
-// How far a gateway's clock is ahead of this process's. Used by client.ts.
 import type { Clock } from '../runtime/clock.ts';
 
 /** A clock that nobody has looked at for so long may have been set meanwhile. */

@@ -1,4 +1,3 @@
-// Finds out whether one address leads to several gateways. Builds on client.ts.
 import type { Address } from '../runtime/address.ts';
 import { formatAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';

@@ -1,14 +1,12 @@
-// The gateways of a driver that runs on each node. Builds on endpoint-clients.ts and pool.ts.
 import { Code, createNotSentError, NODE_METADATA } from '../csi/status.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { CsiClient } from './client.ts';
-import { type EndpointClientOptions, EndpointClients } from './endpoint-clients.ts';
-import type { Endpoints } from './endpoints.ts';
+import { type EndpointClientOptions, EndpointClients, type Endpoints } from './endpoints.ts';
 import { describeSkew } from './gateway-clock.ts';
-import { nodeAddress, nodeOf } from './node-address.ts';
-import type { GatewayClient, GatewayPool } from './pool.ts';
+import { nodeAddress, nodeOf } from './gateway-address.ts';
+import { callsOf, type GatewayClient, type GatewayPool } from './pool.ts';
 
-/** The gateways of the nodes. Their addresses are those of node-address.ts. */
+/** The gateways of the nodes. Their addresses are those of gateway-address.ts. */
 export interface NodeGatewayPool extends GatewayPool {
   /** Whether the gateway of a node can be called now, as far as is known. */
   isReady(node: string): boolean;
@@ -33,14 +31,7 @@ class NodePool implements NodeGatewayPool {
   /** Only for drivers whose gateways replace each other. */
   readonly gateways: readonly GatewayClient[] = [];
   readonly soleAddress = '';
-  readonly calls: GatewayPool['calls'] = {
-    createVolume: async (request, settings) =>
-      this.#named(settings.gateway, 'CreateVolume').createVolume(request, settings),
-    deleteVolume: async (request, settings) =>
-      this.#named(settings.gateway, 'DeleteVolume').deleteVolume(request, settings),
-    getCapacity: async (request, settings) =>
-      this.#named(settings.gateway, 'GetCapacity').getCapacity(request, settings),
-  };
+  readonly calls = callsOf((address, method) => this.#named(address, method));
   readonly anyReplica: GatewayPool['anyReplica'] = {
     listVolumes: (request, settings) => this.#listVolumes(request, settings),
   };

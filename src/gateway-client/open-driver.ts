@@ -1,16 +1,18 @@
-// How ingest, jobs and audit reach their driver. Builds on all other files of this folder.
 import type { KubeClient } from '../kube/client.ts';
 import { parseAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Closers } from '../runtime/closers.ts';
-import type { Flags } from '../runtime/flags.ts';
+import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { HealthChecks } from '../runtime/health.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
-import { refusePlaintextToPods } from './check-flags.ts';
-import { type GatewaySecurity, openGatewaySecurity, refusePlaintext } from './credentials.ts';
+import {
+  checkTlsFlags,
+  type GatewaySecurity,
+  openGatewaySecurity,
+  refusePlaintext,
+} from './credentials.ts';
 import { DriverWatch } from './driver-watch.ts';
-import type { gatewayClientFlags } from './flags.ts';
 import {
   type Endpoints,
   fixedNodeEndpoints,
@@ -20,6 +22,7 @@ import {
   readyNode,
   watchEndpoints,
 } from './endpoints.ts';
+import { gatewayClientFlags } from './flags.ts';
 import { InstanceCheck } from './instance-check.ts';
 import { checkNodeFlags, type NodeGatewayPool, openNodeGatewayPool } from './node-pool.ts';
 import { type GatewayPool, openGatewayPool, openServiceGatewayPool } from './pool.ts';
@@ -122,4 +125,44 @@ function openEndpoints(
   closers.add('gateway endpoints', () => endpoints.stop());
   health.ready('gateway-endpoints', () => endpoints.trouble);
   return endpoints;
+}
+
+/** Finds in the flags alone what openDriver would refuse; TLS files are not read.
+ * @throws UsageError */
+export function checkGatewayFlags(flags: Flags<typeof gatewayClientFlags>): void {
+  const security = { tls: checkTlsFlags(flags), insecure: flags.gatewayInsecure };
+  if (flags.nodeDeployment) checkNodeFlags(flags);
+  if (flags.gatewayService !== '') {
+    parseService(flags.gatewayService);
+    refusePlaintextToPods(security);
+  }
+  if (!flags.nodeDeployment) return checkCentralFlags(flags, security);
+  for (const address of parseNodeGateways(flags.nodeGateway).values())
+    refusePlaintext(address, security, 'node-gateway');
+}
+
+/** @throws UsageError */
+function checkCentralFlags(
+  { gateway, gatewayService }: Flags<typeof gatewayClientFlags>,
+  security: Parameters<typeof refusePlaintext>[1],
+): void {
+  const isDefault = gateway.join(',') === gatewayClientFlags.gateway.default;
+  if (gatewayService !== '') {
+    if (gateway.length === 0 || isDefault) return;
+    throw new UsageError('--gateway and --gateway-service: give one of them');
+  }
+  if (gateway.length === 0) throw new UsageError('--gateway: the address of a gateway is missing');
+  for (const text of gateway) refusePlaintext(parseAddress('gateway', text), security);
+}
+
+/** @throws UsageError where gateways behind a Service would be called in plaintext by mistake */
+export function refusePlaintextToPods(security: {
+  readonly tls: object | undefined;
+  readonly insecure: boolean;
+}): void {
+  if (security.tls !== undefined || security.insecure) return;
+  throw new UsageError(
+    '--gateway-service: gateways of other pods need TLS; give --gateway-tls-ca, ' +
+      '--gateway-tls-cert and --gateway-tls-key, or --gateway-insecure',
+  );
 }

@@ -1,14 +1,13 @@
-// The gateways of one driver that replace each other: a client for each. Builds on client.ts and
-// endpoint-clients.ts.
-import { Code, createNotSentError, POD_METADATA } from '../csi/status.ts';
+import { Code, createNotSentError, CsiError, POD_METADATA } from '../csi/status.ts';
 import { formatAddress, parseAddress } from '../runtime/address.ts';
+import type { Clock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type CallSettings, CsiClient } from './client.ts';
 import { type GatewaySecurity, refusePlaintext } from './credentials.ts';
-import { type EndpointClientOptions, EndpointClients } from './endpoint-clients.ts';
+import { type EndpointClientOptions, EndpointClients } from './endpoints.ts';
+import { podUidOf } from './gateway-address.ts';
 import { describeSkew } from './gateway-clock.ts';
-import { podUidOf } from './pod-address.ts';
 
 /** Settings of a call that changes a volume. */
 export interface ControllerCallSettings extends CallSettings {
@@ -36,7 +35,7 @@ type NamedGatewayCalls<Methods extends 'createVolume' | 'deleteVolume' | 'getCap
 
 /** One gateway of the driver. */
 export interface GatewayClient {
-  /** In the notation of formatAddress, or that of pod-address.ts; Redis stores it as well. */
+  /** In the notation of formatAddress, or that of gateway-address.ts; Redis stores it as well. */
   readonly address: string;
   readonly client: CsiClient;
 }
@@ -126,6 +125,21 @@ export function openServiceGatewayPool(options: EndpointClientOptions): GatewayP
   });
 }
 
+/** The calls to the gateway that their settings name.
+ * @param clientFor  throws CsiError if that gateway can't be called */
+export function callsOf(
+  clientFor: (address: string, method: string) => CsiClient,
+): GatewayPool['calls'] {
+  return {
+    createVolume: async (request, settings) =>
+      clientFor(settings.gateway, 'CreateVolume').createVolume(request, settings),
+    deleteVolume: async (request, settings) =>
+      clientFor(settings.gateway, 'DeleteVolume').deleteVolume(request, settings),
+    getCapacity: async (request, settings) =>
+      clientFor(settings.gateway, 'GetCapacity').getCapacity(request, settings),
+  };
+}
+
 /** Gateways among which a pool chooses. */
 interface Members extends Pick<GatewayPool, 'soleAddress' | 'close'> {
   readonly list: () => readonly GatewayClient[];
@@ -165,14 +179,7 @@ function poolOf({ list, find, soleAddress, flag, close }: Members): GatewayPool 
     soleAddress,
     inOrder,
     prefer: (address) => (preferred = find(address)?.address ?? preferred),
-    calls: {
-      createVolume: async (request, settings) =>
-        clientFor(settings.gateway, 'CreateVolume').createVolume(request, settings),
-      deleteVolume: async (request, settings) =>
-        clientFor(settings.gateway, 'DeleteVolume').deleteVolume(request, settings),
-      getCapacity: async (request, settings) =>
-        clientFor(settings.gateway, 'GetCapacity').getCapacity(request, settings),
-    },
+    calls: callsOf(clientFor),
     anyReplica: {
       listVolumes: async (request, settings) => {
         const [gateway] = inOrder();
@@ -185,5 +192,46 @@ function poolOf({ list, find, soleAddress, flag, close }: Members): GatewayPool 
       return describeSkew(list().map(({ address, client: { aheadMs } }) => ({ address, aheadMs })));
     },
     close,
+  };
+}
+
+/** Least time between the beginnings of two attempts at a call, on average. A gateway that let the
+ * call wait has used it up, so only a call that was refused at once pauses. */
+const REPEAT_MS = 500;
+/** With less time until its `notAfterMs` a call is not sent again: it might be refused for being
+ * late, and such a refusal looks like that of a second call for its volume. */
+const LEAST_TIME_MS = 100;
+
+/** Sends a call again as long as its gateway answers that it is full, until the call's `notAfterMs`
+ * or until `stopping` aborts. So only the call waits, with its volume record open, and not the
+ * queue. A call without `notAfterMs` is not repeated.
+ * @param random uniform in [0, 1) */
+export function repeatWhileFull(
+  calls: ControllerCalls,
+  { clock, random }: { readonly clock: Clock; readonly random: () => number },
+): ControllerCalls {
+  const repeat = async <T>(
+    { notAfterMs = 0, stopping }: ControllerCallSettings,
+    send: () => Promise<T>,
+  ): Promise<T> => {
+    for (;;) {
+      const startedMs = clock.nowMs();
+      try {
+        return await send();
+      } catch (error) {
+        const nowMs = clock.nowMs();
+        const nextMs = Math.max(nowMs, startedMs + REPEAT_MS * (0.5 + random()));
+        const isFull = error instanceof CsiError && error.isGatewayFull;
+        if (!isFull || nextMs + LEAST_TIME_MS > notAfterMs) throw error;
+        await clock.sleep(nextMs - nowMs, stopping);
+        if (stopping?.aborted === true) throw error;
+      }
+    }
+  };
+  return {
+    createVolume: (request, settings) =>
+      repeat(settings, () => calls.createVolume(request, settings)),
+    deleteVolume: (request, settings) =>
+      repeat(settings, () => calls.deleteVolume(request, settings)),
   };
 }

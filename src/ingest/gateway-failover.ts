@@ -10,10 +10,10 @@ import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { metricsIn } from '../runtime/metrics.ts';
 import {
-  healthAfterProbe,
   decideFailover,
   type FailoverDecision,
   type GatewayHealth,
+  healthAfterProbe,
   type ProbeResult,
 } from './decide-failover.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import { repeatWhileFull } from '../gateway-client/repeat-while-full.ts';
+import { repeatWhileFull } from '../gateway-client/pool.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { VolumeNames } from '../records/names-in-use.ts';

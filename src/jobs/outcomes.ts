@@ -1,5 +1,5 @@
 import type { CsiError } from '../csi/status.ts';
-import { nodeOf } from '../gateway-client/node-address.ts';
+import { nodeOf } from '../gateway-client/gateway-address.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { untilGatewayIsReady } from '../node-local/wait-conditions.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';

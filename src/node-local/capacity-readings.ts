@@ -2,7 +2,7 @@ import QuickLRU from 'quick-lru';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { type GetCapacityRequest, GetCapacityRequestSchema } from '../csi/generated/csi_pb.ts';
 import { CsiError } from '../csi/status.ts';
-import { nodeAddress } from '../gateway-client/node-address.ts';
+import { nodeAddress } from '../gateway-client/gateway-address.ts';
 import type { CapacityCalls } from '../gateway-client/pool.ts';
 import type { NodeReservations } from './reserved-capacity.ts';
 import type { Clock } from '../runtime/clock.ts';

@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import { load } from 'js-yaml';
 import { flagsOf } from '#src/dispatch.ts';
 import { isConfig, readDriverConfig } from '#src/driver-config/read-config.ts';
-import { checkGatewayFlags } from '#src/gateway-client/check-flags.ts';
+import { checkGatewayFlags } from '#src/gateway-client/open-driver.ts';
 import type { gatewayClientFlags } from '#src/gateway-client/flags.ts';
 import { flags as table } from '#src/jobs/flags.ts';
 import { processes } from '#src/processes.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { checkGatewayFlags } from '#src/gateway-client/check-flags.ts';
+import { checkGatewayFlags } from '#src/gateway-client/open-driver.ts';
 import { gatewayClientFlags } from '#src/gateway-client/flags.ts';
 import { parseFlags } from '#src/runtime/flags.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { Endpoints } from '#src/gateway-client/endpoints.ts';
-import { nodeAddress } from '#src/gateway-client/node-address.ts';
+import { nodeAddress } from '#src/gateway-client/gateway-address.ts';
 import {
   checkNodeFlags,
   type NodeGatewayPool,

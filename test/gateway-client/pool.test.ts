@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { fixedNodeEndpoints } from '#src/gateway-client/endpoints.ts';
-import { podAddress } from '#src/gateway-client/pod-address.ts';
+import { podAddress } from '#src/gateway-client/gateway-address.ts';
 import {
   type GatewayPool,
   openGatewayPool,

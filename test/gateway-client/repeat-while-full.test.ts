@@ -3,8 +3,7 @@ import { describe, it } from 'node:test';
 import { create } from '@bufbuild/protobuf';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code, CsiError } from '#src/csi/status.ts';
-import type { ControllerCallSettings } from '#src/gateway-client/pool.ts';
-import { repeatWhileFull } from '#src/gateway-client/repeat-while-full.ts';
+import { type ControllerCallSettings, repeatWhileFull } from '#src/gateway-client/pool.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { failureOf } from '../harness/csi-gateway.ts';
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { repeatWhileFull } from '#src/gateway-client/repeat-while-full.ts';
+import { repeatWhileFull } from '#src/gateway-client/pool.ts';
 import type { MaxInFlight } from '#src/csi-gateway/call-limiter.ts';
 import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';

@@ -6,7 +6,7 @@ import { describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { nodeAddress } from '#src/gateway-client/node-address.ts';
+import { nodeAddress } from '#src/gateway-client/gateway-address.ts';
 import { fixedNodeEndpoints } from '#src/gateway-client/endpoints.ts';
 import { openNodeGatewayPool } from '#src/gateway-client/node-pool.ts';
 import type { Address } from '#src/runtime/address.ts';

@@ -1,7 +1,7 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeRequestSchema as RequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
-import { nodeOf } from '../../gateway-client/node-address.ts';
+import { nodeOf } from '../../gateway-client/gateway-address.ts';
 import type { Claim, Volume } from '../../kube/objects.ts';
 import { classes, volumes } from '../../kube/resources.ts';
 import { noteReached } from '../../queue/run.ts';

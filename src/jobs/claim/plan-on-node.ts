@@ -1,4 +1,4 @@
-import { nodeAddress } from '../../gateway-client/node-address.ts';
+import { nodeAddress } from '../../gateway-client/gateway-address.ts';
 import { SELECTED_NODE } from '../../kube/keys.ts';
 import { isConflict } from '../../kube/kube-error.ts';
 import type { Claim, Class } from '../../kube/objects.ts';

@@ -1,4 +1,4 @@
-import { nodeAddress } from '../../gateway-client/node-address.ts';
+import { nodeAddress } from '../../gateway-client/gateway-address.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { untilGatewayIsReady, untilGatewaysChange } from '../../node-local/wait-conditions.ts';
 import { chooseDeletingNode, type DeletingNode } from '../../node-local/node-rules.ts';

@@ -5,12 +5,19 @@ import { SELECTED_NODE, VOLUME_FINALIZER } from '../../kube/keys.ts';
 import { isConflict, isNotFound } from '../../kube/kube-error.ts';
 import type { Claim, KubeObject, Volume } from '../../kube/objects.ts';
 import { claims, nodes, volumes } from '../../kube/resources.ts';
-import { forgetRecord, type ForgetNote, noteRemoval } from '../../records/forget.ts';
+import { type ForgetNote, forgetRecord, noteRemoval } from '../../records/forget.ts';
 import { type Flags, UsageError } from '../../runtime/flags.ts';
 import type { Invocation } from '../../runtime/process.ts';
 import { removeFinalizer } from '../../volumes/finalizer-patches.ts';
-import { chooseDriver, didYouMean, type Means, noteOf, Refusal, runCommand } from '../command.ts';
-import type { Result } from '../command.ts';
+import {
+  chooseDriver,
+  didYouMean,
+  type Means,
+  noteOf,
+  Refusal,
+  type Result,
+  runCommand,
+} from '../command.ts';
 import { abandon } from '../flags.ts';
 import { type Abandonment, planAbandonment } from './plan-abandonment.ts';
 

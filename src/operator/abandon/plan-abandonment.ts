@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { nodeOf } from '../../gateway-client/node-address.ts';
+import { nodeOf } from '../../gateway-client/gateway-address.ts';
 import { type KubeClient, listPages } from '../../kube/client.ts';
 import { SELECTED_NODE, STORAGE_PROVISIONER } from '../../kube/keys.ts';
 import type { Claim, KubeObject, Volume } from '../../kube/objects.ts';
