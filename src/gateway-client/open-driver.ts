@@ -156,7 +156,7 @@ function checkCentralFlags(
 }
 
 /** @throws UsageError where gateways behind a Service would be called in plaintext by mistake */
-export function refusePlaintextToPods(security: {
+function refusePlaintextToPods(security: {
   readonly tls: object | undefined;
   readonly insecure: boolean;
 }): void {
