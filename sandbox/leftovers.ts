@@ -2,7 +2,7 @@ import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { listQueues } from '#src/queue/queues.ts';
-import { openJobs } from '#src/records/open-jobs.ts';
+import { openJobs } from '#src/records/open-records.ts';
 import type { RedisAccess } from '#src/redis/access.ts';
 import { redisOptions } from '#src/redis/client.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';

@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { CreateVolumeRequestSchema } from '../csi/generated/csi_pb.ts';
 import { askRedis } from '../records/ask-redis.ts';
 import { volumeRecordKey } from '../records/key-names.ts';
-import { openJobs } from '../records/open-jobs.ts';
+import { openJobs } from '../records/open-records.ts';
 import { decodeRequest, type VolumeRequest } from '../records/stored-request.ts';
 import { type CapacityItem, itemId } from './items.ts';
 import { toTerm } from '../topology/term.ts';

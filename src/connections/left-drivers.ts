@@ -1,5 +1,5 @@
 import type { redisFlags } from '../redis/flags.ts';
-import { openJobs } from '../records/open-jobs.ts';
+import { openJobs } from '../records/open-records.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { ProcessContext } from '../runtime/process.ts';

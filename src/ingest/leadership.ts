@@ -1,5 +1,5 @@
 import { otherHolder } from '../election/identity.ts';
-import type { OtherProvisioner } from '../records/other-provisioner.ts';
+import type { OtherProvisioner } from '../records/provisioning-pause.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { GatewayFailover } from './gateway-failover.ts';
 import type { DataEpoch, DataEpochCheck } from './data-epoch-check.ts';

@@ -1,7 +1,7 @@
 import { redisDataEpochStore } from '../records/data-epoch.ts';
 import { quarantineMs } from '../records/flags.ts';
 import type { DriverDeps } from './driver-deps.ts';
-import { OtherProvisioner } from '../records/other-provisioner.ts';
+import { OtherProvisioner } from '../records/provisioning-pause.ts';
 import { DataEpochCheck } from './data-epoch-check.ts';
 import { Leadership } from './leadership.ts';
 import { leaseDataEpochStore } from './lease-data-epoch.ts';

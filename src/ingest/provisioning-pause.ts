@@ -1,9 +1,9 @@
 import { objectId } from '../queue/dependency-index.ts';
-import { NEW_WORK, newWorkVersion } from '../records/new-work.ts';
+import { PROVISIONING_PAUSE, pauseVersion } from '../records/provisioning-pause.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 
-const NEW_WORK_ID = objectId(NEW_WORK);
+const PAUSE_ID = objectId(PROVISIONING_PAUSE);
 const DRAINED = 'drained: nothing new is started until sutler drain --undo';
 
 /** What the leader learns from Redis, each second, about who may start new work. */
@@ -38,7 +38,7 @@ export class ProvisioningPause {
     if (this.#isAllowed === false && !isDrained)
       this.#log.info('the drain has ended: new work is started again');
     this.#isAllowed = !isDrained;
-    if (hasChanged) this.#changes.notify(NEW_WORK_ID);
+    if (hasChanged) this.#changes.notify(PAUSE_ID);
     if (hasChanged && !isDrained) this.allowed.notify();
     if (isAfterOther) this.afterOther.notify();
   }
@@ -55,7 +55,7 @@ export class ProvisioningPause {
 
   /** Undefined: another object, or Redis has not been asked in this term. */
   versionOf(object: string): string | undefined {
-    if (object !== NEW_WORK_ID || this.#isAllowed === undefined) return undefined;
-    return newWorkVersion(this.#isAllowed);
+    if (object !== PAUSE_ID || this.#isAllowed === undefined) return undefined;
+    return pauseVersion(!this.#isAllowed);
   }
 }

@@ -4,7 +4,7 @@ import { repeatWhileFull } from '../gateway-client/pool.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { VolumeNames } from '../records/names-in-use.ts';
-import { openSources } from '../records/open-sources.ts';
+import { openSources } from '../records/open-records.ts';
 import { redisSharedHandles } from '../records/shared-handles.ts';
 import type { VolumeRecords } from '../records/volume-record.ts';
 import { systemClock } from '../runtime/clock.ts';

@@ -5,14 +5,13 @@ import type { Run } from '../queue/run.ts';
 import { type JobKey, type JobKind, logFields } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { RecordsUnavailable } from '../records/ask-redis.ts';
-import { OwnershipLost } from '../records/volume-record.ts';
+import { OwnershipLost } from '../records/record-ends.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { traceStep } from '../runtime/trace-step.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
 import type { Dependencies, DriverDeps, Events } from './dependencies.ts';
-import type { LostRecords } from './lost-records.ts';
 import { reconcileSnapshot } from './release-sources.ts';
 import { reconcileVolume } from './volume/reconcile-volume.ts';
 
@@ -27,14 +26,14 @@ export type StartConsumer = (
 /** @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
 export function createConsumerStarter(
   { context, connections, shared, driver, instance }: DriverDeps,
-  lostRecords: LostRecords,
+  lostRecords: Pick<PollLoop, 'runNow'>,
 ): StartConsumer {
   const { flags, closers, log, metrics } = context;
   const { marker } = connections;
   const { workerConnection: connection } = shared;
   closers.add(
     'flush listener',
-    connection.onEmptied(() => lostRecords.checkNow()),
+    connection.onEmptied(() => lostRecords.runNow()),
   );
   return (kind, concurrency, reconcile) => {
     const consumer = new Consumer({

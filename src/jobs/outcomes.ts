@@ -3,7 +3,7 @@ import { nodeOf } from '../gateway-client/gateway-address.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { untilGatewayIsReady } from '../node-local/wait-conditions.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
-import { UNTIL_NEW_WORK } from '../records/new-work.ts';
+import { UNTIL_PAUSE_ENDS } from '../records/provisioning-pause.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
 import type { CsiDriver, Dependencies } from './dependencies.ts';
@@ -36,7 +36,7 @@ export function waitForRecord(
         kind: 'later',
         reason: opened.reason,
         delayMs: opened.waitMs,
-        ...(opened.isHalt ? { until: UNTIL_NEW_WORK } : {}),
+        ...(opened.isHalt ? { until: UNTIL_PAUSE_ENDS } : {}),
       };
 }
 

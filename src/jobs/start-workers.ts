@@ -1,6 +1,7 @@
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import type { LeaseFollower } from '../election/lease-follower.ts';
 import { ownershipMs } from '../records/flags.ts';
+import { startLostRecords } from '../records/lost-records.ts';
 import { VolumeRecords } from '../records/volume-record.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
@@ -9,7 +10,7 @@ import type { DriverCaches } from './caches.ts';
 import { type CapacityPlace, capacityPlace } from '../capacity/flags.ts';
 import { startReconciler } from '../capacity/start-reconciler.ts';
 import { followLease } from './follow-lease.ts';
-import { type LostRecords, startLostRecords } from './lost-records.ts';
+import type { PollLoop } from '../runtime/poll-loop.ts';
 import { createConsumerStarter, startConsumers } from './consumers.ts';
 import type { DriverDeps, JobsContext, SharedParts } from './dependencies.ts';
 
@@ -107,16 +108,13 @@ async function openRecords(
   return records;
 }
 
-function openLostRecords(
-  { context, connections }: DriverDeps,
-  records: VolumeRecords,
-): LostRecords {
+function openLostRecords({ context, connections }: DriverDeps, records: VolumeRecords): PollLoop {
   const isRedisOurs = () => connections.marker.isOurs;
-  const lostRecords = startLostRecords({ records, isRedisOurs, log: context.log });
+  const lostRecords = startLostRecords(records, isRedisOurs, context.log);
   context.closers.add('open records', () => lostRecords.stop());
   context.closers.add(
     'listener',
-    connections.link.onReady(() => lostRecords.checkNow()),
+    connections.link.onReady(() => lostRecords.runNow()),
   );
   return lostRecords;
 }

@@ -6,7 +6,7 @@ import { openKubeClient } from '../kube/open-client.ts';
 import type { kubeFlags } from '../kube/flags.ts';
 import { listDrivers } from '../queue/queues.ts';
 import type { ForgetNote } from '../records/forget.ts';
-import { openJobs } from '../records/open-jobs.ts';
+import { openJobs } from '../records/open-records.ts';
 import { openRedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError, isRefusal } from '../redis/error-text.ts';
@@ -18,7 +18,7 @@ import type { CommandHelp } from '../runtime/flag-help.ts';
 import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
 import { nearestName } from '../runtime/nearest-name.ts';
 import { escapeControls } from '../runtime/printable.ts';
-import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import type { commandFlags } from './flags.ts';
 
 /** Why a command does not do what it was asked to, and what to do next. */

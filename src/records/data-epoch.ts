@@ -20,7 +20,7 @@ import { CLOCK_ARGS, ClockMover, MOVE_CLOCK, RECORD_NOW } from './record-clock.t
  * term             the id of the first leader of ours since another provisioner may have led: what
  *                  a run read before the term began proves nothing in it
  * drain            set while this installation is drained, see drain.ts
- * withdrawnBy      the process that found a loss and removed the id; see opening-count.ts */
+ * withdrawnBy      the process that found a loss and removed the id; see record-scripts.ts */
 
 /** `isAfterOther`: another provisioner led, or may have led, since the last term of one of ours;
  * answered once. */
@@ -104,8 +104,8 @@ export function redisDataEpochStore(redis: Redis, prefix: string, driver: string
   const clock = new ClockMover();
   return {
     /** Reads the data epoch, advances its sequence if its id is the given one, and moves the
-     * record clock on. For the leader, beside whom there is no other provisioner: forgets the one that
-     * was named, and begins a term if one may have led.
+     * record clock on. For the leader, beside whom there is no other provisioner: forgets the one
+     * that was named, and begins a term if one may have led.
      * @returns the sequence as it was before, and the id of the process of Redis, '' where Redis
      *   does not tell; or `none`, with the process that withdrew the data epoch because it found a
      *   loss, '' where none did */
@@ -126,8 +126,8 @@ export function redisDataEpochStore(redis: Redis, prefix: string, driver: string
     }): Promise<void> {
       await beginScript.run(redis, keys, dataEpoch);
     },
-    /** Names the other provisioner that holds the driver's Lease, so that nothing new is opened here
-     * until one of ours leads. */
+    /** Names the other provisioner that holds the driver's Lease, so that nothing new is opened
+     * here until one of ours leads. */
     async setOtherProvisioner(holder: string): Promise<void> {
       await redis.hset(keys.dataEpochKey, 'foreign', holder);
     },

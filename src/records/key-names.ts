@@ -13,7 +13,7 @@ export const volumeNameKey = nameItemKeys('name');
 /** Hash of a driver's open records: record id to job key. */
 export const openRecordsKey = nameDriverKeys('open');
 
-/** Number of records that one process has opened; see opening-count.ts. */
+/** Number of records that one process has opened; see record-scripts.ts. */
 export const openingCountKey = nameItemKeys('openings');
 
 /** Hash of the epoch of Redis' data for one driver; see data-epoch.ts. */

@@ -1,19 +1,17 @@
-import { defineNamedScript, type AnswerOf } from '../redis/named-script.ts';
-import { COUNT_ARGS, COUNTED, NOTICE_LOSS, WENT_BACK } from './opening-count.ts';
-import { DUPLICATE_LEFT } from './forget.ts';
+import type { AnswerOf } from '../redis/named-script.ts';
 import { RECORD_NOW } from './record-clock.ts';
-import { RECORD_STATES } from './record-state.ts';
 
-/* What the Lua scripts of the volume record share, and `revert`; the other scripts are in
- * creation-scripts.ts, deletion-scripts.ts and lost-record-scripts.ts. Each script is one atomic
- * compare-and-set. Together they enforce the record rules of docs/invariants.md.
+/* What the Lua scripts of the volume record share. The scripts that open a record are in
+ * volume-record.ts, those that leave or close it in record-ends.ts, those after a loss in
+ * lost-records.ts. Each is one atomic compare-and-set. Together they enforce the record rules of
+ * docs/invariants.md.
  *
  * Keys
  * recordKey       the record, a hash
  * openKey         the open records of the driver, a hash: record id to job key
- * dataEpochKey  the epoch of Redis' data, a hash; see data-epoch.ts
+ * dataEpochKey    the epoch of Redis' data, a hash; see data-epoch.ts
  * gatewayKey      the active gateway, a hash; see active-gateway.ts
- * countKey        the opening count of the process that calls; see opening-count.ts
+ * countKey        the opening count of the process that calls; see below
  *
  * Fields of the record. Times are ms of the record clock; see record-clock.ts.
  * v       version of this format: 1
@@ -38,6 +36,33 @@ import { RECORD_STATES } from './record-state.ts';
  * ans     the driver's answer, JSON, while only the PV write is missing
  *
  * Argument `owner` is the run that calls; `id` is the record's id. */
+
+/* The states of a volume record, that is of what was asked of the driver for one volume. Without a
+ * record nothing was asked, or it is proven that no volume exists: a creation or a deletion may be
+ * opened. Only the owner of a record writes to it. An owner whose ownership has ended is replaced
+ * by the run that opens the record next. */
+export const RECORD_STATES = [
+  /** A CreateVolume was or is being sent, and the record has its request. The owner changes the
+   * state: to `stored` when the PV is written, to `suspect` or no record when the driver refuses,
+   * and to the state before the attempt when nothing was sent. */
+  'creating',
+  /** The driver refused, but an earlier call of unknown end may still create the volume. A run that
+   * sends the request again changes the state to `creating`. */
+  'suspect',
+  /** The PV is written. A run that reads the PV Released changes the state to `deleting`. One that
+   * has to send the creation again (record rule 5, or the PV was removed) changes it to `creating`.
+   * An unambiguous record expires after a day. */
+  'stored',
+  /** A DeleteVolume was or is being sent. The owner changes the state: to `gone` when the driver
+   * has deleted the volume or the PV has vanished, to `stored` when the PV is to be kept, and to
+   * the state before the attempt when nothing was sent. */
+  'deleting',
+  /** The volume is deleted, and a creation for this id is refused until no call that was begun
+   * before can arrive any more: for an ownership and the settle time. Expires after a day. */
+  'gone',
+] as const;
+
+export type RecordState = (typeof RECORD_STATES)[number];
 
 /** Keys of a script that leaves or closes a record. */
 export const RECORD_KEYS = ['recordKey', 'openKey', 'dataEpochKey', 'gatewayKey'] as const;
@@ -74,6 +99,56 @@ if lastOwner and lastOwner ~= '' and not isRepeated then
 end
 `;
 
+/* The opening count: how many records one process has opened, kept in Redis by the same scripts
+ * that open them (record rule 8). Only that process advances it, so a count that is lower than
+ * Redis has told the process shows that Redis went back to an earlier state and lost an opening of
+ * this process: a failover to a replica that lagged behind, or a restart without the last writes.
+ * The count expires after a day without the process.
+ *
+ * The process that finds a loss withdraws the confirmation of Redis' data, unless somebody has
+ * found it already. Nothing is opened then until the leader has begun a new data epoch (record
+ * rule 6).
+ *
+ * Arguments
+ * confirmed    the highest count that Redis has told this process
+ * countedIn    the data epoch in which that was
+ * processName  shown to operators */
+
+/** Seconds after which the count of a process that has ended expires: a day. */
+const EXPIRES_S = 86_400;
+
+export const COUNT_ARGS = { confirmed: 'number', countedIn: 'text', processName: 'text' } as const;
+
+/** Fields of an answer that advanced the count. */
+export const COUNTED = { count: 'number' } as const;
+
+/** The answer of NOTICE_LOSS. */
+export const WENT_BACK = { 'went-back': COUNTED } as const;
+
+/** Lua: answers `went-back` where Redis has lost an opening of this process. Defines countOpening,
+ * which advances the count and returns it. */
+export const NOTICE_LOSS = noticeLoss("redis.call('GET', countKey)");
+
+/** Lua: the same, and keeps the count from expiring. */
+export const NOTICE_LOSS_AND_KEEP = noticeLoss(`redis.call('GETEX', countKey, 'EX', ${EXPIRES_S})`);
+
+function noticeLoss(readCount: string): string {
+  return `
+local counted = tonumber(${readCount} or 0)
+if counted < confirmed then
+  if redis.call('HGET', dataEpochKey, 'epoch') == countedIn then
+    redis.call('HDEL', dataEpochKey, 'epoch')
+    redis.call('HSET', dataEpochKey, 'withdrawnBy', processName)
+  end
+  return {'went-back', 'count', counted}
+end
+local function countOpening()
+  redis.call('SET', countKey, counted + 1, 'EX', ${EXPIRES_S})
+  return counted + 1
+end
+`;
+}
+
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
  * Sets what TAKE_OVER and RECORD_NOW set, and dataEpoch, quarantineUntil, otherProvisioner, term,
  * halt, lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and
@@ -90,7 +165,8 @@ if seenDataEpoch ~= '' and seenDataEpoch ~= current then
 end
 if not otherProvisioner and otherHolder ~= '' then otherProvisioner = otherHolder end
 -- Record rule 9: why nothing is opened that is not open; nil where it may be.
-local halt = drain and {'drained'} or otherProvisioner and {'other-leads', 'holder', otherProvisioner}
+local halt = drain and {'drained'}
+  or otherProvisioner and {'other-leads', 'holder', otherProvisioner}
 quarantineUntil = tonumber(quarantineUntil or 0)
 if now < quarantineUntil then return {'quarantine', 'waitMs', quarantineUntil - now} end
 local lossSettledAt = quarantineUntil + settleMs
@@ -152,31 +228,11 @@ export const NOT_OPENED = {
 } as const;
 export type NotOpened = AnswerOf<typeof NOT_OPENED>;
 
-/** `creating` or `deleting` to the state before this attempt, since nothing was sent. Answers that
- * state, or `none` where there was no record.
- *
- * code      a word of forget.ts, '' to keep the last code */
-export const revert = defineNamedScript({
-  keys: RECORD_KEYS,
-  args: { owner: 'text', id: 'text', code: 'text' },
-  answers: { lost: {}, reverted: { state: ['none', ...RECORD_STATES] } },
-  lua: `${REQUIRE_OWNER}
-local prev = redis.call('HGET', recordKey, 'prev') or ''
-if prev == '' then
-  redis.call('DEL', recordKey)
-  redis.call('HDEL', openKey, id)
-  return {'reverted', 'state', 'none'}
-end
-local state, amb, n = string.match(prev, '^(%a+) (%d) (%d+)$')
-redis.call('HSET', recordKey, 'state', state, 'amb', amb, 'n', n, 'owner', '')
--- A duplicate that is left is not forgotten over another word.
-if code ~= '' and redis.call('HGET', recordKey, 'code') ~= '${DUPLICATE_LEFT}' then
-  redis.call('HSET', recordKey, 'code', code)
-end
-if state == 'stored' then
-  redis.call('HDEL', openKey, id)
-  redis.call('EXPIRE', recordKey, ${REMEMBERED_S})
-end
-return {'reverted', 'state', state}
-`,
-});
+/** The fields of RequestTexts. */
+export const REQUEST = {
+  request: 'text',
+  pvTemplate: 'text',
+  secret: 'text',
+  endpoint: 'text',
+  seal: 'text',
+} as const;

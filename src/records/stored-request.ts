@@ -1,6 +1,8 @@
 import type { VolumeAnswer, PvTemplate } from '../volumes/persistent-volume.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
+import { type RecordKeys, RecordSeals } from './record-seal.ts';
 
 /** What is stored of a creation, so that it can be sent again byte for byte when claim or class are
  * changed or gone. Contains no secret values. */
@@ -26,6 +28,73 @@ export interface RequestTexts {
   readonly endpoint: string;
   /** Of request, PV template and secret; '' for none. */
   readonly seal: string;
+}
+
+const NO_REQUEST: RequestTexts = {
+  request: '',
+  pvTemplate: '',
+  secret: '',
+  endpoint: '',
+  seal: '',
+};
+
+/** Encodes requests and answers for the records of one driver and seals them; decodes what is
+ * stored, and checks its seals. */
+export class SealedRequests {
+  readonly #seals: RecordSeals;
+
+  /** @param keys  as --record-key-file says now; undefined without it */
+  constructor(
+    place: { readonly prefix: string; readonly driver: string },
+    keys?: () => RecordKeys | undefined,
+  ) {
+    this.#seals = new RecordSeals(place, keys);
+  }
+
+  /** @param planned  undefined: empty texts */
+  encode(id: string, planned: VolumeRequest | undefined): RequestTexts {
+    if (planned === undefined) return NO_REQUEST;
+    const texts = encodeRequest(planned);
+    return { ...texts, seal: this.#seals.seal(id, requestPart(texts)) };
+  }
+
+  encodeAnswer(id: string, answer: VolumeAnswer): string {
+    return encodeAnswer(answer, this.#seals.seal(id, answerPart(answer)));
+  }
+
+  /** Checks the seals of what is stored, or whether it fits where it has none.
+   * @param answerText  '' for none
+   * @param whyUnfit  why a request that no seal proves is not one for this object
+   * @returns what is wrong, if anything */
+  decode(
+    id: string,
+    texts: RequestTexts,
+    answerText: string,
+    whyUnfit?: (stored: VolumeRequest) => string | undefined,
+  ): string | { readonly stored: VolumeRequest; readonly answer: VolumeAnswer | undefined } {
+    try {
+      const stored = decodeRequest(texts);
+      const decoded = decodeAnswer(answerText);
+      const proofs = [this.#seals.check(id, requestPart(texts), texts.seal)];
+      if (decoded !== undefined)
+        proofs.push(this.#seals.check(id, answerPart(decoded.answer), decoded.seal));
+      for (const proof of proofs) if (typeof proof === 'object') return `it ${proof.wrong}`;
+      const unfit = proofs[0] === 'sealed' ? undefined : whyUnfit?.(stored);
+      return unfit ?? { stored, answer: decoded?.answer };
+    } catch (error) {
+      return messageOf(error);
+    }
+  }
+}
+
+/* The parts of a record that have a seal each. */
+
+function requestPart({ request, pvTemplate, secret }: Omit<RequestTexts, 'seal'>) {
+  return ['request', request, pvTemplate, secret];
+}
+
+function answerPart(answer: VolumeAnswer): readonly string[] {
+  return ['answer', encodeAnswer(answer)];
 }
 
 export function encodeRequest(planned: VolumeRequest): Omit<RequestTexts, 'seal'> {

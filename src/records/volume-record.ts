@@ -1,43 +1,168 @@
-import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import type { Redis } from 'ioredis';
 import { keyId, type JobKey } from '../queue/contract.ts';
-import type { NamedScript } from '../redis/named-script.ts';
-import type { VolumeAnswer } from '../volumes/persistent-volume.ts';
-import { messageOf } from '../runtime/error-message.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
 import { askRedis, RecordsUnavailable } from './ask-redis.ts';
-import * as creation from './creation-scripts.ts';
-import * as deletion from './deletion-scripts.ts';
-import {
-  activeGatewayKey,
-  dataEpochKey,
-  openingCountKey,
-  openRecordsKey,
-  volumeRecordKey,
-} from './key-names.ts';
-import { LeftOpenCreations } from './left-open.ts';
-import { encodeJob, openJobs } from './open-jobs.ts';
+import { forgetCommand, UNUSABLE_RECORD } from './forget.ts';
+import { encodeJob, openJobs } from './open-records.ts';
 import {
   explainNotOpened,
   isNotOpened,
   type NotYet,
   type OpenedCreate,
   type OpenedDelete,
-  type Replay,
 } from './open-results.ts';
-import { OpeningCount } from './opening-count.ts';
-import { LostCreations } from './rewrite-lost.ts';
-import { revert, type NotOpened, type RecordKey } from './record-scripts.ts';
+import { RecordEnds } from './record-ends.ts';
 import {
-  decodeAnswer,
-  decodeRequest,
-  encodeAnswer,
-  encodeRequest,
-  type RequestTexts,
-  type VolumeRequest,
-} from './stored-request.ts';
-import { forgetCommand, UNUSABLE_RECORD } from './forget.ts';
-import { type RecordKeys, RecordSeals } from './record-seal.ts';
+  BEGIN_OPENING,
+  NOT_OPENED,
+  type NotOpened,
+  OPENED,
+  OPENING_ARGS,
+  OPENING_KEYS,
+  REQUEST,
+  requireSameGateway,
+} from './record-scripts.ts';
+import type { VolumeRequest } from './stored-request.ts';
+
+/* How an attempt begins: the scripts that open a record, and the methods that call them.
+ * record-scripts.ts explains keys, fields and common arguments. */
+
+/** No record, `creating`, `suspect` or `stored` to `creating`, with a new owner.
+ *
+ * mode      plan      opens a new record with the given request, or takes up the open one
+ *           existing  only takes up the open one
+ *           again     as plan; also takes up `stored`, because the PV was removed
+ * Answers   opened    with the given request
+ *           replay    with the stored request, which has to be sent again. `settlesInMs`: time
+ *                     until no call of unknown end is at work any more, 0 where none is.
+ *                     `isOfEarlierTerm`: another provisioner may have led since it was opened
+ *           closed    there is nothing to do for this mode. `waitMs`: until a record that is `gone`
+ *                     is forgotten, else 0
+ *           none      no record, and the mode opens none
+ *           or NOT_OPENED */
+const openCreateScript = defineNamedScript({
+  keys: OPENING_KEYS,
+  args: { ...OPENING_ARGS, mode: ['plan', 'existing', 'again'], ...REQUEST },
+  answers: {
+    ...NOT_OPENED,
+    none: {},
+    closed: { state: ['stored', 'deleting', 'gone'], waitMs: 'number' },
+    opened: { ...OPENED, endpoint: 'text' },
+    replay: {
+      ...OPENED,
+      ambiguous: 'flag',
+      settlesInMs: 'number',
+      isOfEarlierTerm: 'flag',
+      lastCode: 'text',
+      ...REQUEST,
+      answer: 'text',
+    },
+  },
+  lua: `${BEGIN_OPENING}
+local goneMs = 0
+if state == 'gone' then
+  if untilMs == 0 then -- An earlier version wrote it.
+    untilMs = now + ownMs + settleMs
+    redis.call('HSET', recordKey, 'until', untilMs)
+  end
+  goneMs = untilMs - now
+  if goneMs <= 0 then
+    redis.call('DEL', recordKey)
+    state = nil
+  end
+end
+local function answerReplay(settlesInMs)
+  local req, skel, secretRef, ep, ans, code, openedIn, seal = unpack(redis.call(
+    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code', 'term', 'seal'))
+  local isOfEarlierTerm = (otherProvisioner or (openedIn or '') ~= (term or '')) and '1' or '0'
+  return {'replay', 'dataEpoch', dataEpoch, 'count', countOpening(), 'ambiguous', amb,
+    'settlesInMs', settlesInMs, 'isOfEarlierTerm', isOfEarlierTerm,
+    'request', req or '', 'pvTemplate', skel or '',
+    'secret', secretRef or '', 'endpoint', ep or '', 'seal', seal or '', 'answer', ans or '',
+    'lastCode', code or ''}
+end
+if not state then
+  if mode == 'existing' then return {'none'} end
+  if halt then return halt end
+  redis.call('HSET', recordKey, 'v', '1', 'state', 'creating', 'owner', owner, 'until', untilNew,
+    'amb', now < lossSettledAt and '1' or '0', 'n', '1', 'since', redisNow, 'st', '0',
+    'call', now < lossSettledAt and quarantineUntil or 0, 'prev', '', 'key', job,
+    'term', term or '', 'req', request, 'skel', pvTemplate, 'secret', secret, 'seal', seal,
+    'ep', activeEndpoint ~= '' and activeEndpoint or endpoint)
+  redis.call('HSET', openKey, id, job)
+  return answerOpened()
+end
+-- After a loss, calls that the lost data knew of may be at work until its quarantine ends.
+local call = math.max(tonumber(redis.call('HGET', recordKey, 'call') or 0), quarantineUntil)
+local settlesInMs = amb == '1' and math.max(0, call + settleMs - now) or 0
+if isRepeated and state == 'creating' then
+  if redis.call('HGET', recordKey, 'prev') == '' then return answerOpened() end
+  return answerReplay(settlesInMs)
+end
+if state == 'deleting' or state == 'gone' or (state == 'stored' and mode ~= 'again') then
+  return {'closed', 'state', state, 'waitMs', goneMs}
+end
+if state == 'stored' and halt then return halt end
+${requireSameGateway("amb == '1'")}
+if state == 'stored' then
+  redis.call('HSET', recordKey, 'req', request, 'skel', pvTemplate, 'secret', secret, 'seal', seal,
+    'ep', endpoint, 'key', job, 'since', redisNow, 'term', term or '')
+  redis.call('PERSIST', recordKey)
+end
+redis.call('HSET', recordKey, 'state', 'creating', 'owner', owner, 'until', untilNew,
+  'st', amb == '1' and settlesInMs == 0 and '1' or '0', 'n', n + 1, 'prev', previous,
+  'call', call)
+if activeEndpoint ~= '' then redis.call('HSET', recordKey, 'ep', activeEndpoint) end
+redis.call('HSETNX', openKey, id, redis.call('HGET', recordKey, 'key') or job)
+return answerReplay(settlesInMs)
+`,
+});
+
+/** No record, `stored` or `deleting` to `deleting`, with a new owner.
+ *
+ * endpoint  the gateway to call where no leader has named one, '' for none
+ * Answers   opened
+ *           creating  a creation is open, and has to end first (record rule 1)
+ *           settle    an earlier creation of unknown end may be at work in the driver (record rule
+ *                     5), or one that lost data knew of
+ *           gone      the volume is deleted
+ *           or NOT_OPENED */
+const openDeleteScript = defineNamedScript({
+  keys: OPENING_KEYS,
+  args: { ...OPENING_ARGS, handle: 'text', endpoint: 'text' },
+  answers: {
+    ...NOT_OPENED,
+    opened: { ...OPENED, endpoint: 'text' },
+    creating: {},
+    settle: { waitMs: 'number' },
+    gone: {},
+  },
+  lua: `${BEGIN_OPENING}
+if isRepeated and state == 'deleting' then return answerOpened() end
+if state == 'creating' or state == 'suspect' then return {'creating'} end
+-- After a loss of data there may be a second volume of this claim: if nothing is sent for it, the
+-- record must not say that it is gone.
+if state == 'gone' then
+  if redis.call('HGET', recordKey, 'handle') == handle then return {'gone'} end
+  previous = ''
+end
+if halt and state ~= 'deleting' then return halt end
+if state ~= 'deleting' then
+  local call = state == 'stored' and redis.call('HGET', recordKey, 'call') or 0
+  local settlesInMs = math.max(lossSettledAt, call + settleMs) - now
+  if settlesInMs > 0 then return {'settle', 'waitMs', settlesInMs} end
+end
+local target = activeEndpoint ~= '' and activeEndpoint or endpoint
+${requireSameGateway("state == 'deleting'", 'target')}
+redis.call('PERSIST', recordKey)
+if target ~= '' then redis.call('HSET', recordKey, 'ep', target) end
+redis.call('HSET', recordKey, 'v', '1', 'state', 'deleting', 'owner', owner, 'until', untilNew,
+  'amb', '0', 'n', n + 1, 'key', job, 'prev', previous, 'handle', handle)
+redis.call('HSETNX', recordKey, 'since', redisNow)
+redis.call('HSET', openKey, id, job)
+return answerOpened()
+`,
+});
 
 /** Who opens a record, for which job. */
 interface Opening {
@@ -50,76 +175,26 @@ interface Opening {
   readonly whyUnfit?: (stored: VolumeRequest) => string | undefined;
 }
 
-/** Thrown when another run has taken the record over: this run may not write any more. */
-export class OwnershipLost extends Error {
-  override readonly name = 'OwnershipLost';
-}
-
-interface VolumeRecordsOptions {
-  readonly redis: Redis;
-  /** Value of --redis-prefix, without braces. */
-  readonly prefix: string;
-  readonly driver: string;
-  /** How long one attempt owns a record; see ownershipMs. */
-  readonly ownMs: number;
-  /** The settle time: how long after an ambiguous call's end a refusal does not prove absence. */
-  readonly settleMs: number;
-  /** Unique to this process, and readable by people; random unless given. */
-  readonly processName?: string;
-  /** What --record-key-file says now; undefined without the flag. */
-  readonly keys?: (() => RecordKeys | undefined) | undefined;
-  /** The other provisioner that holds the Lease, as far as this process knows. */
-  readonly otherHolder?: () => string | undefined;
-}
-
 /** The volume records of one driver: the only way to a CreateVolume or DeleteVolume. Methods throw
  * OwnershipLost, or RecordsUnavailable while Redis can't be reached: then nothing may be sent. */
-export class VolumeRecords {
-  readonly #options: VolumeRecordsOptions;
-  readonly #driverKeys: Readonly<Record<Exclude<RecordKey, 'recordKey'>, string>>;
-  readonly #leftOpen: LeftOpenCreations;
-  readonly #count: OpeningCount;
-  readonly #lost: LostCreations;
-  readonly #seals: RecordSeals;
+export class VolumeRecords extends RecordEnds {
   #dataEpoch = 'none seen yet';
   /** The last answer that no record of the driver may be opened, and when it ends. */
   #notYet: { readonly answer: NotYet; readonly endMs: number } | undefined;
-  /** By record: the end of a run's attempt that Redis did not take. */
-  readonly #unended = new Map<string, () => Promise<unknown>>();
   /** The last answer that nothing new may be opened. */
   #halt: { readonly answer: NotYet; readonly endMs: number } | undefined;
 
-  constructor(options: VolumeRecordsOptions) {
-    const { prefix, driver, processName = randomUUID() } = options;
-    this.#options = options;
-    this.#leftOpen = new LeftOpenCreations(options.ownMs);
-    this.#count = new OpeningCount(processName);
-    this.#seals = new RecordSeals(options, options.keys);
-    this.#driverKeys = {
-      openKey: openRecordsKey(prefix, driver),
-      dataEpochKey: dataEpochKey(prefix, driver),
-      gatewayKey: activeGatewayKey(prefix, driver),
-      countKey: openingCountKey(prefix, driver, processName),
-    };
-    this.#lost = new LostCreations({
-      ...options,
-      keys: this.#driverKeys,
-      leftOpen: this.#leftOpen,
-      count: this.#count,
-    });
-  }
-
-  /** The epoch of Redis' data, and the term of the leader, as this process last saw them. A
-   * run notes it before it reads its object, and passes it when it opens a record: what was read
-   * before a loss of data, or before another provisioner led, proves nothing after it. */
+  /** The epoch of Redis' data, and the term of the leader, as this process last saw them. A run
+   * notes it before it reads its object, and passes it when it opens a record: what was read before
+   * a loss of data, or before another provisioner led, proves nothing after it. */
   get dataEpoch(): string {
     return this.#dataEpoch;
   }
 
   /** Reads the data epoch, so that the first run is not refused for knowing none. */
   async learnDataEpoch(): Promise<void> {
-    const { dataEpochKey: key } = this.#driverKeys;
-    const [id, term] = await askRedis(this.#options.redis.hmget(key, 'epoch', 'term'));
+    const { dataEpochKey: key } = this.driverKeys;
+    const [id, term] = await askRedis(this.options.redis.hmget(key, 'epoch', 'term'));
     if (id) this.#dataEpoch = term ? `${id}.${term}` : id;
   }
 
@@ -137,12 +212,12 @@ export class VolumeRecords {
   async haltUnlessOpen(ids: readonly string[]): Promise<NotYet | undefined> {
     const halt = this.#knownHalt();
     if (halt === undefined) return undefined;
-    const jobs = await askRedis(this.#options.redis.hmget(this.#driverKeys.openKey, ...ids));
+    const jobs = await askRedis(this.options.redis.hmget(this.driverKeys.openKey, ...ids));
     return jobs.every((job) => job === null) ? halt : undefined;
   }
 
   #knownHalt(): NotYet | undefined {
-    const holder = this.#options.otherHolder?.();
+    const holder = this.options.otherHolder?.();
     const halt =
       holder === undefined ? undefined : explainNotOpened({ kind: 'other-leads', holder });
     if (halt?.kind === 'not-yet') return halt;
@@ -170,101 +245,32 @@ export class VolumeRecords {
     mode: 'plan' | 'again' | 'existing',
     attempt: Opening & { readonly planned?: VolumeRequest },
   ): Promise<OpenedCreate> {
-    const { job, planned } = attempt;
-    const texts = planned === undefined ? NO_REQUEST : this.#encode(id, planned);
+    const { job, owner, planned, whyUnfit } = attempt;
+    const texts = this.requests.encode(id, planned);
     const args = { ...this.#openingArgs(id, attempt), mode, ...texts };
-    const answer = await this.#open(id, attempt, () => this.#run(creation.openCreate, id, args));
+    const answer = await this.#open(id, owner, () => this.run(openCreateScript, id, args));
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind === 'none' || answer.kind === 'closed') return answer;
-    this.#lost.counted(answer);
-    const { kind, dataEpoch, count, endpoint } = answer;
-    if (kind === 'opened') {
+    this.leftOpenCreations.counted(answer);
+    const { dataEpoch, count, endpoint } = answer;
+    if (answer.kind === 'opened') {
       const sent = { ...texts, ...endpointField(endpoint) };
-      this.#leftOpen.addOpened(id, { job, texts: sent, dataEpoch, count });
-      return { kind, ...endpointField(endpoint) };
+      this.leftOpenCreations.addOpened(id, { job, texts: sent, dataEpoch, count });
+      return { kind: 'opened', ...endpointField(endpoint) };
     }
     const { request, pvTemplate, secret, seal, ambiguous, settlesInMs } = answer;
     const { isOfEarlierTerm, lastCode } = answer;
     const found = { request, pvTemplate, secret, endpoint, seal };
-    const read = this.#read(id, found, answer.answer, attempt);
-    if (typeof read === 'string') {
-      await this.revert(id, attempt.owner, UNUSABLE_RECORD);
-      const exit = forgetCommand(id, this.#options.driver);
+    const decoded = this.requests.decode(id, found, answer.answer, whyUnfit);
+    if (typeof decoded === 'string') {
+      await this.revert(id, owner, UNUSABLE_RECORD);
       const reason =
-        `the volume record ${id} is not used: ${read}; find out who changed what, ` +
-        `delete a volume of it that nobody uses, ${exit}`;
+        `the volume record ${id} is not used: ${decoded}; find out who changed what, delete a ` +
+        `volume of it that nobody uses, ${forgetCommand(id, this.options.driver)}`;
       return { kind: 'unusable', reason };
     }
-    this.#leftOpen.addTakenUp(id, { job, texts: found, dataEpoch, count });
-    return { kind, ...read, ambiguous, settlesInMs, isOfEarlierTerm, lastCode };
-  }
-
-  #encode(id: string, planned: VolumeRequest): RequestTexts {
-    const texts = encodeRequest(planned);
-    return { ...texts, seal: this.#seals.seal(id, requestPart(texts)) };
-  }
-
-  /** Decodes what is stored, and checks its seals, or whether it fits where it has none.
-   * @returns what is wrong, if anything */
-  #read(
-    id: string,
-    texts: RequestTexts,
-    answerText: string,
-    { whyUnfit }: Opening,
-  ): string | Pick<Replay, 'stored' | 'answer'> {
-    try {
-      const stored = decodeRequest(texts);
-      const decoded = decodeAnswer(answerText);
-      const proofs = [this.#seals.check(id, requestPart(texts), texts.seal)];
-      if (decoded !== undefined)
-        proofs.push(this.#seals.check(id, answerPart(decoded.answer), decoded.seal));
-      for (const proof of proofs) if (typeof proof === 'object') return `it ${proof.wrong}`;
-      const unfit = proofs[0] === 'sealed' ? undefined : whyUnfit?.(stored);
-      return unfit ?? { stored, answer: decoded?.answer };
-    } catch (error) {
-      return messageOf(error);
-    }
-  }
-
-  /** The PV exists: our own call succeeded, or the settle time of earlier ones is over. */
-  async closeStored(id: string, owner: string): Promise<void> {
-    await this.#end(id, async () => {
-      await this.#run(creation.closeStored, id, { owner, id });
-      this.#leftOpen.forget(id);
-    });
-  }
-
-  /** The driver refused.
-   * @returns `removed` where that proves absence, so that a living claim may be planned anew */
-  closeRefused(id: string, owner: string, code: string): Promise<'removed' | 'suspect'> {
-    return this.#end(id, async () => {
-      const { kind } = await this.#run(creation.closeRefused, id, { owner, id, code });
-      if (kind === 'removed') this.#leftOpen.forget(id);
-      return kind;
-    });
-  }
-
-  /** The end of the call is unknown. */
-  async leaveAmbiguous(id: string, owner: string, code: string): Promise<void> {
-    await this.#end(id, () => this.#run(creation.leaveAmbiguous, id, { owner, code }));
-  }
-
-  /** The volume exists but its PV could not be written: keeps the answer, so that the next run only
-   * writes the PV.
-   * @param code  where only an operator can end it; see forget.ts */
-  async leaveAnswered(id: string, owner: string, answer: VolumeAnswer, code = ''): Promise<void> {
-    const text = encodeAnswer(answer, this.#seals.seal(id, answerPart(answer)));
-    const args = { owner, answer: text, code };
-    await this.#end(id, () => this.#run(creation.leaveAnswered, id, args));
-  }
-
-  /** Nothing was sent: the record is as it was before this attempt.
-   * @param code  where only an operator can end it; see forget.ts */
-  async revert(id: string, owner: string, code = ''): Promise<void> {
-    await this.#end(id, async () => {
-      const { state } = await this.#run(revert, id, { owner, id, code });
-      if (state === 'none' || state === 'stored') this.#leftOpen.forget(id);
-    });
+    this.leftOpenCreations.addTakenUp(id, { job, texts: found, dataEpoch, count });
+    return { kind: 'replay', ...decoded, ambiguous, settlesInMs, isOfEarlierTerm, lastCode };
   }
 
   /** Opens the deletion of the volume that has this handle.
@@ -273,76 +279,32 @@ export class VolumeRecords {
     id: string,
     attempt: Opening & { readonly handle: string; readonly endpoint?: string },
   ): Promise<OpenedDelete> {
-    const { handle, endpoint = '' } = attempt;
+    const { owner, handle, endpoint = '' } = attempt;
     const args = { ...this.#openingArgs(id, attempt), handle, endpoint };
-    const answer = await this.#open(id, attempt, () => this.#run(deletion.openDelete, id, args));
+    const answer = await this.#open(id, owner, () => this.run(openDeleteScript, id, args));
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind !== 'opened') return answer;
-    this.#lost.counted(answer);
-    this.#leftOpen.forget(id);
+    this.leftOpenCreations.counted(answer);
+    this.leftOpenCreations.forget(id);
     return { kind: 'opened', ...endpointField(answer.endpoint) };
-  }
-
-  /** The driver deleted the volume. */
-  async closeGone(id: string, owner: string): Promise<void> {
-    await this.#end(id, async () => {
-      await this.#run(deletion.closeGone, id, { owner, id, goneMs: this.#goneMs });
-      this.#leftOpen.forget(id);
-    });
-  }
-
-  /** DeleteVolume failed, or its end is unknown. */
-  async leaveDeleting(id: string, owner: string, code: string): Promise<void> {
-    await this.#end(id, () => this.#run(deletion.leaveDeleting, id, { owner, code }));
-  }
-
-  /** Ends an open deletion without a call: the PV is to be kept (`stored`) or has vanished
-   * (`gone`).
-   * @returns `none` where no deletion is open, `busy` while another owner is live */
-  async endDeletion(
-    id: string,
-    owner: string,
-    to: 'stored' | 'gone',
-  ): Promise<'ok' | 'none' | 'busy'> {
-    return (await this.#run(deletion.endDeletion, id, { owner, id, goneMs: this.#goneMs, to }))
-      .kind;
   }
 
   /** Whether a creation or deletion of this volume is open. */
   async isOpen(id: string): Promise<boolean> {
-    return (await askRedis(this.#options.redis.hexists(this.#driverKeys.openKey, id))) === 1;
+    return (await askRedis(this.options.redis.hexists(this.driverKeys.openKey, id))) === 1;
   }
 
   /** The ids of the open records of a job, for jobs whose key does not contain the id. Reads all
    * open records. */
   async openIdsOf(job: JobKey): Promise<readonly string[]> {
-    const { redis, prefix, driver } = this.#options;
+    const { redis, prefix, driver } = this.options;
     const open = await askRedis(openJobs(redis, prefix, driver));
     return [...open].filter(([, key]) => keyId(key) === keyId(job)).map(([id]) => id);
   }
 
-  /** Number of creations that this process left open. */
-  get leftOpen(): number {
-    return this.#leftOpen.size;
-  }
-
-  /** Ends the attempts whose end Redis did not take. Checks the creations that this process left
-   * open, and whether Redis went back; see rewrite-lost.ts.
-   * @returns the jobs whose records were written again */
-  async rewriteLostRecords(): Promise<readonly JobKey[]> {
-    for (const id of this.#unended.keys()) await this.#repeatEnd(id);
-    return this.#lost.rewrite();
-  }
-
-  /** How long it is remembered that a volume was deleted: as long as a call that was begun before
-   * may still arrive. */
-  get #goneMs(): number {
-    return this.#options.ownMs + this.#options.settleMs;
-  }
-
   #notOpened(answer: NotOpened): ReturnType<typeof explainNotOpened> {
     if (answer.kind === 'stale') this.#dataEpoch = answer.dataEpoch;
-    if (answer.kind === 'went-back') this.#lost.wentBack(answer.count);
+    if (answer.kind === 'went-back') this.leftOpenCreations.wentBack(answer.count);
     const explained = explainNotOpened(answer);
     if (explained.kind === 'not-yet' && explained.isForAll)
       this.#notYet = { answer: explained, endMs: performance.now() + explained.waitMs };
@@ -352,91 +314,32 @@ export class VolumeRecords {
   }
 
   #openingArgs(id: string, { owner, job, dataEpoch = '' }: Opening) {
-    const { ownMs, settleMs } = this.#options;
+    const { ownMs, settleMs, otherHolder } = this.options;
     return {
       owner,
       ownMs,
       settleMs,
       seenDataEpoch: dataEpoch,
-      otherHolder: this.#options.otherHolder?.() ?? '',
+      otherHolder: otherHolder?.() ?? '',
       id,
       job: encodeJob(job),
-      ...this.#count.args,
+      ...this.leftOpenCreations.countArgs,
     };
   }
 
-  /** Opens a record. If Redis gives no answer, nothing is sent, but the record may be open. */
-  async #open<T>(id: string, { owner }: Opening, open: () => Promise<T>): Promise<T> {
-    await this.#repeatEnd(id);
+  async #open<T>(id: string, owner: string, open: () => Promise<T>): Promise<T> {
+    await this.repeatEnd(id);
     try {
       return await open();
     } catch (error) {
-      if (error instanceof RecordsUnavailable)
-        this.#unended.set(id, () => this.#run(revert, id, { owner, id, code: '' }));
+      if (error instanceof RecordsUnavailable) this.revertLater(id, owner);
       throw error;
     }
-  }
-
-  /** Ends a run's attempt. If Redis can't be reached, that is repeated when it can: otherwise
-   * nobody could go on with the record before the run's ownership ends. */
-  async #end<T>(id: string, end: () => Promise<T>): Promise<T> {
-    this.#unended.delete(id);
-    try {
-      return await end();
-    } catch (error) {
-      if (error instanceof RecordsUnavailable) this.#unended.set(id, end);
-      throw error;
-    } finally {
-      this.#leftOpen.runEnded(id);
-    }
-  }
-
-  /** Does nothing where Redis took the end. Once another run has the record, there is nothing to
-   * end any more. */
-  async #repeatEnd(id: string): Promise<void> {
-    const end = this.#unended.get(id);
-    if (end === undefined) return;
-    await this.#end(id, end).catch((error: unknown) => {
-      if (!(error instanceof OwnershipLost)) throw error;
-    });
-  }
-
-  async #run<Args, Answer extends { readonly kind: string }>(
-    script: NamedScript<RecordKey, Args, Answer>,
-    id: string,
-    args: Args,
-  ): Promise<Exclude<Answer, { readonly kind: 'lost' }>> {
-    const { redis, prefix, driver } = this.#options;
-    const keys = { recordKey: volumeRecordKey(prefix, driver, id), ...this.#driverKeys };
-    const answer = await askRedis(script.run(redis, keys, args));
-    if (answer.kind === 'lost')
-      throw new OwnershipLost(
-        `another run took over the record of volume ${id}; this run's result is not written`,
-      );
-    return answer as Exclude<Answer, { readonly kind: 'lost' }>;
   }
 }
 
 /** For how long runs need not ask again whether there is a halt. */
 const HALT_KNOWN_MS = 1_000;
-
-const NO_REQUEST: RequestTexts = {
-  request: '',
-  pvTemplate: '',
-  secret: '',
-  endpoint: '',
-  seal: '',
-};
-
-/* The parts of a record that have a seal each. */
-
-function requestPart({ request, pvTemplate, secret }: Omit<RequestTexts, 'seal'>) {
-  return ['request', request, pvTemplate, secret];
-}
-
-function answerPart(answer: VolumeAnswer): readonly string[] {
-  return ['answer', encodeAnswer(answer)];
-}
 
 function endpointField(endpoint: string): { readonly endpoint?: string } {
   return endpoint === '' ? {} : { endpoint };

@@ -14,7 +14,7 @@ import { DUPLICATE_LEFT } from '#src/records/forget.ts';
 import { openRecords } from '#src/records/open-records.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
+import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { startRedisServer, type TcpRedisServer } from '../harness/redis-server.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';

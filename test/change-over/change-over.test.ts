@@ -4,7 +4,7 @@ import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
 import { countJobs } from '#src/queue/queues.ts';
-import { redisDrain } from '#src/records/drain.ts';
+import { redisDrain } from '#src/records/provisioning-pause.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { changeOverAndBack } from '../harness/change-over/scenario.ts';
 import { STAND_IN, StandIn } from '../harness/change-over/stand-in.ts';

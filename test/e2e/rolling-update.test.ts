@@ -10,16 +10,16 @@ import { tokenAccess } from '../harness/kube-server.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
-import { openJobs } from '#src/records/open-jobs.ts';
+import { openJobs } from '#src/records/open-records.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSandboxApi } from '../../sandbox/api/server.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
 import { startChild, type Child } from '../../sandbox/children.ts';
 import {
-  startSampleDriver,
   type DriverCall,
   type SampleDriver,
+  startSampleDriver,
 } from '../../sandbox/driver/server.ts';
 import { VolumeStore } from '../../sandbox/driver/volume-store.ts';
 import { sleep } from '../harness/queue.ts';

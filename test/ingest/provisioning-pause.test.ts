@@ -4,9 +4,9 @@ import { ProvisioningPause } from '#src/ingest/provisioning-pause.ts';
 import { objectId } from '#src/queue/dependency-index.ts';
 import { Listeners } from '#src/runtime/listeners.ts';
 import { createLogger } from '#src/runtime/log.ts';
-import { NEW_WORK, UNTIL_NEW_WORK } from '#src/records/new-work.ts';
+import { PROVISIONING_PAUSE, UNTIL_PAUSE_ENDS } from '#src/records/provisioning-pause.ts';
 
-const ID = objectId(NEW_WORK);
+const ID = objectId(PROVISIONING_PAUSE);
 const ALLOWED = { isAfterOther: false, isDrained: false };
 
 describe('ProvisioningPause', () => {
@@ -25,7 +25,7 @@ describe('ProvisioningPause', () => {
   /** Whether the wait watch promotes the keys that wait for new work. */
   const isPromoting = (): boolean => {
     const version = pause.versionOf(ID);
-    return version !== undefined && version !== UNTIL_NEW_WORK[0]?.seen;
+    return version !== undefined && version !== UNTIL_PAUSE_ENDS[0]?.seen;
   };
 
   it('has no version before Redis was asked', () => {

@@ -12,7 +12,7 @@ import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { VolumeNames } from '#src/records/names-in-use.ts';
-import { openSources } from '#src/records/open-sources.ts';
+import { openSources } from '#src/records/open-records.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';

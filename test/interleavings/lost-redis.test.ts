@@ -7,7 +7,7 @@ import { type DataEpoch, DataEpochCheck } from '#src/ingest/data-epoch-check.ts'
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
-import { openJobs } from '#src/records/open-jobs.ts';
+import { openJobs } from '#src/records/open-records.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { DRIVER } from '../jobs/rig.ts';

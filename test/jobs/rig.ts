@@ -22,7 +22,7 @@ import type { Run } from '#src/queue/run.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { type Outcome, shownReason } from '#src/queue/outcome.ts';
 import { VolumeNames } from '#src/records/names-in-use.ts';
-import { openSources } from '#src/records/open-sources.ts';
+import { openSources } from '#src/records/open-records.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';

@@ -11,7 +11,8 @@ import {
   openRecordsKey,
   volumeRecordKey,
 } from '#src/records/key-names.ts';
-import { OwnershipLost, VolumeRecords } from '#src/records/volume-record.ts';
+import { OwnershipLost } from '#src/records/record-ends.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
 import type { OpenedCreate, OpenedDelete } from '#src/records/open-results.ts';
 import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { startRedisServer, type TcpRedisServer } from '../harness/redis-server.ts';

@@ -1,7 +1,7 @@
 /* The model of the volume record: each function is one script of src/records, in TypeScript.
  * record-conformance.test.ts compares them with the real scripts. Time is counted in ticks that are
  * left, so that equal situations are equal states. */
-import type { RecordState } from '#src/records/record-state.ts';
+import type { RecordState } from '#src/records/record-scripts.ts';
 
 /** The record rules of docs/invariants.md, which can be taken out of the model one by one to show
  * what each prevents. */

@@ -5,7 +5,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
 import { heartbeatKey, queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/queues.ts';
-import { redisDrain } from '#src/records/drain.ts';
+import { redisDrain } from '#src/records/provisioning-pause.ts';
 import { DUPLICATE_LEFT } from '#src/records/forget.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';

@@ -8,7 +8,7 @@ import { claims, leases, nodes } from '#src/kube/resources.ts';
 import { processes } from '#src/processes.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
-import { openJobs } from '#src/records/open-jobs.ts';
+import { openJobs } from '#src/records/open-records.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import type { JobKey } from '#src/queue/contract.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
-import { openSources } from '#src/records/open-sources.ts';
+import { openSources } from '#src/records/open-records.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import type { TemplateSource } from '#src/volumes/persistent-volume.ts';

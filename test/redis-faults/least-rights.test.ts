@@ -5,11 +5,11 @@ import { Redis } from 'ioredis';
 import { SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim, Snapshot, Volume } from '#src/kube/objects.ts';
 import { claims, snapshots, volumes } from '#src/kube/resources.ts';
-import { encodeJob } from '#src/records/open-jobs.ts';
+import { encodeJob } from '#src/records/open-records.ts';
 import { checkSettings } from '#src/redis/settings.ts';
-import { RIGHT, startTestDashboard, type RunningDashboard } from '../harness/dashboard-server.ts';
+import { RIGHT, type RunningDashboard, startTestDashboard } from '../harness/dashboard-server.ts';
 import { DRIVER, ProcessBed, type Running } from '../harness/process-bed.ts';
-import { denials, redisUsers, urlOf, type RedisUser } from '../harness/redis-users.ts';
+import { denials, type RedisUser, redisUsers, urlOf } from '../harness/redis-users.ts';
 import { installCrds, snapshotCrds } from '../harness/snapshot-crds.ts';
 import { until } from '../harness/until.ts';
 

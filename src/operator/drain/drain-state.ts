@@ -3,8 +3,8 @@ import { readHeartbeat } from '../../queue/heartbeat.ts';
 import { queueName } from '../../queue/queue-keys.ts';
 import { countJobs } from '../../queue/queues.ts';
 import { readStatus } from '../../queue/status.ts';
-import { redisDrain } from '../../records/drain.ts';
-import { openRecords, type OpenRecord } from '../../records/open-records.ts';
+import { redisDrain } from '../../records/provisioning-pause.ts';
+import { type OpenRecord, openRecords } from '../../records/open-records.ts';
 
 export interface DrainPlace {
   readonly redis: Redis;

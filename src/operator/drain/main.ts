@@ -1,11 +1,11 @@
-import { redisDrain } from '../../records/drain.ts';
+import { redisDrain } from '../../records/provisioning-pause.ts';
 import { signalWithin, systemClock } from '../../runtime/clock.ts';
 import { UsageError } from '../../runtime/flags.ts';
 import type { Invocation } from '../../runtime/process.ts';
 import { chooseDriver, type Means, noteOf, type Result, runCommand } from '../command.ts';
 import { drain as command } from '../flags.ts';
 import { describeDrain, describeProgress } from './describe-drain.ts';
-import { readDrainState, type DrainPlace } from './drain-state.ts';
+import { type DrainPlace, readDrainState } from './drain-state.ts';
 
 type DrainMeans = Means<typeof command.flags>;
 

@@ -1,9 +1,16 @@
 import { forgetRecord } from '../../records/forget.ts';
-import { openJobs } from '../../records/open-jobs.ts';
+import { openJobs } from '../../records/open-records.ts';
 import { UsageError } from '../../runtime/flags.ts';
 import type { Invocation } from '../../runtime/process.ts';
-import { chooseDriver, didYouMean, type Means, noteOf, Refusal, runCommand } from '../command.ts';
-import type { Result } from '../command.ts';
+import {
+  chooseDriver,
+  didYouMean,
+  type Means,
+  noteOf,
+  Refusal,
+  type Result,
+  runCommand,
+} from '../command.ts';
 import { forget } from '../flags.ts';
 
 /** Drops one volume record. */

@@ -26,7 +26,7 @@ import {
 } from '#src/kube/resources.ts';
 import type { Parts } from '../parts.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
-import { openSources } from '#src/records/open-sources.ts';
+import { openSources } from '#src/records/open-records.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import {
   installCrds,
