@@ -4,7 +4,7 @@ import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Secret } from '#src/kube/objects.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import { secrets } from '#src/kube/resources.ts';
-import { callsOf, endFaults, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
+import { callsOf, messagesOf } from './claim-cases.ts';
 import { kubeWith } from './kube-with.ts';
 import { openRig, type Rig } from './rig.ts';
 import {
@@ -133,21 +133,6 @@ describe('a secret', () => {
           seen: metadata.resourceVersion,
         },
       ]);
-    });
-
-    it('leaves an ambiguous record open; once it is text, the same request is sent', async () => {
-      const claim = await claimWith({ keytab: TEXT });
-      await loseAnswer(rig, claim);
-      await writeSecret(claim.metadata.name, { keytab: BYTES });
-      assert.equal((await rig.provision(claim)).kind, 'retry');
-      assert.equal(await stateOf(rig, claim), 'open');
-      assert.equal(callsOf(rig, 'CreateVolume').length, 1);
-      endFaults(rig);
-      await writeSecret(claim.metadata.name, { keytab: TEXT });
-      assert.equal((await rig.provision(claim)).kind, 'done');
-      const [first, second] = callsOf(rig, 'CreateVolume');
-      assert.ok(first !== undefined && second !== undefined);
-      assert.deepEqual(second.request, first.request);
     });
 
     it('prevents DeleteVolume and parks the volume on the secret', async () => {

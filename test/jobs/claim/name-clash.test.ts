@@ -122,12 +122,6 @@ describe('two claims whose UIDs begin alike', () => {
     );
   });
 
-  it('the first continues with its own name', async () => {
-    await loseAnswer(rig, first, shortened);
-    await assertRefused();
-    assert.equal((await rig.provision(first, shortened)).kind, 'done');
-  });
-
   it('are refused if a PV of that name belongs to no claim', async () => {
     const spec = {
       capacity: { storage: '1Mi' },

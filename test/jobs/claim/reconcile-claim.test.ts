@@ -52,7 +52,7 @@ describe('reconcileClaim', () => {
     rig.onCall = () => undefined;
   }
 
-  it('creates the volume, writes the PV and records an event on the claim', async () => {
+  it('creates the volume, writes the PV and records an event on the claim (P-17)', async () => {
     const claim = await rig.claim();
     const outcome = await rig.provision(claim);
     assert.equal(outcome.kind, 'done');
@@ -105,28 +105,6 @@ describe('reconcileClaim', () => {
   });
 
   describe('when the driver refuses', () => {
-    it('closes the record, reports the driver’s message and retries', async () => {
-      const claim = await rig.claim();
-      failOnce(new DriverStatus(Code.Internal, 'disk on fire'));
-      const outcome = await rig.provision(claim);
-      assert.equal(outcome.kind, 'retry');
-      assert.deepEqual(messages(), [
-        'Warning ProvisioningFailed rpc error: code = Internal desc = disk on fire',
-      ]);
-      assert.deepEqual(await rig.record(claim.metadata.uid), {});
-      assert.equal((await rig.provision(claim)).kind, 'done');
-    });
-
-    it('delays an infeasible request by the longest delay', async () => {
-      failOnce(new DriverStatus(Code.InvalidArgument, 'no such pool'));
-      const outcome = await rig.provision(await rig.claim());
-      assert.ok(outcome.kind === 'retry' && outcome.minDelayMs === rig.parts.retryMaxMs);
-      const message =
-        'Volume provisioning failed with infeasible error. Retries will be delayed. ' +
-        'rpc error: code = InvalidArgument';
-      assert.ok(messages()[0]?.includes(message), messages()[0]);
-    });
-
     it('plans anew with the edited class', async () => {
       const claim = await rig.claim({ parameters: { type: 'a' } });
       failOnce(new DriverStatus(Code.Internal, 'no'));
@@ -152,18 +130,6 @@ describe('reconcileClaim', () => {
       for (const _ of [1, 2]) await rig.provision(claim, { events });
       const message = 'rpc error: code = Internal desc = no';
       assert.deepEqual(recorded, [message, message]);
-    });
-
-    it('leaves the record open and ambiguous, and warns once', async () => {
-      const claim = await rig.claim();
-      await loseAnswer(claim);
-      await loseAnswer(claim);
-      const record = await rig.record(claim.metadata.uid);
-      assert.deepEqual([record['state'], record['amb'], record['n']], ['creating', '1', '2']);
-      assert.deepEqual(messages(), [
-        'Warning ProvisioningFailed rpc error: ' +
-          'code = DeadlineExceeded desc = context deadline exceeded',
-      ]);
     });
 
     for (const [before, now] of [
@@ -259,45 +225,6 @@ describe('reconcileClaim', () => {
         `Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`,
       ]);
       assert.equal(creates().length, 1);
-    });
-
-    it('sends the stored request again byte for byte if the class was edited', async () => {
-      const claim = await rig.claim({ parameters: { type: 'a' } });
-      await loseAnswer(claim);
-      const cls = rig.parts.classOf(claim.spec.storageClassName ?? '');
-      assert.ok(cls);
-      assert.equal(
-        (await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) }))
-          .kind,
-        'done',
-      );
-      const [first, second] = creates();
-      assert.deepEqual(second?.request, first?.request);
-    });
-
-    it('finishes the volume of a deleted claim, so that it can be reclaimed', async () => {
-      const claim = await rig.claim();
-      await loseAnswer(claim);
-      await deleteClaim(claim);
-      rig.events.length = 0;
-      assert.equal((await rig.provision(claim)).kind, 'done');
-      const volume = await rig.volumeOf(claim);
-      assert.equal(volume?.spec.claimRef?.uid, claim.metadata.uid);
-      assert.deepEqual(messages(), []);
-      await rig.settle(claim.metadata.uid);
-      await rig.remove(await rig.setPhase(volume, 'Released'));
-      assert.equal(
-        rig.driver.volumes().some(({ handle }) => handle === volume.spec.csi?.volumeHandle),
-        false,
-      );
-    });
-
-    it('does not take a refusal as proof of absence', async () => {
-      const claim = await rig.claim();
-      await loseAnswer(claim);
-      failOnce(new DriverStatus(Code.Internal, 'no'));
-      assert.equal((await rig.provision(claim)).kind, 'retry');
-      assert.equal((await rig.record(claim.metadata.uid))['state'], 'suspect');
     });
 
     /** Provisions a claim with a worker that dies between writing the PV and closing the record,
@@ -458,26 +385,6 @@ describe('reconcileClaim', () => {
   });
 
   describe('when the PV can’t be written', () => {
-    it('keeps the driver’s answer, and the next run only writes the PV', async () => {
-      const claim = await rig.claim();
-      const refusing = kubeWith(rig, {
-        createUnread: () =>
-          Promise.reject(
-            new KubeError({
-              code: 403,
-              reason: 'Forbidden',
-              serverMessage: 'quota exceeded',
-              request: 'POST persistentvolumes',
-            }),
-          ),
-      });
-      assert.equal((await rig.provision(claim, refusing)).kind, 'retry');
-      assert.match(messages()[0] ?? '', /could not be written: .*quota exceeded/);
-      assert.equal((await rig.provision(claim)).kind, 'done');
-      assert.equal(creates().length, 1);
-      assert.ok(await rig.volumeOf(claim));
-    });
-
     it('takes an existing PV with our handle and claim for success', async () => {
       const claim = await rig.claim();
       const twice = kubeWith(rig, {
@@ -604,17 +511,6 @@ describe('reconcileClaim', () => {
       );
       assert.ok(!JSON.stringify(rig.events).includes('very-secret'));
     });
-
-    it('that are missing are reported, and nothing is sent', async () => {
-      const claim = await rig.claim({ name: 'no-secret', parameters });
-      assert.equal((await rig.provision(claim)).kind, 'retry');
-      assert.deepEqual(messages(), [
-        'Warning ProvisioningFailed error getting secret no-secret in namespace default: ' +
-          'secrets "no-secret" not found',
-      ]);
-      assert.deepEqual(await rig.record(claim.metadata.uid), {});
-      assert.equal(creates().length, 0);
-    });
   });
 
   it('calls the driver in only one of two runs at once', async () => {
@@ -622,19 +518,6 @@ describe('reconcileClaim', () => {
     const outcomes = await Promise.all([rig.provision(claim), rig.provision(claim)]);
     assert.deepEqual(outcomes.map(({ kind }) => kind).sort(), ['done', 'running']);
     assert.equal(creates().length, 1);
-  });
-
-  it('does not take an answer without a volume for success', async () => {
-    const claim = await rig.claim();
-    rig.onCall = ({ method }) => (method === 'CreateVolume' ? {} : undefined);
-    assert.equal((await rig.provision(claim)).kind, 'retry');
-    assert.match(messages()[0] ?? '', /without a volume/);
-    assert.equal((await rig.record(claim.metadata.uid))['amb'], '1');
-  });
-
-  it('parks on a class that is missing', async () => {
-    const outcome = await rig.provision(await rig.claim(), { classOf: () => undefined });
-    assert.ok(outcome.kind === 'parked' && outcome.until?.[0]?.resource === 'storageclasses');
   });
 
   it('sends nothing while Redis is down', async () => {

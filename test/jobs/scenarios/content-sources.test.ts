@@ -34,7 +34,6 @@ import {
   removeCrds,
   snapshotCrds,
 } from '../../harness/snapshot-crds.ts';
-import { frozenClock } from '../claim-cases.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 const SIZE = '1Mi';
@@ -65,8 +64,6 @@ describe('reconcileClaim, with a content source', () => {
   const unique = (prefix: string): string => `${prefix}-${(names += 1)}`;
   const creates = () => rig.driver.calls.filter(({ method }) => method === 'CreateVolume');
   const deletes = () => rig.driver.calls.filter(({ method }) => method === 'DeleteVolume');
-  const messages = () =>
-    rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
   const requests = () => creates().map(({ request }) => request as CreateVolumeRequest);
   /** The driver creates the volume and names its source in the answer, as CSI requires. */
   const answerWithSource = () => {
@@ -230,42 +227,6 @@ describe('reconcileClaim, with a content source', () => {
       assert.equal(creates().length, 1);
     });
 
-    it('may be gone when the PV is there', async () => {
-      const snapshot = await snapshotOf();
-      answerWithSource();
-      const claim = await claimOf(restoring(snapshot));
-      assert.equal((await rig.provision(claim, parts)).kind, 'done');
-      await rig.kube.delete(snapshots, { namespace: 'default', name: snapshot.metadata.name });
-      rig.events.length = 0;
-      assert.equal((await rig.provision(claim, parts)).kind, 'done');
-      assert.deepEqual(messages(), []);
-    });
-
-    it('keeps foreign finalizers while ours is added and removed', async () => {
-      const { metadata } = await snapshotOf();
-      const ref = { namespace: 'default', name: metadata.name };
-      const snapshot = await rig.kube.patch<Snapshot>(snapshots, ref, {
-        type: 'merge',
-        body: { metadata: { finalizers: ['other/one'] } },
-      });
-      const seen: unknown[] = [];
-      rig.onCall = async ({ method, request }) => {
-        if (method !== 'CreateVolume') return undefined;
-        seen.push((await readSnapshot(snapshot))?.metadata.finalizers);
-        const { volumeContentSource } = request as CreateVolumeRequest;
-        return {
-          volume: {
-            volumeId: 'kept',
-            capacityBytes: SIZE_BYTES,
-            contentSource: volumeContentSource,
-          },
-        };
-      };
-      assert.equal((await rig.provision(await claimOf(restoring(snapshot)), parts)).kind, 'done');
-      assert.deepEqual(seen, [['other/one', SNAPSHOT_SOURCE_PROTECTION]]);
-      assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers, ['other/one']);
-    });
-
     it('keeps fields that our types don’t know', async () => {
       const snapshot = await snapshotOf();
       answerWithSource();
@@ -273,20 +234,6 @@ describe('reconcileClaim, with a content source', () => {
       const now = await readSnapshot(snapshot);
       assert.deepEqual(now?.spec, snapshot.spec);
       assert.deepEqual(now?.status, snapshot.status);
-    });
-
-    it('that is not ready parks the claim with a warning, and nothing is sent', async () => {
-      const snapshot = await snapshotOf({ ready: false });
-      const outcome = await rig.provision(await claimOf(restoring(snapshot)), parts);
-      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-      assert.equal(outcome.until?.[0]?.name, snapshot.metadata.name);
-      assert.equal(outcome.until[0].seen, snapshot.metadata.resourceVersion);
-      const { name } = snapshot.metadata;
-      const message =
-        `error getting handle for DataSource Type VolumeSnapshot by Name ${name}: ` +
-        `snapshot ${name} is not Ready`;
-      assert.deepEqual(messages(), [`Warning ProvisioningFailed ${message}`]);
-      assert.equal(creates().length, 0);
     });
 
     it('that the driver’s answer does not name gets the volume deleted (C-07)', async () => {
@@ -307,23 +254,6 @@ describe('reconcileClaim, with a content source', () => {
       );
       assert.equal(await rig.volumeOf(claim), undefined);
       assert.deepEqual(await rig.record(claim.metadata.uid), {});
-    });
-
-    it('that is not named gets an event in upstream’s spelling if the deletion fails', async () => {
-      const claim = await claimOf(restoring(await snapshotOf()));
-      rig.onCall = ({ method }) => {
-        if (method === 'CreateVolume')
-          return { volume: { volumeId: 'empty', capacityBytes: SIZE_BYTES } };
-        if (method === 'DeleteVolume') throw new DriverStatus(Code.Internal, 'stuck');
-        return undefined;
-      };
-      const outcome = await rig.provision(claim, { ...parts, clock: frozenClock() });
-      assert.ok(outcome.kind === 'retry');
-      const { uid } = claim.metadata;
-      const message =
-        `volume content source missing. cleanup of volume pvc-${uid} failed, ` +
-        'volume is orphaned: rpc error';
-      assert.ok(outcome.reason.startsWith(message), outcome.reason);
     });
 
     it('is in use while the record is open, even if the claim is gone', async () => {
@@ -382,34 +312,6 @@ describe('reconcileClaim, with a content source', () => {
         source.volume.spec.csi?.volumeHandle,
       );
       assert.ok((await readClaim(source.claim))?.metadata.finalizers?.includes(CLONE_PROTECTION));
-    });
-
-    it('keeps foreign finalizers when ours is added', async () => {
-      const source = await boundClaim();
-      const ref = { namespace: 'default', name: source.claim.metadata.name };
-      const finalizers = ['kubernetes.io/pvc-protection', 'other/one'];
-      const protectedSource = await rig.kube.patch<Claim>(claims, ref, {
-        type: 'merge',
-        body: { metadata: { finalizers } },
-      });
-      answerWithSource();
-      assert.equal(
-        (await rig.provision(await claimOf(cloning(protectedSource)), parts)).kind,
-        'done',
-      );
-      assert.deepEqual((await readClaim(protectedSource))?.metadata.finalizers, [
-        ...finalizers,
-        CLONE_PROTECTION,
-      ]);
-    });
-
-    it('that is not Bound yet parks its clone on it', async () => {
-      const source = await rig.claim({ className: 'of-sources' });
-      const outcome = await rig.provision(await claimOf(cloning(source)), parts);
-      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-      assert.equal(outcome.until?.[0]?.resource, 'persistentvolumeclaims');
-      assert.equal(outcome.until[0].name, source.metadata.name);
-      assert.equal(creates().length, 0);
     });
 
     it('whose clone is too small stays; the clone is deleted (D-04)', async () => {
@@ -503,15 +405,6 @@ describe('reconcileClaim, with a content source', () => {
       assert.deepEqual(requests()[0]?.mutableParameters, { iops: '5000' });
       const volume = await rig.kube.get<Volume>(volumes, { name: `pvc-${claim.metadata.uid}` });
       assert.equal(volume?.spec.volumeAttributesClassName, claim.spec.volumeAttributesClassName);
-    });
-
-    it('that is missing parks the claim on it (B-39)', async () => {
-      const outcome = await rig.provision(
-        await claimOf({ volumeAttributesClassName: 'none' }),
-        parts,
-      );
-      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-      assert.equal(outcome.reason, 'volumeattributesclasses.storage.k8s.io "none" not found');
     });
   });
 });

@@ -196,16 +196,6 @@ describe('the record of a claim', () => {
       assert.ok(await rig.volumeOf(claim));
       assert.equal(await stateOf(rig, claim), 'stored');
     });
-
-    it('keeps the answer for a deleted claim, and the next run writes it', async () => {
-      const claim = await rig.claim();
-      const once = refusing(1);
-      await rig.provision(claim, once);
-      await removeClaim(rig, claim);
-      assert.equal((await rig.provision(claim, once)).kind, 'done');
-      assert.ok(await rig.volumeOf(claim));
-      assert.equal(callsOf(rig, 'CreateVolume').length, 1);
-    });
   });
 
   describe('of a claim with a selected node', () => {

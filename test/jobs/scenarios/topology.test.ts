@@ -73,19 +73,6 @@ describe('a claim of a driver with topology', () => {
     ]);
   });
 
-  it('gets no call if keys are registered and no Node exists (E-02)', async () => {
-    const nodes = NODES.map((node) => ({ ...node, labels: undefined }));
-    const claim = await annotatedClaim(rig, {});
-    const outcome = await rig.provision(claim, withTopology(rig, nodes));
-    assert.equal(outcome.kind, 'parked');
-    assert.deepEqual(messagesOf(rig), [
-      'Warning ProvisioningFailed error generating accessibility requirements: ' +
-        'topologyKeys [zone rack] were not found on any nodes',
-    ]);
-    assert.deepEqual(requests(), []);
-    assert.equal(await rig.volumeOf(claim), undefined);
-  });
-
   it('waits for a change of nodes, CSINodes or its class while it fits on none', async () => {
     const claim = await onNode();
     const nodes = NODES.map((node) => ({ ...node, keys: [] }));
@@ -160,25 +147,6 @@ describe('a claim of a driver with topology', () => {
   });
 
   describe('whose nodes vanish after a call of unknown end', () => {
-    const cases: readonly (readonly [string, string | undefined, boolean])[] = [
-      ['late, on node 1 (H-45)', 'node-1', false],
-      ['late, on node 2 (H-46)', 'node-2', false],
-      ['late, strict (H-48)', 'node-1', true],
-      ['immediate (H-50, H-52)', undefined, false],
-    ];
-    for (const [title, node, strictTopology] of cases)
-      it(`gets the same request again: ${title}`, async () => {
-        const claim = node === undefined ? await annotatedClaim(rig, {}) : await onNode(node);
-        await loseAnswer(rig, claim, withOptions(NODES, { strictTopology }));
-        assert.equal(
-          (await rig.provision(claim, withOptions([], { strictTopology }))).kind,
-          'done',
-        );
-        const [first, second] = requests();
-        assert.ok(first?.accessibilityRequirements !== undefined);
-        assert.deepEqual(second, first);
-      });
-
     it('finds its request after a restart, in the record, and none for another claim (I-01, I-02)', async () => {
       const claim = await onNode();
       const other = await onNode('node-2');

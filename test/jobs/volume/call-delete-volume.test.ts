@@ -70,30 +70,6 @@ describe('DeleteVolume', () => {
     (await readAgain(rig, volume)) === undefined;
 
   describe('gets as secrets', () => {
-    it('none if both annotations are empty (F-10) (F-11)', async () => {
-      for (const given of [gold(await secret('x')), {}]) {
-        await rig.remove(
-          await createStaticVolume(rig, {
-            ...ofClass('gold'),
-            annotations: { [NAME]: '', [NAMESPACE]: '' },
-          }),
-          given,
-        );
-        assert.deepEqual(lastDeletion(rig).secrets, {});
-      }
-      assert.equal(countDeletions(rig), 2);
-    });
-
-    it('none if one annotation is empty, even if the class names a secret (R-20)', async () => {
-      const name = await secret('x');
-      const half = await createStaticVolume(rig, {
-        ...ofClass('gold'),
-        annotations: { [NAME]: name, [NAMESPACE]: '' },
-      });
-      assert.equal((await rig.remove(half, gold(name))).kind, 'done');
-      assert.deepEqual(lastDeletion(rig).secrets, {});
-    });
-
     it('the values of the annotated secret, with its class (F-12) and without (F-13)', async () => {
       const name = await secret('mine');
       for (const given of [gold(name), {}]) {
@@ -108,56 +84,9 @@ describe('DeleteVolume', () => {
       }
       assert.equal(countDeletions(rig), 2);
     });
-
-    it('the values of the annotated secret if the class names another one now (F-14)', async () => {
-      const volume = await createStaticVolume(rig, {
-        ...ofClass('gold'),
-        annotations: { [NAME]: await secret('old'), [NAMESPACE]: 'default' },
-      });
-      await rig.remove(volume, gold(await secret('new')));
-      assert.deepEqual(lastDeletion(rig).secrets, { token: 'old' });
-    });
-
-    it('the values of the class’s secret, by the beta annotation of the class (F-16)', async () => {
-      const change = ofClass('another', { 'volume.beta.kubernetes.io/storage-class': 'gold' });
-      await rig.remove(await createStaticVolume(rig, change), gold(await secret('of the class')));
-      assert.deepEqual(lastDeletion(rig).secrets, { token: 'of the class' });
-    });
-
-    it('none if the volume has no class (F-07) (F-09)', async () => {
-      const { claimRef } = ofClass('').spec;
-      for (const volume of [
-        await createStaticVolume(rig),
-        await createStaticVolume(rig, { spec: { claimRef } }),
-      ]) {
-        assert.equal((await rig.remove(volume, gold(await secret('x')))).kind, 'done');
-        assert.deepEqual(lastDeletion(rig).secrets, {});
-      }
-    });
-
-    it('none if the class is gone', async () => {
-      const volume = await createStaticVolume(rig, ofClass('gone'));
-      assert.equal((await rig.remove(volume)).kind, 'done');
-      assert.deepEqual(lastDeletion(rig).secrets, {});
-    });
   });
 
   describe('is not sent', () => {
-    it('while the class’s secret reference is invalid (F-03) (R-21)', async () => {
-      const volume = await createStaticVolume(rig, ofClass('gold'));
-      const broken = gold("${pvc.annotations['a']}", ['name']);
-      assert.equal((await rig.remove(volume, broken)).kind, 'retry');
-      assert.equal((await rig.remove(volume, broken)).kind, 'retry');
-      assert.equal(countDeletions(rig), 0);
-      assert.equal(listWarnings(rig).length, 1, 'the same reason gets no second event');
-      assert.match(
-        listWarnings(rig)[0] ?? '',
-        new RegExp(
-          `^VolumeFailedDelete failed to get secretreference for volume ${volume.metadata.name}: `,
-        ),
-      );
-    });
-
     it('while its secret is missing; the volume parks on the secret (F-15)', async () => {
       const volume = await annotated('gone');
       for (const _ of [1, 2]) {
@@ -213,19 +142,6 @@ describe('DeleteVolume', () => {
       assert.equal(countDeletions(rig), 0);
     });
 
-    it('while it is attached; each node is reported once', async () => {
-      const volume = await createStaticVolume(rig);
-      for (const node of ['node-1', 'node-1', 'node-2', 'node-2']) {
-        await rig.remove(volume, { attachedTo: () => [attachment('va', volume, node)] });
-      }
-      assert.deepEqual(
-        listWarnings(rig).map((text) => text.split(' ').at(-1)),
-        ['node-1', 'node-2'],
-      );
-      assert.equal((await rig.remove(volume)).kind, 'done');
-      assert.equal(countDeletions(rig), 1);
-    });
-
     it('by a worker that is stopping', async () => {
       const { reconcileVolume } = await import('#src/jobs/volume/reconcile-volume.ts');
       const volume = await createStaticVolume(rig);
@@ -240,21 +156,6 @@ describe('DeleteVolume', () => {
           .kind,
         'later',
       );
-      assert.equal(countDeletions(rig), 0);
-    });
-
-    it('for a PV that is no CSI volume (F-02)', async () => {
-      const volume = await createStaticVolume(rig, {
-        annotations: { 'pv.kubernetes.io/provisioned-by': DRIVER },
-      });
-      const get: Parts['kube']['get'] = async <T>(...args: Parameters<Parts['kube']['get']>) => {
-        const found = await rig.kube.get<Volume>(...args);
-        const { csi: _, ...spec } = found?.spec ?? {};
-        // The API server does not allow a change of a volume's source.
-        return (found === undefined ? undefined : { ...found, spec }) as T | undefined;
-      };
-      assert.equal((await rig.remove(volume, kubeWith(rig, { get }))).kind, 'retry');
-      assert.deepEqual(listWarnings(rig), ['VolumeFailedDelete invalid CSI PV']);
       assert.equal(countDeletions(rig), 0);
     });
   });
@@ -285,47 +186,6 @@ describe('DeleteVolume', () => {
       ]);
       rig.onCall = () => undefined;
       assert.equal((await rig.remove(volume)).kind, 'done');
-    });
-
-    it('is reported again when the code changes', async () => {
-      const volume = await createStaticVolume(rig);
-      for (const code of [Code.Internal, Code.NotFound, Code.NotFound]) {
-        answerWith(code);
-        await rig.remove(volume);
-      }
-      assert.equal(listWarnings(rig).length, 2);
-    });
-
-    it('is reported with each new message, also after another failure', async () => {
-      const volume = await createStaticVolume(rig);
-      const attachedTo = () => [attachment('va', volume)];
-      for (const [message, change] of [
-        ['in use', {}],
-        ['locked', {}],
-        ['', { attachedTo }],
-        ['locked', {}],
-      ] as const) {
-        answerWith(Code.FailedPrecondition, message);
-        await rig.remove(volume, change);
-      }
-      const warning = (details: string) =>
-        `VolumeFailedDelete rpc error: code = FailedPrecondition desc = ${details}`;
-      const { name } = volume.metadata;
-      const attached = `persistentvolume ${name} is still attached to node node-1`;
-      assert.deepEqual(listWarnings(rig), [
-        warning('in use'),
-        warning('locked'),
-        `VolumeFailedDelete ${attached}`,
-      ]);
-    });
-
-    it('because it still runs is reported again only when the message changes', async () => {
-      const volume = await createStaticVolume(rig);
-      for (const code of [Code.DeadlineExceeded, Code.Aborted, Code.Aborted]) {
-        answerWith(code);
-        assert.equal((await rig.remove(volume)).kind, 'running');
-      }
-      assert.equal(listWarnings(rig).length, 2);
     });
 
     it('does not show the secrets that it was given', async () => {

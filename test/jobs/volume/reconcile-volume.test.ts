@@ -191,18 +191,6 @@ describe('reconcileVolume', () => {
     assert.equal((await readAgain(rig, volume))?.metadata.deletionTimestamp, undefined);
   });
 
-  it('leaves a Failed volume alone (R-25)', async () => {
-    const volume = await createStaticVolume(rig, { finalizers: [OTHERS] });
-    await rig.kube.patch(
-      volumes,
-      { name: volume.metadata.name },
-      { type: 'merge', body: { status: { phase: 'Failed' } }, subresource: 'status' },
-    );
-    assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(countDeletions(rig), 0);
-    assert.deepEqual(await finalizersOf(volume), [OTHERS]);
-  });
-
   const openRecords = (): Promise<number> => rig.redis.hlen('{csi}:open:sample.csi.sutler.dev');
 
   for (const phase of ['Available', 'Failed'] as const) {
