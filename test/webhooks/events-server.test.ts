@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { createHmac } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { after, before, beforeEach, describe, it } from 'node:test';
+import { Webhook } from 'standardwebhooks';
 import { request } from 'undici';
 import { createLogger } from '#src/runtime/log.ts';
 import { sendRaw, statusesIn } from '../harness/raw-http.ts';
@@ -28,15 +28,14 @@ const JSON_TYPE = { 'content-type': 'application/json' };
 const CLOUD_EVENT = { 'content-type': 'application/cloudevents+json' };
 const BATCH = { 'content-type': 'application/cloudevents-batch+json' };
 
+/** Headers as the library of Standard Webhooks signs. */
 function sign(body: string, id: string, atMs = Date.now()): Record<string, string> {
-  const timestamp = String(Math.floor(atMs / 1_000));
-  const signed = `${id}.${timestamp}.${body}`;
-  const signature = createHmac('sha256', KEY).update(signed).digest('base64');
+  const signature = new Webhook(KEY, { format: 'raw' }).sign(id, new Date(atMs), body);
   return {
     ...JSON_TYPE,
     'webhook-id': id,
-    'webhook-timestamp': timestamp,
-    'webhook-signature': `v1,${signature}`,
+    'webhook-timestamp': String(Math.floor(atMs / 1_000)),
+    'webhook-signature': signature,
   };
 }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { CloudEvent, HTTP } from 'cloudevents';
 import { readEvents } from '#src/webhooks/read-events.ts';
 import type { HeaderValues } from '#src/webhooks/event-headers.ts';
 import { catchProblem } from '#src/webhooks/problem.ts';
@@ -226,6 +227,26 @@ describe('CloudEvents in binary mode', () => {
       WATCH_EVENT,
     ),
   ]);
+});
+
+describe('CloudEvents of the SDK for JavaScript', () => {
+  const event = new CloudEvent({
+    id: 'id-4',
+    source: 'https://10.0.0.1:443',
+    type: typeOf('ref.update'),
+    data: CLAIM_REFERENCE,
+    name: 'data-web-0',
+    namespace: 'team-a',
+  });
+  for (const mode of ['structured', 'binary'] as const)
+    it(`are read in ${mode} mode`, () => {
+      const { headers, body } = HTTP[mode](event);
+      const values = Object.entries(headers).map(([name, value]) => [
+        name.toLowerCase(),
+        [String(value)],
+      ]);
+      assert.deepEqual(readOne(Object.fromEntries(values) as HeaderValues, body), CLAIM_HINT);
+    });
 });
 
 describe('batches of CloudEvents', () => {
