@@ -47,13 +47,12 @@ function identityOfRequest(request: Readonly<Record<string, unknown>>): Identity
   if (!isFields(object)) throw badField('object', 'it must be a JSON object');
   const { metadata } = object;
   const inObject = isFields(metadata) ? metadata : {};
-  const fields = { apiVersion: 'kind', kind: 'kind', namespace: 'namespace', name: 'name' };
   return {
     apiVersion: group === '' ? version : `${String(group)}/${String(version)}`,
     kind,
     namespace: hasText(namespace) ? namespace : inObject['namespace'],
     name: hasText(name) ? name : inObject['name'],
-    fields,
+    fieldOf: (part) => part,
   };
 }
 

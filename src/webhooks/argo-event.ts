@@ -22,6 +22,14 @@ const KINDS = {
   persistentvolumes: 'PersistentVolume',
 };
 
+/** Where a missed deletion names its object. */
+const KEY_FIELDS = {
+  apiVersion: 'version',
+  kind: 'resource',
+  namespace: 'body.Key',
+  name: 'body.Key',
+};
+
 /** Whether this is the data of the event source: an object with `body`. */
 export function isArgoData(value: Fields): boolean {
   return 'body' in value || (typeof value['type'] === 'string' && TYPES.has(value['type']));
@@ -84,12 +92,7 @@ function identityOfKey(data: Fields, key: string, path: string): Identity {
     kind: Object.hasOwn(KINDS, resource) ? KINDS[resource as keyof typeof KINDS] : resource,
     namespace: parts.length === 2 ? parts[0] : '',
     name: parts.at(-1),
-    fields: {
-      apiVersion: `${path}version`,
-      kind: `${path}resource`,
-      namespace: `${path}body.Key`,
-      name: `${path}body.Key`,
-    },
+    fieldOf: (part) => `${path}${KEY_FIELDS[part]}`,
   };
 }
 
@@ -101,12 +104,12 @@ function compareConfiguration(data: Fields, identity: Identity, path: string): v
   const hasVersion = typeof version === 'string' && version !== '';
   if (typeof group === 'string' && hasVersion && typeof identity.apiVersion === 'string')
     if (apiVersionOf(group, version) !== identity.apiVersion)
-      throw differs('version', identity.fields.apiVersion);
+      throw differs('version', identity.fieldOf('apiVersion'));
   if (typeof resource !== 'string' || resource === '' || typeof identity.kind !== 'string') return;
   const isServed = Object.hasOwn(KINDS, resource);
   const expected = resourceOf(identity.kind);
   if ((isServed || expected !== undefined) && expected !== resource)
-    throw differs('resource', identity.fields.kind);
+    throw differs('resource', identity.fieldOf('kind'));
 }
 
 function apiVersionOf(group: unknown, version: unknown): unknown {

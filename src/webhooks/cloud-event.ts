@@ -141,12 +141,7 @@ function identityOfExtensions({ attribute, fieldOf, dataField }: CloudEvent): Id
     kind: attribute('kind'),
     namespace: attribute('namespace'),
     name: attribute('name'),
-    fields: {
-      apiVersion: fieldOf('apiversion'),
-      kind: fieldOf('kind'),
-      namespace: fieldOf('namespace'),
-      name: fieldOf('name'),
-    },
+    fieldOf: (part) => fieldOf(EXTENSIONS[part]),
   };
 }
 
@@ -160,7 +155,7 @@ function compareExtensions({ attribute, fieldOf }: CloudEvent, identity: Identit
     if (value !== '' && extension !== value)
       throw badField(
         fieldOf(EXTENSIONS[part]),
-        `it differs from ${identity.fields[part]}: the two must name the same object`,
+        `it differs from ${identity.fieldOf(part)}: the two must name the same object`,
       );
   }
 }

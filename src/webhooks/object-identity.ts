@@ -43,7 +43,7 @@ export interface Identity {
   readonly namespace: unknown;
   readonly name: unknown;
   /** Where each of them is, for problems. */
-  readonly fields: Readonly<Record<IdentityPart, string>>;
+  readonly fieldOf: (part: IdentityPart) => string;
 }
 
 export type IdentityPart = 'apiVersion' | 'kind' | 'namespace' | 'name';
@@ -67,12 +67,8 @@ export function identityOfObject(object: unknown, path: string): Identity {
     kind,
     namespace,
     name,
-    fields: {
-      apiVersion: `${path}.apiVersion`,
-      kind: `${path}.kind`,
-      namespace: `${path}.metadata.namespace`,
-      name: `${path}.metadata.name`,
-    },
+    fieldOf: (part) =>
+      `${path}.${part === 'name' || part === 'namespace' ? `metadata.${part}` : part}`,
   };
 }
 
@@ -81,32 +77,27 @@ export function identityOfReference(reference: unknown, path: string): Identity 
   if (!isFields(reference))
     throw badField(path, 'it must be a JSON object: kind, namespace, name and apiVersion');
   const { apiVersion, kind, namespace, name } = reference;
-  const fields = {
-    apiVersion: `${path}.apiVersion`,
-    kind: `${path}.kind`,
-    namespace: `${path}.namespace`,
-    name: `${path}.name`,
-  };
-  return { apiVersion, kind, namespace, name, fields };
+  return { apiVersion, kind, namespace, name, fieldOf: (part) => `${path}.${part}` };
 }
 
 /** What an event about this object says: a hint, if the object is of a kind that sutler serves.
  * @throws RequestProblem if a part of the identity is missing, or not legal in Kubernetes */
 export function judgeIdentity(identity: Identity, isEarly = false): Verdict {
-  const { fields } = identity;
-  const kind = requireText(identity.kind, fields.kind);
-  const apiVersion = requireText(identity.apiVersion, fields.apiVersion);
+  const { fieldOf } = identity;
+  const textOf = (part: IdentityPart): string => requireText(identity[part], fieldOf(part));
+  const kind = textOf('kind');
+  const apiVersion = textOf('apiVersion');
   const resource = resourceOf(kind);
   if (resource === undefined) return ignore('other-kind');
   if (apiVersion !== 'v1') return ignore('other-group');
-  const name = requireText(identity.name, fields.name);
+  const name = textOf('name');
   if (name.length > MAX_NAME || !NAME.test(name))
-    throw badField(fields.name, 'it is no legal name of a Kubernetes object (a DNS subdomain)');
+    throw badField(fieldOf('name'), 'it is no legal name of a Kubernetes object (a DNS subdomain)');
   if (resource === 'persistentvolumes')
     return { kind: 'hint', hint: { resource, namespace: '', name, isEarly } };
-  const namespace = requireText(identity.namespace, fields.namespace);
+  const namespace = textOf('namespace');
   if (!NAMESPACE.test(namespace))
-    throw badField(fields.namespace, 'it is no legal name of a namespace (a DNS label)');
+    throw badField(fieldOf('namespace'), 'it is no legal name of a namespace (a DNS label)');
   return { kind: 'hint', hint: { resource, namespace, name, isEarly } };
 }
 

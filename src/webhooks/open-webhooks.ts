@@ -17,7 +17,7 @@ import { NoticeWriter } from './notice-writer.ts';
 import { webhookMetrics } from './metrics.ts';
 import { sendProblem } from './problem.ts';
 import { parseSigningKeys, parseTokens } from './sender-secrets.ts';
-import { startWebhookServer } from './webhook-server.ts';
+import { type Route, startWebhookServer } from './webhook-server.ts';
 
 type Context = Pick<
   ProcessContext<typeof webhookFlags & typeof processFlags>,
@@ -34,32 +34,37 @@ export async function openWebhooks(
   redis: { readonly link: RedisLink; readonly prefix: string },
 ): Promise<Readonly<Record<string, string>>> {
   const { flags } = context;
-  checkFlags(context);
+  const events = serverFlags(flags, 'webhook');
+  const admission = serverFlags(flags, 'admission');
+  checkFlags(context, { events, admission });
   const stream = redisNoticeStream(redis.link.redis, redis.prefix);
   const writer = new NoticeWriter({
     append: (hints) => redis.link.observe('hints', stream.appendNotices(hints)),
     trouble: () => redis.link.trouble,
   });
   return {
-    ...(flags.webhookAddress === '' ? {} : { events: await openEvents(context, writer) }),
-    ...(flags.admissionAddress === '' ? {} : { admission: await openAdmission(context, writer) }),
+    ...(events.address === '' ? {} : { events: await openEvents(context, events, writer) }),
+    ...(admission.address === ''
+      ? {}
+      : { admission: await openAdmission(context, admission, writer) }),
   };
 }
 
-async function openEvents(context: Context, writer: NoticeWriter): Promise<string> {
-  const { flags, closers, log, stopping } = context;
-  const tls = await watchTls(context, {
-    ca: 'webhook-tls-client-ca',
-    cert: 'webhook-tls-cert',
-    key: 'webhook-tls-key',
-  });
-  const tokens = await watchSecrets(context, 'webhook-token-file', parseTokens);
-  const signingKeys = await watchSecrets(context, 'webhook-signing-key-file', parseSigningKeys);
-  const allowedNames = parseAllowedNames(flags.webhookAllowedNames, 'webhook-allowed-names');
+async function openEvents(
+  context: Context,
+  server: ServerFlags,
+  writer: NoticeWriter,
+): Promise<string> {
+  const { flags, log, stopping } = context;
+  const { webhookTokenFile, webhookSigningKeyFile } = flags;
   const authenticator = new Authenticator({
-    tokens,
-    signingKeys,
-    allowedNames,
+    tokens: await watchSecrets(context, ['webhook-token-file', webhookTokenFile], parseTokens),
+    signingKeys: await watchSecrets(
+      context,
+      ['webhook-signing-key-file', webhookSigningKeyFile],
+      parseSigningKeys,
+    ),
+    allowedNames: parseAllowedNames(flags.webhookAllowedNames, 'webhook-allowed-names'),
     clock: systemClock,
   });
   const events = new EventsServer({
@@ -71,46 +76,77 @@ async function openEvents(context: Context, writer: NoticeWriter): Promise<strin
     log,
     stopping,
   });
-  const server = await startWebhookServer({
-    route: {
-      path: '/events',
-      answer: (...request) => events.answer(...request),
-      answerOptions: agreeToEvents(flags.webhookMaxEventsPerSecond),
-    },
-    flag: 'webhook-address',
-    address: flags.webhookAddress,
-    tls,
-    requiresCertificate: false,
+  return openServer(context, server, false, {
+    path: '/events',
+    answer: (...request) => events.answer(...request),
+    answerOptions: agreeToEvents(flags.webhookMaxEventsPerSecond),
   });
-  closers.add('webhooks', () => server.close());
-  return server.url;
 }
 
-async function openAdmission(context: Context, writer: NoticeWriter): Promise<string> {
-  const { flags, closers, log } = context;
-  const tls = await watchTls(context, {
-    ca: 'admission-tls-client-ca',
-    cert: 'admission-tls-cert',
-    key: 'admission-tls-key',
-  });
+function openAdmission(
+  context: Context,
+  server: ServerFlags,
+  writer: NoticeWriter,
+): Promise<string> {
   const admission = new AdmissionServer({
     writer,
-    maxEventsPerSecond: flags.webhookMaxEventsPerSecond,
+    maxEventsPerSecond: context.flags.webhookMaxEventsPerSecond,
     metrics: webhookMetrics(context.metrics),
     clock: systemClock,
-    log,
+    log: context.log,
   });
-  const server = await startWebhookServer({
-    route: {
-      path: '/admission',
-      answer: (...request) => admission.answer(...request),
-    },
-    flag: 'admission-address',
-    address: flags.admissionAddress,
-    tls,
-    requiresCertificate: flags.admissionTlsClientCa !== '',
+  return openServer(context, server, server.ca !== '', {
+    path: '/admission',
+    answer: (...request) => admission.answer(...request),
   });
-  closers.add('admission webhook', () => server.close());
+}
+
+/** The flags that both servers have, each with its own prefix; '' where one is not given. */
+interface ServerFlags {
+  readonly prefix: 'webhook' | 'admission';
+  readonly address: string;
+  readonly ca: string;
+  readonly cert: string;
+  readonly key: string;
+}
+
+function serverFlags(flags: Context['flags'], prefix: ServerFlags['prefix']): ServerFlags {
+  return {
+    prefix,
+    address: flags[`${prefix}Address`],
+    ca: flags[`${prefix}TlsClientCa`],
+    cert: flags[`${prefix}TlsCert`],
+    key: flags[`${prefix}TlsKey`],
+  };
+}
+
+/** @returns its address */
+async function openServer(
+  { closers, health, log }: Context,
+  { prefix, address, ca, cert, key }: ServerFlags,
+  requiresCertificate: boolean,
+  route: Route,
+): Promise<string> {
+  let tls: WatchedTlsFiles | undefined;
+  if (cert !== '') {
+    const flags = {
+      ca: `${prefix}-tls-client-ca`,
+      cert: `${prefix}-tls-cert`,
+      key: `${prefix}-tls-key`,
+    };
+    const watched = await watchTlsFiles({
+      files: { ca, cert, key },
+      flags,
+      clock: systemClock,
+      log,
+    });
+    closers.add(`TLS files of --${flags.cert}`, () => watched.close());
+    health.ready(flags.cert, () => watched.trouble);
+    tls = watched;
+  }
+  const flag = `${prefix}-address`;
+  const server = await startWebhookServer({ route, flag, address, tls, requiresCertificate });
+  closers.add(`${prefix} server`, () => server.close());
   return server.url;
 }
 
@@ -130,31 +166,11 @@ function agreeToEvents(maxEventsPerSecond: number): RequestHandler {
   };
 }
 
-type TlsFlags = Readonly<Record<'ca' | 'cert' | 'key', string>>;
-
-/** @returns undefined if no certificate is named */
-async function watchTls(
-  { flags, closers, health, log }: Context,
-  names: TlsFlags,
-): Promise<WatchedTlsFiles | undefined> {
-  const files = {
-    ca: valueOf(flags, names.ca),
-    cert: valueOf(flags, names.cert),
-    key: valueOf(flags, names.key),
-  };
-  if (files.cert === '') return undefined;
-  const watched = await watchTlsFiles({ files, flags: names, clock: systemClock, log });
-  closers.add(`TLS files of --${names.cert}`, () => watched.close());
-  health.ready(names.cert, () => watched.trouble);
-  return watched;
-}
-
 async function watchSecrets<T>(
-  { flags, closers, health, log }: Context,
-  flag: string,
+  { closers, health, log }: Context,
+  [flag, path]: readonly [string, string],
   parse: (text: string) => T,
 ): Promise<WatchedFiles<T> | undefined> {
-  const path = valueOf(flags, flag);
   if (path === '') return undefined;
   const watched = await watchFile({ path, flag, parse, clock: systemClock, log });
   closers.add(`file of --${flag}`, () => watched.close());
@@ -162,65 +178,55 @@ async function watchSecrets<T>(
   return watched;
 }
 
-/** The value of a flag whose type is string. */
-function valueOf(flags: Context['flags'], flag: string): string {
-  const key = flag.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
-  return String(flags[key as keyof Context['flags']]);
-}
-
 /** @throws UsageError for flags that don't go together, and for servers that would be open to
  * all */
-function checkFlags({ flags, log }: Context): void {
-  checkTogether(flags, 'webhook');
-  checkTogether(flags, 'admission');
+function checkFlags(
+  { flags, log }: Context,
+  { events, admission }: Readonly<Record<'events' | 'admission', ServerFlags>>,
+): void {
+  checkTls(events);
+  checkTls(admission);
   const hasNames = flags.webhookAllowedNames.length > 0;
-  if (hasNames !== (flags.webhookTlsClientCa !== ''))
+  if (hasNames !== (events.ca !== ''))
     throw new UsageError(
       '--webhook-allowed-names and --webhook-tls-client-ca need each other: ' +
         `--${hasNames ? 'webhook-tls-client-ca' : 'webhook-allowed-names'} is missing`,
     );
-  const isAuthenticated =
-    hasNames || flags.webhookTokenFile !== '' || flags.webhookSigningKeyFile !== '';
-  if (isBeyondLoopback('webhook-address', flags.webhookAddress)) {
-    if (!isAuthenticated)
-      throw new UsageError(
-        `--webhook-address ${flags.webhookAddress}: without authentication events are taken on ` +
-          'loopback only; give --webhook-token-file, --webhook-signing-key-file, or ' +
-          '--webhook-tls-client-ca and --webhook-allowed-names',
-      );
-    if (flags.webhookTokenFile !== '' && flags.webhookTlsCert === '')
-      log.warn(
-        { address: flags.webhookAddress },
-        'bearer tokens arrive in plaintext: whoever reads the network can send events; ' +
-          'give --webhook-tls-cert and --webhook-tls-key',
-      );
-  }
-  if (
-    isBeyondLoopback('admission-address', flags.admissionAddress) &&
-    flags.admissionTlsCert === ''
-  )
+  const hasTokens = flags.webhookTokenFile !== '';
+  const isAuthenticated = hasNames || hasTokens || flags.webhookSigningKeyFile !== '';
+  if (isBeyondLoopback(events) && !isAuthenticated)
     throw new UsageError(
-      `--admission-address ${flags.admissionAddress}: the API server speaks TLS only; give ` +
+      `--webhook-address ${events.address}: without authentication events are taken on ` +
+        'loopback only; give --webhook-token-file, --webhook-signing-key-file, or ' +
+        '--webhook-tls-client-ca and --webhook-allowed-names',
+    );
+  if (isBeyondLoopback(events) && hasTokens && events.cert === '')
+    log.warn(
+      { address: events.address },
+      'bearer tokens arrive in plaintext: whoever reads the network can send events; ' +
+        'give --webhook-tls-cert and --webhook-tls-key',
+    );
+  if (isBeyondLoopback(admission) && admission.cert === '')
+    throw new UsageError(
+      `--admission-address ${admission.address}: the API server speaks TLS only; give ` +
         '--admission-tls-cert and --admission-tls-key',
     );
 }
 
-function checkTogether(flags: Context['flags'], server: 'webhook' | 'admission'): void {
-  const [cert, key, ca] = ['cert', 'key', 'client-ca'].map((part) => `${server}-tls-${part}`);
-  if (cert === undefined || key === undefined || ca === undefined) return;
-  const hasCert = valueOf(flags, cert) !== '';
-  if (hasCert !== (valueOf(flags, key) !== ''))
+function checkTls({ prefix, ca, cert, key }: ServerFlags): void {
+  const own = `--${prefix}-tls-`;
+  if ((cert === '') !== (key === ''))
     throw new UsageError(
-      `--${cert} and --${key} need each other: --${hasCert ? key : cert} is missing`,
+      `${own}cert and ${own}key need each other: ${own}${cert === '' ? 'cert' : 'key'} is missing`,
     );
-  if (!hasCert && valueOf(flags, ca) !== '')
+  if (cert === '' && ca !== '')
     throw new UsageError(
-      `--${ca} needs --${cert} and --${key}: without TLS there are no certificates`,
+      `${own}client-ca needs ${own}cert and ${own}key: without TLS there are no certificates`,
     );
 }
 
-function isBeyondLoopback(flag: string, address: string): boolean {
+function isBeyondLoopback({ prefix, address }: ServerFlags): boolean {
   if (address === '') return false;
-  const { host } = parseListenAddress(flag, address);
+  const { host } = parseListenAddress(`${prefix}-address`, address);
   return host === undefined || !isLoopback(host);
 }
