@@ -109,8 +109,13 @@ export class OutcomeApplier {
       reason,
       atMs,
       ...(until === undefined ? {} : { until }),
-      ...(outcome.kind === 'retry' && outcome.holdOffScope !== undefined
-        ? { holdOff: { scope: outcome.holdOffScope, untilMs: atMs + (outcome.minDelayMs ?? 0) } }
+      ...(outcome.kind === 'retry' && outcome.infeasibleScope !== undefined
+        ? {
+            infeasible: {
+              scope: outcome.infeasibleScope,
+              untilMs: atMs + (outcome.minDelayMs ?? 0),
+            },
+          }
         : {}),
     });
     if (isNews && outcome.kind !== 'later')

@@ -14,15 +14,15 @@ export type Outcome =
   /** Nothing more to do for now. `needsNode`: no volume was made; the claim needs another node. */
   | { readonly kind: 'done'; readonly note?: string; readonly needsNode?: true }
   /** Failed. The next run comes after a back-off that grows with every failure, and after
-   * `minDelayMs` at the earliest. `isAbsent`: it is proven that no volume was made. `holdOffScope`:
-   * the delay is a hold-off, which no edit ends as long as the scope (the UID of the claim's class)
-   * is the same; see Run.heldOffMs. */
+   * `minDelayMs` at the earliest. `isAbsent`: it is proven that no volume was made.
+   * `infeasibleScope`: the delay is an infeasible back-off, which no edit ends as long as the scope
+   * (the UID of the claim's class) is the same; see Run.infeasibleBackoffMs. */
   | {
       readonly kind: 'retry';
       readonly reason: string;
       readonly minDelayMs?: number;
       readonly isAbsent?: true;
-      readonly holdOffScope?: string;
+      readonly infeasibleScope?: string;
     }
   /** Did not reach the driver, so it counts as no failure. `delayMs`: when what it waits for ends;
    * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.

@@ -12,9 +12,9 @@ export interface Run {
   /** Why the key's last run did not end with `done`; undefined when it did, or when nothing is
    * stored. Sends a command, so call it only to report a reason. Never rejects. */
   readonly lastReason: () => Promise<string | undefined>;
-  /** How much longer, in milliseconds, a hold-off of this scope lasts; 0 = there is none. Sends a
+  /** How much longer, in milliseconds, an infeasible back-off of this scope lasts; 0: not. Sends a
    * command too. Never rejects. */
-  readonly heldOffMs: (scope: string) => Promise<number>;
+  readonly infeasibleBackoffMs: (scope: string) => Promise<number>;
   /** To be called when the driver has answered this run, whatever it said. */
   readonly reachedDriver: () => void;
 }
@@ -41,7 +41,7 @@ export function lastRun(
   { prefix, driver }: { readonly prefix: string; readonly driver: string },
   { attemptsStarted }: Job,
   key: JobKey,
-): Pick<Run, 'lastReason' | 'heldOffMs'> {
+): Pick<Run, 'lastReason' | 'infeasibleBackoffMs'> {
   let reading: Promise<RunStatus | undefined> | undefined;
   const status = (): Promise<RunStatus | undefined> =>
     // The first run of a job has no status: a job that completes deletes it.
@@ -51,9 +51,9 @@ export function lastRun(
         : readStatus(redis, { prefix, driver, key }).catch(() => undefined));
   return {
     lastReason: async () => (await status())?.reason,
-    heldOffMs: async (scope) => {
-      const holdOff = (await status())?.holdOff;
-      return holdOff?.scope === scope ? Math.max(0, holdOff.untilMs - Date.now()) : 0;
+    infeasibleBackoffMs: async (scope) => {
+      const infeasible = (await status())?.infeasible;
+      return infeasible?.scope === scope ? Math.max(0, infeasible.untilMs - Date.now()) : 0;
     },
   };
 }

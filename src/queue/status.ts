@@ -16,11 +16,11 @@ export interface RunStatus {
   readonly reason: string;
   /** Unix time of the last run's end. */
   readonly atMs: number;
-  readonly holdOff?: HoldOff;
+  readonly infeasible?: InfeasibleBackoff;
 }
 
 /** A delay that no edit ends while the key asks for the same scope. */
-export interface HoldOff {
+export interface InfeasibleBackoff {
   readonly scope: string;
   /** Unix time. */
   readonly untilMs: number;
@@ -29,7 +29,7 @@ export interface HoldOff {
 const STATUS_TTL_MS = 86_400_000;
 
 /** Writes a status, and moves the key to its new groups of the wait list. `conditions` and
- * `holdOff` are JSON or ''. The stored hold-off stays until another replaces it, also when it is
+ * `infeasible` are JSON or ''. The stored back-off stays until another replaces it, also when it is
  * over. */
 const write = defineNamedScript({
   keys: ['status', 'waits'],
@@ -40,17 +40,17 @@ const write = defineNamedScript({
     atMs: 'number',
     conditions: 'text',
     groups: 'text',
-    holdOff: 'text',
+    infeasible: 'text',
   },
   answers: { written: { count: 'number', isNews: 'flag' } },
   lua: `${GROUPS_LUA}
-local lastOutcome, lastCount, lastGroups, lastHoldOff, lastReason =
+local lastOutcome, lastCount, lastGroups, lastInfeasible, lastReason =
   unpack(redis.call('HMGET', status, 'outcome', 'count', 'groups', 'hold', 'reason'))
 local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
 leaveGroups(waits, lastGroups, keyId)
 joinGroups(waits, groups, keyId)
 redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
-  'until', conditions, 'groups', groups, 'hold', holdOff == '' and lastHoldOff or holdOff)
+  'until', conditions, 'groups', groups, 'hold', infeasible == '' and lastInfeasible or infeasible)
 redis.call('PEXPIRE', status, ${STATUS_TTL_MS})
 -- Numbers, as of free bytes, may differ in each run that fails for the same reason.
 local function sense(text) return (string.gsub(text or '', '%d+', '0')) end
@@ -85,7 +85,7 @@ export async function writeStatus(
   place: StatusPlace,
   status: Omit<RunStatus, 'count'> & { readonly until?: readonly WaitCondition[] },
 ): Promise<{ readonly count: number; readonly isNews: boolean }> {
-  const { outcome, reason, atMs, until, holdOff } = status;
+  const { outcome, reason, atMs, until, infeasible } = status;
   return write.run(redis, keysOf(place), {
     keyId: keyId(place.key),
     outcome,
@@ -94,7 +94,9 @@ export async function writeStatus(
     conditions: until === undefined ? '' : JSON.stringify(until),
     groups: waitGroups(until ?? []),
     // Redis has the scope under the name that earlier versions gave it.
-    holdOff: holdOff ? JSON.stringify({ of: holdOff.scope, untilMs: holdOff.untilMs }) : '',
+    infeasible: infeasible
+      ? JSON.stringify({ of: infeasible.scope, untilMs: infeasible.untilMs })
+      : '',
   });
 }
 
@@ -117,15 +119,15 @@ export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunS
     count: Number(count),
     reason: reason ?? '',
     atMs: Number(at),
-    ...(hold ? parseHoldOff(hold) : {}),
+    ...(hold ? parseInfeasible(hold) : {}),
   };
 }
 
-function parseHoldOff(text: string): Pick<RunStatus, 'holdOff'> {
-  const holdOff = parseJson(text);
-  if (!isFields(holdOff)) return {};
-  const { of: scope, untilMs } = holdOff;
+function parseInfeasible(text: string): Pick<RunStatus, 'infeasible'> {
+  const infeasible = parseJson(text);
+  if (!isFields(infeasible)) return {};
+  const { of: scope, untilMs } = infeasible;
   return typeof scope === 'string' && typeof untilMs === 'number'
-    ? { holdOff: { scope, untilMs } }
+    ? { infeasible: { scope, untilMs } }
     : {};
 }

@@ -143,7 +143,7 @@ const run = {
   signal: new AbortController().signal,
   lastReason: () => Promise.resolve(undefined),
   reachedDriver: () => undefined,
-  heldOffMs: () => Promise.resolve(0),
+  infeasibleBackoffMs: () => Promise.resolve(0),
 };
 // Ends the process when its test has failed.
 setTimeout(() => process.exit(3), 100_000);

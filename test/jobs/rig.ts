@@ -170,21 +170,22 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
   };
   // The status of each key, which the consumer keeps in Redis.
   const reasons = new Map<string, string>();
-  const holdOffs = new Map<string, { readonly scope: string; readonly ms: number }>();
+  const backoffs = new Map<string, { readonly scope: string; readonly ms: number }>();
   const runOf = async (key: JobKey, process: (run: Run) => Promise<Outcome>): Promise<Outcome> => {
-    const holdOff = holdOffs.get(key.uid);
+    const infeasible = backoffs.get(key.uid);
     const run = {
       signal: new AbortController().signal,
       reachedDriver: () => undefined,
       lastReason: () => Promise.resolve(reasons.get(key.uid)),
-      heldOffMs: (scope: string) => Promise.resolve(holdOff?.scope === scope ? holdOff.ms : 0),
+      infeasibleBackoffMs: (scope: string) =>
+        Promise.resolve(infeasible?.scope === scope ? infeasible.ms : 0),
     };
     const outcome = await runToOutcome(key, silentLog, () => process(run));
     if (outcome.kind === 'done') reasons.delete(key.uid);
     else reasons.set(key.uid, shownReason(outcome.reason));
-    if (outcome.kind === 'retry' && outcome.holdOffScope !== undefined)
-      holdOffs.set(key.uid, { scope: outcome.holdOffScope, ms: outcome.minDelayMs ?? 0 });
-    else if (outcome.kind !== 'later') holdOffs.delete(key.uid);
+    if (outcome.kind === 'retry' && outcome.infeasibleScope !== undefined)
+      backoffs.set(key.uid, { scope: outcome.infeasibleScope, ms: outcome.minDelayMs ?? 0 });
+    else if (outcome.kind !== 'later') backoffs.delete(key.uid);
     return outcome;
   };
   const keyOf = (object: Claim | Volume, kind: JobKey['kind']): JobKey => ({

@@ -167,12 +167,20 @@ describe('Consumer', () => {
     assert.deepEqual(logged, ['warn 1 of 7 GiB free', 'warn no route', 'warn 3 of 7 GiB free']);
   });
 
-  it('tells a run how long a hold-off of this scope still lasts (Q-57)', async () => {
+  it('tells a run how long an infeasible back-off of this scope still lasts (Q-57)', async () => {
     const answers: (readonly [number, number])[] = [];
     bench.consumer(async (_, run) => {
-      answers.push([await run.heldOffMs('gold'), await run.heldOffMs('silver')]);
+      answers.push([
+        await run.infeasibleBackoffMs('gold'),
+        await run.infeasibleBackoffMs('silver'),
+      ]);
       if (answers.length === 1)
-        return { kind: 'retry', reason: 'infeasible', minDelayMs: 3_600_000, holdOffScope: 'gold' };
+        return {
+          kind: 'retry',
+          reason: 'infeasible',
+          minDelayMs: 3_600_000,
+          infeasibleScope: 'gold',
+        };
       return answers.length < 4
         ? { kind: 'later', reason: 'infeasible', delayMs: 1 }
         : { kind: 'retry', reason: 'full', minDelayMs: 1 };

@@ -12,7 +12,7 @@ describe('a reason', () => {
   });
 });
 
-describe('a hold-off', () => {
+describe('an infeasible back-off', () => {
   let redis: TestRedis;
   let serial = 0;
   let target: StatusPlace;
@@ -29,32 +29,32 @@ describe('a hold-off', () => {
       outcome: 'retry',
       reason: 'infeasible',
       atMs: 0,
-      holdOff: first,
+      infeasible: first,
     });
   });
-  const holdOff = async () => (await readStatus(redis.redis, target))?.holdOff;
+  const infeasible = async () => (await readStatus(redis.redis, target))?.infeasible;
 
   it('is not extended by runs that did not reach the driver (Q-54)', async () => {
     for (const atMs of [10, 20])
       await writeStatus(redis.redis, target, { outcome: 'later', reason: 'infeasible', atMs });
-    assert.deepEqual(await holdOff(), first);
+    assert.deepEqual(await infeasible(), first);
   });
 
-  it('is replaced by the hold-off of a later refusal', async () => {
+  it('is replaced by the infeasible back-off of a later refusal', async () => {
     const second = { scope: 'gold', untilMs: 120_000 };
     await writeStatus(redis.redis, target, {
       outcome: 'retry',
       reason: 'infeasible',
       atMs: 60_000,
-      holdOff: second,
+      infeasible: second,
     });
-    assert.deepEqual(await holdOff(), second);
+    assert.deepEqual(await infeasible(), second);
   });
 
   it('stays when a run fails before it asks the driver, and goes with the status', async () => {
     await writeStatus(redis.redis, target, { outcome: 'retry', reason: 'Unauthorized', atMs: 10 });
-    assert.deepEqual(await holdOff(), first);
+    assert.deepEqual(await infeasible(), first);
     await clearStatus(redis.redis, target);
-    assert.equal(await holdOff(), undefined);
+    assert.equal(await infeasible(), undefined);
   });
 });

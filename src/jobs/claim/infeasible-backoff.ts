@@ -13,10 +13,10 @@ import type { Dependencies } from '../dependencies.ts';
 export function startInfeasibleBackoff(
   deps: Dependencies,
   claim: Claim | undefined,
-): { readonly minDelayMs: number; readonly holdOffScope?: string } {
+): { readonly minDelayMs: number; readonly infeasibleScope?: string } {
   const uid = classOf(deps, claim)?.metadata.uid;
   const minDelayMs = deps.settings.retryMaxMs;
-  return { minDelayMs, ...(uid === undefined ? {} : { holdOffScope: uid }) };
+  return { minDelayMs, ...(uid === undefined ? {} : { infeasibleScope: uid }) };
 }
 
 /** Delays a claim until its back-off ends.
@@ -24,12 +24,15 @@ export function startInfeasibleBackoff(
 export async function delayIfRecentlyInfeasible(
   deps: Dependencies,
   claim: Claim | undefined,
-  run: Pick<Run, 'lastReason' | 'heldOffMs'>,
+  run: Pick<Run, 'lastReason' | 'infeasibleBackoffMs'>,
 ): Promise<Outcome | undefined> {
   const cls = classOf(deps, claim);
   if (cls === undefined || (claim?.spec.volumeName ?? '') !== '') return undefined;
   // At most --retry-interval-max, in case that was lowered or a clock was set back.
-  const delayMs = Math.min(await run.heldOffMs(cls.metadata.uid), deps.settings.retryMaxMs);
+  const delayMs = Math.min(
+    await run.infeasibleBackoffMs(cls.metadata.uid),
+    deps.settings.retryMaxMs,
+  );
   if (delayMs === 0) return undefined;
   const reason = (await run.lastReason()) ?? 'the driver called the request infeasible';
   return { kind: 'later', reason, delayMs };

@@ -196,7 +196,7 @@ describe('provisioning', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 2);
     });
 
-    it('with InvalidArgument, starts a hold-off and reports it (P-102, R-09)', async () => {
+    it('with InvalidArgument, starts an infeasible back-off, and reports it (P-102, R-09)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       const outcome = await rig.provision(claim);
@@ -208,7 +208,7 @@ describe('provisioning', () => {
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${text}`]);
     });
 
-    it('sends nothing during the hold-off, even after an edit (P-102, Q-56, R-09)', async () => {
+    it('sends nothing during the infeasible back-off, even after an edit (P-102, Q-56, R-09)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       const first = await rig.provision(claim);
@@ -223,7 +223,7 @@ describe('provisioning', () => {
       assert.equal(messagesOf(rig).length, 1);
     });
 
-    it('repeats the call after the hold-off (P-103, Q-55, Q-58)', async () => {
+    it('repeats the call after the infeasible back-off (P-103, Q-55, Q-58)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       await rig.provision(claim, { retryMaxMs: 0 });
@@ -231,7 +231,7 @@ describe('provisioning', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 2);
     });
 
-    it('ends the hold-off for a class that was created again (R-09)', async () => {
+    it('ends the infeasible back-off for a class that was created again (R-09)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       await rig.provision(claim);
@@ -243,7 +243,7 @@ describe('provisioning', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 2);
     });
 
-    it('removes our finalizer from a deleted claim during the hold-off', async () => {
+    it('removes our finalizer from a deleted claim during the infeasible back-off', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       await rig.provision(claim, { usesClaimFinalizer: true });
