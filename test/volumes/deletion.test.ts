@@ -3,9 +3,10 @@ import { describe, it } from 'node:test';
 import {
   chooseSecret,
   deletionSecret,
-  shouldDelete,
   recordId,
+  shouldDelete,
   vanishedRecordIds,
+  volumeFailedDelete,
 } from '#src/volumes/deletion.ts';
 import type { Class, Volume } from '#src/kube/objects.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
@@ -14,77 +15,57 @@ import { aClass, aVolume, driver, DRIVER, options } from './builders.ts';
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 const MIGRATED_TO = 'pv.kubernetes.io/migrated-to';
 const kind = (volume: Volume, by = driver) => shouldDelete(volume, by).kind;
+type Verdict = ReturnType<typeof kind>;
 
 describe('shouldDelete', () => {
-  const terminating = { deletionTimestamp: 'now' };
+  const deleted = { deletionTimestamp: 'now' };
   const bare = { finalizers: [] };
-
-  it('deletes a Released volume of ours with policy Delete (P-77)', () =>
-    assert.equal(kind(aVolume()), 'delete'));
-
-  it('deletes it also if its PV is being deleted (P-78)', () =>
-    assert.equal(kind(aVolume({ metadata: terminating })), 'delete'));
-
-  it('deletes a Released volume that never had our finalizer (P-59) (P-64)', () =>
-    assert.equal(kind(aVolume({ metadata: bare })), 'delete'));
-
-  it('ignores a PV that is being deleted without our finalizer (P-63)', () => {
-    assert.equal(kind(aVolume({ metadata: { ...bare, ...terminating } })), 'ignore');
-  });
-
-  for (const [phase, ids] of [
-    ['Pending', ''],
-    ['Available', ''],
-    ['Bound', ' (P-32) (P-61) (P-79)'],
-    ['Failed', ' (P-60)'],
-  ] as const) {
-    it(`ignores a ${phase} volume${ids}`, () => assert.equal(kind(aVolume({ phase })), 'ignore'));
-  }
-
-  it('ignores a Failed volume that lacks our finalizer (R-25)', () => {
-    assert.equal(kind(aVolume({ phase: 'Failed', metadata: bare })), 'ignore');
-  });
-
-  it('adds our finalizer to a Bound volume that lacks it', () =>
-    assert.equal(kind(aVolume({ phase: 'Bound', metadata: bare })), 'add-finalizer'));
-
-  it('adds no finalizer to a Bound volume that is being deleted', () => {
-    assert.equal(
-      kind(aVolume({ phase: 'Bound', metadata: { ...bare, ...terminating } })),
+  const cases: readonly (readonly [Verdict, title: string, Parameters<typeof aVolume>[0]])[] = [
+    ['delete', 'Released (P-77)', {}],
+    ['delete', 'Released and being deleted (P-78)', { metadata: deleted }],
+    ['delete', 'Released and never had our finalizer (P-59) (P-64)', { metadata: bare }],
+    ['ignore', 'being deleted without our finalizer (P-63)', { metadata: { ...bare, ...deleted } }],
+    ['ignore', 'Pending', { phase: 'Pending' }],
+    ['ignore', 'Available', { phase: 'Available' }],
+    ['ignore', 'Bound (P-32) (P-61) (P-79)', { phase: 'Bound' }],
+    ['ignore', 'Failed (P-60)', { phase: 'Failed' }],
+    ['ignore', 'Failed and lacks our finalizer (R-25)', { phase: 'Failed', metadata: bare }],
+    ['add-finalizer', 'Bound and lacks our finalizer', { phase: 'Bound', metadata: bare }],
+    [
       'ignore',
-    );
-  });
-
-  it('adds no finalizer before a volume is Bound', () =>
-    assert.equal(kind(aVolume({ phase: 'Available', metadata: bare })), 'ignore'));
-
-  for (const persistentVolumeReclaimPolicy of ['Retain', 'Recycle'] as const) {
-    const spec = { persistentVolumeReclaimPolicy };
-    for (const phase of ['Available', 'Bound', 'Released', 'Failed']) {
-      it(`removes our finalizer: ${phase}, ${persistentVolumeReclaimPolicy}`, () => {
-        assert.equal(kind(aVolume({ spec, phase })), 'remove-finalizer');
-      });
-    }
-
-    it(`removes our finalizer: being deleted, ${persistentVolumeReclaimPolicy}`, () => {
-      assert.equal(kind(aVolume({ spec, metadata: terminating })), 'remove-finalizer');
-    });
-  }
-
-  it('ignores a Released volume with policy Retain (P-62) (P-80)', () => {
-    assert.equal(
-      kind(aVolume({ metadata: bare, spec: { persistentVolumeReclaimPolicy: 'Retain' } })),
+      'Bound, being deleted, and lacks our finalizer',
+      { phase: 'Bound', metadata: { ...bare, ...deleted } },
+    ],
+    ['ignore', 'not Bound yet and lacks our finalizer', { phase: 'Available', metadata: bare }],
+    ...(['Retain', 'Recycle'] as const).flatMap((persistentVolumeReclaimPolicy) => {
+      const spec = { persistentVolumeReclaimPolicy };
+      const remove = 'remove-finalizer' as const;
+      return [
+        ...['Available', 'Bound', 'Released', 'Failed'].map(
+          (phase) =>
+            [remove, `${phase}: ${spec.persistentVolumeReclaimPolicy}`, { spec, phase }] as const,
+        ),
+        [
+          remove,
+          `being deleted: ${spec.persistentVolumeReclaimPolicy}`,
+          { spec, metadata: deleted },
+        ] as const,
+      ];
+    }),
+    [
       'ignore',
-    );
-  });
+      'Released with policy Retain (P-62) (P-80)',
+      { metadata: bare, spec: { persistentVolumeReclaimPolicy: 'Retain' } },
+    ],
+  ];
+  for (const [verdict, title, change] of cases)
+    it(`says ${verdict} for a volume that is ${title}`, () =>
+      assert.equal(kind(aVolume(change)), verdict));
 
-  it('ignores a volume without a phase', () => {
-    const { status: _, ...volume } = aVolume();
-    assert.equal(kind(volume), 'ignore');
-  });
-
-  it('ignores a Released volume without a policy', () => {
-    const { persistentVolumeReclaimPolicy: _, ...spec } = aVolume().spec;
+  it('ignores a volume without a phase, and a Released one without a policy', () => {
+    const { status: _, ...phaseless } = aVolume();
+    assert.equal(kind(phaseless), 'ignore');
+    const { persistentVolumeReclaimPolicy: _policy, ...spec } = aVolume().spec;
     assert.equal(kind({ ...aVolume(), spec }), 'ignore');
   });
 });
@@ -258,76 +239,87 @@ describe('chooseSecret', () => {
       name === 'class' ? aClass(change) : undefined;
   const never = (): never => assert.fail('the class was looked at');
 
-  it('chooses the annotated secret, whatever the class names now (F-12) (F-14)', () => {
-    const volume = volumeWith({ [NAME]: 'n', [NAMESPACE]: 's' });
-    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('other') })), {
-      ref: { name: 'n', namespace: 's' },
-    });
-  });
-
-  it('chooses the annotated secret if the class is gone (F-13)', () => {
-    assert.deepEqual(chooseSecret(volumeWith({ [NAME]: 'n', [NAMESPACE]: 's' }), driver, gone), {
-      ref: { name: 'n', namespace: 's' },
-    });
-  });
-
-  it('chooses none if both annotations are empty (F-10) (F-11)', () => {
-    const volume = volumeWith({ [NAME]: '', [NAMESPACE]: '' });
-    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), {});
-    assert.deepEqual(chooseSecret(volume, driver, gone), {});
-  });
-
-  it('chooses none if one annotation is empty, whatever the class (R-20)', () => {
-    for (const [name, namespace] of [
-      ['n', ''],
-      ['', 's'],
-    ] as const) {
-      assert.deepEqual(
-        chooseSecret(volumeWith({ [NAME]: name, [NAMESPACE]: namespace }), driver, never),
-        {},
-      );
-    }
-  });
-
-  it('uses the class if an annotation is missing', () => {
-    for (const annotations of [{}, { [NAME]: 'n' }, { [NAMESPACE]: 's' }]) {
-      const choice = chooseSecret(
-        volumeWith(annotations),
-        driver,
-        classWith({ parameters: ofClass('of-class') }),
-      );
-      assert.deepEqual(choice, { ref: { name: 'of-class', namespace: 'vault' } });
-    }
-  });
-
-  it('uses the class if there are no annotations', () => {
-    const { annotations: _, ...metadata } = aVolume().metadata;
-    const volume = { ...volumeWith({}), metadata };
-    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), {
-      ref: { name: 'n', namespace: 'vault' },
-    });
-  });
-
-  it('chooses none for a volume without a class (F-07) (F-09)', () => {
-    assert.deepEqual(chooseSecret(volumeWith({}, {}), driver, never), {});
-    assert.deepEqual(chooseSecret(volumeWith({}, { storageClassName: '' }), driver, never), {});
-  });
-
-  it('uses the class of the beta annotation before that of the field (F-16)', () => {
-    const volume = volumeWith(
-      { 'volume.beta.kubernetes.io/storage-class': 'class' },
-      { storageClassName: 'another' },
-    );
-    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), {
-      ref: { name: 'n', namespace: 'vault' },
-    });
-  });
-
-  it('chooses none if the class is gone, with a note', () => {
-    assert.deepEqual(chooseSecret(volumeWith({}), driver, gone), {
-      note: 'storageClass "class" not found',
-    });
-  });
+  const annotated = (name: string, namespace: string) =>
+    volumeWith({ [NAME]: name, [NAMESPACE]: namespace });
+  const named = classWith({ parameters: ofClass('of-class') });
+  const OF_CLASS = { ref: { name: 'of-class', namespace: 'vault' } };
+  const { annotations: _none, ...unannotated } = aVolume().metadata;
+  const BETA = { 'volume.beta.kubernetes.io/storage-class': 'class' };
+  const choices: readonly (readonly [
+    title: string,
+    Volume,
+    (name: string) => Class | undefined,
+    ReturnType<typeof chooseSecret>,
+  ])[] = [
+    [
+      'the annotated secret, whatever the class names now (F-12) (F-14)',
+      annotated('n', 's'),
+      named,
+      { ref: { name: 'n', namespace: 's' } },
+    ],
+    [
+      'the annotated secret if the class is gone (F-13)',
+      annotated('n', 's'),
+      gone,
+      { ref: { name: 'n', namespace: 's' } },
+    ],
+    ['none if both annotations are empty (F-10)', annotated('', ''), named, {}],
+    [
+      'none if both annotations are empty and the class is gone (F-11)',
+      annotated('', ''),
+      gone,
+      {},
+    ],
+    ['none without a namespace, whatever the class (R-20)', annotated('n', ''), never, {}],
+    ['none without a name, whatever the class (R-20)', annotated('', 's'), never, {}],
+    ['that of the class without annotations', volumeWith({}), named, OF_CLASS],
+    [
+      'that of the class if one annotation is missing',
+      volumeWith({ [NAME]: 'n' }),
+      named,
+      OF_CLASS,
+    ],
+    [
+      'that of the class if the other is missing',
+      volumeWith({ [NAMESPACE]: 's' }),
+      named,
+      OF_CLASS,
+    ],
+    [
+      'that of the class if the PV has no annotations at all',
+      { ...volumeWith({}), metadata: unannotated },
+      named,
+      OF_CLASS,
+    ],
+    ['none for a volume without a class (F-07) (F-09)', volumeWith({}, {}), never, {}],
+    ['none for one whose class is empty', volumeWith({}, { storageClassName: '' }), never, {}],
+    [
+      'that of the class in the beta annotation before that of the field (F-16)',
+      volumeWith(BETA, { storageClassName: 'another' }),
+      named,
+      OF_CLASS,
+    ],
+    [
+      'none if the class is gone, with a note',
+      volumeWith({}),
+      gone,
+      { note: 'storageClass "class" not found' },
+    ],
+    ['none if the class names none', volumeWith({}), classWith({}), {}],
+    [
+      'the default secret of the class, with volume and claim filled in',
+      volumeWith({}),
+      classWith({
+        parameters: {
+          'csi.storage.k8s.io/secret-name': '${pv.name}-${pvc.name}',
+          'csi.storage.k8s.io/secret-namespace': '${pvc.namespace}',
+        },
+      }),
+      { ref: { name: 'test-testi-claim', namespace: 'space' } },
+    ],
+  ];
+  for (const [title, volume, classOf, expected] of choices)
+    it(`chooses ${title}`, () => assert.deepEqual(chooseSecret(volume, driver, classOf), expected));
 
   it('chooses none if the claim is unknown, with a note', () => {
     const { claimRef: _, ...spec } = volumeWith({}).spec;
@@ -340,23 +332,12 @@ describe('chooseSecret', () => {
     assert.match(choice.note ?? '', /claimRef/);
   });
 
-  it('chooses none if the class names none', () => {
+  it('chooses none if the class has no parameters', () => {
     const { parameters: _, ...bare } = aClass();
-    assert.deepEqual(chooseSecret(volumeWith({}), driver, classWith({})), {});
     assert.deepEqual(
       chooseSecret(volumeWith({}), driver, () => bare),
       {},
     );
-  });
-
-  it('fills in volume and claim, and falls back to the default secret', () => {
-    const parameters = {
-      'csi.storage.k8s.io/secret-name': '${pv.name}-${pvc.name}',
-      'csi.storage.k8s.io/secret-namespace': '${pvc.namespace}',
-    };
-    assert.deepEqual(chooseSecret(volumeWith({}), driver, classWith({ parameters })), {
-      ref: { name: 'test-testi-claim', namespace: 'space' },
-    });
   });
 
   it('refuses a template with an annotation: the claim is gone (R-21)', () => {
@@ -460,5 +441,16 @@ describe('chooseSecret', () => {
         message: 'cannot simultaneously set allowed topologies and zone/zones parameters',
       });
     });
+  });
+});
+
+it('the event of a failed deletion is a warning on the volume as it was read (P-11)', () => {
+  const volume = aVolume();
+  const { name, uid, resourceVersion } = volume.metadata;
+  assert.deepEqual(volumeFailedDelete(volume, 'busy'), {
+    type: 'Warning',
+    reason: 'VolumeFailedDelete',
+    message: 'busy',
+    regarding: { kind: 'PersistentVolume', apiVersion: 'v1', name, uid, resourceVersion },
   });
 });

@@ -11,76 +11,59 @@ const N = 'csi.storage.k8s.io/';
 const IN_TREE = 'kubernetes.io/gce-pd';
 
 describe('a claim is refused', () => {
-  it('with a selector, even an empty one (B-18)', () => {
-    assert.deepEqual(planRefusal({ claim: aClaim({ spec: { selector: {} } }) }), {
-      kind: 'refuse',
-      message: 'claim Selector is not supported',
-      waitsFor: [],
-    });
-  });
-
-  it('without UID (B-19)', () => {
-    assert.equal(
-      planRefusal({ claim: aClaim({ metadata: { uid: '' } }) }).message,
+  const NOT_REPORTED = 'capability is not reported';
+  const refusals: readonly (readonly [title: string, Given, message: string])[] = [
+    [
+      'with a selector, even an empty one (B-18)',
+      { claim: aClaim({ spec: { selector: {} } }) },
+      'claim Selector is not supported',
+    ],
+    [
+      'without UID (B-19)',
+      { claim: aClaim({ metadata: { uid: '' } }) },
       'corrupted PVC object, it is missing UID',
-    );
-  });
-
-  it('with an access mode that CSI does not know', () => {
-    assert.equal(
-      planRefusal({ claim: aClaim({ spec: { accessModes: ['Other'] } }) }).message,
+    ],
+    [
+      'with an access mode that CSI does not know',
+      { claim: aClaim({ spec: { accessModes: ['Other'] } }) },
       'unsupported AccessMode combination: [Other]',
-    );
-  });
-
-  const lacking: readonly (readonly [string, DriverFacts, Claim, string])[] = [
+    ],
     [
       'by a driver without controller',
-      { ...driver, pluginCapabilities: new Set() },
-      aClaim(),
-      'CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE ' +
-        'capability is not reported',
+      { driver: { ...driver, pluginCapabilities: new Set() } },
+      `CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE ${NOT_REPORTED}`,
     ],
     [
       'by a driver that can’t create volumes',
-      { ...driver, controllerCapabilities: new Set() },
-      aClaim(),
+      { driver: { ...driver, controllerCapabilities: new Set() } },
       'CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME ' +
-        'capability is not reported',
+        NOT_REPORTED,
     ],
     [
       'for a snapshot, by a driver that can’t restore',
-      driver,
-      aClaim({
-        spec: { dataSource: { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 's' } },
-      }),
+      {
+        claim: aClaim({
+          spec: { dataSource: { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 's' } },
+        }),
+      },
       'CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT ' +
-        'capability is not reported',
+        NOT_REPORTED,
     ],
     [
       'for a clone, by a driver that can’t clone (D-02)',
-      driver,
-      aClaim({ spec: { dataSource: { kind: 'PersistentVolumeClaim', name: 'c' } } }),
-      'CSI driver does not support clone operations: controller CLONE_VOLUME capability is ' +
-        'not reported',
+      { claim: aClaim({ spec: { dataSource: { kind: 'PersistentVolumeClaim', name: 'c' } } }) },
+      `CSI driver does not support clone operations: controller CLONE_VOLUME ${NOT_REPORTED}`,
     ],
     [
       'for an attributes class, by a driver that can’t modify (B-38)',
-      driver,
-      aClaim({ spec: { volumeAttributesClassName: 'gold' } }),
-      'CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME ' +
-        'capability is not reported',
+      { claim: aClaim({ spec: { volumeAttributesClassName: 'gold' } }) },
+      `CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME ${NOT_REPORTED}`,
     ],
   ];
-  for (const [title, facts, claim, message] of lacking) {
+  for (const [title, given, message] of refusals)
     it(title, () =>
-      assert.deepEqual(planRefusal({ driver: facts, claim }), {
-        kind: 'refuse',
-        message,
-        waitsFor: [],
-      }),
+      assert.deepEqual(planRefusal(given), { kind: 'refuse', message, waitsFor: [] }),
     );
-  }
 });
 
 /** The message for a fault, and a function that corrects only that fault. */
