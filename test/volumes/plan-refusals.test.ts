@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { volumeAttributesClasses } from '#src/kube/resources.ts';
+import type { WaitCondition } from '#src/rules/rule.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { aClaim, aClass, driver } from './builders.ts';
 import { type Given, planCreation, planRefusal, withCapability } from './plans.ts';
@@ -12,7 +13,12 @@ const IN_TREE = 'kubernetes.io/gce-pd';
 
 describe('a claim is refused', () => {
   const NOT_REPORTED = 'capability is not reported';
-  const refusals: readonly (readonly [title: string, Given, message: string])[] = [
+  const refusals: readonly (readonly [
+    title: string,
+    Given,
+    message: string,
+    waitsFor?: readonly WaitCondition[],
+  ])[] = [
     [
       'with a selector, even an empty one (B-18)',
       { claim: aClaim({ spec: { selector: {} } }) },
@@ -60,10 +66,8 @@ describe('a claim is refused', () => {
       `CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME ${NOT_REPORTED}`,
     ],
   ];
-  for (const [title, given, message] of refusals)
-    it(title, () =>
-      assert.deepEqual(planRefusal(given), { kind: 'refuse', message, waitsFor: [] }),
-    );
+  for (const [title, given, message, waitsFor = []] of refusals)
+    it(title, () => assert.deepEqual(planRefusal(given), { kind: 'refuse', message, waitsFor }));
 });
 
 /** The message for a fault, and a function that corrects only that fault. */
