@@ -8,9 +8,9 @@ const REDUCTION_FACTOR = 0.7;
 const GROWTH = 0.2;
 const MIN_LIMIT = 2;
 
-/** Client-side flow control: admits requests in the order of their arrival. Limits how many are under way and, by a token
- * bucket, how many are sent per second. The first limit is lowered when the server answers 429 and
- * slowly raised again by successes. */
+/** Client-side flow control: admits requests in the order of their arrival. Limits how many are
+ * under way and, by a token bucket, how many are sent per second. The first limit is lowered when
+ * the server answers 429 and slowly raised again by successes. */
 export class FlowControl {
   readonly #max: number;
   readonly #nowMs: () => number;

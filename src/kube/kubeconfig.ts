@@ -73,7 +73,7 @@ interface Entries extends Pick<Selected, 'where' | 'cluster' | 'user'> {
   readonly directory: string;
 }
 
-/** Reads the file. Entries that lack a required field count as absent, since others may be in use. */
+/** Reads the file. Entries that lack a required field count as absent, since others may be used. */
 async function findEntries(path: string, contextName: string | undefined): Promise<Entries> {
   const { KubeConfig } = await import('@kubernetes/client-node');
   const file = new KubeConfig();

@@ -194,10 +194,10 @@ export class ListWatch {
     await this.#watch(this.#version);
   }
 
-  /** Forgets the version if the API server is at an older one, as after its data was restored from a
-   * backup. A watch from that version would stay open, and nothing come, until the server has reached
-   * it again; then nothing shows any more that changes in between were never sent. So this is called
-   * before each watch that resumes. */
+  /** Forgets the version if the API server is at an older one, as after its data was restored from
+   * a backup. A watch from that version would stay open, and nothing come, until the server has
+   * reached it again; then nothing shows any more that changes in between were never sent. So this
+   * is called before each watch that resumes. */
   async #checkVersion(version: string): Promise<void> {
     const { client, resource, log } = this.#options;
     const { signal } = this.#cycle;

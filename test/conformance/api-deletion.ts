@@ -8,6 +8,7 @@ import {
   unique,
   type Connection,
   type Fields,
+  invalid,
 } from './connection.ts';
 import { VOLUMES, paths, secret, volume } from './objects.ts';
 
@@ -116,11 +117,7 @@ export function describeDeletion(api: () => Connection): void {
       const reply = await api().patch('merge', path, {
         metadata: { finalizers: [FINALIZER, 'sutler.dev/late'] },
       });
-      refused(reply, {
-        code: 422,
-        reason: 'Invalid',
-        message: /no new finalizers can be added if the object is being deleted/,
-      });
+      refused(reply, invalid(/no new finalizers can be added if the object is being deleted/));
     });
 
     it('keeps its deletionTimestamp when a patch removes it', async () => {
@@ -149,7 +146,7 @@ export function describeDeletion(api: () => Connection): void {
       const reply = await api().call('POST', secrets, {
         body: secret('a', { metadata: { finalizers: ['not qualified'] } }),
       });
-      refused(reply, { code: 422, reason: 'Invalid', message: /metadata\.finalizers/ });
+      refused(reply, invalid(/metadata\.finalizers/));
     });
   });
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, listAt, refused, textAt, unique, type Connection } from './connection.ts';
+import { at, listAt, refused, textAt, unique, type Connection, invalid } from './connection.ts';
 import { claim, paths, secret } from './objects.ts';
 
 /** Creation and reading of objects. */
@@ -121,7 +121,7 @@ export function describeObjects(api: () => Connection): void {
       const reply = await api().call('POST', secrets, {
         body: { apiVersion: 'v1', kind: 'Secret', metadata: {} },
       });
-      refused(reply, { code: 422, reason: 'Invalid', message: /name or generateName is required/ });
+      refused(reply, invalid(/name or generateName is required/));
       assert.equal(at(reply.body, 'details', 'causes', 0, 'field'), 'metadata.name');
       assert.equal(at(reply.body, 'details', 'causes', 0, 'reason'), 'FieldValueRequired');
     });
@@ -129,11 +129,10 @@ export function describeObjects(api: () => Connection): void {
     it('answers 422 Invalid for a name that is not a DNS subdomain', async () => {
       const { secrets } = paths(await api().namespace());
       const reply = await api().call('POST', secrets, { body: secret('Not_A_Name') });
-      refused(reply, {
-        code: 422,
-        reason: 'Invalid',
-        message: /^Secret "Not_A_Name" is invalid: metadata\.name: Invalid value: "Not_A_Name"/,
-      });
+      refused(
+        reply,
+        invalid(/^Secret "Not_A_Name" is invalid: metadata\.name: Invalid value: "Not_A_Name"/),
+      );
     });
 
     it('answers 422 Invalid for an invalid label', async () => {
@@ -141,7 +140,7 @@ export function describeObjects(api: () => Connection): void {
       const reply = await api().call('POST', secrets, {
         body: secret('a', { metadata: { labels: { x: 'not a label' } } }),
       });
-      refused(reply, { code: 422, reason: 'Invalid', message: /metadata\.labels: Invalid value/ });
+      refused(reply, invalid(/metadata\.labels: Invalid value/));
     });
 
     it('answers 404 for an object in a namespace that does not exist', async () => {

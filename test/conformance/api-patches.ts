@@ -9,6 +9,7 @@ import {
   type Connection,
   type Fields,
   type Reply,
+  invalid,
 } from './connection.ts';
 import { VOLUMES, paths, secret, volume } from './objects.ts';
 
@@ -68,11 +69,7 @@ export function describePatches(api: () => Connection): void {
       const reply = await api().patch('merge', path, {
         metadata: { uid: '00000000-0000-0000-0000-000000000000', labels: { x: 'z' } },
       });
-      refused(reply, {
-        code: 422,
-        reason: 'Invalid',
-        message: /metadata\.uid: Invalid value: .*: field is immutable/,
-      });
+      refused(reply, invalid(/metadata\.uid: Invalid value: .*: field is immutable/));
     });
 
     it('answers 404 for an object that does not exist', async () => {
@@ -128,11 +125,7 @@ export function describePatches(api: () => Connection): void {
         { op: 'test', path: '/metadata/finalizers/0', value: 'sutler.dev/other' },
         { op: 'remove', path: '/metadata/finalizers/0' },
       ]);
-      refused(reply, {
-        code: 422,
-        reason: 'Invalid',
-        message: /^the server rejected our request due to an error in our request$/,
-      });
+      refused(reply, invalid(/^the server rejected our request due to an error in our request$/));
       const after = await api().read(path);
       assert.equal(at(after, 'metadata', 'labels'), undefined);
       assert.deepEqual(at(after, 'metadata', 'finalizers'), ['sutler.dev/one']);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { inspect } from 'node:util';
 import {
   at,
   fieldsAt,
@@ -10,14 +11,14 @@ import {
   unique,
   type Connection,
   type Fields,
+  invalid,
 } from './connection.ts';
 import { CLASSES, VOLUMES, claim, paths, secret, storageClass, volume } from './objects.ts';
 
 /** The rules of claims, volumes, classes, secrets and events. */
 export function describeStorageObjects(api: () => Connection): void {
-  const invalid = async (path: string, body: unknown, message: RegExp): Promise<void> => {
-    refused(await api().call('POST', path, { body }), { code: 422, reason: 'Invalid', message });
-  };
+  const cannotCreate = async (path: string, body: unknown, message: RegExp): Promise<void> =>
+    refused(await api().call('POST', path, { body }), invalid(message));
 
   describe('a class', () => {
     it('has reclaim policy Delete and binding mode Immediate by default', async () => {
@@ -36,11 +37,10 @@ export function describeStorageObjects(api: () => Connection): void {
       it(`has an immutable ${field}`, async () => {
         const name = unique('class');
         await api().create(CLASSES, storageClass(name, { fields: { parameters: { x: 'y' } } }));
-        refused(await api().patch('merge', `${CLASSES}/${name}`, { [field]: value }), {
-          code: 422,
-          reason: 'Invalid',
-          message: new RegExp(field),
-        });
+        refused(
+          await api().patch('merge', `${CLASSES}/${name}`, { [field]: value }),
+          invalid(new RegExp(field)),
+        );
       });
     }
 
@@ -57,26 +57,13 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.equal(at(reply.body, 'allowVolumeExpansion'), true);
     });
 
-    it('requires a provisioner', async () => {
-      await invalid(
-        CLASSES,
-        storageClass(unique('class'), { fields: { provisioner: '' } }),
-        /provisioner: Required value/,
-      );
-    });
-
-    it('is refused with an unknown reclaim policy or binding mode', async () => {
-      await invalid(
-        CLASSES,
-        storageClass(unique('class'), { fields: { reclaimPolicy: 'Keep' } }),
-        /reclaimPolicy: Unsupported value: "Keep"/,
-      );
-      await invalid(
-        CLASSES,
-        storageClass(unique('class'), { fields: { volumeBindingMode: 'Soon' } }),
-        /volumeBindingMode: Unsupported value: "Soon"/,
-      );
-    });
+    for (const [fields, message] of [
+      [{ provisioner: '' }, /provisioner: Required value/],
+      [{ reclaimPolicy: 'Keep' }, /reclaimPolicy: Unsupported value: "Keep"/],
+      [{ volumeBindingMode: 'Soon' }, /volumeBindingMode: Unsupported value: "Soon"/],
+    ] as const)
+      it(`is refused with ${JSON.stringify(fields)}`, () =>
+        cannotCreate(CLASSES, storageClass(unique('class'), { fields }), message));
   });
 
   describe('a claim', () => {
@@ -115,10 +102,7 @@ export function describeStorageObjects(api: () => Connection): void {
     ] as const) {
       it(`stores a size of ${given} as ${canonical}`, async () => {
         const { claims } = paths(await api().namespace());
-        const stored = await api().create(
-          claims,
-          claim('a', { spec: { resources: { requests: { storage: given } } } }),
-        );
+        const stored = await api().create(claims, claim('a', { spec: requests(given) }));
         assert.equal(at(stored, 'spec', 'resources', 'requests', 'storage'), canonical);
       });
     }
@@ -127,7 +111,7 @@ export function describeStorageObjects(api: () => Connection): void {
       it(`is refused with 400 for a size of '${bad}'`, async () => {
         const { claims } = paths(await api().namespace());
         const reply = await api().call('POST', claims, {
-          body: claim('a', { spec: { resources: { requests: { storage: bad } } } }),
+          body: claim('a', { spec: requests(bad) }),
         });
         refused(reply, {
           code: 400,
@@ -137,47 +121,18 @@ export function describeStorageObjects(api: () => Connection): void {
       });
     }
 
-    it('is refused with a size that is absent or not positive', async () => {
-      const { claims } = paths(await api().namespace());
-      await invalid(
-        claims,
-        claim('a', { spec: { resources: { requests: { storage: '0' } } } }),
-        /spec\.resources\[storage\]: Invalid value: "0"/,
-      );
-      await invalid(
-        claims,
-        claim('a', { spec: { resources: { requests: { storage: '-1Gi' } } } }),
-        /spec\.resources/,
-      );
-      await invalid(
-        claims,
-        claim('a', { spec: { resources: {} } }),
-        /spec\.resources\[storage\]: Required value/,
-      );
-    });
-
-    it('is refused without an access mode and with an unknown one', async () => {
-      const { claims } = paths(await api().namespace());
-      await invalid(
-        claims,
-        claim('a', { spec: { accessModes: [] } }),
-        /spec\.accessModes: Required value/,
-      );
-      await invalid(
-        claims,
-        claim('a', { spec: { accessModes: ['Sometimes'] } }),
-        /spec\.accessModes: Unsupported value: "Sometimes"/,
-      );
-    });
-
-    it('is refused with ReadWriteOncePod and another mode', async () => {
-      const { claims } = paths(await api().namespace());
-      await invalid(
-        claims,
-        claim('a', { spec: { accessModes: ['ReadWriteOncePod', 'ReadOnlyMany'] } }),
-        /ReadWriteOncePod/,
-      );
-    });
+    for (const [spec, message] of [
+      [requests('0'), /spec\.resources\[storage\]: Invalid value: "0"/],
+      [requests('-1Gi'), /spec\.resources/],
+      [{ resources: {} }, /spec\.resources\[storage\]: Required value/],
+      [{ accessModes: [] }, /spec\.accessModes: Required value/],
+      [{ accessModes: ['Sometimes'] }, /spec\.accessModes: Unsupported value: "Sometimes"/],
+      [{ accessModes: ['ReadWriteOncePod', 'ReadOnlyMany'] }, /ReadWriteOncePod/],
+    ] as const)
+      it(`is refused with ${JSON.stringify(spec)}`, async () => {
+        const { claims } = paths(await api().namespace());
+        await cannotCreate(claims, claim('a', { spec }), message);
+      });
 
     it('has immutable class, size, modes and source while it is Pending', async () => {
       const { claims } = paths(await api().namespace());
@@ -190,11 +145,7 @@ export function describeStorageObjects(api: () => Connection): void {
         { dataSource: { kind: 'PersistentVolumeClaim', name: 'b' } },
       ]) {
         const reply = await api().patch('merge', `${claims}/a`, { spec });
-        refused(reply, {
-          code: 422,
-          reason: 'Invalid',
-          message: /spec(\.\w+)?: (Forbidden|Invalid value)/,
-        });
+        refused(reply, invalid(/spec(\.\w+)?: (Forbidden|Invalid value)/));
       }
     });
 
@@ -205,11 +156,10 @@ export function describeStorageObjects(api: () => Connection): void {
         (await api().patch('merge', `${claims}/a`, { spec: { volumeName: 'v' } })).status,
         200,
       );
-      refused(await api().patch('merge', `${claims}/a`, { spec: { volumeName: 'w' } }), {
-        code: 422,
-        reason: 'Invalid',
-        message: /spec: Forbidden/,
-      });
+      refused(
+        await api().patch('merge', `${claims}/a`, { spec: { volumeName: 'w' } }),
+        invalid(/spec: Forbidden/),
+      );
     });
 
     it('gets dataSourceRef from dataSource, and vice versa', async () => {
@@ -309,38 +259,17 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.equal(at(stored, 'spec', 'capacity', 'storage'), '1536Mi');
     });
 
-    it('requires a driver, a handle, a size and an access mode', async () => {
-      await invalid(
-        VOLUMES,
-        badVolume({ csi: { driver: '', volumeHandle: 'h' } }),
-        /spec\.csi\.driver: Required value/,
-      );
-      await invalid(
-        VOLUMES,
-        badVolume({ csi: { driver: 'd', volumeHandle: '' } }),
-        /spec\.csi\.volumeHandle: Required value/,
-      );
-      await invalid(VOLUMES, badVolume({ capacity: {} }), /spec\.capacity: Required value/);
-      await invalid(
-        VOLUMES,
-        badVolume({ capacity: { storage: '0' } }),
-        /spec\.capacity\[storage\]: Invalid value: "0"/,
-      );
-      await invalid(VOLUMES, badVolume({ accessModes: [] }), /spec\.accessModes: Required value/);
-    });
-
-    it('requires exactly one source', async () => {
-      await invalid(
-        VOLUMES,
-        volume(unique('pv'), { spec: { csi: undefined } }),
-        /spec: Required value: must specify a volume type/,
-      );
-      await invalid(
-        VOLUMES,
-        volume(unique('pv'), { spec: { nfs: { server: 's', path: '/p' } } }),
-        /may not specify more than 1 volume type/,
-      );
-    });
+    for (const [spec, message] of [
+      [{ csi: { driver: '', volumeHandle: 'h' } }, /spec\.csi\.driver: Required value/],
+      [{ csi: { driver: 'd', volumeHandle: '' } }, /spec\.csi\.volumeHandle: Required value/],
+      [{ capacity: {} }, /spec\.capacity: Required value/],
+      [{ capacity: { storage: '0' } }, /spec\.capacity\[storage\]: Invalid value: "0"/],
+      [{ accessModes: [] }, /spec\.accessModes: Required value/],
+      [{ csi: undefined }, /spec: Required value: must specify a volume type/],
+      [{ nfs: { server: 's', path: '/p' } }, /may not specify more than 1 volume type/],
+    ] as const)
+      it(`is refused with ${inspect(spec, { breakLength: Infinity })}`, () =>
+        cannotCreate(VOLUMES, volume(unique('pv'), { spec }), message));
 
     it('has an immutable source', async () => {
       const name = unique('pv');
@@ -348,12 +277,12 @@ export function describeStorageObjects(api: () => Connection): void {
       const reply = await api().patch('merge', `${VOLUMES}/${name}`, {
         spec: { csi: { volumeHandle: 'other' } },
       });
-      refused(reply, {
-        code: 422,
-        reason: 'Invalid',
-        message:
+      refused(
+        reply,
+        invalid(
           /spec\.persistentvolumesource: Forbidden: spec\.persistentvolumesource is immutable after creation/,
-      });
+        ),
+      );
     });
 
     it('allows changes of reclaim policy and size', async () => {
@@ -399,11 +328,7 @@ export function describeStorageObjects(api: () => Connection): void {
         secret('a', { fields: { data: { x: 'eA==' }, immutable: true } }),
       );
       const reply = await api().patch('merge', `${secrets}/a`, { data: { x: 'eQ==' } });
-      refused(reply, {
-        code: 422,
-        reason: 'Invalid',
-        message: /field is immutable when `immutable` is set/,
-      });
+      refused(reply, invalid(/field is immutable when `immutable` is set/));
     });
   });
 
@@ -414,12 +339,12 @@ export function describeStorageObjects(api: () => Connection): void {
       const stored = await api().create(events, event('a.1', aClaim(namespace)));
       assert.equal(at(stored, 'involvedObject', 'name'), 'a');
       const reply = await api().call('POST', events, { body: event('a.2', aClaim('default')) });
-      refused(reply, {
-        code: 422,
-        reason: 'Invalid',
-        message:
+      refused(
+        reply,
+        invalid(
           /involvedObject\.namespace: Invalid value: "default": does not match event\.namespace/,
-      });
+        ),
+      );
     });
 
     it('of a cluster-scoped object must be in default', async () => {
@@ -427,11 +352,10 @@ export function describeStorageObjects(api: () => Connection): void {
       await api().create(paths('default').events, event(unique('event'), aVolume));
       const { events } = paths(await api().namespace());
       const reply = await api().call('POST', events, { body: event('a', aVolume) });
-      refused(reply, {
-        code: 422,
-        reason: 'Invalid',
-        message: /involvedObject\.namespace: Invalid value: "": does not match event\.namespace/,
-      });
+      refused(
+        reply,
+        invalid(/involvedObject\.namespace: Invalid value: "": does not match event\.namespace/),
+      );
     });
 
     it('allows a patch of its count', async () => {
@@ -483,8 +407,9 @@ export function describeStorageObjects(api: () => Connection): void {
   });
 }
 
-function badVolume(spec: Fields) {
-  return volume(unique('pv'), { spec });
+/** The part of a claim's spec that asks for a size. */
+function requests(storage: string) {
+  return { resources: { requests: { storage } } };
 }
 
 function event(name: string, regarding: Fields, more: Fields = {}) {

@@ -9,6 +9,7 @@ import {
   type Connection,
   type Fields,
   type Reply,
+  invalid,
 } from './connection.ts';
 import { claim, lease, paths, secret } from './objects.ts';
 
@@ -146,11 +147,10 @@ export function describeUpdates(api: () => Connection): void {
       const reply = await api().call('PUT', `${leases}/a`, {
         body: lease('a', { holderIdentity: 'me' }),
       });
-      refused(reply, {
-        code: 422,
-        reason: 'Invalid',
-        message: /metadata\.resourceVersion: Invalid value: .*must be specified for an update/,
-      });
+      refused(
+        reply,
+        invalid(/metadata\.resourceVersion: Invalid value: .*must be specified for an update/),
+      );
     });
 
     it('goes to one of two candidates that acquire it at once', async () => {
@@ -179,7 +179,7 @@ export function describeUpdates(api: () => Connection): void {
       const reply = await api().call('POST', leases, {
         body: lease('a', { leaseDurationSeconds: 0 }),
       });
-      refused(reply, { code: 422, reason: 'Invalid', message: /spec\.leaseDurationSeconds/ });
+      refused(reply, invalid(/spec\.leaseDurationSeconds/));
     });
   });
 

@@ -9,6 +9,7 @@ import {
   unique,
   type Connection,
   type Fields,
+  invalid,
 } from './connection.ts';
 import { claim } from './objects.ts';
 
@@ -94,11 +95,10 @@ function describeNodes(api: () => Connection): void {
         const driver = { name: 'a.sutler.dev', nodeID: 'a', topologyKeys: ['x/zone'] };
         await api().create(CSI_NODES, csiNode(name, [driver]));
         const drivers = [{ ...driver, [field]: value }];
-        refused(await api().patch('merge', `${CSI_NODES}/${name}`, { spec: { drivers } }), {
-          code: 422,
-          reason: 'Invalid',
-          message: /spec\.drivers: Invalid value: .*: field is immutable/,
-        });
+        refused(
+          await api().patch('merge', `${CSI_NODES}/${name}`, { spec: { drivers } }),
+          invalid(/spec\.drivers: Invalid value: .*: field is immutable/),
+        );
       });
   });
 
@@ -138,11 +138,7 @@ function describeCapacities(api: () => Connection): void {
       it(`has an immutable ${field}`, async () => {
         const { path } = await newCapacity();
         const message = new RegExp(`${field}.*field is immutable`);
-        refused(await api().patch('merge', path, { [field]: value }), {
-          code: 422,
-          reason: 'Invalid',
-          message,
-        });
+        refused(await api().patch('merge', path, { [field]: value }), invalid(message));
       });
 
     for (const [fields, message] of [
@@ -152,11 +148,7 @@ function describeCapacities(api: () => Connection): void {
       it(`is refused with ${JSON.stringify(fields)}`, async () => {
         const path = capacitiesIn(await api().namespace());
         const body = capacity(fields);
-        refused(await api().call('POST', path, { body }), {
-          code: 422,
-          reason: 'Invalid',
-          message,
-        });
+        refused(await api().call('POST', path, { body }), invalid(message));
       });
   });
 }
@@ -220,11 +212,10 @@ function describeStatefulSets(api: () => Connection): void {
     it('may not change its claim templates or its service', async () => {
       const sets = setsIn(await api().namespace());
       await api().create(sets, statefulSet('a'));
-      refused(await api().patch('merge', `${sets}/a`, { spec: { serviceName: 'other' } }), {
-        code: 422,
-        reason: 'Invalid',
-        message: /updates to statefulset spec for fields other than 'replicas', .* are forbidden/,
-      });
+      refused(
+        await api().patch('merge', `${sets}/a`, { spec: { serviceName: 'other' } }),
+        invalid(/updates to statefulset spec for fields other than 'replicas', .* are forbidden/),
+      );
     });
 
     for (const [spec, message] of [
@@ -238,7 +229,7 @@ function describeStatefulSets(api: () => Connection): void {
       it(`is refused with ${JSON.stringify(spec)}`, async () => {
         const sets = setsIn(await api().namespace());
         const reply = await api().call('POST', sets, { body: statefulSet('a', spec) });
-        refused(reply, { code: 422, reason: 'Invalid', message });
+        refused(reply, invalid(message));
       });
   });
 }

@@ -57,19 +57,13 @@ function describeRequests(api: () => Connection): void {
     });
 
     it('gets no annotation before a node is selected with WaitForFirstConsumer', async () => {
-      const { path, namespace } = await newClaim(
-        api(),
-        await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
-      );
+      const { path, namespace } = await waitingClaim(api());
       await eventOf(api(), namespace, 'WaitForFirstConsumer');
       assert.equal(at(await api().read(path), 'metadata', 'annotations'), undefined);
     });
 
     it('names the pods that it waits for with WaitForFirstConsumer', async () => {
-      const { namespace } = await newClaim(
-        api(),
-        await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
-      );
+      const { namespace } = await waitingClaim(api());
       await eventOf(api(), namespace, 'WaitForFirstConsumer');
       await newPod(api(), namespace, 'user');
       const event = await eventOf(api(), namespace, 'WaitForPodScheduled');
@@ -77,16 +71,11 @@ function describeRequests(api: () => Connection): void {
     });
 
     it('keeps the annotations, but waits again, when the selected node is removed', async () => {
-      const { path, namespace } = await newClaim(
-        api(),
-        await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
-      );
+      const { path, namespace } = await waitingClaim(api());
       await newPod(api(), namespace, 'user');
-      const select = (node: string | null) =>
-        api().patch('merge', path, { metadata: { annotations: { [SELECTED_NODE]: node } } });
-      await select('node-1');
+      await selectNode(api(), path, 'node-1');
       await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
-      await select(null);
+      await selectNode(api(), path, null);
       await eventOf(api(), namespace, 'WaitForPodScheduled');
       assert.deepEqual(at(await api().read(path), 'metadata', 'annotations'), {
         [STORAGE_PROVISIONER]: DRIVER,
@@ -95,13 +84,8 @@ function describeRequests(api: () => Connection): void {
     });
 
     it('gets the annotations when a node is selected', async () => {
-      const { path } = await newClaim(
-        api(),
-        await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
-      );
-      await api().patch('merge', path, {
-        metadata: { annotations: { [SELECTED_NODE]: 'node-1' } },
-      });
+      const { path } = await waitingClaim(api());
+      await selectNode(api(), path, 'node-1');
       const { body } = await api().until(
         path,
         (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined,
@@ -165,12 +149,9 @@ function describeBinding(api: () => Connection): void {
     });
 
     it('is bound to a claim with WaitForFirstConsumer and a selected node', async () => {
-      const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
-      const made = await newClaim(api(), className);
-      await api().patch('merge', made.path, {
-        metadata: { annotations: { [SELECTED_NODE]: 'node-1' } },
-      });
-      await provision(api(), made, className);
+      const made = await waitingClaim(api());
+      await selectNode(api(), made.path, 'node-1');
+      await provision(api(), made, made.className);
       await api().until(made.path, isIn('Bound'));
     });
 
@@ -218,16 +199,12 @@ function describeBinding(api: () => Connection): void {
 
   describe('a volume that an administrator created', () => {
     it('is Available without a claimRef', async () => {
-      const name = unique('pv');
-      await api().create(VOLUMES, volume(name));
-      await api().until(`${VOLUMES}/${name}`, isIn('Available'));
+      await availableVolume(api());
     });
 
     it('is bound to a matching claim of its class; both get annotations', async () => {
       const className = unique('class');
-      const name = unique('pv');
-      await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
-      await api().until(`${VOLUMES}/${name}`, isIn('Available'));
+      const name = await availableVolume(api(), { storageClassName: className });
       const made = await newClaim(api(), className);
       const { body } = await api().until(made.path, isIn('Bound'));
       assert.equal(at(body, 'spec', 'volumeName'), name);
@@ -279,14 +256,10 @@ function describeBinding(api: () => Connection): void {
 
     it('is left to the scheduler with WaitForFirstConsumer, and a node selected too', async () => {
       const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
-      const name = unique('pv');
-      await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
-      await api().until(`${VOLUMES}/${name}`, isIn('Available'));
+      const name = await availableVolume(api(), { storageClassName: className });
       const made = await newClaim(api(), className);
       await eventOf(api(), made.namespace, 'WaitForFirstConsumer');
-      await api().patch('merge', made.path, {
-        metadata: { annotations: { [SELECTED_NODE]: 'node-1' } },
-      });
+      await selectNode(api(), made.path, 'node-1');
       await api().until(made.path, (reply) => annotation(reply, STORAGE_PROVISIONER) === DRIVER);
       assert.equal(at(await api().read(`${VOLUMES}/${name}`), 'status', 'phase'), 'Available');
       assert.equal(at(await api().read(made.path), 'spec', 'volumeName'), undefined);
@@ -309,14 +282,8 @@ function describeBinding(api: () => Connection): void {
 
     it('is chosen if it is the smallest that satisfies the claim', async () => {
       const className = unique('class');
-      for (const size of ['5Gi', '2Gi', '9Gi']) {
-        const name = unique(`pv-${size.toLowerCase()}`);
-        await api().create(
-          VOLUMES,
-          volume(name, { spec: { storageClassName: className, capacity: { storage: size } } }),
-        );
-        await api().until(`${VOLUMES}/${name}`, isIn('Available'));
-      }
+      for (const size of ['5Gi', '2Gi', '9Gi'])
+        await availableVolume(api(), { storageClassName: className, capacity: { storage: size } });
       const made = await newClaim(api(), className);
       const { body } = await api().until(made.path, isIn('Bound'));
       assert.deepEqual(at(body, 'status', 'capacity'), { storage: '2Gi' });
@@ -411,9 +378,7 @@ function describeReleasing(api: () => Connection): void {
     });
 
     it('is removed at once if it is Available', async () => {
-      const name = unique('pv');
-      await api().create(VOLUMES, volume(name));
-      await api().until(`${VOLUMES}/${name}`, isIn('Available'));
+      const name = await availableVolume(api());
       await api().call('DELETE', `${VOLUMES}/${name}`);
       await api().until(`${VOLUMES}/${name}`, isAbsent);
     });
@@ -451,6 +416,26 @@ async function newClaim(
     claim('a', { spec: { storageClassName: className, ...spec } }),
   );
   return { namespace, claimName: 'a', uid: textAt(stored, 'metadata', 'uid'), path: `${claims}/a` };
+}
+
+/** A claim that waits for its first consumer. */
+async function waitingClaim(api: Connection) {
+  const className = await newClass(api, { volumeBindingMode: 'WaitForFirstConsumer' });
+  return { ...(await newClaim(api, className)), className };
+}
+
+/** Selects a node for a claim as the scheduler does, or removes the selection. */
+function selectNode(api: Connection, path: string, node: string | null): Promise<Reply> {
+  return api.patch('merge', path, { metadata: { annotations: { [SELECTED_NODE]: node } } });
+}
+
+/** Creates a volume as an administrator does.
+ * @returns its name, when it is Available */
+async function availableVolume(api: Connection, spec: Fields = {}): Promise<string> {
+  const name = unique('pv');
+  await api.create(VOLUMES, volume(name, { spec }));
+  await api.until(`${VOLUMES}/${name}`, isIn('Available'));
+  return name;
 }
 
 /** Creates a pod that uses the claim `a`, and that no scheduler gives a node. */

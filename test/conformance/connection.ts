@@ -330,6 +330,11 @@ export function refused(
   if (expected.message !== undefined) assert.match(textAt(reply.body, 'message'), expected.message);
 }
 
+/** What a refusal by the rules of a kind looks like. */
+export function invalid(message: RegExp) {
+  return { code: 422, reason: 'Invalid', message };
+}
+
 function isFields(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null;
 }

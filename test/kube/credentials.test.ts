@@ -409,7 +409,7 @@ describe('loadClusterAccess without a kubeconfig', () => {
 });
 
 describe('plug-ins', () => {
-  /** Each run prints a token with its number, which expires after `lifeS` seconds if that is set. */
+  /** Each run prints a token with its number. It expires after `lifeS` seconds if that is set. */
   function plugin(name: string, lifeS = 0) {
     const ran = join(directory, `${name}-ran`);
     const expiry = `,"expirationTimestamp":"'"$(date -u -d "+${lifeS} seconds" +%FT%T.%NZ)"'"`;
