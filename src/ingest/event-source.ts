@@ -4,7 +4,7 @@ import type { Connections } from '../connections/open-connections.ts';
 import type { Context } from './driver-deps.ts';
 import { HandleScanner } from './notices/handle-scanner.ts';
 import { NoticeReader } from './notices/notice-reader.ts';
-import { type NoticeStream, redisNoticeStream } from '../webhooks/notice-stream.ts';
+import { type NoticeStream, redisNoticeStream } from '../webhooks/notices.ts';
 import { WebhookSource } from './notices/webhook-source.ts';
 import { HintedWatch } from './notices/hinted-watch.ts';
 import { type Look, Looks } from './notices/looks.ts';

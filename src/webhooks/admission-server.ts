@@ -2,16 +2,19 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Clock } from '../runtime/clock.ts';
+import { isFields } from '../runtime/json.ts';
 import type { Logger } from '../runtime/log.ts';
 import { RareWarnings } from '../runtime/rare-warnings.ts';
 import { TokenBucket } from '../runtime/token-bucket.ts';
-import { allowAdmission, readAdmissionReview } from './admission-review.ts';
-import type { NoticeWriter } from './notice-writer.ts';
-import type { ChangeNotice } from './change-notice.ts';
+import { parseDocument } from './decode.ts';
 import type { WebhookMetrics } from './metrics.ts';
-import { RequestProblem, sendJson, sendProblem } from './problem.ts';
+import type { ChangeNotice, NoticeWriter } from './notices.ts';
+import { type Identity, ignore, judgeIdentity, type Verdict } from './object-identity.ts';
+import { badField, catchProblem, RequestProblem, sendJson, sendProblem } from './problem.ts';
 import { BodyMemory, SenderRates } from './sender-limits.ts';
 
+const API_VERSION = 'admission.k8s.io/v1';
+const OPERATIONS = new Set<unknown>(['CREATE', 'UPDATE', 'DELETE']);
 /** A review may hold the object twice, each as large as the API server takes it. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
@@ -124,4 +127,58 @@ const TOO_MANY_UNKNOWN =
 function subjectOf(socket: Socket): string | undefined {
   const isVerified = socket instanceof TLSSocket && socket.authorized;
   return isVerified ? socket.getPeerX509Certificate()?.subject : undefined;
+}
+
+/** What the API server asks. */
+interface AdmissionQuestion {
+  /** Id of this call, to be repeated in the answer. */
+  readonly uid: string;
+  /** What the request is about, as an event. Whatever is odd about it is ignored: the answer is
+   * the same. */
+  readonly verdict: Verdict;
+}
+
+/** Reads an AdmissionReview.
+ * @throws RequestProblem if it can't be answered: it is no AdmissionReview v1 with a uid */
+export function readAdmissionReview(body: Buffer): AdmissionQuestion {
+  const review = parseDocument(body, 'body');
+  if (!isFields(review) || review['kind'] !== 'AdmissionReview')
+    throw badField('kind', 'it must be AdmissionReview');
+  if (review['apiVersion'] !== API_VERSION)
+    throw badField('apiVersion', `it must be ${API_VERSION}: list v1 in admissionReviewVersions`);
+  const { request } = review;
+  if (!isFields(request)) throw badField('request', 'it must be a JSON object');
+  const { uid } = request;
+  if (typeof uid !== 'string' || uid === '') throw badField('request.uid', 'it is missing');
+  if (request['dryRun'] === true) return { uid, verdict: ignore('dry-run') };
+  if (!OPERATIONS.has(request['operation'])) return { uid, verdict: ignore('other-type') };
+  const read = catchProblem(() => judgeIdentity(identityOfRequest(request), true));
+  return { uid, verdict: 'value' in read ? read.value : ignore('no-object') };
+}
+
+/** The answer that allows the request. */
+export function allowAdmission(uid: string): object {
+  return { apiVersion: API_VERSION, kind: 'AdmissionReview', response: { uid, allowed: true } };
+}
+
+/** The kind is that of the object also where the request is about its status. The name is empty
+ * where the request deletes a collection. */
+function identityOfRequest(request: Readonly<Record<string, unknown>>): Identity {
+  const { kind: type, namespace, name, operation } = request;
+  const { group, version, kind } = isFields(type) ? type : {};
+  const object = operation === 'DELETE' ? request['oldObject'] : request['object'];
+  if (!isFields(object)) throw badField('object', 'it must be a JSON object');
+  const { metadata } = object;
+  const inObject = isFields(metadata) ? metadata : {};
+  return {
+    apiVersion: group === '' ? version : `${String(group)}/${String(version)}`,
+    kind,
+    namespace: hasText(namespace) ? namespace : inObject['namespace'],
+    name: hasText(name) ? name : inObject['name'],
+    fieldOf: (part) => part,
+  };
+}
+
+function hasText(value: unknown): boolean {
+  return typeof value === 'string' && value !== '';
 }

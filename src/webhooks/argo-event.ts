@@ -1,6 +1,6 @@
 import { type Fields, isFields } from '../runtime/json.ts';
 import { badField } from './problem.ts';
-import { decodeBase64, parseDocument } from './json-document.ts';
+import { decodeBase64, parseDocument } from './decode.ts';
 import {
   eventIdOf,
   type Identity,

@@ -8,8 +8,7 @@ import {
   readAlternativeNames,
 } from '../runtime/certificate-names.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { HeaderValues } from './event-headers.ts';
-import { decodeBase64 } from './json-document.ts';
+import { decodeBase64, type HeaderValues } from './decode.ts';
 import { RequestProblem } from './problem.ts';
 import { type BearerTokens, findToken, type Sender, type SigningKeys } from './sender-secrets.ts';
 

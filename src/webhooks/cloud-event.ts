@@ -1,14 +1,19 @@
 import { type Fields, isFields } from '../runtime/json.ts';
 import { badField, badFormat } from './problem.ts';
-import { decodeHeaderValue, type HeaderValues, isJsonType } from './event-headers.ts';
-import { decodeBase64, parseDocument } from './json-document.ts';
+import {
+  decodeBase64,
+  decodeHeaderValue,
+  type HeaderValues,
+  isJsonType,
+  parseDocument,
+} from './decode.ts';
 import {
   eventIdOf,
-  ignore,
   type Identity,
   identityOfObject,
   identityOfReference,
   type IdentityPart,
+  ignore,
   judgeIdentity,
   type ReadEvent,
   resourceOf,

@@ -5,9 +5,8 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { RareWarnings } from '../runtime/rare-warnings.ts';
 import type { Authenticator } from './authenticator.ts';
-import { bodyFormat } from './event-headers.ts';
-import { type NoticeWriter, HintsUnavailable } from './notice-writer.ts';
-import type { ChangeNotice } from './change-notice.ts';
+import { bodyFormat } from './decode.ts';
+import { type ChangeNotice, HintsUnavailable, type NoticeWriter } from './notices.ts';
 import type { WebhookMetrics } from './metrics.ts';
 import {
   kindOfProblem,

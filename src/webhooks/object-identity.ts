@@ -1,5 +1,5 @@
 import { isFields } from '../runtime/json.ts';
-import type { ChangeNotice } from './change-notice.ts';
+import type { ChangeNotice } from './notices.ts';
 import { badField } from './problem.ts';
 
 /** Why an event is accepted and nothing is done about it. */

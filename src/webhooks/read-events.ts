@@ -2,8 +2,7 @@ import { type Fields, isFields } from '../runtime/json.ts';
 import { badField, badFormat, catchProblem, type Problem, RequestProblem } from './problem.ts';
 import { isArgoData, isArgoEvent, parseIfText, readArgoData, readArgoEvent } from './argo-event.ts';
 import { findMissingHeader, isBinary, readBinary, readStructured } from './cloud-event.ts';
-import { bodyFormat, type HeaderValues } from './event-headers.ts';
-import { parseDocument } from './json-document.ts';
+import { bodyFormat, type HeaderValues, parseDocument } from './decode.ts';
 import {
   identityOfObject,
   ignore,

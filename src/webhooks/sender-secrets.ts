@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { decodeBase64 } from './json-document.ts';
+import { decodeBase64 } from './decode.ts';
 
 /* The files of --webhook-token-file and --webhook-signing-key-file: a secret a line. */
 

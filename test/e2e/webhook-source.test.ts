@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
-import { redisNoticeStream } from '#src/webhooks/notice-stream.ts';
+import { type ChangeNotice, redisNoticeStream } from '#src/webhooks/notices.ts';
 import type { Claim, Event, Volume } from '#src/kube/objects.ts';
 import { claims, events, volumes } from '#src/kube/resources.ts';
 import { isReady, readiness } from '../harness/process-bed.ts';

@@ -1,5 +1,4 @@
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
-import { redisNoticeStream } from '#src/webhooks/notice-stream.ts';
+import { type ChangeNotice, redisNoticeStream } from '#src/webhooks/notices.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import type { CreateVolumeResponse } from '#src/csi/generated/csi_pb.ts';

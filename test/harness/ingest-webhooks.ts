@@ -1,6 +1,5 @@
-import { request, type Dispatcher, Agent } from 'undici';
-import { type NoticeStream, redisNoticeStream } from '#src/webhooks/notice-stream.ts';
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import { Agent, type Dispatcher, request } from 'undici';
+import { type ChangeNotice, type NoticeStream, redisNoticeStream } from '#src/webhooks/notices.ts';
 import { webhookFlags } from '#src/webhooks/flags.ts';
 import { openWebhooks } from '#src/webhooks/open-webhooks.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';

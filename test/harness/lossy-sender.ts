@@ -1,7 +1,7 @@
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import type { ChangeNotice } from '#src/webhooks/notices.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
-import { startReflector, type Reflector, type Transformed } from '#src/kube/reflector.ts';
+import { type Reflector, startReflector, type Transformed } from '#src/kube/reflector.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { seeded } from './seeded.ts';

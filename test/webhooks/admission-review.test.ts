@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { allowAdmission, readAdmissionReview } from '#src/webhooks/admission-review.ts';
+import { allowAdmission, readAdmissionReview } from '#src/webhooks/admission-server.ts';
 import { catchProblem } from '#src/webhooks/problem.ts';
 import { CLAIM_HINT, REVIEW, VOLUME, VOLUME_HINT } from './fixtures.ts';
 

@@ -5,7 +5,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { AdmissionServer } from '#src/webhooks/admission-server.ts';
 import { webhookMetrics } from '#src/webhooks/metrics.ts';
-import { NoticeWriter } from '#src/webhooks/notice-writer.ts';
+import { NoticeWriter } from '#src/webhooks/notices.ts';
 import { startWebhookServer } from '#src/webhooks/webhook-server.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { readEvents } from '#src/webhooks/read-events.ts';
-import { readAdmissionReview } from '#src/webhooks/admission-review.ts';
+import { readAdmissionReview } from '#src/webhooks/admission-server.ts';
 import { catchProblem } from '#src/webhooks/problem.ts';
 import { connectTo, isClosed } from '../harness/raw-http.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';

@@ -1,5 +1,5 @@
-import type { HeaderValues } from '#src/webhooks/event-headers.ts';
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import type { HeaderValues } from '#src/webhooks/decode.ts';
+import type { ChangeNotice } from '#src/webhooks/notices.ts';
 
 /** Events about one claim and one volume, in the shapes in which senders send them. */
 

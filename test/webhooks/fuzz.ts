@@ -1,4 +1,4 @@
-import type { HeaderValues } from '#src/webhooks/event-headers.ts';
+import type { HeaderValues } from '#src/webhooks/decode.ts';
 import {
   ARGO,
   BATCH_HEADERS,

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
 import {
+  type ChangeNotice,
   type NoticeStream,
   noticeStreamKey,
   redisNoticeStream,
-} from '#src/webhooks/notice-stream.ts';
+} from '#src/webhooks/notices.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';

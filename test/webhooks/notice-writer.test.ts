@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
-import { HintsUnavailable, NoticeWriter } from '#src/webhooks/notice-writer.ts';
+import { type ChangeNotice, HintsUnavailable, NoticeWriter } from '#src/webhooks/notices.ts';
 
 function hint(name: string): ChangeNotice {
   return { resource: 'persistentvolumes', namespace: '', name, isEarly: false };

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { CloudEvent, HTTP } from 'cloudevents';
 import { readEvents } from '#src/webhooks/read-events.ts';
-import type { HeaderValues } from '#src/webhooks/event-headers.ts';
+import type { HeaderValues } from '#src/webhooks/decode.ts';
 import { catchProblem } from '#src/webhooks/problem.ts';
 import {
   ARGO,

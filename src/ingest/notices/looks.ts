@@ -6,7 +6,7 @@ import { objectId } from '../../queue/dependency-index.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { RareWarnings } from '../../runtime/rare-warnings.ts';
-import type { ChangeNotice } from '../../webhooks/change-notice.ts';
+import type { ChangeNotice } from '../../webhooks/notices.ts';
 import { PlannedLooks, type Target } from './planned-looks.ts';
 
 /** An object as a look found it. */

@@ -2,7 +2,7 @@ import { unlessAborted } from '../../runtime/abort.ts';
 import { type Clock, signalWithin } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';
-import type { NoticePosition, NoticeStream } from '../../webhooks/notice-stream.ts';
+import type { NoticePosition, NoticeStream } from '../../webhooks/notices.ts';
 import type { Looks } from './looks.ts';
 
 export interface NoticeReaderOptions {

@@ -1,5 +1,5 @@
 import { objectId } from '../../queue/dependency-index.ts';
-import type { ChangeNotice } from '../../webhooks/change-notice.ts';
+import type { ChangeNotice } from '../../webhooks/notices.ts';
 
 /** An object to look at. */
 export type Target = Pick<ChangeNotice, 'resource' | 'namespace' | 'name'>;

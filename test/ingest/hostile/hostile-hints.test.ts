@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import { WebhookSource } from '#src/ingest/notices/webhook-source.ts';
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import type { ChangeNotice } from '#src/webhooks/notices.ts';
 import { Looks } from '#src/ingest/notices/looks.ts';
 import { PacedLists } from '#src/ingest/notices/paced-lists.ts';
 import { Resync } from '#src/ingest/resync.ts';

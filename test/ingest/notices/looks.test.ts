@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import type { ChangeNotice } from '#src/webhooks/notices.ts';
 import { type Look, Looks } from '#src/ingest/notices/looks.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { ObjectRef, Resource } from '#src/kube/resources.ts';

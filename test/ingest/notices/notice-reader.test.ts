@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import { type ChangeNotice, redisNoticeStream } from '#src/webhooks/notices.ts';
 import { NoticeReader } from '#src/ingest/notices/notice-reader.ts';
-import { redisNoticeStream } from '#src/webhooks/notice-stream.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';

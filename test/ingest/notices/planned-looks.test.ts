@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
-import type { ChangeNotice } from '#src/webhooks/change-notice.ts';
+import type { ChangeNotice } from '#src/webhooks/notices.ts';
 import { PlannedLooks } from '#src/ingest/notices/planned-looks.ts';
 
 describe('planned looks', () => {

@@ -1,7 +1,21 @@
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { defineScript } from '../redis/named-script.ts';
-import { type ChangeNotice, NOTICED_RESOURCES } from './change-notice.ts';
+
+/** The resources that hints are about: claims and volumes, of the core group. */
+export const NOTICED_RESOURCES = ['persistentvolumeclaims', 'persistentvolumes'] as const;
+
+/** Says that an object may have changed. It may come late, twice, out of order, or name an object
+ * that never comes to be, so whoever gets it reads the object afresh. */
+export interface ChangeNotice {
+  readonly resource: (typeof NOTICED_RESOURCES)[number];
+  /** '' for a volume. */
+  readonly namespace: string;
+  readonly name: string;
+  /** Sent before the API server has stored the object, as admission webhooks are: look a moment
+   * later, and again. */
+  readonly isEarly: boolean;
+}
 
 /* The hints of an installation, on their way from any ingest to those that lead a driver. A stream
  * with one entry for each hint, its fields: resource, namespace, name, early ('1' or '0'). An entry
@@ -88,4 +102,54 @@ function decodeHint(fields: readonly string[]): ChangeNotice | undefined {
   const name = valueOf('name');
   if (resource === undefined || namespace === undefined || name === undefined) return undefined;
   return { resource, namespace, name, isEarly: valueOf('early') === '1' };
+}
+
+/** Hints that wait for Redis; further ones are refused. */
+const MAX_WAITING = 10_000;
+/** How long somebody waits for a hint to be stored. */
+const WAIT_MS = 2_000;
+
+/** The hint is not stored, or it is not known whether it is. */
+export class HintsUnavailable extends Error {
+  override readonly name = 'HintsUnavailable';
+}
+
+/** Stores hints in Redis, in bounded number and time. */
+export class NoticeWriter {
+  readonly #append: (hints: readonly ChangeNotice[]) => Promise<void>;
+  readonly #trouble: () => string | undefined;
+  #waiting = 0;
+
+  /** @param o.trouble  why Redis can't be reached; undefined while it can */
+  constructor(o: {
+    readonly append: (hints: readonly ChangeNotice[]) => Promise<void>;
+    readonly trouble: () => string | undefined;
+  }) {
+    this.#append = o.append;
+    this.#trouble = o.trouble;
+  }
+
+  /** Resolves when all hints are stored.
+   * @throws HintsUnavailable if they can't be stored now */
+  async write(hints: readonly ChangeNotice[]): Promise<void> {
+    const trouble = this.#trouble();
+    if (trouble !== undefined) throw new HintsUnavailable(trouble);
+    if (this.#waiting + hints.length > MAX_WAITING)
+      throw new HintsUnavailable('too many hints wait for Redis');
+    this.#waiting += hints.length;
+    const stored = this.#append(hints).finally(() => (this.#waiting -= hints.length));
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      const text = `Redis did not answer within ${WAIT_MS / 1000} s`;
+      timer = setTimeout(() => reject(new HintsUnavailable(text)), WAIT_MS);
+    });
+    try {
+      await Promise.race([stored, late]);
+    } catch (cause) {
+      if (cause instanceof HintsUnavailable) throw cause;
+      throw new HintsUnavailable('Redis did not take a hint', { cause });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
 }
