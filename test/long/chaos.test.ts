@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { faultKinds } from '../../chaos/schedule.ts';
 import { violations, runChaos } from '../chaos/chaos-run.ts';
 
 /** On the real control plane where KUBEBUILDER_ASSETS is set, else on the sandbox. */
@@ -11,4 +12,64 @@ describe('chaos for three minutes', () => {
       assert.equal(run.code, 0);
     });
   }
+});
+
+describe('chaos on the sandbox', { timeout: 600_000 }, () => {
+  it('loses nothing under faults of every kind', async () => {
+    const run = await runChaos([
+      '--backend=sandbox',
+      // Its schedule has each kind, in so short a time.
+      '--seed=4',
+      '--minutes=0.67',
+      '--lock-duration=5s',
+      '--fault-gap=1500ms',
+      '--timeout=1s',
+      '--patience=90s',
+    ]);
+    assert.deepEqual(violations(run), {}, run.report.dir);
+    assert.deepEqual(
+      Object.keys(run.report.faults).toSorted(),
+      Object.keys(faultKinds)
+        .filter((kind) => kind !== 'flush-redis')
+        .toSorted(),
+    );
+  });
+
+  it('loses nothing in failovers of Redis that lose its latest data', async () => {
+    const run = await runChaos([
+      '--backend=sandbox',
+      // Some of its losses are shorter than the leader's heartbeat.
+      '--seed=2',
+      '--faults=failover-redis',
+      '--fault-gap=4s',
+      '--minutes=0.4',
+      // The more calls there are and the longer they take, the more of them are under way in a
+      // failover. A larger share would have a few claims meet only slow calls, whose answers are
+      // polled for less and less often.
+      '--claims-per-second=16',
+      '--slow-share=0.15',
+    ]);
+    assert.deepEqual(violations(run), {}, run.report.dir);
+    const { losses } = run.report;
+    assert.ok(losses.length > 3 && losses.every(({ keys }) => keys > 0), JSON.stringify(losses));
+    assert.ok(
+      losses.some(({ forgotten }) => forgotten.length > 0),
+      JSON.stringify(losses),
+    );
+  });
+
+  it('loses nothing with a frozen API server and wrong clocks', async () => {
+    const kinds = ['advance-clock', 'delay-clock', 'freeze-api'];
+    const run = await runChaos([
+      '--backend=sandbox',
+      '--seed=1',
+      '--minutes=0.5',
+      `--faults=${kinds.join(',')}`,
+      '--fault-gap=2s',
+      '--timeout=1s',
+      '--patience=90s',
+    ]);
+    assert.deepEqual(violations(run), {}, run.report.dir);
+    assert.deepEqual(Object.keys(run.report.faults), kinds);
+  });
 });
