@@ -1,6 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { loadAll } from 'js-yaml';
+import { parseAllDocuments } from 'yaml';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { isAlreadyExists } from '#src/kube/kube-error.ts';
@@ -39,7 +39,7 @@ export async function readExamples(folder: string): Promise<readonly Example[]> 
     const path = join(folder, file);
     const text = await readFile(path, 'utf8');
     try {
-      for (const document of loadAll(text)) examples.push(readExample(document));
+      for (const document of parseAllDocuments(text)) examples.push(readExample(document.toJS()));
     } catch (cause) {
       throw new UsageError(`--examples: ${path}: ${messageOf(cause)}`, { cause });
     }

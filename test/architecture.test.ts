@@ -24,7 +24,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   'node-local': [/^ioredis$/, /^@bufbuild\/protobuf/],
   audit: [/^ioredis$/],
   capacity: [/^ioredis$/, /^@bufbuild\/protobuf/],
-  'driver-config': [/^js-yaml$/],
+  'driver-config': [/^yaml$/],
   connections: [],
   ingest: [/^prom-client$/],
   webhooks: [/^express$/],

@@ -1,4 +1,4 @@
-import type { Event, EVENT_ID, getScalarValue } from 'js-yaml';
+import type { Node } from 'yaml';
 import { messageOf } from '../runtime/error-message.ts';
 
 /** A value of a YAML document, with the line on which it begins. Scalars are texts as they are
@@ -25,15 +25,49 @@ export interface Fault {
  * @returns undefined for an empty one; a fault where it can't be read */
 export async function readYaml(text: string): Promise<YamlNode | undefined | Fault> {
   // A process that serves one driver by flags does not need this package.
-  const yaml = await import('js-yaml');
+  const { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } = await import('yaml');
+  const lines = new LineCounter();
+  const refuse = (line: number, what: string): never => {
+    throw new Refused({ line, what });
+  };
+
+  const toNode = (node: Node | null, keyLine: number): YamlNode => {
+    const line = node?.range ? lines.linePos(node.range[0]).line : keyLine;
+    if (isAlias(node))
+      return refuse(
+        line,
+        'an alias (*name); write the value out, or give it as a flag for all drivers',
+      );
+    if (node?.tag !== undefined)
+      refuse(line, 'a tag (!name); leave it out, values are read like those of flags');
+    if (isSeq<Node>(node))
+      return { kind: 'list', line, items: node.items.map((item) => toNode(item, line)) };
+    if (!isMap<Node, Node>(node))
+      return { kind: 'text', line, text: isScalar(node) ? String(node.value ?? '') : '' };
+    const entries = node.items.map(({ key, value }) => {
+      const name = toNode(key, line);
+      if (name.kind !== 'text') return refuse(name.line, 'a key must be a text');
+      return { key: name.text, line: name.line, value: toNode(value, name.line) };
+    });
+    return { kind: 'mapping', line, entries };
+  };
+
   try {
-    const parser = { ids: yaml.EVENT_ID, getScalarValue: yaml.getScalarValue };
-    return new EventReader(text, yaml.parseEvents(text, {}), parser).readDocument();
+    const document = parseDocument<Node>(text, {
+      lineCounter: lines,
+      prettyErrors: false,
+      schema: 'failsafe',
+      uniqueKeys: false,
+    });
+    const [error] = document.errors;
+    if (error?.code === 'MULTIPLE_DOCS')
+      refuse(1, 'several YAML documents; write one, without ---');
+    if (error) refuse(lines.linePos(error.pos[0]).line, `not YAML: ${error.message}`);
+    return document.contents === null ? undefined : toNode(document.contents, 1);
   } catch (error) {
-    if (error instanceof Refused) return error.fault;
-    if (error instanceof yaml.YAMLException)
-      return { line: (error.mark?.line ?? 0) + 1, what: `not YAML: ${error.reason}` };
-    return { line: 1, what: `not YAML: ${messageOf(error)}` };
+    return error instanceof Refused
+      ? error.fault
+      : { line: 1, what: `not YAML: ${messageOf(error)}` };
   }
 }
 
@@ -43,114 +77,5 @@ class Refused extends Error {
   constructor(fault: Fault) {
     super(fault.what);
     this.fault = fault;
-  }
-}
-
-/** What is used of js-yaml, which is loaded when it is needed. */
-interface Parser {
-  readonly ids: typeof EVENT_ID;
-  readonly getScalarValue: typeof getScalarValue;
-}
-
-/** Builds a tree from the events of js-yaml's parser, which say where in the text each value is.
- * js-yaml's own tree does not. */
-class EventReader {
-  readonly #text: string;
-  readonly #events: readonly Event[];
-  readonly #parser: Parser;
-  #next = 0;
-  /** Line of the last value that has a place in the text: an absent value has none. */
-  #line = 1;
-  #lineStart = 0;
-
-  constructor(text: string, events: readonly Event[], parser: Parser) {
-    this.#text = text;
-    this.#events = events;
-    this.#parser = parser;
-  }
-
-  readDocument(): YamlNode | undefined {
-    const documents = this.#events.filter(({ type }) => type === this.#parser.ids.DOCUMENT).length;
-    if (documents > 1)
-      throw new Refused({ line: 1, what: 'several YAML documents; write one, without ---' });
-    if (documents === 0) return undefined;
-    this.#take();
-    return this.#readNode();
-  }
-
-  #take(): Event {
-    const event = this.#events[this.#next];
-    if (event === undefined)
-      throw new Refused({ line: this.#line, what: 'not YAML: it ends here' });
-    this.#next += 1;
-    return event;
-  }
-
-  #isAtEnd(): boolean {
-    return this.#events[this.#next]?.type === this.#parser.ids.POP;
-  }
-
-  #readNode(): YamlNode {
-    const { ids } = this.#parser;
-    const event = this.#take();
-    this.#refuseExtras(event);
-    if (event.type === ids.SCALAR) {
-      const line = this.#lineAt(event.valueStart);
-      return { kind: 'text', line, text: this.#parser.getScalarValue(this.#text, event) };
-    }
-    if (event.type === ids.SEQUENCE) {
-      const line = this.#lineAt(event.start);
-      return { kind: 'list', line, items: this.#readItems() };
-    }
-    if (event.type === ids.MAPPING) {
-      const line = this.#lineAt(event.start);
-      return { kind: 'mapping', line, entries: this.#readEntries() };
-    }
-    throw new Refused({ line: this.#line, what: 'a value is missing' });
-  }
-
-  #readItems(): readonly YamlNode[] {
-    const items: YamlNode[] = [];
-    while (!this.#isAtEnd()) items.push(this.#readNode());
-    this.#take();
-    return items;
-  }
-
-  #readEntries(): readonly YamlEntry[] {
-    const entries: YamlEntry[] = [];
-    while (!this.#isAtEnd()) {
-      const key = this.#readNode();
-      if (key.kind !== 'text') throw new Refused({ line: key.line, what: 'a key must be a text' });
-      entries.push({ key: key.text, line: key.line, value: this.#readNode() });
-    }
-    this.#take();
-    return entries;
-  }
-
-  /** Refuses what would make a value depend on more than its text. */
-  #refuseExtras(event: Event): void {
-    if (event.type === this.#parser.ids.ALIAS)
-      throw new Refused({
-        line: this.#lineAt(event.anchorStart),
-        what: 'an alias (*name); write the value out, or give it as a flag for all drivers',
-      });
-    if (!('tagStart' in event) || event.tagStart < 0) return;
-    throw new Refused({
-      line: this.#lineAt(event.tagStart),
-      what: 'a tag (!name); leave it out, values are read like those of flags',
-    });
-  }
-
-  /** The line of a place in the text. Values come in the order of the text. */
-  #lineAt(place: number): number {
-    for (let end = this.#lineEnd(); end !== -1 && end < place; end = this.#lineEnd()) {
-      this.#line += 1;
-      this.#lineStart = end + 1;
-    }
-    return this.#line;
-  }
-
-  #lineEnd(): number {
-    return this.#text.indexOf('\n', this.#lineStart);
   }
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { load } from 'js-yaml';
+import { parse } from 'yaml';
 import { flagsOf } from '#src/dispatch.ts';
 import { isConfig, readDriverConfig } from '#src/driver-config/read-config.ts';
 import { checkGatewayFlags } from '#src/gateway-client/open-driver.ts';
@@ -31,7 +31,7 @@ async function driversOf(text: string): Promise<readonly string[]> {
 
 describe('files for --driver-config that are shown', () => {
   it('in k8s/drivers can be used', async () => {
-    const { data } = load(readFileSync(join(ROOT, 'k8s/drivers/config-map.yaml'), 'utf8')) as {
+    const { data } = parse(readFileSync(join(ROOT, 'k8s/drivers/config-map.yaml'), 'utf8')) as {
       readonly data: Readonly<Record<string, string>>;
     };
     const names = await driversOf(data['drivers.yaml'] ?? '');

@@ -7,7 +7,7 @@ import { readFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { loadAll } from 'js-yaml';
+import { parseAllDocuments } from 'yaml';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
@@ -36,7 +36,9 @@ interface Resource {
 const root = new URL('../../../', import.meta.url);
 const text = (path: string): string => readFileSync(new URL(path, root), 'utf8');
 const DOCS = text('docs/gateway.md');
-const MANIFESTS = loadAll(text('k8s/cert-manager/certificates.yaml')) as readonly Resource[];
+const MANIFESTS = parseAllDocuments(text('k8s/cert-manager/certificates.yaml')).map(
+  (each) => each.toJS() as unknown,
+) as readonly Resource[];
 /** Extended key usages by their object identifiers (RFC 5280 section 4.2.1.12). */
 const USAGES = new Map([
   ['1.3.6.1.5.5.7.3.1', 'server auth'],
@@ -58,7 +60,9 @@ describe('certificates for the gateway', () => {
 
   it('are the same in docs/gateway.md as in k8s/cert-manager', () => {
     const [, block = ''] = /```yaml\n([\s\S]+?)```/.exec(DOCS) ?? [];
-    const [shown] = loadAll(block) as readonly Resource[];
+    const [shown] = parseAllDocuments(block).map(
+      (each) => each.toJS() as unknown,
+    ) as readonly Resource[];
     assert.deepEqual(shown, findResource('sutler-jobs'));
   });
 

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { dump, loadAll } from 'js-yaml';
+import { parseAllDocuments, stringify } from 'yaml';
 import type { ManifestObject } from './real-manifests.ts';
 import { findKubectls } from './sandbox-kubectl.ts';
 
@@ -62,7 +62,10 @@ export function render(rendered: Rendered): readonly ManifestObject[] {
   const folder = mkdtempSync(join(tmpdir(), 'sutler-kustomize-'));
   try {
     const pathOf = (name: string): string => relative(folder, join(K8S, name));
-    writeFileSync(join(folder, 'driver.yaml'), drivers.map((each) => dump(each)).join('---\n'));
+    writeFileSync(
+      join(folder, 'driver.yaml'),
+      drivers.map((each) => stringify(each)).join('---\n'),
+    );
     mkdirSync(join(folder, 'label'));
     writeKustomization(join(folder, 'label'), {
       apiVersion: 'kustomize.config.k8s.io/v1alpha1',
@@ -80,12 +83,14 @@ export function render(rendered: Rendered): readonly ManifestObject[] {
       encoding: 'utf8',
       stdio: 'pipe',
     });
-    return loadAll(text) as readonly ManifestObject[];
+    return parseAllDocuments(text).map(
+      (each) => each.toJS() as unknown,
+    ) as readonly ManifestObject[];
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
 function writeKustomization(folder: string, kustomization: object): void {
-  writeFileSync(join(folder, 'kustomization.yaml'), dump(kustomization));
+  writeFileSync(join(folder, 'kustomization.yaml'), stringify(kustomization));
 }

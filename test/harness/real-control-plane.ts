@@ -4,7 +4,7 @@ import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { dump, load } from 'js-yaml';
+import { parse, stringify } from 'yaml';
 import { Agent, request } from 'undici';
 import { freePort } from './free-port.ts';
 import { startProgram, type Program } from './program.ts';
@@ -452,7 +452,7 @@ async function writeKubeconfig(
     contexts: [{ name: 'real', context: { cluster: 'real', user: 'user' } }],
     'current-context': 'real',
   };
-  await writeFile(path, dump(config), { mode: 0o600 });
+  await writeFile(path, stringify(config), { mode: 0o600 });
 }
 
 interface Named {
@@ -467,7 +467,7 @@ interface KubeconfigFile {
 
 /** The cluster and the user of a kubeconfig's current context. */
 async function readCurrentContext(kubeconfig: string) {
-  const config = load(await readFile(kubeconfig, 'utf8')) as KubeconfigFile;
+  const config = parse(await readFile(kubeconfig, 'utf8')) as KubeconfigFile;
   const context =
     config.contexts?.find(({ name }) => name === config['current-context'])?.context ?? {};
   const cluster = config.clusters?.find(({ name }) => name === context['cluster'])?.cluster ?? {};

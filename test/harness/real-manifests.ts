@@ -1,7 +1,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { loadAll } from 'js-yaml';
+import { parseAllDocuments } from 'yaml';
 
 /** A Kubernetes object of a manifest. */
 export interface Manifest {
@@ -50,5 +50,7 @@ export function readManifests(folder: string): readonly Manifest[] {
 
 /** The documents of one file below `k8s/`. */
 export function readYaml(path: string): readonly unknown[] {
-  return loadAll(readFileSync(join(K8S, path), 'utf8'));
+  return parseAllDocuments(readFileSync(join(K8S, path), 'utf8')).map(
+    (each) => each.toJS() as unknown,
+  );
 }

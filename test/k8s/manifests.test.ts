@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { load } from 'js-yaml';
+import { parse } from 'yaml';
 import type { Process } from '#src/dispatch.ts';
 import { ON_DEMAND } from '#src/ingest/dependencies/demand-watch.ts';
 import { readEvents } from '#src/webhooks/read-events.ts';
@@ -197,7 +197,7 @@ const portsPatched = (folder: string, names: readonly string[]): readonly string
   const [kustomization] = readYaml(`${folder}/kustomization.yaml`) as readonly Kustomization[];
   return (kustomization?.patches ?? []).flatMap(({ patch, target }) => {
     if (patch === undefined || target !== undefined) return [];
-    const { metadata, spec } = load(patch) as Workload & ManifestObject;
+    const { metadata, spec } = parse(patch) as Workload & ManifestObject;
     return names.includes(metadata.name) ? portsOf(spec.template.spec) : [];
   });
 };

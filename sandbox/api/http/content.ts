@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { load } from 'js-yaml';
+import { parse } from 'yaml';
 import { messageOf } from '#src/runtime/error-message.ts';
 import { badRequest, refused, type ApiError } from '../api-error.ts';
 import type { Json } from '../json-value.ts';
@@ -85,7 +85,7 @@ function parseProtobuf(struct: Struct, body: Buffer): Json {
 
 function parseYaml(text: string): Json {
   try {
-    return load(text) as Json;
+    return parse(text) as Json;
   } catch (error) {
     throw badRequest(`error converting YAML to JSON: ${messageOf(error)}`);
   }
