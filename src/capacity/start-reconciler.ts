@@ -1,5 +1,5 @@
 import type { DriverConnections } from '../connections/connect-driver.ts';
-import type { DriverContext } from '../driver-config/driver-context.ts';
+import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { nodeAddress } from '../gateway-client/gateway-address.ts';
 import type { KubeClient } from '../kube/client.ts';

@@ -1,5 +1,5 @@
 import type { DriverConnections } from '../connections/connect-driver.ts';
-import type { DriverContext } from '../driver-config/driver-context.ts';
+import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { Class } from '../kube/objects.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { systemClock } from '../runtime/clock.ts';

@@ -1,6 +1,6 @@
 import type { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { type DriverAccess, openDriver } from '../gateway-client/open-driver.ts';
-import type { DriverContext } from '../driver-config/driver-context.ts';
+import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { Connections } from './open-connections.ts';
 
 /** What ingest and jobs connect to for one driver: the connections of the process, which all its

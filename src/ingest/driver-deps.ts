@@ -1,5 +1,5 @@
 import type { DriverConnections } from '../connections/connect-driver.ts';
-import type { DriverContext } from '../driver-config/driver-context.ts';
+import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { ProducerConnection } from '../queue/connections.ts';
 import type { EventSource } from './event-source.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, rename, symlink, unlink, writeFile } from 'node:fs/promises';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { DriverConfig } from '#src/driver-config/read-config.ts';
-import { watchDriverConfig, type WatchedDriverConfig } from '#src/driver-config/watch-config.ts';
+import { watchDriverConfig, type WatchedDriverConfig } from '#src/driver-config/serve-drivers.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
