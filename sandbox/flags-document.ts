@@ -1,5 +1,5 @@
-import type { CommandHelp } from '#src/runtime/flag-help.ts';
 import type { FlagSpec, FlagTable } from '#src/runtime/flags.ts';
+import type { CommandHelp } from '#src/runtime/parse-flags.ts';
 import { processes } from './processes.ts';
 
 const INTRODUCTION = `# Flags

@@ -1,5 +1,5 @@
 import { driverConfigFlags } from '#src/driver-config/flags.ts';
-import { defineFlags } from '#src/runtime/flags.ts';
+import { defineFlags, type FlagTable } from '#src/runtime/flags.ts';
 import { redisAccessFlags } from '#src/redis/flags.ts';
 import { hintFlags } from '#src/ingest/notices/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
@@ -78,3 +78,17 @@ export const flags = defineFlags({
   ...redisAccessFlags,
   ...sandboxOnlyFlags,
 });
+
+/** The arguments without the given flags and their values: what the sandbox passes on to processes
+ * that do not know these flags. */
+export function withoutFlags(argv: readonly string[], table: FlagTable): readonly string[] {
+  const kept: string[] = [];
+  for (let i = 0; i < argv.length; i += 1) {
+    const word = argv[i] ?? '';
+    const name = /^--([^=]+)/.exec(word)?.[1] ?? '';
+    const spec = Object.hasOwn(table, name) ? table[name] : undefined;
+    if (spec === undefined) kept.push(word);
+    else if (spec.type !== 'bool' && !word.includes('=')) i += 1;
+  }
+  return kept;
+}

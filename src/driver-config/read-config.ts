@@ -1,7 +1,13 @@
 import { leaseName } from '../election/lease.ts';
-import { flagKey, parseValue, ValueError } from '../runtime/flag-values.ts';
-import { type FlagSpec, type FlagTable, UsageError } from '../runtime/flags.ts';
-import { nearestName } from '../runtime/nearest-name.ts';
+import {
+  flagKey,
+  type FlagSpec,
+  type FlagTable,
+  parseValue,
+  UsageError,
+  ValueError,
+} from '../runtime/flags.ts';
+import { nearestName } from '../runtime/parse-flags.ts';
 import { type Fault, readYaml, type YamlEntry, type YamlNode } from './yaml-tree.ts';
 
 /** Values of flags, by their names in Flags. */

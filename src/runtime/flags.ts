@@ -1,6 +1,4 @@
-import { defaultValue, flagKey, parseValue, ValueError } from './flag-values.ts';
-import { nearestName } from './nearest-name.ts';
-
+// How flags are declared, and how the text of a value is read. parse-flags.ts reads arguments.
 /** A bad flag, value, kubeconfig or port. The process prints the message, which names the fault and
  * the fix, in one line and exits with status 2. */
 export class UsageError extends Error {
@@ -95,189 +93,148 @@ function addToEach<T extends FlagTable>(table: T, mark: Pick<Common, 'group' | '
   return Object.fromEntries(marked) as T;
 }
 
-export type Parsed<T extends FlagTable> =
-  | {
-      readonly kind: 'run';
-      readonly flags: Flags<T>;
-      /** Arguments that are not flags. */
-      readonly words: readonly string[];
-      /** Flags of other processes that were given. */
-      readonly unused: readonly string[];
-      readonly warnings: readonly string[];
-    }
-  | { readonly kind: 'help' }
-  | { readonly kind: 'version' };
-
-export interface ParseInput {
-  readonly argv: readonly string[];
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Flags of the other processes: accepted, and named in `unused`. */
-  readonly known?: FlagTable;
-  /** How many arguments may be other than flags; 0 where absent. */
-  readonly maxWords?: number;
-  /** Flags of upstream without effect here, with upstream's defaults: accepted. Any other value
-   * adds `help` to the warnings. None of them is a list. */
-  readonly idle?: FlagTable;
-  /** Flags that upstream once had: accepted, with the advice as a warning. */
-  readonly retired?: Readonly<
-    Record<string, { readonly takesValue: boolean; readonly advice: string }>
-  >;
+/** A text that can't be the value of a flag. The message says what is wrong with it and what to
+ * write, and goes after the flag's name. */
+export class ValueError extends Error {
+  override readonly name = 'ValueError';
 }
 
-/** Reads arguments by the rules of pflag, which upstream uses: `--x=v`, `--x v`,
- * `--bool[=true|false]`, `-v N`. Of several values the last one counts, unless the flag is a list.
- * @throws UsageError for an unknown flag, an unreadable value, an unexpected argument */
-export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Parsed<T> {
-  const args = new ArgumentReader(table, input);
-  const request = args.read();
-  if (request !== undefined) return { kind: request };
-  const flags: Record<string, unknown> = {};
-  for (const [name, spec] of Object.entries(table)) {
-    const texts = args.given.get(name) ?? fromEnvironment(name, spec, input.env);
-    flags[flagKey(name, spec)] =
-      texts === undefined ? defaultValue(spec) : readValue(name, spec, texts);
-  }
-  const { words, unused, warnings } = args;
-  // The loop fills exactly the keys of Flags<T>, which Object.entries hides from the compiler.
-  return { kind: 'run', flags: flags as Flags<T>, words, unused: [...unused], warnings };
+/** The name of the flag's value in Flags: camelCase, with `Ms` for a duration. */
+export function flagKey(name: string, spec: FlagSpec): string {
+  const camel = name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+  return spec.type === 'durationMs' ? `${camel}Ms` : camel;
 }
 
-const VERSION: FlagSpec = { type: 'bool', default: false, help: '' };
-
-/** @throws UsageError that names the flag */
-function readValue(name: string, spec: FlagSpec, texts: readonly string[]): unknown {
-  try {
-    return parseValue(spec, texts);
-  } catch (error) {
-    if (!(error instanceof ValueError)) throw error;
-    throw new UsageError(`--${name}: ${error.message}`);
-  }
+/** The value of a flag that is not given. */
+export function defaultValue(spec: FlagSpec): unknown {
+  if (spec.type === 'durationMs' || spec.type === 'strings')
+    return spec.default === undefined ? undefined : parseValue(spec, [spec.default]);
+  return spec.type === 'labels' ? {} : spec.default;
 }
 
-/** Sorts arguments into values of own flags, other words, unused flags and warnings. */
-class ArgumentReader {
-  /** The texts of each own flag that was given. */
-  readonly given = new Map<string, string[]>();
-  readonly words: string[] = [];
-  readonly unused = new Set<string>();
-  readonly warnings: string[] = [];
-  readonly #table: FlagTable;
-  readonly #input: ParseInput;
-  readonly #rest: string[];
+function splitList(texts: readonly string[], keepsRepeats: boolean): readonly string[] {
+  const items = texts
+    .flatMap((text) => text.split(','))
+    .map((item) => item.trim())
+    .filter((item) => item !== '');
+  return keepsRepeats ? items : [...new Set(items)];
+}
 
-  constructor(table: FlagTable, input: ParseInput) {
-    this.#table = table;
-    this.#input = input;
-    this.#rest = [...input.argv];
-  }
-
-  /** Reads to the end, or to a flag that asks for help or for the version. */
-  read(): 'help' | 'version' | undefined {
-    const maxWords = this.#input.maxWords ?? 0;
-    for (let word = this.#rest.shift(); word !== undefined; word = this.#rest.shift()) {
-      if (word === '--help' || word === '-h') return 'help';
-      const [version, value = 'true'] = /^--version(?:=([\s\S]*))?$/.exec(word) ?? [];
-      if (version !== undefined) {
-        if (readValue('version', VERSION, [value]) === true) return 'version';
-      } else if (!word.startsWith('-') && this.words.length < maxWords) {
-        this.words.push(word);
-      } else {
-        const { name, inline } = splitWord(word, this.#table);
-        this.#take(name, inline);
-      }
-    }
-    return undefined;
-  }
-
-  #take(name: string, inline: string | undefined): void {
-    const { known, idle } = this.#input;
-    const spec = entryOf(this.#table, name) ?? entryOf(known, name) ?? entryOf(idle, name);
-    if (spec === undefined) return this.#takeRetired(name, inline);
-    const value = inline ?? (spec.type === 'bool' ? 'true' : this.#shiftValue(name));
-    if (Object.hasOwn(this.#table, name))
-      this.given.set(name, [...(this.given.get(name) ?? []), value]);
-    else this.#check(name, spec, value);
-  }
-
-  #takeRetired(name: string, inline: string | undefined): void {
-    const { known, idle } = this.#input;
-    const retired = entryOf(this.#input.retired, name.replaceAll('_', '-'));
-    if (retired === undefined)
-      throw new UsageError(unknownFlag(name, { ...idle, ...known, ...this.#table }));
-    if (inline === undefined && retired.takesValue) this.#shiftValue(name);
-    this.#warn(name, retired.advice);
-  }
-
-  #shiftValue(name: string): string {
-    const value = this.#rest.shift();
-    if (value === undefined) throw new UsageError(`--${name} needs a value: --${name}=VALUE`);
-    return value;
-  }
-
-  /** Checks the value of a flag that has no effect in this process. */
-  #check(name: string, spec: FlagSpec, text: string): void {
-    const value = readValue(name, spec, [text]);
-    if (entryOf(this.#input.known, name) !== undefined) this.unused.add(`--${name}`);
-    else if (value !== defaultValue(spec)) this.#warn(name, spec.help);
-  }
-
-  #warn(name: string, advice: string): void {
-    this.warnings.push(`--${name} is accepted and ignored: ${advice}`);
+/** Reads the value of a flag. Of several texts the last one counts, unless the flag is a list.
+ * @throws ValueError */
+export function parseValue(spec: FlagSpec, texts: readonly string[]): unknown {
+  const text = texts.at(-1) ?? '';
+  switch (spec.type) {
+    case 'string':
+      if (spec.values !== undefined && !spec.values.includes(text))
+        throw new ValueError(`"${text}" is not one of ${spec.values.join(', ')}`);
+      return text;
+    case 'bool':
+      return parseSwitch(text);
+    case 'labels':
+      return Object.fromEntries(texts.flatMap((item) => parseLabels(item)));
+    case 'strings':
+      return splitList(texts, spec.keepsRepeats === true);
+    case 'durationMs':
+      return checkBounds(text, {
+        value: parseDurationMs(text),
+        wanted: 'a duration; write a number with its unit, like 300ms, 10s, 1m30s, 1h',
+        min: spec.min,
+      });
+    case 'int':
+    case 'float':
+      return checkBounds(text, {
+        value: parseNumber(spec.type, text),
+        wanted: spec.type === 'int' ? 'a whole number' : 'a number',
+        min: spec.min,
+        max: spec.max,
+      });
   }
 }
 
-function entryOf<T>(table: Readonly<Record<string, T>> | undefined, name: string): T | undefined {
-  return table !== undefined && Object.hasOwn(table, name) ? table[name] : undefined;
+/** Checks a number or duration against its bounds.
+ * @returns the value
+ * @throws ValueError */
+function checkBounds(
+  text: string,
+  o: {
+    readonly value: number | undefined;
+    readonly wanted: string;
+    readonly min?: number | string | undefined;
+    readonly max?: number | undefined;
+  },
+): number {
+  const { value, wanted, min = -Infinity, max = Infinity } = o;
+  if (value === undefined) throw new ValueError(`"${text}" is not ${wanted}`);
+  const least = typeof min === 'string' ? (parseDurationMs(min) ?? 0) : min;
+  if (value < least) throw new ValueError(`${text} is below the minimum of ${min}`);
+  if (value > max) throw new ValueError(`${text} is above the maximum of ${max}`);
+  return value;
 }
 
-/** The arguments without the given flags and their values: what a parent passes on to a child that
- * does not know these flags, or for which the parent sets them. */
-export function withoutFlags(argv: readonly string[], table: FlagTable): readonly string[] {
-  const kept: string[] = [];
-  for (let i = 0; i < argv.length; i += 1) {
-    const word = argv[i] ?? '';
-    const name = /^--([^=]+)/.exec(word)?.[1] ?? '';
-    const spec = entryOf(table, name);
-    if (spec === undefined) kept.push(word);
-    else if (spec.type !== 'bool' && !word.includes('=')) i += 1;
-  }
-  return kept;
+function parseSwitch(text: string): boolean {
+  const value = parseBool(text);
+  if (value === undefined)
+    throw new ValueError(`"${text}" is neither true nor false; write one of them`);
+  return value;
 }
 
-function splitWord(word: string, table: FlagTable): { name: string; inline: string | undefined } {
-  const long = /^--([^=]+)(?:=([\s\S]*))?$/.exec(word);
-  if (long) return { name: long[1] ?? '', inline: long[2] };
-  const [, letter, value] = /^-([A-Za-z])=?([\s\S]*)$/.exec(word) ?? [];
-  const [name] = Object.entries(table).find(([, { short }]) => letter && short === letter) ?? [];
-  if (name !== undefined) return { name, inline: value === '' ? undefined : value };
-  if (word.startsWith('-') && word.length > 2) {
-    // Without its value, which may be a password.
-    const name = word.replace(/=[\s\S]*/, '');
-    throw new UsageError(`unknown flag ${name}: long flags take two dashes, -${name}`);
-  }
-  throw new UsageError(
-    `unexpected argument "${word}": ` +
-      'flags are written --name=value, switches --name or --name=false',
-  );
+function parseLabels(text: string): (readonly [string, string])[] {
+  return text
+    .split(',')
+    .filter((item) => item !== '')
+    .map((item) => {
+      const [, key, value] = /^([^:]+):([^:]*)$/.exec(item) ?? [];
+      if (key === undefined || value === undefined)
+        throw new ValueError(
+          `malformed item in list of labels: ${item}; write key:value,key2:value2`,
+        );
+      return [key.trim(), value.trim()] as const;
+    });
 }
 
-function unknownFlag(name: string, table: FlagTable): string {
-  const [ofValue] = Object.entries(table).find(
-    ([, spec]) => spec.type === 'string' && spec.values?.includes(name),
-  ) ?? [undefined];
-  const near = ofValue === undefined ? nearestName(name, Object.keys(table)) : `${ofValue}=${name}`;
-  const guess = near === undefined ? '' : `: did you mean --${near}?`;
-  return `unknown flag --${name}${guess} (--help lists all flags)`;
+function parseNumber(type: 'int' | 'float', text: string): number | undefined {
+  const shape =
+    type === 'int'
+      ? /^[+-]?(\d+|0[xX][\da-fA-F]+|0[oO][0-7]+|0[bB][01]+)$/
+      : /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
+  if (!shape.test(text)) return undefined;
+  const negative = text.startsWith('-');
+  const number = Number(text.replace(/^[+-]/, ''));
+  if (type === 'int' && !Number.isSafeInteger(number)) return undefined;
+  return negative && number !== 0 ? -number : number;
 }
 
-/** The value of the flag's environment variable, or of `SUTLER_<NAME>`; an empty one counts as
- * absent. */
-function fromEnvironment(
-  name: string,
-  spec: FlagSpec,
-  env: ParseInput['env'],
-): string[] | undefined {
-  const general = `SUTLER_${name.replaceAll('-', '_').toUpperCase()}`;
-  const text = (spec.env && env[spec.env]) || env[general];
-  return text ? [text] : undefined;
+const UNIT_MS: Readonly<Record<string, number>> = {
+  ns: 1e-6,
+  us: 1e-3,
+  µs: 1e-3,
+  μs: 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+};
+
+/** Milliseconds of a duration in Go's notation ("300ms", "1m30s", "-1.5h", "0"). A number without a
+ * unit is an error, except 0.
+ * @returns undefined if the text is not a duration
+ * @see Go time.ParseDuration */
+export function parseDurationMs(text: string): number | undefined {
+  const match = /^([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/.exec(text);
+  if (!match) return /^[+-]?0$/.test(text) ? 0 : undefined;
+  let totalMs = 0;
+  for (const [, number, unit = ''] of (match[2] ?? '').matchAll(/([\d.]+)([^\d.]+)/g))
+    totalMs += Number(number) * (UNIT_MS[unit] ?? 0);
+  return match[1] === '-' && totalMs !== 0 ? -totalMs : totalMs;
+}
+
+const TRUE = new Set(['1', 't', 'T', 'TRUE', 'true', 'True']);
+const FALSE = new Set(['0', 'f', 'F', 'FALSE', 'false', 'False']);
+
+/** Parses a boolean in the spellings of Go; undefined for any other text.
+ * @see Go strconv.ParseBool */
+export function parseBool(text: string): boolean | undefined {
+  if (TRUE.has(text)) return true;
+  return FALSE.has(text) ? false : undefined;
 }

@@ -1,14 +1,12 @@
 import { HealthChecks } from './health.ts';
-import { type CommandHelp, renderHelp } from './flag-help.ts';
+import { type Flags, type FlagSpec, type FlagTable, UsageError } from './flags.ts';
 import {
-  parseFlags,
-  UsageError,
-  type Flags,
-  type FlagSpec,
-  type FlagTable,
+  type CommandHelp,
   type Parsed,
+  parseFlags,
   type ParseInput,
-} from './flags.ts';
+  renderHelp,
+} from './parse-flags.ts';
 import { Closers } from './closers.ts';
 import { JoinedWrites } from './joined-writes.ts';
 import { createLogger, type Logger } from './log.ts';

@@ -1,5 +1,4 @@
-import { perDriver } from '../runtime/flags.ts';
-import { parseBool } from '../runtime/parse-bool.ts';
+import { parseBool, perDriver } from '../runtime/flags.ts';
 
 /** The flags that decide how volumes are named and created. ingest and jobs need the same values,
  * since both compute names. */

@@ -1,7 +1,7 @@
 import { ALLOW_VOLUME_MODE_CHANGE, SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import type { Claim, Snapshot, SnapshotContent } from '../kube/objects.ts';
 import { snapshotContents, snapshots } from '../kube/resources.ts';
-import { parseBool } from '../runtime/parse-bool.ts';
+import { parseBool } from '../runtime/flags.ts';
 import {
   addSourcePrefix,
   type ContentInput,

@@ -9,7 +9,8 @@ import { checkGatewayFlags } from '#src/gateway-client/open-driver.ts';
 import type { gatewayClientFlags } from '#src/gateway-client/flags.ts';
 import { flags as table } from '#src/jobs/flags.ts';
 import { processes } from '#src/processes.ts';
-import { type Flags, parseFlags } from '#src/runtime/flags.ts';
+import type { Flags } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
 
 const ROOT = new URL('../../..', import.meta.url).pathname;
 const known = flagsOf(processes);

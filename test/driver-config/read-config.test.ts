@@ -6,7 +6,8 @@ import { driverFlags, isConfig, readDriverConfig } from '#src/driver-config/read
 import { flags as ingest } from '#src/ingest/flags.ts';
 import { flags as jobs } from '#src/jobs/flags.ts';
 import { processes } from '#src/processes.ts';
-import { parseFlags, UsageError } from '#src/runtime/flags.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
 
 const known = flagsOf(processes);
 

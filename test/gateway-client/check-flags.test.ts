@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { checkGatewayFlags } from '#src/gateway-client/open-driver.ts';
 import { gatewayClientFlags } from '#src/gateway-client/flags.ts';
-import { parseFlags } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
 
 function check(...argv: readonly string[]): void {
   const parsed = parseFlags(gatewayClientFlags, { argv, env: {} });

@@ -4,7 +4,7 @@ import { webhookFlags } from '#src/webhooks/flags.ts';
 import { openWebhooks } from '#src/webhooks/open-webhooks.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { parseFlags } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
 import { HealthChecks } from '#src/runtime/health.ts';
 import { type Logger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';

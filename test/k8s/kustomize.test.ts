@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
 import { processes } from '#src/processes.ts';
-import { parseFlags } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
 import { KUBECTL, localDriver, render, type Rendered } from '../harness/kustomize.ts';
 import type { ManifestObject } from '../harness/real-manifests.ts';
 

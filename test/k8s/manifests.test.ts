@@ -10,7 +10,7 @@ import { readEvents } from '#src/webhooks/read-events.ts';
 import * as kinds from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
 import { processes as shipped } from '#src/processes.ts';
-import { parseFlags } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
 import { processes as withSandbox } from '../../sandbox/processes.ts';
 import { ARGO, CLAIM_HINT, JSON_HEADERS, VOLUME, VOLUME_HINT } from '../webhooks/fixtures.ts';
 import {

@@ -6,7 +6,7 @@ import { after, describe, it } from 'node:test';
 import { kubeFlags } from '#src/kube/flags.ts';
 import { openKubeClient } from '#src/kube/open-client.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { parseFlags } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
 import { createLogger } from '#src/runtime/log.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'sutler-open-client-'));

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { renderHelp } from '#src/runtime/flag-help.ts';
 import { defineFlags, inGroup } from '#src/runtime/flags.ts';
+import { renderHelp } from '#src/runtime/parse-flags.ts';
 
 describe('renderHelp', () => {
   it('names every flag with its default', () => {

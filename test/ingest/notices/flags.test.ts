@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { chooseResyncMs, hintFlags } from '#src/ingest/notices/flags.ts';
-import { parseFlags, UsageError } from '#src/runtime/flags.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
 
 describe('the interval of the resync', () => {
   const resyncMs = (...argv: readonly string[]): number => {

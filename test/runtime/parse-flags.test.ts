@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { defineFlags, parseFlags, UsageError, withoutFlags } from '#src/runtime/flags.ts';
-import { parseDurationMs } from '#src/runtime/flag-values.ts';
+import { defineFlags, parseDurationMs, UsageError } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
 
 const table = defineFlags({
   v: { type: 'int', default: 0, min: 0, short: 'v', help: 'Verbosity.' },
@@ -170,18 +170,6 @@ describe('parseFlags', () => {
   for (const [title, [argv, expected]] of Object.entries(refused)) {
     it(`refuses ${title}`, () => assert.match(message(argv), expected));
   }
-});
-
-describe('withoutFlags', () => {
-  it('removes a flag in both notations, and nothing else', () => {
-    assert.deepEqual(
-      withoutFlags(['--gateway=a', '-v', '4', '--gateway', 'b', '--once', 'c', '--gateway-x=c'], {
-        gateway: { type: 'strings', default: '', help: '' },
-        once: { type: 'bool', default: false, help: '' },
-      }),
-      ['-v', '4', 'c', '--gateway-x=c'],
-    );
-  });
 });
 
 describe('parseDurationMs', () => {

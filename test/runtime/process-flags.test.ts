@@ -4,8 +4,9 @@ import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { flagsOf as flagsOfAll } from '#src/dispatch.ts';
 import { processes } from '../../sandbox/processes.ts';
-import { parseFlags, UsageError } from '#src/runtime/flags.ts';
-import { idleFlags, retiredFlags } from '#src/runtime/retired-flags.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { parseFlags } from '#src/runtime/parse-flags.ts';
+import { idleFlags, retiredFlags } from '#src/runtime/process-flags.ts';
 
 /* Each flag of external-provisioner v6 (cmd/csi-provisioner/csi-provisioner.go, csi-lib-utils
  * standardflags, component-base logs): its default there, and other values that it accepts there.

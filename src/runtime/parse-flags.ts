@@ -1,0 +1,264 @@
+import { parseArgs } from 'node:util';
+import {
+  defaultValue,
+  flagKey,
+  type Flags,
+  type FlagSpec,
+  type FlagTable,
+  parseValue,
+  UsageError,
+  ValueError,
+} from './flags.ts';
+
+export type Parsed<T extends FlagTable> =
+  | {
+      readonly kind: 'run';
+      readonly flags: Flags<T>;
+      /** Arguments that are not flags. */
+      readonly words: readonly string[];
+      /** Flags of other processes that were given. */
+      readonly unused: readonly string[];
+      readonly warnings: readonly string[];
+    }
+  | { readonly kind: 'help' }
+  | { readonly kind: 'version' };
+
+export interface ParseInput {
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Flags of the other processes: accepted, and named in `unused`. */
+  readonly known?: FlagTable;
+  /** How many arguments may be other than flags; 0 where absent. */
+  readonly maxWords?: number;
+  /** Flags of upstream without effect here, with upstream's defaults: accepted. Any other value
+   * adds `help` to the warnings. None of them is a list. */
+  readonly idle?: FlagTable;
+  /** Flags that upstream once had: accepted, with the advice as a warning. */
+  readonly retired?: Readonly<
+    Record<string, { readonly takesValue: boolean; readonly advice: string }>
+  >;
+}
+
+/** Reads arguments by the rules of pflag, which upstream uses: `--x=v`, `--x v`,
+ * `--bool[=true|false]`, `-v N`. Of several values the last one counts, unless the flag is a list.
+ * @throws UsageError for an unknown flag, an unreadable value, an unexpected argument */
+export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Parsed<T> {
+  const { argv, known = {}, idle = {}, retired = {}, maxWords = 0 } = input;
+  const given = new Map<string, string[]>();
+  const words: string[] = [];
+  const unused = new Set<string>();
+  const warnings: string[] = [];
+  const warn = (name: string, advice: string): void =>
+    void warnings.push(`--${name} is accepted and ignored: ${advice}`);
+
+  for (const token of tokensOf(argv, { ...idle, ...known, ...table }, retired)) {
+    if (token.kind !== 'option') {
+      const word = token.kind === 'positional' ? token.value : '--';
+      if (words.length >= maxWords) throw new UsageError(unexpectedWord(word));
+      words.push(word);
+      continue;
+    }
+    const { name } = token;
+    const text = token.rawName === '-v' ? token.value?.replace(/^=/, '') : token.value;
+    if (name === 'help') return { kind: 'help' };
+    if (name === 'version') {
+      if (readValue(name, VERSION, [text ?? 'true']) === true) return { kind: 'version' };
+      continue;
+    }
+    refuseSingleDash(argv[token.index] ?? '', token.rawName);
+    const spec = entryOf(table, name) ?? entryOf(known, name) ?? entryOf(idle, name);
+    const past = entryOf(retired, name.replaceAll('_', '-'));
+    if (spec === undefined && past === undefined)
+      throw new UsageError(unknownFlag(name, { ...idle, ...known, ...table }));
+    if (text === undefined && (spec === undefined ? past?.takesValue : spec.type !== 'bool'))
+      throw new UsageError(`--${name} needs a value: --${name}=VALUE`);
+    const value = text ?? 'true';
+    if (Object.hasOwn(table, name)) given.set(name, [...(given.get(name) ?? []), value]);
+    else if (spec === undefined) warn(name, past?.advice ?? '');
+    // Flags without effect here are checked too.
+    else if (readValue(name, spec, [value]) !== defaultValue(spec) && !Object.hasOwn(known, name))
+      warn(name, spec.help);
+    if (!Object.hasOwn(table, name) && Object.hasOwn(known, name)) unused.add(`--${name}`);
+  }
+
+  const flags: Record<string, unknown> = {};
+  for (const [name, spec] of Object.entries(table)) {
+    const texts = given.get(name) ?? fromEnvironment(name, spec, input.env);
+    flags[flagKey(name, spec)] =
+      texts === undefined ? defaultValue(spec) : readValue(name, spec, texts);
+  }
+  // The loop fills exactly the keys of Flags<T>, which Object.entries hides from the compiler.
+  return { kind: 'run', flags: flags as Flags<T>, words, unused: [...unused], warnings };
+}
+
+const VERSION: FlagSpec = { type: 'bool', default: false, help: '' };
+
+function tokensOf(
+  argv: readonly string[],
+  specs: FlagTable,
+  retired: NonNullable<ParseInput['retired']>,
+) {
+  const ofSpecs = Object.entries(specs).map(([name, { type, short }]) => {
+    const kind: 'boolean' | 'string' = type === 'bool' ? 'boolean' : 'string';
+    return [name, { type: kind, ...(short === undefined ? {} : { short }) }] as const;
+  });
+  const ofRetired = Object.entries(retired).flatMap(([name, { takesValue }]) => {
+    const type: 'boolean' | 'string' = takesValue ? 'string' : 'boolean';
+    return [name, name.replaceAll('-', '_')].map((spelling) => [spelling, { type }] as const);
+  });
+  const options = {
+    ...Object.fromEntries([...ofRetired, ...ofSpecs]),
+    help: { type: 'boolean', short: 'h' } as const,
+    version: { type: 'boolean' } as const,
+  };
+  return parseArgs({ args: [...argv], options, strict: false, tokens: true }).tokens;
+}
+
+/** @throws UsageError that names the flag */
+function readValue(name: string, spec: FlagSpec, texts: readonly string[]): unknown {
+  try {
+    return parseValue(spec, texts);
+  } catch (error) {
+    if (!(error instanceof ValueError)) throw error;
+    throw new UsageError(`--${name}: ${error.message}`);
+  }
+}
+
+function entryOf<T>(table: Readonly<Record<string, T>>, name: string): T | undefined {
+  return Object.hasOwn(table, name) ? table[name] : undefined;
+}
+
+function unexpectedWord(word: string): string {
+  return (
+    `unexpected argument "${word}": ` +
+    'flags are written --name=value, switches --name or --name=false'
+  );
+}
+
+/** @param word  which the option is the beginning of
+ * @throws UsageError where a long name has one dash */
+function refuseSingleDash(word: string, rawName: string): void {
+  if (rawName.startsWith('--') || word.startsWith('-v') || word === rawName) return;
+  // Without its value, which may be a password.
+  const name = word.replace(/=[\s\S]*/, '');
+  throw new UsageError(`unknown flag ${name}: long flags take two dashes, -${name}`);
+}
+
+function unknownFlag(name: string, table: FlagTable): string {
+  const [ofValue] = Object.entries(table).find(
+    ([, spec]) => spec.type === 'string' && spec.values?.includes(name),
+  ) ?? [undefined];
+  const near = ofValue === undefined ? nearestName(name, Object.keys(table)) : `${ofValue}=${name}`;
+  const guess = near === undefined ? '' : `: did you mean --${near}?`;
+  return `unknown flag --${name}${guess} (--help lists all flags)`;
+}
+
+/** The value of the flag's environment variable, or of `SUTLER_<NAME>`; an empty one counts as
+ * absent. */
+function fromEnvironment(
+  name: string,
+  spec: FlagSpec,
+  env: ParseInput['env'],
+): string[] | undefined {
+  const general = `SUTLER_${name.replaceAll('-', '_').toUpperCase()}`;
+  const text = (spec.env && env[spec.env]) || env[general];
+  return text ? [text] : undefined;
+}
+
+/** What a command's help says besides its flags. A command does one thing and ends, and takes its
+ * own flags only. */
+export interface CommandHelp {
+  /** Name of the one argument that is not a flag, where there is one. */
+  readonly word?: string;
+  /** What each exit status means. */
+  readonly exits: Readonly<Record<number, string>>;
+  /** Arguments, without the command's name. */
+  readonly examples: readonly string[];
+}
+
+/** The text of `--help`: flags without a group first, then each group. */
+export function renderHelp(
+  process: string,
+  summary: string,
+  table: FlagTable,
+  command?: CommandHelp,
+): string {
+  const groups = new Map<string, string[]>([['', []]]);
+  for (const [name, spec] of Object.entries(table).sort(([a], [b]) => a.localeCompare(b))) {
+    const { group = '' } = spec;
+    groups.set(group, [...(groups.get(group) ?? []), renderFlag(name, spec)]);
+  }
+  const { word, exits = {}, examples = [] } = command ?? {};
+  const call = `sutler ${process}`;
+  return [
+    `${call}: ${summary}`,
+    '',
+    `Usage: ${call}${word === undefined ? '' : ` ${word}`} [flags]`,
+    ...titled(
+      'Examples',
+      examples.map((each) => `  ${`${call} ${each}`.trimEnd()}`),
+    ),
+    ...titled(
+      'Exit status',
+      Object.entries(exits).map(([code, text]) => `  ${code}  ${text}`),
+    ),
+    ...[...groups].flatMap(([group, rows]) => titled(group, rows)),
+    '',
+  ].join('\n');
+}
+
+function titled(title: string, rows: readonly string[]): readonly string[] {
+  return rows.length === 0 ? [] : ['', ...(title === '' ? [] : [`${title}:`]), ...rows];
+}
+
+function renderFlag(name: string, spec: FlagSpec): string {
+  const short = spec.short === undefined ? '    ' : `-${spec.short}, `;
+  const fallback = spec.type === 'labels' ? '' : String(spec.default ?? '');
+  const shown = fallback === '' ? '' : ` (default ${fallback})`;
+  const env = spec.env === undefined ? '' : ` [env ${spec.env}]`;
+  return `  ${short}--${name} ${metavariable(spec)}\n          ${spec.help}${shown}${env}`;
+}
+
+const METAVARIABLES: Readonly<Record<FlagSpec['type'], string>> = {
+  bool: '',
+  durationMs: 'DURATION',
+  labels: 'KEY:VALUE,…',
+  strings: 'TEXT,…',
+  int: 'NUMBER',
+  float: 'NUMBER',
+  string: 'TEXT',
+};
+
+/** The placeholder of a flag's value: `VALUE` in `--name VALUE`. */
+function metavariable(spec: FlagSpec): string {
+  return (spec.type === 'string' && spec.values?.join('|')) || METAVARIABLES[spec.type];
+}
+
+/** The candidate that the name was probably meant to be: one that is spelled alike, or the only one
+ * that begins with it; undefined if there is none. */
+export function nearestName(name: string, candidates: readonly string[]): string | undefined {
+  const longer = candidates.filter((candidate) => candidate.startsWith(name));
+  if (name !== '' && longer.length === 1) return longer[0];
+  return candidates
+    .map((candidate) => ({ candidate, distance: editDistance(name, candidate) }))
+    .filter(({ distance }) => distance <= Math.max(2, name.length / 4))
+    .sort((a, b) => a.distance - b.distance)[0]?.candidate;
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (const [i, charA] of Array.from(a).entries()) {
+    const next = [i + 1];
+    for (const [j, charB] of Array.from(b).entries()) {
+      next.push(
+        Math.min(
+          (row[j + 1] ?? 0) + 1,
+          (next[j] ?? 0) + 1,
+          (row[j] ?? 0) + (charA === charB ? 0 : 1),
+        ),
+      );
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}
