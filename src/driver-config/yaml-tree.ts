@@ -25,7 +25,9 @@ export interface Fault {
  * @returns undefined for an empty one; a fault where it can't be read */
 export async function readYaml(text: string): Promise<YamlNode | undefined | Fault> {
   // A process that serves one driver by flags does not need this package.
-  const { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } = await import('yaml');
+  // A CommonJS package: in the bundle it has no other export.
+  const { default: yaml } = await import('yaml');
+  const { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } = yaml;
   const lines = new LineCounter();
   const refuse = (line: number, what: string): never => {
     throw new Refused({ line, what });
@@ -43,7 +45,7 @@ export async function readYaml(text: string): Promise<YamlNode | undefined | Fau
     if (isSeq<Node>(node))
       return { kind: 'list', line, items: node.items.map((item) => toNode(item, line)) };
     if (!isMap<Node, Node>(node))
-      return { kind: 'text', line, text: isScalar(node) ? String(node.value ?? '') : '' };
+      return { kind: 'text', line, text: isScalar<string | null>(node) ? (node.value ?? '') : '' };
     const entries = node.items.map(({ key, value }) => {
       const name = toNode(key, line);
       if (name.kind !== 'text') return refuse(name.line, 'a key must be a text');

@@ -43,62 +43,105 @@ export interface ParseInput {
  * `--bool[=true|false]`, `-v N`. Of several values the last one counts, unless the flag is a list.
  * @throws UsageError for an unknown flag, an unreadable value, an unexpected argument */
 export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Parsed<T> {
-  const { argv, known = {}, idle = {}, retired = {}, maxWords = 0 } = input;
-  const given = new Map<string, string[]>();
+  const { argv, known, idle, retired, maxWords = 0 } = input;
+  const tables: Tables = {
+    own: table,
+    known: known ?? {},
+    idle: idle ?? {},
+    retired: retired ?? {},
+  };
+  const sorted: Sorted = { given: new Map(), unused: new Set(), warnings: [] };
   const words: string[] = [];
-  const unused = new Set<string>();
-  const warnings: string[] = [];
-  const warn = (name: string, advice: string): void =>
-    void warnings.push(`--${name} is accepted and ignored: ${advice}`);
-
-  for (const token of tokensOf(argv, { ...idle, ...known, ...table }, retired)) {
-    if (token.kind !== 'option') {
+  for (const token of tokensOf(argv, tables)) {
+    if (token.kind === 'option') {
+      const { name, value = 'true' } = token;
+      if (name === 'help') return { kind: 'help' };
+      if (name !== 'version') sortOption(token, argv[token.index] ?? '', tables, sorted);
+      else if (readValue(name, SWITCH, [value]) === true) return { kind: 'version' };
+    } else {
       const word = token.kind === 'positional' ? token.value : '--';
       if (words.length >= maxWords) throw new UsageError(unexpectedWord(word));
       words.push(word);
-      continue;
     }
-    const { name } = token;
-    const text = token.rawName === '-v' ? token.value?.replace(/^=/, '') : token.value;
-    if (name === 'help') return { kind: 'help' };
-    if (name === 'version') {
-      if (readValue(name, VERSION, [text ?? 'true']) === true) return { kind: 'version' };
-      continue;
-    }
-    refuseSingleDash(argv[token.index] ?? '', token.rawName);
-    const spec = entryOf(table, name) ?? entryOf(known, name) ?? entryOf(idle, name);
-    const past = entryOf(retired, name.replaceAll('_', '-'));
-    if (spec === undefined && past === undefined)
-      throw new UsageError(unknownFlag(name, { ...idle, ...known, ...table }));
-    if (text === undefined && (spec === undefined ? past?.takesValue : spec.type !== 'bool'))
-      throw new UsageError(`--${name} needs a value: --${name}=VALUE`);
-    const value = text ?? 'true';
-    if (Object.hasOwn(table, name)) given.set(name, [...(given.get(name) ?? []), value]);
-    else if (spec === undefined) warn(name, past?.advice ?? '');
-    // Flags without effect here are checked too.
-    else if (readValue(name, spec, [value]) !== defaultValue(spec) && !Object.hasOwn(known, name))
-      warn(name, spec.help);
-    if (!Object.hasOwn(table, name) && Object.hasOwn(known, name)) unused.add(`--${name}`);
   }
+  const { given, unused, warnings } = sorted;
+  const flags = valuesOf(table, given, input);
+  return { kind: 'run', flags, words, unused: [...unused], warnings };
+}
 
+interface Tables extends Required<Pick<ParseInput, 'known' | 'idle' | 'retired'>> {
+  readonly own: FlagTable;
+}
+
+interface Sorted {
+  /** The texts of each own flag that was given. */
+  readonly given: Map<string, string[]>;
+  readonly unused: Set<string>;
+  readonly warnings: string[];
+}
+
+type Option = Extract<ReturnType<typeof tokensOf>[number], { kind: 'option' }>;
+
+/** @throws UsageError */
+function sortOption(option: Option, word: string, tables: Tables, sorted: Sorted): void {
+  const { name } = option;
+  refuseSingleDash(word, option.rawName);
+  const own = entryOf(tables.own, name);
+  const spec = own ?? entryOf(tables.known, name) ?? entryOf(tables.idle, name);
+  if (spec === undefined) {
+    const advice = takeRetired(option, tables);
+    sorted.warnings.push(`--${name} is accepted and ignored: ${advice}`);
+    return;
+  }
+  const text = textOf(option, spec.type);
+  if (own !== undefined) {
+    sorted.given.set(name, [...(sorted.given.get(name) ?? []), text]);
+    return;
+  }
+  // A flag that has no effect here is checked too.
+  const value = readValue(name, spec, [text]);
+  if (Object.hasOwn(tables.known, name)) sorted.unused.add(`--${name}`);
+  else if (value !== defaultValue(spec))
+    sorted.warnings.push(`--${name} is accepted and ignored: ${spec.help}`);
+}
+
+/** @returns what has replaced a flag that upstream once had
+ * @throws UsageError for an unknown flag */
+function takeRetired(option: Option, { own, known, idle, retired }: Tables): string {
+  const entry = entryOf(retired, option.name.replaceAll('_', '-'));
+  if (entry === undefined)
+    throw new UsageError(unknownFlag(option.name, { ...idle, ...known, ...own }));
+  textOf(option, entry.takesValue ? 'string' : 'bool');
+  return entry.advice;
+}
+
+/** @throws UsageError where the value is missing */
+function textOf({ name, rawName, value }: Option, type: FlagSpec['type']): string {
+  if (value === undefined && type !== 'bool')
+    throw new UsageError(`--${name} needs a value: --${name}=VALUE`);
+  // pflag reads -v=5 as -v5.
+  return (rawName.startsWith('--') ? value : value?.replace(/^=/, '')) ?? 'true';
+}
+
+function valuesOf<T extends FlagTable>(
+  table: T,
+  given: ReadonlyMap<string, readonly string[]>,
+  { env }: ParseInput,
+): Flags<T> {
   const flags: Record<string, unknown> = {};
   for (const [name, spec] of Object.entries(table)) {
-    const texts = given.get(name) ?? fromEnvironment(name, spec, input.env);
+    const texts = given.get(name) ?? fromEnvironment(name, spec, env);
     flags[flagKey(name, spec)] =
       texts === undefined ? defaultValue(spec) : readValue(name, spec, texts);
   }
   // The loop fills exactly the keys of Flags<T>, which Object.entries hides from the compiler.
-  return { kind: 'run', flags: flags as Flags<T>, words, unused: [...unused], warnings };
+  return flags as Flags<T>;
 }
 
-const VERSION: FlagSpec = { type: 'bool', default: false, help: '' };
+const SWITCH: FlagSpec = { type: 'bool', default: false, help: '' };
 
-function tokensOf(
-  argv: readonly string[],
-  specs: FlagTable,
-  retired: NonNullable<ParseInput['retired']>,
-) {
-  const ofSpecs = Object.entries(specs).map(([name, { type, short }]) => {
+function tokensOf(argv: readonly string[], { own, known, idle, retired }: Tables) {
+  const ofSpecs = Object.entries({ ...idle, ...known, ...own }).map(([name, { type, short }]) => {
     const kind: 'boolean' | 'string' = type === 'bool' ? 'boolean' : 'string';
     return [name, { type: kind, ...(short === undefined ? {} : { short }) }] as const;
   });
