@@ -131,7 +131,7 @@ export function watchDriverConfig(o: {
 
 /** Reads the file for a command that does not watch it.
  * @throws UsageError if it can't be used */
-export async function readFileOnce(path: string, read: Read): Promise<DriverConfig> {
+async function readFileOnce(path: string, read: Read): Promise<DriverConfig> {
   try {
     return await judge(await readFile(path, 'utf8'), read);
   } catch (cause) {

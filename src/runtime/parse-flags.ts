@@ -43,13 +43,8 @@ export interface ParseInput {
  * `--bool[=true|false]`, `-v N`. Of several values the last one counts, unless the flag is a list.
  * @throws UsageError for an unknown flag, an unreadable value, an unexpected argument */
 export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Parsed<T> {
-  const { argv, known, idle, retired, maxWords = 0 } = input;
-  const tables: Tables = {
-    own: table,
-    known: known ?? {},
-    idle: idle ?? {},
-    retired: retired ?? {},
-  };
+  const { argv, maxWords = 0 } = input;
+  const tables: Tables = { known: {}, idle: {}, retired: {}, ...input, own: table };
   const sorted: Sorted = { given: new Map(), unused: new Set(), warnings: [] };
   const words: string[] = [];
   for (const token of tokensOf(argv, tables)) {
