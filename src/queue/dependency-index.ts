@@ -3,7 +3,7 @@ import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { JOB_KINDS, type JobKind } from './contract.ts';
 import { queueName, waitsKey } from './queue-keys.ts';
-import { promoteKey, useQueue } from './queues.ts';
+import { promoteUnlessRunning, useQueue } from './queues.ts';
 
 /* The wait list: which parked keys wait for a change of which object. Keys that saw the same
  * version of the same object form a group, `object@version`. `waits` is a sorted set of the groups,
@@ -147,7 +147,7 @@ export class DependencyIndex {
   #promoteKeys(kind: JobKind, keyIds: readonly string[]) {
     const place = { prefix: this.#prefix, queue: queueName(kind, this.#driver) };
     return useQueue(this.#redis, place, (queue) =>
-      Promise.all(keyIds.map((keyId) => promoteKey(queue, keyId))),
+      Promise.all(keyIds.map((keyId) => promoteUnlessRunning(queue, keyId))),
     );
   }
 }

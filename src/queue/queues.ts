@@ -72,18 +72,23 @@ export async function useQueue<T>(
   }
 }
 
-/** Promotes the job of a key.
- * @returns what became of it: `running` and `waiting` were not delayed, `absent` is not there */
-export async function promoteKey(
+/** Promotes the job of a key as promoteKey does.
+ * @returns `running` while a worker runs it, which may be about to delay it; `waiting` where it was
+ *          not delayed, or there is none */
+export async function promoteUnlessRunning(
   queue: Queue,
   keyId: string,
-): Promise<'promoted' | 'running' | 'waiting' | 'absent'> {
+): Promise<'promoted' | 'running' | 'waiting'> {
   const jobId = await queue.getDeduplicationJobId(keyId);
-  if (jobId === null) return 'absent';
+  if (jobId === null) return 'waiting';
   if (await promoteJob(queue, jobId)) return 'promoted';
-  const state = await queue.getJobState(jobId);
-  if (state === 'active') return 'running';
-  return state === 'unknown' ? 'absent' : 'waiting';
+  return (await queue.getJobState(jobId)) === 'active' ? 'running' : 'waiting';
+}
+
+/** Promotes the job of a key if it is delayed, and does nothing otherwise. */
+export async function promoteKey(queue: Queue, keyId: string): Promise<void> {
+  const jobId = await queue.getDeduplicationJobId(keyId);
+  if (jobId !== null) await promoteJob(queue, jobId);
 }
 
 /** @returns whether the job was delayed, and is not any more */

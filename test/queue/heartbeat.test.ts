@@ -1,15 +1,11 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { Queue, Worker } from 'bullmq';
 import { type Heartbeat, startHeartbeat } from '#src/queue/heartbeat.ts';
 import { DELAYED_SCORE_PER_MS, heartbeatKey, queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { flushMarkerKey } from '#src/redis/flush-detector.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { claimKey, QueueBench } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
@@ -167,39 +163,5 @@ describe('a heartbeat', () => {
 
   it('reads one of an earlier version, which has only Redis’ time', async () => {
     assert.equal(await extensionS(`${ago(600)}`), 600);
-  });
-});
-
-// redis-faults/restart-of-everything.test.ts has the other half: without a worker, delays wait.
-describe('a lone worker whose event loop stands still for 3 s again and again', () => {
-  it('runs jobs that wait for 1 s and for 5 s when their waits have ended', async () => {
-    const redis = await startTestRedis();
-    const driver = 'still.example';
-    const script = fileURLToPath(new URL('standstill-worker.js', import.meta.url));
-    const args = [script, redis.url, driver, '3000', '300'];
-    const worker = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-    const bench = new QueueBench(redis, driver);
-    try {
-      let names: readonly string[] = [];
-      worker.stdout.setEncoding('utf8').on('data', (text: string) => {
-        names = [...names, ...text.trim().split('\n')];
-      });
-      const countRuns = (wanted: string): number => names.filter((name) => name === wanted).length;
-      const producer = bench.producer();
-      producer.ensureQueued(claimKey('1000'));
-      producer.ensureQueued(claimKey('5000'));
-      // The event loop goes on every 3.3 s: the job of 1 s runs each time, that of 5 s every other
-      // time. So the last of these runs comes after 13 s.
-      await until(
-        () => countRuns('1000') >= 3 && countRuns('5000') >= 3,
-        'two waits of each length have ended',
-        35_000,
-      );
-    } finally {
-      worker.kill('SIGKILL');
-      await once(worker, 'exit');
-      await bench.close();
-      await redis.close();
-    }
   });
 });

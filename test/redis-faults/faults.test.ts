@@ -1,146 +1,273 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
-import { Redis } from 'ioredis';
-import { JOB_KINDS } from '#src/queue/contract.ts';
-import { queueName } from '#src/queue/queue-keys.ts';
-import { listQueues } from '#src/queue/queues.ts';
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import type { Claim, Lease } from '#src/kube/objects.ts';
+import { leases } from '#src/kube/resources.ts';
+import type { DriverCall } from '../../sandbox/driver/server.ts';
+import { isReady, ProcessBed, readiness, type Running } from '../harness/process-bed.ts';
 import { sleep } from '../harness/queue.ts';
-import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { TestBed } from './test-bed.ts';
+import type { TestRedis } from '../harness/redis.ts';
+import { urlOf } from '../harness/redis-users.ts';
 import { until } from '../harness/until.ts';
 
 interface Fault {
   readonly what: string;
   readonly inject: (redis: TestRedis) => Promise<unknown>;
-  /** What /readyz reports meanwhile; absent where the fault ends too soon for a check. */
+  /** What /readyz of both says meanwhile; absent where the fault is over at once. */
   readonly trouble?: RegExp;
+  /** What the log of one of them says. */
   readonly logged: RegExp;
   readonly repair?: (redis: TestRedis) => Promise<unknown>;
-  readonly durationMs: number;
+  /** Redis refuses what it is sent. */
+  readonly isRefusal?: true;
+  /** The word of a refusal that a connection outlives. */
+  readonly word?: string;
+}
+
+const NO_ANSWER = /can't be reached|connection lost/;
+const USERS = ['sutler-ingest', 'sutler-jobs'];
+
+const setting = (name: string, value: string) => (redis: TestRedis) =>
+  redis.redis.config('SET', name, value);
+
+/** Changes the users of ingest and jobs. */
+async function changeUsers(redis: TestRedis['redis'], ...rules: readonly string[]): Promise<void> {
+  for (const user of USERS) await redis.call('ACL', 'SETUSER', user, ...rules);
+}
+
+/** The snapshot can't be renamed to the name of a folder. */
+const snapshotFile = ({ dataDir }: TestRedis): string => join(dataDir, 'dump.rdb');
+
+async function snapshot({ redis }: TestRedis, status: 'ok' | 'err'): Promise<void> {
+  await redis.bgsave();
+  await until(
+    async () => (await redis.info('persistence')).includes(`rdb_last_bgsave_status:${status}`),
+    `the snapshot ends with ${status}`,
+  );
 }
 
 const FAULTS: readonly Fault[] = [
   {
-    what: 'killed and started with its file',
+    what: 'is killed and started with its file',
     inject: (redis) => redis.kill(),
-    trouble: /can't be reached|connection lost/,
+    trouble: NO_ANSWER,
     logged: /Redis is not usable/,
     repair: (redis) => redis.start(),
-    durationMs: 800,
   },
   {
-    what: 'killed and started empty',
+    what: 'is killed and started empty',
     inject: (redis) => redis.kill(),
-    trouble: /can't be reached|connection lost/,
+    trouble: NO_ANSWER,
     logged: /Redis was emptied/,
     repair: (redis) => redis.startEmpty(),
-    durationMs: 300,
   },
   {
-    what: 'flushed',
+    what: 'is flushed',
     inject: (redis) => redis.redis.flushall(),
-    // Two parts report it, in either order.
-    logged: /(?=[\s\S]*WARN.*: Redis was emptied)(?=[\s\S]*volume records may be lost)/,
-    durationMs: 0,
+    logged: /Redis was emptied|volume records may be lost/,
   },
   {
-    what: 'frozen',
+    what: 'is frozen',
     inject: (redis) => Promise.resolve(redis.freeze()),
-    trouble: /has not answered for \d+ s/,
+    trouble: /does not answer|has not answered for \d+ s/,
     logged: /Redis does not answer/,
     repair: (redis) => Promise.resolve(redis.thaw()),
-    durationMs: 4000,
   },
   {
-    what: 'out of memory',
-    inject: (redis) => redis.redis.config('SET', 'maxmemory', '1mb'),
-    trouble: /OOM.*raise maxmemory/,
-    logged: /OOM/,
-    repair: (redis) => redis.redis.config('SET', 'maxmemory', '0'),
-    durationMs: 1500,
-  },
-  {
-    what: 'made a read-only replica',
-    inject: (redis) => redis.redis.replicaof('127.0.0.1', 1),
-    trouble: /READONLY.*name the master/,
-    logged: /READONLY/,
-    repair: (redis) => redis.redis.replicaof('NO', 'ONE'),
-    durationMs: 1500,
-  },
-  {
-    what: 'given another password',
-    inject: async (redis) => {
-      await redis.redis.config('SET', 'requirepass', 'another');
-      await redis.redis
-        .call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no')
-        .catch(() => undefined);
+    what: 'refuses the login',
+    isRefusal: true,
+    inject: async ({ redis }) => {
+      await changeUsers(redis, 'resetpass', '>another');
+      for (const user of USERS) await redis.call('CLIENT', 'KILL', 'USER', user);
     },
     trouble: /refuses the login \(WRONGPASS\).*REDIS_URL/,
     logged: /refuses the login/,
-    repair: async (redis) => {
-      const admin = new Redis(redis.port, '127.0.0.1', { password: 'another' });
-      await admin.config('SET', 'requirepass', decodeURIComponent(new URL(redis.url).password));
-      admin.disconnect();
+    repair: async ({ redis, url }) => {
+      await changeUsers(redis, `>${new URL(urlOf('jobs', url)).password}`);
+      await redis.call('ACL', 'LOG', 'RESET');
     },
-    durationMs: 800,
+  },
+  {
+    what: 'can’t save its snapshot',
+    isRefusal: true,
+    word: 'MISCONF',
+    inject: async (redis) => {
+      await redis.redis.config('SET', 'save', '3600 1');
+      await rm(snapshotFile(redis), { force: true });
+      await mkdir(snapshotFile(redis));
+      await snapshot(redis, 'err');
+    },
+    trouble: /check its disk/,
+    logged: /MISCONF/,
+    repair: async (redis) => {
+      await rm(snapshotFile(redis), { recursive: true });
+      await snapshot(redis, 'ok');
+    },
+  },
+  {
+    what: 'is out of memory',
+    isRefusal: true,
+    word: 'OOM',
+    inject: setting('maxmemory', '1'),
+    trouble: /raise maxmemory/,
+    logged: /OOM/,
+    repair: setting('maxmemory', '0'),
+  },
+  {
+    what: 'is made a replica',
+    isRefusal: true,
+    word: 'READONLY',
+    inject: ({ redis }) => redis.replicaof('127.0.0.1', 1),
+    trouble: /name the master in --redis-url/,
+    logged: /READONLY/,
+    repair: ({ redis }) => redis.replicaof('NO', 'ONE'),
+  },
+  {
+    what: 'is a replica that lost its master',
+    isRefusal: true,
+    word: 'MASTERDOWN',
+    inject: async (redis) => {
+      await redis.redis.config('SET', 'replica-serve-stale-data', 'no');
+      await redis.redis.replicaof('127.0.0.1', 1);
+    },
+    trouble: /name the master in --redis-url/,
+    logged: /MASTERDOWN/,
+    repair: ({ redis }) => redis.replicaof('NO', 'ONE'),
+  },
+  {
+    what: 'forbids scripts',
+    isRefusal: true,
+    word: 'NOPERM',
+    inject: ({ redis }) => changeUsers(redis, 'clearselectors'),
+    trouble:
+      /user sutler-(ingest|jobs) may not run a script on \{csi\}:.*: grant its user the missing/,
+    logged: /NOPERM/,
+    repair: async ({ redis }) => {
+      await changeUsers(redis, '(~{csi}:* +eval +evalsha)');
+      await redis.call('ACL', 'LOG', 'RESET');
+    },
   },
 ];
 
-// Side by side, because they wait most of the time; each has its own Redis.
-describe('a Redis that is', { concurrency: true }, () => {
-  for (const { what, inject, trouble, logged, repair, durationMs } of FAULTS) {
-    it(`${what}: nothing is lost or called twice, and work goes on by itself`, async (t) => {
-      const redis = await startTestRedis();
-      const driver = 'f.example';
-      const testBed = new TestBed(redis, driver);
-      try {
-        await testBed.addClaims(15, 10);
-        await until(() => testBed.volumes.size > 3, 'the first volumes');
-        const rest = testBed.addClaims(25, 10);
-        await inject(redis);
-        const injectedMs = Date.now();
-        if (trouble !== undefined)
-          await until(
-            () => trouble.test(testBed.troubles),
-            `trouble like ${String(trouble)}, not: ${testBed.troubles}`,
-            30_000,
-          );
-        const reportedMs = Date.now() - injectedMs;
-        await sleep(Math.max(0, durationMs - reportedMs));
-        await repair?.(redis);
-        const repairedMs = Date.now();
-        await rest;
-        await until(() => testBed.isDone, `all volumes; ${testBed.troubles}`, 12_000).catch(
-          (error: unknown) => {
-            throw new Error(
-              `${testBed.volumes.size} of ${testBed.keys.length}; ${testBed.troubles}\n` +
-                testBed.log.slice(-15).join(''),
-              { cause: error },
-            );
-          },
-        );
-        t.diagnostic(
-          `reported after ${reportedMs} ms, done ${Date.now() - repairedMs} ms after the repair`,
-        );
-        await until(() => /^[ |]*$/.test(testBed.troubles), 'nothing is wrong any more', 30_000);
-        assert.deepEqual(testBed.doubleCalls, []);
-        assert.deepEqual(
-          [...testBed.calls].filter(([, calls]) => calls > 1),
-          [],
-        );
-        assert.match(testBed.log.join(''), logged);
-        const ownQueues = (await listQueues(redis.redis, 'csi')).filter(
-          (queue) => queue.driver === driver,
-        );
-        assert.equal(ownQueues.length, JOB_KINDS.length - 1, 'the queues are registered');
-        assert.equal(
-          await redis.redis.hget(`{csi}:${queueName('claim', driver)}:meta`, 'opts.maxLenEvents'),
-          '5000',
-        );
-      } finally {
-        await testBed.close();
-        await redis.close();
-      }
-    });
+/** A bed whose driver takes 60 ms for a CreateVolume, and notes those that overlap. */
+async function openBed(t: TestContext): Promise<{ bed: ProcessBed; doubles: string[] }> {
+  const doubles: string[] = [];
+  const calling = new Set<string>();
+  const onCall = async ({ method, request, proceed }: DriverCall): Promise<unknown> => {
+    if (method !== 'CreateVolume') return proceed();
+    const { name } = request as CreateVolumeRequest;
+    if (calling.has(name)) doubles.push(name);
+    calling.add(name);
+    await sleep(60);
+    calling.delete(name);
+    return proceed();
+  };
+  const bed = await ProcessBed.open({ onCall });
+  t.after(() => bed.close());
+  return { bed, doubles };
+}
+
+async function newClaims(bed: ProcessBed, count: number): Promise<readonly Claim[]> {
+  return Promise.all(Array.from({ length: count }, () => bed.newClaim()));
+}
+
+async function untilReady(processes: readonly Running[]): Promise<void> {
+  for (const running of processes) await until(() => isReady(running), 'it is ready', 30_000);
+}
+
+async function untilReported(
+  processes: readonly Running[],
+  { word = '', trouble }: Pick<Fault, 'word' | 'trouble'>,
+): Promise<void> {
+  if (trouble === undefined) return;
+  for (const running of processes)
+    await until(async () => {
+      const text = await readiness(running);
+      return text.includes(word) && trouble.test(text);
+    }, 'it is reported with its fix');
+}
+
+/** Asserts that each process logged a refusal, once for each connection, and nothing else. */
+function assertLoggedOnce(processes: readonly Running[], before: readonly number[], word: string) {
+  for (const [i, { output }] of processes.entries()) {
+    const since = output.slice(before[i] ?? 0);
+    const lines = since
+      .filter((line) => line.includes(word))
+      .map((line) => line.replace(/^\S+ /, ''));
+    assert.ok(lines.length > 0, 'it is logged');
+    assert.deepEqual(lines, [...new Set(lines)], 'once for each connection');
+    assert.doesNotMatch(since.join(''), /connection lost|first=false/, 'nothing else is');
   }
+}
+
+// Side by side, because they wait most of the time; each has a Redis of its own.
+describe('a Redis that', { concurrency: true }, () => {
+  for (const fault of FAULTS)
+    it(`${fault.what}: it is named, and work goes on when that ends`, async (t) => {
+      const { bed, doubles } = await openBed(t);
+      const jobs = await bed.startJobs('--retry-interval-max=500ms');
+      const processes = [await bed.startIngest(), jobs];
+      await untilReady(processes);
+      // A run whose end Redis refuses is taken over when its lock of 30 s has expired.
+      const made = [...(await newClaims(bed, fault.isRefusal === true ? 0 : 5))];
+      const before = processes.map(({ output }) => output.length);
+      await fault.inject(bed.redis);
+      await untilReported(processes, fault);
+      const logged = (): string =>
+        processes.map(({ output }, i) => output.slice(before[i]).join('')).join('');
+      made.push(...(await newClaims(bed, 5)));
+      if (fault.word !== undefined) {
+        // Everything that asks Redis has done so twice.
+        await sleep(4_500);
+        assertLoggedOnce(processes, before, fault.word);
+      }
+      if (fault.trouble !== undefined && fault.word === undefined)
+        await until(() => /Redis (is not usable|does not answer)/.test(logged()), 'it is logged');
+      await fault.repair?.(bed.redis);
+      const repairedMs = Date.now();
+      for (const claim of made) await until(() => bed.isBound(claim), 'a claim is bound');
+      t.diagnostic(`all bound ${Date.now() - repairedMs} ms after the repair`);
+      await untilReady(processes);
+      assert.deepEqual(doubles, []);
+      assert.match(logged(), fault.logged);
+      if (fault.word !== undefined)
+        assert.match(logged(), /Redis (takes again what it is sent|has refused nothing)/);
+    });
+
+  it('is out of memory at the first start: it is named, and work begins when that ends', async (t) => {
+    const { bed } = await openBed(t);
+    await bed.redis.redis.config('SET', 'maxmemory', '1');
+    const processes = [await bed.startIngest(), await bed.startJobs()];
+    await untilReported(processes, { word: 'OOM', trouble: /raise maxmemory/ });
+    const claim = await bed.newClaim();
+    await bed.redis.redis.config('SET', 'maxmemory', '0');
+    await until(() => bed.isBound(claim), 'the claim is bound');
+    await untilReady(processes);
+  });
+
+  it('belongs to another cluster: nothing is done with it until it is given free', async (t) => {
+    const { bed } = await openBed(t);
+    const { redis } = bed.redis;
+    await redis.set('{csi}:cluster', 'uid-of-another-cluster');
+    const processes = [await bed.startIngest(), await bed.startJobs()];
+    const claim = await bed.newClaim();
+    for (const running of processes) {
+      await until(
+        async () => /belongs to another cluster.*--redis-prefix/.test(await readiness(running)),
+        'it is named with the fix',
+      );
+      assert.equal((await fetch(`${running.url}/healthz`)).status, 200);
+    }
+    await sleep(500);
+    assert.deepEqual(await redis.keys('{csi}:claims*:default*'), [], 'nothing is enqueued');
+    assert.deepEqual(await redis.keys('{csi}:blessing*'), []);
+    const { items } = await bed.kube.list<Lease>(leases, { namespace: 'default' });
+    assert.deepEqual(items, [], 'no process leads');
+    await redis.del('{csi}:cluster');
+    await until(() => bed.isBound(claim), 'the claim is bound');
+    await untilReady(processes);
+    assert.notEqual(await redis.get('{csi}:cluster'), null, 'it is marked');
+  });
 });

@@ -4,76 +4,100 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { Redis } from 'ioredis';
+
 import { Closers } from '#src/runtime/closers.ts';
+import { createLogger } from '#src/runtime/log.ts';
+import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startRedisServer } from '../harness/redis-server.ts';
-import { TestBed } from './test-bed.ts';
 import { startSentinel } from '../harness/sentinel.ts';
 import { until } from '../harness/until.ts';
 
 describe('a failover by Sentinel', () => {
-  it('loses nothing and calls no key twice, and no process is restarted', async (t) => {
+  it('loses no key and runs none twice at a time, and no process is restarted', async (t) => {
     const closers = new Closers();
     try {
-      const dir = await mkdtemp(join(tmpdir(), 'sutler-sentinel-'));
-      closers.add('folder', () => rm(dir, { recursive: true, force: true }));
-      const master = await startRedisServer({ dataDir: join(dir, 'a') });
-      closers.add('master', () => master.close(0));
-      const password = decodeURIComponent(new URL(master.url).password);
-      const replica = await startRedisServer({
-        dataDir: join(dir, 'b'),
-        password,
-        settings: [`masterauth ${password}`],
+      const { master, reader, redisUrl } = await startReplicated(closers);
+      const lines: string[] = [];
+      const log = createLogger({
+        name: 'test',
+        verbosity: 0,
+        format: 'text',
+        write: (line) => lines.push(line),
       });
-      closers.add('replica', () => replica.close(0));
-      const reader = new Redis(replica.url);
-      closers.add('connection', () => reader.disconnect());
-      await reader.replicaof('127.0.0.1', master.port);
-      await until(
-        async () => /master_link_status:up/.test(await reader.info('replication')),
-        'the replica has its data',
-      );
-      const port = await startSentinel({
-        dir,
-        masterPort: master.port,
-        masterPassword: password,
-        closers,
+      const bench = new QueueBench({ url: redisUrl }, 'failover.example');
+      closers.add('bench', () => bench.close());
+      const producer = bench.producer({ redisUrl, log });
+      const consumer = bench.consumer(() => sleep(60).then(() => ({ kind: 'done' })), {
+        redisUrl,
+        log,
+        lockMs: 1_500,
       });
-      await waitForReplica(port, closers);
-
-      const testBed = new TestBed(
-        { url: `redis-sentinel://:${password}@127.0.0.1:${port}/main` },
-        'failover.example',
-      );
-      closers.add('test bed', () => testBed.close());
-      await testBed.addClaims(15, 10);
-      await until(() => testBed.volumes.size > 3, 'the first volumes');
-      const rest = testBed.addClaims(40, 20);
+      const troubles = (): string => `${producer.trouble ?? ''}${consumer.trouble ?? ''}`;
+      const keys = Array.from({ length: 55 }, (_, i) => claimKey(`c${i}`));
+      const addKeys = async (): Promise<void> => {
+        for (const key of keys) {
+          producer.ensureQueued(key);
+          await sleep(20);
+        }
+      };
+      const added = addKeys();
+      await until(() => bench.runs.length > 3, 'the first runs');
       await master.close(0);
       const killedMs = Date.now();
-      await until(() => testBed.troubles.replaceAll(/[ |]/g, '') !== '', 'trouble is reported');
+      await until(() => troubles() !== '', 'trouble is reported');
       await until(
         async () => /role:master/.test(await reader.info('replication')),
         'the replica is the master now',
       );
       const failedOverMs = Date.now();
-      await rest;
-      await until(() => testBed.isDone, `all volumes: ${testBed.troubles}`);
+      await added;
+      // As the leader does when Redis is back: a replica may lack the last moments.
+      for (const key of keys) if (bench.runsOf(key).length === 0) producer.ensureQueued(key);
+      const isDone = (): boolean => keys.every((key) => bench.runsOf(key).length > 0);
+      await until(isDone, `all keys: ${troubles()}`);
       t.diagnostic(
         `failed over after ${failedOverMs - killedMs} ms, ` +
           `done ${Date.now() - failedOverMs} ms later`,
       );
-      assert.deepEqual(testBed.doubleCalls, []);
-      assert.deepEqual(
-        [...testBed.calls].filter(([, calls]) => calls > 1),
-        [],
-      );
-      await until(() => /^[ |]*$/.test(testBed.troubles), 'nothing is wrong any more', 30_000);
-      assert.match(testBed.log.join(''), /Redis is not usable/);
+      assert.deepEqual(bench.doubles, []);
+      await until(() => troubles() === '', 'nothing is wrong any more', 30_000);
+      assert.match(lines.join(''), /Redis is not usable/);
     } finally {
       await closers.close();
     }
   });
 });
+
+/** A master, a replica and a Sentinel. */
+async function startReplicated(closers: Closers) {
+  const dir = await mkdtemp(join(tmpdir(), 'sutler-sentinel-'));
+  closers.add('folder', () => rm(dir, { recursive: true, force: true }));
+  const master = await startRedisServer({ dataDir: join(dir, 'a') });
+  closers.add('master', () => master.close(0));
+  const password = decodeURIComponent(new URL(master.url).password);
+  const replica = await startRedisServer({
+    dataDir: join(dir, 'b'),
+    password,
+    settings: [`masterauth ${password}`],
+  });
+  closers.add('replica', () => replica.close(0));
+  const reader = new Redis(replica.url);
+  closers.add('connection', () => reader.disconnect());
+  await reader.replicaof('127.0.0.1', master.port);
+  await until(
+    async () => /master_link_status:up/.test(await reader.info('replication')),
+    'the replica has its data',
+  );
+  const port = await startSentinel({
+    dir,
+    masterPort: master.port,
+    masterPassword: password,
+    closers,
+  });
+  await waitForReplica(port, closers);
+  const redisUrl = `redis-sentinel://:${password}@127.0.0.1:${port}/main`;
+  return { master, reader, redisUrl };
+}
 
 async function waitForReplica(port: number, closers: Closers): Promise<void> {
   const sentinel = new Redis(port, '127.0.0.1', {
