@@ -40,7 +40,7 @@ class CountedFailure extends Error {
 }
 
 /** Makes BullMQ do what the outcome of a run asks for, writes the key's status, and logs a failure
- * whose reason is another than before. Builds on backoff.ts, status.ts and pending-promotion.ts. */
+ * whose reason is another than before. */
 export class OutcomeApplier {
   readonly #options: OutcomeApplierOptions;
 

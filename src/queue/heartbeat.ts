@@ -29,8 +29,8 @@ const LONGEST_GAP_MS = 2_500;
 /** When an answer takes longer, Redis is frozen or cut off, although it is connected. */
 const LONGEST_ANSWER_MS = 2_500;
 
-/** Lua: what the heartbeat does with BullMQ's own keys, for which BullMQ has no call. `root` is what
- * the keys of a queue begin with. */
+/** Lua: what the heartbeat does with BullMQ's own keys, for which BullMQ has no call. `root` is
+ * what the keys of a queue begin with. */
 const QUEUE_LUA = `
 -- Makes every delayed job due that much later, before a worker can take one of them.
 local function extendDelays(root, byMs)
@@ -54,8 +54,8 @@ local function shortenExpiries(root, byMs)
   end
 end
 
--- Unblocks a worker of the queue if a job waits or is due. Answers whether it has jobs, delayed ones
--- included.
+-- Unblocks a worker of the queue if a job waits or is due. Answers whether it has jobs, delayed
+-- ones included.
 local function unblockForWaiting(root, nowMs)
   local due = redis.call('ZCOUNT', root .. 'delayed', '-inf', nowMs * ${DELAYED_SCORE_PER_MS})
   local waiting = redis.call('EXISTS', root .. 'wait', root .. 'prioritized')

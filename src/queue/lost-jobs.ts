@@ -4,8 +4,9 @@ import { DELAYED_SCORE_PER_MS, type QueuePlace, queueRoot } from './queue-keys.t
 
 /** Delays those of the keys' jobs again that are in no list, and unblocks a worker. On BullMQ's own
  * keys, because one call looks at 200 keys: by `Queue.getJobState` each hint for a key that has a
- * job would cost seven commands, and no call of BullMQ puts such a job back with its failures. Reads
- * the waiting jobs without a priority only where a job is nowhere else, and once for all keys. */
+ * job would cost seven commands, and no call of BullMQ puts such a job back with its failures.
+ * Reads the waiting jobs without a priority only where a job is nowhere else, and once for all
+ * keys. */
 const requeueLost = defineNamedScript({
   keys: ['root'],
   args: { keyIds: 'text', nowMs: 'number' },

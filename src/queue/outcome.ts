@@ -82,8 +82,8 @@ const LONGEST_EXTRA_MS = 30_000;
  * `minDelayMs`.
  * @param failures failures so far, this one included: 1 for the first
  * @param random  0 <= random < 1
- * @returns       whole milliseconds, 1 or more: BullMQ retries at once on 0 and NaN, and gives up on
- *                -1 */
+ * @returns       whole milliseconds, 1 or more: BullMQ retries at once on 0 and NaN, and gives up
+ *                on -1 */
 export function retryDelayMs(
   failures: number,
   backoff: Backoff,

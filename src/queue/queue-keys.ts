@@ -40,7 +40,7 @@ export function statusKey(prefix: string, driver: string, uid: string): string {
   return `${keyPrefix(prefix)}:status:${driver}:${uid}`;
 }
 
-/** The virtual time of a queue's fairness; queue/fairness-store.ts. */
+/** The virtual time of a queue's fairness; queue/fairness.ts. */
 export function fairnessKey(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:fairness:${queue}`;
 }

@@ -5,8 +5,8 @@ import { isFields, parseJson } from '../runtime/json.ts';
 import { isJobKind, type JobKey, type JobKind, parseJob } from './contract.ts';
 import { pendingPromotionKey, queueName, type QueuePlace, registryKey } from './queue-keys.ts';
 
-// The queues of an installation from outside: which there are, what they hold, their limits, and the
-// promotion of a job. All by BullMQ's public interface.
+// The queues of an installation from outside: which there are, what they hold, their limits, and
+// the promotion of a job. All by BullMQ's public interface.
 
 /** A queue of this installation. Producers register their queues in a hash in Redis, where the
  * dashboard and the operator's commands find them. */
@@ -113,8 +113,8 @@ export function countJobs(redis: Redis, place: QueuePlace): Promise<number> {
   );
 }
 
-/** How many jobs a worker could take now: those that wait and the delayed ones that are due; 0 while
- * the queue is paused or at one of its limits. */
+/** How many jobs a worker could take now: those that wait and the delayed ones that are due; 0
+ * while the queue is paused or at one of its limits. */
 export function countTakeableJobs(redis: Redis, place: QueuePlace): Promise<number> {
   return useQueue(redis, place, async (queue) => {
     const [isPaused, isMaxed, limitedMs, waiting, due] = await Promise.all([
@@ -154,8 +154,8 @@ export interface QueueLimits {
 const LIMITED: readonly JobKind[] = ['claim', 'volume'];
 const SECOND_MS = 1_000;
 
-/** Stores the limits of the driver's queues, or removes them. Workers read them whenever they take a
- * job, so a change takes effect at once.
+/** Stores the limits of the driver's queues, or removes them. Workers read them whenever they take
+ * a job, so a change takes effect at once.
  * @returns whether another limit was stored before */
 export async function storeLimits(
   redis: Redis,
@@ -188,20 +188,20 @@ async function store(queue: Queue, { maxInFlight, maxPerSecond }: QueueLimits): 
   return true;
 }
 
-/* Promotion of a job whose run is under way. BullMQ promotes only jobs that are delayed already, and
- * keeps a hint that comes during a run until the job is complete, which may be many back-offs away.
- * So `enqueueNow` leaves a mark, a pending promotion, with the number of the job's run, and the
- * consumer promotes the job when the end of that run has delayed it. A later run began after the
- * hint, so it needs no promotion. */
+/* Promotion of a job whose run is under way. BullMQ promotes only jobs that are delayed already,
+ * and keeps a hint that comes during a run until the job is complete, which may be many back-offs
+ * away. So `enqueueNow` leaves a mark, a pending promotion, with the number of the job's run, and
+ * the consumer promotes the job when the end of that run has delayed it. A later run began after
+ * the hint, so it needs no promotion. */
 
 /** Longer than any run. */
 const MARK_TTL_MS = 3_600_000;
 /** Written by earlier versions. */
 const ANY_RUN = '1';
 
-/** Leaves a pending promotion for the run of this key that may be under way. To be called before the
- * key is added: then either the end of the run finds the mark, or BullMQ finds a delayed job and
- * promotes it. */
+/** Leaves a pending promotion for the run of this key that may be under way. To be called before
+ * the key is added: then either the end of the run finds the mark, or BullMQ finds a delayed job
+ * and promotes it. */
 export async function markPendingPromotion(
   redis: Redis,
   place: QueuePlace,

@@ -55,8 +55,8 @@ export function reconnectOnReadOnly(): (error: Error) => boolean {
  *   itself. (ioredis' enableAutoPipelining waits for all answers to one write before the next, and
  *   rejects the rest of a write if the connection is lost after its first answer.)
  * - tells `denials` of each command
- * - remembers its duplicates in order to close them: BullMQ duplicates a connection for its blocking
- *   reads, and can't close the duplicate while Redis is down */
+ * - remembers its duplicates in order to close them: BullMQ duplicates a connection for its
+ *   blocking reads, and can't close the duplicate while Redis is down */
 export class RedisClient extends Redis {
   denials: Denials | undefined;
   readonly #copies = new Set<{ disconnect(): void }>();
