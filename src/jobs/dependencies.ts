@@ -36,7 +36,10 @@ export interface Dependencies {
 }
 
 /** The calls to the API server that runs make. */
-export type Kube = Pick<KubeClient, 'get' | 'list' | 'createUnread' | 'patch' | 'delete'>;
+export type Kube = Pick<
+  KubeClient,
+  'get' | 'list' | 'createUnread' | 'patch' | 'update' | 'delete'
+>;
 
 /** Where events go. */
 export type Events = Pick<EventRecorder, 'record'>;

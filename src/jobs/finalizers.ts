@@ -1,5 +1,12 @@
 import { CLAIM_FINALIZER, VOLUME_FINALIZER } from '../kube/keys.ts';
-import { isConflict, isInvalid, isNotFound, isOutage, KubeError } from '../kube/kube-error.ts';
+import {
+  isConflict,
+  isForbidden,
+  isInvalid,
+  isNotFound,
+  isOutage,
+  KubeError,
+} from '../kube/kube-error.ts';
 import type { Claim, KubeObject, Volume } from '../kube/objects.ts';
 import { claims, type Resource, volumes } from '../kube/resources.ts';
 import type { Outcome } from '../queue/outcome.ts';
@@ -73,7 +80,7 @@ const OF_CLAIMS = { resource: claims, finalizer: CLAIM_FINALIZER };
  *   finalizer
  * @throws KubeError for any other refusal */
 export function addClaimFinalizer(kube: Kube, claim: Claim): Promise<Claim | undefined> {
-  return addFinalizer(kube, { ...OF_CLAIMS, object: claim }).catch(ignoreGone);
+  return changeClaim(kube, claim, lists.addFinalizer).catch(ignoreGone);
 }
 
 /** Removes the finalizer unless the record is open. Sends nothing for a claim without it.
@@ -84,7 +91,38 @@ export async function removeClaimFinalizer(
   claim: Claim,
 ): Promise<void> {
   if (lists.hasFinalizer(claim, CLAIM_FINALIZER) && !(await records.isOpen(claim.metadata.uid)))
-    await removeFinalizer(kube, { ...OF_CLAIMS, object: claim }).catch(ignoreGone);
+    await changeClaim(kube, claim, lists.removeFinalizer).catch(ignoreGone);
+}
+
+/** How often an update is tried that other writers of the claim come before. */
+const MAX_UPDATES = 10;
+
+/** Changes the list by a patch. Where the role allows no patch of claims, as that of
+ * external-provisioner does not, by an update of the claim as it is then.
+ * @returns undefined if the claim is gone or replaced */
+async function changeClaim(
+  kube: Kube,
+  claim: Claim,
+  changeList: typeof lists.addFinalizer,
+): Promise<Claim | undefined> {
+  try {
+    return await patch(kube, { ...OF_CLAIMS, object: claim }, changeList);
+  } catch (error) {
+    if (!isForbidden(error)) throw error;
+  }
+  const { namespace = '', name, uid } = claim.metadata;
+  for (let tries = 1; ; tries += 1) {
+    const now = await kube.get<Claim>(claims, { namespace, name });
+    if (now?.metadata.uid !== uid) return undefined;
+    const change = changeList(now.metadata, CLAIM_FINALIZER);
+    if (change === undefined) return now;
+    const changed = { ...now, metadata: { ...now.metadata, finalizers: change.list } };
+    try {
+      return await kube.update<Claim>(claims, { namespace, name }, changed);
+    } catch (error) {
+      if (!isConflict(error) || tries === MAX_UPDATES) throw error;
+    }
+  }
 }
 
 /** A claim that is gone or replaced needs no finalizer added or removed. */

@@ -95,6 +95,7 @@ const parts: Parts = {
     list: (...args) => kube.list(...args),
     createUnread: (...args) => kube.createUnread(...args),
     patch: (...args) => kube.patch(...args),
+    update: (...args) => kube.update(...args),
     async delete<T>(...args: Parameters<typeof kube.delete>) {
       const left = await kube.delete<T>(...args);
       if (args[0] === volumes) await pass('written');

@@ -19,6 +19,7 @@ function recordPatches(): { kube: Parts['kube']; sent: unknown[] } {
       list: refuse,
       createUnread: refuse,
       delete: refuse,
+      update: refuse,
       patch: (resource, ref, change) => {
         sent.push([resource.plural, ref, change.type, change.body]);
         return Promise.resolve({ patched: true } as never);

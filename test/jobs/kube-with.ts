@@ -12,6 +12,7 @@ export function kubeWith(
       list: (...args) => kube.list(...args),
       createUnread: (...args) => kube.createUnread(...args),
       patch: (...args) => kube.patch(...args),
+      update: (...args) => kube.update(...args),
       delete: (...args) => kube.delete(...args),
       ...change,
     },

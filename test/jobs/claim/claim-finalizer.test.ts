@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
+import { statusError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { failWith } from '../claim-cases.ts';
+import { kubeWith } from '../kube-with.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 describe('--claim-finalizer', () => {
@@ -52,6 +54,32 @@ describe('--claim-finalizer', () => {
     };
     await rig.provision(claim, withFlag);
     assert.equal(hadFinalizer, true);
+  });
+
+  it('needs no right to patch claims: an update does, also when others write them too', async () => {
+    const claim = await rig.claim();
+    const denied = statusError('PATCH', { code: 403, message: 'denied' });
+    let updates = 0;
+    const { kube } = kubeWith(rig, {
+      patch: (resource, ...rest) =>
+        resource === claims ? Promise.reject(denied) : rig.kube.patch(resource, ...rest),
+      update: async (resource, ref, ...rest) => {
+        updates += 1;
+        if (updates === 1) {
+          const body = { metadata: { annotations: { other: 'writer' } } };
+          await rig.kube.patch(claims, ref, { type: 'merge', body });
+        }
+        return rig.kube.update(resource, ref, ...rest);
+      },
+    });
+    let hadFinalizer: boolean | undefined;
+    rig.onCall = async ({ method }) => {
+      if (method === 'CreateVolume') hadFinalizer = await hasOurFinalizer(claim);
+      return undefined;
+    };
+    await rig.provision(claim, { ...withFlag, kube });
+    assert.deepEqual([hadFinalizer, updates], [true, 3]);
+    assert.equal(await hasOurFinalizer(claim), false);
   });
 
   it('is removed once the PV is written', async () => {
