@@ -39,7 +39,10 @@ export async function readExamples(folder: string): Promise<readonly Example[]> 
     const path = join(folder, file);
     const text = await readFile(path, 'utf8');
     try {
-      for (const document of parseAllDocuments(text)) examples.push(readExample(document.toJS()));
+      const documents = parseAllDocuments(text);
+      const [error] = documents.flatMap(({ errors }) => errors);
+      if (error !== undefined) throw error;
+      examples.push(...documents.map((document) => readExample(document.toJS())));
     } catch (cause) {
       throw new UsageError(`--examples: ${path}: ${messageOf(cause)}`, { cause });
     }

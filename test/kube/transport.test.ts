@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer as createTcpServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { setImmediate } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import type { TlsMaterial } from '#src/kube/credentials.ts';
 import {
@@ -14,8 +12,8 @@ import {
   type WireRequest,
 } from '#src/kube/transport.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
-import { portOf, startTunnelProxy } from '../harness/kube-proxy.ts';
-import { startKubeServer, type OpenWatch, type Reply, type Seen } from '../harness/kube-server.ts';
+import { startTunnelProxy } from '../harness/kube-proxy.ts';
+import { startKubeServer, type OpenWatch, type Seen } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'sutler-transport-'));
@@ -197,52 +195,5 @@ describe('Transport', () => {
       transport.call({}, { timeoutMs: 100 }),
       (error) => error instanceof TransportError && error.kind === 'aborted',
     );
-  });
-
-  it('does not send a request that ended while it waited for a connection', async () => {
-    const replies: Reply[] = [];
-    const slow = await startKubeServer((_, reply) => void replies.push(reply));
-    closers.push(() => slow.close());
-    const transport = open(constant(material()), slow, 1);
-    const first = transport.call({ path: '/first' });
-    await until(() => replies.length === 1, 'the first is under way');
-    const abort = new AbortController();
-    const second = transport.call(
-      { path: '/second', method: 'POST', body: '{}' },
-      { signal: abort.signal },
-    );
-    const third = transport.call({ path: '/third' });
-    await setImmediate();
-    abort.abort();
-    await assert.rejects(
-      second,
-      (error) => error instanceof TransportError && error.kind === 'aborted' && !error.maybeSent,
-    );
-    replies.shift()?.json(200, {});
-    await first;
-    await until(() => replies.length === 1, 'the next is under way');
-    replies.shift()?.json(200, {});
-    await third;
-    assert.deepEqual(
-      slow.seen.map((seen) => seen.path),
-      ['/first', '/third'],
-    );
-  });
-
-  it('ends a call to a host that accepts the connection and sends nothing', async () => {
-    const mute = createTcpServer((socket) => socket.resume());
-    await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
-    const url = `http://127.0.0.1:${portOf(mute)}`;
-    const transport = open(constant(material()), { url });
-    await assert.rejects(
-      transport.call({}, { timeoutMs: 30 }),
-      (error) => error instanceof TransportError && error.kind === 'timeout' && error.maybeSent,
-    );
-    await assert.rejects(
-      transport.stream({ idleTimeoutMs: 30 }),
-      (error) => error instanceof TransportError && error.kind === 'timeout',
-    );
-    await transport.close();
-    await new Promise((resolve) => mute.close(resolve));
   });
 });
