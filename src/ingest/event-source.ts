@@ -1,25 +1,27 @@
-import { systemClock } from '../runtime/clock.ts';
-import { openRedis } from '../redis/connection.ts';
 import type { Connections } from '../connections/open-connections.ts';
+import { openRedis } from '../redis/connection.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { Listeners } from '../runtime/listeners.ts';
+import { redisNoticeStream, type NoticeStream } from '../webhooks/notices.ts';
 import type { Context } from './driver-deps.ts';
-import { HandleScanner } from './notices/handle-scanner.ts';
+import { HandleScanner } from './handle-publishers.ts';
+import { type Look, LookQueue } from './notices/look-queue.ts';
 import { NoticeReader } from './notices/notice-reader.ts';
-import { type NoticeStream, redisNoticeStream } from '../webhooks/notices.ts';
-import { WebhookSource } from './notices/webhook-source.ts';
-import { HintedWatch } from './notices/hinted-watch.ts';
-import { type Look, Looks } from './notices/looks.ts';
 import { PacedLists } from './notices/paced-lists.ts';
-import type { ObjectSource } from './objects/object-source.ts';
+import { WebhookSource } from './notices/webhook-source.ts';
 import { Informers } from './objects/informers.ts';
+import { type ObjectSource, ServedDrivers } from './objects/object-source.ts';
 
 /** Where this process learns of claims, classes and volumes, as --event-source says. */
 export interface EventSource {
   readonly source: ObjectSource;
-  /** Reads hints; absent with `watch`. */
+  /** Absent with `webhook`. */
+  readonly informers?: Informers;
+  /** Notified when it changed which PVs share a handle, where all PVs are watched. */
+  readonly sharing: Listeners<void>;
+  /** Reads change notices; absent with `watch`. */
   readonly reader?: NoticeReader;
-  /** Absent unless hints come beside a watch. */
-  readonly hintedWatch?: HintedWatch;
-  /** Looks for shared handles when it is asked; absent where all volumes are watched. */
+  /** Looks for shared handles when it is asked; absent where all PVs are watched. */
   readonly scanner?: HandleScanner;
 }
 
@@ -27,27 +29,17 @@ type SharedContext = Omit<Context, 'stopping'>;
 
 /** Begins to learn of claims, classes and volumes, for all drivers. */
 export function openEventSource(context: SharedContext, connections: Connections): EventSource {
-  const eventSource = open(context, connections);
+  const { flags, closers, health, log } = context;
+  if (flags.eventSource !== 'watch' && flags.webhookAddress === '' && flags.admissionAddress === '')
+    log.warn(NO_RECEIVER);
+  const eventSource =
+    flags.eventSource === 'webhook'
+      ? openWebhookSource(context, connections)
+      : openInformers(context, connections);
   const { source } = eventSource;
-  const { closers, health } = context;
   closers.add('objects', () => source.stop());
   health.ready('kubernetes', () => source.trouble);
   return eventSource;
-}
-
-function open(context: SharedContext, connections: Connections): EventSource {
-  const { flags, log, metrics } = context;
-  if (flags.eventSource !== 'watch' && flags.webhookAddress === '' && flags.admissionAddress === '')
-    log.warn(NO_RECEIVER);
-  if (flags.eventSource === 'webhook') return openWebhookSource(context, connections);
-  const source = new Informers({ client: connections.kube, log, metrics });
-  if (flags.eventSource === 'watch') return { source };
-  const hintedWatch = new HintedWatch(log);
-  const reader = openReader(context, connections, {
-    isLeading: () => hintedWatch.isLeading,
-    onLook: (look) => hintedWatch.looked(look),
-  });
-  return { source, reader, hintedWatch };
 }
 
 const NO_RECEIVER =
@@ -55,47 +47,67 @@ const NO_RECEIVER =
   'found by their watch, if there is one, and by the resync (set --webhook-address or ' +
   '--admission-address)';
 
+function openInformers(context: SharedContext, connections: Connections): EventSource {
+  const { flags, log, metrics } = context;
+  const sharing = new Listeners<void>();
+  const drivers = new ServedDrivers();
+  const informers = new Informers({
+    client: connections.kube,
+    drivers,
+    onSharing: () => sharing.notify(),
+    log,
+    metrics,
+  });
+  const watching = { source: informers, informers, sharing };
+  if (flags.eventSource === 'watch') return watching;
+  const looked = new Listeners<Look>();
+  looked.subscribe((look) => informers.noticed(look.target.resource, look.object));
+  return { ...watching, reader: openReader(context, connections, { drivers, looked }) };
+}
+
 /** No watch of claims and volumes, and no cache of them. */
 function openWebhookSource(context: SharedContext, connections: Connections): EventSource {
   const { closers, log, metrics } = context;
   const client = connections.kube;
+  const drivers = new ServedDrivers();
+  const looked = new Listeners<Look>();
   const lists = new PacedLists({ client, clock: systemClock, log });
   const scanner = new HandleScanner({ lists, clock: systemClock, log });
-  const source: WebhookSource = new WebhookSource({
+  closers.add('scan for shared handles', () => scanner.stop());
+  const reader = openReader(context, connections, { drivers, looked });
+  const source = new WebhookSource({
     client,
     lists,
+    drivers,
     waitUntilReading: (signal) => reader.waitUntilReading(signal),
     onVolume: (volume) => scanner.observe(volume),
-    clock: systemClock,
     log,
     metrics,
   });
-  const reader = openReader(context, connections, {
-    isLeading: () => source.isLeading,
-    onLook: (look) => source.looked(look),
-  });
-  closers.add('scan for shared handles', () => scanner.stop());
-  return { source, reader, scanner };
+  looked.subscribe((look) => source.looked(look));
+  return { source, sharing: new Listeners(), reader, scanner };
 }
 
+/** @param o.looked  notified of each object that was read because a notice named it */
 function openReader(
   { flags, closers, health, log, metrics }: SharedContext,
   { kube: client, redisAccess: access }: Connections,
-  o: { readonly isLeading: () => boolean; readonly onLook: (look: Look) => void },
+  { drivers, looked }: { readonly drivers: ServedDrivers; readonly looked: Listeners<Look> },
 ): NoticeReader {
   const { redisUrl: url, redisPrefix } = flags;
   const link = openRedis({ url, access, role: 'plain', name: 'sutler-hints', log });
-  const looks = new Looks({ client, onLook: o.onLook, clock: systemClock, log, metrics });
-  const hints = redisNoticeStream(link.redis, redisPrefix);
+  const onLook = (look: Look): void => looked.notify(look);
+  const looks = new LookQueue({ client, onLook, clock: systemClock, log, metrics });
+  const notices = redisNoticeStream(link.redis, redisPrefix);
   const stream: Pick<NoticeStream, 'markEnd' | 'readNotices'> = {
-    markEnd: () => link.observe('hints', hints.markEnd()),
-    readNotices: (after, waitMs) => link.observe('hints', hints.readNotices(after, waitMs)),
+    markEnd: () => link.observe('hints', notices.markEnd()),
+    readNotices: (after, waitMs) => link.observe('hints', notices.readNotices(after, waitMs)),
   };
-  const { isLeading } = o;
+  const isLeading = (): boolean => drivers.isLeading;
   const reader = new NoticeReader({ stream, looks, isLeading, clock: systemClock, log });
   health.ready('hints', () => link.trouble ?? link.refusal ?? looks.trouble);
-  closers.add('hint reader', async () => {
-    // Ends the command that waits for hints.
+  closers.add('notice reader', async () => {
+    // Ends the command that waits for notices.
     link.close();
     looks.stop();
     await reader.stop();

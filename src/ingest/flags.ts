@@ -6,9 +6,8 @@ import { kubeFlags } from '../kube/flags.ts';
 import { limitFlags, waitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
-import { defineFlags, perDriver } from '../runtime/flags.ts';
+import { defineFlags, type Flags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
-import { hintFlags } from './notices/flags.ts';
 import { webhookFlags } from '../webhooks/flags.ts';
 
 /** One line for --help and docs/flags.md. */
@@ -27,9 +26,24 @@ export const flags = defineFlags({
   ...limitFlags,
   ...capacityFlags,
   ...capacityPollFlags,
-  ...hintFlags,
+  'event-source': {
+    type: 'string',
+    default: 'watch',
+    values: ['watch', 'webhook', 'both'],
+    help:
+      'How changes of claims and volumes are learned: by watches, whose objects are kept in ' +
+      'memory; by webhooks, without watches and without such memory; or by both.',
+  },
   ...webhookFlags,
   ...perDriver({
+    'resync-interval': {
+      type: 'durationMs',
+      min: '1s',
+      help:
+        'How often every object that needs work is enqueued again; delayed jobs stay delayed. ' +
+        'Default: 15m; with --event-source=webhook 5m, because what no webhook told is found only ' +
+        'by it. It can’t be switched off.',
+    },
     'audit-interval': {
       type: 'durationMs',
       default: '1h',
@@ -54,3 +68,13 @@ export const flags = defineFlags({
     },
   }),
 });
+
+const RESYNC_MS = { watched: 900_000, unwatched: 300_000 } as const;
+
+/** How often to resync: as --resync-interval says, or as suits the event source. */
+export function resyncMs({
+  eventSource,
+  resyncIntervalMs,
+}: Pick<Flags<typeof flags>, 'eventSource' | 'resyncIntervalMs'>): number {
+  return resyncIntervalMs ?? RESYNC_MS[eventSource === 'webhook' ? 'unwatched' : 'watched'];
+}

@@ -73,7 +73,7 @@ export class Leadership {
     log.warn({ reason }, 'not leading any more: this ingest enqueues nothing');
   }
 
-  /** Redis belongs to our cluster again: passes on the hints that were kept meanwhile. */
+  /** Redis belongs to our cluster again: passes on the keys that were kept meanwhile. */
   resume(): void {
     this.#options.queue.passKept();
     this.#requestResync('this Redis is ours again');
@@ -84,8 +84,8 @@ export class Leadership {
     this.#requestResync('Redis can be reached again');
   }
 
-  /** Hints were lost, so that changes may have been missed. */
-  hintsLost(): void {
+  /** Notices were lost, so that changes may have been missed. */
+  noticesLost(): void {
     this.#requestResync('hints were lost');
   }
 

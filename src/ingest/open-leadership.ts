@@ -5,17 +5,13 @@ import { OtherProvisioner } from '../records/provisioning-pause.ts';
 import { DataEpochCheck } from './data-epoch-check.ts';
 import { Leadership } from './leadership.ts';
 import { leaseDataEpochStore } from './lease-data-epoch.ts';
-import type { DriverObjects } from './objects/object-source.ts';
+import type { ObjectSource } from './objects/object-source.ts';
 import { openFailover } from './open-failover.ts';
 import type { Resync } from './resync.ts';
 import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
 
 /** Makes what this ingest does while it leads. */
-export function openLeadership(
-  base: DriverDeps,
-  objects: DriverObjects,
-  resync: Resync,
-): Leadership {
+export function openLeadership(base: DriverDeps, source: ObjectSource, resync: Resync): Leadership {
   const { context, connections, driver, lease, queue, pause } = base;
   const { flags, closers, health, log } = context;
   const { kube, link, marker } = connections;
@@ -34,7 +30,7 @@ export function openLeadership(
     queue,
     resync,
     failover: openFailover(base),
-    sweep: openSweep(base, objects),
+    sweep: openSweep(base, source),
     dataEpoch,
     pause,
     otherProvisioner: new OtherProvisioner(dataEpochs, log),
@@ -52,13 +48,13 @@ export function openLeadership(
   return leadership;
 }
 
-function openSweep(base: DriverDeps, objects: DriverObjects): SnapshotSweep | undefined {
+function openSweep(base: DriverDeps, source: ObjectSource): SnapshotSweep | undefined {
   const { context, connections, driver, queue } = base;
   const intervalMs = context.flags.snapshotOrphanSweepIntervalMs;
   if (!shouldSweep(intervalMs, driver.controllerCapabilities)) return undefined;
   const sweep = new SnapshotSweep({
     client: connections.kube,
-    restored: () => objects.restoredSnapshots(),
+    claims: (isWanted) => source.claims(isWanted),
     ensureQueued: (key) => queue.ensureQueued(key),
     isLeading: () => queue.isAllowing,
     intervalMs,

@@ -2,10 +2,10 @@ import { type JobKey, keyId } from '../queue/contract.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';
-import type { DriverObjects } from './objects/object-source.ts';
 
 export interface ResyncOptions {
-  readonly objects: Pick<DriverObjects, 'outstanding' | 'reportRefused'>;
+  /** The keys of all objects that need a job now; one may come twice. */
+  readonly outstanding: () => AsyncIterable<JobKey>;
   readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'isAllowing'>;
   /** Reads the job of each open record. */
   readonly openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
@@ -22,18 +22,17 @@ const SLICE_MS = 100;
 /** Keys in a slice at least, so that a few keys are enqueued soon. */
 const SLICE_MIN = 10;
 
-/** Makes sure that everything that needs a job has one.
+/** Makes sure that everything that needs a job has one: each object that does, and each open
+ * record, since its claim may be gone.
  *
- * As long as Redis keeps its data, nearly every key has a job, so all keys are enqueued at once.
- * After a loss none has one, and all would reach the driver together: so they are spread over time
- * (invariant 11). A change that is seen meanwhile does not wait: its key goes straight to
+ * As long as Redis keeps its data, nearly every key has a job, so each is enqueued as soon as it is
+ * found. After a loss none has one, and all would reach the driver together: so they are spread
+ * over time (invariant 11). A change that is seen meanwhile does not wait: its key goes straight to
  * the queue. */
 export class Resync {
   readonly #options: ResyncOptions;
-  /** Ends the spread that is under way. */
-  #spread: AbortController | undefined;
-  /** Ends the run at once that is under way. */
-  #run: AbortController | undefined;
+  /** What is under way; a spread ends a run, and a run waits for the end of either. */
+  #current: AbortController | undefined;
   /** Why another run is asked for. */
   #requested: string | undefined;
 
@@ -41,59 +40,57 @@ export class Resync {
     this.#options = options;
   }
 
-  /** Enqueues every object that needs a job, and the job of every open record, since its claim may
-   * be gone: each as soon as it is found. Does nothing while this ingest does not lead. Runs once
-   * more after a run or a spread that had begun to list before this call. */
+  /** Enqueues everything at once. Does nothing while this ingest does not lead. Runs once more after
+   * a run or a spread that had begun to list before this call. */
   async run(reason: string): Promise<void> {
     this.#requested = reason;
-    if (this.#spread === undefined && this.#run === undefined) await this.#runRequested();
+    if (this.#current === undefined) await this.#runRequested(this.#begin());
   }
 
-  async #runRequested(): Promise<void> {
-    const run = new AbortController();
-    this.#run = run;
-    while (this.#requested !== undefined && !run.signal.aborted) {
-      const next = this.#requested;
-      this.#requested = undefined;
-      await this.#enqueueAtOnce(next, run.signal);
-    }
-    if (this.#run === run) this.#run = undefined;
-  }
-
-  /** Enqueues the same after a loss of data, spread over time. Begins when the quarantine is over:
+  /** Enqueues everything after a loss of data, spread over time. Begins when the quarantine is over:
    * no run could do anything before, and by then workers have written again the records that they
-   * had left open. Ends an earlier spread; resolves when this one has ended, and a run
-   * that was asked for meanwhile. */
+   * had left open. Ends what is under way; resolves when this one has ended, and a run that was
+   * asked for meanwhile. */
   runAfterLoss(): Promise<void> {
     return this.#runSpread(this.#options.quarantineMs);
   }
 
-  /** Enqueues the same, spread over time from now on: for when it can't be told whether data was
+  /** Enqueues everything spread over time from now on: for when it can't be told whether data was
    * lost. */
   runDoubtful(): Promise<void> {
     return this.#runSpread(0);
   }
 
-  async #runSpread(waitMs: number): Promise<void> {
-    this.stop();
-    const spread = new AbortController();
-    this.#spread = spread;
-    await this.#options.clock.sleep(waitMs, spread.signal);
-    // The list that begins now is what was asked for until now.
-    if (this.#spread === spread) this.#requested = undefined;
-    await this.#enqueueInSlices(spread.signal);
-    if (this.#spread !== spread) return;
-    this.#spread = undefined;
-    await this.#runRequested();
-  }
-
   /** Ends what is under way. */
   stop(): void {
-    this.#spread?.abort();
-    this.#spread = undefined;
-    this.#run?.abort();
-    this.#run = undefined;
+    this.#current?.abort();
+    this.#current = undefined;
     this.#requested = undefined;
+  }
+
+  #begin(): AbortSignal {
+    this.#current?.abort();
+    this.#current = new AbortController();
+    return this.#current.signal;
+  }
+
+  async #runSpread(waitMs: number): Promise<void> {
+    const signal = this.#begin();
+    await this.#options.clock.sleep(waitMs, signal);
+    if (signal.aborted) return;
+    // The list that begins now is what was asked for until now.
+    this.#requested = undefined;
+    await this.#enqueueSpread(signal);
+    await this.#runRequested(signal);
+  }
+
+  async #runRequested(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted && this.#requested !== undefined) {
+      const reason = this.#requested;
+      this.#requested = undefined;
+      await this.#enqueueAtOnce(reason, signal);
+    }
+    if (!signal.aborted) this.#current = undefined;
   }
 
   async #enqueueAtOnce(reason: string, signal: AbortSignal): Promise<void> {
@@ -107,10 +104,11 @@ export class Resync {
     log.info({ reason, keys: count }, 'enqueued everything outstanding');
   }
 
-  async #enqueueInSlices(signal: AbortSignal): Promise<void> {
+  async #enqueueSpread(signal: AbortSignal): Promise<void> {
     const { queue, spreadMs = SPREAD_MS, clock, log } = this.#options;
-    if (signal.aborted || !queue.isAllowing) return;
-    const keys = await this.#list();
+    if (!queue.isAllowing) return;
+    const keys: JobKey[] = [];
+    for await (const key of this.#keys()) keys.push(key);
     const slice = Math.max(SLICE_MIN, Math.ceil((keys.length * SLICE_MS) / spreadMs));
     log.info({ keys: keys.length }, 'enqueuing everything outstanding, spread over time');
     for (let from = 0; from < keys.length; from += slice) {
@@ -120,21 +118,14 @@ export class Resync {
     }
   }
 
-  async #list(): Promise<readonly JobKey[]> {
-    const keys: JobKey[] = [];
-    for await (const key of this.#keys()) keys.push(key);
-    return keys;
-  }
-
   /** The keys of what is outstanding, each once. */
   async *#keys(): AsyncGenerator<JobKey> {
-    const { objects, queue, openJobs, log } = this.#options;
+    const { outstanding, queue, openJobs, log } = this.#options;
     if (!queue.isAllowing) return;
     const seen = new Set<string>();
     const isNew = (key: JobKey): boolean => seen.size < seen.add(keyId(key)).size;
     try {
-      for await (const key of objects.outstanding()) if (isNew(key)) yield key;
-      objects.reportRefused();
+      for await (const key of outstanding()) if (isNew(key)) yield key;
       for (const key of (await openJobs()).values()) if (isNew(key)) yield key;
     } catch (error) {
       // Another ingest leads, or none; the next leader lists everything.

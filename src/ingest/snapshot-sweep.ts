@@ -8,11 +8,13 @@ import { timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { hasFinalizer } from '../volumes/finalizer-patches.ts';
+import { isPending, restoredSnapshot } from '../volumes/data-source.ts';
+import type { ObjectSource } from './objects/object-source.ts';
 
 export interface SnapshotSweepOptions {
   readonly client: Pick<KubeClient, 'list'>;
-  /** The snapshots that pending claims are restored from, as "namespace/name". */
-  readonly restored: () => ReadonlySet<string> | Promise<ReadonlySet<string>>;
+  /** The claims, among them all that are pending. */
+  readonly claims: ObjectSource['claims'];
   readonly ensureQueued: (key: JobKey) => void;
   readonly isLeading: () => boolean;
   /** Pause between two sweeps. */
@@ -71,17 +73,29 @@ export class SnapshotSweep {
   }
 
   async #enqueueOrphans(page: readonly KubeObject[]): Promise<void> {
-    const { restored, ensureQueued } = this.#options;
+    const { ensureQueued } = this.#options;
     const kept = page.filter((snapshot) => hasFinalizer(snapshot, SNAPSHOT_SOURCE_PROTECTION));
     // Without a watch it costs a list of all claims.
     if (kept.length === 0) return;
     // Read after the list, so that a claim created in between counts. The cache may be out of date;
     // the job asks the API server.
-    const inUse = await restored();
+    const inUse = await this.#restored();
     for (const { metadata } of kept) {
       const { uid, namespace = '', name } = metadata;
       if (!inUse.has(keyOf(metadata))) ensureQueued({ kind: 'snapshot', uid, namespace, name });
     }
+  }
+
+  /** The snapshots that pending claims of any namespace are restored from, as "namespace/name".
+   * @throws Unwanted */
+  async #restored(): Promise<ReadonlySet<string>> {
+    const { claims, isLeading } = this.#options;
+    const restored = new Set<string>();
+    for await (const claim of claims(isLeading)) {
+      const snapshot = isPending(claim) ? restoredSnapshot(claim) : undefined;
+      if (snapshot !== undefined) restored.add(snapshot);
+    }
+    return restored;
   }
 
   #reportFailure(error: unknown): void {

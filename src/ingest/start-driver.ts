@@ -1,33 +1,40 @@
 import { redisAuditLedger } from '../audit/audit.ts';
 import { startPeriodicAudit } from '../audit/periodic-audit.ts';
 import { capacityNamespace } from '../capacity/flags.ts';
+import { startRefresher } from '../capacity/start-refresher.ts';
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
 import { leaseNamespace } from '../election/lease-namespace.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
 import { apiVersionOf, classes, leases } from '../kube/resources.ts';
+import { inTreeNameOf } from '../migration/plugins.ts';
 import { JOB_KINDS } from '../queue/contract.ts';
+import { DependencyIndex, parseObjectId } from '../queue/dependency-index.ts';
+import { storeLimits } from '../queue/queues.ts';
 import type { ProducerConnection } from '../queue/connections.ts';
 import { Producer } from '../queue/producer.ts';
-import { parseObjectId } from '../queue/dependency-index.ts';
 import { quarantineMs } from '../records/flags.ts';
 import { openJobs, openRecords } from '../records/open-records.ts';
+import { redisReservedCapacity } from '../node-local/reserved-capacity.ts';
+import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
-import type { Context, DriverDeps, Shared } from './driver-deps.ts';
-import { startRefresher } from '../capacity/start-refresher.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
+import { DemandWatch } from './dependencies/demand-watch.ts';
+import { DependencyWatcher } from './dependencies/dependency-watcher.ts';
+import { FollowedObjects } from './dependencies/followed-objects.ts';
+import { NodeLocalVersions } from './dependencies/node-local-versions.ts';
+import type { DriverDeps, Context, Shared } from './driver-deps.ts';
 import type { EventSource } from './event-source.ts';
-import { chooseResyncMs } from './notices/flags.ts';
+import { resyncMs } from './flags.ts';
+import { HandlePublisher } from './handle-publishers.ts';
 import { LeaderOnlyQueue } from './leader-only-queue.ts';
-import type { Leadership } from './leadership.ts';
-import { ProvisioningPause } from './provisioning-pause.ts';
-import type { DriverObjects } from './objects/object-source.ts';
+import { EventHandler } from './objects/event-handler.ts';
+import type { ObjectSource } from './objects/object-source.ts';
 import { openElection } from './open-election.ts';
 import { openLeadership } from './open-leadership.ts';
-import { openDriverObjects } from './open-objects.ts';
-import { openLimits } from './open-limits.ts';
-import { openWaits } from './open-waits.ts';
+import { ProvisioningPause } from './provisioning-pause.ts';
 import { Resync } from './resync.ts';
 
 /** Begins what ingest does for one driver, as soon as the driver is known. Resolves when it
@@ -37,7 +44,7 @@ export async function startDriver(
   connections: DriverConnections,
   shared: Shared,
 ): Promise<void> {
-  const { stopping } = context;
+  const { closers, stopping } = context;
   const times = leaseTimes(context);
   const namespace = await leaseNamespace(context.flags.leaderElectionNamespace, context.env);
   const driver = await connections.driver.waitUntilKnown(stopping);
@@ -48,42 +55,67 @@ export async function startDriver(
     openProducer(context, shared.producerConnection, driver),
     2 * times.leaseDurationMs,
   );
+  /** Notified of each object that changes, by its id in the dependency index. */
   const changes = new Listeners<string>();
   const pause = openPause(context, changes);
-  const base = { context, connections, driver, lease, queue, pause };
-  const events = openEvents(base);
+  const deps = { context, connections, driver, lease, queue, pause };
   const eventSource = shared.eventSource();
-  const objects = openDriverObjects(base, eventSource, { events, changes });
-  await objects.waitForSync(stopping);
+  const { source } = eventSource;
+  const { handler, followed } = await serveDriver(deps, eventSource, changes);
   if (stopping.aborted) return;
-  openWaits(base, objects, changes);
-  openAudit(base, events);
-  openLimits(base);
+  const dependencies = openDependencies(deps, followed, changes);
+  openHandlePublisher(deps, eventSource, dependencies);
+  openAudit(deps, openEvents(deps));
+  openLimits(deps);
+  openCapacity(deps, source, changes);
+  const leadership = openLeadership(deps, source, openResync(deps, source, handler));
+  const endReports = eventSource.reader?.lost.subscribe(() => leadership.noticesLost());
+  if (endReports !== undefined) closers.add('reports of lost notices', endReports);
+  await connections.marker.waitUntilOurs(stopping);
+  if (stopping.aborted) return;
+  openElection(deps, times, leadership);
+}
+
+/** Begins to serve the driver. Resolves when all its objects are known. */
+async function serveDriver(
+  deps: DriverDeps,
+  eventSource: EventSource,
+  changes: Listeners<string>,
+): Promise<{ readonly handler: EventHandler; readonly followed: FollowedObjects }> {
+  const { context, driver: info, queue } = deps;
+  const { closers, log, stopping } = context;
+  const { source } = eventSource;
+  const driver = { ...info, inTreeName: inTreeNameOf(info.name) };
+  const handler = new EventHandler({ driver, queue, lookups: source, log });
+  const followed = openFollowedObjects(deps, eventSource, changes);
+  const serving = source.serve({
+    handler,
+    onVersion(object, version) {
+      followed.saw(object, version);
+      changes.notify(object);
+    },
+    onListed: (resource) => followed.listed(resource),
+  });
+  closers.add('objects of the driver', () => serving.stop());
+  await serving.waitForSync(stopping);
+  return { handler, followed };
+}
+
+/** Looks after storage capacity, with --enable-capacity. */
+function openCapacity(
+  { context, connections, driver, queue }: DriverDeps,
+  source: ObjectSource,
+  changes: Listeners<string>,
+): void {
   startRefresher(context, connections, {
     driver: driver.name,
-    classes: () => objects.classes(),
+    classes: () => source.classes(),
     queue,
     onClassChange: (listener) =>
       changes.subscribe((object) => {
         if (parseObjectId(object).resource === classes.plural) listener();
       }),
   });
-  const resync = openResync(base, objects);
-  const leadership = openLeadership(base, objects, resync);
-  reportLosses(context, eventSource, leadership);
-  await connections.marker.waitUntilOurs(stopping);
-  if (stopping.aborted) return;
-  openElection(base, times, leadership);
-}
-
-/** Tells the leadership when hints were lost. */
-function reportLosses(
-  { closers }: Context,
-  { reader }: EventSource,
-  leadership: Pick<Leadership, 'hintsLost'>,
-): void {
-  const end = reader?.onLoss(() => leadership.hintsLost());
-  if (end !== undefined) closers.add('reports of lost hints', end);
 }
 
 /** @throws UsageError for times that can't work together, and a variable that is not set */
@@ -129,19 +161,19 @@ function openEvents({ context, connections: { kube }, driver }: DriverDeps): Eve
 /** Resyncs at each interval; leadership.ts says when else. */
 function openResync(
   { context, connections: { link }, driver, queue }: DriverDeps,
-  objects: DriverObjects,
+  source: ObjectSource,
+  handler: EventHandler,
 ): Resync {
   const { flags, closers, log } = context;
-  const openJobsOfDriver = () => openJobs(link.redis, flags.redisPrefix, driver.name);
   const resync = new Resync({
-    objects,
+    outstanding: () => handler.outstanding(source),
     queue,
-    openJobs: openJobsOfDriver,
+    openJobs: () => openJobs(link.redis, flags.redisPrefix, driver.name),
     quarantineMs: quarantineMs(flags),
     clock: systemClock,
     log,
   });
-  const timer = setInterval(() => void resync.run('resync'), timerMs(chooseResyncMs(flags)));
+  const timer = setInterval(() => void resync.run('resync'), timerMs(resyncMs(flags)));
   closers.add('resync', () => {
     clearInterval(timer);
     resync.stop();
@@ -154,6 +186,112 @@ function openPause({ health, log }: Context, changes: Listeners<string>): Provis
   const pause = new ProvisioningPause(changes, log);
   health.note('drain', () => pause.note);
   return pause;
+}
+
+/** How often to read the claims and volumes that keys wait for, where no watch tells of them. */
+const POLL_MS = 30_000;
+
+function openFollowedObjects(
+  { context: { closers, log }, connections: { kube } }: DriverDeps,
+  { source, informers }: EventSource,
+  changes: Listeners<string>,
+): FollowedObjects {
+  const followed = new FollowedObjects({
+    client: kube,
+    trouble: () => source.trouble,
+    onChange: (object) => changes.notify(object),
+    ...(informers === undefined ? { pollMs: POLL_MS } : {}),
+    clock: systemClock,
+    log,
+  });
+  closers.add('followed objects', () => followed.stop());
+  return followed;
+}
+
+/** Promotes parked keys when the object changes that they wait for. */
+function openDependencies(
+  { context, connections, driver: { name: driver }, queue, pause }: DriverDeps,
+  followed: FollowedObjects,
+  changes: Listeners<string>,
+): DependencyIndex {
+  const { flags, closers, log, metrics } = context;
+  const { kube, link, nodeGateways } = connections;
+  const { redisPrefix: prefix, watchSecrets } = flags;
+  const onChange = (object: string): void => changes.notify(object);
+  const demand = new DemandWatch({
+    client: kube,
+    driver,
+    watchSecrets,
+    onChange,
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  closers.add('watch on demand', () => demand.stop());
+  const room = redisReservedCapacity(link.redis, { prefix, driver }, 0);
+  const nodeLocal =
+    nodeGateways === undefined
+      ? []
+      : [new NodeLocalVersions({ gateways: nodeGateways, room, onChange, log })];
+  const index = new DependencyIndex(link.redis, prefix, driver);
+  const watcher = new DependencyWatcher({
+    index,
+    sources: [followed, demand, pause, ...nodeLocal],
+    isLeading: () => queue.isAllowing,
+    driver,
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  closers.add('dependency watcher', () => watcher.stop());
+  changes.subscribe((object) => watcher.changed(object));
+  pause.allowed.subscribe(() => watcher.readNow());
+  return index;
+}
+
+/** Tells the workers which handles several PVs name. */
+function openHandlePublisher(
+  { context: { flags, closers, log }, connections: { link, marker }, driver: { name } }: DriverDeps,
+  { informers, sharing, scanner }: EventSource,
+  dependencies: DependencyIndex,
+): void {
+  const store = redisSharedHandles(link.redis, flags.redisPrefix, name);
+  const isRedisOurs = (): boolean => marker.isOurs;
+  if (scanner !== undefined)
+    closers.add('scans for handles', scanner.serve({ name, store, dependencies, isRedisOurs }));
+  if (informers === undefined) return;
+  const publisher = new HandlePublisher({ informers, store, isRedisOurs, clock: systemClock, log });
+  closers.add('handle publisher', () => publisher.stop());
+  const end = sharing.subscribe(() => publisher.changed());
+  closers.add('changes of shared handles', end);
+}
+
+const LIMITS_PERIOD_MS = 5_000;
+
+/** Keeps the limits of the driver's queues in Redis as the flags say, while this ingest leads: at
+ * once when they change, and again where Redis has lost them. */
+function openLimits({ context, connections: { link, marker }, driver, queue }: DriverDeps): void {
+  const { closers, log, flagChanges } = context;
+  let { flags } = context;
+  const store = async (): Promise<void> => {
+    if (!queue.isAllowing || !marker.isOurs || link.trouble !== undefined) return;
+    const { redisPrefix: prefix, maxJobsInFlight, maxJobsPerSecond } = flags;
+    const limits = { maxInFlight: maxJobsInFlight, maxPerSecond: maxJobsPerSecond };
+    if (await storeLimits(link.redis, { prefix, driver: driver.name }, limits))
+      log.info({ driver: driver.name, ...limits }, 'the limits of the driver’s queues changed');
+  };
+  const loop = new PollLoop({
+    step: store,
+    onError: (error) => log.debug({ err: error }, 'could not store the limits; trying again'),
+    periodMs: LIMITS_PERIOD_MS,
+    clock: systemClock,
+  });
+  closers.add('limits', () => loop.stop());
+  const end = flagChanges?.subscribe((next) => {
+    flags = next;
+    loop.runNow();
+  });
+  if (end !== undefined) closers.add('limits of the file', end);
 }
 
 /** Reports orphans and missing volumes at each interval, if the driver can list its volumes. */

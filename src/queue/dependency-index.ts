@@ -1,16 +1,16 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
-import { JOB_KINDS, type JobKind } from './contract.ts';
+import { type JobKind, JOB_KINDS } from './contract.ts';
 import { queueName, waitsKey } from './queue-keys.ts';
 import { promoteUnlessRunning, useQueue } from './queues.ts';
 
-/* The wait list: which parked keys wait for a change of which object. Keys that saw the same
- * version of the same object form a group, `object@version`. `waits` is a sorted set of the groups,
- * by the counter in `waits#`; the keys of a group are a hash. status.ts adds a key in the same step
- * that writes its status, before the job is delayed. So ingest, which compares the list with the
- * objects, finds a change whether it came before or after. The list is in Redis, where a new leader
- * finds it too. */
+/* Which parked keys wait for a change of which object. Keys that saw the same version of the same
+ * object form a group, `object@version`. `waits` is a sorted set of the groups; the keys of a group
+ * are a hash, each with the number under which it joined; the counter `waits#` grows whenever a key
+ * joins a group or a group ends. status.ts adds a key in the same step that writes its status,
+ * before the job is delayed. So ingest, which compares the index with the objects, finds a change
+ * whether it came before or after. The index is in Redis, where a new leader finds it too. */
 
 /** Keys that wait for another version of an object. */
 export interface WaitGroup {
@@ -22,12 +22,12 @@ export interface WaitGroup {
 
 type ObjectName = Pick<WaitCondition, 'resource' | 'namespace' | 'name'>;
 
-/** How the wait list names an object. */
+/** How the index names an object. */
 export function objectId({ resource, namespace = '', name }: ObjectName): string {
   return `${resource}/${namespace}/${name}`;
 }
 
-/** The parts of an object's name in the wait list. */
+/** The parts of an object's name in the index. */
 export function parseObjectId(id: string): Required<ObjectName> {
   const [resource = '', namespace = '', name = ''] = id.split('/');
   return { resource, namespace, name };
@@ -40,51 +40,51 @@ export function waitGroups(conditions: readonly WaitCondition[]): string {
 
 /** Lua functions that move a key between groups, with which the scripts of status.ts begin. */
 export const GROUPS_LUA = `
+-- Ends a group that has no key any more.
+local function endIfEmpty(waits, group)
+  if redis.call('EXISTS', waits .. ':' .. group) == 1 then return end
+  if redis.call('ZREM', waits, group) == 1 then redis.call('INCR', waits .. '#') end
+end
+
 -- Takes a key out of groups.
 local function leaveGroups(waits, groups, keyId)
   for group in string.gmatch(groups or '', '[^\\n]+') do
     redis.call('HDEL', waits .. ':' .. group, keyId)
-    if redis.call('EXISTS', waits .. ':' .. group) == 0 then redis.call('ZREM', waits, group) end
+    endIfEmpty(waits, group)
   end
 end
 
--- Puts a key into groups, and each group behind all others, so that DependencyIndex.since finds it.
+-- Puts a key into groups.
 local function joinGroups(waits, groups, keyId)
   for group in string.gmatch(groups, '[^\\n]+') do
-    redis.call('HSET', waits .. ':' .. group, keyId, '1')
-    redis.call('ZADD', waits, redis.call('INCR', waits .. '#'), group)
+    local number = redis.call('INCR', waits .. '#')
+    redis.call('HSET', waits .. ':' .. group, keyId, number)
+    redis.call('ZADD', waits, number, group)
   end
 end
 `;
 
-/** Answers with the groups that keys have joined since a position, and the position now. A counter
- * that is behind the position belongs to a Redis that was emptied, so all groups are new then. */
-const joinedSince = defineNamedScript({
-  keys: ['waits', 'counter'],
-  args: { from: 'number' },
-  answers: { joined: { position: 'number', groups: 'list' } },
-  lua: `
-local position = tonumber(redis.call('GET', counter) or '0')
-if position < from then from = 0 end
-local groups = redis.call('ZRANGEBYSCORE', waits, '(' .. from, '+inf')
-return {'joined', 'position', position, 'groups', groups}
-`,
-});
-
-/** Drops a group that has no key any more. */
-const dropEmpty = defineNamedScript({
+/** Takes keys out of a group, but for those that have joined it again meanwhile.
+ *
+ * Args  members  JSON, the number under which each key joined, by key id */
+const leaveScript = defineNamedScript({
   keys: ['waits'],
-  args: { group: 'text' },
+  args: { group: 'text', members: 'text' },
   answers: { ok: {} },
-  lua: `
-if redis.call('EXISTS', waits .. ':' .. group) == 0 then redis.call('ZREM', waits, group) end
+  lua: `${GROUPS_LUA}
+local keys = waits .. ':' .. group
+for keyId, number in pairs(cjson.decode(members)) do
+  if redis.call('HGET', keys, keyId) == number then redis.call('HDEL', keys, keyId) end
+end
+endIfEmpty(waits, group)
 return {'ok'}
 `,
 });
 
-const PAGE_KEYS = 500;
+/** Keys of a group that are read and promoted at once. */
+const PAGE_SIZE = 500;
 
-/** The wait list of one driver's keys. Methods reject when Redis can't be asked. */
+/** The dependency index of one driver's keys. Methods reject when Redis can't be asked. */
 export class DependencyIndex {
   readonly #redis: Redis;
   readonly #prefix: string;
@@ -98,25 +98,26 @@ export class DependencyIndex {
     this.#waits = waitsKey(prefix, driver);
   }
 
-  /** The groups that keys have joined since the position of an earlier answer; all of them where
-   * `from` is undefined. Reads no more than the counter while no key has joined one. */
-  async since(
-    from: number | undefined,
-  ): Promise<{ readonly position: number; readonly waiting: readonly WaitGroup[] }> {
-    const waits = this.#waits;
-    const keys = { waits, counter: `${waits}#` };
-    if (from !== undefined && Number(await this.#redis.get(keys.counter)) === from)
-      return { position: from, waiting: [] };
-    const { position, groups } = await joinedSince.run(this.#redis, keys, { from: from ?? 0 });
-    const waiting = groups.map((group) => {
-      const at = group.lastIndexOf('@');
-      return { object: group.slice(0, at), seen: group.slice(at + 1) };
-    });
-    return { position, waiting };
+  /** All groups; undefined while nothing has changed since an earlier answer.
+   * @param known  the version of that answer */
+  async read(
+    known: number | undefined,
+  ): Promise<{ readonly version: number; readonly groups: readonly WaitGroup[] } | undefined> {
+    // Read first: a key that joins in between changes it again.
+    const version = Number(await this.#redis.get(`${this.#waits}#`));
+    if (version === known) return undefined;
+    const groups = await this.#redis.zrange(this.#waits, '0', '-1');
+    return {
+      version,
+      groups: groups.map((group) => {
+        const at = group.lastIndexOf('@');
+        return { object: group.slice(0, at), seen: group.slice(at + 1) };
+      }),
+    };
   }
 
-  /** Promotes the jobs of a group's keys, and takes the keys out of the group. A key whose run is
-   * under way stays in it, since that run may be about to park the key.
+  /** Promotes the delayed jobs of a group's keys, and takes those keys out of the group that have
+   * no run under way: such a run may be about to park its key.
    * @returns how many were promoted, and how many are running, for which to call this again */
   async promote({
     object,
@@ -127,20 +128,19 @@ export class DependencyIndex {
     const total = { promoted: 0, running: 0 };
     let cursor = '0';
     do {
-      const [next, fields] = await this.#redis.hscan(keys, cursor, 'COUNT', PAGE_KEYS);
+      const [next, fields] = await this.#redis.hscan(keys, cursor, 'COUNT', PAGE_SIZE);
       cursor = next;
-      const keyIds = fields.filter((_, i) => i % 2 === 0);
+      const left = new Map(fields.flatMap((id, i) => (i % 2 === 0 ? [[id, fields[i + 1]]] : [])));
       for (const kind of JOB_KINDS) {
-        const ofKind = keyIds.filter((keyId) => keyId.startsWith(`${kind}/`));
-        if (ofKind.length === 0) continue;
-        const ends = await this.#promoteKeys(kind, ofKind);
+        const keyIds = [...left.keys()].filter((id) => id.startsWith(`${kind}/`));
+        const ends = keyIds.length === 0 ? [] : await this.#promoteKeys(kind, keyIds);
         total.promoted += ends.filter((end) => end === 'promoted').length;
         total.running += ends.filter((end) => end === 'running').length;
-        const ended = ofKind.filter((_, i) => ends[i] !== 'running');
-        if (ended.length > 0) await this.#redis.hdel(keys, ...ended);
+        for (const id of keyIds.filter((_, i) => ends[i] === 'running')) left.delete(id);
       }
+      const members = JSON.stringify(Object.fromEntries(left));
+      await leaveScript.run(this.#redis, { waits: this.#waits }, { group, members });
     } while (cursor !== '0');
-    if (total.running === 0) await dropEmpty.run(this.#redis, { waits: this.#waits }, { group });
     return total;
   }
 

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
+import { handleHash, type VolumeIdentity } from '../volumes/handles.ts';
 import { handleAsksKey, dataEpochKey, sharedHandlesKey } from './key-names.ts';
 import { RECORD_NOW } from './record-clock.ts';
 import { askRedis } from './ask-redis.ts';
@@ -13,16 +14,18 @@ import type { WaitCondition } from '../rules/rule.ts';
  * publishes when a run asks for it: it lists all PVs, and its view is as old as the begin of that
  * list.
  *
- * Fields of the hash of what is published:
- * publisher    the ingest that publishes; another one takes over when the key has expired
+ * Fields of the hash of what is published. Earlier versions of sutler published handles as they are,
+ * in fields of other names (publisher, handle), so that neither takes the other's view for its own:
+ * by           the ingest that publishes; another one takes over when the view has expired
  * version      of what it has published, in its own count
  * until        when it expires, by the record clock: Redis' own expiry is longer where its clock
  *              was set back
- * handle <id>  names of the PVs that share this handle, one a line; MAX_SHARERS at most
+ * hash <hash>  names of the PVs that may share the handle of this hash, one a line; MAX_SHARERS at
+ *              most
  *
  * Fields of the hash of asks; times are of the record clock, in ms:
- * asked        when a run last found nothing published
- * begun        when the last scan began whose view was published
+ * asked        when a run last found nothing published; there until a view is published that began
+ *              later
  * scanner      the ingest that is scanning
  * until        when another one may scan in its place */
 
@@ -51,7 +54,7 @@ export const MAX_SHARERS = 20;
  *           taken      another ingest publishes
  *           each with the record clock, which may be the next asOfMs */
 const publishScript = defineNamedScript({
-  keys: ['sharedKey', 'dataEpochKey'],
+  keys: ['sharedKey', 'asksKey', 'dataEpochKey'],
   args: {
     publisher: 'text',
     version: 'number',
@@ -67,35 +70,41 @@ const publishScript = defineNamedScript({
   },
   lua: `${RECORD_NOW}
 local current, published, untilMs =
-  unpack(redis.call('HMGET', sharedKey, 'publisher', 'version', 'until'))
+  unpack(redis.call('HMGET', sharedKey, 'by', 'version', 'until'))
 local isCurrent = current and tonumber(untilMs or math.huge) > now
 if isCurrent and current ~= publisher then return {'taken', 'nowMs', now} end
 local leftMs = math.min(asOfMs + maxAgeMs - now, maxAgeMs)
 if leftMs <= 0 then return {'outdated', 'nowMs', now} end
 if handles ~= '' then
   redis.call('DEL', sharedKey)
-  redis.call('HSET', sharedKey, 'publisher', publisher, 'version', version)
-  for id, names in pairs(cjson.decode(handles)) do
-    redis.call('HSET', sharedKey, 'handle ' .. id, names)
+  redis.call('HSET', sharedKey, 'by', publisher, 'version', version)
+  for hash, names in pairs(cjson.decode(handles)) do
+    redis.call('HSET', sharedKey, 'hash ' .. hash, names)
   end
 elseif current ~= publisher or tonumber(published) ~= version then
   return {'unknown', 'nowMs', now}
 end
 redis.call('HSET', sharedKey, 'until', now + leftMs)
 redis.call('PEXPIRE', sharedKey, leftMs)
+local asked, scanner = unpack(redis.call('HMGET', asksKey, 'asked', 'scanner'))
+if asked and tonumber(asked) <= asOfMs then
+  redis.call('DEL', asksKey)
+elseif scanner == publisher then
+  redis.call('HDEL', asksKey, 'scanner', 'until')
+end
 return {'published', 'nowMs', now}
 `,
 });
 
-/** Answers with the names of PVs with this handle, one a line, or `unknown` and remembers that a
- * run has asked. */
+/** Answers with the names of PVs that may have this handle, one a line, or `unknown` and remembers
+ * that a run has asked. */
 const lookScript = defineNamedScript({
   keys: ['sharedKey', 'asksKey', 'dataEpochKey'],
-  args: { handle: 'text' },
+  args: { hash: 'text' },
   answers: { unknown: {}, known: { names: 'text' } },
   lua: `${RECORD_NOW}
 local publisher, untilMs, names =
-  unpack(redis.call('HMGET', sharedKey, 'publisher', 'until', 'handle ' .. handle))
+  unpack(redis.call('HMGET', sharedKey, 'by', 'until', 'hash ' .. hash))
 if publisher and tonumber(untilMs or math.huge) > now then
   return {'known', 'names', names or ''}
 end
@@ -107,7 +116,7 @@ return {'unknown'}
 
 /** Begins a scan, or renews the right to one that has begun.
  *
- * Answers   none   nobody has asked since the last scan began
+ * Answers   none   nobody has asked since the last published scan began
  *           taken  another ingest is scanning
  *           scan   with the record clock, before which the list must not have begun */
 const beginScan = defineNamedScript({
@@ -115,25 +124,11 @@ const beginScan = defineNamedScript({
   args: { scanner: 'text' },
   answers: { none: {}, taken: {}, scan: { nowMs: 'number' } },
   lua: `${RECORD_NOW}
-local asked, begun, current, untilMs =
-  unpack(redis.call('HMGET', asksKey, 'asked', 'begun', 'scanner', 'until'))
-if not asked or tonumber(asked) <= tonumber(begun or 0) then return {'none'} end
+local asked, current, untilMs = unpack(redis.call('HMGET', asksKey, 'asked', 'scanner', 'until'))
+if not asked then return {'none'} end
 if current and current ~= scanner and tonumber(untilMs) > now then return {'taken'} end
 redis.call('HSET', asksKey, 'scanner', scanner, 'until', now + ${SCANNER_TTL_MS})
 return {'scan', 'nowMs', now}
-`,
-});
-
-/** Ends a scan. Whoever asked before it began is served. */
-const endScan = defineNamedScript({
-  keys: ['asksKey'],
-  args: { scanner: 'text', begunMs: 'number' },
-  answers: { ok: {} },
-  lua: `
-if redis.call('HGET', asksKey, 'scanner') ~= scanner then return {'ok'} end
-redis.call('HDEL', asksKey, 'scanner', 'until')
-redis.call('HSET', asksKey, 'begun', begunMs)
-return {'ok'}
 `,
 });
 
@@ -143,16 +138,13 @@ const withdraw = defineNamedScript({
   args: { publisher: 'text' },
   answers: { ok: {} },
   lua: `${RECORD_NOW}
-if redis.call('HGET', sharedKey, 'publisher') ~= publisher then return {'ok'} end
+if redis.call('HGET', sharedKey, 'by') ~= publisher then return {'ok'} end
 redis.call('DEL', sharedKey)
 redis.call('HSET', asksKey, 'asked', now)
 redis.call('PEXPIRE', asksKey, ${ASKS_TTL_MS})
 return {'ok'}
 `,
 });
-
-/** The PVs by each handle that several of them name. */
-export type HandleSharers = ReadonlyMap<string, readonly string[]>;
 
 export type SharedHandles = ReturnType<typeof redisSharedHandles>;
 
@@ -165,34 +157,34 @@ export function redisSharedHandles(redis: Redis, prefix: string, driver: string)
   };
   return {
     /** Publishes a view; see publishScript. Rejects while Redis can't be reached.
-     * @param view  `handles` undefined: Redis should have this version already; `maxAgeMs`:
-     *              MAX_VIEW_AGE_MS where absent */
+     * @param view  `handles`: the names of the PVs by the hash of each shared handle; undefined:
+     *              Redis should have this version already. `maxAgeMs`: MAX_VIEW_AGE_MS where
+     *              absent */
     publish(view: {
       readonly publisher: string;
       readonly version: number;
-      readonly handles: HandleSharers | undefined;
+      readonly handles: ReadonlyMap<number, readonly string[]> | undefined;
       readonly asOfMs: number;
       readonly maxAgeMs?: number;
     }) {
       const { handles, maxAgeMs = MAX_VIEW_AGE_MS } = view;
       const lines = [...(handles ?? [])].map(
-        ([id, names]) => [id, names.slice(0, MAX_SHARERS).join('\n')] as const,
+        ([hash, names]) => [hash, names.slice(0, MAX_SHARERS).join('\n')] as const,
       );
       const text = handles === undefined ? '' : JSON.stringify(Object.fromEntries(lines));
       return publishScript.run(redis, keys, { ...view, maxAgeMs, handles: text });
     },
     /** For an ingest that scans; see beginScan. */
     beginScan: (scanner: string) => beginScan.run(redis, keys, { scanner }),
-    /** @param begunMs  the time that beginScan answered first */
-    endScan: (scanner: string, begunMs: number) => endScan.run(redis, keys, { scanner, begunMs }),
     /** Takes back what this ingest has published, which another PV has made wrong. */
     withdraw: (publisher: string) => withdraw.run(redis, keys, { publisher }),
-    /** The names of PVs with this handle, up to MAX_SHARERS; empty if it is not shared.
+    /** The names of PVs that may have this handle, up to MAX_SHARERS; empty if it is not shared.
      * @returns undefined if no ingest has published within the last seconds; then one that scans
      *   is asked to, and promotes the keys that wait for VIEW_CONDITION
      * @throws RecordsUnavailable */
-    sharersOf: async (handle: string): Promise<readonly string[] | undefined> => {
-      const answer = await askRedis(lookScript.run(redis, keys, { handle }));
+    sharersOf: async (volume: VolumeIdentity): Promise<readonly string[] | undefined> => {
+      const hash = String(handleHash(volume));
+      const answer = await askRedis(lookScript.run(redis, keys, { hash }));
       if (answer.kind === 'unknown') return undefined;
       return answer.names === '' ? [] : answer.names.split('\n');
     },

@@ -28,11 +28,8 @@ describe('Leadership', () => {
       60_000,
     );
     const resync = new Resync({
-      objects: {
-        async *outstanding() {
-          yield key;
-        },
-        reportRefused: () => undefined,
+      async *outstanding() {
+        yield key;
       },
       queue,
       openJobs: () => Promise.resolve(new Map()),

@@ -6,13 +6,14 @@ import {
   type SnapshotSweepOptions,
 } from '#src/ingest/snapshot-sweep.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import type { Snapshot } from '#src/kube/objects.ts';
+import type { Claim, Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds, removeCrds } from '../harness/snapshot-crds.ts';
 import { until } from '../harness/until.ts';
+import { aClaim } from '../volumes/builders.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 const FOREIGN = 'example.com/other';
@@ -35,7 +36,7 @@ describe('snapshot sweep', () => {
           return kube.list(...args);
         },
       },
-      restored: () => new Set(),
+      claims: () => eachOf([]),
       ensureQueued: (key) => void enqueued.push(key),
       isLeading: () => true,
       intervalMs: 3_600_000,
@@ -111,7 +112,13 @@ describe('snapshot sweep', () => {
   it('ignores a snapshot that a pending claim of any namespace needs (L-08)', async () => {
     await snapshot('used', [OURS]);
     await snapshot('z-orphan', [OURS]);
-    start({ restored: () => new Set([`${namespace}/used`]) }).begin();
+    const dataSource = {
+      kind: 'VolumeSnapshot',
+      apiGroup: 'snapshot.storage.k8s.io',
+      name: 'used',
+    };
+    const claim = aClaim({ metadata: { namespace }, spec: { dataSource } });
+    start({ claims: () => eachOf([claim]) }).begin();
     await until(() => mine().length > 0, 'the orphan is found');
     assert.deepEqual(mine(), ['z-orphan']);
   });
@@ -206,3 +213,8 @@ describe('snapshot sweep', () => {
     assert.deepEqual(lines, []);
   });
 });
+
+async function* eachOf(claims: readonly Claim[]): AsyncGenerator<Claim> {
+  await Promise.resolve();
+  yield* claims;
+}

@@ -150,6 +150,7 @@ function describeClock(way: string, start: () => Promise<SettableRedis>, skip: b
 
     it('set back, what a dead ingest has published of shared handles is used no longer', async () => {
       const handles = redisSharedHandles(redis.redis, PREFIX, DRIVER);
+      const volume = { driver: DRIVER, id: 'h', form: 'csi' } as const;
       const { nowMs } = await handles.publish({
         publisher: 'dead',
         version: 1,
@@ -158,10 +159,10 @@ function describeClock(way: string, start: () => Promise<SettableRedis>, skip: b
       });
       const view = { publisher: 'dead', version: 1, handles: new Map(), asOfMs: nowMs };
       assert.equal((await handles.publish({ ...view, maxAgeMs: OWN_MS })).kind, 'published');
-      assert.deepEqual(await handles.sharersOf('h'), []);
+      assert.deepEqual(await handles.sharersOf(volume), []);
       await redis.setClock(-HOUR_MS);
       await until(
-        async () => (await handles.sharersOf('h')) === undefined,
+        async () => (await handles.sharersOf(volume)) === undefined,
         'it is not used',
         WITHIN_MS,
       );

@@ -5,9 +5,9 @@ import {
   redisSharedHandles,
   type SharedHandles,
 } from '#src/records/shared-handles.ts';
+import { handleHash, type VolumeIdentity } from '#src/volumes/handles.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from '../harness/until.ts';
 
 const KEY = '{csi}:shared:d.example';
 
@@ -21,56 +21,57 @@ describe('shared handles', () => {
   after(() => redis.close());
   beforeEach(() => redis.redis.flushall());
 
+  const volume = (id: string): VolumeIdentity => ({ driver: 'd.example', id, form: 'csi' });
+  const sharersOf = (id: string) => handles.sharersOf(volume(id));
+  const view = (...entries: readonly (readonly [string, readonly string[]])[]) =>
+    new Map(entries.map(([id, names]) => [handleHash(volume(id)), names]));
   const nowMs = async (): Promise<number> => {
     const [seconds] = await redis.redis.time();
     return Number(seconds) * 1_000;
   };
   const publish = async (change: Partial<Parameters<SharedHandles['publish']>[0]> = {}) => {
     const asOfMs = await nowMs();
-    const view = { publisher: 'a', version: 1, handles: new Map(), asOfMs };
-    return (await handles.publish({ ...view, ...change })).kind;
+    const empty = { publisher: 'a', version: 1, handles: new Map(), asOfMs };
+    return (await handles.publish({ ...empty, ...change })).kind;
   };
 
   it('are not known before an ingest has published', async () => {
-    assert.equal(await handles.sharersOf('h'), undefined);
+    assert.equal(await sharersOf('h'), undefined);
   });
 
   it('are none if an empty view is published', async () => {
     assert.equal(await publish(), 'published');
-    assert.deepEqual(await handles.sharersOf('h'), []);
+    assert.deepEqual(await sharersOf('h'), []);
   });
 
   it('name the PVs of each handle, whatever characters it has', async () => {
     const odd = 'a "b" \\ ü\u0001{}*\nend';
-    const view = new Map([
-      ['h', ['one', 'two']],
-      [odd, ['three', 'four']],
-    ]);
-    assert.equal(await publish({ handles: view }), 'published');
-    assert.deepEqual(await handles.sharersOf('h'), ['one', 'two']);
-    assert.deepEqual(await handles.sharersOf(odd), ['three', 'four']);
-    assert.deepEqual(await handles.sharersOf('publisher'), []);
+    const both = view(['h', ['one', 'two']], [odd, ['three', 'four']]);
+    assert.equal(await publish({ handles: both }), 'published');
+    assert.deepEqual(await sharersOf('h'), ['one', 'two']);
+    assert.deepEqual(await sharersOf(odd), ['three', 'four']);
+    assert.deepEqual(await sharersOf('publisher'), []);
   });
 
   it('name a limited number of PVs', async () => {
     const names = Array.from({ length: 3 * MAX_SHARERS }, (_, n) => `pv-${n}`);
-    await publish({ handles: new Map([['h', names]]) });
-    assert.deepEqual(await handles.sharersOf('h'), names.slice(0, MAX_SHARERS));
+    await publish({ handles: view(['h', names]) });
+    assert.deepEqual(await sharersOf('h'), names.slice(0, MAX_SHARERS));
   });
 
   it('are replaced as a whole by the next version', async () => {
-    await publish({ handles: new Map([['h', ['one', 'two']]]) });
-    await publish({ version: 2, handles: new Map([['other', ['one', 'two']]]) });
-    assert.deepEqual(await handles.sharersOf('h'), []);
-    assert.deepEqual(await handles.sharersOf('other'), ['one', 'two']);
+    await publish({ handles: view(['h', ['one', 'two']]) });
+    await publish({ version: 2, handles: view(['other', ['one', 'two']]) });
+    assert.deepEqual(await sharersOf('h'), []);
+    assert.deepEqual(await sharersOf('other'), ['one', 'two']);
   });
 
   it('stay if the same version is renewed, and then last longer', async () => {
-    await publish({ handles: new Map([['h', ['one', 'two']]]) });
+    await publish({ handles: view(['h', ['one', 'two']]) });
     await redis.redis.pexpire(KEY, 100);
     assert.equal(await publish({ handles: undefined }), 'published');
     assert.ok((await redis.redis.pttl(KEY)) > 1_000);
-    assert.deepEqual(await handles.sharersOf('h'), ['one', 'two']);
+    assert.deepEqual(await sharersOf('h'), ['one', 'two']);
   });
 
   it('are asked for as a whole if Redis has lost them, or has an older version', async () => {
@@ -87,7 +88,7 @@ describe('shared handles', () => {
 
   it('are not published by a process that was frozen after it saw them', async () => {
     assert.equal(await publish({ asOfMs: (await nowMs()) - 10_000 }), 'outdated');
-    assert.equal(await handles.sharersOf('h'), undefined);
+    assert.equal(await sharersOf('h'), undefined);
   });
 
   it('last no longer if Redis’ clock was set back', async () => {
@@ -96,9 +97,9 @@ describe('shared handles', () => {
   });
 
   it('are left to the ingest that publishes them, until its view expires', async () => {
-    await publish({ handles: new Map([['h', ['one', 'two']]]) });
+    await publish({ handles: view(['h', ['one', 'two']]) });
     assert.equal(await publish({ publisher: 'b' }), 'taken');
-    assert.deepEqual(await handles.sharersOf('h'), ['one', 'two']);
+    assert.deepEqual(await sharersOf('h'), ['one', 'two']);
     await redis.redis.pexpire(KEY, 0);
     assert.equal(await publish({ publisher: 'b' }), 'published');
     assert.equal(await publish({ handles: undefined }), 'taken');
@@ -107,7 +108,7 @@ describe('shared handles', () => {
   it('can’t be asked for while Redis is away', async () => {
     const away = redis.redis.duplicate({ maxRetriesPerRequest: 0, retryStrategy: () => null });
     away.disconnect();
-    const asked = redisSharedHandles(away, 'csi', 'd.example').sharersOf('h');
+    const asked = redisSharedHandles(away, 'csi', 'd.example').sharersOf(volume('h'));
     await assert.rejects(asked, RecordsUnavailable);
   });
 
@@ -117,28 +118,35 @@ describe('shared handles', () => {
     it('are asked for by a run that finds none published, and only by such a run', async () => {
       assert.deepEqual(await begin('a'), { kind: 'none' });
       await publish();
-      await handles.sharersOf('h');
+      await sharersOf('h');
       assert.deepEqual(await begin('a'), { kind: 'none' });
       await redis.redis.del(KEY);
-      await handles.sharersOf('h');
+      await sharersOf('h');
       assert.equal((await begin('a')).kind, 'scan');
     });
 
     it('are looked for by one ingest at a time', async () => {
-      await handles.sharersOf('h');
+      await sharersOf('h');
       assert.equal((await begin('a')).kind, 'scan');
       assert.equal((await begin('b')).kind, 'taken');
       assert.equal((await begin('a')).kind, 'scan');
     });
 
     it('are looked for again for a run that asked after the last scan began', async () => {
-      await handles.sharersOf('h');
+      await sharersOf('h');
       const scan = await begin('a');
       assert.ok(scan.kind === 'scan');
-      await handles.endScan('a', scan.nowMs);
+      await publish({ asOfMs: scan.nowMs });
       assert.deepEqual(await begin('a'), { kind: 'none' });
-      await until(async () => (await nowMs()) > scan.nowMs, 'a second later');
-      await handles.sharersOf('h');
+      await redis.redis.del(KEY);
+      await sharersOf('h');
+      assert.equal((await begin('b')).kind, 'scan');
+    });
+
+    it('are looked for by another ingest after a scan that was too old for a run', async () => {
+      await sharersOf('h');
+      assert.equal((await begin('a')).kind, 'scan');
+      await publish({ asOfMs: (await nowMs()) - 2_000 });
       assert.equal((await begin('b')).kind, 'scan');
     });
 
@@ -153,10 +161,10 @@ describe('shared handles', () => {
     it('are withdrawn by who published them, which asks for others', async () => {
       await publish();
       await handles.withdraw('b');
-      assert.deepEqual(await handles.sharersOf('h'), []);
+      assert.deepEqual(await sharersOf('h'), []);
       await handles.withdraw('a');
       assert.equal((await begin('a')).kind, 'scan');
-      assert.equal(await handles.sharersOf('h'), undefined);
+      assert.equal(await sharersOf('h'), undefined);
     });
   });
 });

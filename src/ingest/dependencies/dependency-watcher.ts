@@ -5,20 +5,25 @@ import type { Logger } from '../../runtime/log.ts';
 import { metricsIn } from '../../runtime/metrics.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';
 
+/** Knows the versions of some kinds of objects. */
+export interface VersionSource {
+  /** The version of an object; '' = it does not exist. Undefined: it is of another kind, or its
+   * version is not known now. */
+  versionOf(object: string): string | undefined;
+  /** Called each second with all objects that keys wait for. */
+  follow?(objects: ReadonlySet<string>): void;
+}
+
 export interface DependencyWatcherOptions {
-  readonly waits: Pick<DependencyIndex, 'since' | 'promote'>;
-  /** The object's current version; '' = it does not exist. Undefined: no watch covers it, or its
-   * watch has not synced. */
-  readonly versionOf: (object: string) => string | undefined;
-  /** Called after each poll with all objects that keys wait for. */
-  readonly onWaiting?: (objects: ReadonlySet<string>) => void;
+  readonly index: Pick<DependencyIndex, 'read' | 'promote'>;
+  readonly sources: readonly VersionSource[];
   /** Called right before each promotion. */
   readonly isLeading: () => boolean;
   readonly driver: string;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
-  /** Time between two polls of the wait list. */
+  /** Time between two reads of the index. */
   readonly periodMs?: number;
 }
 
@@ -38,26 +43,26 @@ interface Promotion {
 const REPEAT_START_MS = 1_000;
 const REPEAT_MAX_MS = 300_000;
 const PERIOD_MS = 1_000;
-/** Polls between full rescans of the wait list. A rescan drops groups that no longer exist and
- * makes up for a lost answer. */
-const POLLS_PER_RESCAN = 60;
+/** Reads between those that are made although the index seems unchanged, to make up for a Redis
+ * that lost some of it. */
+const READS_PER_RESCAN = 60;
 
-/** Promotes parked keys whose object changed. Compares the versions that the keys saw with those in
- * the caches: at each change of an object and, each second, for the keys that parked since. So it
- * finds a change that came before the key parked, and one that came before this ingest led. */
+/** Promotes parked keys whose object changed. Compares the versions that the keys saw with those of
+ * the objects now: at each change of an object and, each second, where a key has parked since. So
+ * it finds a change that came before the key parked, and one that came before this ingest led. */
 export class DependencyWatcher {
   readonly #options: DependencyWatcherOptions;
   readonly #promotedKeys: Counter<'driver'>;
   readonly #loop: PollLoop;
   /** By object: the versions that keys saw when they parked. */
-  readonly #seenVersions = new Map<string, Set<string>>();
+  #waiting: ReadonlyMap<string, ReadonlySet<string>> = new Map();
   /** By group, "object@seen version". */
   readonly #promotions = new Map<string, Promotion>();
   /** Objects to compare in the next step. */
-  readonly #due = new Set<string>();
-  /** How far the wait list was read; undefined: not at all, or again from the start. */
-  #position: number | undefined;
-  #polls = 0;
+  #due = new Set<string>();
+  /** The version of the index that was read; undefined: none. */
+  #version: number | undefined;
+  #reads = 0;
 
   constructor(options: DependencyWatcherOptions) {
     const { driver, metrics, clock, log } = options;
@@ -80,7 +85,7 @@ export class DependencyWatcher {
 
   /** To be called when an object was added, modified or deleted. */
   changed(object: string): void {
-    if (!this.#seenVersions.has(object)) return;
+    if (!this.#waiting.has(object)) return;
     this.#due.add(object);
     this.#loop.runNow();
   }
@@ -95,70 +100,66 @@ export class DependencyWatcher {
   }
 
   async #step(): Promise<void> {
-    if (!this.#options.isLeading()) return this.#reset();
-    await this.#poll();
-    const objects = [...this.#due];
-    this.#due.clear();
-    for (const object of objects) await this.#compare(object);
-  }
-
-  /** Called while another ingest leads: ends all watches, and makes the next poll a rescan. */
-  #reset(): void {
-    this.#seenVersions.clear();
-    this.#due.clear();
-    this.#polls = 0;
-    this.#options.onWaiting?.(new Set());
-  }
-
-  /** Reads the groups that were added to the wait list since the last poll. */
-  async #poll(): Promise<void> {
-    const { waits, onWaiting } = this.#options;
-    if (this.#polls % POLLS_PER_RESCAN === 0) this.#beginRescan();
-    const { position, waiting } = await waits.since(this.#position);
-    this.#position = position;
-    this.#polls += 1;
-    for (const { object, seen } of waiting) {
-      const versions = this.#seenVersions.get(object);
-      if (versions === undefined) this.#seenVersions.set(object, new Set([seen]));
-      else versions.add(seen);
-      this.#due.add(object);
+    const { sources, isLeading } = this.#options;
+    if (isLeading()) await this.#read();
+    else {
+      // Another ingest leads: all watches end, and the next read is complete.
+      this.#waiting = new Map();
+      this.#due.clear();
+      this.#version = undefined;
     }
-    onWaiting?.(new Set(this.#seenVersions.keys()));
+    const objects = new Set(this.#waiting.keys());
+    for (const source of sources) source.follow?.(objects);
+    const again: string[] = [];
+    for (const object of this.#due) {
+      if (await this.#compare(object)) again.push(object);
+      this.#due.delete(object);
+    }
+    for (const object of again) this.#due.add(object);
   }
 
-  #beginRescan(): void {
-    this.#position = undefined;
-    this.#seenVersions.clear();
-    const nowMs = this.#options.clock.nowMs();
+  async #read(): Promise<void> {
+    const { index, clock } = this.#options;
+    if (this.#reads % READS_PER_RESCAN === 0) this.#version = undefined;
+    this.#reads += 1;
+    const found = await index.read(this.#version);
+    if (found === undefined) return;
+    this.#version = found.version;
+    const waiting = new Map<string, Set<string>>();
+    for (const { object, seen } of found.groups)
+      waiting.set(object, (waiting.get(object) ?? new Set<string>()).add(seen));
+    this.#waiting = waiting;
+    this.#due = new Set(waiting.keys());
+    const nowMs = clock.nowMs();
     for (const [group, { notBeforeMs }] of this.#promotions)
       if (notBeforeMs + REPEAT_MAX_MS < nowMs) this.#promotions.delete(group);
   }
 
-  async #compare(object: string): Promise<void> {
-    const { versionOf, isLeading } = this.#options;
-    const versions = this.#seenVersions.get(object);
-    if (versions === undefined) return;
-    const current = versionOf(object);
-    // Its watch has not synced yet: compare again in the next step.
-    if (current === undefined) this.#due.add(object);
-    else
-      for (const seen of versions)
-        if (seen !== current && isLeading()) await this.#promote({ object, seen }, current);
+  /** @returns whether to compare it again in the next step */
+  async #compare(object: string): Promise<boolean> {
+    const { sources, isLeading } = this.#options;
+    let current: string | undefined;
+    for (const source of sources) current ??= source.versionOf(object);
+    // Its version is not known yet.
+    if (current === undefined) return true;
+    let isDue = false;
+    for (const seen of this.#waiting.get(object) ?? [])
+      if (seen !== current && isLeading())
+        isDue = (await this.#promote({ object, seen }, current)) || isDue;
+    return isDue;
   }
 
   /** Promotes the keys of a group, unless an earlier promotion had no effect and its pause is not
-   * over. */
-  async #promote({ object, seen }: WaitGroup, version: string): Promise<void> {
-    const { waits, clock, driver, log } = this.#options;
+   * over.
+   * @returns whether to try again in the next step */
+  async #promote({ object, seen }: WaitGroup, version: string): Promise<boolean> {
+    const { index, clock, driver, log } = this.#options;
     const group = `${object}@${seen}`;
     const last = this.#promotions.get(group);
     const isRepeat = last?.version === version;
     const nowMs = clock.nowMs();
-    if (isRepeat && nowMs < last.notBeforeMs) {
-      this.#due.add(object);
-      return;
-    }
-    const { promoted, running } = await waits.promote({ object, seen });
+    if (isRepeat && nowMs < last.notBeforeMs) return true;
+    const { promoted, running } = await index.promote({ object, seen });
     if (promoted > 0) {
       const withoutEffect = isRepeat ? last.withoutEffect + 1 : 0;
       const pauseMs = Math.min(REPEAT_MAX_MS, REPEAT_START_MS * 2 ** withoutEffect);
@@ -167,13 +168,6 @@ export class DependencyWatcher {
       log.info({ object, keys: promoted }, 'an object changed: promoted the keys that wait for it');
     }
     // A running key may have read the object before the change and be about to park.
-    if (running > 0) this.#due.add(object);
-    else this.#forget(object, seen);
-  }
-
-  #forget(object: string, seen: string): void {
-    const versions = this.#seenVersions.get(object);
-    versions?.delete(seen);
-    if (versions?.size === 0) this.#seenVersions.delete(object);
+    return running > 0;
   }
 }

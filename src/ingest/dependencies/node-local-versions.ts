@@ -12,7 +12,7 @@ import type { Logger } from '../../runtime/log.ts';
 
 const ROOM_ID = objectId({ resource: ROOM, name: ANY });
 
-/** Tells the wait watch the versions of what keys wait for with --node-deployment: the gateways of
+/** Knows the versions of what keys wait for with --node-deployment: the gateways of
  * nodes, and more room on nodes. */
 export class NodeLocalVersions {
   readonly #gateways: Pick<NodeGatewayPool, 'isReady' | 'readyNodes'>;

@@ -1,39 +1,41 @@
 import { unlessAborted } from '../../runtime/abort.ts';
 import { type Clock, signalWithin } from '../../runtime/clock.ts';
+import { Listeners } from '../../runtime/listeners.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';
 import type { NoticePosition, NoticeStream } from '../../webhooks/notices.ts';
-import type { Looks } from './looks.ts';
+import type { LookQueue } from './look-queue.ts';
 
 export interface NoticeReaderOptions {
   readonly stream: Pick<NoticeStream, 'markEnd' | 'readNotices'>;
-  readonly looks: Pick<Looks, 'add' | 'clear' | 'due'>;
-  /** Whether this process leads a driver. Hints are read only then. */
+  readonly looks: Pick<LookQueue, 'add' | 'clear' | 'due'>;
+  /** Whether this process leads a driver. Notices are read only then. */
   readonly isLeading: () => boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** No more hints are read while so many objects wait for their look. The stream keeps them, and if
- * it is cut meanwhile, a resync follows. */
+/** No more notices are read while so many objects wait for their look. The stream keeps them, and
+ * if it is cut meanwhile, a resync follows. */
 const MAX_DUE = 2_000;
-/** How long one command waits for hints. */
+/** How long one command waits for notices. */
 const BLOCK_MS = 4_000;
 const IDLE_MS = 1_000;
 /** How long a list of everything waits for the reader, as while Redis refuses to be read. */
 const LONGEST_WAIT_MS = 5_000;
 const BUSY_MS = 20;
-/** Pause between two reports of lost hints. Each costs a list of everything. */
+/** Pause between two reports of lost notices. Each costs a list of everything. */
 const GAP_PAUSE_MS = 30_000;
 
-/** Reads the hints of all senders while this process leads a driver, from the moment on at which it
- * begins: what happened before is for the resync of a new leader. */
+/** Reads the notices of all senders while this process leads a driver, from the moment on at which
+ * it begins: what happened before is for the resync of a new leader. */
 export class NoticeReader {
+  /** Notified when notices were lost, so that a resync is needed. */
+  readonly lost = new Listeners<void>();
   readonly #options: NoticeReaderOptions;
   readonly #loop: PollLoop;
   /** Where to go on; undefined: not reading. */
   #position: NoticePosition | undefined;
-  readonly #lossListeners = new Set<() => void>();
   /** Called when a position is known. */
   #waiting: (() => void)[] = [];
   /** Whether somebody waited in vain for a position. */
@@ -46,21 +48,14 @@ export class NoticeReader {
     this.#options = options;
     this.#loop = new PollLoop({
       step: () => this.#step(),
-      onError: (error) => log.debug({ err: error }, 'could not read hints; trying again'),
+      onError: (error) => log.debug({ err: error }, 'could not read notices; trying again'),
       periodMs: IDLE_MS,
       clock,
     });
   }
 
-  /** Calls the listener when hints were lost, so that a resync is needed.
-   * @returns a function that ends that */
-  onLoss(listener: () => void): () => void {
-    this.#lossListeners.add(listener);
-    return () => this.#lossListeners.delete(listener);
-  }
-
-  /** Resolves when a hint that is sent from now on is not missed. Also resolves after 5 s, or when
-   * the signal aborts: then what is missed counts as lost. */
+  /** Resolves when a notice that is sent from now on is not missed. Also resolves after 5 s, or
+   * when the signal aborts: then what is missed counts as lost. */
   async waitUntilReading(signal: AbortSignal): Promise<void> {
     if (this.#position !== undefined) return;
     const reading = new Promise<void>((resolve) => this.#waiting.push(resolve));
@@ -92,7 +87,7 @@ export class NoticeReader {
     if (looks.due >= MAX_DUE) return BUSY_MS;
     const { hints, position, isGap } = await stream.readNotices(this.#position, BLOCK_MS);
     this.#position = position;
-    for (const hint of hints) looks.add(hint);
+    for (const notice of hints) looks.add(notice);
     this.#isGapPending ||= isGap;
     this.#reportLoss();
     return 0;
@@ -105,6 +100,6 @@ export class NoticeReader {
     this.#isGapPending = false;
     this.#nextGapMs = nowMs + GAP_PAUSE_MS;
     log.warn('hints were lost: too many came at once, or Redis lost data; listing all objects');
-    for (const listener of this.#lossListeners) listener();
+    this.lost.notify();
   }
 }

@@ -53,18 +53,35 @@ export class PacedLists {
    * objects may come twice.
    * @throws Unwanted when nobody wants it any more, and after `stop` */
   async *pages<T>(listing: Listing<T>): AsyncGenerator<readonly T[]> {
+    const { resource, isWanted } = listing;
+    const { signal } = this.#stopped;
     let continueToken: string | undefined;
     let isPaced = true;
+    let failures = 0;
     for (;;) {
-      const page = await this.#askUntilAnswered(listing, { continueToken, isPaced });
-      if (page === 'expired') {
-        continueToken = undefined;
-        isPaced = false;
-        continue;
+      if (signal.aborted || !isWanted()) {
+        this.#trouble = undefined;
+        throw new Unwanted(resource);
       }
-      yield page.items;
-      ({ continueToken } = page);
-      if (continueToken === undefined) return;
+      try {
+        const from = continueToken;
+        const page = await this.#inTurn(isPaced, () => this.#ask(listing, from));
+        this.#trouble = undefined;
+        failures = 0;
+        yield page.items;
+        ({ continueToken } = page);
+        if (continueToken === undefined) return;
+      } catch (error) {
+        if (signal.aborted) continue;
+        if (isExpired(error) && continueToken !== undefined) {
+          continueToken = undefined;
+          isPaced = false;
+          continue;
+        }
+        failures += 1;
+        this.#reportFailure(resource, failures, error);
+        await this.#options.clock.sleep(backoffMs(RETRY, failures), signal);
+      }
     }
   }
 
@@ -72,33 +89,11 @@ export class PacedLists {
     this.#stopped.abort();
   }
 
-  async #askUntilAnswered<T>(
-    listing: Listing<T>,
-    { continueToken, isPaced }: PageRequest,
-  ): Promise<Page<T> | 'expired'> {
-    const { clock, log } = this.#options;
-    const { resource, isWanted } = listing;
-    for (let failures = 1; ; failures += 1) {
-      if (this.#stopped.signal.aborted || !isWanted()) {
-        this.#trouble = undefined;
-        throw new Unwanted(resource);
-      }
-      try {
-        const page = await this.#inTurn(isPaced, () => this.#ask(listing, continueToken));
-        this.#trouble = undefined;
-        return page;
-      } catch (error) {
-        if (this.#stopped.signal.aborted) throw new Unwanted(resource);
-        if (isExpired(error) && continueToken !== undefined) return 'expired';
-        this.#trouble = `${resource.plural}: ${messageOf(error)}`;
-        if (failures === 1 || failures % 10 === 0)
-          log.warn(
-            { resource: resource.plural, failures, error: messageOf(error) },
-            'could not list a page; trying again',
-          );
-      }
-      await clock.sleep(backoffMs(RETRY, failures), this.#stopped.signal);
-    }
+  #reportFailure({ plural }: Resource, failures: number, error: unknown): void {
+    this.#trouble = `${plural}: ${messageOf(error)}`;
+    if (failures !== 1 && failures % 10 !== 0) return;
+    const fields = { resource: plural, failures, error: messageOf(error) };
+    this.#options.log.warn(fields, 'could not list a page; trying again');
   }
 
   async #ask<T>(
@@ -144,11 +139,6 @@ export class PacedLists {
 
 interface Page<T> extends PageInfo {
   readonly items: readonly T[];
-}
-
-interface PageRequest {
-  readonly continueToken: string | undefined;
-  readonly isPaced: boolean;
 }
 
 /** A list ended early, because nobody wants it any more. */

@@ -1,34 +1,29 @@
 import QuickLRU from 'quick-lru';
 import type { KubeClient } from '../../kube/client.ts';
-import type { Claim, Class, Volume } from '../../kube/objects.ts';
-import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
+import type { Claim, Class, KubeObject, Volume } from '../../kube/objects.ts';
+import { startReflector, type Change, type Reflector } from '../../kube/reflector.ts';
 import { claims, classes, volumes } from '../../kube/resources.ts';
-import type { JobKey } from '../../queue/contract.ts';
-import { objectId, parseObjectId } from '../../queue/dependency-index.ts';
-import type { HandleSharers } from '../../records/shared-handles.ts';
+import { objectId } from '../../queue/dependency-index.ts';
 import { unlessAborted } from '../../runtime/abort.ts';
-import type { Clock } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
 import type { Registry } from '../../runtime/metrics.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import { isPending, restoredSnapshot } from '../../volumes/data-source.ts';
-import { EventHandler } from '../objects/event-handler.ts';
-import type { DriverObjects, ObjectSource, ServedDriver } from '../objects/object-source.ts';
+import { isPending } from '../../volumes/data-source.ts';
+import type { ObjectSource, ServedDriver, ServedDrivers } from '../objects/object-source.ts';
 import { transformClaim, transformClass, transformVolume } from '../objects/transforms.ts';
-import type { Look } from './looks.ts';
+import type { Look } from './look-queue.ts';
 import { type PacedLists, Unwanted } from './paced-lists.ts';
-import { WaitedObjects } from './waited-objects.ts';
 
 export interface WebhookSourceOptions {
   readonly client: KubeClient;
-  /** Resolves when hints that are sent from now on are read, or when the signal aborts. A list
+  readonly lists: PacedLists;
+  readonly drivers: ServedDrivers;
+  /** Resolves when notices that are sent from now on are read, or when the signal aborts. A list
    * begins after that, so that no change falls between the two. */
   readonly waitUntilReading: (signal: AbortSignal) => Promise<void>;
-  /** Called with each PV that was read because a hint named it. */
+  /** Called with each PV that was read because a notice named it. */
   readonly onVolume: (volume: Volume) => void;
-  readonly lists: PacedLists;
-  readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
 }
@@ -43,9 +38,9 @@ interface Remembered<T> {
   readonly isOffered: boolean;
 }
 
-/** Claims and volumes without a watch of them and without a cache: hints say which of them to look
- * at, and a resync lists all of them in pages, of which nothing is kept. Classes, which are few,
- * are watched.
+/** Claims and volumes without a watch of them and without a cache: notices say which of them to
+ * look at, and a resync lists all of them in pages, of which nothing is kept. Classes, which are
+ * few, are watched (docs/decisions/0010).
  *
  * The last state of some thousand objects that are unfinished (claims that are pending or being
  * deleted, volumes that are not bound) is remembered: what has changed since tells whether a user
@@ -57,7 +52,6 @@ export class WebhookSource implements ObjectSource {
   readonly #options: WebhookSourceOptions;
   readonly #stopped = new AbortController();
   readonly #classes: Reflector<Class>;
-  readonly #drivers = new Set<HintedDriver>();
   readonly #claims = new QuickLRU<string, Remembered<Claim>>({ maxSize: MAX_REMEMBERED });
   readonly #volumes = new QuickLRU<string, Remembered<Volume>>({ maxSize: MAX_REMEMBERED });
   /** Classes whose claims have to be enqueued. */
@@ -77,43 +71,40 @@ export class WebhookSource implements ObjectSource {
     });
   }
 
-  async waitForSync(signal: AbortSignal): Promise<void> {
-    await unlessAborted(this.#classes.waitForSync(), signal);
-  }
-
   get trouble(): string | undefined {
     return this.#classes.trouble ?? this.#options.lists.trouble;
   }
 
-  /** Whether this process leads a driver. */
-  get isLeading(): boolean {
-    return [...this.#drivers].some(({ served }) => served.queue.isAllowing);
+  serve(driver: ServedDriver) {
+    const { drivers } = this.#options;
+    drivers.add(driver);
+    return {
+      waitForSync: async (signal: AbortSignal): Promise<void> => {
+        await unlessAborted(this.#classes.waitForSync(), signal);
+      },
+      stop: () => drivers.delete(driver),
+    };
   }
 
-  serve(served: ServedDriver): DriverObjects {
-    const { client, clock, log } = this.#options;
-    const driver: HintedDriver = new HintedDriver({
-      source: this,
-      served,
-      classes: this.#classes,
-      waited: new WaitedObjects({
-        client,
-        onVersion: (object) => served.onObject?.(object),
-        clock,
-        log,
-      }),
-      log,
-      onStop: () => void this.#drivers.delete(driver),
-    });
-    this.#drivers.add(driver);
-    return driver;
+  classes(): Iterable<Class> {
+    return this.#classes.list();
   }
 
-  /** Offers an object that was read because a hint named it to all drivers. One that does not exist
-   * counts as not stored yet: nothing follows from it, but for keys that wait for it. */
-  looked(look: Look): void {
-    for (const { waited } of this.#drivers) waited.looked(look);
-    const { target, object } = look;
+  classOf(name: string): Class | undefined {
+    return this.#classes.get(name);
+  }
+
+  /** That is left to the job, which reads the volume of the claim. */
+  hasVolume(): boolean {
+    return false;
+  }
+
+  /** Offers an object that was read because a notice named it to all drivers. One that does not
+   * exist counts as not stored yet: nothing follows from it, but for keys that wait for it. */
+  looked({ target, object }: Look): void {
+    const id = objectId(target);
+    const version = (object as KubeObject | undefined)?.metadata.resourceVersion ?? '';
+    this.#options.drivers.tellVersion(id, version);
     if (object === undefined) return;
     try {
       if (target.resource === claims.plural) this.#offerClaim(transformClaim(object), true);
@@ -127,9 +118,8 @@ export class WebhookSource implements ObjectSource {
   }
 
   /** Lists all claims. Objects that have changed since they were seen last are offered to all
-   * drivers. May name a claim twice.
-   * @throws Unwanted */
-  async *listClaims(isWanted: () => boolean): AsyncGenerator<Claim> {
+   * drivers. */
+  async *claims(isWanted: () => boolean): AsyncGenerator<Claim> {
     await this.#options.waitUntilReading(this.#stopped.signal);
     const listing = { resource: claims, transform: transformClaim, isWanted };
     for await (const page of this.#options.lists.pages(listing))
@@ -139,9 +129,8 @@ export class WebhookSource implements ObjectSource {
       }
   }
 
-  /** Lists all volumes, as `listClaims` does claims.
-   * @throws Unwanted */
-  async *listVolumes(isWanted: () => boolean): AsyncGenerator<Volume> {
+  /** Lists all volumes, as `claims` does claims. */
+  async *volumes(isWanted: () => boolean): AsyncGenerator<Volume> {
     await this.#options.waitUntilReading(this.#stopped.signal);
     const listing = { resource: volumes, transform: transformVolume, isWanted };
     for await (const page of this.#options.lists.pages(listing))
@@ -160,43 +149,40 @@ export class WebhookSource implements ObjectSource {
   /** @param isLook  whether a claim is offered too that no look has offered yet; a list leaves that
    *   to the resync, which may have to spread the keys */
   #offerClaim(claim: Claim, isLook: boolean): void {
-    const key = objectId({ resource: claims.plural, ...claim.metadata });
-    const before = sameObject(this.#claims.get(key), claim);
-    const isOffered = before?.isOffered ?? false;
-    for (const { triage } of this.#drivers) {
-      if (isLook && !isOffered) triage.enqueueClaim(claim, 'ensureQueued');
-      if (before !== undefined) triage.claimChanged(claim, before.object);
-    }
-    const isUnfinished = isPending(claim) || claim.metadata.deletionTimestamp !== undefined;
-    if (isUnfinished) this.#claims.set(key, { object: claim, isOffered: isOffered || isLook });
-    else this.#claims.delete(key);
+    const { previous, isNew } = remember(this.#claims, claim, {
+      isLook,
+      isUnfinished: isPending(claim) || claim.metadata.deletionTimestamp !== undefined,
+    });
+    this.#options.drivers.each(({ handler }) => {
+      if (isNew) handler.enqueueClaim(claim, 'ensureQueued');
+      if (previous !== undefined) handler.claimChanged(claim, previous);
+    });
   }
 
   /** See #offerClaim. */
   #offerVolume(volume: Volume, isLook: boolean): void {
-    const key = volume.metadata.name;
-    const before = sameObject(this.#volumes.get(key), volume);
-    const isOffered = before?.isOffered ?? false;
-    const drivers = [...this.#drivers];
-    for (const { triage } of drivers) {
-      if (isLook && !isOffered) triage.enqueueVolume(volume, 'ensureQueued');
-      if (before !== undefined) triage.volumeChanged(volume, before.object);
-    }
-    if (isLook) this.#options.onVolume(volume);
-    const isUnfinished =
-      volume.status?.phase !== 'Bound' ||
-      drivers.some(({ triage }) => triage.keysOfVolume(volume).length > 0);
-    if (isUnfinished) this.#volumes.set(key, { object: volume, isOffered: isOffered || isLook });
-    else this.#volumes.delete(key);
+    const { drivers, onVolume } = this.#options;
+    const { previous, isNew } = remember(this.#volumes, volume, {
+      isLook,
+      isUnfinished:
+        volume.status?.phase !== 'Bound' ||
+        drivers.some(({ handler }) => handler.keyOfVolume(volume) !== undefined),
+    });
+    drivers.each(({ handler }) => {
+      if (isNew) handler.enqueueVolume(volume, 'ensureQueued');
+      if (previous !== undefined) handler.volumeChanged(volume, previous);
+    });
+    if (isLook) onVolume(volume);
   }
 
   /** A class that was added, or deleted and created again, may end the cause of its claims'
    * failures. Those of the first list concern nobody: the resync of a new leader comes after it. */
-  #classChanged({ type, object }: Change<Class>): void {
-    const id = objectId({ resource: classes.plural, name: object.metadata.name });
-    for (const { served } of this.#drivers) served.onObject?.(id);
-    if (type !== 'added' || !this.#classes.hasSynced || !this.isLeading) return;
-    this.#addedClasses.add(object.metadata.name);
+  #classChanged({ type, object: { metadata } }: Change<Class>): void {
+    const { drivers } = this.#options;
+    const id = objectId({ resource: classes.plural, name: metadata.name });
+    drivers.tellVersion(id, type === 'deleted' ? '' : metadata.resourceVersion);
+    if (type !== 'added' || !this.#classes.hasSynced || !drivers.isLeading) return;
+    this.#addedClasses.add(metadata.name);
     if (!this.#isEnqueuingByClass) void this.#enqueueByClass();
   }
 
@@ -216,101 +202,28 @@ export class WebhookSource implements ObjectSource {
   }
 
   async #enqueueClaimsOf(classNames: ReadonlySet<string>): Promise<void> {
-    for await (const claim of this.listClaims(() => this.isLeading)) {
-      if (!classNames.has(classNameOf(claim))) continue;
-      for (const { triage } of this.#drivers) triage.enqueueClaim(claim, 'enqueueNow');
-    }
+    const { drivers } = this.#options;
+    for await (const claim of this.claims(() => drivers.isLeading))
+      if (classNames.has(classNameOf(claim)))
+        drivers.each(({ handler }) => handler.enqueueClaim(claim, 'enqueueNow'));
   }
 }
 
-/** What a driver sees. */
-interface Hinted {
-  readonly source: Pick<WebhookSource, 'waitForSync' | 'listClaims' | 'listVolumes'>;
-  readonly served: ServedDriver;
-  readonly classes: Reflector<Class>;
-  readonly waited: WaitedObjects;
-  readonly log: Logger;
-  readonly onStop: () => void;
-}
-
-class HintedDriver implements DriverObjects {
-  readonly served: ServedDriver;
-  readonly triage: EventHandler;
-  readonly waited: WaitedObjects;
-  /** What happens without a watch of PVs is seen by no one. */
-  readonly isFollowingVolumes = false;
-  readonly #hinted: Hinted;
-
-  constructor(hinted: Hinted) {
-    const { served, waited, log } = hinted;
-    this.served = served;
-    this.waited = waited;
-    this.#hinted = hinted;
-    const lookups = {
-      classOf: (name: string) => hinted.classes.get(name),
-      // Both are left to the job, which reads the volume of the claim, and the view of shared
-      // handles.
-      hasVolume: () => false,
-      findOther: () => undefined,
-    };
-    this.triage = new EventHandler(served, lookups, log);
-  }
-
-  waitForSync(signal: AbortSignal): Promise<void> {
-    return this.#hinted.source.waitForSync(signal);
-  }
-
-  /** @throws Unwanted when this ingest does not lead the driver any more */
-  async *outstanding(): AsyncGenerator<JobKey> {
-    const { source } = this.#hinted;
-    const isWanted = (): boolean => this.served.queue.isAllowing;
-    for await (const claim of source.listClaims(isWanted)) yield* this.triage.keysOfClaim(claim);
-    for await (const volume of source.listVolumes(isWanted))
-      yield* this.triage.keysOfVolume(volume);
-  }
-
-  /** Nothing is refused before its job has compared the handles. */
-  reportRefused(): void {}
-
-  follow(objects: ReadonlySet<string>): void {
-    this.waited.follow(objects);
-  }
-
-  versionOf(object: string): string | undefined {
-    const { classes: cached } = this.#hinted;
-    const { resource, name } = parseObjectId(object);
-    if (resource !== classes.plural) return this.waited.versionOf(object);
-    if (!cached.hasSynced || cached.trouble !== undefined) return undefined;
-    return cached.get(name)?.metadata.resourceVersion ?? '';
-  }
-
-  classes(): Iterable<Class> {
-    return this.#hinted.classes.list();
-  }
-
-  /** @throws Unwanted when this ingest does not lead the driver any more */
-  async restoredSnapshots(): Promise<ReadonlySet<string>> {
-    const restored = new Set<string>();
-    for await (const claim of this.#hinted.source.listClaims(() => this.served.queue.isAllowing)) {
-      const snapshot = isPending(claim) ? restoredSnapshot(claim) : undefined;
-      if (snapshot !== undefined) restored.add(snapshot);
-    }
-    return restored;
-  }
-
-  sharedHandles(): HandleSharers {
-    return new Map();
-  }
-
-  stop(): void {
-    this.#hinted.onStop();
-    void this.waited.stop();
-  }
-}
-
-function sameObject<T extends Claim | Volume>(
-  remembered: Remembered<T> | undefined,
-  { metadata }: T,
-): Remembered<T> | undefined {
-  return remembered?.object.metadata.uid === metadata.uid ? remembered : undefined;
+/** Remembers an unfinished object, and forgets one that is finished.
+ * @returns  `previous`: the same object as it was seen last; `isNew`: whether this is the first look
+ *   at it */
+function remember<T extends Claim | Volume>(
+  known: QuickLRU<string, Remembered<T>>,
+  object: T,
+  { isLook, isUnfinished }: { readonly isLook: boolean; readonly isUnfinished: boolean },
+): { readonly previous?: T; readonly isNew: boolean } {
+  const { namespace = '', name, uid } = object.metadata;
+  const key = `${namespace}/${name}`;
+  const found = known.get(key);
+  const before = found?.object.metadata.uid === uid ? found : undefined;
+  const wasOffered = before?.isOffered ?? false;
+  if (isUnfinished) known.set(key, { object, isOffered: wasOffered || isLook });
+  else known.delete(key);
+  const isNew = isLook && !wasOffered;
+  return before === undefined ? { isNew } : { previous: before.object, isNew };
 }

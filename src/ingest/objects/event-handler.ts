@@ -2,105 +2,105 @@ import type { Claim, Volume } from '../../kube/objects.ts';
 import { keyOf } from '../../kube/resources.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Logger } from '../../runtime/log.ts';
-import type { ServedDriver } from './object-source.ts';
+import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
+import type { ObjectSource } from './object-source.ts';
 import {
+  claimNeed,
   judgeClaimChange,
   judgeVolumeChange,
-  triageClaim,
-  triageVolume,
+  volumeNeed,
   type ClaimLookups,
-  type Triage,
+  type Need,
+  type PredicateDriver,
 } from './predicates.ts';
 
-/** What the source knows about other objects than the one that is triaged. */
-export interface TriageLookups extends ClaimLookups {
-  /** Another PV that may stand for the same volume, by its name. */
-  readonly findOther: (volume: Volume) => string | undefined;
+export interface EventHandlerOptions {
+  readonly driver: PredicateDriver;
+  readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
+  /** What is known about other objects than the one that has changed. */
+  readonly lookups: ClaimLookups;
+  readonly log: Logger;
 }
 
 /** How a key is passed on: see LeaderOnlyQueue. */
 export type EnqueueHow = 'ensureQueued' | 'enqueueNow';
 
-/** Triages objects for one driver, and passes the keys of those that need a job to its leader
- * queue. */
+/** Asks the predicates about claims and volumes of one driver that were added or modified, and
+ * passes the keys of those that need a job to the queue. */
 export class EventHandler {
-  readonly #served: ServedDriver;
-  readonly #lookups: TriageLookups;
+  readonly driver: PredicateDriver;
+  readonly queue: EventHandlerOptions['queue'];
+  readonly #lookups: ClaimLookups;
   readonly #log: Logger;
 
-  constructor(served: ServedDriver, lookups: TriageLookups, log: Logger) {
-    this.#served = served;
+  constructor({ driver, queue, lookups, log }: EventHandlerOptions) {
+    this.driver = driver;
+    this.queue = queue;
     this.#lookups = lookups;
     this.#log = log;
   }
 
   /** A claim was added or modified.
-   * @param previous  its state before, where it is known */
-  claimChanged(claim: Claim, previous: Claim | undefined): void {
-    if (previous === undefined) return this.enqueueClaim(claim, 'ensureQueued');
-    const { driver } = this.#served;
-    const neededJob = this.#triageClaim(previous).kind === 'job';
-    const meaning = judgeClaimChange(claim, previous, { neededJob, driver });
+   * @param previous    its state before, where it is known
+   * @param isModified  where that is not known: it was not added, so an earlier job of it may still
+   *                    be delayed */
+  claimChanged(claim: Claim, previous: Claim | undefined, isModified = false): void {
+    if (previous === undefined)
+      return this.enqueueClaim(claim, isModified ? 'enqueueNow' : 'ensureQueued');
+    const neededJob = this.#claimNeed(previous).kind === 'job';
+    const meaning = judgeClaimChange(claim, previous, { neededJob, driver: this.driver });
     if (meaning === 'irrelevant') return;
     this.enqueueClaim(claim, meaning === 'need-changed' ? 'ensureQueued' : 'enqueueNow');
   }
 
-  /** A volume was added or modified.
-   * @param previous  its state before, where it is known */
-  volumeChanged(volume: Volume, previous: Volume | undefined): void {
-    if (previous === undefined) return this.enqueueVolume(volume, 'ensureQueued');
-    const meaning = judgeVolumeChange(volume, previous, this.#served.driver);
-    if (meaning === 'deleting')
-      for (const key of this.keysOfVolume(volume)) this.#served.queue.promote(key);
+  /** A volume was added or modified, as with claims. */
+  volumeChanged(volume: Volume, previous: Volume | undefined, isModified = false): void {
+    if (previous === undefined)
+      return this.enqueueVolume(volume, isModified ? 'enqueueNow' : 'ensureQueued');
+    const meaning = judgeVolumeChange(volume, previous, this.driver);
+    const key = this.keyOfVolume(volume);
+    if (meaning === 'deleting' && key !== undefined) this.queue.promote(key);
     // Also for `need-changed`: a delayed deletion has to run to find that the policy has changed.
-    else if (meaning !== 'irrelevant') this.enqueueVolume(volume, 'enqueueNow');
+    if (meaning !== 'deleting' && meaning !== 'irrelevant')
+      this.enqueueVolume(volume, 'enqueueNow');
   }
 
   /** Passes the claim's key on if it needs a job. */
   enqueueClaim(claim: Claim, how: EnqueueHow): void {
-    this.#enqueue(this.#triageClaim(claim), `claim ${keyOf(claim.metadata)}`, how);
+    this.#enqueue(this.#claimNeed(claim), `claim ${keyOf(claim.metadata)}`, how);
   }
 
-  /** Passes the volume's key on if it needs a job; reports it if it must not be deleted. */
+  /** Passes the volume's key on if it needs a job. */
   enqueueVolume(volume: Volume, how: EnqueueHow): void {
-    const triage = this.#triageVolume(volume);
-    this.#enqueue(triage, `volume ${volume.metadata.name}`, how);
-    this.#reportIfRefused(volume, triage);
+    this.#enqueue(volumeNeed(volume, this.driver), `volume ${volume.metadata.name}`, how);
   }
 
-  /** The claim's key, if it needs a job. */
-  keysOfClaim(claim: Claim): readonly JobKey[] {
-    return keysIn(this.#triageClaim(claim));
+  /** The keys of all objects that need a job now.
+   * @throws Unwanted when this process does not lead the driver any more */
+  async *outstanding(source: Pick<ObjectSource, 'claims' | 'volumes'>): AsyncGenerator<JobKey> {
+    const isWanted = (): boolean => this.queue.isAllowing;
+    for await (const claim of source.claims(isWanted)) {
+      const need = this.#claimNeed(claim);
+      if (need.kind === 'job') yield need.key;
+    }
+    for await (const volume of source.volumes(isWanted)) {
+      const key = this.keyOfVolume(volume);
+      if (key !== undefined) yield key;
+    }
   }
 
   /** The volume's key, if it needs a job. */
-  keysOfVolume(volume: Volume): readonly JobKey[] {
-    return keysIn(this.#triageVolume(volume));
+  keyOfVolume(volume: Volume): JobKey | undefined {
+    const need = volumeNeed(volume, this.driver);
+    return need.kind === 'job' ? need.key : undefined;
   }
 
-  /** Reports the volume if it should be deleted and must not be. */
-  reportIfRefused(volume: Volume): void {
-    this.#reportIfRefused(volume, this.#triageVolume(volume));
+  #enqueue(need: Need, object: string, how: EnqueueHow): void {
+    if (need.kind === 'job') this.queue[how](need.key);
+    else this.#log.debug({ object, reason: need.reason }, 'needs no job');
   }
 
-  #reportIfRefused(volume: Volume, triage: Triage): void {
-    if (triage.kind === 'refuse') this.#served.onRefused?.(volume, triage.reason);
+  #claimNeed(claim: Claim): Need {
+    return claimNeed(claim, this.driver, this.#lookups);
   }
-
-  #enqueue(triage: Triage, object: string, how: EnqueueHow): void {
-    if (triage.kind === 'job') this.#served.queue[how](triage.key);
-    else this.#log.debug({ object, reason: triage.reason }, 'needs no job');
-  }
-
-  #triageClaim(claim: Claim): Triage {
-    return triageClaim(claim, this.#served.driver, this.#lookups);
-  }
-
-  #triageVolume(volume: Volume): Triage {
-    return triageVolume(volume, this.#served.driver, this.#lookups.findOther);
-  }
-}
-
-function keysIn(triage: Triage): readonly JobKey[] {
-  return triage.kind === 'job' ? [triage.key] : [];
 }

@@ -1,25 +1,27 @@
 import type { KubeClient } from '../../kube/client.ts';
+import { CLAIM_FINALIZER } from '../../kube/keys.ts';
 import { ListWatch, type ListWatchOptions } from '../../kube/list-watch.ts';
-import type { Claim, Class, Volume } from '../../kube/objects.ts';
-import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
-import { claims, classes, keyOf, type Resource, versionOf, volumes } from '../../kube/resources.ts';
-import { objectId, parseObjectId } from '../../queue/dependency-index.ts';
+import type { Claim, Class, KubeObject, ObjectMeta, Volume } from '../../kube/objects.ts';
+import { startReflector, type Change, type Reflector } from '../../kube/reflector.ts';
+import { claims, classes, keyOf, volumes, type Resource } from '../../kube/resources.ts';
+import { objectId } from '../../queue/dependency-index.ts';
 import { unlessAborted } from '../../runtime/abort.ts';
 import type { Logger } from '../../runtime/log.ts';
 import type { Registry } from '../../runtime/metrics.ts';
-import type { DriverNames } from '../../volumes/driver-facts.ts';
+import { shouldDelete } from '../../volumes/deletion.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import { FollowedVersions } from './followed-versions.ts';
-import { PendingClaimCache, type KeptChange } from './pending-claim-cache.ts';
-import { KeptVolumes } from './kept-volumes.ts';
-import { ObjectReader } from './object-reader.ts';
-import type { DriverObjects, ObjectSource, ServedDriver } from './object-source.ts';
-import { transformClass } from './transforms.ts';
-import { claimsOf } from './volume-index.ts';
-import { WatchedDriver } from './watched-driver.ts';
+import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
+import { isPending, isTerminatingCloneSource } from '../../volumes/data-source.ts';
+import type { ObjectSource, ServedDriver, ServedDrivers } from './object-source.ts';
+import { PendingCache, type Observer } from './pending-cache.ts';
+import { transformClaim, transformClass, transformVolume } from './transforms.ts';
+import { VolumeIndex } from './volume-index.ts';
 
 export interface InformersOptions {
   readonly client: KubeClient;
+  readonly drivers: ServedDrivers;
+  /** Called when it changed which PVs share a handle. */
+  readonly onSharing?: () => void;
   readonly log: Logger;
   readonly metrics: Registry;
   /** See ListWatchOptions. */
@@ -30,218 +32,209 @@ export interface InformersOptions {
 const RELIST_DELAY_MS = 200;
 
 /** Lists and watches claims, classes and volumes, for all drivers. Keeps those that may need a job,
- * and little of the others. */
+ * and little of the others (docs/decisions/0011). */
 export class Informers implements ObjectSource {
-  readonly classes: Reflector<Class>;
-  readonly keptClaims: PendingClaimCache;
-  readonly keptVolumes: KeptVolumes;
   readonly #options: InformersOptions;
-  readonly #claims: ListWatch;
-  readonly #volumes: ListWatch;
-  readonly #claimReader: ObjectReader;
-  readonly #volumeReader: ObjectReader;
-  /** By the plural of the resource. */
-  readonly #followed: ReadonlyMap<string, FollowedVersions>;
-  readonly #drivers = new Set<WatchedDriver>();
+  readonly #classes: Reflector<Class>;
+  readonly #pendingClaims: PendingCache<Claim>;
+  readonly #pendingVolumes: PendingCache<Volume>;
+  readonly #volumeIndex = new VolumeIndex();
+  readonly #claimWatch: ListWatch;
+  readonly #volumeWatch: ListWatch;
+  /** What to call when a list of volumes is complete that was begun with the driver in mind. */
+  readonly #unlisted = new Map<ServedDriver, () => void>();
+  /** What to call when the list of volumes under way is complete; undefined: none has begun yet. */
+  #onListed: readonly (() => void)[] | undefined;
   #relist: NodeJS.Timeout | undefined;
 
   constructor(options: InformersOptions) {
-    this.#options = options;
     const { log } = options;
-    this.#claimReader = this.#reader(claims, (key, raw) =>
-      followedClaims.wasRead(key, versionOf(raw) ?? ''),
-    );
-    this.#volumeReader = this.#reader(volumes, (name, raw) => {
-      this.keptVolumes.wasRead(name, raw);
-      followedVolumes.wasRead(name, versionOf(raw) ?? '');
-    });
-    const followedClaims = this.#follow(claims, this.#claimReader);
-    const followedVolumes = this.#follow(volumes, this.#volumeReader);
-    this.#followed = new Map([
-      [claims.plural, followedClaims],
-      [volumes.plural, followedVolumes],
-    ]);
-    this.keptClaims = new PendingClaimCache({
-      followed: followedClaims,
-      onChange: (change) => this.#claimChanged(change),
+    this.#options = options;
+    this.#pendingClaims = new PendingCache<Claim>({
+      resource: claims,
+      transform: transformClaim,
+      mayNeedJob: mayClaimNeedJob,
+      observer: this.#claimObserver(),
+      onChange: ({ object, previous, isModified }) =>
+        this.#options.drivers.each(({ handler }) =>
+          handler.claimChanged(object, previous, isModified),
+        ),
       log,
     });
-    this.keptVolumes = new KeptVolumes({
-      drivers: () => this.#driverNames,
-      followed: followedVolumes,
-      read: (name) => this.#volumeReader.want(name),
-      onChange: (change) => this.#volumeChanged(change),
-      onHandleFreed: (volume) => this.#each((driver) => driver.volumeFreed(volume)),
-      onSharing: () => this.#each(({ served }) => served.onSharedHandles?.()),
-      onListed: (listed) => this.#volumesListed(listed),
+    this.#pendingVolumes = new PendingCache<Volume>({
+      resource: volumes,
+      transform: transformVolume,
+      mayNeedJob: (volume) =>
+        options.drivers.some(
+          ({ handler }) => shouldDelete(volume, handler.driver).kind !== 'ignore',
+        ),
+      observer: this.#volumeObserver(),
+      onChange: ({ object, previous, isModified }) =>
+        this.#options.drivers.each(({ handler }) =>
+          handler.volumeChanged(object, previous, isModified),
+        ),
       log,
     });
-    this.classes = startReflector<Class>({
+    this.#classes = startReflector<Class>({
       ...options,
       resource: classes,
       transform: transformClass,
       onChange: (change) => this.#classChanged(change),
     });
     const streamed = { ...options, streamsList: true };
-    this.#claims = new ListWatch({ ...streamed, resource: claims }, this.keptClaims);
-    this.#volumes = new ListWatch({ ...streamed, resource: volumes }, this.keptVolumes);
-  }
-
-  async waitForSync(signal: AbortSignal): Promise<void> {
-    const all = this.#watches.map((watch) => watch.waitForSync());
-    await unlessAborted(Promise.all(all), signal);
+    this.#claimWatch = new ListWatch({ ...streamed, resource: claims }, this.#pendingClaims);
+    this.#volumeWatch = new ListWatch({ ...streamed, resource: volumes }, this.#pendingVolumes);
   }
 
   get trouble(): string | undefined {
     return this.#watches.find(({ trouble }) => trouble !== undefined)?.trouble;
   }
 
-  get isFollowingVolumes(): boolean {
-    return this.#volumes.isFollowing;
-  }
-
-  serve(served: ServedDriver): DriverObjects {
-    const driver = new WatchedDriver(served, this, this.#options.log);
-    this.#drivers.add(driver);
-    this.#driverNames = this.#namesOfDrivers();
+  serve(driver: ServedDriver) {
+    const { drivers } = this.#options;
+    const listed = new Promise<void>((resolve) => this.#unlisted.set(driver, resolve));
+    drivers.add(driver);
     // Of the PVs of this driver, too little was kept.
-    if (this.keptVolumes.hasListBegun)
+    if (this.#onListed !== undefined)
       this.#relist ??= setTimeout(() => {
         this.#relist = undefined;
-        this.#volumes.relist();
+        this.#volumeWatch.relist();
       }, RELIST_DELAY_MS);
-    return driver;
+    return {
+      waitForSync: async (signal: AbortSignal): Promise<void> => {
+        const synced = this.#watches.map((watch) => watch.waitForSync());
+        await unlessAborted(Promise.all([...synced, listed]), signal);
+      },
+      stop: () => {
+        drivers.delete(driver);
+        this.#unlisted.delete(driver);
+      },
+    };
   }
 
-  /** Ends serving a driver. */
-  leave(driver: WatchedDriver): void {
-    this.#drivers.delete(driver);
-    this.#driverNames = this.#namesOfDrivers();
-    this.keptVolumes.driversChanged();
-    this.followedChanged();
+  classes(): Iterable<Class> {
+    return this.#classes.list();
   }
 
-  /** The objects changed that a driver follows. */
-  followedChanged(): void {
-    const keys = new Map([...this.#followed.keys()].map((plural) => [plural, new Set<string>()]));
-    for (const { followed } of this.#drivers)
-      for (const object of followed) {
-        const { resource, namespace, name } = parseObjectId(object);
-        keys.get(resource)?.add(keyOf({ namespace, name }));
-      }
-    for (const [plural, followed] of this.#followed)
-      followed.follow(keys.get(plural) ?? new Set(), (key) => this.#keptVersion(plural, key));
+  classOf(name: string): Class | undefined {
+    return this.#classes.get(name);
   }
 
-  /** See DriverObjects. */
-  versionOf(object: string): string | undefined {
-    const { resource, namespace, name } = parseObjectId(object);
-    const key = keyOf({ namespace, name });
-    if (resource === classes.plural) {
-      if (!isCurrent(this.classes)) return undefined;
-      return this.classes.get(key)?.metadata.resourceVersion ?? '';
-    }
-    const followed = this.#followed.get(resource);
-    const watch = resource === claims.plural ? this.#claims : this.#volumes;
-    if (followed === undefined || !isCurrent(watch)) return undefined;
-    return followed.get(key) ?? this.#keptVersion(resource, key);
+  hasVolume(claimUid: string): boolean {
+    return this.#volumeIndex.hasVolume(claimUid);
+  }
+
+  // oxlint-disable-next-line typescript/require-await -- the other source reads pages here
+  async *claims(): AsyncGenerator<Claim> {
+    yield* this.#pendingClaims.list();
+  }
+
+  // oxlint-disable-next-line typescript/require-await -- as above
+  async *volumes(): AsyncGenerator<Volume> {
+    yield* this.#pendingVolumes.list();
+  }
+
+  /** Whether changes of PVs arrive at once, so that `sharedHandles` misses none. */
+  get isFollowingVolumes(): boolean {
+    return this.#volumeWatch.isFollowing;
+  }
+
+  /** The names of the PVs by each handle, as its hash, that several of them may have. */
+  sharedHandles(): ReadonlyMap<number, readonly string[]> {
+    return this.#volumeIndex.sharedHandles();
+  }
+
+  /** A claim or volume was read because a change notice named it (--event-source=both). What the
+   * watch has not reported yet is enqueued at once if it needs a job, as while a watch hangs. What
+   * a change means for a delayed job is left to the watch.
+   * @param raw  as the API server sent it; undefined: it does not exist */
+  noticed(resource: string, raw: unknown): void {
+    if (raw === undefined) return;
+    const { metadata } = raw as KubeObject;
+    const cache = resource === claims.plural ? this.#pendingClaims : this.#pendingVolumes;
+    if (cache.get(keyOf(metadata))?.metadata.resourceVersion === metadata.resourceVersion) return;
+    this.#options.drivers.each(({ handler }) => {
+      if (resource === claims.plural) handler.enqueueClaim(transformClaim(raw), 'ensureQueued');
+      else handler.enqueueVolume(transformVolume(raw), 'ensureQueued');
+    });
   }
 
   async stop(): Promise<void> {
     clearTimeout(this.#relist);
-    await Promise.all(
-      [...this.#watches, this.#claimReader, this.#volumeReader].map((each) => each.stop()),
-    );
+    await Promise.all(this.#watches.map((watch) => watch.stop()));
   }
 
   get #watches() {
-    return [this.classes, this.#claims, this.#volumes];
+    return [this.#classes, this.#claimWatch, this.#volumeWatch];
   }
 
-  #driverNames: readonly DriverNames[] = [];
-
-  #namesOfDrivers(): readonly DriverNames[] {
-    return [...this.#drivers].map(({ served }) => served.driver);
+  #tellVersion({ plural }: Resource, name: Pick<ObjectMeta, 'namespace' | 'name'>, to: string) {
+    this.#options.drivers.tellVersion(objectId({ resource: plural, ...name }), to);
   }
 
-  #each(call: (driver: WatchedDriver) => void): void {
-    for (const driver of this.#drivers) call(driver);
-  }
-
-  #reader(resource: Resource, onRead: (key: string, raw: unknown) => void): ObjectReader {
-    const { client, log } = this.#options;
-    return new ObjectReader({ client, resource, onRead, log });
-  }
-
-  #follow({ plural }: Resource, reader: ObjectReader): FollowedVersions {
-    return new FollowedVersions(
-      (key) => reader.want(key),
-      (key) => {
-        const object = `${plural}/${key.includes('/') ? '' : '/'}${key}`;
-        this.#each(({ served }) => served.onObject?.(object));
+  #claimObserver(): Observer<Claim> {
+    return {
+      put: ({ metadata }) => this.#tellVersion(claims, metadata, metadata.resourceVersion),
+      remove: (key) => {
+        const [namespace = '', name = ''] = key.split('/');
+        this.#tellVersion(claims, { namespace, name }, '');
       },
-    );
+      endList: () => this.#options.drivers.each(({ onListed }) => onListed?.(claims.plural)),
+    };
   }
 
-  #keptVersion(plural: string, key: string): string | undefined {
-    const object = plural === claims.plural ? this.keptClaims.get(key) : this.keptVolumes.get(key);
-    return object?.metadata.resourceVersion;
-  }
-
-  /** A class that was added, or deleted and created again, may end the cause of its claims'
-   * failures. */
-  #classChanged({ type, object }: Change<Class>): void {
-    const id = objectId({ resource: classes.plural, ...object.metadata });
-    this.#each(({ served }) => served.onObject?.(id));
-    if (type !== 'added') return;
-    for (const claim of this.keptClaims.list())
-      if (classNameOf(claim) === object.metadata.name)
-        this.#each(({ triage }) => triage.enqueueClaim(claim, 'enqueueNow'));
-  }
-
-  /** A deleted claim needs no job: if its record is open, the record's key is in the queue. */
-  #claimChanged({ type, object, previous, isModified }: KeptChange<Claim>): void {
-    if (type === 'deleted') return;
-    // It needed no job before, and an earlier one may still be delayed.
-    if (isModified === true)
-      return this.#each(({ triage }) => triage.enqueueClaim(object, 'enqueueNow'));
-    this.#each(({ triage }) => triage.claimChanged(object, previous));
-  }
-
-  #volumeChanged(change: KeptChange<Volume>): void {
-    if (change.type === 'deleted') this.#enqueueClaimOf(change.object);
-    else this.#each((driver) => driver.volumeChanged(change));
+  #volumeObserver(): Observer<Volume> {
+    return {
+      beginList: () => {
+        this.#onListed = [...this.#unlisted.values()];
+        this.#volumeIndex.beginList();
+      },
+      put: (volume) => {
+        if (this.#volumeIndex.put(volume)) this.#options.onSharing?.();
+        this.#tellVersion(volumes, volume.metadata, volume.metadata.resourceVersion);
+      },
+      remove: (name, raw) => {
+        this.#removeVolumes([name], (raw as Volume | undefined)?.status?.phase);
+        this.#tellVersion(volumes, { name }, '');
+      },
+      endList: () => {
+        this.#removeVolumes(this.#volumeIndex.endList());
+        for (const tell of this.#onListed ?? []) tell();
+        this.#options.drivers.each(({ onListed }) => onListed?.(volumes.plural));
+      },
+    };
   }
 
   /** A claim whose volume is deleted before the two are bound needs another volume. The claim of a
    * Released volume, as most deleted ones are, is gone. */
-  #enqueueClaimOf(volume: Volume): void {
-    if (volume.status?.phase === 'Released') return;
-    const uids = claimsOf(volume);
-    for (const claim of this.keptClaims.list())
+  #removeVolumes(names: readonly string[], phase?: string): void {
+    const removed = names.map((name) => this.#volumeIndex.remove(name));
+    if (removed.some(({ changesSharing }) => changesSharing)) this.#options.onSharing?.();
+    const uids = new Set(removed.flatMap(({ claimUids }) => claimUids));
+    if (phase === 'Released' || uids.size === 0) return;
+    for (const claim of this.#pendingClaims.list())
       if (uids.has(claim.metadata.uid))
-        this.#each(({ triage }) => triage.enqueueClaim(claim, 'ensureQueued'));
+        this.#options.drivers.each(({ handler }) => handler.enqueueClaim(claim, 'ensureQueued'));
   }
 
-  /** The same for volumes that were deleted while no watch was open. */
-  #volumesListed({
-    hadVolume,
-    drivers,
-  }: {
-    readonly hadVolume: (claimUid: string) => boolean;
-    readonly drivers: readonly DriverNames[];
-  }): void {
-    for (const claim of this.keptClaims.list()) {
-      const { uid } = claim.metadata;
-      if (hadVolume(uid) && !this.keptVolumes.hasVolume(uid))
-        this.#each(({ triage }) => triage.enqueueClaim(claim, 'ensureQueued'));
-    }
-    for (const driver of this.#drivers)
-      if (drivers.includes(driver.served.driver)) driver.volumesListed();
+  /** A class that was added, or deleted and created again, may end the cause of its claims'
+   * failures. */
+  #classChanged({ type, object: { metadata } }: Change<Class>): void {
+    this.#tellVersion(classes, metadata, type === 'deleted' ? '' : metadata.resourceVersion);
+    if (type !== 'added') return;
+    for (const claim of this.#pendingClaims.list())
+      if (classNameOf(claim) === metadata.name)
+        this.#options.drivers.each(({ handler }) => handler.enqueueClaim(claim, 'enqueueNow'));
   }
 }
 
-/** Whether what a watch has shown is complete and up to date. */
-function isCurrent(watch: Pick<ListWatch, 'hasSynced' | 'trouble'>): boolean {
-  return watch.hasSynced && watch.trouble === undefined;
+/** Whether a claim may need a job as it is, or because another object changes. One that names its
+ * volume needs one only if it has a finalizer that a job removes. */
+function mayClaimNeedJob(claim: Claim): boolean {
+  return (
+    (claim.spec.volumeName ?? '') === '' ||
+    isPending(claim) ||
+    hasFinalizer(claim, CLAIM_FINALIZER) ||
+    isTerminatingCloneSource(claim)
+  );
 }

@@ -1,57 +1,76 @@
-import type { Class, Volume } from '../../kube/objects.ts';
-import type { JobKey } from '../../queue/contract.ts';
-import type { HandleSharers } from '../../records/shared-handles.ts';
-import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
-import type { TriageDriver } from './predicates.ts';
+import type { Claim, Class, Volume } from '../../kube/objects.ts';
+import type { EventHandler } from './event-handler.ts';
 
-/** A driver that is served, and who is told about its objects. */
+/** A driver that is served by a source. */
 export interface ServedDriver {
-  readonly driver: TriageDriver;
-  /** Receives the key of each object that changed and needs a job. */
-  readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
-  /** Called for a volume that should be deleted and must not be, when it changes and by
-   * `reportRefused`. */
-  readonly onRefused?: (volume: Volume, reason: string) => void;
-  /** Called when a claim, class or volume was added, modified or deleted, with its id in the wait
-   * list. */
-  readonly onObject?: (object: string) => void;
-  /** Called when it changed which PVs share a handle. */
-  readonly onSharedHandles?: () => void;
+  /** Told of each change of a claim or volume that may concern a job. */
+  readonly handler: EventHandler;
+  /** Called when a claim, class or volume was added, modified or deleted.
+   * @param object   its id in the dependency index
+   * @param version  '' = it was deleted */
+  readonly onVersion?: (object: string, version: string) => void;
+  /** Called when a list is complete: objects may be gone that no event told of.
+   * @param resource  the plural */
+  readonly onListed?: (resource: string) => void;
+}
+
+/** The drivers that a source serves. */
+export class ServedDrivers {
+  readonly #drivers = new Set<ServedDriver>();
+
+  add(driver: ServedDriver): void {
+    this.#drivers.add(driver);
+  }
+
+  delete(driver: ServedDriver): void {
+    this.#drivers.delete(driver);
+  }
+
+  has(driver: ServedDriver): boolean {
+    return this.#drivers.has(driver);
+  }
+
+  /** Whether this process leads one of them. */
+  get isLeading(): boolean {
+    return this.some(({ handler }) => handler.queue.isAllowing);
+  }
+
+  some(isSo: (driver: ServedDriver) => boolean): boolean {
+    for (const driver of this.#drivers) if (isSo(driver)) return true;
+    return false;
+  }
+
+  each(call: (driver: ServedDriver) => void): void {
+    for (const driver of this.#drivers) call(driver);
+  }
+
+  /** Tells all of them the version of an object; '' = it was deleted. */
+  tellVersion(object: string, version: string): void {
+    this.each(({ onVersion }) => onVersion?.(object, version));
+  }
 }
 
 /** Where this process learns of claims, classes and volumes. One serves all drivers. */
 export interface ObjectSource {
-  /** Begins to serve a driver, at any time. */
-  serve(served: ServedDriver): DriverObjects;
-  /** Resolves when the source knows all objects that it has to know, or when the signal aborts. */
-  waitForSync(signal: AbortSignal): Promise<void>;
+  /** Begins to serve a driver, at any time.
+   * @returns  `waitForSync` resolves when everything that concerns the driver is known, or when the
+   *   signal aborts; `stop` ends serving it */
+  serve(driver: ServedDriver): {
+    readonly waitForSync: (signal: AbortSignal) => Promise<void>;
+    readonly stop: () => void;
+  };
+  /** All classes, without their parameters. */
+  classes(): Iterable<Class>;
+  classOf(name: string): Class | undefined;
+  /** Whether a claim is known to have a volume that is not being deleted. */
+  hasVolume(claimUid: string): boolean;
+  /** The claims that may need a job, and perhaps others; one may come twice.
+   * @param isWanted  asked before each request to the API server
+   * @throws Unwanted when nobody wants them any more */
+  claims(isWanted: () => boolean): AsyncIterable<Claim>;
+  /** The volumes, as the claims. */
+  volumes(isWanted: () => boolean): AsyncIterable<Volume>;
   /** For /readyz: why what is known is incomplete or out of date. */
   readonly trouble: string | undefined;
   stop(): Promise<void>;
-}
-
-/** The claims, classes and volumes as one driver sees them. */
-export interface DriverObjects {
-  /** Resolves when everything that concerns this driver is known, or when the signal aborts. */
-  waitForSync(signal: AbortSignal): Promise<void>;
-  /** Keys of all objects that need a job now, for a resync. */
-  outstanding(): AsyncIterable<JobKey>;
-  /** Calls `onRefused` for each volume that should be deleted and must not be. */
-  reportRefused(): void;
-  /** All objects that keys of this driver wait for, by their ids in the wait list; to be called
-   * again when they change. Those of other resources are ignored. */
-  follow(objects: ReadonlySet<string>): void;
-  /** The version of a claim, class or volume that is followed; '' = it does not exist. Undefined:
-   * another resource, or the version is not known now. */
-  versionOf(object: string): string | undefined;
-  /** All classes, without their parameters. */
-  classes(): Iterable<Class>;
-  /** The snapshots that pending claims of any namespace are restored from, as "namespace/name". */
-  restoredSnapshots(): ReadonlySet<string> | Promise<ReadonlySet<string>>;
-  /** Whether changes of PVs arrive at once, so that `sharedHandles` misses none. */
-  readonly isFollowingVolumes: boolean;
-  /** The PVs of this driver by each handle that several of them name. */
-  sharedHandles(): HandleSharers;
-  /** Ends serving this driver. The source goes on. */
-  stop(): void;
 }

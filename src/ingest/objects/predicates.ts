@@ -6,20 +6,17 @@ import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
 import { shouldProvision } from '../../volumes/eligibility.ts';
-import { explainShared } from '../../volumes/handles.ts';
 import type { DriverNames } from '../../volumes/driver-facts.ts';
 import { isTerminatingCloneSource } from '../../volumes/data-source.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 
 /** Whether an object needs a job. */
-export type Triage =
+export type Need =
   | { readonly kind: 'job'; readonly key: JobKey }
-  | { readonly kind: 'ignore'; readonly reason: string }
-  /** It should be deleted and must not be; the reason is for an event on the object. */
-  | { readonly kind: 'refuse'; readonly reason: string };
+  | { readonly kind: 'ignore'; readonly reason: string };
 
-/** What triage needs to know about the driver. */
-export interface TriageDriver extends DriverNames {
+/** What the predicates need to know about the driver. */
+export interface PredicateDriver extends DriverNames {
   readonly controllerCapabilities: ReadonlySet<string>;
 }
 
@@ -30,17 +27,17 @@ export interface ClaimLookups {
   readonly hasVolume: (claimUid: string) => boolean;
 }
 
-/** Whether a claim needs a job. A claim whose class is missing needs none: it is triaged again when
+/** Whether a claim needs a job. A claim whose class is missing needs none: it is judged again when
  * the class is added. A claim whose volume exists needs none: the volume controller binds it
  * (sig-storage-lib-external-provisioner controller/controller.go shouldProvision). */
-export function triageClaim(claim: Claim, driver: TriageDriver, lookups: ClaimLookups): Triage {
+export function claimNeed(claim: Claim, driver: PredicateDriver, lookups: ClaimLookups): Need {
   const { uid, namespace = '', name } = claim.metadata;
-  const job: Triage = { kind: 'job', key: { kind: 'claim', uid, namespace, name } };
+  const job: Need = { kind: 'job', key: { kind: 'claim', uid, namespace, name } };
   // The job removes the finalizer once the record is closed, whether or not the claim still needs a
   // volume.
   if (hasFinalizer(claim, CLAIM_FINALIZER)) return job;
   if (isDeletedCloneSource(claim, driver)) return job;
-  const verdict = shouldProvision(claim, driver, lookups.classOf);
+  const verdict = shouldProvision(claim, driver, (name) => lookups.classOf(name));
   if (verdict.kind === 'no-class')
     return { kind: 'ignore', reason: `storageClass "${verdict.className}" not found` };
   if (verdict.kind === 'ignore') return verdict;
@@ -50,7 +47,7 @@ export function triageClaim(claim: Claim, driver: TriageDriver, lookups: ClaimLo
 
 /** What a change means for the object's job.
  *
- * - `need-changed`: whether the object needs a job may have changed: triage it again.
+ * - `need-changed`: whether the object needs a job may have changed: judge it again.
  * - `needed-again`: the object may need a job again, and an earlier job of it may still be delayed.
  * - `edited`: a user or another controller changed the object, which may end the cause of a
  *   failure: a delayed job should run now.
@@ -64,7 +61,7 @@ export type ChangeMeaning = 'need-changed' | 'needed-again' | 'edited' | 'deleti
 export function judgeClaimChange(
   claim: Claim,
   previous: Claim,
-  o: { readonly neededJob: boolean; readonly driver: TriageDriver },
+  o: { readonly neededJob: boolean; readonly driver: PredicateDriver },
 ): ChangeMeaning {
   if (!o.neededJob) return isAnnotated(previous) ? 'needed-again' : 'need-changed';
   if (isDeletedCloneSource(claim, o.driver) !== isDeletedCloneSource(previous, o.driver))
@@ -112,22 +109,14 @@ function isUnchanged(object: Claim | Volume, previous: Claim | Volume): boolean 
 /** Whether a claim is being deleted and has the finalizer of a clone source, which its job removes
  * when no claim is cloned from it any more (external-provisioner
  * pkg/controller/clone_controller.go). */
-function isDeletedCloneSource(claim: Claim, driver: TriageDriver): boolean {
+function isDeletedCloneSource(claim: Claim, driver: PredicateDriver): boolean {
   return driver.controllerCapabilities.has('CLONE_VOLUME') && isTerminatingCloneSource(claim);
 }
 
-/** Whether a volume needs a job. Two PVs with the same handle are both refused: deleting one's
- * volume would destroy the other's data.
- * @param findOther  finds another PV that may stand for the same volume, by its name */
-export function triageVolume(
-  volume: Volume,
-  driver: DriverNames,
-  findOther: (volume: Volume) => string | undefined,
-): Triage {
+/** Whether a volume needs a job. Whether another PV has its handle is left to the job. */
+export function volumeNeed(volume: Volume, driver: DriverNames): Need {
   const { uid, name } = volume.metadata;
   const verdict = shouldDelete(volume, driver);
   if (verdict.kind === 'ignore') return verdict;
-  const other = verdict.kind === 'delete' ? findOther(volume) : undefined;
-  if (other !== undefined) return { kind: 'refuse', reason: explainShared(other) };
   return { kind: 'job', key: { kind: 'volume', uid, namespace: '', name } };
 }

@@ -4,7 +4,7 @@ import type { Transformed } from '../../kube/reflector.ts';
 import { isInTreeVolume, PLUGINS } from '../../migration/plugins.ts';
 import { isPending } from '../../volumes/data-source.ts';
 
-/* Transforms cut each object down to the fields that triage reads, before it is cached. So a bound
+/* Transforms cut each object down to the fields that the predicates read, before it is cached. So a bound
  * claim takes a few hundred bytes instead of two thousand. The reflector has checked that a raw
  * object is of its resource and has metadata; the API server is trusted for the rest. */
 
@@ -77,7 +77,7 @@ export function transformClass(raw: unknown): Class {
   };
 }
 
-/** Keeps the name and version of any object, which is all that the wait watch needs. */
+/** Keeps the name and version of any object, which is all that a dependency needs. */
 export function transformName(raw: unknown): Transformed {
   const { metadata } = raw as Transformed;
   return { metadata: pick(metadata, ['name', 'uid', 'resourceVersion', 'namespace']) };

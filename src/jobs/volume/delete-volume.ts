@@ -117,8 +117,8 @@ async function handleSecretProblem(
   return refuseDeletion(events, volume, { message: reason, waitsFor });
 }
 
-/** Looks once more, as late as possible, whether another PV stands for the volume: it may have been
- * created since ingest looked and enqueued the key, as while a deletion backs off.
+/** Looks, as late as possible, whether another PV stands for the volume: it may be created while a
+ * deletion backs off.
  * @returns undefined if there is none */
 async function refuseIfShared(
   { cluster, redis }: Dependencies,
@@ -151,7 +151,7 @@ async function findSharer(
 ): Promise<Volume | undefined | 'unknown'> {
   const identity = identityOf(volume);
   if (identity === undefined) return undefined;
-  const names = await sharersOf(identity.id);
+  const names = await sharersOf(identity);
   if (names === undefined) return 'unknown';
   for (const name of names) {
     if (name === volume.metadata.name) continue;

@@ -7,12 +7,23 @@ import {
 } from '#src/ingest/dependencies/demand-watch.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
-import { apiVersionOf, secrets, snapshots, volumeAttributesClasses } from '#src/kube/resources.ts';
+import {
+  apiVersionOf,
+  csiNodes,
+  nodes,
+  secrets,
+  snapshots,
+  volumeAttributesClasses,
+} from '#src/kube/resources.ts';
 import { objectId } from '#src/queue/dependency-index.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { openSandboxCluster, type SandboxCluster } from '../../harness/sandbox-cluster.ts';
 import { installCrds } from '../../harness/snapshot-crds.ts';
 import { until } from '../../harness/until.ts';
+
+const DRIVER = 'a.example.com';
+const NODES = 'nodes//*';
+const CSI_NODES = 'csinodes//*';
 
 const snapshotId = (name: string): string =>
   objectId({ resource: 'volumesnapshots', namespace: 'default', name });
@@ -43,6 +54,7 @@ describe('demand watch', () => {
           return kube.listItems(...args);
         },
       },
+      driver: DRIVER,
       watchSecrets: false,
       onChange: (object) => void changed.push(object),
       clock: { nowMs: () => nowMs, sleep: () => Promise.resolve() },
@@ -248,6 +260,51 @@ describe('demand watch', () => {
     await until(() => known() === 100, 'a hundred are watched');
     watch.follow(new Set(names.slice(-20)));
     await until(() => known() === 20, 'others are watched when some are no longer wanted');
+  });
+
+  describe('of nodes', () => {
+    before(async () => {
+      const node = { metadata: { name: 'one', labels: { zone: 'a' } } };
+      await kube.create(nodes, undefined, { apiVersion: 'v1', kind: 'Node', ...node });
+      await kube.create(csiNodes, undefined, {
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'CSINode',
+        metadata: { name: 'one' },
+        spec: { drivers: [{ name: DRIVER, nodeID: 'one', topologyKeys: ['zone'] }] },
+      });
+    });
+    const follow = async (): Promise<DemandWatch> => {
+      const watch = start({ log: silentLog });
+      watch.follow(new Set([NODES, CSI_NODES]));
+      await until(() => changed.length > 0, 'the first list is reported');
+      return watch;
+    };
+    const setZone = (zone: string) =>
+      kube.patch(
+        nodes,
+        { name: 'one' },
+        { type: 'merge', body: { metadata: { labels: { zone } } } },
+      );
+
+    it('has a version of all nodes, one of all CSINodes, and of no single one', async () => {
+      const watch = await follow();
+      assert.match(watch.versionOf(NODES) ?? '', /^[0-9a-f]{16}$/);
+      assert.match(watch.versionOf(CSI_NODES) ?? '', /^[0-9a-f]{16}$/);
+      for (const id of ['nodes//one', 'storageclasses//*'])
+        assert.equal(watch.versionOf(id), undefined);
+    });
+
+    it('reports a burst of changes once, and has another version then', async () => {
+      const watch = await follow();
+      const version = watch.versionOf(NODES);
+      changed = [];
+      for (const zone of ['b', 'c', 'd', 'e', 'f']) await setZone(zone);
+      await until(() => changed.includes(NODES), 'the change is reported');
+      assert.ok(changed.length <= 4, `${changed.length / 2} reports`);
+      assert.notEqual(watch.versionOf(NODES), version);
+      await setZone('a');
+      await until(() => watch.versionOf(NODES) === version, 'the old labels are back');
+    });
   });
 
   it('covers every kind that jobs may wait for and that ingest does not cache', () => {

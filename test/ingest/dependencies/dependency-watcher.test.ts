@@ -29,7 +29,7 @@ const CLASS = { resource: 'storageclasses', name: 'fast' };
 const ID = objectId(CLASS);
 const done: Outcome = { kind: 'done' };
 
-describe('wait watch', () => {
+describe('dependency watcher', () => {
   let redis: TestRedis;
   let bench: QueueBench;
   let driver = 'w0.example';
@@ -37,7 +37,10 @@ describe('wait watch', () => {
   let closers: Closers;
   /** The versions in the leader's caches. */
   const versions = new Map<string, string>();
-  const waits = (): DependencyIndex => new DependencyIndex(redis.redis, 'csi', driver);
+  const versionOf = (object: string): string => versions.get(object) ?? '';
+  const index = (): DependencyIndex => new DependencyIndex(redis.redis, 'csi', driver);
+  /** The groups of keys that wait. */
+  const groups = async () => (await index().read(undefined))?.groups;
   const countJobs = (state: 'delayed' | 'completed', kind: JobKind = 'claim'): Promise<number> =>
     redis.redis.zcard(queueRoot('csi', queueName(kind, driver)) + state);
   const delayed = (): Promise<number> => countJobs('delayed');
@@ -51,8 +54,8 @@ describe('wait watch', () => {
   const SLOW = { periodMs: 2_000 };
   const watch = (o: Partial<DependencyWatcherOptions> = {}): DependencyWatcher => {
     const started = new DependencyWatcher({
-      waits: waits(),
-      versionOf: (object) => versions.get(object) ?? '',
+      index: index(),
+      sources: [{ versionOf }],
       isLeading: () => true,
       driver,
       clock: systemClock,
@@ -91,7 +94,8 @@ describe('wait watch', () => {
     const run = ({ uid }: JobKey): Outcome => (versions.has(ID) || uid === '' ? done : parked());
     for (const kind of KINDS) bench.consumer(run, { kind });
     let polls = 0;
-    const watching = watch({ ...SLOW, onWaiting: () => (polls += 1) });
+    const source = { versionOf, follow: () => (polls += 1) };
+    const watching = watch({ ...SLOW, sources: [source] });
     const producer = bench.producer();
     for (const key of keys) producer.ensureQueued(key);
     const waiting = (): Promise<number[]> =>
@@ -125,14 +129,11 @@ describe('wait watch', () => {
       const watching = watch(SLOW);
       bench.producer().ensureQueued(claimKey('a'));
       await until(async () => (await delayed()) === 1, 'it waits');
-      assert.equal((await waits().since(undefined)).waiting.length, 2);
+      assert.equal((await groups())?.length, 2);
       versions.set(changes, '7');
       watching.changed(changes);
       await until(() => bench.runs.length === 2, 'the second run');
-      await until(
-        async () => (await waits().since(undefined)).waiting.length === 0,
-        'no key is listed',
-      );
+      await until(async () => (await groups())?.length === 0, 'no key is listed');
     });
   }
 
@@ -167,13 +168,13 @@ describe('wait watch', () => {
   it('promotes a key less and less often if its runs see another version', async () => {
     let nowMs = 0;
     let polls = 0;
-    const list = waits();
-    const counted: DependencyWatcherOptions['waits'] = {
-      since(position) {
+    const opened = index();
+    const counted: DependencyWatcherOptions['index'] = {
+      read(version) {
         polls += 1;
-        return list.since(position);
+        return opened.read(version);
       },
-      promote: (waiting) => list.promote(waiting),
+      promote: (group) => opened.promote(group),
     };
     const afterPolls = async (): Promise<void> => {
       const from = polls;
@@ -183,7 +184,7 @@ describe('wait watch', () => {
     bench.consumer(() => parked('6'));
     versions.set(ID, '7');
     watch({
-      waits: counted,
+      index: counted,
       clock: {
         nowMs: () => nowMs,
         sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 10), signal),
@@ -230,10 +231,10 @@ describe('wait watch', () => {
     bench.consumer(() => outcomes[bench.runs.length - 1] ?? done);
     const producer = bench.producer();
     producer.ensureQueued(claimKey('a'));
-    await until(async () => (await waits().since(undefined)).waiting.length === 1, 'it is listed');
+    await until(async () => (await groups())?.length === 1, 'it is listed');
     producer.enqueueNow(claimKey('a'));
     await until(async () => bench.runs.length === 2 && (await delayed()) === 1, 'it failed');
-    assert.deepEqual((await waits().since(undefined)).waiting, []);
+    assert.deepEqual(await groups(), []);
     versions.set(ID, '9');
     watch();
     await sleep(200);
@@ -319,6 +320,7 @@ describe('wait watch', () => {
             return kube.listItems(...args);
           },
         },
+        driver,
         watchSecrets: true,
         onChange: (id) => waitWatch?.changed(id),
         clock: systemClock,
@@ -327,8 +329,7 @@ describe('wait watch', () => {
       closers.add('watch on demand', () => demand.stop());
       waitWatch = watch({
         periodMs: 1_000,
-        versionOf: (id) => demand.versionOf(id),
-        onWaiting: (objects) => demand.follow(objects),
+        sources: [demand],
       });
     });
 

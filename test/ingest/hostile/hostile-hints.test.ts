@@ -4,8 +4,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import { WebhookSource } from '#src/ingest/notices/webhook-source.ts';
 import type { ChangeNotice } from '#src/webhooks/notices.ts';
-import { Looks } from '#src/ingest/notices/looks.ts';
+import { LookQueue } from '#src/ingest/notices/look-queue.ts';
 import { PacedLists } from '#src/ingest/notices/paced-lists.ts';
+import { EventHandler } from '#src/ingest/objects/event-handler.ts';
+import { ServedDrivers } from '#src/ingest/objects/object-source.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import { createKubeClient } from '#src/kube/client.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -51,7 +53,7 @@ async function play({ before, acts }: Scenario): Promise<void> {
   for (const each of before) model.apply(each);
   const api = await HostileApi.start(model, { events: [], requests: [], streamsLists: false });
   const ingest = openIngest(api, model);
-  const { source, looks, objects, queue } = ingest;
+  const { source, looks, objects, handler, queue } = ingest;
   const hint = hinter((each) => looks.add(each));
   try {
     await objects.waitForSync(AbortSignal.timeout(20_000));
@@ -62,7 +64,8 @@ async function play({ before, acts }: Scenario): Promise<void> {
       await delay(pauseMs);
     }
     const openJobs = () => Promise.resolve(new Map<string, JobKey>());
-    const common = { objects, queue, openJobs, clock: systemClock, log: silentLog };
+    const outstanding = () => handler.outstanding(source);
+    const common = { outstanding, queue, openJobs, clock: systemClock, log: silentLog };
     await new Resync({ ...common, quarantineMs: 0 }).run('test');
     ingest.work();
     assert.deepEqual(ingest.jobs, model.needed);
@@ -82,17 +85,20 @@ function openIngest(api: HostileApi, model: ClusterModel) {
   const lists = new PacedLists({ client, clock: systemClock, log: silentLog });
   const waitUntilReading = () => Promise.resolve();
   const onVolume = () => undefined;
-  const source = new WebhookSource({ ...common, lists, waitUntilReading, onVolume });
-  const looks = new Looks({ ...common, onLook: (look) => source.looked(look) });
+  const drivers = new ServedDrivers();
+  const source = new WebhookSource({ ...common, lists, drivers, waitUntilReading, onVolume });
+  const looks = new LookQueue({ ...common, onLook: (look) => source.looked(look) });
   const queued = new Set<string>();
   const enqueue = ({ kind, uid }: JobKey) => void queued.add(`${kind} ${uid}`);
   const queue = { isAllowing: true, ensureQueued: enqueue, enqueueNow: enqueue, promote: enqueue };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
+  const handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
   return {
     source,
     looks,
+    handler,
     queue,
-    objects: source.serve({ driver, queue }),
+    objects: source.serve({ handler }),
     get jobs() {
       return [...queued].toSorted();
     },

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promises';
 import * as fc from 'fast-check';
+import { EventHandler } from '#src/ingest/objects/event-handler.ts';
 import { Informers } from '#src/ingest/objects/informers.ts';
+import { ServedDrivers } from '#src/ingest/objects/object-source.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import { createKubeClient } from '#src/kube/client.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -63,12 +65,13 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
   const client = createKubeClient({ access: api.access, userAgent: 'test', log: silentLog });
   const backoff = { startMs: 2, maxMs: 10 };
   const common = { client, log: silentLog, metrics: new Registry() };
-  const source = new Informers({ ...common, backoff });
+  const source = new Informers({ ...common, drivers: new ServedDrivers(), backoff });
   const jobs = new Set<string>();
   const enqueue = ({ kind, uid }: JobKey) => void jobs.add(`${kind} ${uid}`);
   const queue = { isAllowing: true, ensureQueued: enqueue, enqueueNow: enqueue, promote: enqueue };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
-  const objects = source.serve({ driver, queue });
+  const handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
+  source.serve({ handler });
   /** As a worker would, ends the jobs of objects that need none. */
   const work = (): void => {
     const needed = new Set(model.needed);
@@ -76,7 +79,7 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
   };
   const outstanding = async (): Promise<readonly string[]> => {
     const keys: string[] = [];
-    for await (const { kind, uid } of objects.outstanding()) keys.push(`${kind} ${uid}`);
+    for await (const { kind, uid } of handler.outstanding(source)) keys.push(`${kind} ${uid}`);
     return keys.toSorted();
   };
   try {
@@ -94,7 +97,7 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
     work();
     const openJobs = () => Promise.resolve(new Map<string, JobKey>());
     const resync = new Resync({
-      objects,
+      outstanding: () => handler.outstanding(source),
       queue,
       openJobs,
       quarantineMs: 0,

@@ -39,7 +39,7 @@ describe('a resync', () => {
     await until(isBackingOff, 'all jobs are delayed');
     const dueTimes = await redis.redis.zrange(DELAYED, 0, '-1', 'WITHSCORES');
     const resync = new Resync({
-      objects: { outstanding: () => eachOf([...failing, lost]), reportRefused: () => undefined },
+      outstanding: () => eachOf([...failing, lost]),
       queue,
       openJobs: () => Promise.resolve(new Map()),
       quarantineMs: 0,

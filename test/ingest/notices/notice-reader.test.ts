@@ -48,7 +48,7 @@ async function openBed(t: TestContext) {
     clock: systemClock,
     log: silentLog,
   });
-  reader.onLoss(() => void (bed.losses += 1));
+  reader.lost.subscribe(() => void (bed.losses += 1));
   closers.add('reader', async () => {
     link.close();
     await reader.stop();

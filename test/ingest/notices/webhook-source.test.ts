@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { WebhookSource } from '#src/ingest/notices/webhook-source.ts';
-import type { Look } from '#src/ingest/notices/looks.ts';
+import type { Look } from '#src/ingest/notices/look-queue.ts';
 import { PacedLists, Unwanted } from '#src/ingest/notices/paced-lists.ts';
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
-import type { DriverObjects } from '#src/ingest/objects/object-source.ts';
+import { EventHandler } from '#src/ingest/objects/event-handler.ts';
+import { ServedDrivers } from '#src/ingest/objects/object-source.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
@@ -17,11 +18,14 @@ import { until } from '../../harness/until.ts';
 
 const DRIVER = 'd.example';
 
-describe('hinted objects', () => {
+describe('webhook source, whose notices and lists', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let source: WebhookSource;
-  let objects: DriverObjects;
+  let handler: EventHandler;
+  let served: ReturnType<WebhookSource['serve']>;
+  /** What was told of versions: "object version". */
+  let versions: string[];
   /** "how name" of each call of the queue. */
   let calls: string[];
   let observed: string[];
@@ -31,13 +35,14 @@ describe('hinted objects', () => {
     kube = await cluster.client();
     calls = [];
     observed = [];
+    versions = [];
     await kube.create(classes, undefined, { metadata: { name: 'c' }, provisioner: DRIVER });
     source = new WebhookSource({
       client: kube,
       lists: new PacedLists({ client: kube, clock: systemClock, log: silentLog, pageSize: 2 }),
+      drivers: new ServedDrivers(),
       waitUntilReading: () => Promise.resolve(),
       onVolume: ({ metadata }) => void observed.push(metadata.name),
-      clock: systemClock,
       log: silentLog,
       metrics: new Registry(),
     });
@@ -50,18 +55,16 @@ describe('hinted objects', () => {
     };
     queue = new LeaderOnlyQueue(producer, 0);
     queue.allow(() => true);
-    objects = source.serve({
-      driver: {
-        name: DRIVER,
-        inTreeName: undefined,
-        controllerCapabilities: new Set<string>(),
-      },
-      queue,
+    const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
+    handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
+    served = source.serve({
+      handler,
+      onVersion: (object, version) => void versions.push(`${object} ${version}`),
     });
-    await source.waitForSync(new AbortController().signal);
+    await served.waitForSync(new AbortController().signal);
   });
   afterEach(async () => {
-    objects.stop();
+    served.stop();
     await source.stop();
     await cluster.close();
   });
@@ -98,7 +101,7 @@ describe('hinted objects', () => {
       { name },
       { type: 'merge', subresource: 'status', body: { status: { phase } } },
     );
-  /** Does what follows from a hint. */
+  /** Does what follows from a notice. */
   const look = async (resource: Look['target']['resource'], name: string): Promise<void> => {
     const isClaim = resource === 'persistentvolumeclaims';
     const namespace = isClaim ? 'default' : '';
@@ -112,11 +115,11 @@ describe('hinted objects', () => {
     kube.patch(claims, { namespace: 'default', name }, { type: 'merge', body: { metadata } });
   const outstanding = async (): Promise<string[]> => {
     const found: string[] = [];
-    for await (const { name } of objects.outstanding()) found.push(name);
+    for await (const { name } of handler.outstanding(source)) found.push(name);
     return found.sort();
   };
 
-  it('enqueue an object that a hint names and that needs a job', async () => {
+  it('enqueue an object that a notice names and that needs a job', async () => {
     await newClaim('a');
     await newClaim('of-no-class', 'missing');
     await newVolume('pv', 'Released');
@@ -133,7 +136,7 @@ describe('hinted objects', () => {
     assert.deepEqual(calls, []);
   });
 
-  it('enqueue an object once for any number of hints while it stays as it is', async () => {
+  it('enqueue an object once for any number of notices while it stays as it is', async () => {
     await newClaim('a');
     for (let i = 0; i < 3; i += 1) await lookAtClaim('a');
     assert.deepEqual(calls, ['ensure a']);
@@ -174,7 +177,7 @@ describe('hinted objects', () => {
     assert.deepEqual(calls, []);
   });
 
-  it('find in a list what a user has edited since a hint named it', async () => {
+  it('find in a list what a user has edited since a notice named it', async () => {
     await newClaim('a');
     await newClaim('b');
     await lookAtClaim('a');
@@ -191,11 +194,11 @@ describe('hinted objects', () => {
     assert.deepEqual(calls, ['ensure a', 'now a']);
   });
 
-  it('enqueue an object that was listed for something else before its hint came', async () => {
+  it('enqueue an object that was listed for something else before its notice came', async () => {
     await newClaim('a');
     await newVolume('pv', 'Released');
-    for await (const { kind } of source.listClaims(() => true)) assert.ok(kind !== 'Volume');
-    for await (const { kind } of source.listVolumes(() => true)) assert.ok(kind !== 'Claim');
+    for await (const { kind } of source.claims(() => true)) assert.ok(kind !== 'Volume');
+    for await (const { kind } of source.volumes(() => true)) assert.ok(kind !== 'Claim');
     await lookAtClaim('a');
     await look('persistentvolumes', 'pv');
     assert.deepEqual(calls, ['ensure a', 'ensure pv']);
@@ -203,7 +206,7 @@ describe('hinted objects', () => {
 
   it('end a list when this ingest does not lead any more', async () => {
     for (const name of ['a', 'b', 'c']) await newClaim(name);
-    const list = objects.outstanding();
+    const list = handler.outstanding(source);
     for await (const key of list) {
       assert.ok(key.name);
       queue.block();
@@ -220,21 +223,15 @@ describe('hinted objects', () => {
     assert.deepEqual(calls, ['now a']);
   });
 
-  it('know the versions of classes, and of claims that keys wait for', async () => {
+  it('tell the versions of classes, and of objects that a notice names', async () => {
+    const cls = await kube.get<KubeObject>(classes, { name: 'c' });
     const { metadata } = await newClaim('a');
-    await until(() => objects.versionOf('storageclasses//c') !== undefined, 'the class');
-    assert.notEqual(objects.versionOf('storageclasses//c'), '');
-    assert.equal(objects.versionOf('storageclasses//missing'), '');
-    const id = 'persistentvolumeclaims/default/a';
-    assert.equal(objects.versionOf(id), undefined);
-    objects.follow(new Set([id]));
-    await until(() => objects.versionOf(id) === metadata.resourceVersion, 'its version');
-  });
-
-  it('list the snapshots that pending claims are restored from', async () => {
-    const dataSource = { kind: 'VolumeSnapshot', apiGroup: 'snapshot.storage.k8s.io', name: 's' };
-    await newClaim('a', 'c', { dataSource });
-    await newClaim('b');
-    assert.deepEqual(await objects.restoredSnapshots(), new Set(['default/s']));
+    await lookAtClaim('a');
+    await lookAtClaim('missing');
+    assert.deepEqual(versions, [
+      `storageclasses//c ${cls?.metadata.resourceVersion}`,
+      `persistentvolumeclaims/default/a ${metadata.resourceVersion}`,
+      'persistentvolumeclaims/default/missing ',
+    ]);
   });
 });

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
-import type { DriverObjects } from '#src/ingest/objects/object-source.ts';
+import { EventHandler } from '#src/ingest/objects/event-handler.ts';
+import { ServedDrivers } from '#src/ingest/objects/object-source.ts';
 import { Informers } from '#src/ingest/objects/informers.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, classes, volumes } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { objectId } from '#src/queue/dependency-index.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
@@ -19,11 +19,11 @@ describe('Informers', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let source: Informers;
-  let objects: DriverObjects;
+  let handler: EventHandler;
   let enqueued: { key: JobKey; isNow: boolean }[] = [];
   let promoted: string[] = [];
-  const refused: string[] = [];
-  const changed = new Set<string>();
+  /** The last version of each object that was told; '' = deleted. */
+  const versions = new Map<string, string>();
   let onHint: () => void = () => undefined;
   const queue = new LeaderOnlyQueue(
     {
@@ -63,7 +63,7 @@ describe('Informers', () => {
   const names = () => enqueued.map(({ key }) => key.name);
   const outstanding = async (): Promise<string[]> => {
     const found: string[] = [];
-    for await (const { name } of objects.outstanding()) found.push(name);
+    for await (const { name } of handler.outstanding(source)) found.push(name);
     return found;
   };
   let markers = 0;
@@ -73,8 +73,7 @@ describe('Informers', () => {
     await aClaim(marker, 'never-class');
     await aVolume(`pvc-${marker}`, { uid: marker });
     const isThere = () =>
-      source.keptClaims.get(`default/${marker}`) !== undefined &&
-      source.keptVolumes.hasVolume(marker);
+      versions.has(`persistentvolumeclaims/default/${marker}`) && source.hasVolume(marker);
     while (!isThere()) await systemClock.sleep(5);
   };
   const aVolume = (name: string, claimRef: Volume['spec']['claimRef']) =>
@@ -99,17 +98,22 @@ describe('Informers', () => {
     });
     await aClass('there');
     await aClaim('before-start', 'there');
-    source = new Informers({ client: kube, log: silentLog, metrics: new Registry() });
-    objects = source.serve({
-      driver: { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) },
-      queue,
-      onObject(object) {
-        changed.add(object);
+    source = new Informers({
+      client: kube,
+      drivers: new ServedDrivers(),
+      log: silentLog,
+      metrics: new Registry(),
+    });
+    const driver = { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) };
+    handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
+    const served = source.serve({
+      handler,
+      onVersion(object, version) {
+        versions.set(object, version);
         onHint();
       },
-      onRefused: (volume, reason) => void refused.push(`${volume.metadata.name}: ${reason}`),
     });
-    await objects.waitForSync(AbortSignal.timeout(100_000));
+    await served.waitForSync(AbortSignal.timeout(100_000));
     queue.allow(() => true);
   });
   after(async () => {
@@ -217,43 +221,6 @@ describe('Informers', () => {
     await kube.patch<Volume>(volumes, { name: 'static' }, finalizers());
   });
 
-  it('refuses a volume with a shared handle until the other one is deleted', async () => {
-    const createReleased = async (name: string): Promise<void> => {
-      const csi = { driver: DRIVER, volumeHandle: 'twice' };
-      const spec = {
-        capacity: { storage: '1Mi' },
-        accessModes: ['ReadWriteOnce'],
-        persistentVolumeReclaimPolicy: 'Delete',
-        csi,
-      };
-      await kube.create<Volume>(volumes, undefined, { metadata: { name }, spec });
-      const body = { status: { phase: 'Released' } };
-      await kube.patch(volumes, { name }, { type: 'merge', body, subresource: 'status' });
-      await caughtUp();
-    };
-    await kube.create<Volume>(volumes, undefined, {
-      metadata: { name: 'retained' },
-      spec: {
-        capacity: { storage: '1Mi' },
-        accessModes: ['ReadWriteOnce'],
-        persistentVolumeReclaimPolicy: 'Retain',
-        csi: { driver: DRIVER, volumeHandle: 'twice' },
-      },
-    });
-    await createReleased('one-of-two');
-    const reason =
-      'PersistentVolume retained has the same handle, so the volume is kept; ' +
-      'remove one of the two by hand';
-    const line = `one-of-two: ${reason}`;
-    assert.deepEqual(refused, [line]);
-    objects.reportRefused();
-    assert.deepEqual(refused, [line, line]);
-    assert.deepEqual(names(), []);
-    await kube.delete(volumes, { name: 'retained' });
-    await kube.patch(volumes, { name: 'retained' }, finalizers()).catch(() => undefined);
-    await until(() => names().includes('one-of-two'));
-  });
-
   it('enqueues a claim at once when its selected node is removed and set again', async () => {
     const late = {
       metadata: { name: 'late' },
@@ -338,107 +305,37 @@ describe('Informers', () => {
     await until(() => names().includes('source'));
   });
 
-  describe('versions', () => {
-    it('has the versions of classes, of claims and volumes that are followed, and of no others', async () => {
-      const claim = await aClaim('versioned', 'there');
-      const ref = { namespace: 'default', name: 'versioned' };
-      const named = { type: 'merge', body: { spec: { volumeName: 'versioned' } } } as const;
-      await kube.patch(claims, ref, named);
-      const isBound = { body: { status: { phase: 'Bound' } }, subresource: 'status' } as const;
-      const bound = await kube.patch<Claim>(claims, ref, { type: 'merge', ...isBound });
-      const volume = await aVolume('versioned', referenceTo(claim));
-      const cls = await kube.get<Claim>(classes, { name: 'there' });
-      const id = (resource: string, name: string, namespace = '') =>
-        objectId({ resource, namespace, name });
-      const [ofClaim, ofVolume, ofNone] = [
-        id('persistentvolumeclaims', 'versioned', 'default'),
-        id('persistentvolumes', 'versioned'),
-        id('persistentvolumes', 'none'),
-      ];
-      await caughtUp();
-      assert.equal(objects.versionOf(ofVolume), undefined);
-      changed.clear();
-      objects.follow(new Set([ofClaim, ofVolume, ofNone, id('secrets', 'none', 'default')]));
-      await until(() => [ofClaim, ofVolume, ofNone].every((each) => changed.has(each)));
-      assert.deepEqual(
-        [
-          objects.versionOf(ofClaim),
-          objects.versionOf(ofVolume),
-          objects.versionOf(id('storageclasses', 'there')),
-          objects.versionOf(id('storageclasses', 'none')),
-          objects.versionOf(ofNone),
-          objects.versionOf(id('secrets', 'none', 'default')),
-        ],
-        [
-          bound.metadata.resourceVersion,
-          volume.metadata.resourceVersion,
-          cls?.metadata.resourceVersion,
-          '',
-          '',
-          undefined,
-        ],
-      );
-      const changes = await kube.patch<Volume>(volumes, { name: 'versioned' }, LABEL);
-      await until(() => objects.versionOf(ofVolume) === changes.metadata.resourceVersion);
-      await kube.patch(volumes, { name: 'versioned' }, finalizers());
-      await kube.delete(volumes, { name: 'versioned' });
-      await until(() => objects.versionOf(ofVolume) === '');
-      objects.follow(new Set());
-      assert.equal(objects.versionOf(ofVolume), undefined);
-    });
-
-    it('has no version of another resource that has the name of a volume', async () => {
-      const spec = {
-        capacity: { storage: '1Mi' },
-        accessModes: ['ReadWriteOnce'],
-        persistentVolumeReclaimPolicy: 'Delete',
-        csi: { driver: DRIVER, volumeHandle: 'gold' },
-      };
-      const isReleased = {
-        body: { status: { phase: 'Released' } },
-        subresource: 'status',
-      } as const;
-      await kube.create<Volume>(volumes, undefined, { metadata: { name: 'gold' }, spec });
-      await kube.patch(volumes, { name: 'gold' }, { type: 'merge', ...isReleased });
-      await until(() => names().includes('gold'));
-      const versionOf = (resource: string) =>
-        objects.versionOf(objectId({ resource, name: 'gold' }));
-      assert.notEqual(versionOf('persistentvolumes'), undefined);
-      assert.equal(versionOf('volumeattributesclasses'), undefined);
-      await kube.delete(volumes, { name: 'gold' });
-    });
+  it('tells the versions of claims, classes and volumes, bound ones too', async () => {
+    const { metadata } = await aClaim('versioned', 'there');
+    const ref = { namespace: 'default', name: 'versioned' };
+    const named = { type: 'merge', body: { spec: { volumeName: 'versioned' } } } as const;
+    const bound = await kube.patch<Claim>(claims, ref, named);
+    const volume = await aVolume('versioned', { uid: metadata.uid });
+    await caughtUp();
+    const cls = await kube.get<Claim>(classes, { name: 'there' });
+    const told = ['persistentvolumeclaims/default/versioned', 'persistentvolumes//versioned'];
+    assert.deepEqual(
+      [...told, 'storageclasses//there'].map((id) => versions.get(id)),
+      [bound, volume, cls].map((object) => object?.metadata.resourceVersion),
+    );
+    await kube.patch(volumes, { name: 'versioned' }, finalizers());
+    await kube.delete(volumes, { name: 'versioned' });
+    await until(() => versions.get('persistentvolumes//versioned') === '');
   });
 
-  it('names the snapshots that pending claims are restored from (L-08, L-15, L-16)', async () => {
-    const source = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
-    const restore = (name: string, spec: Partial<Claim['spec']>) =>
-      kube.create<Claim>(claims, 'default', {
-        metadata: { name, namespace: 'default' },
-        spec: {
-          storageClassName: 'there',
-          accessModes: ['ReadWriteOnce'],
-          resources: { requests: { storage: '1Mi' } },
-          ...spec,
-        },
-      });
-    await restore('restore-1', { dataSource: { ...source, name: 'by-source' } });
-    await restore('restore-2', { dataSourceRef: { ...source, name: 'by-reference' } });
-    await restore('restore-3', {
-      dataSourceRef: { ...source, name: 'far', namespace: 'elsewhere' },
-    });
-    await restore('restore-4', { dataSource: { ...source, name: 'was-restored' } });
-    const bound = {
-      type: 'merge',
-      body: { status: { phase: 'Bound' } },
-      subresource: 'status',
-    } as const;
-    await kube.patch(claims, { namespace: 'default', name: 'restore-4' }, bound);
-    await caughtUp();
-    assert.deepEqual([...(await objects.restoredSnapshots())].toSorted(), [
-      'default/by-reference',
-      'default/by-source',
-      'elsewhere/far',
-    ]);
+  it('enqueues what a notice names and the watch has not reported, and only that', async () => {
+    const claim = await aClaim('noticed', 'there');
+    await until(() => names().includes('noticed'));
+    enqueued = [];
+    source.noticed('persistentvolumeclaims', claim);
+    assert.deepEqual(names(), []);
+    const newer = { ...claim.metadata, resourceVersion: 'newer' };
+    source.noticed('persistentvolumeclaims', { ...claim, metadata: newer });
+    source.noticed('persistentvolumeclaims', undefined);
+    assert.deepEqual(
+      enqueued.map(({ key, isNow }) => [key.name, isNow]),
+      [['noticed', false]],
+    );
   });
 
   it('shows a driver that is served later its volumes, until it is stopped', async () => {
@@ -458,20 +355,30 @@ describe('Informers', () => {
       const body = { status: { phase: 'Released' } };
       await kube.patch(volumes, { name }, { type: 'merge', body, subresource: 'status' });
     };
+    const outstandingVolumes = async (): Promise<string[]> => {
+      const found: string[] = [];
+      for await (const { metadata } of source.volumes()) found.push(metadata.name);
+      return found;
+    };
     await create('of-later-1');
     await caughtUp();
-    assert.equal(source.keptVolumes.get('of-later-1'), undefined);
+    assert.deepEqual(await outstandingVolumes(), []);
     const pass = ({ name }: JobKey) => void names.push(name);
+    const queueOfLater = { isAllowing: true, ensureQueued: pass, enqueueNow: pass, promote: pass };
     const later = source.serve({
-      driver: { name: other, controllerCapabilities: new Set() },
-      queue: { isAllowing: true, ensureQueued: pass, enqueueNow: pass, promote: pass },
+      handler: new EventHandler({
+        driver: { name: other, controllerCapabilities: new Set() },
+        queue: queueOfLater,
+        lookups: source,
+        log: silentLog,
+      }),
     });
-    assert.ok(!later.isFollowingVolumes);
     await later.waitForSync(AbortSignal.timeout(10_000));
     assert.deepEqual(names, ['of-later-1']);
     await create('of-later-2');
     await caughtUp();
-    assert.deepEqual([...later.sharedHandles()], [['of-later', ['of-later-1', 'of-later-2']]]);
+    assert.ok(source.isFollowingVolumes);
+    assert.deepEqual([...source.sharedHandles().values()], [['of-later-1', 'of-later-2']]);
     later.stop();
     await create('of-later-3');
     await caughtUp();

@@ -3,9 +3,9 @@ import { describe, it } from 'node:test';
 import {
   judgeClaimChange,
   judgeVolumeChange,
-  triageClaim,
-  triageVolume,
-  type TriageDriver,
+  claimNeed,
+  volumeNeed,
+  type PredicateDriver,
 } from '#src/ingest/objects/predicates.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { aClaim, aClass, aVolume, DRIVER } from '../../volumes/builders.ts';
@@ -17,12 +17,12 @@ const NODE = 'volume.kubernetes.io/selected-node';
 const IN_TREE = 'kubernetes.io/in-tree';
 const CLONE_PROTECTION = 'provisioner.storage.kubernetes.io/cloning-protection';
 
-const driver: TriageDriver = {
+const driver: PredicateDriver = {
   name: DRIVER,
   inTreeName: IN_TREE,
   controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']),
 };
-const cloning: TriageDriver = {
+const cloning: PredicateDriver = {
   ...driver,
   controllerCapabilities: new Set(['CREATE_DELETE_VOLUME', 'CLONE_VOLUME']),
 };
@@ -36,22 +36,22 @@ interface Case {
   readonly hasVolume?: boolean;
 }
 
-function describeTriage({
+function describeNeed({
   annotations = { [GA]: DRIVER },
   spec = {},
   cls = aClass(),
   hasVolume = false,
 }: Case): string {
   const lookups = { classOf: () => cls ?? undefined, hasVolume: () => hasVolume };
-  const triage = triageClaim(aClaim({ metadata: { annotations }, spec }), driver, lookups);
-  return triage.kind === 'job' ? 'job' : triage.reason;
+  const need = claimNeed(aClaim({ metadata: { annotations }, spec }), driver, lookups);
+  return need.kind === 'job' ? 'job' : need.reason;
 }
 
-describe('triageClaim', () => {
+describe('claimNeed', () => {
   const lookups = { classOf: () => aClass(), hasVolume: () => false };
 
   it('makes a job with the claim’s key and nothing else', () => {
-    assert.deepEqual(triageClaim(aClaim(), driver, lookups), {
+    assert.deepEqual(claimNeed(aClaim(), driver, lookups), {
       kind: 'job',
       key: { kind: 'claim', uid: 'testid', namespace: 'space', name: 'claim' },
     });
@@ -76,7 +76,7 @@ describe('triageClaim', () => {
     'whose class has no binding mode (R-40)': { cls: aClass() },
   };
   for (const [title, given] of Object.entries(accepted))
-    it(`accepts a claim ${title}`, () => assert.equal(describeTriage(given), 'job'));
+    it(`accepts a claim ${title}`, () => assert.equal(describeNeed(given), 'job'));
 
   const ignored: Readonly<Record<string, Case & { readonly reason: RegExp }>> = {
     'that names its volume (P-06, P-48)': {
@@ -140,7 +140,7 @@ describe('triageClaim', () => {
     },
   };
   for (const [title, { reason, ...given }] of Object.entries(ignored))
-    it(`ignores a claim ${title}`, () => assert.match(describeTriage(given), reason));
+    it(`ignores a claim ${title}`, () => assert.match(describeNeed(given), reason));
 
   const cloneSource = (change: Partial<Claim['metadata']>): Claim =>
     aClaim({
@@ -150,17 +150,17 @@ describe('triageClaim', () => {
   const deleted = { deletionTimestamp: '2026-01-01T00:00:00Z' };
 
   it('accepts a clone source that is being deleted, for a driver that clones (K-07)', () => {
-    assert.equal(triageClaim(cloneSource(deleted), cloning, lookups).kind, 'job');
-    assert.equal(triageClaim(cloneSource(deleted), driver, lookups).kind, 'ignore');
+    assert.equal(claimNeed(cloneSource(deleted), cloning, lookups).kind, 'job');
+    assert.equal(claimNeed(cloneSource(deleted), driver, lookups).kind, 'ignore');
   });
 
   it('ignores a clone source that is not being deleted (K-08)', () => {
-    assert.equal(triageClaim(cloneSource({}), cloning, lookups).kind, 'ignore');
+    assert.equal(claimNeed(cloneSource({}), cloning, lookups).kind, 'ignore');
   });
 
   it('ignores a claim that is being deleted without our finalizer (K-06)', () => {
     assert.equal(
-      triageClaim(
+      claimNeed(
         cloneSource({ ...deleted, finalizers: ['kubernetes.io/pvc-protection'] }),
         cloning,
         lookups,
@@ -174,7 +174,7 @@ describe('triageClaim', () => {
       metadata: { annotations: {}, finalizers: ['sutler.dev/volume-record'] },
       spec: { volumeName: 'pv' },
     });
-    assert.equal(triageClaim(claim, driver, { ...lookups, hasVolume: () => true }).kind, 'job');
+    assert.equal(claimNeed(claim, driver, { ...lookups, hasVolume: () => true }).kind, 'job');
   });
 });
 
@@ -282,20 +282,11 @@ describe('judgeVolumeChange', () => {
     assert.equal(judgeVolumeChange(aVolume(), released, driver), 'irrelevant'));
 });
 
-describe('triageVolume', () => {
+describe('volumeNeed', () => {
   it('makes a job for a volume that should be deleted', () => {
-    assert.deepEqual(
-      triageVolume(aVolume(), driver, () => undefined),
-      {
-        kind: 'job',
-        key: { kind: 'volume', uid: 'volume-uid', namespace: '', name: 'test-testi' },
-      },
-    );
-  });
-
-  it('refuses two PVs with the same handle, and names the other one', () => {
-    const triage = triageVolume(aVolume(), driver, () => 'other');
-    assert.ok(triage.kind === 'refuse');
-    assert.match(triage.reason, /^PersistentVolume other has the same handle/);
+    assert.deepEqual(volumeNeed(aVolume(), driver), {
+      kind: 'job',
+      key: { kind: 'volume', uid: 'volume-uid', namespace: '', name: 'test-testi' },
+    });
   });
 });

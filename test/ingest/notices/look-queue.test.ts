@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { ChangeNotice } from '#src/webhooks/notices.ts';
-import { type Look, Looks } from '#src/ingest/notices/looks.ts';
+import { type Look, LookQueue } from '#src/ingest/notices/look-queue.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { ObjectRef, Resource } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -9,7 +9,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { until } from '../../harness/until.ts';
 
-describe('looks', () => {
+describe('look queue: looks', () => {
   let reads: string[];
   let seen: Look[];
   let answer: (name: string) => Promise<unknown>;
@@ -18,7 +18,7 @@ describe('looks', () => {
   let metrics: Registry;
   /** Added to the time. */
   let nowMs: number;
-  let looks: Looks;
+  let looks: LookQueue;
   const claim = (name: string): ChangeNotice => ({
     resource: 'persistentvolumeclaims',
     namespace: 'n',
@@ -37,7 +37,7 @@ describe('looks', () => {
     mostAtOnce = 0;
     answer = (name) => Promise.resolve({ metadata: { name } });
     metrics = new Registry();
-    looks = new Looks({
+    looks = new LookQueue({
       client: {
         // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- its type
         async get<T>({ plural }: Resource, { namespace, name }: ObjectRef) {
@@ -60,7 +60,7 @@ describe('looks', () => {
   });
   afterEach(() => looks.stop());
 
-  it('read the object that a hint names, and pass on that it does not exist', async () => {
+  it('read the object that a notice names, and pass on that it does not exist', async () => {
     answer = (name) => Promise.resolve(name === 'gone' ? undefined : { metadata: { name } });
     looks.add(claim('a'));
     looks.add({ ...claim('gone'), resource: 'persistentvolumes', namespace: '' });
@@ -78,7 +78,7 @@ describe('looks', () => {
     assert.equal(mostAtOnce, 16);
   });
 
-  it('read an object 100 ms after an early hint, and again', async () => {
+  it('read an object 100 ms after an early notice, and again', async () => {
     const startedMs = Date.now();
     looks.add({ ...claim('a'), isEarly: true });
     assert.equal(await valueOf('sutler_hinted_looks_planned'), 1);
@@ -88,17 +88,44 @@ describe('looks', () => {
     assert.ok(Date.now() - startedMs >= 1_000);
   });
 
-  it('repeat a look that failed', async () => {
-    let failures = 1;
-    answer = (name) =>
-      failures-- > 0
-        ? Promise.reject(
-            new KubeError({ code: 500, reason: 'x', serverMessage: 'no', request: 'get' }),
-          )
-        : Promise.resolve({ metadata: { name } });
+  it('read an object once for notices that come together, and again for one during its read', async () => {
+    let finish = (): void => undefined;
+    answer = () => new Promise((resolve) => (finish = () => resolve({ metadata: {} })));
+    for (let i = 0; i < 3; i += 1) looks.add(claim('a'));
+    await until(() => underWay === 1, 'it is being read');
     looks.add(claim('a'));
-    await until(() => seen.length === 1, 'it is read');
+    await systemClock.sleep(5);
+    assert.equal(mostAtOnce, 1);
+    finish();
+    await until(() => reads.length === 2 && underWay === 1, 'it is read again');
+    finish();
+    await until(() => seen.length === 2, 'both have ended');
     assert.equal(reads.length, 2);
+  });
+
+  it('are not put off by early notices one after the other', async () => {
+    for (let i = 0; i < 20; i += 1) {
+      looks.add({ ...claim('a'), isEarly: true });
+      await systemClock.sleep(20);
+    }
+    assert.ok(seen.length > 0);
+  });
+
+  it('repeat a look that failed after 1 s, 5 s and 30 s, and give up then', async () => {
+    answer = () =>
+      Promise.reject(
+        new KubeError({ code: 500, reason: 'x', serverMessage: 'no', request: 'get' }),
+      );
+    looks.add(claim('a'));
+    for (const [i, afterMs] of [1_000, 5_000, 30_000].entries()) {
+      await until(() => reads.length === i + 1 && underWay === 0, 'a look has failed');
+      nowMs += afterMs - 500;
+      await systemClock.sleep(120);
+      assert.equal(reads.length, i + 1, `not before ${afterMs} ms`);
+      nowMs += 500;
+    }
+    await until(async () => (await valueOf('sutler_hints_dropped_total')) === 1, 'it gives up');
+    assert.equal(reads.length, 4);
   });
 
   it('look once at objects that they may not read, name the rule, and recover', async () => {
@@ -131,7 +158,7 @@ describe('looks', () => {
     assert.equal(looks.trouble, undefined, 'nothing is read while this process does not lead');
   });
 
-  it('count early hints that are dropped', async () => {
+  it('count early notices that are dropped', async () => {
     for (let i = 0; i < 10_001; i += 1) looks.add({ ...claim(`c${i}`), isEarly: true });
     assert.equal(await valueOf('sutler_hints_dropped_total'), 1);
   });

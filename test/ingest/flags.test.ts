@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { chooseResyncMs, hintFlags } from '#src/ingest/notices/flags.ts';
+import { flags, resyncMs as chooseMs } from '#src/ingest/flags.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { parseFlags } from '#src/runtime/parse-flags.ts';
 
 describe('the interval of the resync', () => {
   const resyncMs = (...argv: readonly string[]): number => {
-    const parsed = parseFlags(hintFlags, { argv, env: {} });
+    const parsed = parseFlags(flags, { argv, env: {} });
     assert.ok(parsed.kind === 'run');
-    return chooseResyncMs(parsed.flags);
+    return chooseMs(parsed.flags);
   };
 
   it('is 5 minutes without a watch, and 15 with one', () => {
