@@ -1,6 +1,6 @@
 import type { Claim, Volume } from '../kube/objects.ts';
-import type { Run } from '../queue/run.ts';
 import type { JobKey } from '../queue/contract.ts';
+import type { Run } from '../queue/run.ts';
 import { ownershipMs } from '../records/flags.ts';
 import type { Dependencies } from './dependencies.ts';
 

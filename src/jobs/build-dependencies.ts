@@ -1,7 +1,10 @@
 import { randomInt } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
+import { openCapacityHints } from '../capacity/hints.ts';
 import { repeatWhileFull } from '../gateway-client/pool.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
+import { inTreeNameOf } from '../migration/plugins.ts';
+import { openNodeLocal } from '../node-local/open-node-local.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { VolumeNames } from '../records/names-in-use.ts';
 import { openSources } from '../records/open-records.ts';
@@ -12,11 +15,8 @@ import type { Logger } from '../runtime/log.ts';
 import { traceStep } from '../runtime/trace-step.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
 import type { FeatureGates } from '../volumes/flags.ts';
-import { inTreeNameOf } from '../migration/plugins.ts';
 import type { DriverCaches } from './caches.ts';
-import { openCapacityHints } from '../capacity/hints.ts';
 import type { Dependencies, DriverDeps } from './dependencies.ts';
-import { openNodeLocal } from '../node-local/open-node-local.ts';
 import { createOperationCounts } from './operation-counts.ts';
 
 /** Makes what the runs of claims, volumes and snapshots work with. */

@@ -6,9 +6,9 @@ import { unlessAborted } from '../runtime/abort.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { type NodeWatch, startNodeWatch } from '../topology/node-watch.ts';
+import type { WatchedTopology } from '../topology/requirement.ts';
 import { type DriverFacts, supportsTopology } from '../volumes/driver-facts.ts';
 import type { FeatureGates } from '../volumes/flags.ts';
-import type { WatchedTopology } from '../topology/requirement.ts';
 
 /** The objects that the processors of one driver read from memory instead of the API server:
  * classes, the attachments of volumes, and nodes. */

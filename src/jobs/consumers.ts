@@ -1,9 +1,9 @@
 import { performance } from 'node:perf_hooks';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { Consumer } from '../queue/consumer.ts';
-import type { Run } from '../queue/run.ts';
 import { type JobKey, type JobKind, logFields } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
+import type { Run } from '../queue/run.ts';
 import { RecordsUnavailable } from '../records/ask-redis.ts';
 import { OwnershipLost } from '../records/record-ends.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';

@@ -1,3 +1,4 @@
+import type { CapacityHints } from '../capacity/hints.ts';
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
@@ -5,6 +6,7 @@ import type { ControllerCalls } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Class, VolumeAttachment } from '../kube/objects.ts';
+import type { NodeLocal } from '../node-local/open-node-local.ts';
 import type { WorkerConnection } from '../queue/connections.ts';
 import type { VolumeNames } from '../records/names-in-use.ts';
 import type { RecordKeys } from '../records/record-seal.ts';
@@ -13,13 +15,11 @@ import type { VolumeRecords } from '../records/volume-record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { WatchedFiles } from '../runtime/watched-files.ts';
+import type { WatchedTopology } from '../topology/requirement.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/flags.ts';
-import type { WatchedTopology } from '../topology/requirement.ts';
 import type { Caches } from './caches.ts';
-import type { CapacityHints } from '../capacity/hints.ts';
 import type { flags } from './flags.ts';
-import type { NodeLocal } from '../node-local/open-node-local.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
 /* What the runs of one driver's jobs work with, grouped by what it is for. build-dependencies.ts

@@ -1,9 +1,9 @@
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { LeaseFollower } from '../election/lease-follower.ts';
-import { leaseName } from '../election/lease.ts';
 import { leaseNamespace } from '../election/lease-namespace.ts';
-import { OtherProvisioner } from '../records/provisioning-pause.ts';
+import { leaseName } from '../election/lease.ts';
 import { redisDataEpochStore } from '../records/data-epoch.ts';
+import { OtherProvisioner } from '../records/provisioning-pause.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { DriverDeps } from './dependencies.ts';
 

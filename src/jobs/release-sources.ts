@@ -1,6 +1,6 @@
+import { listPages } from '../kube/client.ts';
 import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import { isConflict, isForbidden, isNotFound, isOutage, KubeError } from '../kube/kube-error.ts';
-import { listPages } from '../kube/client.ts';
 import type { Claim, Snapshot } from '../kube/objects.ts';
 import { claims, keyOf, snapshots } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';

@@ -1,18 +1,18 @@
+import { type CapacityPlace, capacityPlace } from '../capacity/flags.ts';
+import { startReconciler } from '../capacity/start-reconciler.ts';
 import type { DriverConnections } from '../connections/connect-driver.ts';
 import type { LeaseFollower } from '../election/lease-follower.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { startLostRecords } from '../records/lost-records.ts';
 import { VolumeRecords } from '../records/volume-record.ts';
 import { UsageError } from '../runtime/flags.ts';
+import type { PollLoop } from '../runtime/poll-loop.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
 import { buildDependencies } from './build-dependencies.ts';
 import type { DriverCaches } from './caches.ts';
-import { type CapacityPlace, capacityPlace } from '../capacity/flags.ts';
-import { startReconciler } from '../capacity/start-reconciler.ts';
-import { followLease } from './follow-lease.ts';
-import type { PollLoop } from '../runtime/poll-loop.ts';
 import { createConsumerStarter, startConsumers } from './consumers.ts';
 import type { DriverDeps, JobsContext, SharedParts } from './dependencies.ts';
+import { followLease } from './follow-lease.ts';
 
 /** What the flags of a driver say, once they are checked. */
 export interface CheckedFlags {

@@ -2,12 +2,6 @@ import { CLONE_PROTECTION } from '../kube/keys.ts';
 import type { Claim, Class, Volume, VolumeMode } from '../kube/objects.ts';
 import { claims, volumes } from '../kube/resources.ts';
 import {
-  addSourcePrefix,
-  type ContentInput,
-  type ContentSource,
-  parseSourceBytes,
-} from './data-source.ts';
-import {
   alsoWaitFor,
   notFound,
   read,
@@ -16,6 +10,12 @@ import {
   rewordRefusal,
   type Rule,
 } from '../rules/rule.ts';
+import {
+  addSourcePrefix,
+  type ContentInput,
+  type ContentSource,
+  parseSourceBytes,
+} from './data-source.ts';
 
 /** The volume from which a claim is cloned. The classes of both claims may differ. This file checks
  * the source claim and its volume; its messages become texts of events. data-source.ts checks what

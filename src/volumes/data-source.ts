@@ -1,10 +1,9 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { VolumeContentSourceSchema } from '../csi/generated/csi_pb.ts';
+import { CLONE_PROTECTION } from '../kube/keys.ts';
 import type { Claim, Class, DataSource, KubeObject, ReferenceGrant } from '../kube/objects.ts';
 import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
 import { keyOf, referenceGrants, type Resource, snapshots } from '../kube/resources.ts';
-import type { SourceKind } from './driver-facts.ts';
-import type { FeatureGates } from './flags.ts';
 import {
   list,
   notFound,
@@ -13,8 +12,9 @@ import {
   rewordRefusal,
   type Rule,
 } from '../rules/rule.ts';
+import type { SourceKind } from './driver-facts.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
-import { CLONE_PROTECTION } from '../kube/keys.ts';
+import type { FeatureGates } from './flags.ts';
 
 /* The source that a claim names for the content of its volume, and what restores
  * (snapshot-source.ts) and clones (clone-source.ts) have in common. */

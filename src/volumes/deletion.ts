@@ -1,5 +1,5 @@
-import * as keys from '../kube/keys.ts';
 import type { EventInput } from '../kube/event-correlation.ts';
+import * as keys from '../kube/keys.ts';
 import { PROVISIONED_BY } from '../kube/keys.ts';
 import type {
   Class,
@@ -9,15 +9,7 @@ import type {
   VolumeAttachment,
 } from '../kube/objects.ts';
 import { volumeAttachments } from '../kube/resources.ts';
-import {
-  type DriverFacts,
-  type DriverNames,
-  isKnownAs,
-  missingCapability,
-} from './driver-facts.ts';
 import { isInTreeVolume, translateClass } from '../migration/plugins.ts';
-import { type NamingOptions, volumeName } from './persistent-volume.ts';
-import { omitUnset } from '../runtime/json.ts';
 import {
   catchRefusal,
   prefixRefusal,
@@ -25,9 +17,17 @@ import {
   RefusedError,
   refuseUntilChanged,
 } from '../rules/rule.ts';
-import { secretRef, type SecretRef } from './secret-ref.ts';
+import { omitUnset } from '../runtime/json.ts';
+import {
+  type DriverFacts,
+  type DriverNames,
+  isKnownAs,
+  missingCapability,
+} from './driver-facts.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
 import { handleOf } from './handles.ts';
+import { type NamingOptions, volumeName } from './persistent-volume.ts';
+import { secretRef, type SecretRef } from './secret-ref.ts';
 
 /** What has to be done about a volume now. */
 export type VolumeVerdict =

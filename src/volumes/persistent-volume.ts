@@ -3,12 +3,12 @@ import * as keys from '../kube/keys.ts';
 import type { Claim, Class, CsiSource, NewVolume, VolumeSpec } from '../kube/objects.ts';
 import { formatBytes } from '../kube/quantity.ts';
 import { claims, snapshots } from '../kube/resources.ts';
-import type { SourceRef } from './data-source.ts';
 import { toInTreeVolume } from '../migration/plugins.ts';
-import { omitUnset } from '../runtime/json.ts';
 import { catchRefusal, RefusedError } from '../rules/rule.ts';
-import type { SecretRefs } from './secret-ref.ts';
+import { omitUnset } from '../runtime/json.ts';
+import type { SourceRef } from './data-source.ts';
 import type { ProvisioningOptions } from './flags.ts';
+import type { SecretRefs } from './secret-ref.ts';
 
 /** The PV as far as it is known before the driver answers. It is stored in the volume record, so it
  * is JSON and contains no secrets. */

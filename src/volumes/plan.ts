@@ -4,9 +4,19 @@ import {
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
 } from '../csi/generated/csi_pb.ts';
+import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
 import type { Claim, Class, Labels, VolumeAttributesClass } from '../kube/objects.ts';
 import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
 import { snapshots, volumeAttributesClasses } from '../kube/resources.ts';
+import { translateClass } from '../migration/plugins.ts';
+import { prefixRefusal, read, type Refusal, RefusedError, type Rule } from '../rules/rule.ts';
+import { omitUnset } from '../runtime/json.ts';
+import {
+  MissingCsiNodeError,
+  topologyRequirement,
+  type TopologyRequirement,
+  type WatchedTopology,
+} from '../topology/requirement.ts';
 import { cloneSource } from './clone-source.ts';
 import {
   addSourceFinalizer,
@@ -17,25 +27,15 @@ import {
 } from './data-source.ts';
 import { type DriverFacts, missingCapability, supportsTopology } from './driver-facts.ts';
 import { selectedNodeOf } from './eligibility.ts';
-import { translateClass } from '../migration/plugins.ts';
+import type { ProvisioningOptions } from './flags.ts';
 import {
   type PvTemplateInput,
   volumeName,
   type PvTemplate,
   pvTemplate,
 } from './persistent-volume.ts';
-import { omitUnset } from '../runtime/json.ts';
-import type { ProvisioningOptions } from './flags.ts';
-import { prefixRefusal, read, type Refusal, RefusedError, type Rule } from '../rules/rule.ts';
 import { SECRET_KEYS, type SecretRef, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
-import {
-  MissingCsiNodeError,
-  topologyRequirement,
-  type TopologyRequirement,
-  type WatchedTopology,
-} from '../topology/requirement.ts';
-import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
 
 /** What has to be done for an eligible claim. */
 export type VolumePlan =

@@ -2,11 +2,11 @@ import { fromBinary } from '@bufbuild/protobuf';
 import { CreateVolumeRequestSchema } from '../csi/generated/csi_pb.ts';
 import * as keys from '../kube/keys.ts';
 import type { Class, NewVolume, Volume } from '../kube/objects.ts';
+import { translateClass } from '../migration/plugins.ts';
+import { catchRefusal } from '../rules/rule.ts';
 import { deletionSecret } from './deletion.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
-import { translateClass } from '../migration/plugins.ts';
 import { type NamingOptions, volumeName, type PvTemplate } from './persistent-volume.ts';
-import { catchRefusal } from '../rules/rule.ts';
 import { type SecretPurpose, type SecretRef, secretRef } from './secret-ref.ts';
 
 /** What a volume record has to fit to. */

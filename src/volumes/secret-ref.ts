@@ -1,7 +1,7 @@
 import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
-import { omitUnset } from '../runtime/json.ts';
 import { quote } from '../rules/quote.ts';
 import { RefusedError } from '../rules/rule.ts';
+import { omitUnset } from '../runtime/json.ts';
 
 /** A reference to a secret. Its values are read just before each call (invariant 12). */
 export interface SecretRef {

@@ -1,13 +1,6 @@
 import { ALLOW_VOLUME_MODE_CHANGE, SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import type { Claim, Snapshot, SnapshotContent } from '../kube/objects.ts';
 import { snapshotContents, snapshots } from '../kube/resources.ts';
-import { parseBool } from '../runtime/flags.ts';
-import {
-  addSourcePrefix,
-  type ContentInput,
-  type ContentSource,
-  parseSourceBytes,
-} from './data-source.ts';
 import { quote } from '../rules/quote.ts';
 import {
   alsoWaitFor,
@@ -17,6 +10,13 @@ import {
   rewordRefusal,
   type Rule,
 } from '../rules/rule.ts';
+import { parseBool } from '../runtime/flags.ts';
+import {
+  addSourcePrefix,
+  type ContentInput,
+  type ContentSource,
+  parseSourceBytes,
+} from './data-source.ts';
 
 /** The snapshot from which a claim is restored. This file checks the snapshot and its content; its
  * messages become texts of events. data-source.ts checks what clones and restores share (prefix,

@@ -9,11 +9,10 @@ import { volumeName } from '../../volumes/persistent-volume.ts';
 import { whyUnfit } from '../../volumes/record-fit.ts';
 import type { ClaimAttempt } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
-import { RECORD_CHANGED, waitForRecord } from '../outcomes.ts';
+import { RECORD_CHANGED, reportProvisioningFailed, waitForRecord } from '../outcomes.ts';
 import { releaseRestoredSnapshot } from '../release-sources.ts';
-import { reportProvisioningFailed } from '../report-events.ts';
 import { sendPlanned, sendStored } from './create-volume.ts';
-import { endWithoutCreation, type Intent } from './intent.ts';
+import { endWithoutCreation, type Intent } from './decide-intent.ts';
 import { reportSuccess } from './store-volume.ts';
 
 /** Continues with a record that earlier runs left, by its state. */

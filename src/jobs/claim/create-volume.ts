@@ -2,22 +2,26 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeRequestSchema as RequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import { nodeOf } from '../../gateway-client/gateway-address.ts';
-import type { Claim, Volume } from '../../kube/objects.ts';
+import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { classes, volumes } from '../../kube/resources.ts';
-import { noteReached } from '../../queue/run.ts';
 import type { Outcome } from '../../queue/outcome.ts';
+import { noteReached, type Run } from '../../queue/run.ts';
 import type { Replay } from '../../records/open-results.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/persistent-volume.ts';
 import { type ClaimAttempt, MAX_READ_AGE_MS } from '../attempt.ts';
 import type { CsiDriver, Dependencies } from '../dependencies.ts';
-import { isDriverDown, notForwarded, parkOrRetry } from '../outcomes.ts';
+import {
+  isDriverDown,
+  notForwarded,
+  parkOrRetry,
+  recordClaimEvent,
+  reportProvisioningFailed,
+} from '../outcomes.ts';
 import { readSecretValues, type SecretValues } from '../read-objects.ts';
-import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import { isStillRunning, sendDeleteVolume } from '../volume/delete-volume.ts';
-import { startInfeasibleBackoff } from './infeasible-backoff.ts';
-import { requestReschedule } from './intent.ts';
+import { requestReschedule } from './decide-intent.ts';
 import { type CreatedVolume, type OpenCreation, storeVolume } from './store-volume.ts';
 
 /** What to do with a created volume. */
@@ -306,4 +310,42 @@ function noteFullNode({ nodeLocal }: CsiDriver, { endpoint, pvTemplate }: Volume
   const { storageClassName: className = '' } = pvTemplate.volume.spec;
   if (node !== undefined)
     nodeLocal?.readings.refused({ node, className }, BigInt(pvTemplate.requestedBytes));
+}
+
+/* The back-off of a claim whose request the driver called infeasible (InvalidArgument). It ends
+ * after its time, or when the class was deleted and created again. No edit ends it, since the same
+ * request would fail again (sig-storage-lib-external-provisioner controller/controller.go
+ * delayProvisioningIfRecentlyInfeasible). */
+
+/** The fields of a `retry` outcome that start the back-off, with the class's UID as its scope. */
+function startInfeasibleBackoff(
+  deps: Dependencies,
+  claim: Claim | undefined,
+): { readonly minDelayMs: number; readonly infeasibleScope?: string } {
+  const uid = classOf(deps, claim)?.metadata.uid;
+  const minDelayMs = deps.settings.retryMaxMs;
+  return { minDelayMs, ...(uid === undefined ? {} : { infeasibleScope: uid }) };
+}
+
+/** Delays a claim until its back-off ends.
+ * @returns undefined if there is none */
+export async function delayIfRecentlyInfeasible(
+  deps: Dependencies,
+  claim: Claim | undefined,
+  run: Pick<Run, 'lastReason' | 'infeasibleBackoffMs'>,
+): Promise<Outcome | undefined> {
+  const cls = classOf(deps, claim);
+  if (cls === undefined || (claim?.spec.volumeName ?? '') !== '') return undefined;
+  // At most --retry-interval-max, in case that was lowered or a clock was set back.
+  const delayMs = Math.min(
+    await run.infeasibleBackoffMs(cls.metadata.uid),
+    deps.settings.retryMaxMs,
+  );
+  if (delayMs === 0) return undefined;
+  const reason = (await run.lastReason()) ?? 'the driver called the request infeasible';
+  return { kind: 'later', reason, delayMs };
+}
+
+function classOf({ cluster }: Dependencies, claim: Claim | undefined): Class | undefined {
+  return claim && cluster.classOf(classNameOf(claim));
 }

@@ -1,7 +1,7 @@
 import type { Claim } from '../../kube/objects.ts';
-import type { Run } from '../../queue/run.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
+import type { Run } from '../../queue/run.ts';
 import { type ClaimAttempt, startAttempt } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { addClaimFinalizer, removeClaimFinalizer } from '../finalizers.ts';
@@ -9,10 +9,8 @@ import { waitForRecord } from '../outcomes.ts';
 import { readClaim } from '../read-objects.ts';
 import { releaseCloneSource } from '../release-sources.ts';
 import { continueRecord, fitsClaim } from './continue-record.ts';
-import { sendPlanned } from './create-volume.ts';
-import { decideIntent } from './decide-intent.ts';
-import { delayIfRecentlyInfeasible } from './infeasible-backoff.ts';
-import { endWithoutCreation, type Intent } from './intent.ts';
+import { delayIfRecentlyInfeasible, sendPlanned } from './create-volume.ts';
+import { decideIntent, endWithoutCreation, type Intent } from './decide-intent.ts';
 import { freeName, keepName } from './name-clash.ts';
 
 /** One run of a claim's job: reads the claim, plans its volume, opens the volume record, has the

@@ -9,18 +9,14 @@ import { deletionSecret } from '../../volumes/deletion.ts';
 import { compareVolumes, identityOf } from '../../volumes/handles.ts';
 import {
   completeVolume,
-  type VolumeAnswer,
   type PvTemplate,
+  type VolumeAnswer,
 } from '../../volumes/persistent-volume.ts';
 import { type ClaimAttempt, MAX_READ_AGE_MS } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
+import { recordClaimEvent, reportDeletionFailed, reportProvisioningFailed } from '../outcomes.ts';
 import { readClaim, readSecretValues } from '../read-objects.ts';
 import { releaseRestoredSnapshot } from '../release-sources.ts';
-import {
-  recordClaimEvent,
-  reportDeletionFailed,
-  reportProvisioningFailed,
-} from '../report-events.ts';
 import { sendDeleteVolume } from '../volume/delete-volume.ts';
 
 /** A creation whose record this run has opened, so that it may send the request. */

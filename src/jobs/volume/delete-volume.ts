@@ -2,17 +2,16 @@ import { CsiError } from '../../csi/status.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
-import { noteReached } from '../../queue/run.ts';
 import type { Outcome } from '../../queue/outcome.ts';
+import { noteReached } from '../../queue/run.ts';
 import { MAX_SHARERS, VIEW_CONDITION } from '../../records/shared-handles.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { type DeletionPlan, planDeletion } from '../../volumes/deletion.ts';
 import { explainShared, identityOf, mayBeSame } from '../../volumes/handles.ts';
 import type { Attempt, RunHandle, VolumeRun } from '../attempt.ts';
 import type { CsiDriver, Dependencies, Events, Kube, RedisState } from '../dependencies.ts';
-import { isDriverDown, notForwarded, parkOrRetry } from '../outcomes.ts';
+import { isDriverDown, notForwarded, parkOrRetry, reportDeletionFailed } from '../outcomes.ts';
 import { readSecretValues, type SecretProblem, type SecretValues } from '../read-objects.ts';
-import { reportDeletionFailed } from '../report-events.ts';
 
 /** A DeleteVolume that may be sent. */
 interface DeleteCall {
