@@ -55,8 +55,8 @@ export function prefixRefusal<T>(prefix: string, act: () => T): T {
  * A rule that needs an object from the API server is a generator: it yields a step ("read this
  * object"), its caller performs the step and resumes the rule with the answer, and in the end the
  * rule returns its result or throws a RefusedError. So no rule does I/O, the checks stand in
- * upstream's order in one function, and tests run rules over objects in memory. jobs/read-objects.ts
- * performs the steps at the API server.
+ * upstream's order in one function, and tests run rules over objects in memory.
+ * jobs/read-objects.ts performs the steps at the API server.
  *
  *   function* sourceVolume(claim: Claim): Rule<Volume> {
  *     return yield* read<Volume>(volumes, { name: claim.spec.volumeName });

@@ -177,11 +177,11 @@ describe('provisioning', () => {
       ]);
     });
 
-    for (const [code, kind, state] of [
-      ['Unauthenticated', 'retry', 'none'],
-      ['DeadlineExceeded', 'running', 'open'],
+    for (const [code, kind, state, id] of [
+      ['Unauthenticated', 'retry', 'none', 'B-24'],
+      ['DeadlineExceeded', 'running', 'open', 'B-25'],
     ] as const)
-      it(`with ${code}, leaves the record ${state} (B-24, B-25)`, async () => {
+      it(`with ${code}: the record is then ${state} (${id})`, async () => {
         const claim = await rig.claim();
         failWith(rig, new DriverStatus(Code[code], 'no'));
         assert.equal((await rig.provision(claim)).kind, kind);
