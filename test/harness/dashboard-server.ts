@@ -1,8 +1,5 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Queue } from 'bullmq';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { Agent, request, type Dispatcher } from 'undici';
 import { startDashboard, type Dashboard, type DashboardOptions } from '#src/dashboard/server.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
@@ -13,7 +10,7 @@ import { registerQueues } from '#src/queue/queues.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { startRedisServer, type TcpRedisServer } from './redis-server.ts';
+import { startTestRedis, type TestRedis } from './redis.ts';
 
 export const USER = 'admin';
 export const PASSWORD = 'open: sésame';
@@ -21,7 +18,7 @@ export const PREFIX = 'csi';
 
 /** A Redis server for dashboard tests, with functions that fill it. */
 export interface BoardRedis {
-  readonly server: TcpRedisServer;
+  readonly server: TestRedis;
   readonly redis: Redis;
   /** Registers a driver's queue and adds jobs; `delayMs` makes them delayed. */
   fill(driver: string, keys: readonly JobKey[], delayMs?: number): Promise<Queue>;
@@ -31,10 +28,8 @@ export interface BoardRedis {
 }
 
 export async function startBoardRedis(): Promise<BoardRedis> {
-  const dir = await mkdtemp(join(tmpdir(), 'sutler-dashboard-'));
-  const server = await startRedisServer({ dataDir: dir });
-  const redis = new Redis(server.url);
-  redis.on('error', () => undefined);
+  const server = await startTestRedis();
+  const { redis } = server;
   const queues: Queue[] = [];
   return {
     server,
@@ -62,9 +57,7 @@ export async function startBoardRedis(): Promise<BoardRedis> {
     },
     async close() {
       await Promise.all(queues.map((queue) => queue.close()));
-      redis.disconnect();
       await server.close();
-      await rm(dir, { recursive: true, force: true });
     },
   };
 }
