@@ -1,4 +1,4 @@
-import type { Backoff } from '../runtime/backoff.ts';
+import { type Backoff, backoffMs } from '../runtime/backoff.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -41,7 +41,8 @@ export class CircuitBreaker {
   readonly #changes = new Listeners<void>();
   /** Runs that may be under way, not counting those that began before the last opening. */
   #allowed: number;
-  #nextPauseMs: number;
+  /** Openings since the driver was last reached. */
+  #failures = 0;
   #isOpen = false;
   /** Why the driver was unreachable; undefined once a trial run reached it. */
   #reason: string | undefined;
@@ -54,7 +55,6 @@ export class CircuitBreaker {
   constructor(options: CircuitBreakerOptions) {
     this.#options = options;
     this.#allowed = options.concurrency;
-    this.#nextPauseMs = options.pause.startMs;
   }
 
   /** Calls the listener when `limit` or `isOpen` changed. */
@@ -134,8 +134,8 @@ export class CircuitBreaker {
     this.#allowed = 1;
     this.#runningOlder = this.#running;
     this.#openings += 1;
-    const pauseMs = this.#nextPauseMs;
-    this.#nextPauseMs = Math.min(pause.maxMs, pauseMs * 2);
+    this.#failures += 1;
+    const pauseMs = backoffMs(pause, this.#failures);
     this.#changes.notify();
     void systemClock.sleep(pauseMs, this.#stopped.signal).then(() => {
       if (this.#stopped.signal.aborted) return;
@@ -155,10 +155,9 @@ export class CircuitBreaker {
 
   #noteReached(): void {
     if (this.#reason === undefined) return;
-    const { pause, log } = this.#options;
-    log.info('the driver can be reached again: the queue resumes');
+    this.#options.log.info('the driver can be reached again: the queue resumes');
     this.#reason = undefined;
-    this.#nextPauseMs = pause.startMs;
+    this.#failures = 0;
     this.#changes.notify();
   }
 

@@ -62,7 +62,7 @@ export function isJobKind(kind: unknown): kind is JobKind {
   return JOB_KINDS.some((known) => known === kind);
 }
 
-/** Identity of a key, by which hints are deduplicated: kind and UID. */
+/** Identity of a key, by which requests are deduplicated: kind and UID. */
 export function keyId(key: Pick<JobKey, 'kind' | 'uid'>): string {
   return `${key.kind}/${key.uid}`;
 }

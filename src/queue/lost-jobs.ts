@@ -3,8 +3,8 @@ import { defineNamedScript } from '../redis/named-script.ts';
 import { DELAYED_SCORE_PER_MS, type QueuePlace, queueRoot } from './queue-keys.ts';
 
 /** Delays those of the keys' jobs again that are in no list, and unblocks a worker. On BullMQ's own
- * keys, because one call looks at 200 keys: by `Queue.getJobState` each hint for a key that has a
- * job would cost seven commands, and no call of BullMQ puts such a job back with its failures.
+ * keys, because one call looks at 200 keys: by `Queue.getJobState` each request for a key that has
+ * a job would cost seven commands, and no call of BullMQ puts such a job back with its failures.
  * Reads the waiting jobs without a priority only where a job is nowhere else, and once for all
  * keys. */
 const requeueLost = defineNamedScript({
@@ -44,7 +44,7 @@ return {'requeued', 'jobs', jobs}
 `,
 });
 
-/** Finds jobs that BullMQ would never run, and for which it would drop all hints: each of a key
+/** Finds jobs that BullMQ would never run, and for which it would drop all requests: each of a key
  * that is in none of the queue's lists any more, as after data was lost or deleted by hand. They
  * are delayed again by as long as they were.
  * @param keyIds keys that have a job, some hundred at most

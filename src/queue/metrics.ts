@@ -14,11 +14,19 @@ export type ConsumerMetrics = ReturnType<typeof consumerMetrics>;
 export function producerMetrics(registry: Registry) {
   const { counter, gauge } = metricsIn(registry);
   return {
-    hints: counter('sutler_queue_hints_total', 'Hints before deduplication.', PLACE),
+    hints: counter(
+      'sutler_queue_hints_total',
+      'Requests to reconcile a key, before deduplication.',
+      PLACE,
+    ),
     added: counter('sutler_queue_jobs_added_total', 'Jobs that Redis took.', PLACE),
     deduplicated: counter('sutler_queue_jobs_deduplicated_total', 'Keys that had a job.', PLACE),
     rejected: counter('sutler_queue_batches_rejected_total', 'Batches that Redis refused.', DRIVER),
-    dirty: gauge('sutler_queue_dirty_keys', 'Keys with a hint that Redis has not taken.', DRIVER),
+    dirty: gauge(
+      'sutler_queue_dirty_keys',
+      'Keys with a request that Redis has not taken.',
+      DRIVER,
+    ),
     emptied: counter('sutler_queue_redis_emptied_total', 'Times that Redis was emptied.', DRIVER),
   };
 }

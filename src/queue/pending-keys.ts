@@ -2,34 +2,34 @@ import { type JobKey, keyId } from './contract.ts';
 
 /** A request to reconcile a key. `ensure`: the key needs a job. `now`: the key needs a job that is
  * not delayed. `promote`: the key's job, if there is one, must not be delayed. */
-export interface Hint {
+export interface KeyRequest {
   readonly key: JobKey;
   readonly kind: 'ensure' | 'now' | 'promote';
 }
 
-/** Hints that Redis has not taken yet, one for each key, oldest first. Builds on contract.ts; the
- * producer fills and empties it. */
+/** Requests that Redis has not taken yet, one for each key, oldest first. Builds on contract.ts;
+ * the producer fills and empties it. */
 export class PendingKeys {
-  readonly #hints = new Map<string, Hint>();
+  readonly #requests = new Map<string, KeyRequest>();
 
   get size(): number {
-    return this.#hints.size;
+    return this.#requests.size;
   }
 
-  add({ key, kind }: Hint): void {
+  add({ key, kind }: KeyRequest): void {
     const id = keyId(key);
-    const earlierKind = this.#hints.get(id)?.kind ?? kind;
+    const earlierKind = this.#requests.get(id)?.kind ?? kind;
     // Two different kinds together ask for a job that is not delayed.
-    this.#hints.set(id, { key, kind: earlierKind === kind ? kind : 'now' });
+    this.#requests.set(id, { key, kind: earlierKind === kind ? kind : 'now' });
   }
 
-  /** Removes and returns the oldest hints, `max` at most. */
-  take(max: number): Hint[] {
-    const taken: Hint[] = [];
-    for (const [id, hint] of this.#hints) {
+  /** Removes and returns the oldest requests, `max` at most. */
+  take(max: number): KeyRequest[] {
+    const taken: KeyRequest[] = [];
+    for (const [id, request] of this.#requests) {
       if (taken.length === max) break;
-      taken.push(hint);
-      this.#hints.delete(id);
+      taken.push(request);
+      this.#requests.delete(id);
     }
     return taken;
   }

@@ -10,7 +10,7 @@ import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { traceStep } from '../runtime/trace-step.ts';
 import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './contract.ts';
-import { PendingKeys, type Hint } from './pending-keys.ts';
+import { PendingKeys, type KeyRequest } from './pending-keys.ts';
 import { Fairness, syncFairness } from './fairness.ts';
 import { fairnessKey, queueName, type QueuePlace } from './queue-keys.ts';
 import { markPendingPromotion, promoteKey, registerQueues } from './queues.ts';
@@ -31,15 +31,15 @@ export interface ProducerOptions {
 }
 
 const BATCH_KEYS = 200;
-/** Time from one batch to the next, on average: hints of a while are one batch. The first batches
- * after a quiet time are not delayed. */
+/** Time from one batch to the next, on average: requests of a while are one batch. The first
+ * batches after a quiet time are not delayed. */
 const BATCH_PERIOD_MS = 10;
 const QUICK_BATCHES = 10;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
 const REGISTER_PAUSE_MS = 1_000;
-/** How often a producer with hints looks whether Redis can be reached. */
+/** How often a producer with requests looks whether Redis can be reached. */
 const REDIS_PAUSE_MS = 50;
 /** Pauses after batches that Redis refused. */
 const REFUSED_PAUSE = { startMs: 100, maxMs: 2_000 };
@@ -50,8 +50,8 @@ type Queues = ReadonlyMap<JobKind, JobQueue>;
 /** The kinds that every driver has. */
 const USUAL_KINDS = JOB_KINDS.filter((kind) => kind !== 'capacity');
 
-/** Puts hints for keys into a driver's queues. Hints never throw and never block. Builds on
- * contract.ts and pending-keys.ts, which keeps hints until Redis takes them. */
+/** Puts requests for keys into a driver's queues. Requests never throw and never block. Builds on
+ * contract.ts and pending-keys.ts, which keeps requests until Redis takes them. */
 export class Producer {
   readonly #options: ProducerOptions;
   readonly #metrics: ProducerMetrics;
@@ -89,18 +89,18 @@ export class Producer {
   /** Makes sure that the key has a job. A job that waits or is delayed stays as it is; a key whose
    * run is under way runs once more after it. */
   ensureQueued(key: JobKey): void {
-    this.#addHint({ key, kind: 'ensure' });
+    this.#request({ key, kind: 'ensure' });
   }
 
   /** Makes sure that the key has a job that is not delayed, for a change that makes a new run
    * worthwhile. */
   enqueueNow(key: JobKey): void {
-    this.#addHint({ key, kind: 'now' });
+    this.#request({ key, kind: 'now' });
   }
 
   /** Promotes the key's job if it is delayed, and does nothing otherwise. */
   promote(key: JobKey): void {
-    this.#addHint({ key, kind: 'promote' });
+    this.#request({ key, kind: 'promote' });
   }
 
   /** As the connection's. */
@@ -108,12 +108,12 @@ export class Producer {
     return this.#options.connection.trouble;
   }
 
-  /** Keys with a hint that Redis has not taken yet. */
+  /** Keys with a request that Redis has not taken yet. */
   get pending(): number {
     return this.#pending.size;
   }
 
-  /** Resolves when Redis has taken all hints so far. */
+  /** Resolves when Redis has taken all requests so far. */
   async waitUntilFlushed(): Promise<void> {
     while (this.#flushing !== undefined) await this.#flushing;
   }
@@ -126,20 +126,21 @@ export class Producer {
       await unlessAborted(this.waitUntilFlushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
     for (const end of this.#unsubscribe) end();
-    // A Redis that does not answer must not delay the end of a driver, whose hints are lost anyway.
+    // A Redis that does not answer must not delay the end of a driver, whose requests are lost
+    // anyway.
     await Promise.race([this.#flushing, systemClock.sleep(CLOSE_FLUSH_MS)]);
     await Promise.allSettled([...(this.#queues?.values() ?? [])].map((queue) => queue.close()));
   }
 
-  #addHint(hint: Hint): void {
+  #request(request: KeyRequest): void {
     if (this.#stopping.signal.aborted) return;
-    this.#metrics.hints.inc({ driver: this.#options.driver, kind: hint.key.kind });
-    this.#pending.add(hint);
+    this.#metrics.hints.inc({ driver: this.#options.driver, kind: request.key.kind });
+    this.#pending.add(request);
     this.#startFlushing();
   }
 
   #startFlushing(): void {
-    // In a microtask, so that hints of one event make one batch and none waits for a timer.
+    // In a microtask, so that requests of one event make one batch and none waits for a timer.
     this.#flushing ??= Promise.resolve()
       .then(() => this.#flush())
       .finally(() => {
@@ -162,7 +163,7 @@ export class Producer {
     }
   }
 
-  /** Lets hints become a batch, unless the batch is full or it is one of the quick ones. */
+  /** Lets requests become a batch, unless the batch is full or it is one of the quick ones. */
   async #pauseForBatch(): Promise<void> {
     const aheadMs = this.#batchDueMs - performance.now();
     const pauseMs = aheadMs - (QUICK_BATCHES - 1) * BATCH_PERIOD_MS;
@@ -219,21 +220,21 @@ export class Producer {
     return queue;
   }
 
-  /** @returns whether Redis refused any hints; those are in the dirty set again */
-  async #addBatch(queues: Queues, batch: readonly Hint[]): Promise<boolean> {
+  /** @returns whether Redis refused any requests; those are in the pending keys again */
+  async #addBatch(queues: Queues, batch: readonly KeyRequest[]): Promise<boolean> {
     void this.#options.connection.flushDetector.check();
     const parts = [...queues].map(async ([kind, queue]) => {
-      const hints = batch.filter(({ key }) => key.kind === kind);
+      const requests = batch.filter(({ key }) => key.kind === kind);
       try {
-        await this.#add(queue, kind, hints);
+        await this.#add(queue, kind, requests);
       } catch (error) {
-        for (const hint of hints) this.#pending.add(hint);
+        for (const request of requests) this.#pending.add(request);
         this.#metrics.rejected.inc({ driver: this.#options.driver });
         throw error;
       }
     });
     await Promise.allSettled(parts);
-    const isRefused = await this.#link.observe('hints', Promise.all(parts)).then(
+    const isRefused = await this.#link.observe('requests', Promise.all(parts)).then(
       () => false,
       () => true,
     );
@@ -245,24 +246,24 @@ export class Producer {
     return isRefused;
   }
 
-  async #add(queue: JobQueue, kind: JobKind, hints: readonly Hint[]): Promise<void> {
+  async #add(queue: JobQueue, kind: JobKind, requests: readonly KeyRequest[]): Promise<void> {
     const place = { prefix: this.#options.prefix, queue: queue.name };
     const { redis } = this.#link;
     // Before the keys are added; see markPendingPromotion.
-    const promotions = hints.filter((hint) => hint.kind !== 'ensure');
+    const promotions = requests.filter((request) => request.kind !== 'ensure');
     await Promise.all(
-      promotions.map((hint) =>
-        hint.kind === 'now'
-          ? markPendingPromotion(redis, place, queue, keyId(hint.key))
-          : promoteKey(queue, keyId(hint.key)),
+      promotions.map((request) =>
+        request.kind === 'now'
+          ? markPendingPromotion(redis, place, queue, keyId(request.key))
+          : promoteKey(queue, keyId(request.key)),
       ),
     );
-    const adds = hints.filter((hint) => hint.kind !== 'promote');
+    const adds = requests.filter((request) => request.kind !== 'promote');
     if (adds.length === 0) return;
-    const jobs = adds.map((hint) => ({
+    const jobs = adds.map((request) => ({
       name: kind,
-      data: jobData(hint.key),
-      opts: this.#jobOptions(hint.key, hint.kind === 'now'),
+      data: jobData(request.key),
+      opts: this.#jobOptions(request.key, request.kind === 'now'),
     }));
     const startedMs = performance.now();
     const newIds = new Set(jobs.map(({ opts }) => opts.jobId));

@@ -189,10 +189,10 @@ async function store(queue: Queue, { maxInFlight, maxPerSecond }: QueueLimits): 
 }
 
 /* Promotion of a job whose run is under way. BullMQ promotes only jobs that are delayed already,
- * and keeps a hint that comes during a run until the job is complete, which may be many back-offs
- * away. So `enqueueNow` leaves a mark, a pending promotion, with the number of the job's run, and
- * the consumer promotes the job when the end of that run has delayed it. A later run began after
- * the hint, so it needs no promotion. */
+ * and keeps a request that comes during a run until the job is complete, which may be many
+ * back-offs away. So `enqueueNow` leaves a mark, a pending promotion, with the number of the job's
+ * run, and the consumer promotes the job when the end of that run has delayed it. A later run began
+ * after the request, so it needs no promotion. */
 
 /** Longer than any run. */
 const MARK_TTL_MS = 3_600_000;

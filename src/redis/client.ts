@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { Redis, type RedisOptions } from 'ioredis';
+import { backoffMs } from '../runtime/backoff.ts';
 import { DEFAULT_ACCESS, type RedisAccess, redisSettings, type RedisSettings } from './access.ts';
 import type { Denials } from './troubles.ts';
 
@@ -21,7 +22,7 @@ export function redisOptions(
     disableClientInfo: true,
     // openRedis connects after it has attached its listeners.
     lazyConnect: true,
-    retryStrategy: (times: number) => Math.min(50 * times, 2000),
+    retryStrategy: (times: number) => backoffMs({ startMs: 50, maxMs: 2_000 }, times),
     connectTimeout: 5000,
     // A connection that is closed while it is broken keeps the process alive for this long.
     disconnectTimeout: 200,

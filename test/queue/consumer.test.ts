@@ -21,6 +21,10 @@ describe('Consumer', () => {
   const place = (): StatusPlace => ({ prefix: 'csi', driver, key });
   const keyOf = (part: string): string => queueRoot('csi', queueName('claim', driver)) + part;
 
+  /** Waits until so many jobs are completed, or delayed. */
+  const untilIn = (list: 'completed' | 'delayed', count: number): Promise<void> =>
+    until(async () => (await redis.redis.zcard(keyOf(list))) === count, `${count} are ${list}`);
+
   before(async () => {
     redis = await startTestRedis();
   });
@@ -39,10 +43,7 @@ describe('Consumer', () => {
     await until(() => bench.runs.length >= 1, 'the run');
     assert.deepEqual(bench.runs[0]?.key, key);
     assert.equal(bench.runs[0]?.failures, 0);
-    await until(
-      async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
-      'the job is complete',
-    );
+    await untilIn('completed', 1);
     assert.equal(bench.runs.length, 1);
     assert.equal(
       await bench.metric('sutler_queue_runs_total', { driver, kind: 'claim', outcome: 'done' }),
@@ -77,10 +78,7 @@ describe('Consumer', () => {
       return done;
     });
     producer.ensureQueued(key);
-    await until(
-      async () => (await redis.redis.zcard(keyOf('completed'))) === 2,
-      'two jobs are complete',
-    );
+    await untilIn('completed', 2);
     assert.equal(bench.runs.length, 2);
     assert.deepEqual(bench.doubles, []);
   });
@@ -116,15 +114,9 @@ describe('Consumer', () => {
     });
     const producer = bench.producer();
     producer.ensureQueued(key);
-    await until(
-      async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
-      'the job is complete',
-    );
+    await untilIn('completed', 1);
     producer.ensureQueued(key);
-    await until(
-      async () => (await redis.redis.zcard(keyOf('completed'))) === 2,
-      'the next job is complete',
-    );
+    await untilIn('completed', 2);
     assert.deepEqual(reasons, [
       undefined,
       'failure 1',
@@ -159,7 +151,7 @@ describe('Consumer', () => {
       { log, backoff: { startMs: 1, maxMs: 1 } },
     );
     bench.producer().ensureQueued(key);
-    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the key is done');
+    await untilIn('completed', 1);
     const logged = lines
       .map((line) => JSON.parse(line) as { msg: string; level: string; reason: string })
       .filter(({ msg }) => msg === 'run failed')
@@ -187,7 +179,7 @@ describe('Consumer', () => {
     });
     const producer = bench.producer();
     producer.ensureQueued(key);
-    await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
+    await untilIn('delayed', 1);
     producer.enqueueNow(key);
     await until(() => answers.length >= 5, 'five runs');
     const [first, ...later] = answers.slice(0, 5);
@@ -213,7 +205,7 @@ describe('Consumer', () => {
       bench.runs.length === 1 ? { kind: 'retry', reason: 'full', minDelayMs: 60_000 } : done,
     );
     producer.ensureQueued(key);
-    await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
+    await untilIn('delayed', 1);
     producer.ensureQueued(key);
     await producer.waitUntilFlushed();
     await sleep(100);
@@ -232,12 +224,9 @@ describe('Consumer', () => {
       return done;
     });
     producer.ensureQueued(key);
-    await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
+    await untilIn('delayed', 1);
     producer.promote(key);
-    await until(
-      async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
-      'the job is complete',
-    );
+    await untilIn('completed', 1);
     assert.deepEqual(
       bench.runs.map(({ failures }) => failures),
       [0, 1],
@@ -245,37 +234,7 @@ describe('Consumer', () => {
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
   });
 
-  /** Stores a status as after many runs in a row with this outcome. */
-  const writeManyRuns = (outcome: string): Promise<number> =>
-    redis.redis.hset(`{csi}:status:${driver}:${key.uid}`, {
-      outcome,
-      count: 20,
-      reason: 'x',
-      at: 0,
-    });
-
-  for (const outcome of ['retry', 'parked', 'later', 'running'] as const) {
-    it(`runs a key again after enqueueNow during a run that ends with ${outcome}`, async () => {
-      // After so many polls the next one comes half a minute later.
-      if (outcome === 'running') await writeManyRuns(outcome);
-      const producer = bench.producer();
-      bench.consumer(
-        async () => {
-          if (bench.runs.length > 1) return done;
-          producer.enqueueNow(key);
-          await producer.waitUntilFlushed();
-          if (outcome === 'retry') return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
-          return outcome === 'later'
-            ? { kind: 'later', reason: 'x', delayMs: 60_000 }
-            : { kind: outcome, reason: 'x' };
-        },
-        { random: () => 0.999 },
-      );
-      producer.ensureQueued(key);
-      await until(() => bench.runs.length >= 2, 'the second run, before its time', 25_000);
-    });
-  }
-
+  // test/interleavings/pending-promotion.test.ts has enqueueNow at any time around the end of a run.
   it('runs a key again at once after enqueueNow and ensureQueued during a run', async () => {
     const producer = bench.producer();
     bench.consumer(async () => {
@@ -295,10 +254,10 @@ describe('Consumer', () => {
     producer.ensureQueued(key);
     await producer.waitUntilFlushed();
     bench.consumer(() => ({ kind: 'retry', reason: 'x', minDelayMs: 60_000 }));
-    await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'it failed');
+    await untilIn('delayed', 1);
     producer.enqueueNow(key);
     await until(() => bench.runs.length === 2, 'the second run');
-    await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'it failed again');
+    await untilIn('delayed', 1);
     await sleep(50);
     assert.equal(bench.runs.length, 2);
   });
@@ -361,7 +320,7 @@ describe('Consumer', () => {
       },
     );
     bench.producer().ensureQueued(key);
-    await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key is parked');
+    await untilIn('delayed', 1);
     const [, score] = await redis.redis.zrange(keyOf('delayed'), 0, '0', 'WITHSCORES');
     const status = await readStatus(redis.redis, place());
     const waitMs = Number(score) / DELAYED_SCORE_PER_MS - (status?.atMs ?? 0);
@@ -410,7 +369,7 @@ describe('Consumer', () => {
       },
     );
     bench.producer().ensureQueued(key);
-    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'it ends');
+    await untilIn('completed', 1);
     const [job = ''] = await redis.redis.keys(keyOf('default.data~*'));
     assert.equal(await redis.redis.hget(job, 'atm'), '40');
     assert.ok(Number(await redis.redis.memory('USAGE', job, 'SAMPLES', 0)) < 1500);
@@ -433,17 +392,14 @@ describe('Consumer', () => {
         { attempts: 5, deduplication: { id: keyId(key), keepLastIfActive: true } },
       );
       bench.consumer(() => done);
-      await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the job waits');
+      await untilIn('delayed', 1);
       assert.equal(bench.runs.length, 0);
     });
 
     it('completes a job that no version can read', async () => {
       await queue.add('claim', { oops: true }, { attempts: 5 });
       bench.consumer(() => done);
-      await until(
-        async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
-        'the job is gone',
-      );
+      await untilIn('completed', 1);
       assert.equal(bench.runs.length, 0);
     });
   });

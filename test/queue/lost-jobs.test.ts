@@ -77,18 +77,6 @@ describe('a job that is in no list of its queue', () => {
     await consumer.close(0);
   });
 
-  it('is left alone while a worker holds it', async () => {
-    const key = claimKey('a');
-    let finish = (): void => undefined;
-    const finished = new Promise<void>((resolve) => (finish = resolve));
-    bench.consumer(async () => (await finished, { kind: 'done' }));
-    await enqueue(key);
-    await until(() => bench.runsOf(key).length === 1, 'it runs');
-    await redis.redis.lrem(`${rootOf(key)}active`, 0, await jobOf(key));
-    assert.deepEqual(await requeueLostJobs(redis.redis, place(key), [keyId(key)]), []);
-    finish();
-  });
-
   it('is looked for by one script for 200 keys, which reads a list of waiting jobs once', async () => {
     const keys = Array.from({ length: 1000 }, (_, n) => volumeKey(`v${n}`));
     await enqueue(...keys);

@@ -169,20 +169,6 @@ describe('Producer', () => {
     );
   });
 
-  it('keeps a hint that Redis refuses, says why, and adds it when Redis takes it', async () => {
-    const producer = bench.producer();
-    producer.ensureQueued(claimKey('first'));
-    await producer.waitUntilFlushed();
-    await redis.redis.config('SET', 'maxmemory', '1mb');
-    producer.ensureQueued(claimKey('second'));
-    await until(() => /OOM/.test(producer.trouble ?? ''), 'the refusal is reported');
-    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
-    await redis.redis.config('SET', 'maxmemory', '0');
-    await producer.waitUntilFlushed();
-    assert.equal(producer.trouble, undefined);
-    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 2);
-  });
-
   it('adds registry and settings again after Redis was emptied', async () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('a'));

@@ -125,36 +125,6 @@ describe('queue under faults', () => {
     assert.equal(outstanding.size, 0);
   });
 
-  it('goes on after Redis was frozen', async () => {
-    const producer = bench.producer();
-    bench.consumer(() => done);
-    producer.ensureQueued(claimKey('before'));
-    await until(() => bench.runs.length >= 1, 'the first run');
-    redis.freeze();
-    for (let i = 0; i < 50; i += 1) producer.ensureQueued(claimKey(`c${i}`));
-    await sleep(500);
-    redis.thaw();
-    await until(() => bench.runs.length >= 51, 'all ran');
-    assert.deepEqual(bench.doubles, []);
-  });
-
-  it('waits for Redis at the start', async () => {
-    await redis.kill();
-    const producer = bench.producer();
-    const consumer = bench.consumer(() => done);
-    producer.ensureQueued(claimKey('early'));
-    await until(
-      () =>
-        /can't be reached/.test(producer.trouble ?? '') &&
-        /can't be reached/.test(consumer.trouble ?? ''),
-      'both report it',
-    );
-    await redis.start();
-    await until(() => bench.runs.length >= 1, 'the run');
-    assert.equal(producer.trouble, undefined);
-    assert.equal(consumer.trouble, undefined);
-  });
-
   /** Kills a process while it runs the job of the key `data`. */
   async function killWorker(onRunning?: (producer: Producer) => void): Promise<void> {
     const script = fileURLToPath(new URL('worker-process.js', import.meta.url));
