@@ -1,13 +1,13 @@
-import { audit as runAudit, type AuditReport, redisAuditLedger } from '../../audit/audit.ts';
-import { renderAudit } from '../../audit/render.ts';
-import { flagsOfDriver } from '../../driver-config/serve-drivers.ts';
-import { openDriver } from '../../gateway-client/open-driver.ts';
-import { explainForOperator } from '../../records/forget.ts';
-import { openRecords } from '../../records/open-records.ts';
-import { signalWithin, systemClock } from '../../runtime/clock.ts';
-import type { Invocation } from '../../runtime/process.ts';
-import { chooseDriver, type Means, Refusal, type Result, runCommand } from '../command.ts';
-import { audit } from '../flags.ts';
+import { audit as runAudit, type AuditReport, redisAuditLedger } from '../audit/audit.ts';
+import { renderAudit } from '../audit/render.ts';
+import { flagsOfDriver } from '../driver-config/serve-drivers.ts';
+import { openDriver } from '../gateway-client/open-driver.ts';
+import { explainForOperator } from '../records/forget.ts';
+import { openRecords } from '../records/open-records.ts';
+import { signalWithin, systemClock } from '../runtime/clock.ts';
+import type { Invocation } from '../runtime/process.ts';
+import { chooseDriver, type Means, Refusal, type Result, runCommand } from './command.ts';
+import { audit } from './flags.ts';
 
 /** Runs one audit and prints its report. */
 export function main(invocation: Invocation): Promise<void> {

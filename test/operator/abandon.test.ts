@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { ListPage } from '#src/kube/client.ts';
 import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
-import { planAbandonment } from '#src/operator/abandon/plan-abandonment.ts';
-import { startTestRedis } from '../../harness/redis.ts';
-import { aClaim, aVolume } from '../../volumes/builders.ts';
+import { planAbandonment } from '#src/operator/abandon.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import { aClaim, aVolume } from '../volumes/builders.ts';
 
 it('sutler abandon leaves a PV that is reserved for a living claim by its name alone', async () => {
   const server = await startTestRedis();

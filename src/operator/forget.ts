@@ -1,7 +1,7 @@
-import { forgetRecord } from '../../records/forget.ts';
-import { openJobs } from '../../records/open-records.ts';
-import { UsageError } from '../../runtime/flags.ts';
-import type { Invocation } from '../../runtime/process.ts';
+import { forgetRecord } from '../records/forget.ts';
+import { openJobs } from '../records/open-records.ts';
+import { UsageError } from '../runtime/flags.ts';
+import type { Invocation } from '../runtime/process.ts';
 import {
   chooseDriver,
   didYouMean,
@@ -10,8 +10,8 @@ import {
   Refusal,
   type Result,
   runCommand,
-} from '../command.ts';
-import { forget } from '../flags.ts';
+} from './command.ts';
+import { forget } from './flags.ts';
 
 /** Drops one volume record. */
 export function main(invocation: Invocation): Promise<void> {
