@@ -5,14 +5,15 @@ import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import type { AppViewRoute } from '@bull-board/api/typings/app';
 import { ExpressAdapter } from '@bull-board/express';
 import { Queue } from 'bullmq';
-import type { Express } from 'express';
-import type { RedisLink } from '../redis/connection.ts';
+import type { Express, RequestHandler } from 'express';
 import { keyOf } from '../kube/resources.ts';
-import { parseJob, type JobKind } from '../queue/contract.ts';
-import { keyPrefix } from '../redis/key-prefix.ts';
+import { type JobKind, parseJob } from '../queue/contract.ts';
 import { listQueues, type QueueEntry } from '../queue/queues.ts';
+import type { RedisLink } from '../redis/connection.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { addressOf, isReading } from './request-checks.ts';
 
 export interface BoardsOptions {
   readonly link: RedisLink;
@@ -153,4 +154,30 @@ class LocalPageAdapter extends ExpressAdapter {
   override getRouter(): Express {
     return this.app;
   }
+}
+
+const READ_ONLY =
+  'the dashboard is read-only; start it with --dashboard-allow-actions to promote delayed jobs';
+const PROMOTE_ONLY =
+  'the dashboard can only promote delayed jobs: ' +
+  'other actions bypass what keeps a key from running twice';
+
+/** The actions that are safe on a live queue: a promoted job keeps its deduplication key. After
+ * retry, clean, drain, obliterate or add, a key could run twice at the same time or not at all. */
+const PROMOTE_PATH = /^\/api\/queues\/[^/]+\/(?:[^/]+\/)?promote$/;
+
+/** Refuses every request that changes something. If actions are allowed, PUT …/promote passes. */
+export function guardActions(allowActions: boolean, log: Logger): RequestHandler {
+  return (request, response, next) => {
+    const { method, path, originalUrl } = request;
+    if (isReading(method)) return next();
+    const fields = { method, path: originalUrl, address: addressOf(request) };
+    if (allowActions && method === 'PUT' && PROMOTE_PATH.test(path)) {
+      log.info(fields, 'dashboard: promoting jobs');
+      return next();
+    }
+    log.warn(fields, 'dashboard: refused an action');
+    if (allowActions) response.status(403).json({ error: PROMOTE_ONLY });
+    else response.status(405).set('allow', 'GET, HEAD').json({ error: READ_ONLY });
+  };
 }

@@ -6,6 +6,7 @@ import QuickLRU from 'quick-lru';
 import type { Logger } from '../runtime/log.ts';
 import { loginPage, logoutPage, refusedPage } from './pages.ts';
 import { PasswordCheck, type PasswordCheckOptions, type Verdict } from './password-check.ts';
+import { isReading } from './request-checks.ts';
 
 declare module 'express-session' {
   interface SessionData {
@@ -149,11 +150,6 @@ function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
     const error = 'requests that change something must come from the dashboard’s own pages';
     response.status(403).json({ error });
   };
-}
-
-/** Whether requests with this method change nothing. */
-export function isReading(method: string): boolean {
-  return method === 'GET' || method === 'HEAD';
 }
 
 /** Whether a page of the dashboard or of another site sent a request, by the browser's headers;

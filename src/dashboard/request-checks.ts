@@ -116,3 +116,8 @@ export function addressOf({ ip = '', socket }: Request): string {
   // A proxy may report something else than an address, and the header may come from anywhere.
   return isIP(ip) === 0 ? (socket.remoteAddress ?? '') : (ip.split('%')[0] ?? ip);
 }
+
+/** Whether requests with this method change nothing. */
+export function isReading(method: string): boolean {
+  return method === 'GET' || method === 'HEAD';
+}

@@ -88,7 +88,7 @@ export class EventsServer {
       await this.#take(request, response, identify);
     } catch (error) {
       // The client ended the connection: nobody waits for an answer.
-      if (request.socket.destroyed) return;
+      if (request.errored !== null || request.socket.destroyed) return;
       const problem = error instanceof RequestProblem ? error.problem : this.#unexpected(error);
       if (error instanceof RequestProblem) this.#report(request, error);
       this.#options.metrics.refused.inc({ reason: kindOfProblem(problem) });
