@@ -1,16 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { create } from '@bufbuild/protobuf';
 import * as fc from 'fast-check';
-import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Class, KubeObject, Volume, VolumeAttachment } from '#src/kube/objects.ts';
 import { planDeletion, recordId, shouldDelete } from '#src/volumes/deletion.ts';
-import { shouldProvision } from '#src/volumes/eligibility.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
-import { completeVolume, readAnswer, type PvTemplate } from '#src/volumes/persistent-volume.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { Answer, Step } from '#src/rules/rule.ts';
-import { aClaim, aClass, aVolume, driver, DRIVER, options } from './builders.ts';
+import { aClaim, aClass, aVolume, DRIVER, options } from './builders.ts';
 import { aCluster } from '../topology/fake-cluster.ts';
 
 const RUNS = 3_000;
@@ -277,15 +273,6 @@ const anAttachment: VolumeAttachment = {
   metadata: { name: 'attachment', uid: 'a', resourceVersion: '1' },
   spec: { attacher: 'a', nodeName: 'node', source: { persistentVolumeName: 'test-testi' } },
 };
-const MIGRATED = [
-  'ebs.csi.aws.com',
-  'pd.csi.storage.gke.io',
-  'disk.csi.azure.com',
-  'file.csi.azure.com',
-  'cinder.csi.openstack.org',
-  'csi.vsphere.vmware.com',
-];
-
 function run(rule: ReturnType<typeof planVolume>, answers: readonly Answer[]): VolumePlan {
   const left = [...answers];
   const reply = (step: Step): Answer => {
@@ -327,91 +314,6 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
     );
     for (const [kind, count] of Object.entries(seen))
       assert.ok(count > 60, `only ${count} of ${kind}: the inputs reach too little`);
-  });
-
-  it('accept only answers with a handle and enough bytes, and say what is wrong', () => {
-    const plan = run(
-      planVolume({ claim: aClaim(), cls: aClass(), className: 'class', driver, options }),
-      [],
-    );
-    assert.ok(plan.kind === 'create');
-    const source = {
-      resource: 'volumesnapshots' as const,
-      namespace: 'space',
-      name: 'source',
-      uid: 'source-uid',
-      isReleased: true,
-    };
-    const pvTemplate = fc
-      .record({
-        isEchoed: maybe(fc.boolean()),
-        hasTopology: maybe(fc.constant(true as const)),
-        migratedTo: maybe(fc.constantFrom(...MIGRATED)),
-      })
-      .map(({ isEchoed, hasTopology, migratedTo }): PvTemplate => {
-        const { volume } = plan.pvTemplate;
-        const csi = { ...volume.spec.csi, driver: migratedTo ?? volume.spec.csi.driver };
-        return {
-          ...plan.pvTemplate,
-          volume: { ...volume, spec: { ...volume.spec, csi } },
-          ...(hasTopology === undefined ? {} : { hasTopology }),
-          ...(migratedTo === undefined ? {} : { isMigrated: true }),
-          ...(isEchoed === undefined ? {} : { source: { ...source, isEchoed } }),
-        };
-      });
-    const handle = fc.oneof(
-      word,
-      fc.constantFrom('vol-1', 'projects/p/zones/z/disks/d', 'a#b#c', '/subscriptions/s/disks/d'),
-    );
-    const volume = fc.record({
-      volumeId: handle,
-      capacityBytes: fc.oneof(
-        fc.constantFrom(0n, 99n, 100n, -1n),
-        fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
-      ),
-      volumeContext: fc.dictionary(fc.oneof(fc.constant('partition'), word), word, { maxKeys: 3 }),
-      contentSource: maybe(
-        fc.constant({ type: { case: 'snapshot' as const, value: { snapshotId: 's' } } }),
-      ),
-      accessibleTopology: fc.array(
-        fc.record({
-          segments: fc.dictionary(fc.oneof(fc.constant('topology.gke.io/zone'), word), word, {
-            maxKeys: 2,
-          }),
-        }),
-        { maxLength: 2 },
-      ),
-    });
-    const seen = { good: 0, bad: 0 };
-    fc.assert(
-      fc.property(pvTemplate, mostly(volume, fc.constant(undefined)), (planned, answered) => {
-        const result = readAnswer(
-          create(CreateVolumeResponseSchema, answered === undefined ? {} : { volume: answered }),
-          planned,
-        );
-        seen['message' in result ? 'bad' : 'good'] += 1;
-        if ('message' in result) return assert.notEqual(result.message, '');
-        assert.notEqual(result.handle, '');
-        const bytes = BigInt(result.capacityBytes);
-        assert.ok(bytes === 0n || bytes >= 100n);
-        const { spec } = completeVolume(planned, result);
-        if (planned.isMigrated !== true) assert.equal(spec.csi?.volumeHandle, result.handle);
-        else assert.equal(spec.csi, undefined);
-      }),
-      { numRuns: RUNS, seed: SEED },
-    );
-    for (const [kind, count] of Object.entries(seen))
-      assert.ok(count > 60, `only ${count} of ${kind}: the inputs reach too little`);
-  });
-
-  it('judge every claim', () => {
-    fc.assert(
-      fc.property(claim, maybe(cls), driverFacts, (aClaim_, found, facts) => {
-        const verdict = shouldProvision(aClaim_, facts, () => found);
-        assert.ok(verdict.kind !== 'ignore' || verdict.reason !== '');
-      }),
-      { numRuns: RUNS, seed: SEED },
-    );
   });
 
   it('delete only Released volumes with policy Delete, or say why not', () => {
