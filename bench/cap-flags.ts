@@ -26,10 +26,5 @@ export const flags = defineFlags({
     min: 0,
     help: 'Time of each call. Long enough that the cap sets the rate, and not the machine.',
   },
-  adaptive: {
-    type: 'bool',
-    default: false,
-    help: 'Give the gateway --adaptive-limit, which starts at --cap.',
-  },
   patience: { type: 'durationMs', default: '5m', help: 'Time limit of one burst.' },
 });

@@ -26,7 +26,7 @@ interface Rates {
 
 async function start(context: Context): Promise<void> {
   const { flags, stdout, stopping } = context;
-  const limit = `--max-in-flight=${flags.cap}${flags.adaptive ? ' --adaptive-limit' : ''}`;
+  const limit = `--max-in-flight=${flags.cap}`;
   stdout.write(
     `${limit}, calls of ${flags.driverDelayMs} ms, ${flags.claims} claims, ` +
       `${flags.workers} workers, Node ${process.version}\n`,
@@ -62,10 +62,7 @@ async function measure({ flags, env, pid, log, stopping }: Context, threads: num
       program: '',
       commonArgs: [],
       jobsArgs: [],
-      gatewayArgs: [
-        `--max-in-flight=${flags.cap}`,
-        ...(flags.adaptive ? ['--adaptive-limit'] : []),
-      ],
+      gatewayArgs: [`--max-in-flight=${flags.cap}`],
       env,
       pid,
       node: process.execPath,

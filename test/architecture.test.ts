@@ -29,7 +29,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   ingest: [/^prom-client$/],
   webhooks: [/^express$/],
   jobs: [/^@bufbuild\/protobuf/, /^prom-client$/],
-  'csi-gateway': [/^@bufbuild\/protobuf/, /^prom-client$/],
+  'csi-gateway': [/^@bufbuild\/protobuf/, /^@grpc\/grpc-js$/, /^prom-client$/],
   dashboard: [
     /^@bull-board\//,
     /^bullmq$/,

@@ -1,8 +1,5 @@
 import { csiMethodPaths } from '../csi/method-paths.ts';
-import type { Clock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { AdaptiveLimit, type LimitSample } from './adaptive-limit.ts';
-import { type WaitingCall, WaitingCalls } from './waiting-calls.ts';
 
 /** --max-in-flight: how many calls of one method may be at the driver at once. */
 export interface MaxInFlight {
@@ -32,9 +29,9 @@ export function parseMaxInFlight(texts: readonly string[]): MaxInFlight {
 }
 
 function toPath(method: string): string {
-  // A full path may name a method that csi.proto does not define: it can pass with --allow-all.
-  if (method.startsWith('/')) return method;
-  const path = [...csiMethodPaths].find((known) => known.endsWith(`/${method}`));
+  const path = [...csiMethodPaths].find(
+    (known) => known === method || known.endsWith(`/${method}`),
+  );
   if (path === undefined)
     throw new UsageError(
       `--max-in-flight: CSI has no method "${method}"; write it like CreateVolume`,
@@ -44,107 +41,88 @@ function toPath(method: string): string {
 
 /** Permission for one call at the driver. */
 export interface CallSlot {
-  /** Gives the slot back. Must be called once, with the code with which the call ended. */
-  release(code: number): void;
+  /** Gives the slot back. Must be called once. */
+  release(): void;
 }
 
-/** The limit that leaves no slot for another call; `why` is the flag that set it. */
+/** No slot is left. */
 export interface LimitReached {
   readonly limit: number;
-  readonly why: 'max-in-flight' | 'adaptive-limit';
 }
 
-export interface CallLimiterOptions {
-  readonly max: MaxInFlight;
-  /** Whether to find a lower limit than `max` from the driver's answers. */
-  readonly adaptive: boolean;
-  readonly clock: Clock;
-  /** Called with each adaptive limit when it is set and when it changes. */
-  readonly onLimit?: (path: string, limit: number) => void;
-  /** Called with the number of calls that wait for a slot when it changes. */
-  readonly onWaiting?: (count: number) => void;
-}
+/** Calls of one method that may wait at once; each holds its request. */
+const MAX_WAITING = 1_000;
 
-/** Initial adaptive limit: upstream's default number of workers. */
-const ADAPTIVE_START = 100;
-/** Memory of the calls that wait for a slot: about 1,200 calls of the usual size. */
-const MAX_WAITING_BYTES = 32 * 1024 * 1024;
-
-/** Limits the calls at the driver by method. A call that finds no slot may wait for one, and a slot
- * that is given back goes to the call whose turn it is. */
+/** Limits the calls at the driver by method. A call that finds no slot may wait for one; a slot that
+ * is given back goes to the call that has waited longest. */
 export class CallLimiter {
-  readonly #options: CallLimiterOptions;
+  readonly #max: MaxInFlight;
+  readonly #onWaiting: (count: number) => void;
   readonly #running = new Map<string, number>();
-  readonly #adaptive = new Map<string, AdaptiveLimit>();
-  readonly #waiting: WaitingCalls<CallSlot>;
+  /** Calls that wait, by method and in the order of their arrival; each is given a slot, or
+   * undefined. */
+  readonly #waiting = new Map<string, Set<(slot: CallSlot | undefined) => void>>();
 
-  constructor(options: CallLimiterOptions) {
-    this.#options = options;
-    const { onWaiting: onChange = () => undefined } = options;
-    this.#waiting = new WaitingCalls({ maxBytes: MAX_WAITING_BYTES, onChange });
+  /** @param onWaiting  called with the number of calls that wait for a slot when it changes */
+  constructor(max: MaxInFlight, onWaiting: (count: number) => void = () => undefined) {
+    this.#max = max;
+    this.#onWaiting = onWaiting;
   }
 
   /** Takes a slot for one call of that path, if its limit leaves one. */
   acquire(path: string): CallSlot | LimitReached {
-    return this.#findReached(path) ?? this.#take(path);
+    const limit = this.#limitOf(path);
+    return this.#runningOf(path) < limit ? this.#take(path) : { limit };
   }
 
   /** Waits for a slot after acquire() has found none.
-   * @returns undefined after `ms`, when the call was cancelled or lost its place, and when
+   * @returns undefined after `ms`, when the signal aborts, when too many wait already, and when
    *   endWaits() is called */
-  waitForSlot(call: WaitingCall, ms: number): Promise<CallSlot | undefined> {
-    return this.#waiting.wait(call, ms);
+  waitForSlot(path: string, ms: number, signal: AbortSignal): Promise<CallSlot | undefined> {
+    const waiting = this.#waiting.get(path) ?? new Set();
+    this.#waiting.set(path, waiting);
+    if (waiting.size >= MAX_WAITING || signal.aborted) return Promise.resolve(undefined);
+    return new Promise((resolve) => {
+      const end = (slot: CallSlot | undefined): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', giveUp);
+        waiting.delete(end);
+        this.#reportWaiting();
+        resolve(slot);
+      };
+      const giveUp = (): void => end(undefined);
+      const timer = setTimeout(giveUp, ms);
+      signal.addEventListener('abort', giveUp, { once: true });
+      waiting.add(end);
+      this.#reportWaiting();
+    });
   }
 
   /** Ends the waits of all calls, without a slot. */
   endWaits(): void {
-    this.#waiting.endAll();
+    for (const waiting of this.#waiting.values()) for (const end of waiting) end(undefined);
   }
 
-  /** The limit that leaves no slot for another call of that path; undefined if there is one. */
-  #findReached(path: string): LimitReached | undefined {
-    const running = this.#running.get(path) ?? 0;
-    const max = this.#options.max.byPath.get(path) ?? this.#options.max.every;
-    if (running >= max) return { limit: max, why: 'max-in-flight' };
-    const adaptive = this.#adaptiveLimitOf(path, max);
-    return adaptive !== undefined && running >= adaptive.limit
-      ? { limit: adaptive.limit, why: 'adaptive-limit' }
-      : undefined;
+  #limitOf(path: string): number {
+    return this.#max.byPath.get(path) ?? this.#max.every;
+  }
+
+  #runningOf(path: string): number {
+    return this.#running.get(path) ?? 0;
   }
 
   #take(path: string): CallSlot {
-    this.#running.set(path, (this.#running.get(path) ?? 0) + 1);
-    const startedMs = this.#options.clock.nowMs();
-    return { release: (code) => this.#release(path, code, startedMs) };
+    this.#running.set(path, this.#runningOf(path) + 1);
+    return { release: () => this.#release(path) };
   }
 
-  #release(path: string, code: number, startedMs: number): void {
-    const running = this.#running.get(path) ?? 1;
-    // With --allow-all callers choose the paths, so entries at 0 must not accumulate.
-    if (running === 1) this.#running.delete(path);
-    else this.#running.set(path, running - 1);
-    this.#adapt(path, { startedMs, endedMs: this.#options.clock.nowMs(), code }, running);
-    let hasGiven = true;
-    while (hasGiven && this.#findReached(path) === undefined)
-      hasGiven = this.#waiting.giveNext(path, () => this.#take(path));
+  #release(path: string): void {
+    this.#running.set(path, this.#runningOf(path) - 1);
+    const [next] = this.#waiting.get(path) ?? [];
+    next?.(this.#take(path));
   }
 
-  #adapt(path: string, sample: LimitSample, running: number): void {
-    const adaptive = this.#adaptive.get(path);
-    if (adaptive === undefined) return;
-    const before = adaptive.limit;
-    adaptive.observe(sample, running);
-    if (adaptive.limit !== before) this.#options.onLimit?.(path, adaptive.limit);
-  }
-
-  #adaptiveLimitOf(path: string, max: number): AdaptiveLimit | undefined {
-    if (!this.#options.adaptive || !csiMethodPaths.has(path)) return undefined;
-    let adaptive = this.#adaptive.get(path);
-    if (adaptive === undefined) {
-      adaptive = new AdaptiveLimit({ start: ADAPTIVE_START, max });
-      this.#adaptive.set(path, adaptive);
-      this.#options.onLimit?.(path, adaptive.limit);
-    }
-    return adaptive;
+  #reportWaiting(): void {
+    this.#onWaiting([...this.#waiting.values()].reduce((sum, { size }) => sum + size, 0));
   }
 }

@@ -12,7 +12,7 @@ import {
   decodePluginInfo,
   decodePluginServices,
   decodeProbeReady,
-} from './identity-responses.ts';
+} from './messages.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { openSession } from '../csi/open-session.ts';
 import { ResetLimiter } from '../csi/reset-limiter.ts';

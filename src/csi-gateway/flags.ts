@@ -55,13 +55,6 @@ export const flags = defineFlags({
       'deadline, then they are refused, not forwarded. A number, and Method:number for single ' +
       'methods: 500,CreateVolume:50.',
   },
-  'adaptive-limit': {
-    type: 'bool',
-    default: false,
-    help:
-      'Below --max-in-flight, adapt the limit of each method to the driver: fewer calls when it ' +
-      'answers ResourceExhausted, Unavailable or DeadlineExceeded or gets slow, otherwise more.',
-  },
   'node-name': {
     type: 'string',
     default: '',
@@ -87,7 +80,7 @@ export const flags = defineFlags({
   'allow-all': {
     type: 'bool',
     default: false,
-    help: 'Forward every unary method, known or not. Otherwise only the methods that sutler calls.',
+    help: 'Forward every unary method of CSI. Otherwise only the methods that sutler calls.',
   },
   'grace-period': {
     type: 'durationMs',
@@ -109,6 +102,22 @@ export const flags = defineFlags({
     max: 1024 * 1024 * 1024,
     help:
       'Largest request that is forwarded. gRPC servers accept 4 MiB unless they were built for ' +
-      'more. Requests that are being received may hold twice as much memory together.',
+      'more.',
   },
 });
+
+/** The methods that pass without --allow-all: those that sutler calls. Publishing, snapshots and
+ * expansion have their own sidecars beside the driver, which connect to its socket directly. */
+export const defaultMethods: ReadonlySet<string> = new Set([
+  '/csi.v1.Identity/GetPluginInfo',
+  '/csi.v1.Identity/GetPluginCapabilities',
+  '/csi.v1.Identity/Probe',
+  '/csi.v1.Controller/CreateVolume',
+  '/csi.v1.Controller/DeleteVolume',
+  '/csi.v1.Controller/GetCapacity',
+  '/csi.v1.Controller/ListVolumes',
+  '/csi.v1.Controller/ControllerGetCapabilities',
+  '/csi.v1.Controller/ControllerGetVolume',
+  '/csi.v1.Controller/ControllerModifyVolume',
+  '/csi.v1.Node/NodeGetInfo',
+]);

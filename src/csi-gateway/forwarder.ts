@@ -13,30 +13,28 @@ import type { CallLimiter, CallSlot, LimitReached } from './call-limiter.ts';
 import type { UnaryAnswer, UnaryResponse } from '../csi/unary-call.ts';
 import type { DriverConnection } from './driver-connection.ts';
 import {
-  decompressMessage,
   formatTimeout,
+  frameMessage,
   getSingle,
   type HeaderPairs,
-  parseTimeoutMs,
   stripHopHeaders,
-  unframeMessage,
 } from '../csi/grpc-wire.ts';
 import type { CallRecord } from './log-call.ts';
 import type { GatewayMetrics, RefusalReason } from './metrics.ts';
+import { readCreatedHandle, readVolumeKey } from './messages.ts';
 import type { SingleFlight, VolumeKey } from './single-flight.ts';
-import { isSingleFlight, readCreatedHandle, readVolumeKey } from './volume-key.ts';
 
 /** A call as a caller sent it. */
 export interface InboundCall {
   readonly path: string;
   readonly headers: HeaderPairs;
-  readonly body: Buffer;
-  /** When its headers arrived. */
+  readonly message: Buffer;
+  /** When it arrived. */
   readonly receivedMs: number;
+  /** Unix milliseconds; Infinity without a deadline. */
+  readonly deadlineMs: number;
   /** Name of the caller, for log lines. */
   readonly caller: string;
-  /** Connection of the caller: connections take turns while calls wait for a slot. */
-  readonly connection: object;
   /** Aborts when the caller has cancelled the call or is gone. */
   readonly signal: AbortSignal;
 }
@@ -46,7 +44,8 @@ export interface GatewayReply {
   readonly kind: 'gateway';
   readonly code: number;
   readonly details: string;
-  readonly notForwarded: boolean;
+  /** Whether nothing was sent to the driver; otherwise the status is ambiguous. */
+  readonly notForwarded?: boolean;
   /** Number of volumes with calls under way; only while draining. */
   readonly draining?: number;
   /** Whether the driver can be reached, and only this gateway has no room for the call now. */
@@ -58,7 +57,7 @@ export type Reply = { readonly kind: 'driver'; readonly answer: UnaryResponse } 
 
 export interface ForwarderOptions {
   readonly driver: DriverConnection;
-  /** Method paths that may pass; undefined for all. */
+  /** Method paths that may pass; undefined for all of CSI. */
   readonly allowed: ReadonlySet<string> | undefined;
   readonly flights: SingleFlight;
   /** The node that this gateway is on; '' if it does not know. */
@@ -66,7 +65,6 @@ export interface ForwarderOptions {
   /** UID of the pod that this gateway is in; '' if it does not know. */
   readonly pod: string;
   readonly limiter: CallLimiter;
-  readonly maxMessageBytes: number;
   readonly clock: Clock;
   readonly log: Logger;
   /** Logs each call with its messages (-v=5); undefined for no such log. */
@@ -123,7 +121,7 @@ export class Forwarder {
   }
 
   /** Makes the status of a call that is not forwarded, and counts it in the metrics. */
-  refuse(reason: RefusalReason, code: number, details: string): GatewayReply {
+  #refuse(reason: RefusalReason, code: number, details: string): GatewayReply {
     this.#options.metrics.countRefusal(reason);
     return { kind: 'gateway', code, details, notForwarded: true };
   }
@@ -131,9 +129,9 @@ export class Forwarder {
   /** Makes the status of a call for which this gateway has no room now. Not ResourceExhausted: a
    * caller without knowledge of the trailers would take that for the driver's word that the storage
    * is full and no volume exists. */
-  refuseFull(reason: RefusalReason, details: string): GatewayReply {
+  #refuseFull(details: string): GatewayReply {
     const text = `not forwarded, the gateway is full: ${details}`;
-    return { ...this.refuse(reason, Code.Unavailable, text), isFull: true };
+    return { ...this.#refuse('max-in-flight', Code.Unavailable, text), isFull: true };
   }
 
   async #decide(call: InboundCall): Promise<Reply> {
@@ -145,18 +143,18 @@ export class Forwarder {
     const flight = key === undefined ? undefined : flights.acquire(key, path);
     if (flight?.ok === false) {
       const details = `${flight.running} of the same volume is under way`;
-      return this.refuse('in-flight', Code.Aborted, details);
+      return this.#refuse('in-flight', Code.Aborted, details);
     }
     const slot = limiter.acquire(path);
-    const answer = await ('why' in slot
+    const answer = await ('limit' in slot
       ? this.#sendAfterWait(call, slot, timeoutMs)
       : this.#send(call, slot, timeoutMs));
     if (key !== undefined) this.#updateLinks(path, key, answer);
     flight?.release();
     if (answer.kind === 'answered') return { kind: 'driver', answer };
     if (answer.kind === 'gateway') return answer;
-    if (answer.kind === 'not-sent') return this.refuse('driver-down', answer.code, answer.details);
-    return { kind: 'gateway', code: answer.code, details: answer.details, notForwarded: false };
+    if (answer.kind === 'not-sent') return this.#refuse('driver-down', answer.code, answer.details);
+    return { kind: 'gateway', code: answer.code, details: answer.details };
   }
 
   /** Waits for a slot, and sends the call or refuses it.
@@ -164,22 +162,21 @@ export class Forwarder {
    * @param timeoutMs  time that is left for the call; undefined without a deadline */
   async #sendAfterWait(
     call: InboundCall,
-    { limit, why }: LimitReached,
+    { limit }: LimitReached,
     timeoutMs: number | undefined,
   ): Promise<UnaryAnswer | GatewayReply> {
-    const { path, connection, signal, body } = call;
-    const waiting = { path, connection, signal, bytes: body.length };
+    const { path, signal } = call;
     const waitMs = this.#longestWaitMs(call, timeoutMs);
-    const slot = await this.#options.limiter.waitForSlot(waiting, waitMs);
+    const slot = await this.#options.limiter.waitForSlot(path, waitMs, signal);
     // What was checked before the wait may have changed.
     const refusal = this.#checkAvailability(call);
     if (slot === undefined) {
       const many = `${limit} calls of ${path.slice(0, 200)} are under way`;
-      return refusal ?? this.refuseFull(why, `${many}, as many as --${why} allows`);
+      return refusal ?? this.#refuseFull(`${many}, as many as --max-in-flight allows`);
     }
     const leftMs = refusal ?? this.#readTimeoutMs(call);
     if (typeof leftMs !== 'object') return this.#send(call, slot, leftMs);
-    slot.release(Code.Canceled);
+    slot.release();
     return leftMs;
   }
 
@@ -199,12 +196,10 @@ export class Forwarder {
   ): GatewayReply | { key: VolumeKey | undefined; timeoutMs: number | undefined } {
     const refusal = this.#checkPlace(call) ?? this.#checkAvailability(call);
     if (refusal !== undefined) return refusal;
-    if (unframeMessage(call.body) === undefined)
-      return this.refuse('malformed', Code.Internal, 'a unary call has exactly one message');
     const key = this.#readKey(call);
     if (key === 'unreadable') {
       const details = `the request of ${call.path} can't be read`;
-      return this.refuse('malformed', Code.InvalidArgument, details);
+      return this.#refuse('malformed', Code.InvalidArgument, details);
     }
     const timeoutMs = this.#readTimeoutMs(call);
     return typeof timeoutMs === 'object' ? timeoutMs : { key, timeoutMs };
@@ -216,28 +211,26 @@ export class Forwarder {
     const { allowed, clock, driver, flights } = this.#options;
     if (allowed !== undefined && !allowed.has(path)) {
       const details = `${path.slice(0, 200)} does not pass this gateway`;
-      const remedy = '(its --allow-all lets every method pass)';
-      return this.refuse('method', Code.Unimplemented, `${details} ${remedy}`);
+      const remedy = '(its --allow-all lets every method of CSI pass)';
+      return this.#refuse('method', Code.Unimplemented, `${details} ${remedy}`);
     }
     const isFailoverProbe = headers.some(([name]) => name === FAILOVER_METADATA);
     if (isFailoverProbe) this.#failoverProbeMs = clock.nowMs();
     if (this.#isDraining) {
       if (isFailoverProbe && flights.size === 0) this.#drainReported.abort();
-      const refusal = this.refuse('draining', Code.Unavailable, 'the gateway is shutting down');
+      const refusal = this.#refuse('draining', Code.Unavailable, 'the gateway is shutting down');
       return { ...refusal, draining: flights.size };
     }
     const trouble = driver.findTrouble(path);
     if (trouble === undefined) return undefined;
-    return this.refuse('driver-down', Code.Unavailable, trouble);
+    return this.#refuse('driver-down', Code.Unavailable, trouble);
   }
 
   /** The volume of a single-flight call; undefined for other methods. A request that can't be read
    * must be refused, or it would bypass the limit of one call per volume. */
-  #readKey({ path, headers, body }: InboundCall): VolumeKey | undefined | 'unreadable' {
-    if (!isSingleFlight(path)) return undefined;
-    const message = this.#decompress(body, headers);
+  #readKey({ path, message }: InboundCall): VolumeKey | undefined | 'unreadable' {
     try {
-      return message === undefined ? 'unreadable' : readVolumeKey(path, message);
+      return readVolumeKey(path, message);
     } catch {
       return 'unreadable';
     }
@@ -249,16 +242,10 @@ export class Forwarder {
     const nowMs = this.#options.clock.nowMs();
     const refusal = this.#checkNotAfter(call.headers, nowMs);
     if (refusal !== undefined) return refusal;
-    const text = getSingle(call.headers, 'grpc-timeout');
-    if (text === undefined) return undefined;
-    const budgetMs = parseTimeoutMs(text);
-    if (budgetMs === undefined) {
-      const details = `grpc-timeout "${text.slice(0, 40)}" can't be read`;
-      return this.refuse('malformed', Code.Internal, details);
-    }
-    const timeoutMs = call.receivedMs + budgetMs - nowMs;
+    if (call.deadlineMs === Infinity) return undefined;
+    const timeoutMs = call.deadlineMs - nowMs;
     if (timeoutMs > 0) return timeoutMs;
-    return this.refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS);
+    return this.#refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS);
   }
 
   /** An IP address may be another gateway's by the time it is dialled. A driver there would say of
@@ -269,7 +256,7 @@ export class Forwarder {
       const meant = getSingle(headers, key);
       if (here === '' || meant === undefined || meant === here) continue;
       const details = `not forwarded: it is for ${place} ${meant.slice(0, 253)}, and this is ${here}`;
-      return this.refuse(`other-${place}`, Code.Unavailable, details);
+      return this.#refuse(`other-${place}`, Code.Unavailable, details);
     }
     return undefined;
   }
@@ -280,25 +267,27 @@ export class Forwarder {
     const text = getSingle(headers, NOT_AFTER_METADATA);
     if (text === undefined || !/^\d{1,16}$/.test(text)) {
       const details = `${NOT_AFTER_METADATA} must be one Unix time in milliseconds`;
-      return this.refuse('malformed', Code.InvalidArgument, details);
+      return this.#refuse('malformed', Code.InvalidArgument, details);
     }
     const lateMs = nowMs - Number(text);
     if (lateMs <= 0) return undefined;
     const details = `not forwarded: its ${NOT_AFTER_METADATA} passed ${lateMs} ms ago`;
-    return this.refuse('not-after', Code.Aborted, details);
+    return this.#refuse('not-after', Code.Aborted, details);
   }
 
   #send(call: InboundCall, slot: CallSlot, timeoutMs: number | undefined): Promise<UnaryAnswer> {
-    const headers = stripHopHeaders(call.headers);
-    if (timeoutMs !== undefined) headers['grpc-timeout'] = formatTimeout(timeoutMs);
+    const headers = { ...stripHopHeaders(call.headers), 'content-type': 'application/grpc' };
     return this.#options.driver.send({
       path: call.path,
-      headers,
-      body: call.body,
+      headers:
+        timeoutMs === undefined
+          ? headers
+          : { ...headers, 'grpc-timeout': formatTimeout(timeoutMs) },
+      body: frameMessage(call.message),
       migrated: getSingle(call.headers, MIGRATED_METADATA) === 'true',
       signal: call.signal,
       timeoutMs,
-      onEnd: (code) => slot.release(code),
+      onEnd: () => slot.release(),
     });
   }
 
@@ -309,17 +298,11 @@ export class Forwarder {
     if (path.endsWith('/DeleteVolume')) return flights.unlink(key.value);
     if (key.kind !== 'name') return;
     try {
-      const message = this.#decompress(answer.body, answer.headers);
-      const handle = message === undefined ? undefined : readCreatedHandle(message);
+      const handle = readCreatedHandle(answer.body.subarray(5));
       if (handle !== undefined) flights.link(key.value, handle);
     } catch {
       // The response can't be decoded. It is forwarded as it is, and the caller will report that.
     }
-  }
-
-  #decompress(body: Buffer, headers: HeaderPairs = []): Buffer | undefined {
-    const encoding = getSingle(headers, 'grpc-encoding');
-    return decompressMessage(body, encoding, this.#options.maxMessageBytes);
   }
 
   #log(call: InboundCall, reply: Reply): void {
@@ -330,12 +313,12 @@ export class Forwarder {
       path: call.path,
       caller: call.caller,
       trace: getSingle(call.headers, 'traceparent'),
-      request: this.#decompress(call.body, call.headers),
-      response: driverSaid ? this.#decompress(reply.answer.body, reply.answer.headers) : undefined,
+      request: call.message,
+      response: driverSaid ? reply.answer.body.subarray(5) : undefined,
       code,
       details,
       driverSaid,
-      notForwarded: !driverSaid && reply.notForwarded,
+      notForwarded: !driverSaid && reply.notForwarded === true,
       durationMs: clock.nowMs() - call.receivedMs,
     });
   }

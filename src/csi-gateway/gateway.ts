@@ -1,19 +1,18 @@
 import { randomUUID } from 'node:crypto';
+import { Metadata } from '@grpc/grpc-js';
 import type { Registry } from 'prom-client';
-import type { OutgoingHttpHeaders } from 'node:http2';
 import { INSTANCE_TRAILER, TIME_TRAILER } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
 import { CallLimiter, type MaxInFlight } from './call-limiter.ts';
-import type { ListenerTls } from './caller-connections.ts';
-import { defaultReaperLimits, type ReaperLimits } from './connection-reaper.ts';
-import { defaultMethods } from './default-methods.ts';
 import {
   DriverConnection,
   type DriverConnectionOptions,
   type DriverIdentity,
 } from './driver-connection.ts';
 import { Forwarder } from './forwarder.ts';
+import { defaultMethods } from './flags.ts';
 import { HealthService } from './health-service.ts';
+import type { ListenerTls } from './listener.ts';
 import { createGatewayMetrics } from './metrics.ts';
 import { GatewayServer } from './server.ts';
 import { SingleFlight } from './single-flight.ts';
@@ -32,14 +31,11 @@ export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' 
   readonly insecure?: boolean;
   /** No limit if absent. */
   readonly maxInFlight?: MaxInFlight;
-  readonly adaptiveLimit?: boolean;
   /** The node that it is on. */
   readonly node?: string;
   /** UID of the pod that it is in. */
   readonly pod?: string;
-  /** defaultReaperLimits if absent. */
-  readonly reaperLimits?: ReaperLimits;
-  /** Whether every method passes, and not only defaultMethods. */
+  /** Whether every method of CSI passes, and not only defaultMethods. */
   readonly allowAll: boolean;
   /** Whether to log each call with its messages, without secrets. */
   readonly logMessages: boolean;
@@ -71,14 +67,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     flights: new SingleFlight(),
     node: options.node ?? '',
     pod: options.pod ?? '',
-    limiter: new CallLimiter({
-      max: options.maxInFlight ?? { every: Infinity, byPath: new Map() },
-      adaptive: options.adaptiveLimit ?? false,
-      clock,
-      onLimit: (path, limit) => metrics.setAdaptiveLimit(path, limit),
-      onWaiting: (count) => metrics.setWaiting(count),
-    }),
-    maxMessageBytes,
+    limiter: new CallLimiter(
+      options.maxInFlight ?? { every: Infinity, byPath: new Map() },
+      (count) => metrics.setWaiting(count),
+    ),
     clock,
     log,
     // Imported on demand: only this log needs the protobuf descriptors.
@@ -88,15 +80,16 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const instance = randomUUID();
   let isClosing = false;
   // While it drains another gateway may have taken over its address, as in any rolling update.
-  const facts = (): OutgoingHttpHeaders => ({
-    [TIME_TRAILER]: String(clock.nowMs()),
-    ...(isClosing ? {} : { [INSTANCE_TRAILER]: instance }),
-  });
+  const facts = (): Metadata => {
+    const metadata = new Metadata();
+    metadata.set(TIME_TRAILER, String(clock.nowMs()));
+    if (!isClosing) metadata.set(INSTANCE_TRAILER, instance);
+    return metadata;
+  };
   const server = new GatewayServer({
     addresses: [options.listen, ...(options.alsoListen ?? [])],
     tls: options.tls,
     insecure: options.insecure ?? false,
-    reaperLimits: options.reaperLimits ?? defaultReaperLimits,
     forwarder,
     health: new HealthService(() => !isClosing && driver.trouble === undefined, facts),
     metrics,

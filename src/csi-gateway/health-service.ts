@@ -1,106 +1,99 @@
-import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import type {
+  Metadata,
+  sendUnaryData,
+  Server,
+  ServerUnaryCall,
+  ServerWritableStream,
+} from '@grpc/grpc-js';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
-import { encodeStatusMessage, frameMessage, unframeMessage } from '../csi/grpc-wire.ts';
-import { eachField } from './protobuf-fields.ts';
-import { respond } from './write-reply.ts';
+import { everyPeriod } from '../runtime/ticks.ts';
+import { eachField } from './messages.ts';
 
 const SERVING = 1;
 const NOT_SERVING = 2;
 const SERVICE_UNKNOWN = 3;
 /** Services with a health status: the gateway as a whole, and the CSI services it forwards. */
 const SERVICES = new Set(['', 'csi.v1.Identity', 'csi.v1.Controller', 'csi.v1.Node']);
-/** The largest request, which only names a service. */
-export const MAX_HEALTH_BYTES = 1_024;
-const MAX_SHOWN_CHARACTERS = 200;
 const POLL_INTERVAL_MS = 250;
-const MAX_WATCHES = 100;
-const HEADERS = { ':status': 200, 'content-type': 'application/grpc' };
-const SHUTTING_DOWN = {
-  'grpc-status': String(Code.Unavailable),
-  'grpc-message': 'the gateway is shutting down',
-};
 
-/** Whether a call is for the gateway's health service. Such calls never go to the driver. */
-export function isHealthPath(path: string): boolean {
-  return path.startsWith('/grpc.health.v1.Health/');
+/** An object, since grpc-js takes an empty text for an absent message. */
+interface HealthRequest {
+  readonly service: string;
 }
+type Watch = ServerWritableStream<HealthRequest, number>;
 
 /** The health service of gRPC (grpc/grpc doc/health-checking.md), for probes that speak gRPC. The
- * status is SERVING while calls can be forwarded, as in /readyz. */
+ * status is SERVING while calls can be forwarded, as in /readyz.
+ *
+ * The package grpc-health-check would parse a .proto file at each start, which takes a tenth of a
+ * second and 6 MB, and the bundle does not contain that file. */
 export class HealthService {
   readonly #isServing: () => boolean;
-  readonly #facts: () => OutgoingHttpHeaders;
-  readonly #watches = new Map<ServerHttp2Stream, { service: string; lastStatus: number }>();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #facts: () => Metadata;
+  readonly #watches = new Map<Watch, number>();
+  #stopPolling: (() => void) | undefined;
 
-  /** @param facts  trailers by which the gateway says something of itself */
-  constructor(isServing: () => boolean, facts: () => OutgoingHttpHeaders) {
+  /** @param facts  trailers by which the gateway says something of itself, such as its time */
+  constructor(isServing: () => boolean, facts: () => Metadata) {
     this.#isServing = isServing;
     this.#facts = facts;
   }
 
-  /** Answers one call. Watch stays open and sends each change of the status.
-   * @returns whether the answer is complete */
-  handle(stream: ServerHttp2Stream, path: string, body: Buffer): boolean {
-    const service = decodeService(body);
-    if (service === undefined)
-      return endWithError(stream, Code.InvalidArgument, 'the request is not a HealthCheckRequest');
-    if (path.endsWith('/Watch')) return this.#watch(stream, service);
-    if (!path.endsWith('/Check')) {
-      const details = `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, MAX_SHOWN_CHARACTERS)}`;
-      return endWithError(stream, Code.Unimplemented, details);
-    }
-    if (!SERVICES.has(service)) {
-      const details = `the health of service ${JSON.stringify(service.slice(0, MAX_SHOWN_CHARACTERS))} is unknown`;
-      return endWithError(stream, Code.NotFound, details);
-    }
-    const trailers = { 'grpc-status': '0', ...this.#facts() };
-    if (begin(stream, trailers)) stream.end(encodeStatus(this.#statusOf(service)));
-    return true;
+  addTo(server: Server): void {
+    const path = '/grpc.health.v1.Health';
+    server.register(
+      `${path}/Check`,
+      (
+        { request: { service } }: ServerUnaryCall<HealthRequest, number>,
+        answer: sendUnaryData<number>,
+      ) => {
+        if (SERVICES.has(service)) return answer(null, this.#statusOf(service), this.#facts());
+        const shown = JSON.stringify(service.slice(0, 200));
+        answer({ code: Code.NotFound, details: `the health of service ${shown} is unknown` });
+      },
+      encodeStatus,
+      decodeRequest,
+      'unary',
+    );
+    server.register(
+      `${path}/Watch`,
+      (call: Watch) => this.#watch(call),
+      encodeStatus,
+      decodeRequest,
+      'serverStream',
+    );
   }
 
   /** Sends watchers the last change of the status and ends their streams. */
   close(): void {
-    this.#notifyWatchers();
-    for (const stream of this.#watches.keys()) stream.end();
+    this.#notify();
+    this.#stopPolling?.();
+    const details = 'the gateway is shutting down';
+    for (const call of this.#watches.keys())
+      call.emit('error', { code: Code.Unavailable, details });
   }
 
-  #watch(stream: ServerHttp2Stream, service: string): boolean {
-    if (!begin(stream, SHUTTING_DOWN)) return true;
-    this.#makeRoom();
-    const lastStatus = this.#statusOf(service);
-    stream.write(encodeStatus(lastStatus));
-    this.#watches.set(stream, { service, lastStatus });
-    this.#timer ??= setInterval(() => this.#notifyWatchers(), POLL_INTERVAL_MS);
-    stream.once('close', () => {
-      this.#watches.delete(stream);
+  /** Stays open and sends each change of the status. */
+  #watch(call: Watch): void {
+    const status = this.#statusOf(call.request.service);
+    call.write(status);
+    this.#watches.set(call, status);
+    this.#stopPolling ??= everyPeriod(POLL_INTERVAL_MS, () => this.#notify());
+    call.on('cancelled', () => {
+      this.#watches.delete(call);
       if (this.#watches.size > 0) return;
-      clearInterval(this.#timer);
-      this.#timer = undefined;
+      this.#stopPolling?.();
+      this.#stopPolling = undefined;
     });
-    return false;
   }
 
-  /** Ends the oldest watch of the connection that has most, if there are too many. */
-  #makeRoom(): void {
-    if (this.#watches.size < MAX_WATCHES) return;
-    const bySession = new Map<unknown, ServerHttp2Stream[]>();
-    for (const stream of this.#watches.keys())
-      bySession.set(stream.session, [...(bySession.get(stream.session) ?? []), stream]);
-    const [oldest] = [...bySession.values()].reduce((a, b) => (b.length > a.length ? b : a));
-    oldest?.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-    if (oldest !== undefined) this.#watches.delete(oldest);
-  }
-
-  #notifyWatchers(): void {
-    for (const [stream, watch] of this.#watches) {
-      const status = this.#statusOf(watch.service);
-      if (status === watch.lastStatus) continue;
-      watch.lastStatus = status;
-      // Messages for a watcher that does not read must not pile up in memory.
-      if (stream.writableLength > 1_000) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-      else stream.write(encodeStatus(status));
+  #notify(): void {
+    for (const [call, last] of this.#watches) {
+      const status = this.#statusOf(call.request.service);
+      if (status === last) continue;
+      this.#watches.set(call, status);
+      call.write(status);
     }
   }
 
@@ -110,34 +103,13 @@ export class HealthService {
   }
 }
 
-function decodeService(body: Buffer): string | undefined {
-  const message = unframeMessage(body);
-  if (message === undefined || message.compressed) return undefined;
-  try {
-    let service = '';
-    eachField(message.bytes, 1, WireType.LengthDelimited, (reader) => (service = reader.string()));
-    return service;
-  } catch {
-    return undefined;
-  }
+/** @throws Error if the bytes are no HealthCheckRequest */
+function decodeRequest(request: Buffer): HealthRequest {
+  let service = '';
+  eachField(request, 1, WireType.LengthDelimited, (reader) => (service = reader.string()));
+  return { service };
 }
 
 function encodeStatus(status: number): Buffer {
-  return frameMessage(new BinaryWriter().tag(1, WireType.Varint).int32(status).finish());
-}
-
-/** Begins an answer with a body.
- * @returns false if the caller has ended the stream */
-function begin(stream: ServerHttp2Stream, trailers: OutgoingHttpHeaders): boolean {
-  stream.once('wantTrailers', () => {
-    // A stream that was just reset wants trailers too.
-    if (!stream.destroyed && !stream.closed) stream.sendTrailers(trailers);
-  });
-  return respond(stream, HEADERS, { waitForTrailers: true });
-}
-
-function endWithError(stream: ServerHttp2Stream, code: number, details: string): true {
-  const status = { 'grpc-status': String(code), 'grpc-message': encodeStatusMessage(details) };
-  respond(stream, { ...HEADERS, ...status }, { endStream: true });
-  return true;
+  return Buffer.from(new BinaryWriter().tag(1, WireType.Varint).int32(status).finish());
 }

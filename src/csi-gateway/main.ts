@@ -5,10 +5,10 @@ import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { areTlsFilesNamed, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 import { parseMaxInFlight } from './call-limiter.ts';
-import type { ListenerTls } from './caller-connections.ts';
 import { parseAllowedNames } from '../runtime/certificate-names.ts';
 import { flags as table, summary } from './flags.ts';
 import { startGateway } from './gateway.ts';
+import type { ListenerTls } from './listener.ts';
 
 type Context = ProcessContext<typeof table>;
 type GatewayTls = ListenerTls & { readonly source: WatchedTlsFiles };
@@ -33,7 +33,6 @@ export async function start(context: Context): Promise<void> {
     tls,
     insecure: flags.insecure,
     maxInFlight: parseMaxInFlight(flags.maxInFlight),
-    adaptiveLimit: flags.adaptiveLimit,
     allowAll: flags.allowAll,
     node: flags.nodeName,
     pod: flags.podUid,

@@ -1,5 +1,4 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import { csiMethodPaths } from '../csi/method-paths.ts';
 import { codeName } from '../csi/status.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 
@@ -8,16 +7,12 @@ export type RefusalReason =
   | 'caller'
   | 'method'
   | 'malformed'
-  | 'too-large'
-  | 'slow'
-  | 'busy'
   | 'not-after'
   | 'other-node'
   | 'other-pod'
   | 'deadline'
   | 'in-flight'
   | 'max-in-flight'
-  | 'adaptive-limit'
   | 'driver-down'
   | 'draining';
 
@@ -48,14 +43,12 @@ function registerCallHistogram(registers: Registry[]): (call: CallSample) => voi
   });
   const nameless = new Map<string, Record<string, string>>();
   return ({ driver, path, code, seconds, migrated }) => {
-    // With --allow-all callers choose the paths; they must not create time series without limit.
-    const method = csiMethodPaths.has(path) ? path : 'other';
     const labels = {
       driver_name: driver === '' ? 'unknown-driver' : driver,
-      method_name: method,
+      method_name: path,
       grpc_status_code: codeName(code),
     };
-    if (driver === '') nameless.set(`${method} ${code}`, labels);
+    if (driver === '') nameless.set(`${path} ${code}`, labels);
     if (driver === '' || inTreeNameOf(driver) === undefined)
       return operations.observe(labels, seconds);
     for (const early of nameless.values()) operations.remove(early);
@@ -80,7 +73,7 @@ export function createGatewayMetrics(registry: Registry) {
   const inFlight = createGauge('sutler_gateway_in_flight', 'Calls that the driver is working on.');
   const waiting = createGauge(
     'sutler_gateway_waiting',
-    'Calls that wait until --max-in-flight or --adaptive-limit lets them by.',
+    'Calls that wait until --max-in-flight lets them by.',
   );
   const connects = createCounter(
     'sutler_gateway_driver_connects_total',
@@ -93,14 +86,9 @@ export function createGatewayMetrics(registry: Registry) {
   const connections = createGauge('sutler_gateway_connections', 'Open connections of callers.');
   const turnedAway = createCounter(
     'sutler_gateway_callers_turned_away_total',
-    'Connections that were rejected or ended or that may not call, by reason: TLS handshake ' +
-      'failed, name not allowed, too many connections or waiting calls.',
+    'Connections that were turned away, by reason: TLS handshake failed, name not allowed, too ' +
+      'many connections.',
     'reason',
-  );
-  const adaptiveLimit = createGauge(
-    'sutler_gateway_adaptive_limit',
-    'Calls of a method that --adaptive-limit allows at once at present.',
-    'method_name',
   );
   return {
     observeCall: registerCallHistogram(registers),
@@ -111,7 +99,5 @@ export function createGatewayMetrics(registry: Registry) {
     setDriverReady: (isReady: boolean) => ready.set(isReady ? 1 : 0),
     changeConnections: (change: 1 | -1) => connections.inc(change),
     countTurnedAway: (reason: 'handshake' | 'name' | 'too-many') => turnedAway.inc({ reason }),
-    setAdaptiveLimit: (path: string, limit: number) =>
-      adaptiveLimit.set({ method_name: path }, limit),
   };
 }

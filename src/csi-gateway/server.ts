@@ -1,112 +1,129 @@
-import type { EventEmitter } from 'node:events';
-import { createServer, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
-import { Code, CsiError } from '../csi/status.ts';
+import {
+  Metadata,
+  type sendUnaryData,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+} from '@grpc/grpc-js';
+import { decompressMessage, getSingle, type HeaderPairs, isHopHeader } from '../csi/grpc-wire.ts';
+import { csiMethodPaths } from '../csi/method-paths.ts';
+import {
+  Code,
+  CsiError,
+  DRAINING_TRAILER,
+  DRIVER_STATUS_TRAILER,
+  FULL_TRAILER,
+  NOT_FORWARDED_TRAILER,
+} from '../csi/status.ts';
+import type { UnaryResponse } from '../csi/unary-call.ts';
 import type { Address } from '../runtime/address.ts';
-import { CallerConnections, type ListenerTls } from './caller-connections.ts';
-import { ConnectionReaper, type ReaperLimits } from './connection-reaper.ts';
-import { toPairs } from '../csi/grpc-wire.ts';
-import { Listener, type NewConnection } from './listener.ts';
+import type { Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Forwarder, GatewayReply, InboundCall } from './forwarder.ts';
+import type { HealthService } from './health-service.ts';
+import { Listener, type ListenerTls } from './listener.ts';
 import type { GatewayMetrics } from './metrics.ts';
-import { sessionMemoryMb } from '../csi/open-session.ts';
-import { RequestReceiver, type RequestReceiverOptions } from './request-receiver.ts';
 
-export interface GatewayServerOptions extends Omit<RequestReceiverOptions, 'callers' | 'reaper'> {
+export interface GatewayServerOptions {
   /** Listen addresses, at least one. TLS applies to those on TCP. */
   readonly addresses: readonly Address[];
   readonly tls: ListenerTls | undefined;
   /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure: boolean;
-  readonly reaperLimits: ReaperLimits;
+  readonly forwarder: Forwarder;
+  readonly health: HealthService;
+  /** Trailers of every answer, by which the gateway says something of itself. */
+  readonly facts: () => Metadata;
+  /** Largest request accepted. */
+  readonly maxRequestBytes: number;
   /** Largest response sent. */
   readonly maxMessageBytes: number;
   readonly metrics: GatewayMetrics;
+  readonly clock: Clock;
+  readonly log: Logger;
 }
 
-const WINDOW_BYTES = 1024 * 1024;
+type Call = ServerUnaryCall<Buffer, Buffer>;
+
 /** Streams that one connection may have open at once; further calls wait in the caller. */
 const MAX_STREAMS = 1_024;
+/** A caller that answers no PING within the second time after the first is gone. */
+const KEEPALIVE_MS = 60_000;
+const KEEPALIVE_TIMEOUT_MS = 20_000;
+/** How long calls under way may go on when the authorities that sign callers have changed. */
+const RETIRE_MS = 3_600_000;
 /** Time for callers to read their last answer after the drain. */
 const FLUSH_MS = 1_000;
 /** Longest wait, after the drain, for a failover probe, whose answer tells ingest about it. */
 const DRAIN_REPORT_MS = 2_000;
-/** Limit for the driver's answers, whose texts are sent in headers. Beyond Node's default limit
- * Node would break the stream, and callers would refuse the next ones. */
-const MAX_HEADER_BYTES = 16 * 1024 * 1024;
+/** The longest text of its own that the gateway sends, in characters. */
+const MAX_DETAILS_CHARACTERS = 1_000;
 
-/** The gateway's server for unary gRPC over HTTP/2.
- *
- * It uses node:http2 and not grpc-js, because grpc-js's server knows only registered paths (it
- * answers unknown ones before any interceptor runs, so --allow-all would have to override a private
- * method) and parses metadata that only has to be forwarded. It also takes more CPU per call. */
+/** The gateway's gRPC server: grpc-js, with the messages passed as the bytes that they are. It gets
+ * its connections from listeners of our own, which decide who may call before HTTP/2 begins. */
 export class GatewayServer {
   readonly #options: GatewayServerOptions;
+  readonly #server: Server;
   readonly #listeners: readonly Listener[];
-  readonly #reaper: ConnectionReaper;
-  readonly #callers: CallerConnections;
-  readonly #receiver: RequestReceiver;
+  /** Calls under way, by what cancels them. */
+  readonly #calls = new Set<AbortController>();
+  #onIdle: () => void = () => undefined;
   readonly #stopTlsUpdates: (() => void) | undefined;
+  /** Takes in the connections of callers that were identified by the present authorities. */
+  #injector: ReturnType<Server['createConnectionInjector']>;
 
   constructor(options: GatewayServerOptions) {
+    const { addresses, health, log, maxMessageBytes, maxRequestBytes, metrics, tls } = options;
     this.#options = options;
-    const { addresses, clock, log, metrics, reaperLimits, tls } = options;
-    const reaper = new ConnectionReaper({
-      limits: reaperLimits,
-      clock,
-      onLateCall: (stream, step) => this.#receiver.endLateCall(stream, step),
-      onTooManyCalls: (session) => this.#callers.reportTooManyCalls(session),
+    this.#server = new Server({
+      'grpc.max_concurrent_streams': MAX_STREAMS,
+      'grpc.max_receive_message_length': maxRequestBytes,
+      'grpc.max_send_message_length': maxMessageBytes,
+      'grpc.keepalive_time_ms': KEEPALIVE_MS,
+      'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
     });
-    const callers = new CallerConnections({ reaper, metrics, clock, log });
-    this.#reaper = reaper;
-    this.#callers = callers;
-    this.#receiver = new RequestReceiver({ ...options, callers, reaper });
-    const onConnection = this.#createHttp2();
-    this.#listeners = addresses.map((address) => {
-      const listenerTls = address.kind === 'tcp' ? tls : undefined;
-      return new Listener({ address, tls: listenerTls, callers, onConnection });
-    });
+    for (const path of csiMethodPaths)
+      this.#server.register(
+        path,
+        (call: Call, answer: sendUnaryData<Buffer>) => void this.#handle(path, call, answer),
+        asItIs,
+        asItIs,
+        'unary',
+      );
+    health.addTo(this.#server);
+    this.#injector = this.#createInjector();
+    this.#listeners = addresses.map(
+      (address) =>
+        new Listener({
+          address,
+          tls: address.kind === 'tcp' ? tls : undefined,
+          onConnection: (socket) => {
+            metrics.changeConnections(1);
+            socket.once('close', () => metrics.changeConnections(-1));
+            this.#injector.injectConnection(socket);
+          },
+          metrics,
+          log,
+        }),
+    );
     this.#stopTlsUpdates = tls?.source.onChange((next, before) => {
-      for (const listener of this.#listeners) listener.setTls(next);
-      if (next.ca !== before.ca) callers.revokeUntrusted(next.ca);
+      const isNewAuthority = next.ca !== before.ca;
+      for (const listener of this.#listeners) listener.setTls(next, isNewAuthority);
+      if (!isNewAuthority) return;
+      // Everybody has to shake hands anew, and no call that was sent is ended for it.
+      this.#injector.drain(RETIRE_MS);
+      this.#injector = this.#createInjector();
     });
   }
 
-  /** Creates an HTTP/2 server that does not listen itself.
-   * @returns begins HTTP/2 on a connection */
-  #createHttp2(): (connection: NewConnection) => void {
-    const { log, maxMessageBytes, maxRequestBytes } = this.#options;
-    const server = createServer({
-      settings: {
-        initialWindowSize: WINDOW_BYTES,
-        maxConcurrentStreams: MAX_STREAMS,
-        enablePush: false,
-      },
-      maxSessionMemory: sessionMemoryMb(Math.max(maxMessageBytes, maxRequestBytes)),
-      maxSendHeaderBlockLength: MAX_HEADER_BYTES,
-    });
-    // A session does not give access to its connection. Node emits 'session' while it handles
-    // 'connection', so the connection that was handed over last belongs to the session.
-    let latest: NewConnection | undefined;
-    server.on('session', (session: ServerHttp2Session) => {
-      if (latest !== undefined) this.#callers.add(session, latest);
-    });
-    server.on('sessionError', (error: Error) =>
-      log.debug({ err: error }, 'a caller broke its connection'),
-    );
-    // Node's types leave out the fourth argument, the headers in their order and with duplicates.
-    const events: EventEmitter = server;
-    events.on(
-      'stream',
-      (stream: ServerHttp2Stream, _headers: unknown, _flags: number, raw: readonly string[]) =>
-        this.#receiver.receive(stream, toPairs(raw)),
-    );
-    return (connection) => {
-      latest = connection;
-      server.emit('connection', connection.stream);
-    };
+  #createInjector(): ReturnType<Server['createConnectionInjector']> {
+    // TLS, where there is any, is the listener's.
+    return this.#server.createConnectionInjector(ServerCredentials.createInsecure());
   }
 
   /** @returns where it listens, in the order of the options
-   * @throws UsageError as listen() in listen.ts does; all servers are closed then */
+   * @throws UsageError as Listener.listen does; all listeners are closed then */
   async listen(): Promise<readonly Address[]> {
     const { insecure, tls } = this.#options;
     const beyondLoopback = insecure || tls !== undefined;
@@ -115,34 +132,31 @@ export class GatewayServer {
       for (const listener of this.#listeners) bound.push(await listener.listen({ beyondLoopback }));
       return bound;
     } catch (error) {
-      for (const listener of this.#listeners) void listener.close();
-      this.#stopTimers();
+      this.#stopTlsUpdates?.();
+      await Promise.all(this.#listeners.map((listener) => listener.close()));
       throw error;
     }
-  }
-
-  #stopTimers(): void {
-    this.#stopTlsUpdates?.();
-    this.#reaper.close();
   }
 
   /** Refuses new calls, not forwarded. Waits at most `graceMs` for calls under way, answers the
    * remaining ones as ambiguous, and closes. */
   async drain(graceMs: number): Promise<void> {
     const { clock, forwarder, health, log } = this.#options;
-    const receiver = this.#receiver;
     forwarder.drain();
     health.close();
-    if (receiver.runningCalls > 0)
-      log.info({ calls: receiver.runningCalls, graceMs }, 'waiting for calls under way');
-    await receiver.waitUntilIdle(graceMs);
-    if (receiver.runningCalls > 0)
+    const calls = this.#calls.size;
+    if (calls > 0) log.info({ calls, graceMs }, 'waiting for calls under way');
+    const isOver = new AbortController();
+    this.#onIdle = () => isOver.abort();
+    if (calls > 0) await clock.sleep(graceMs, isOver.signal);
+    if (this.#calls.size > 0)
       log.warn(
-        { calls: receiver.runningCalls },
+        { calls: this.#calls.size },
         'the grace period is over: calls under way are answered as ambiguous',
       );
     const details = 'the gateway stopped before the driver answered';
-    receiver.abortCalls(new CsiError({ code: Code.Unavailable, details, method: '' }));
+    for (const gone of this.#calls)
+      gone.abort(new CsiError({ code: Code.Unavailable, details, method: '' }));
     // An ingest that learns of the drain moves to another gateway at once. If this gateway just
     // disappeared, ingest would have to wait until calls under way here must have ended.
     if (forwarder.isProbedForFailover)
@@ -151,11 +165,130 @@ export class GatewayServer {
   }
 
   async #close(): Promise<void> {
+    const { clock } = this.#options;
+    this.#stopTlsUpdates?.();
+    const isClosed = new AbortController();
     const closed = Promise.all(this.#listeners.map((listener) => listener.close()));
-    this.#callers.closeGracefully();
-    const flush = setTimeout(() => this.#callers.destroyAll(), FLUSH_MS);
+    this.#server.tryShutdown(() => isClosed.abort());
+    await clock.sleep(FLUSH_MS, isClosed.signal);
+    this.#server.forceShutdown();
+    for (const listener of this.#listeners) listener.endConnections();
     await closed;
-    clearTimeout(flush);
-    this.#stopTimers();
+  }
+
+  async #handle(path: string, call: Call, answer: sendUnaryData<Buffer>): Promise<void> {
+    const { clock, forwarder, metrics } = this.#options;
+    const gone = new AbortController();
+    // 'cancelled' also comes when an answered call closes.
+    call.on('cancelled', () => {
+      if (this.#calls.has(gone)) gone.abort('the caller is gone');
+    });
+    const receivedMs = clock.nowMs();
+    const caller = this.#callerAt(call.getPeer());
+    if (caller === '') {
+      metrics.countRefusal('caller');
+      const details =
+        'not forwarded: the trusted authorities have changed since this connection was made; ' +
+        'connect again';
+      const refusal = { code: Code.Unavailable, details, notForwarded: true };
+      return this.#answerOwn({ kind: 'gateway', ...refusal }, answer);
+    }
+    const inbound: InboundCall = {
+      path,
+      headers: toPairs(call.metadata),
+      message: call.request,
+      receivedMs,
+      deadlineMs: receivedMs + Number(call.getDeadline()) - Date.now(),
+      caller,
+      signal: gone.signal,
+    };
+    this.#calls.add(gone);
+    try {
+      const reply = await forwarder.forward(inbound);
+      if (reply.kind === 'gateway') this.#answerOwn(reply, answer);
+      else this.#answerDriver(reply.answer, call, answer);
+    } catch (error) {
+      this.#options.log.error({ err: error, method: path }, 'a call failed in the gateway');
+      const details = 'the gateway failed while it handled the call; its log says why';
+      this.#answerOwn({ kind: 'gateway', code: Code.Internal, details }, answer);
+    } finally {
+      this.#calls.delete(gone);
+      if (this.#calls.size === 0) this.#onIdle();
+    }
+  }
+
+  /** Name of a caller for log lines: of its certificate, or its address; '' if it may not call. */
+  #callerAt(peer: string): string {
+    for (const listener of this.#listeners) {
+      const name = listener.nameOf(peer);
+      if (name !== undefined) return name;
+    }
+    return peer === 'unknown' ? 'unix' : peer;
+  }
+
+  /** Answers with a status that the gateway made. */
+  #answerOwn(reply: GatewayReply, answer: sendUnaryData<Buffer>): void {
+    const metadata = this.#options.facts();
+    if (reply.notForwarded === true) metadata.set(NOT_FORWARDED_TRAILER, '1');
+    if (reply.isFull === true) metadata.set(FULL_TRAILER, '1');
+    if (reply.draining !== undefined) metadata.set(DRAINING_TRAILER, String(reply.draining));
+    const details = toWellFormed(reply.details.slice(0, MAX_DETAILS_CHARACTERS));
+    answer({ code: reply.code, details, metadata });
+  }
+
+  /** Passes the driver's answer on, marked as the driver's. */
+  #answerDriver(driver: UnaryResponse, call: Call, answer: sendUnaryData<Buffer>): void {
+    const { code, details, headers = [], trailers, body } = driver;
+    const fail = (why: string): void => {
+      // The driver has acted and its answer is lost, so the status is ambiguous.
+      const text = `the driver's answer ${why}`;
+      this.#answerOwn({ kind: 'gateway', code: Code.Internal, details: text }, answer);
+    };
+    const message = code === Code.OK ? this.#readMessage(body, headers) : undefined;
+    if (code === Code.OK && message === undefined) return fail('can’t be decompressed');
+    const metadata = this.#options.facts();
+    const initial = new Metadata();
+    try {
+      addPairs(metadata, trailers);
+      addPairs(initial, headers);
+    } catch (error) {
+      return fail(`has a header that can't be forwarded: ${messageOf(error)}`);
+    }
+    metadata.set(DRIVER_STATUS_TRAILER, '1');
+    if (Object.keys(initial.getMap()).length > 0) call.sendMetadata(initial);
+    if (message !== undefined) answer(null, message, metadata);
+    else answer({ code, details: toWellFormed(details), metadata });
+  }
+
+  #readMessage(body: Buffer, headers: HeaderPairs): Buffer | undefined {
+    const { maxMessageBytes } = this.#options;
+    return decompressMessage(body, getSingle(headers, 'grpc-encoding'), maxMessageBytes);
+  }
+}
+
+function asItIs(message: Buffer): Buffer {
+  return message;
+}
+
+/** grpc-js encodes texts with encodeURI, which throws for half a surrogate pair. */
+function toWellFormed(text: string): string {
+  return Buffer.from(text).toString();
+}
+
+/** Metadata as it was in the caller's headers. */
+function toPairs(metadata: Metadata): HeaderPairs {
+  return Object.entries(metadata.toHttp2Headers()).flatMap(([name, values]) =>
+    [values ?? []].flat().map((value) => [name, String(value)] as const),
+  );
+}
+
+/** Adds headers of the driver, but for those that belong to one connection and those that only
+ * gateways may set.
+ * @throws Error for a header that can't be sent */
+function addPairs(metadata: Metadata, pairs: HeaderPairs): void {
+  for (const [name, value] of pairs) {
+    if (isHopHeader(name)) continue;
+    if (!name.endsWith('-bin')) metadata.add(name, value);
+    else for (const part of value.split(',')) metadata.add(name, Buffer.from(part, 'base64'));
   }
 }

@@ -2,7 +2,7 @@ import type { OutgoingHttpHeaders } from 'node:http2';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 
 /* The parts of gRPC over HTTP/2 that unary calls need, after grpc/grpc doc/PROTOCOL-HTTP2.md.
- * unary-call.ts and the gateway's server.ts say why sutler does not use grpc-js. */
+ * unary-call.ts says why sutler's own calls do not use grpc-js. */
 
 /** Received headers as [name, value] pairs, in their order and with duplicates. */
 export type HeaderPairs = readonly (readonly [string, string])[];
@@ -26,8 +26,8 @@ export function getSingle(pairs: HeaderPairs, name: string): string | undefined 
   return value;
 }
 
-// Headers of one connection (RFC 9113 section 8.2.2), those that the gateway sets itself, and
-// content-length, which gRPC does not need.
+// Headers of one connection (RFC 9113 section 8.2.2), those that both sides set themselves, and
+// those that gRPC does not need. Messages are not compressed between gateway and driver.
 const HOP_HEADERS = new Set([
   'connection',
   'keep-alive',
@@ -36,17 +36,28 @@ const HOP_HEADERS = new Set([
   'upgrade',
   'host',
   'te',
+  'content-type',
   'content-length',
+  'date',
   'grpc-timeout',
+  'grpc-encoding',
+  'grpc-accept-encoding',
+  'grpc-status',
+  'grpc-message',
 ]);
 
-/** Headers to forward: all but pseudo headers, those above, and `sutler-*`, which only gateways may
- * set. */
+/** Whether a header is not forwarded: pseudo headers, those above, and `sutler-*`, which only
+ * gateways may set. */
+export function isHopHeader(name: string): boolean {
+  return name.startsWith(':') || name.startsWith('sutler-') || HOP_HEADERS.has(name);
+}
+
+/** Headers to forward. */
 export function stripHopHeaders(pairs: HeaderPairs): OutgoingHttpHeaders {
   // Without a prototype, a header named __proto__ is a key like any other.
   const headers = Object.create(null) as Record<string, string | string[]>;
   for (const [name, value] of pairs) {
-    if (name.startsWith(':') || name.startsWith('sutler-') || HOP_HEADERS.has(name)) continue;
+    if (isHopHeader(name)) continue;
     const earlier = headers[name];
     headers[name] = earlier === undefined ? value : [earlier, value].flat();
   }

@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { CallLimiter, type CallSlot, parseMaxInFlight } from '#src/csi-gateway/call-limiter.ts';
-import type { WaitingCall } from '#src/csi-gateway/waiting-calls.ts';
 import type { CallSettings } from '#src/gateway-client/client.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
@@ -20,19 +18,15 @@ function acquire(limiter: CallLimiter, path: string): CallSlot {
   return slot;
 }
 
-function waitingCall(): WaitingCall {
-  return { path: CREATE, connection: {}, bytes: 100, signal: new AbortController().signal };
-}
-
 describe('parseMaxInFlight', () => {
   it('reads a number for all methods and numbers for single ones, by name or path', () => {
-    const { every, byPath } = parseMaxInFlight(['500', 'CreateVolume:50', '/vendor.v1.Extra/Do:3']);
+    const { every, byPath } = parseMaxInFlight(['500', 'CreateVolume:50', `${DELETE}:3`]);
     assert.equal(every, 500);
     assert.deepEqual(
       [...byPath],
       [
         [CREATE, 50],
-        ['/vendor.v1.Extra/Do', 3],
+        [DELETE, 3],
       ],
     );
   });
@@ -46,80 +40,45 @@ describe('parseMaxInFlight', () => {
     'CreateVolume:0',
     'CreateVolume',
     'CreateVolume:5:6',
+    '/vendor.v1.Extra/Do:3',
   ]) {
     it(`refuses ${text}`, () => assert.throws(() => parseMaxInFlight([text]), UsageError));
   }
 });
 
 describe('CallLimiter', () => {
+  const { signal } = new AbortController();
+
   it('counts each method separately', () => {
-    const limiter = new CallLimiter({
-      max: { every: 2, byPath: new Map([[DELETE, 1]]) },
-      adaptive: false,
-      clock: systemClock,
-    });
+    const limiter = new CallLimiter({ every: 2, byPath: new Map([[DELETE, 1]]) });
     const first = acquire(limiter, CREATE);
     acquire(limiter, CREATE);
-    assert.deepEqual(limiter.acquire(CREATE), { limit: 2, why: 'max-in-flight' });
+    assert.deepEqual(limiter.acquire(CREATE), { limit: 2 });
     acquire(limiter, DELETE);
-    assert.deepEqual(limiter.acquire(DELETE), { limit: 1, why: 'max-in-flight' });
-    first.release(Code.OK);
+    assert.deepEqual(limiter.acquire(DELETE), { limit: 1 });
+    first.release();
     acquire(limiter, CREATE);
   });
 
-  it('reports the adaptive limit and its changes, for CSI methods only', () => {
-    const reported: [string, number][] = [];
-    const clock = { ...systemClock, nowMs: () => 1_000 };
-    const limiter = new CallLimiter({
-      max: { every: 10, byPath: new Map() },
-      adaptive: true,
-      clock,
-      onLimit: (path, limit) => reported.push([path, limit]),
-    });
-    const slots = Array.from({ length: 10 }, () => acquire(limiter, CREATE));
-    acquire(limiter, '/vendor.v1.Extra/Do').release(Code.Unavailable);
-    for (const slot of slots) slot.release(Code.Unavailable);
-    assert.deepEqual(reported[0], [CREATE, 10]);
-    assert.deepEqual(reported[1], [CREATE, 7]);
-    assert.ok(reported.every(([path]) => path === CREATE));
-  });
-
-  it('refuses a call above the adaptive limit and names the flag', () => {
-    let nowMs = 0;
-    const limiter = new CallLimiter({
-      max: { every: 2, byPath: new Map() },
-      adaptive: true,
-      clock: { ...systemClock, nowMs: () => (nowMs += 1) },
-    });
-    acquire(limiter, CREATE).release(Code.ResourceExhausted);
-    acquire(limiter, CREATE);
-    assert.deepEqual(limiter.acquire(CREATE), { limit: 1, why: 'adaptive-limit' });
-  });
-
-  it('gives a slot that comes back to a call that waits, and not to one that comes later', async () => {
-    const max = { every: 1, byPath: new Map<string, number>() };
-    const limiter = new CallLimiter({ max, adaptive: false, clock: systemClock });
+  it('gives a slot that comes back to the call that has waited longest, and not to a later one', async () => {
+    const limiter = new CallLimiter({ every: 1, byPath: new Map() });
     const first = acquire(limiter, CREATE);
-    const waiting = limiter.waitForSlot(waitingCall(), 10_000);
-    first.release(Code.OK);
-    assert.deepEqual(limiter.acquire(CREATE), { limit: 1, why: 'max-in-flight' });
+    const waiting = limiter.waitForSlot(CREATE, 10_000, signal);
+    const later = limiter.waitForSlot(CREATE, 10_000, signal);
+    first.release();
+    assert.deepEqual(limiter.acquire(CREATE), { limit: 1 });
     assert.ok((await waiting) !== undefined);
+    limiter.endWaits();
+    assert.equal(await later, undefined);
   });
 
-  it('gives as many slots as a changed adaptive limit leaves', async () => {
-    const max = { every: 10, byPath: new Map<string, number>() };
-    let nowMs = 0;
-    const clock = { ...systemClock, nowMs: () => (nowMs += 1) };
-    const limiter = new CallLimiter({ max, adaptive: true, clock });
-    const slots = Array.from({ length: 10 }, () => acquire(limiter, CREATE));
-    let given = 0;
-    for (let i = 0; i < 10; i += 1)
-      void limiter.waitForSlot(waitingCall(), 10_000).then(() => (given += 1));
-    // The first of them lowers the limit to 7.
-    for (const slot of slots.slice(0, 5)) slot.release(Code.Unavailable);
-    await Promise.resolve();
-    assert.equal(given, 2);
+  it('lets no more than 1,000 calls of a method wait', async () => {
+    const limiter = new CallLimiter({ every: 1, byPath: new Map() });
+    acquire(limiter, CREATE);
+    const waits = Array.from({ length: 1_000 }, () => limiter.waitForSlot(CREATE, 10_000, signal));
+    assert.equal(await limiter.waitForSlot(CREATE, 10_000, signal), undefined);
     limiter.endWaits();
+    assert.equal((await Promise.all(waits)).length, 1_000);
   });
 });
 
@@ -246,20 +205,6 @@ describe('the gateway at --max-in-flight', () => {
     await test.running;
     // The refused call occupies neither a slot nor its volume.
     await Promise.all(['d', 'e', 'f'].map((name) => test.create(name)));
-    await test.close();
-  });
-
-  it('exposes the adaptive limit as a metric', async () => {
-    const test = await startTestGateway(folder, {
-      adaptiveLimit: true,
-      maxInFlight: { every: 20, byPath: new Map() },
-    });
-    await until(() => test.gateway.trouble === undefined, 'ready');
-    await test.client.getCapacity({}, { timeoutMs: 30_000 });
-    assert.match(
-      await test.metrics.metrics(),
-      /sutler_gateway_adaptive_limit\{method_name="\/csi.v1.Controller\/GetCapacity"\} 20/,
-    );
     await test.close();
   });
 });

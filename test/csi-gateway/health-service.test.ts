@@ -73,7 +73,7 @@ describe('HealthService', () => {
     assert.equal(((await check('', 'List')) as ServiceError).code, status.UNIMPLEMENTED);
     assert.equal(
       ((await check('', 'Check', Buffer.from([10, 200]))) as ServiceError).code,
-      status.INVALID_ARGUMENT,
+      status.INTERNAL,
     );
   });
 

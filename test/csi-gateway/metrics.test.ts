@@ -87,13 +87,6 @@ describe('the call histogram', () => {
       );
   });
 
-  it('has one series for all methods that are not CSI’s', async () => {
-    const counts = await countLines({ ...CREATE, path: '/a.B/C' }, { ...CREATE, path: '/a.B/D' });
-    assert.deepEqual(counts, [
-      'count{driver_name="a.driver",method_name="other",grpc_status_code="OK"} 2',
-    ]);
-  });
-
   for (const { csiDriver } of PLUGINS) {
     it(`labels each call to ${csiDriver} with migrated (Q-40, Q-45, Q-49)`, async () => {
       const labels = LABELS.replace('a.driver', csiDriver);

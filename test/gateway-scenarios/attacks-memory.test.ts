@@ -15,7 +15,8 @@ import { grpcHeaders, headersFrame, ResetCode, resetFrame } from '../harness/csi
 import { volumeRequest } from '../harness/csi-gateway.ts';
 
 const MIB = 1024 * 1024;
-const KINDS: readonly DoorKind[] = ['tls', 'plaintext'];
+/** A stranger of a TLS listener is cut off before HTTP/2 begins. */
+const KINDS: readonly DoorKind[] = ['plaintext'];
 const SETTINGS = { timeoutMs: 30_000 };
 const SHORT_ANSWER_BYTES = 4 * 1024;
 /** What one request may bring in one flow-control window, with one byte in each. */

@@ -156,7 +156,7 @@ describe('certificates for the gateway', () => {
         'audit',
         async (client) => (await failureOf(client.getCapacity({}, settings))).code,
       ),
-      Code.PermissionDenied,
+      Code.Unavailable,
     );
     gateway.kill('SIGTERM');
     assert.deepEqual(await ended, [0, null]);

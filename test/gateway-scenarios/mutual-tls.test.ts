@@ -110,18 +110,19 @@ describe('the gateway with mutual TLS', () => {
     });
   }
 
-  it('refuses calls of a caller whose name is not listed, and says which name', async () => {
+  it('cuts off a caller whose name is not listed, and logs which name it has', async () => {
     const before = driver.counts.get('CreateVolume') ?? 0;
+    lines.length = 0;
     const error = await failureOf(
       (await clientOf('audit')).createVolume(volumeRequest('n'), SETTINGS),
     );
-    assert.equal(error.code, Code.PermissionDenied);
-    assert.equal(verdict(error), 'not-forwarded');
-    assert.match(
-      error.details,
-      /DNS:sutler-audit, which this gateway's --tls-allowed-names does not list/,
-    );
+    assert.notEqual(verdict(error), 'driver');
     assert.equal(driver.counts.get('CreateVolume') ?? 0, before);
+    const why = 'DNS:sutler-audit, which --tls-allowed-names does not list';
+    assert.ok(
+      lines.some((line) => line.includes(why)),
+      lines.join(''),
+    );
     assert.match(
       (await metric('sutler_gateway_callers_turned_away_total{reason="name"}')) ?? '',
       / [1-9]/,
@@ -153,7 +154,7 @@ describe('the gateway with mutual TLS', () => {
         ),
       'it is counted',
     );
-    assert.ok(lines.some((line) => line.includes('TLS handshake failed')));
+    assert.ok(lines.some((line) => line.includes('a caller was turned away')));
   });
 
   it('gets no call from clients that expect another name or authority', async () => {
@@ -301,7 +302,6 @@ describe('the gateway with mutual TLS', () => {
     const error = await failureOf(frozen.getCapacity({}, SETTINGS));
     assert.equal(error.code, Code.Unavailable);
     assert.equal(verdict(error), 'not-forwarded');
-    assert.match(error.details, /signed by no authority that is trusted now/);
     await until(
       () =>
         client.getCapacity({}, { timeoutMs: 30_000 }).then(

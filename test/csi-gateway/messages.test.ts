@@ -6,7 +6,7 @@ import {
   CreateVolumeResponseSchema,
   DeleteVolumeRequestSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import { readCreatedHandle, isSingleFlight, readVolumeKey } from '#src/csi-gateway/volume-key.ts';
+import { readCreatedHandle, readVolumeKey } from '#src/csi-gateway/messages.ts';
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const DELETE = '/csi.v1.Controller/DeleteVolume';
@@ -54,16 +54,12 @@ describe('readVolumeKey', () => {
     assert.throws(() => readVolumeKey(CREATE, Buffer.from([0xff, 0xff, 0xff])));
   });
 
-  it('limits methods that change a volume, and no others', () => {
-    assert.ok(
-      isSingleFlight(CREATE) &&
-        isSingleFlight(DELETE) &&
-        isSingleFlight('/csi.v1.Controller/ControllerModifyVolume'),
-    );
-    assert.ok(
-      !isSingleFlight('/csi.v1.Controller/GetCapacity') &&
-        !isSingleFlight('/csi.v1.Identity/Probe'),
-    );
+  it('names no volume for methods that change none', () => {
+    const request = Buffer.from([0x0a, 1, 0x61]);
+    const modify = '/csi.v1.Controller/ControllerModifyVolume';
+    assert.deepEqual(readVolumeKey(modify, request), { kind: 'handle', value: 'a' });
+    for (const path of ['/csi.v1.Controller/GetCapacity', '/csi.v1.Identity/Probe'])
+      assert.equal(readVolumeKey(path, request), undefined);
   });
 });
 

@@ -5,7 +5,7 @@ import { existsSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { stat, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { listen } from '#src/csi-gateway/listen.ts';
+import { listen } from '#src/csi-gateway/listener.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { until } from '../harness/until.ts';
