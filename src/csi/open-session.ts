@@ -75,6 +75,6 @@ function textOf(error: Error): string {
 
 /** A value for Node's maxSessionMemory, in MB. Node's default of 10 MB would refuse streams when
  * several messages of that size arrive together. */
-export function sessionMemoryMb(maxMessageBytes: number): number {
+function sessionMemoryMb(maxMessageBytes: number): number {
   return Math.max(64, Math.ceil(maxMessageBytes / 1_000_000) * 4);
 }

@@ -40,7 +40,7 @@ export interface WatchedTlsFiles extends TlsSource {
 }
 
 /** Each certificate in the text of a PEM file. */
-export const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
+const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
 /** Whether the three TLS files are named: all of them, or none.
  * @param isRequired  whether another flag needs them

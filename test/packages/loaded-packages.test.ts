@@ -152,8 +152,8 @@ describe('packages that a process loads', () => {
     for (const name of ['ingest', 'jobs']) assert.ok(!of(name).has(yaml), name);
   });
 
-  it('are in the gateway only those of logs, metrics and protobuf', () => {
-    const allowed = neededBy(['pino', 'prom-client', '@bufbuild/protobuf']);
+  it('are in the gateway only those of gRPC, logs, metrics and protobuf', () => {
+    const allowed = neededBy(['@grpc/grpc-js', 'pino', 'prom-client', '@bufbuild/protobuf']);
     assert.deepEqual([...without(of('gateway'), allowed)], []);
   });
 
