@@ -1,4 +1,4 @@
-import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { nodeAddress } from '../gateway-client/gateway-address.ts';

@@ -1,10 +1,10 @@
-import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { Class } from '../kube/objects.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { startNodeWatch } from '../topology/node-watch.ts';
-import { capacityNamespace, type capacityFlags, type capacityPollFlags } from './flags.ts';
+import { type capacityFlags, capacityNamespace, type capacityPollFlags } from './flags.ts';
 import { redisHintStore } from './hints.ts';
 import { capacityMetrics } from './metrics.ts';
 import { ObjectStore } from './object-store.ts';

@@ -1,9 +1,12 @@
 import { randomBytes } from 'node:crypto';
+import type { DriverContext } from '../driver-config/driver-set.ts';
+import type { gatewayClientFlags } from '../gateway-client/flags.ts';
+import { type DriverAccess, openDriver } from '../gateway-client/open-driver.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { kubeFlags } from '../kube/flags.ts';
 import { openKubeClient, readClusterUid } from '../kube/open-client.ts';
-import { watchClusterMarker, type ClusterMarker } from '../redis/cluster-marker.ts';
 import { openRedisAccess, type RedisAccess } from '../redis/access.ts';
+import { type ClusterMarker, watchClusterMarker } from '../redis/cluster-marker.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { type SettingsWatch, watchSettings } from '../redis/settings.ts';
@@ -11,8 +14,7 @@ import type { ProcessContext } from '../runtime/process.ts';
 
 type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;
 
-/** What ingest and jobs both connect to, whatever drivers they serve; connect-driver.ts adds what
- * one driver needs. */
+/** What ingest and jobs both connect to, whatever drivers they serve. */
 export interface Connections {
   readonly kube: KubeClient;
   readonly redisAccess: RedisAccess;
@@ -51,4 +53,23 @@ export async function openConnections(
 /** A name that no other process has: host, pid and a random part. */
 export function instanceName({ env, pid }: Pick<Context, 'env' | 'pid'>): string {
   return `${env['HOSTNAME'] ?? 'local'}-${pid}-${randomBytes(3).toString('hex')}`;
+}
+
+/** What ingest and jobs connect to for one driver: the connections of the process, which all its
+ * drivers share, and the driver's own gateways. */
+export interface DriverConnections extends Connections, DriverAccess {}
+
+/** Opens the gateways of a driver, adds their checks and notes to /readyz, and closes them with the
+ * driver. Does not wait for a connection.
+ * @param expected.name  of the driver, where it is known
+ * @throws UsageError for flags that can't be used */
+export async function connectDriver(
+  context: DriverContext<typeof gatewayClientFlags>,
+  connections: Connections,
+  expected: { readonly name?: string } = {},
+): Promise<DriverConnections> {
+  const access = await openDriver(context, connections.kube, expected);
+  context.health.ready('driver', () => access.driver.trouble);
+  context.health.note('gateway-clock', () => access.gateways.skew);
+  return { ...connections, ...access };
 }

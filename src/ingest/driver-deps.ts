@@ -1,4 +1,4 @@
-import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { ProducerConnection } from '../queue/connections.ts';

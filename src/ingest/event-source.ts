@@ -2,7 +2,7 @@ import type { Connections } from '../connections/open-connections.ts';
 import { openRedis } from '../redis/connection.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
-import { redisNoticeStream, type NoticeStream } from '../webhooks/notices.ts';
+import { type NoticeStream, redisNoticeStream } from '../webhooks/notices.ts';
 import type { Context } from './driver-deps.ts';
 import { HandleScanner } from './handle-publishers.ts';
 import { type Look, LookQueue } from './notices/look-queue.ts';

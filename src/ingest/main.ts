@@ -1,11 +1,14 @@
-import { connectDriver } from '../connections/connect-driver.ts';
-import { type Connections, openConnections } from '../connections/open-connections.ts';
+import {
+  connectDriver,
+  type Connections,
+  openConnections,
+} from '../connections/open-connections.ts';
 import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
 import { openProducerConnection } from '../queue/connections.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
-import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import type { Shared } from './driver-deps.ts';
 import { type EventSource, openEventSource } from './event-source.ts';
 import { flags as table, summary } from './flags.ts';

@@ -1,5 +1,5 @@
 import type { CapacityHints } from '../capacity/hints.ts';
-import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { ControllerCalls } from '../gateway-client/pool.ts';

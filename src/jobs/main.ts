@@ -1,16 +1,16 @@
-import { connectDriver } from '../connections/connect-driver.ts';
-import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import {
+  connectDriver,
   type Connections,
   instanceName,
   openConnections,
 } from '../connections/open-connections.ts';
+import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
 import { openWorkerConnection } from '../queue/connections.ts';
 import { parseRecordKeys } from '../records/record-seal.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
-import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { watchFile } from '../runtime/watched-files.ts';
 import { startCaches } from './caches.ts';
 import type { SharedParts } from './dependencies.ts';

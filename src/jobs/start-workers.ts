@@ -1,6 +1,6 @@
 import { type CapacityPlace, capacityPlace } from '../capacity/flags.ts';
 import { startReconciler } from '../capacity/start-reconciler.ts';
-import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { DriverConnections } from '../connections/open-connections.ts';
 import type { LeaseFollower } from '../election/lease-follower.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { startLostRecords } from '../records/lost-records.ts';

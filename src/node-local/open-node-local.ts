@@ -1,5 +1,5 @@
 import type { NodeGatewayPool } from '../gateway-client/node-pool.ts';
-import type { DriverConnections } from '../connections/connect-driver.ts';
+import type { DriverConnections } from '../connections/open-connections.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { CapacityReadings } from './capacity-readings.ts';
 import { redisReservedCapacity, type ReservedCapacity } from './reserved-capacity.ts';

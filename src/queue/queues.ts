@@ -64,6 +64,8 @@ export async function useQueue<T>(
     // It would send INFO each time.
     skipVersionCheck: true,
   });
+  // The connection reports its errors, and BullMQ would write this one to the console.
+  opened.on('error', () => undefined);
   try {
     return await calls(opened);
   } finally {

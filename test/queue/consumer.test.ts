@@ -234,7 +234,7 @@ describe('Consumer', () => {
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
   });
 
-  // test/interleavings/pending-promotion.test.ts has enqueueNow at any time around the end of a run.
+  // test/interleavings/pending-promotion.test.ts has enqueueNow at any time around a run's end.
   it('runs a key again at once after enqueueNow and ensureQueued during a run', async () => {
     const producer = bench.producer();
     bench.consumer(async () => {
