@@ -2,7 +2,7 @@ import type { Lease, LeaseSpec } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { leaseName } from '#src/election/lease.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { type ChangeOverBed, openChangeOverBed } from '../test/harness/change-over/bed.ts';
 import { until } from '../test/harness/until.ts';
 import { openControlPlane } from './control-plane.ts';

@@ -8,14 +8,14 @@ import {
   acquireDelayMs,
   checkLeaseTimes,
   decide,
-  holderOf,
-  observe,
-  releaseRecord,
   type Decision,
+  holderOf,
   type LeaseTimes,
   type Observation,
+  observe,
+  releaseRecord,
 } from './lease.ts';
-import type { LeaseStore, StoredLease } from './lease-store.ts';
+import type { LeaseStore, StoredLease } from './kube-lease-store.ts';
 
 export interface ElectorOptions extends LeaseTimes {
   readonly store: LeaseStore;

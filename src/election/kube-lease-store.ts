@@ -1,12 +1,67 @@
 import type { KubeClient } from '../kube/client.ts';
-import { KubeError } from '../kube/kube-error.ts';
+import { isForbidden, KubeError } from '../kube/kube-error.ts';
 import type { Lease, LeaseSpec } from '../kube/objects.ts';
 import { startReflector } from '../kube/reflector.ts';
 import { apiVersionOf, leases, selectName } from '../kube/resources.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaseRecord } from './lease.ts';
-import { explainLeaseError, type LeaseRef } from './lease-error.ts';
-import type { LeaseStore, StoredLease } from './lease-store.ts';
+
+/** A Lease as read from its store. */
+export interface StoredLease {
+  readonly record: LeaseRecord;
+  /** Opaque. An update is refused when it has changed. */
+  readonly version: string;
+}
+
+/** Stores one Lease. All calls reject when the store can't be reached. */
+export interface LeaseStore {
+  /** @returns undefined: there is no Lease */
+  get(signal: AbortSignal): Promise<StoredLease | undefined>;
+  /** @returns undefined: there is a Lease already */
+  create(record: LeaseRecord, signal: AbortSignal): Promise<StoredLease | undefined>;
+  /** Replaces the version `over`.
+   * @returns undefined: the Lease has another version now, or was deleted */
+  update(
+    record: LeaseRecord,
+    over: StoredLease,
+    signal: AbortSignal,
+  ): Promise<StoredLease | undefined>;
+  /** Calls back with the Lease after each change, undefined when it was deleted. Best effort: only
+   * the speed of a take-over depends on it.
+   * @returns a function that ends the watch */
+  watch(onChange: (lease: StoredLease | undefined) => void): () => void;
+}
+
+export interface LeaseRef {
+  readonly namespace: string;
+  readonly name: string;
+  /** Whose account asks; ingest's unless given. jobs only reads. */
+  readonly account?: 'ingest' | 'jobs';
+}
+
+const RIGHTS = {
+  ingest: "ingest's account get, list, watch, create and update",
+  jobs: "jobs' account get, list and watch",
+} as const;
+
+/** Passes on the answer to a request about a Lease. Its error says which Lease it is and, where the
+ * API server forbids the request, what to grant. */
+export async function explainLeaseError<T>(
+  { namespace, name, account = 'ingest' }: LeaseRef,
+  answer: Promise<T>,
+): Promise<T> {
+  try {
+    return await answer;
+  } catch (error) {
+    const fix = isForbidden(error)
+      ? `: grant ${RIGHTS[account]} on leases ` +
+        `(coordination.k8s.io) in the namespace ${namespace}`
+      : '';
+    const message = `can't use the Lease ${namespace}/${name}: ${messageOf(error)}${fix}`;
+    throw new Error(message, { cause: error });
+  }
+}
 
 export interface KubeLeaseStoreOptions extends LeaseRef {
   readonly client: KubeClient;

@@ -1,10 +1,9 @@
-import { signalWithin, type Clock } from '../runtime/clock.ts';
+import { type Clock, signalWithin } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import { otherHolder } from './identity.ts';
-import { holderOf, observe, type Observation } from './lease.ts';
-import type { LeaseStore, StoredLease } from './lease-store.ts';
+import { holderOf, type Observation, observe, otherHolder } from './lease.ts';
+import type { LeaseStore, StoredLease } from './kube-lease-store.ts';
 
 export interface LeaseFollowerOptions {
   readonly store: Pick<LeaseStore, 'get' | 'watch'>;

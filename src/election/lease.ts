@@ -1,6 +1,16 @@
 import { isDeepStrictEqual } from 'node:util';
 import { UsageError } from '../runtime/flags.ts';
 
+/** Prefix of sutler's identities as holder of a Lease. Upstream's identities are host names, which
+ * can't contain '_'. */
+export const IDENTITY_PREFIX = 'sutler_';
+
+/** The holder if it is another provisioner.
+ * @param holder  the identity that holds the Lease; undefined: none */
+export function otherHolder(holder: string | undefined): string | undefined {
+  return holder?.startsWith(IDENTITY_PREFIX) === true ? undefined : holder;
+}
+
 /** The spec of a Lease. Times are Unix ms of the writer's clock; they are never compared with the
  * local clock. */
 export interface LeaseRecord {

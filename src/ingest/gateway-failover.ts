@@ -1,14 +1,17 @@
-/* Probes the gateways of a driver and names the one that gets controller calls, the active gateway.
- * decide-failover.ts decides when it changes; this file stores the decision in Redis and reports
- * it. */
 import type { Counter, Gauge, Registry } from 'prom-client';
-import type { GatewayClient, GatewayPool } from '../gateway-client/pool.ts';
 import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
-import type { ActiveGateway, NamedGateway } from '../records/active-gateway.ts';
-import type { Clock } from '../runtime/clock.ts';
+import type { GatewayClient, GatewayPool } from '../gateway-client/pool.ts';
+import {
+  type ActiveGateway,
+  type NamedGateway,
+  redisActiveGateway,
+} from '../records/active-gateway.ts';
+import { ownershipMs } from '../records/flags.ts';
+import { type Clock, systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { metricsIn } from '../runtime/metrics.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
 import {
   decideFailover,
   type FailoverDecision,
@@ -16,7 +19,11 @@ import {
   healthAfterProbe,
   type ProbeResult,
 } from './decide-failover.ts';
-import { PollLoop } from '../runtime/poll-loop.ts';
+import type { DriverDeps } from './driver-deps.ts';
+
+/* Probes the gateways of a driver and names the one that gets controller calls, the active gateway.
+ * decide-failover.ts decides when it changes; this file stores the decision in Redis and reports
+ * it. */
 
 export interface GatewayFailoverOptions {
   readonly pool: Pick<GatewayPool, 'gateways' | 'soleAddress' | 'prefer'>;
@@ -250,5 +257,46 @@ async function sendProbe(
     if (error instanceof CsiError && error.draining !== undefined)
       return { kind: 'draining', running: error.draining };
     return { kind: 'failed', reason: messageOf(error) };
+  }
+}
+
+/** Names the active gateway, at once when asked to check. A driver that runs on each node has
+ * none. */
+export function openFailover(base: DriverDeps): Pick<GatewayFailover, 'checkNow'> {
+  if (base.connections.nodeGateways === undefined) return openGatewayFailover(base);
+  return { checkNow: () => void removeActiveGateway(base) };
+}
+
+function openGatewayFailover(base: DriverDeps): GatewayFailover {
+  const { context, connections, driver, queue } = base;
+  const { flags, closers, health, log, metrics } = context;
+  const failover = new GatewayFailover({
+    pool: connections.gateways,
+    active: redisActiveGateway(connections.link.redis, flags.redisPrefix, driver.name),
+    driver: driver.name,
+    timeoutMs: flags.timeoutMs,
+    ownershipMs: ownershipMs(flags),
+    isLeading: () => queue.isAllowing,
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  closers.add('gateway failover', () => failover.close());
+  health.ready('active-gateway', () => failover.trouble);
+  return failover;
+}
+
+/** Removes the name of the active gateway that a leader without --node-deployment has named. */
+async function removeActiveGateway(base: DriverDeps): Promise<void> {
+  const { context, connections, driver } = base;
+  const { flags, log } = context;
+  const active = redisActiveGateway(connections.link.redis, flags.redisPrefix, driver.name);
+  try {
+    const gateway = await active.clear(ownershipMs(flags));
+    if (gateway !== undefined)
+      log.warn({ gateway }, 'no gateway is the active one any more: every node has its own');
+  } catch (error) {
+    log.debug({ err: error }, 'could not remove the name of the active gateway; trying again');
+    setTimeout(() => void removeActiveGateway(base), 1_000).unref();
   }
 }

@@ -1,12 +1,26 @@
-import { otherHolder } from '../election/identity.ts';
-import type { OtherProvisioner } from '../records/provisioning-pause.ts';
+import { instanceName } from '../connections/open-connections.ts';
+import { Elector } from '../election/elector.ts';
+import { KubeLeaseStore } from '../election/kube-lease-store.ts';
+import { IDENTITY_PREFIX, type LeaseTimes, otherHolder } from '../election/lease.ts';
+import { redisDataEpochStore } from '../records/data-epoch.ts';
+import { quarantineMs } from '../records/flags.ts';
+import { OtherProvisioner } from '../records/provisioning-pause.ts';
+import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { GatewayFailover } from './gateway-failover.ts';
-import type { DataEpoch, DataEpochCheck } from './data-epoch-check.ts';
+import { everyPeriod } from '../runtime/ticks.ts';
+import {
+  type DataEpoch,
+  DataEpochCheck,
+  leaseDataEpochStore,
+  sequenceAnnotations,
+} from '../records/data-epoch-check.ts';
+import type { DriverDeps } from './driver-deps.ts';
+import { type GatewayFailover, openFailover } from './gateway-failover.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';
+import type { ObjectSource } from './objects/object-source.ts';
 import type { ProvisioningPause } from './provisioning-pause.ts';
 import type { Resync } from './resync.ts';
-import type { SnapshotSweep } from './snapshot-sweep.ts';
+import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
 
 /** Who holds the Lease, as far as this process knows. Its fields change. */
 export interface LeaseStatus {
@@ -129,4 +143,116 @@ export class Leadership {
       this.#isChecking = false;
     }
   }
+}
+
+/** Makes what this ingest does while it leads. */
+export function openLeadership(base: DriverDeps, source: ObjectSource, resync: Resync): Leadership {
+  const { context, connections, driver, lease, queue, pause } = base;
+  const { flags, closers, health, log } = context;
+  const { kube, link, marker } = connections;
+  const dataEpochs = redisDataEpochStore(link.redis, flags.redisPrefix, driver.name);
+  const store = leaseDataEpochStore({ client: kube, ...lease });
+  const dataEpoch = new DataEpochCheck({
+    dataEpochs,
+    store,
+    quarantineMs: quarantineMs(flags),
+    onFacts: (facts) => pause.learn(facts),
+    log,
+  });
+  health.ready('data-epoch', () => (queue.isAllowing ? dataEpoch.trouble : undefined));
+  const leadership = new Leadership({
+    driver: driver.name,
+    queue,
+    resync,
+    failover: openFailover(base),
+    sweep: openSweep(base, source),
+    dataEpoch,
+    pause,
+    otherProvisioner: new OtherProvisioner(dataEpochs, log),
+    isRedisOurs: () => marker.isOurs,
+    log,
+  });
+  closers.add(
+    'listener',
+    marker.onChange((isOurs) => isOurs && leadership.resume()),
+  );
+  closers.add(
+    'listener',
+    link.onReady(() => leadership.reconnected()),
+  );
+  return leadership;
+}
+
+function openSweep(base: DriverDeps, source: ObjectSource): SnapshotSweep | undefined {
+  const { context, connections, driver, queue } = base;
+  const intervalMs = context.flags.snapshotOrphanSweepIntervalMs;
+  if (!shouldSweep(intervalMs, driver.controllerCapabilities)) return undefined;
+  const sweep = new SnapshotSweep({
+    client: connections.kube,
+    claims: (isWanted) => source.claims(isWanted),
+    ensureQueued: (key) => queue.ensureQueued(key),
+    isLeading: () => queue.isAllowing,
+    intervalMs,
+    log: context.log,
+  });
+  context.closers.add('snapshot sweep', () => sweep.stop());
+  return sweep;
+}
+
+/** Begins to compete for the Lease; with --leader-election=false, to lead. */
+export function openElection(base: DriverDeps, times: LeaseTimes, leadership: Leadership): void {
+  if (base.context.flags.leaderElection) competeForLease(base, times, leadership);
+  else leadAlways(base, leadership);
+}
+
+/** --leader-election=false: only one ingest of the driver may run. */
+const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined, transitions: 0 };
+
+function leadAlways(base: DriverDeps, leadership: Leadership): void {
+  tickEverySecond(base, leadership, ALWAYS_LEADING);
+  leadership.begin(ALWAYS_LEADING);
+}
+
+function competeForLease(base: DriverDeps, times: LeaseTimes, leadership: Leadership): void {
+  const { context, connections, lease, queue } = base;
+  const { flags, closers, health, log, metrics } = context;
+  const labels = flags.leaderElectionLabels;
+  const annotations = (isReleased: boolean) => {
+    const { dataEpoch } = leadership;
+    return dataEpoch === undefined ? {} : sequenceAnnotations(dataEpoch, isReleased);
+  };
+  const elector = new Elector({
+    store: new KubeLeaseStore({ client: connections.kube, ...lease, labels, annotations, log }),
+    leaseName: lease.name,
+    identity: `${IDENTITY_PREFIX}${instanceName(context)}`,
+    ...times,
+    clock: systemClock,
+    log,
+    metrics,
+    onStartedLeading: (status) => leadership.begin(status),
+    onStoppedLeading: (reason) => leadership.end(reason),
+  });
+  closers.add('elector', async () => {
+    queue.block();
+    await elector.close();
+  });
+  health.live('leader-election', () =>
+    elector.isHealthy() ? undefined : 'failed to renew leadership in time',
+  );
+  health.ready('leader-election', () => elector.trouble);
+  tickEverySecond(base, leadership, elector);
+}
+
+const TICK_MS = 1_000;
+
+/** Also when Redis can be reached again: after a failover it may lack what was written last. */
+function tickEverySecond(
+  { context, connections }: DriverDeps,
+  leadership: Leadership,
+  lease: LeaseStatus,
+): void {
+  const tick = (): void => leadership.tick(lease);
+  const endTicks = everyPeriod(TICK_MS, tick);
+  context.closers.add('listener', connections.link.onReady(tick));
+  context.closers.add('leadership', endTicks);
 }

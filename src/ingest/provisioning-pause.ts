@@ -1,18 +1,11 @@
 import { objectId } from '../queue/dependency-index.ts';
+import type { LeaderFacts } from '../records/data-epoch.ts';
 import { PROVISIONING_PAUSE, pauseVersion } from '../records/provisioning-pause.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 
 const PAUSE_ID = objectId(PROVISIONING_PAUSE);
 const DRAINED = 'drained: nothing new is started until sutler drain --undo';
-
-/** What the leader learns from Redis, each second, about who may start new work. */
-export interface LeaderFacts {
-  /** Another provisioner led, or may have led, since the last term of one of ours. */
-  readonly isAfterOther: boolean;
-  /** An operator drains this installation. */
-  readonly isDrained: boolean;
-}
 
 /** Tells the wait watch whether new work is allowed, for which keys wait after a change-over or
  * while sutler is drained, and whoever subscribes that another provisioner led before. */

@@ -4,7 +4,7 @@ import { capacityNamespace } from '../capacity/flags.ts';
 import { startRefresher } from '../capacity/start-refresher.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
-import { leaseNamespace } from '../election/lease-namespace.ts';
+import { leaseNamespace } from '../election/flags.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
 import { apiVersionOf, classes, leases } from '../kube/resources.ts';
@@ -32,8 +32,7 @@ import { HandlePublisher } from './handle-publishers.ts';
 import { LeaderOnlyQueue } from './leader-only-queue.ts';
 import { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
-import { openElection } from './open-election.ts';
-import { openLeadership } from './open-leadership.ts';
+import { openElection, openLeadership } from './leadership.ts';
 import { ProvisioningPause } from './provisioning-pause.ts';
 import { Resync } from './resync.ts';
 

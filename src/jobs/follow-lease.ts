@@ -1,6 +1,6 @@
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { LeaseFollower } from '../election/lease-follower.ts';
-import { leaseNamespace } from '../election/lease-namespace.ts';
+import { leaseNamespace } from '../election/flags.ts';
 import { leaseName } from '../election/lease.ts';
 import { redisDataEpochStore } from '../records/data-epoch.ts';
 import { OtherProvisioner } from '../records/provisioning-pause.ts';

@@ -85,6 +85,14 @@ return {'ok'}
 `,
 });
 
+/** What the leader learns from Redis, each second, about who may create and delete. */
+export interface LeaderFacts {
+  /** Another provisioner led, or may have led, since the last term of one of ours. */
+  readonly isAfterOther: boolean;
+  /** An operator drains this installation. */
+  readonly isDrained: boolean;
+}
+
 /** An ingest from when it begins to lead until it ends. */
 export interface Leader {
   /** Random. */

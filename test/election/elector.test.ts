@@ -1,13 +1,10 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-
 import { Registry } from 'prom-client';
-
 import { Elector, type ElectorOptions } from '#src/election/elector.ts';
-import type { LeaseStore } from '#src/election/lease-store.ts';
+import type { LeaseStore } from '#src/election/kube-lease-store.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
-
 import { ManualClock, MemoryLeaseStore, runPending } from '../harness/lease.ts';
 
 interface Candidate {

@@ -1,11 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-
 import { Registry } from 'prom-client';
-
 import { Elector } from '#src/election/elector.ts';
-import { KubeLeaseStore } from '#src/election/kube-lease-store.ts';
-import type { LeaseStore } from '#src/election/lease-store.ts';
+import { KubeLeaseStore, type LeaseStore } from '#src/election/kube-lease-store.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';

@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-
 import {
   acquireDelayMs,
   checkLeaseTimes,
   decide,
   leaseName,
-  releaseRecord,
   type LeaseRecord,
+  releaseRecord,
 } from '#src/election/lease.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import type { LeaseRecord } from '#src/election/lease.ts';
-import type { LeaseStore, StoredLease } from '#src/election/lease-store.ts';
+import type { LeaseStore, StoredLease } from '#src/election/kube-lease-store.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 
 /** A clock whose time changes only in `pass` and `jump`. */

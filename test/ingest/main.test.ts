@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { IDENTITY_PREFIX } from '#src/election/identity.ts';
+import { IDENTITY_PREFIX } from '#src/election/lease.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { readStatus } from '#src/queue/status.ts';

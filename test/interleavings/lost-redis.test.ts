@@ -3,7 +3,7 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { type DataEpoch, DataEpochCheck } from '#src/ingest/data-epoch-check.ts';
+import { type DataEpoch, DataEpochCheck } from '#src/records/data-epoch-check.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';

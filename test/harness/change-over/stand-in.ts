@@ -1,9 +1,11 @@
-import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import type {
-  DescMessage,
-  DescMethodUnary,
-  MessageInitShape,
-  MessageShape,
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  fromBinary,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
 } from '@bufbuild/protobuf';
 import { Client, credentials } from '@grpc/grpc-js';
 import { Registry } from 'prom-client';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { leaseNamespace } from '#src/election/lease-namespace.ts';
+import { leaseNamespace } from '#src/election/flags.ts';
 
 describe('leaseNamespace', () => {
   it('is the flag, if given', async () => {

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
-import { leaseDataEpochStore } from '#src/ingest/lease-data-epoch.ts';
-import { DataEpochCheck } from '#src/ingest/data-epoch-check.ts';
+import { DataEpochCheck, leaseDataEpochStore } from '#src/records/data-epoch-check.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
