@@ -69,8 +69,8 @@ export function compareVolumes(a: VolumeParts, b: VolumeParts): 'same' | 'other'
   return one.id === other.id ? 'same' : 'other';
 }
 
-/** A number in place of a PV's volume: 48 bits of a hash. Among 100,000 volumes two have the same by
- * chance once in 50,000 times, so equal numbers mean that the PVs must be compared. */
+/** A number in place of a PV's volume: 48 bits of a hash. Among 100,000 volumes two have the same
+ * by chance once in 50,000 times, so equal numbers mean that the PVs must be compared. */
 export function handleHash({ driver, id }: VolumeIdentity): number {
   return createHash('sha1').update(`${driver}/${id}`).digest().readUIntBE(0, 6);
 }

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { compareVolumes, explainShared, handleOf, mayBeSame } from '#src/volumes/handles.ts';
+import {
+  compareVolumes,
+  explainShared,
+  handleHash,
+  handleOf,
+  mayBeSame,
+} from '#src/volumes/handles.ts';
 import type { VolumeParts } from '#src/migration/in-tree-plugin.ts';
 
 const csi = (volumeHandle: string, driver = 'ebs.csi.aws.com'): VolumeParts => ({
@@ -121,4 +127,11 @@ describe('mayBeSame', () => {
     assert.ok(mayBeSame(disk('us-a-b'), asCsi));
     assert.ok(mayBeSame(asCsi, disk('us-a-b')));
   });
+});
+
+it('handleHash depends on driver and id, and not on the form of the PV', () => {
+  const volume = { driver: 'd.example', id: 'h', form: 'csi' } as const;
+  assert.equal(handleHash(volume), handleHash({ ...volume, form: 'gcePersistentDisk' }));
+  assert.notEqual(handleHash(volume), handleHash({ ...volume, id: 'other' }));
+  assert.notEqual(handleHash(volume), handleHash({ ...volume, driver: 'other.example' }));
 });
