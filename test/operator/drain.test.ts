@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
@@ -12,6 +12,7 @@ import { VolumeRecords } from '#src/records/volume-record.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
 import { redisUsers, urlOf } from '../harness/redis-users.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { runSutler } from '../harness/run-sutler.ts';
 import { until } from '../harness/until.ts';
 
 const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
@@ -20,13 +21,8 @@ const DRIVER = 'd.example';
 describe('sutler drain', () => {
   let server: TestRedis;
   let redis: Redis;
-  const sutler = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
-    new Promise((resolve) => {
-      const env = { PATH: process.env['PATH'], REDIS_URL: urlOf('operator', server.url) };
-      execFile(process.execPath, [CLI, ...args], { env }, (error, out, err) =>
-        resolve({ code: error === null ? 0 : Number(error.code), out, err }),
-      );
-    });
+  const sutler = (...args: string[]) =>
+    runSutler(args, { REDIS_URL: urlOf('operator', server.url) });
   const records = (ownMs: number): VolumeRecords =>
     new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs, settleMs: 60_000 });
   const open = async (uid: string, ownMs = 60_000) =>

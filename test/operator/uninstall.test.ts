@@ -1,26 +1,21 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { DriverBed } from '../harness/driver-bed.ts';
 import { urlOf } from '../harness/redis-users.ts';
+import { runSutler } from '../harness/run-sutler.ts';
 import { until } from '../harness/until.ts';
 
-const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
 const DRIVER = 'one.csi.sutler.dev';
 const LEASE = { namespace: 'default', name: 'one-csi-sutler-dev' };
 
 describe('sutler uninstall of an installation that serves claims', () => {
   let bed: DriverBed;
   let provisioned: Claim;
-  const uninstall = (...args: string[]): Promise<{ code: number; out: string; err: string }> =>
-    new Promise((resolve) => {
-      const env = { PATH: process.env['PATH'], REDIS_URL: urlOf('operator', bed.redis.url) };
-      const argv = [CLI, 'uninstall', `--kubeconfig=${bed.cluster.kubeconfig}`, ...args];
-      execFile(process.execPath, argv, { env }, (error, out, err) =>
-        resolve({ code: error === null ? 0 : Number(error.code), out, err }),
-      );
+  const uninstall = (...args: string[]) =>
+    runSutler(['uninstall', `--kubeconfig=${bed.cluster.kubeconfig}`, ...args], {
+      REDIS_URL: urlOf('operator', bed.redis.url),
     });
   const readLease = async (name = LEASE.name): Promise<Lease | undefined> =>
     bed.kube.get<Lease>(leases, { ...LEASE, name });
