@@ -2,7 +2,7 @@ import { type DescMessage, fromBinary, type MessageShape } from '@bufbuild/proto
 import { methodsByPath } from '../csi/methods.ts';
 import { collectSecretValues, redact } from '../csi/redact.ts';
 import { codeName } from '../csi/status.ts';
-import { redactDriverText, strikeSecrets, WITHHELD } from '../csi/strike-secrets.ts';
+import { redactDriverText, redactSecrets, WITHHELD } from '../csi/redact-secrets.ts';
 import { isFields } from '../runtime/json.ts';
 import type { Logger } from '../runtime/log.ts';
 
@@ -75,7 +75,7 @@ function redactAnswer(answer: unknown, secrets: readonly string[] | undefined): 
   if (!isFields(answer)) return answer;
   return Object.fromEntries(
     Object.entries(answer).map(([key, value]) => [
-      strikeSecrets(key, secrets),
+      redactSecrets(key, secrets),
       redactAnswer(value, secrets),
     ]),
   );

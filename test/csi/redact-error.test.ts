@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import { inspect } from 'node:util';
 import { CsiClient, type CsiClientOptions } from '#src/gateway-client/client.ts';
 import { Code, type CsiError, DEADLINE_DETAILS } from '#src/csi/status.ts';
-import { WITHHELD } from '#src/csi/strike-secrets.ts';
+import { WITHHELD } from '#src/csi/redact-secrets.ts';
 import { STRIPPED } from '#src/runtime/loggable.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';

@@ -1,0 +1,152 @@
+import { type DescMessage, fromBinary } from '@bufbuild/protobuf';
+import { STRIPPED } from '../runtime/loggable.ts';
+import { shorten } from '../runtime/printable.ts';
+import { collectSecretValues } from './redact.ts';
+import { CANCELED_DETAILS, CsiError, DEADLINE_DETAILS } from './status.ts';
+
+/** Stands for a text of the driver that is kept back because it can't be searched for secrets. */
+export const WITHHELD = {
+  short:
+    "the driver's message is withheld, because a value of the call's secret is shorter than 4 " +
+    "characters and can't be struck from it; see the driver's own log, or let jobs show it with " +
+    '--show-messages-with-short-secrets',
+  unsearchable:
+    "the driver's message is withheld, because it can't be searched for values of the call's " +
+    "secret; see the driver's own log",
+} as const;
+
+/** Shorter values stay in a text: replacing them would garble it and show where they were. */
+const MIN_CHARACTERS = 4;
+/** Values and lines that are searched for. Searching for more would stop the process for long. */
+const MAX_VALUES = 500;
+/** The longest text of a driver that is shown; with what is said around it, it fits an event. */
+const MAX_SHOWN_CHARACTERS = 800;
+
+/** Replaces the secrets of a call in a text of the driver: some drivers quote what they received. A
+ * value is found as it is, trimmed, and by each of its lines, also as JSON (in JSON), in
+ * percent-encoding, base64 (also within a longer text) and hex, in upper and lower case. */
+export function redactSecrets(text: string, secrets: Iterable<string>): string {
+  const values = new Set<string>();
+  for (const secret of secrets)
+    for (const value of [secret, trim(secret), ...secret.split(/[\r\n]/).map(trim)])
+      // No form of a value is shorter than it is.
+      if (value.length >= MIN_CHARACTERS && value.length <= text.length) values.add(value);
+  if (values.size > MAX_VALUES) return WITHHELD.unsearchable;
+  const folded = fold(text);
+  const found: { readonly start: number; readonly end: number }[] = [];
+  for (const form of new Set([...values].flatMap(formsOf).map(fold))) {
+    if (form.length < MIN_CHARACTERS) continue;
+    for (let start = folded.indexOf(form); start !== -1;) {
+      const end = start + form.length;
+      found.push({ start, end });
+      start = folded.indexOf(form, end);
+    }
+  }
+  let shown = '';
+  let shownTo = -1;
+  for (const { start, end } of found.sort((a, b) => a.start - b.start)) {
+    if (start > shownTo) shown += text.slice(Math.max(0, shownTo), start) + STRIPPED;
+    shownTo = Math.max(shownTo, end);
+  }
+  return shown + text.slice(Math.max(0, shownTo));
+}
+
+/** A value as drivers write it: among them Go's encoding/json, net/url, base64 and hex. */
+function formsOf(value: string): readonly string[] {
+  const bytes = Buffer.from(value, 'utf8');
+  const json = JSON.stringify(value).slice(1, -1);
+  const byGo = json.replaceAll(/[<>&]/g, (one) => `\\u00${toHex(one)}`);
+  const component = encodeURIComponent(bytes.toString('utf8'));
+  const query = component.replaceAll(/[!'()*]/g, (one) => `%${toHex(one)}`);
+  return [
+    value,
+    ...[json, byGo].flatMap((form) => [form, JSON.stringify(form).slice(1, -1)]),
+    component,
+    query,
+    query.replaceAll('%20', '+'),
+    // What url.PathEscape leaves as it is.
+    query.replaceAll(/%(24|26|2B|3A|3D|40)/g, decodeURIComponent),
+    bytes.toString('hex'),
+    ...[0, 1, 2].flatMap((before) => withinBase64(bytes, before)),
+  ];
+}
+
+function toHex(character: string): string {
+  return Buffer.from(character).toString('hex');
+}
+
+/** The base64 of a value behind so many other bytes (modulo 3), without the digits that what is
+ * around it changes. */
+function withinBase64(bytes: Buffer, before: number): readonly string[] {
+  const all = Buffer.concat([Buffer.alloc(before), bytes]);
+  const from = Math.ceil((before * 8) / 6);
+  const to = Math.floor((all.length * 8) / 6);
+  return (['base64', 'base64url'] as const).map((each) => all.toString(each).slice(from, to));
+}
+
+const AROUND = /[\s"'`]/;
+
+/** Removes white space and quotes at both ends. A loop, since a RegExp for the end of a text takes
+ * quadratic time. */
+function trim(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && AROUND.test(text[start] ?? '')) start += 1;
+  while (end > start && AROUND.test(text[end - 1] ?? '')) end -= 1;
+  return text.slice(start, end);
+}
+
+/** In lower case, as far as that keeps the length. */
+function fold(text: string): string {
+  return text.replaceAll(/[A-Z]+/g, (letters) => letters.toLowerCase());
+}
+
+/** A text of the driver as it may be shown: cut, and without the secrets of the call, or withheld
+ * where a value is too short to be replaced.
+ * @param o.showsShort  shows the text all the same, with the short values in it */
+export function redactDriverText(
+  text: string,
+  secrets: readonly string[],
+  { showsShort }: { readonly showsShort: boolean },
+): string {
+  const lengths = secrets.map((secret) => trim(secret).length);
+  // A value without characters hides nothing.
+  const hasShort = lengths.some((length) => length > 0 && length < MIN_CHARACTERS);
+  if (hasShort && !showsShort) return WITHHELD.short;
+  // Cut afterwards: a part of a secret at the end would not be found.
+  return shorten(redactSecrets(text, secrets), MAX_SHOWN_CHARACTERS);
+}
+
+/** Texts that this process made itself. */
+const OWN_DETAILS: ReadonlySet<string> = new Set(['', CANCELED_DETAILS, DEADLINE_DETAILS]);
+
+/** The error of a call as it may go into events, logs, Redis and the dashboard. The error of a
+ * request without secrets stays as it is.
+ * @param o.showsShort  as for redactDriverText */
+export function redactError(
+  error: CsiError,
+  sent: { readonly schema: DescMessage; readonly request: Uint8Array },
+  o: { readonly showsShort: boolean },
+): CsiError {
+  if (error.notForwarded || OWN_DETAILS.has(error.details)) return error;
+  const details = redactDetails(error.details, sent, o);
+  if (details === error.details) return error;
+  const { code, method, driverSaid, notForwarded, isGatewayFull, draining } = error;
+  // Without its cause, which has the driver's text as it was received.
+  return new CsiError({ code, method, driverSaid, notForwarded, isGatewayFull, draining, details });
+}
+
+function redactDetails(
+  details: string,
+  { schema, request }: { readonly schema: DescMessage; readonly request: Uint8Array },
+  o: { readonly showsShort: boolean },
+): string {
+  let secrets: readonly string[];
+  try {
+    secrets = collectSecretValues(schema, fromBinary(schema, request));
+  } catch {
+    // A request that came encoded and does not decode: nobody knows its secrets.
+    return WITHHELD.unsearchable;
+  }
+  return redactDriverText(details, secrets, o);
+}
