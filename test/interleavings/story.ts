@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { Redis } from 'ioredis';
 import { ownershipMs } from '#src/records/flags.ts';
-import type { Parts } from '../jobs/parts.ts';
+import { kubeWith, type Parts } from '../jobs/parts.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
@@ -9,7 +9,6 @@ import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type Binder, startBinder } from '../../sandbox/binder/binder.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
-import { kubeWith } from '../jobs/kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../jobs/rig.ts';
 import { until } from '../harness/until.ts';
 

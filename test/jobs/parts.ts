@@ -7,6 +7,7 @@ import type {
   Settings,
 } from '#src/jobs/dependencies.ts';
 import type { Clock } from '#src/runtime/clock.ts';
+import type { Rig } from './rig.ts';
 
 /** What runs work with, all at one level, so that a test replaces a part by its name alone. */
 export type Parts = Cluster &
@@ -19,4 +20,22 @@ export type Parts = Cluster &
 export function group(parts: Parts): Dependencies {
   const { clock } = parts;
   return { cluster: parts, driver: parts, redis: parts, settings: parts, reports: parts, clock };
+}
+
+/** The API server with some of its calls replaced. */
+export function kubeWith(
+  { kube }: Pick<Rig, 'kube'>,
+  change: Partial<Parts['kube']>,
+): Pick<Parts, 'kube'> {
+  return {
+    kube: {
+      get: (...args) => kube.get(...args),
+      list: (...args) => kube.list(...args),
+      createUnread: (...args) => kube.createUnread(...args),
+      patch: (...args) => kube.patch(...args),
+      update: (...args) => kube.update(...args),
+      delete: (...args) => kube.delete(...args),
+      ...change,
+    },
+  };
 }

@@ -5,15 +5,15 @@ import type { Claim, Secret } from '#src/kube/objects.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import { secrets } from '#src/kube/resources.ts';
 import { callsOf, messagesOf } from './claim-cases.ts';
-import { kubeWith } from './kube-with.ts';
+import { kubeWith } from './parts.ts';
 import { openRig, type Rig } from './rig.ts';
 import {
   countDeletions,
+  createReleasedVolume,
   isDeletedByUs,
   lastDeletion,
-  createReleasedVolume,
-  readAgain,
   listWarnings,
+  readAgain,
 } from './stored-volume.ts';
 
 const parameters = {

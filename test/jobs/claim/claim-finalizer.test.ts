@@ -7,7 +7,7 @@ import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { failWith } from '../claim-cases.ts';
-import { kubeWith } from '../kube-with.ts';
+import { kubeWith } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 describe('--claim-finalizer', () => {

@@ -5,7 +5,7 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
-import type { Parts } from '../parts.ts';
+import { kubeWith, type Parts } from '../parts.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
@@ -13,12 +13,11 @@ import { AZURE_DISK } from '#src/migration/azure-disk.ts';
 import {
   answerWith,
   callsOf,
+  frozenClock,
   loseAnswer,
   messagesOf,
-  frozenClock,
   stateOf,
 } from '../claim-cases.ts';
-import { kubeWith } from '../kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 const REQUESTED_BYTES = 2n ** 20n;

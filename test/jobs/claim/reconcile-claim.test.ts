@@ -10,7 +10,7 @@ import { forgetRecord } from '#src/records/forget.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { kubeWith } from '../kube-with.ts';
+import { kubeWith } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 import { until } from '../../harness/until.ts';
 

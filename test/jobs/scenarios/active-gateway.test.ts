@@ -4,7 +4,7 @@ import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { formatAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { kubeWith } from '../kube-with.ts';
+import { kubeWith } from '../parts.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 describe('a worker with several gateways', () => {

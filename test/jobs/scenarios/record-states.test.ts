@@ -4,24 +4,23 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, secrets } from '#src/kube/resources.ts';
-import type { Parts } from '../parts.ts';
+import { kubeWith, type Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import {
   ALPHA_SELECTED_NODE,
   annotatedClaim,
   callsOf,
   claimNow,
-  failWith,
   endFaults,
+  failWith,
   loseAnswer,
   messagesOf,
+  passSettleTime,
   removeClaim,
   SELECTED_NODE,
-  passSettleTime,
   stateOf,
   withTopology,
 } from '../claim-cases.ts';
-import { kubeWith } from '../kube-with.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 const refusal = new DriverStatus(Code.Internal, 'no');

@@ -5,7 +5,7 @@ import type { Claim, Volume } from '#src/kube/objects.ts';
 import { parseRecordKeys } from '#src/records/record-seal.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { callsOf, loseAnswer, messagesOf } from '../claim-cases.ts';
-import { kubeWith } from '../kube-with.ts';
+import { kubeWith } from '../parts.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 const KEY = 'a'.repeat(32);

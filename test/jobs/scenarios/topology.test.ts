@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import { type CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { claims } from '#src/kube/resources.ts';
-import type { Parts } from '../parts.ts';
+import { kubeWith, type Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import type { TestNode } from '../../topology/fake-cluster.ts';
 import {
@@ -18,7 +18,6 @@ import {
   stateOf,
   withTopology,
 } from '../claim-cases.ts';
-import { kubeWith } from '../kube-with.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 const NODES: readonly TestNode[] = [1, 2, 3].map((id) => ({

@@ -4,17 +4,16 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
 import { secrets } from '#src/kube/resources.ts';
-import { group, type Parts } from '../parts.ts';
+import { group, kubeWith, type Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { kubeWith } from '../kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 import {
-  createStaticVolume,
   countDeletions,
-  lastDeletion,
   createReleasedVolume,
-  readAgain,
+  createStaticVolume,
+  lastDeletion,
   listWarnings,
+  readAgain,
 } from '../stored-volume.ts';
 
 const NAME = 'volume.kubernetes.io/provisioner-deletion-secret-name';

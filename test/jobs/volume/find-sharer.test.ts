@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import type { Parts } from '../parts.ts';
+import { kubeWith, type Parts } from '../parts.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { MAX_SHARERS, VIEW_CONDITION } from '#src/records/shared-handles.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
-import { kubeWith } from '../kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 import { countDeletions, createStaticVolume, listWarnings, readAgain } from '../stored-volume.ts';
 

@@ -5,22 +5,21 @@ import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import type { Parts } from '../parts.ts';
+import { kubeWith, type Parts } from '../parts.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { recordId } from '#src/volumes/deletion.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { until } from '../../harness/until.ts';
-import { kubeWith } from '../kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 import {
-  createStaticVolume,
   countDeletions,
+  createReleasedVolume,
+  createStaticVolume,
   edit,
   isDeletedByUs,
   lastDeletion,
-  createReleasedVolume,
-  readAgain,
   listWarnings,
+  readAgain,
 } from '../stored-volume.ts';
 
 const OTHERS = 'example.com/keep';

@@ -4,14 +4,14 @@ import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { kubeWith } from '../kube-with.ts';
+import { kubeWith } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 import {
-  createStaticVolume,
   countDeletions,
+  createStaticVolume,
   edit,
-  readAgain,
   listWarnings,
+  readAgain,
 } from '../stored-volume.ts';
 
 const OTHERS = 'example.com/other';
