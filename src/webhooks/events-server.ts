@@ -16,7 +16,7 @@ import {
   sendJson,
   sendProblem,
 } from './problem.ts';
-import { readEvents, type ReadRequest } from './read-events.ts';
+import { readEvents, type ReadResult } from './read-events.ts';
 import { BodyMemory, SenderRates } from './sender-limits.ts';
 import { type Sender, senderId } from './sender-secrets.ts';
 
@@ -110,13 +110,13 @@ export class EventsServer {
     }
     this.#charge(id, Math.floor(body.length / EVENT_BYTES));
     const read = readEvents(request.headersDistinct, body);
-    this.#charge(id, Math.max(0, read.events.length - 1));
+    this.#charge(id, Math.max(0, read.length - 1));
     const report = await this.#store(sender, read);
     if (webhookId !== undefined) this.#seen.set(seenKey(id, webhookId), true);
     const problems = problemsOf(read);
     const [first] = problems;
     const more = first && { problems: listProblems(problems) };
-    if (first === undefined || problems.length < read.events.length)
+    if (first === undefined || problems.length < read.length)
       return sendJson(response, { status: 202, json: { ...report, ...more } });
     this.#options.metrics.refused.inc({ reason: kindOfProblem(first.problem) });
     this.#report(request, new RequestProblem(first.problem));
@@ -164,12 +164,12 @@ export class EventsServer {
 
   /** Stores the hints of all valid events.
    * @throws RequestProblem if that can't be done */
-  async #store(sender: Sender, read: ReadRequest): Promise<Report> {
+  async #store(sender: Sender, read: readonly ReadResult[]): Promise<Report> {
     const { metrics, writer } = this.#options;
     const report: Report = { accepted: 0, ignored: 0, duplicates: 0 };
     const hints: ChangeNotice[] = [];
     const taken = new Set<string>();
-    for (const event of read.events) {
+    for (const event of read) {
       const { result, hint, key } = this.#judge(event, senderId(sender), taken);
       metrics.events.inc({ sender: sender.kind, result });
       if (result === 'duplicate') report.duplicates += 1;
@@ -188,7 +188,7 @@ export class EventsServer {
    * @returns the result for metrics; of an event that is taken, the hint, and the key by which it
    *          is known again */
   #judge(
-    event: ReadRequest['events'][number],
+    event: ReadResult,
     sender: string,
     taken: ReadonlySet<string>,
   ): { readonly result: string; readonly hint?: ChangeNotice; readonly key?: string } {
@@ -250,7 +250,7 @@ interface IndexedProblem {
   readonly problem: Problem;
 }
 
-function problemsOf({ events }: ReadRequest): readonly IndexedProblem[] {
+function problemsOf(events: readonly ReadResult[]): readonly IndexedProblem[] {
   return events.flatMap((event, index) =>
     'problem' in event ? [{ index, problem: event.problem }] : [],
   );

@@ -18,29 +18,24 @@ const CHANGES = new Set(['ADDED', 'MODIFIED', 'DELETED']);
 /** Types of events that say something about the watch. */
 const REMARKS = new Set(['BOOKMARK', 'ERROR']);
 
-/** The events of one request. */
-export interface ReadRequest {
-  readonly isBatch: boolean;
-  /** In their order: what each says, or why it is refused. */
-  readonly events: readonly (ReadEvent | { readonly problem: Problem })[];
-}
+/** What an event of a request says, or why it is refused. */
+export type ReadResult = ReadEvent | { readonly problem: Problem };
 
 /** Reads the body of POST /events: a CloudEvent in structured or binary mode, a batch of them, an
  * event of Argo Events, or a plain watch event.
+ * @returns the events in their order
  * @throws RequestProblem if nothing of it can be used */
-export function readEvents(headers: HeaderValues, body: Buffer): ReadRequest {
+export function readEvents(headers: HeaderValues, body: Buffer): readonly ReadResult[] {
   const format = bodyFormat(headers);
   if (format === 'batch') return readBatch(parseDocument(body, 'body'));
-  if (format === 'structured')
-    return { isBatch: false, events: [readStructured(parseDocument(body, 'body'))] };
-  if (isBinary(headers))
-    return { isBatch: false, events: [readBinary(headers, body, format === 'json')] };
+  if (format === 'structured') return [readStructured(parseDocument(body, 'body'))];
+  if (isBinary(headers)) return [readBinary(headers, body, format === 'json')];
   if (format === 'other')
     throw badFormat('Content-Type', 'events are read as application/json or as CloudEvents');
-  return { isBatch: false, events: [readPlain(headers, parseDocument(body, 'body'))] };
+  return [readPlain(headers, parseDocument(body, 'body'))];
 }
 
-function readBatch(document: unknown): ReadRequest {
+function readBatch(document: unknown): readonly ReadResult[] {
   if (!Array.isArray(document)) throw badField('body', 'a batch must be a JSON array');
   if (document.length > MAX_BATCH)
     throw new RequestProblem({
@@ -48,11 +43,10 @@ function readBatch(document: unknown): ReadRequest {
       detail: `a batch may have ${MAX_BATCH} events: send several`,
       field: 'body',
     });
-  const events = document.map((member, index) => {
+  return document.map((member, index) => {
     const read = catchProblem(() => readStructured(member, `[${index}]`));
     return 'value' in read ? read.value : read;
   });
-  return { isBatch: true, events };
 }
 
 /** Reads a body without CloudEvents headers. */

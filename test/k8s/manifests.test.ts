@@ -729,7 +729,7 @@ describe('k8s/', () => {
             }),
           );
           const bytes = Buffer.from(JSON.stringify(body));
-          const [read] = readEvents(JSON_HEADERS, bytes).events;
+          const [read] = readEvents(JSON_HEADERS, bytes);
           assert.ok(read !== undefined && 'verdict' in read && read.verdict.kind === 'hint');
           // What a missed deletion needs besides.
           for (const field of ['group', 'version', 'resource'])

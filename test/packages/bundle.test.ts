@@ -40,6 +40,6 @@ describe('the bundle of the image and of the tarball', () => {
         found.push(named);
       }
     }
-    assert.deepEqual(found.toSorted(), ['../../package.json', '../bull-board-ui', '../cli.js']);
+    assert.deepEqual(found.toSorted(), ['../../package.json', '../bull-board-ui']);
   });
 });

@@ -25,7 +25,7 @@ describe('fuzzed events', () => {
     const seen = new Map<string, number>();
     for (let n = 0; n < 10_000; n += 1) {
       const read = catchProblem(() => readEvents(fuzzHeaders(random), fuzzBody(random)));
-      const events = 'problem' in read ? [read] : read.value.events;
+      const events = 'problem' in read ? [read] : read.value;
       for (const event of events) {
         const kind = 'problem' in event ? 'problem' : event.verdict.kind;
         seen.set(kind, (seen.get(kind) ?? 0) + 1);
@@ -41,7 +41,7 @@ describe('fuzzed events', () => {
     const random = seeded(16);
     for (let n = 0; n < 5_000; n += 1) {
       const read = catchProblem(() => readEvents(fuzzHeaders(random), fuzzBody(random)));
-      for (const event of 'problem' in read ? [] : read.value.events)
+      for (const event of 'problem' in read ? [] : read.value)
         if ('verdict' in event && event.verdict.kind === 'hint')
           assert.match(
             `${event.verdict.hint.namespace}/${event.verdict.hint.name}`,
