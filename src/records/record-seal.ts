@@ -3,9 +3,9 @@ import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 /* Seals of volume records: who may write to Redis, and has not the key, can't make a record that
  * jobs use. A seal covers what a later run sends to the driver or writes into a PV: the request,
  * the PV template, the references of secrets, and the driver's answer, each together with the
- * driver and the record's id. Not the state of the record, nor the gateway, which Redis' scripts choose:
- * jobs call no gateway that their flags don't name. docs/security.md says what is left to an
- * attacker. */
+ * driver and the record's id. Not the state of the record, nor the gateway, which Redis' scripts
+ * choose: jobs call no gateway that their flags don't name. docs/security.md says what is left to
+ * an attacker. */
 
 /** What the file of --record-key-file says. */
 export interface RecordKeys {

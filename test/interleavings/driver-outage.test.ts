@@ -14,7 +14,7 @@ describe('the processes, when their driver fails', () => {
     assert.deepEqual(await sutler.close(), []);
   });
 
-  // crash-points.test.ts kills workers.
+  // npm run chaos kills workers.
   const KILLED: readonly (readonly Name[])[] = [
     ['sandbox-driver'],
     ['csi-gateway'],
