@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { Closers } from '#src/runtime/closers.ts';
 import { signalWithin } from '#src/runtime/clock.ts';
-import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { flags as table, summary } from './cap-flags.ts';
 import { openWorkload } from './open-workload.ts';
 import { timesOf } from './report.ts';

@@ -7,8 +7,8 @@ import { freePort } from '../test/harness/free-port.ts';
 import { writeBoundClaims } from './bound-claims.ts';
 import { percentile } from './percentile.ts';
 import { rssBytes } from './proc.ts';
-import { type RoundOptions } from './rounds.ts';
-import { openBackend, startSutler, type Backend, type Member } from './testbed.ts';
+import type { RoundOptions } from './rounds.ts';
+import { type Backend, type Member, openBackend, startSutler } from './testbed.ts';
 import { openWaitingClaims, type WaitingClaims } from './waiting-claims.ts';
 
 /** The values of --event-source. */

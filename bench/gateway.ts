@@ -1,4 +1,4 @@
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,9 +7,9 @@ import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { openGatewaySecurity } from '#src/gateway-client/credentials.ts';
-import { formatAddress, type Address } from '#src/runtime/address.ts';
+import { type Address, formatAddress } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { freePort } from '../test/harness/free-port.ts';
 import { flags as table, summary } from './gateway-flags.ts';
 import { percentile } from './percentile.ts';

@@ -5,27 +5,27 @@ import { performance } from 'node:perf_hooks';
 import { Redis } from 'ioredis';
 import { DEFAULT_PREFIX } from '#src/redis/key-prefix.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
-import { systemClock, signalWithin } from '#src/runtime/clock.ts';
+import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import { costsBetween, readCounters, readWhenIdle } from './costs.ts';
 import { type DriversOptions, measureDrivers } from './drivers.ts';
 import {
   EVENT_SOURCES,
+  type EventSourceResult,
   eventSourceRound,
   eventSourcesText,
-  type EventSourceResult,
 } from './event-sources.ts';
 import { flags as table, summary } from './flags.ts';
 import { measureJobBytes } from './job-bytes.ts';
 import { rssBytes } from './proc.ts';
 import { CLIENT_NAME, sentDuring } from './redis-sample.ts';
-import { timesOf, toJson, toText, type Report, type Times } from './report.ts';
+import { type Report, type Times, timesOf, toJson, toText } from './report.ts';
 import { splitArgs } from './split-args.ts';
 import { drainText, idleText, latencyText, type Sides } from './rounds-report.ts';
 import { drainRound, idleRound, latencyRound, type RoundOptions } from './rounds.ts';
-import { startTestbed, type BackendOptions, type SutlerOptions, type Testbed } from './testbed.ts';
+import { type BackendOptions, startTestbed, type SutlerOptions, type Testbed } from './testbed.ts';
 import { openWorkload } from './open-workload.ts';
 import type { Track, Workload } from './workload.ts';
 

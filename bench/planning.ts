@@ -1,5 +1,5 @@
 import { systemClock } from '#src/runtime/clock.ts';
-import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { percentile } from './percentile.ts';
 import { CASES, plan, type PlanningCase } from './planning-cases.ts';
 import { flags as table, summary } from './planning-flags.ts';

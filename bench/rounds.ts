@@ -12,11 +12,11 @@ import { increase } from './prometheus.ts';
 import { CLIENT_NAME } from './redis-sample.ts';
 import { readStepTimes, type StepTime, type TracedClaim } from './step-times.ts';
 import {
-  openBackend,
-  startSutler,
   type Backend,
   type BackendOptions,
   type Member,
+  openBackend,
+  startSutler,
   type SutlerOptions,
 } from './testbed.ts';
 import { openWaitingClaims, type WaitingClaims } from './waiting-claims.ts';

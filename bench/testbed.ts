@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
-import { startChild, type Child } from '../sandbox/children.ts';
+import { type Child, startChild } from '../sandbox/children.ts';
 import { startRedisServer } from '../test/harness/redis-server.ts';
 import { openControlPlane } from './control-plane.ts';
 import { childrenOf } from './proc.ts';

@@ -6,16 +6,16 @@ import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import {
+  type BoundPairs,
   changeClaims,
   prepareBoundPairs,
   writeBoundPairs,
-  type BoundPairs,
 } from './bound-pairs.ts';
 import { cpuMs, peakRssBytes, rssBytes } from './proc.ts';
-import { openBackend, type Backend, type Member } from './testbed.ts';
+import { type Backend, type Member, openBackend } from './testbed.ts';
 import { flags as table, summary } from './watch-flags.ts';
 
 /** V8 frees memory some seconds after the work. */

@@ -8,9 +8,9 @@ import { parseAddress } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { defineFlags, UsageError } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
-import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { DriverStatus } from '../sandbox/driver/driver-status.ts';
-import { startSampleDriver, type DriverCall } from '../sandbox/driver/server.ts';
+import { type DriverCall, startSampleDriver } from '../sandbox/driver/server.ts';
 import { openCallLog } from './call-log.ts';
 import { seededRandom } from './random.ts';
 

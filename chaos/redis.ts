@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { systemClock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { startRedisServer, type TcpRedisServer } from '../test/harness/redis-server.ts';
-import { compareData, readData, type DataLoss } from './data-loss.ts';
+import { compareData, type DataLoss, readData } from './data-loss.ts';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 
 const RESTART_WITHIN_MS = 15_000;

@@ -5,7 +5,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import type { SeenVolume, TrackedClaim } from './judge.ts';
-import { seededRandom, type Random } from './random.ts';
+import { type Random, seededRandom } from './random.ts';
 
 const CLASS = 'sutler-chaos';
 /** A claim that is deleted within this time is usually deleted during its creation. */

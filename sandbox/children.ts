@@ -1,5 +1,5 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { systemClock, type Clock } from '#src/runtime/clock.ts';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
 
 /** How to start one process of sutler as a child. */

@@ -2,16 +2,16 @@ import { createWriteStream } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { unlessAborted } from '#src/runtime/abort.ts';
+import { unlessAborted } from '#src/runtime/clock.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
-import { startChild, type Child } from './children.ts';
+import { type Child, startChild } from './children.ts';
 import { SANDBOX_NODES } from './nodes.ts';
 import {
   receiverArgs,
   senderArgs,
-  writeWebhookFiles,
   type WebhookFiles,
+  writeWebhookFiles,
 } from './webhook-senders.ts';
 
 const CLI = fileURLToPath(new URL('cli.js', import.meta.url));

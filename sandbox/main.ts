@@ -8,15 +8,15 @@ import { claims } from '#src/kube/resources.ts';
 import { openRedisAccess, type RedisAccess } from '#src/redis/access.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
+import { type Invocation, type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import { takeDataFolder } from './data-folder.ts';
-import { startEnvironment, type Environment } from './environment.ts';
-import { createExample, readExamples, type Example } from './examples.ts';
+import { type Environment, startEnvironment } from './environment.ts';
+import { createExample, type Example, readExamples } from './examples.ts';
 import { flags, sandboxOnlyFlags, summary, withoutFlags } from './flags.ts';
 import { waitForNoLeftovers } from './leftovers.ts';
 import { createNodes } from './nodes.ts';
-import { watchProgress, type ProgressWatch } from './progress-watch.ts';
+import { type ProgressWatch, watchProgress } from './progress-watch.ts';
 import { pods, statefulSets } from './resources.ts';
 import {
   describeEnvironment,

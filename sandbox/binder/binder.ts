@@ -9,7 +9,7 @@ import type { Change } from '../api/store.ts';
 import { textAt } from '../api/json-value.ts';
 import { ControlLoop } from '../control/control-loop.ts';
 import { ObjectEvents } from '../control/object-events.ts';
-import { ClaimSync, claimsOfPod } from './claim-sync.ts';
+import { claimsOfPod, ClaimSync } from './claim-sync.ts';
 import { claimKeyOf, VolumeIndex } from './volume-index.ts';
 import { VolumeSync } from './volume-sync.ts';
 

@@ -1,28 +1,28 @@
 import {
   create,
-  fromBinary,
-  toBinary,
   type DescMessage,
+  fromBinary,
   type Message,
   type MessageInitShape,
+  toBinary,
 } from '@bufbuild/protobuf';
 import {
-  Server,
-  ServerCredentials,
   type Metadata,
   type sendUnaryData,
+  Server,
+  ServerCredentials,
   type ServerUnaryCall,
 } from '@grpc/grpc-js';
 import { methodPath } from '#src/csi/methods.ts';
 import { Code } from '#src/csi/status.ts';
-import { systemClock, timerMs, type Clock } from '#src/runtime/clock.ts';
+import { type Clock, systemClock, timerMs } from '#src/runtime/clock.ts';
 import { messageOf } from '#src/runtime/error-message.ts';
 import { claimSocketPath } from '#src/runtime/socket-file.ts';
 import { DEFAULT_CAPABILITIES, type SampleCapability } from './capabilities.ts';
 import { DriverStatus } from './driver-status.ts';
-import { Pools, type Pool } from './pools.ts';
+import { type Pool, Pools } from './pools.ts';
 import { driverOperations, type Operation } from './services.ts';
-import { VolumeStore, type StoredSnapshot, type StoredVolume } from './volume-store.ts';
+import { type StoredSnapshot, type StoredVolume, VolumeStore } from './volume-store.ts';
 
 /** One call as the driver sees it. */
 export interface DriverCall {

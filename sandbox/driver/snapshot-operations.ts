@@ -10,7 +10,7 @@ import type { Clock } from '#src/runtime/clock.ts';
 import { copyContents } from './contents.ts';
 import { DriverStatus } from './driver-status.ts';
 import type { OperationLocks } from './operation-locks.ts';
-import { pageOf, type Page } from './page.ts';
+import { type Page, pageOf } from './page.ts';
 import { REQUIRE_SECRET_PARAMETER, requireSecret } from './secrets.ts';
 import type { StoredSnapshot, VolumeStore } from './volume-store.ts';
 

@@ -4,7 +4,7 @@ import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { openHttpEndpoint } from '#src/runtime/http.ts';
-import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
+import { type Invocation, type ProcessContext, runProcess } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import { startEventSender } from './event-sender.ts';
 import { flags as table, summary } from './flags.ts';

@@ -1,4 +1,4 @@
-import { systemClock, type Clock } from '#src/runtime/clock.ts';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { memberAt, textAt } from '../api/json-value.ts';
 import { claims } from '../api/kinds/claims.ts';
@@ -14,11 +14,11 @@ import { claimKeyOf } from '../binder/volume-index.ts';
 import { ControlLoop } from '../control/control-loop.ts';
 import { ObjectEvents } from '../control/object-events.ts';
 import { isReachable } from './node-affinity.ts';
-import { planOn, type NodePlan } from './node-plan.ts';
-import { readPodClaims, type PodClaims, type WaitingClaim } from './pod-claims.ts';
-import { PendingPods, type PendingPod } from './pending-pods.ts';
+import { type NodePlan, planOn } from './node-plan.ts';
+import { type PodClaims, readPodClaims, type WaitingClaim } from './pod-claims.ts';
+import { type PendingPod, PendingPods } from './pending-pods.ts';
 import { markUnschedulable, runPod } from './run-pod.ts';
-import { spreadOrder, type PlacedPod } from './spread.ts';
+import { type PlacedPod, spreadOrder } from './spread.ts';
 import { writeNodePlan } from './write-node-plan.ts';
 
 export interface SchedulerOptions {

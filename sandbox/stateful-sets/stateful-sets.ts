@@ -1,5 +1,5 @@
 import type { Logger } from '#src/runtime/log.ts';
-import { memberAt, objectAt, textAt, type Json } from '../api/json-value.ts';
+import { type Json, memberAt, objectAt, textAt } from '../api/json-value.ts';
 import { statefulSets, templatesOf } from '../api/kinds/apps.ts';
 import { claims } from '../api/kinds/claims.ts';
 import { pods } from '../api/kinds/core.ts';

@@ -7,7 +7,7 @@ import type {
 } from '@grpc/grpc-js';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
-import { everyPeriod } from '../runtime/ticks.ts';
+import { everyPeriod } from '../runtime/clock.ts';
 import { eachField } from './messages.ts';
 
 const SERVING = 1;

@@ -5,10 +5,8 @@ import {
   constants,
   type OutgoingHttpHeaders,
 } from 'node:http2';
-import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from './status.ts';
 import { timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
-import { joinChunks } from '../runtime/join-chunks.ts';
 import {
   decodeStatusMessage,
   getSingle,
@@ -18,6 +16,7 @@ import {
   unframeMessage,
 } from './grpc-wire.ts';
 import type { ResetLimiter } from './reset-limiter.ts';
+import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from './status.ts';
 
 /** Who is called. */
 export interface Peer {
@@ -244,4 +243,10 @@ function readStatusCode(headers: HeaderPairs, trailers: HeaderPairs): number | s
   if (code !== undefined && httpStatus === '200' && isGrpc) return code;
   const problem = code === undefined ? 'has no gRPC status' : 'is not gRPC';
   return `${problem} (HTTP ${httpStatus ?? '?'})`;
+}
+
+/** Joins the chunks of a body. A single chunk is not copied. */
+function joinChunks(chunks: readonly Buffer[]): Buffer {
+  const [only] = chunks;
+  return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks);
 }

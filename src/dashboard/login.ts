@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import express, { type Request, type RequestHandler, type Response } from 'express';
 import session from 'express-session';
 import QuickLRU from 'quick-lru';
 import type { Logger } from '../runtime/log.ts';
 import { loginPage, logoutPage, refusedPage } from './pages.ts';
 import { PasswordCheck, type PasswordCheckOptions, type Verdict } from './password-check.ts';
 import { isReading } from './request-checks.ts';
+import express, { type Request, type RequestHandler, type Response } from 'express';
 
 declare module 'express-session' {
   interface SessionData {

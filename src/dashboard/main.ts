@@ -9,7 +9,7 @@ import { UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { flags as table, summary } from './flags.ts';
 import { startDashboard } from './server.ts';
 

@@ -6,7 +6,7 @@ import { messageOf } from '../runtime/error-message.ts';
 import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { ProcessContext } from '../runtime/process.ts';
-import { watchFile, type WatchedFiles } from '../runtime/watched-files.ts';
+import { type WatchedFiles, watchFile } from '../runtime/watched-files.ts';
 import { type DriverContext, DriverSet, type DriverSetOptions } from './driver-set.ts';
 import type { driverConfigFlags } from './flags.ts';
 import { type DriverConfig, isConfig, readDriverConfig } from './read-config.ts';

@@ -1,6 +1,5 @@
 import { readControllerCapabilities, readPluginCapabilities } from '../csi/capabilities.ts';
-import { unlessAborted } from '../runtime/abort.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { type Clock, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';

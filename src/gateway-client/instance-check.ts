@@ -1,5 +1,4 @@
-import type { Address } from '../runtime/address.ts';
-import { formatAddress } from '../runtime/address.ts';
+import { type Address, formatAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';

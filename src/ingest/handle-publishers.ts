@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
-import { objectId, type DependencyIndex } from '../queue/dependency-index.ts';
+import { type DependencyIndex, objectId } from '../queue/dependency-index.ts';
 import { MAX_VIEW_AGE_MS, type SharedHandles, VIEW_CONDITION } from '../records/shared-handles.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';

@@ -1,6 +1,6 @@
-import { keyId, type JobKey } from '../queue/contract.ts';
+import { type JobKey, keyId } from '../queue/contract.ts';
 import type { Producer } from '../queue/producer.ts';
-import { systemClock, type Clock } from '../runtime/clock.ts';
+import { type Clock, systemClock } from '../runtime/clock.ts';
 
 /** Passes hints to the producer only while this ingest leads.
  *

@@ -5,9 +5,8 @@ import { IDENTITY_PREFIX, type LeaseTimes, otherHolder } from '../election/lease
 import { redisDataEpochStore } from '../records/data-epoch.ts';
 import { quarantineMs } from '../records/flags.ts';
 import { OtherProvisioner } from '../records/provisioning-pause.ts';
-import { systemClock } from '../runtime/clock.ts';
+import { everyPeriod, systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { everyPeriod } from '../runtime/ticks.ts';
 import {
   type DataEpoch,
   DataEpochCheck,

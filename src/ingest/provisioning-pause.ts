@@ -1,6 +1,6 @@
 import { objectId } from '../queue/dependency-index.ts';
 import type { LeaderFacts } from '../records/data-epoch.ts';
-import { PROVISIONING_PAUSE, pauseVersion } from '../records/provisioning-pause.ts';
+import { pauseVersion, PROVISIONING_PAUSE } from '../records/provisioning-pause.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 

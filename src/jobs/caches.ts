@@ -2,7 +2,7 @@ import type { KubeClient } from '../kube/client.ts';
 import type { Class, KubeObject, VolumeAttachment } from '../kube/objects.ts';
 import { type Change, type Reflector, startReflector } from '../kube/reflector.ts';
 import { classes, volumeAttachments } from '../kube/resources.ts';
-import { unlessAborted } from '../runtime/abort.ts';
+import { unlessAborted } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { type NodeWatch, startNodeWatch } from '../topology/node-watch.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Counter } from 'prom-client';
-import { systemClock, type Clock } from '../runtime/clock.ts';
+import { type Clock, systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { metricsIn, Registry } from '../runtime/metrics.ts';

@@ -1,8 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import type { Registry } from 'prom-client';
-import { unlessAborted } from '../runtime/abort.ts';
-import { backoffMs } from '../runtime/backoff.ts';
-import { systemClock, type Clock } from '../runtime/clock.ts';
+import { backoffMs, type Clock, systemClock, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type KubeClient, PAGE_SIZE } from './client.ts';

@@ -1,7 +1,6 @@
 import type { Redis } from 'ioredis';
-import { otherHolder } from '../election/lease.ts';
+import { holderOf, leaseName, type Observation, observe, otherHolder } from '../election/lease.ts';
 import { leaseRecord } from '../election/kube-lease-store.ts';
-import { holderOf, leaseName, type Observation, observe } from '../election/lease.ts';
 import { type KubeClient, listPages } from '../kube/client.ts';
 import {
   BETA_STORAGE_PROVISIONER,

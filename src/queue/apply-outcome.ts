@@ -1,6 +1,6 @@
 import { DelayedError, type Job, WaitingError } from 'bullmq';
 import type { Redis } from 'ioredis';
-import type { Backoff } from '../runtime/backoff.ts';
+import type { Backoff } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type JobKey, logFields } from './contract.ts';
 import { type Outcome, requeueDelayMs, retryDelayMs, shownReason } from './outcome.ts';

@@ -1,5 +1,4 @@
-import { type Backoff, backoffMs } from '../runtime/backoff.ts';
-import { systemClock } from '../runtime/clock.ts';
+import { type Backoff, backoffMs, systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Outcome } from './outcome.ts';

@@ -3,8 +3,7 @@ import type { Registry } from 'prom-client';
 import type { RedisLink } from '../redis/connection.ts';
 import { isRefusal, isUnreachable } from '../redis/error-text.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
-import type { Backoff } from '../runtime/backoff.ts';
-import { systemClock } from '../runtime/clock.ts';
+import { type Backoff, systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import {
   AdjustableWorker,
@@ -20,7 +19,6 @@ import type { Outcome } from './outcome.ts';
 import { waitingKeys } from './queues.ts';
 import { lastRun, type Run } from './run.ts';
 import { RunLocks } from './run-locks.ts';
-
 import type { WorkerConnection } from './connections.ts';
 
 export interface ConsumerOptions {

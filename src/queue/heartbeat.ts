@@ -5,7 +5,7 @@ import type { RedisLink } from '../redis/connection.ts';
 import { flushMarkerKey } from '../redis/flush-detector.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
-import { everyPeriod } from '../runtime/ticks.ts';
+import { everyPeriod } from '../runtime/clock.ts';
 import { DELAYED_SCORE_PER_MS, heartbeatKey, type QueuePlace, queueRoot } from './queue-keys.ts';
 
 /** Writes to Redis each second that the queues of this process have a worker. */

@@ -1,5 +1,4 @@
-import { type Backoff, backoffMs } from '../runtime/backoff.ts';
-import { timerMs } from '../runtime/clock.ts';
+import { type Backoff, backoffMs, timerMs } from '../runtime/clock.ts';
 import { shorten } from '../runtime/printable.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { Redis, type RedisOptions } from 'ioredis';
-import { backoffMs } from '../runtime/backoff.ts';
+import { backoffMs } from '../runtime/clock.ts';
 import { DEFAULT_ACCESS, type RedisAccess, redisSettings, type RedisSettings } from './access.ts';
 import type { Denials } from './troubles.ts';
 

@@ -1,5 +1,4 @@
-import { unlessAborted } from '../runtime/abort.ts';
-import { systemClock } from '../runtime/clock.ts';
+import { systemClock, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Logger } from '../runtime/log.ts';
-import { everyPeriod } from '../runtime/ticks.ts';
+import { everyPeriod } from '../runtime/clock.ts';
 import type { RedisLink } from './connection.ts';
 import { keyPrefix } from './key-prefix.ts';
 

@@ -1,3 +1,5 @@
+import { performance } from 'node:perf_hooks';
+
 /** The time and waiting for it. Passed as an argument, so that tests can control it. */
 export interface Clock {
   /** Unix time in milliseconds. */
@@ -59,3 +61,48 @@ export const systemClock: Clock = {
       signal?.addEventListener('abort', done, { once: true });
     }),
 };
+
+/** Waits for the promise, but not beyond the abort of the signal.
+ * @returns undefined once the signal has aborted, whatever becomes of the promise
+ * @throws  what the promise rejects with before that */
+export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => resolve(undefined);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    void promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}
+
+/** Delays between attempts: the first one, and the longest. */
+export interface Backoff {
+  readonly startMs: number;
+  readonly maxMs: number;
+}
+
+/** The delay after a number of failures in a row, from 1: it doubles with each. */
+export function backoffMs({ startMs, maxMs }: Backoff, failures: number): number {
+  return Math.min(maxMs, startMs * 2 ** Math.min(Math.max(0, failures - 1), 50));
+}
+
+/** The part of a period by which a timer may be early: Node's timers start from a time that may be
+ * some milliseconds ago. */
+const EARLY = 0.05;
+
+/** The time until the next multiple of the period on the process's own clock, in ms. Parts that
+ * wait for that wake an idle process together, and their commands go out in one write. */
+export function untilNext(periodMs: number): number {
+  const leftMs = periodMs - (performance.now() % periodMs);
+  return Math.ceil(leftMs < periodMs * EARLY ? leftMs + periodMs : leftMs);
+}
+
+/** Calls `tick` at each multiple of the period.
+ * @returns a function that ends that */
+export function everyPeriod(periodMs: number, tick: () => void): () => void {
+  const run = (): void => {
+    timer = setTimeout(run, untilNext(periodMs));
+    tick();
+  };
+  let timer = setTimeout(run, untilNext(periodMs));
+  return () => clearTimeout(timer);
+}

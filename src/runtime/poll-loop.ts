@@ -1,5 +1,4 @@
-import type { Clock } from './clock.ts';
-import { untilNext } from './ticks.ts';
+import { type Clock, untilNext } from './clock.ts';
 
 export interface PollLoopOptions {
   /** `signal` aborts when the loop is stopped.

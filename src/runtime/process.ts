@@ -8,8 +8,7 @@ import {
   renderHelp,
 } from './parse-flags.ts';
 import { Closers } from './closers.ts';
-import { JoinedWrites } from './joined-writes.ts';
-import { createLogger, type Logger } from './log.ts';
+import { createLogger, JoinedWrites, type Logger } from './log.ts';
 import { createRegistry, type Registry } from './metrics.ts';
 import { strikeCredentials } from './loggable.ts';
 import { escapeControls } from './printable.ts';

@@ -5,7 +5,7 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { plainAccess, startKubeServer, type KubeServer } from '../harness/kube-server.ts';
+import { type KubeServer, plainAccess, startKubeServer } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 
 /** Answers lists of CSIStorageCapacity by version: with an empty list, or with a status. */

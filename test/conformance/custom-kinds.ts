@@ -4,22 +4,22 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
+  type CrdManifest,
   installCrds,
   referenceGrantCrd,
   removeCrds,
   snapshotCrds,
-  type CrdManifest,
 } from '../harness/snapshot-crds.ts';
 import {
+  type ApiServerUnderTest,
   at,
   Connection,
+  invalid,
   listAt,
   namesOf,
   refused,
   textAt,
   unique,
-  type ApiServerUnderTest,
-  invalid,
 } from './connection.ts';
 
 const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';

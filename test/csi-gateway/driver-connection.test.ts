@@ -14,7 +14,7 @@ import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
-import { startTestGateway, failureOf, verdict } from '../harness/csi-gateway.ts';
+import { failureOf, startTestGateway, verdict } from '../harness/csi-gateway.ts';
 import { answerOk, answerStatus, type RawCall, startRawDriver } from '../harness/csi-raw-driver.ts';
 import { until } from '../harness/until.ts';
 

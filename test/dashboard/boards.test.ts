@@ -5,12 +5,12 @@ import { registerQueues } from '#src/queue/queues.ts';
 import { registryKey } from '#src/queue/queue-keys.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import {
+  type BoardRedis,
   PREFIX,
   RIGHT,
+  type RunningDashboard,
   startBoardRedis,
   startTestDashboard,
-  type BoardRedis,
-  type RunningDashboard,
 } from '../harness/dashboard-server.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';

@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import { gzipSync } from 'node:zlib';
 import { after, before, describe, it } from 'node:test';
 import {
+  type BoardRedis,
   form,
   PASSWORD,
   RIGHT,
+  type RunningDashboard,
   startBoardRedis,
   startTestDashboard,
   USER,
-  type BoardRedis,
-  type RunningDashboard,
 } from '../harness/dashboard-server.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import { connectTo, sendRaw, statusesIn } from '../harness/raw-http.ts';

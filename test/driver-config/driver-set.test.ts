@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { DriverContext } from '#src/driver-config/driver-set.ts';
-import { DriverSet, type DriverSetOptions } from '#src/driver-config/driver-set.ts';
+import {
+  type DriverContext,
+  DriverSet,
+  type DriverSetOptions,
+} from '#src/driver-config/driver-set.ts';
 import type { DriverConfig, FlagValues } from '#src/driver-config/read-config.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { defineFlags, perDriver, UsageError } from '#src/runtime/flags.ts';

@@ -10,20 +10,20 @@ import { DEFAULT_ACCESS } from '#src/redis/access.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startChild, type Child } from '../../sandbox/children.ts';
+import { type Child, startChild } from '../../sandbox/children.ts';
 import { waitForNoLeftovers } from '../../sandbox/leftovers.ts';
 import {
+  type ApiServerUnderTest,
   at,
   Connection,
+  type Fields,
   listAt,
   namesOf,
+  type Reply,
   textAt,
   unique,
-  type ApiServerUnderTest,
-  type Fields,
-  type Reply,
 } from '../conformance/connection.ts';
-import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
+import { claim, CLASSES, paths, storageClass, VOLUMES } from '../conformance/objects.ts';
 import { startRedisServer, type TcpRedisServer } from '../harness/redis-server.ts';
 
 /** A cluster with a volume binder, and the kubeconfig of an administrator. */

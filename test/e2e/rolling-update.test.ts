@@ -15,7 +15,7 @@ import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSandboxApi } from '../../sandbox/api/server.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
-import { startChild, type Child } from '../../sandbox/children.ts';
+import { type Child, startChild } from '../../sandbox/children.ts';
 import {
   type DriverCall,
   type SampleDriver,

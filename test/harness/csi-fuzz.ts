@@ -1,8 +1,8 @@
 import {
-  connect as connectHttp2,
-  constants,
   type ClientHttp2Session,
   type ClientHttp2Stream,
+  connect as connectHttp2,
+  constants,
   type OutgoingHttpHeaders,
 } from 'node:http2';
 import { connect as connectSocket, type Socket } from 'node:net';

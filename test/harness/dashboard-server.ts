@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { Agent, request, type Dispatcher } from 'undici';
-import { startDashboard, type Dashboard, type DashboardOptions } from '#src/dashboard/server.ts';
+import { Agent, type Dispatcher, request } from 'undici';
+import { type Dashboard, type DashboardOptions, startDashboard } from '#src/dashboard/server.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { jobData, type JobKey } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';

@@ -5,8 +5,11 @@ import { type JobKey, keyId } from '#src/queue/contract.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Producer, type ProducerOptions } from '#src/queue/producer.ts';
-import { openProducerConnection } from '#src/queue/connections.ts';
-import { openWorkerConnection, type WorkerConnection } from '#src/queue/connections.ts';
+import {
+  openProducerConnection,
+  openWorkerConnection,
+  type WorkerConnection,
+} from '#src/queue/connections.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { TestRedis } from './redis.ts';
 export const sleep = (ms: number): Promise<void> => new Promise((next) => setTimeout(next, ms));

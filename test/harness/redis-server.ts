@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { startRedisServer as startOnSocket, type RedisServer } from '#src/redis/server.ts';
+import { type RedisServer, startRedisServer as startOnSocket } from '#src/redis/server.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { freePort } from './free-port.ts';
 

@@ -8,10 +8,10 @@ import {
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
-  startSampleDriver,
   type DriverCall,
   type SampleDriver,
   type SampleDriverOptions,
+  startSampleDriver,
 } from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
 import { failureOf } from './csi-gateway.ts';

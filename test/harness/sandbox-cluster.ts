@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { ClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSandboxApi, type SandboxApi } from '../../sandbox/api/server.ts';
+import { type SandboxApi, startSandboxApi } from '../../sandbox/api/server.ts';
 import { tokenAccess } from './kube-server.ts';
 
 /** The sandbox's API server, without its volume binder, in this process. */

@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
 import { silentLog } from '#src/runtime/log.ts';
-import { memberAt, textAt, type Json } from '../../sandbox/api/json-value.ts';
+import { type Json, memberAt, textAt } from '../../sandbox/api/json-value.ts';
 import {
-  startSandboxApi,
   type SandboxApi,
   type SandboxApiOptions,
+  startSandboxApi,
 } from '../../sandbox/api/server.ts';
 
 export interface Answer {

@@ -5,7 +5,7 @@ import {
   type HandlePublisherOptions,
   HandleScanner,
 } from '#src/ingest/handle-publishers.ts';
-import { PacedLists, type Listing } from '#src/ingest/notices/paced-lists.ts';
+import { type Listing, PacedLists } from '#src/ingest/notices/paced-lists.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { redisSharedHandles } from '#src/records/shared-handles.ts';
 import { systemClock } from '#src/runtime/clock.ts';

@@ -17,9 +17,9 @@ import {
   answerOk,
   answerStatus,
   answerTrailersOnly,
-  startRawDriver,
   type RawCall,
   type RawDriver,
+  startRawDriver,
 } from '../harness/csi-raw-driver.ts';
 import { Story } from './story.ts';
 import { until } from '../harness/until.ts';

@@ -11,11 +11,11 @@ import { claims, leases, secrets, volumes } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
-  plainAccess,
-  startKubeServer,
   type Handler,
   type KubeServer,
   type OpenWatch,
+  plainAccess,
+  startKubeServer,
 } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 

@@ -6,9 +6,9 @@ import { createKubeClient } from '#src/kube/client.ts';
 import type { EventInput } from '#src/kube/event-correlation.ts';
 import { EventRecorder, type EventRecorderOptions } from '#src/kube/events.ts';
 import type { Event } from '#src/kube/objects.ts';
-import { systemClock, type Clock } from '#src/runtime/clock.ts';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { plainAccess, startKubeServer, type Handler, type Reply } from '../harness/kube-server.ts';
+import { type Handler, plainAccess, type Reply, startKubeServer } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 
 const server = await startKubeServer(() => {});

@@ -5,12 +5,12 @@ import { ListWatch, type ListWatchOptions, type ObjectSink } from '#src/kube/lis
 import { claims } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
-  plainAccess,
-  startKubeServer,
-  statusOf,
   type OpenWatch,
+  plainAccess,
   type Reply,
   type Seen,
+  startKubeServer,
+  statusOf,
 } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 

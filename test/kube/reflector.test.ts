@@ -4,23 +4,23 @@ import { Registry } from 'prom-client';
 import { pino } from 'pino';
 import { createKubeClient } from '#src/kube/client.ts';
 import {
-  startReflector,
   type Change,
-  type Transformed,
   type Reflector,
   type ReflectorOptions,
+  startReflector,
+  type Transformed,
 } from '#src/kube/reflector.ts';
 import { claims } from '#src/kube/resources.ts';
-import { systemClock, type Clock } from '#src/runtime/clock.ts';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
-  plainAccess,
-  startKubeServer,
-  statusOf,
   type Handler,
   type OpenWatch,
+  plainAccess,
   type Reply,
   type Seen,
+  startKubeServer,
+  statusOf,
 } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 

@@ -17,7 +17,7 @@ import {
   textAt,
   unique,
 } from '../conformance/connection.ts';
-import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
+import { claim, CLASSES, paths, storageClass, VOLUMES } from '../conformance/objects.ts';
 import { startSutler } from '../harness/differential/provisioners.ts';
 import { type HostPathDriver, startHostPathDriver } from '../harness/host-path-driver.ts';
 import { realControlPlane } from '../harness/real-control-plane.ts';

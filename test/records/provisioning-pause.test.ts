@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
 import { OtherProvisioner } from '#src/records/provisioning-pause.ts';
-import { redisDataEpochStore, type DataEpochStore } from '#src/records/data-epoch.ts';
+import { type DataEpochStore, redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';

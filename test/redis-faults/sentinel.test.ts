@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-
 import { Closers } from '#src/runtime/closers.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import {
-  watchClusterMarker,
   type ClusterMarker,
   type ClusterMarkerOptions,
+  watchClusterMarker,
 } from '#src/redis/cluster-marker.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { Closers } from '#src/runtime/closers.ts';

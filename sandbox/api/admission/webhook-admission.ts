@@ -2,7 +2,7 @@ import type { Agent } from 'node:https';
 import { messageOf } from '#src/runtime/error-message.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { ApiError } from '../api-error.ts';
-import { textAt, type JsonObject } from '../json-value.ts';
+import { type JsonObject, textAt } from '../json-value.ts';
 import { hooksOf, validatingWebhooks } from '../kinds/admission.ts';
 import { namespaces } from '../kinds/core.ts';
 import type { Store } from '../store.ts';

@@ -1,11 +1,11 @@
 import type { ServerResponse } from 'node:http';
 import { timerMs } from '#src/runtime/clock.ts';
-import { expired, type ApiError } from '../api-error.ts';
-import { tooLarge, type ListQuery } from '../list-query.ts';
+import { type ApiError, expired } from '../api-error.ts';
+import { type ListQuery, tooLarge } from '../list-query.ts';
 import type { JsonObject } from '../json-value.ts';
 import type { Operations } from '../operations.ts';
 import { apiVersionOf, type Resource } from '../resource.ts';
-import { changesAfter, watchFrame, type Change, type ChangeType, type Stored } from '../store.ts';
+import { type Change, changesAfter, type ChangeType, type Stored, watchFrame } from '../store.ts';
 import { json, objectBytes, type Presentation } from './answer.ts';
 import { tableOf } from './table.ts';
 

@@ -5,13 +5,13 @@ import {
   csiNodes,
   keyOf,
   nodes,
+  type Resource,
   secrets,
   selectName,
   snapshotContents,
   snapshots,
   volumeAttachments,
   volumeAttributesClasses,
-  type Resource,
 } from '../../kube/resources.ts';
 import { objectId, parseObjectId } from '../../queue/dependency-index.ts';
 import type { Clock } from '../../runtime/clock.ts';

@@ -1,5 +1,4 @@
-import { unlessAborted } from '../../runtime/abort.ts';
-import { type Clock, signalWithin } from '../../runtime/clock.ts';
+import { type Clock, signalWithin, unlessAborted } from '../../runtime/clock.ts';
 import { Listeners } from '../../runtime/listeners.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';

@@ -3,8 +3,7 @@ import { type KubeClient, PAGE_SIZE } from '../../kube/client.ts';
 import type { PageInfo } from '../../kube/decoders.ts';
 import { isExpired } from '../../kube/kube-error.ts';
 import type { Resource } from '../../kube/resources.ts';
-import { backoffMs } from '../../runtime/backoff.ts';
-import type { Clock } from '../../runtime/clock.ts';
+import { backoffMs, type Clock } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
 

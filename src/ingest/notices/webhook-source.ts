@@ -1,10 +1,10 @@
 import QuickLRU from 'quick-lru';
 import type { KubeClient } from '../../kube/client.ts';
 import type { Claim, Class, KubeObject, Volume } from '../../kube/objects.ts';
-import { startReflector, type Change, type Reflector } from '../../kube/reflector.ts';
+import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
 import { claims, classes, volumes } from '../../kube/resources.ts';
 import { objectId } from '../../queue/dependency-index.ts';
-import { unlessAborted } from '../../runtime/abort.ts';
+import { unlessAborted } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
 import type { Registry } from '../../runtime/metrics.ts';

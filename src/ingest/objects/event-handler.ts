@@ -5,13 +5,13 @@ import type { Logger } from '../../runtime/log.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
 import type { ObjectSource } from './object-source.ts';
 import {
+  type ClaimLookups,
   claimNeed,
   judgeClaimChange,
   judgeVolumeChange,
-  volumeNeed,
-  type ClaimLookups,
   type Need,
   type PredicateDriver,
+  volumeNeed,
 } from './predicates.ts';
 
 export interface EventHandlerOptions {

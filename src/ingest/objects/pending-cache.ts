@@ -1,5 +1,5 @@
 import type { ObjectSink } from '../../kube/list-watch.ts';
-import { type Change, passOn, transformOrSkip, type Transformed } from '../../kube/reflector.ts';
+import { type Change, passOn, type Transformed, transformOrSkip } from '../../kube/reflector.ts';
 import { keyOf, rawKey, type Resource } from '../../kube/resources.ts';
 import type { Logger } from '../../runtime/log.ts';
 

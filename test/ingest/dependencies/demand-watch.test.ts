@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import {
   DemandWatch,
-  ON_DEMAND,
   type DemandWatchOptions,
+  ON_DEMAND,
 } from '#src/ingest/dependencies/demand-watch.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';

@@ -7,11 +7,11 @@ import {
 } from '#src/ingest/dependencies/dependency-watcher.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
-import { apiVersionOf, secrets, snapshots, type Resource } from '#src/kube/resources.ts';
+import { apiVersionOf, type Resource, secrets, snapshots } from '#src/kube/resources.ts';
 import { JOB_KINDS, type JobKey, type JobKind } from '#src/queue/contract.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { objectId, DependencyIndex } from '#src/queue/dependency-index.ts';
+import { DependencyIndex, objectId } from '#src/queue/dependency-index.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';

@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { silentLog } from '#src/runtime/log.ts';
-import { textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
+import { type JsonObject, textAt } from '../../../sandbox/api/json-value.ts';
 import { claims } from '../../../sandbox/api/kinds/claims.ts';
-import { startSandboxApi, type SandboxApi } from '../../../sandbox/api/server.ts';
-import { startBinder, type Binder } from '../../../sandbox/binder/binder.ts';
+import { type SandboxApi, startSandboxApi } from '../../../sandbox/api/server.ts';
+import { type Binder, startBinder } from '../../../sandbox/binder/binder.ts';
 import {
   startStatefulSets,
   type StatefulSets,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { silentLog } from '#src/runtime/log.ts';
-import { memberAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
+import { type JsonObject, memberAt, textAt } from '../../../sandbox/api/json-value.ts';
 import { claims } from '../../../sandbox/api/kinds/claims.ts';
 import { pods } from '../../../sandbox/api/kinds/core.ts';
 import { events } from '../../../sandbox/api/kinds/events.ts';
@@ -9,7 +9,7 @@ import { classes } from '../../../sandbox/api/kinds/storage.ts';
 import { volumes } from '../../../sandbox/api/kinds/volumes.ts';
 import type { KubeObject } from '../../../sandbox/api/kube-object.ts';
 import type { Operations } from '../../../sandbox/api/operations.ts';
-import { startBinder, type Binder } from '../../../sandbox/binder/binder.ts';
+import { type Binder, startBinder } from '../../../sandbox/binder/binder.ts';
 import { emptyOperations } from '../empty-operations.ts';
 
 const ACCESS = { accessModes: ['ReadWriteOnce'] };

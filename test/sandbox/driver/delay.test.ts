@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import { Controller } from '#src/csi/generated/csi_pb.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
-import { openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
+import { type DriverUnderTest, openDriver } from '../../harness/sample-driver.ts';
 import { until } from '../../harness/until.ts';
 
 const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot, deleteSnapshot } =

@@ -6,9 +6,9 @@ import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
-  startSampleDriver,
   type SampleDriver,
   type SampleDriverOptions,
+  startSampleDriver,
 } from '../../../sandbox/driver/server.ts';
 import { makeFolder } from '../../harness/csi-folder.ts';
 import { failureOf, volumeRequest } from '../../harness/csi-gateway.ts';

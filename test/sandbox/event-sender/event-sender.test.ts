@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { claims, volumes } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startEventSender, type EventSender } from '../../../sandbox/event-sender/event-sender.ts';
+import { type EventSender, startEventSender } from '../../../sandbox/event-sender/event-sender.ts';
 import type { Sink } from '../../../sandbox/event-sender/sink.ts';
 import { claim, volume } from '../../conformance/objects.ts';
 import { openSandboxCluster } from '../../harness/sandbox-cluster.ts';

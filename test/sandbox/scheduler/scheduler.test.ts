@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { systemClock, type Clock } from '#src/runtime/clock.ts';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { memberAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
+import { type JsonObject, memberAt, textAt } from '../../../sandbox/api/json-value.ts';
 import { claims } from '../../../sandbox/api/kinds/claims.ts';
 import { nodes, pods } from '../../../sandbox/api/kinds/core.ts';
 import { events } from '../../../sandbox/api/kinds/events.ts';
@@ -11,8 +11,8 @@ import { volumes } from '../../../sandbox/api/kinds/volumes.ts';
 import type { KubeObject } from '../../../sandbox/api/kube-object.ts';
 import type { Operations } from '../../../sandbox/api/operations.ts';
 import { SELECTED_NODE } from '../../../sandbox/binder/annotations.ts';
-import { startBinder, type Binder } from '../../../sandbox/binder/binder.ts';
-import { startScheduler, type Scheduler } from '../../../sandbox/scheduler/scheduler.ts';
+import { type Binder, startBinder } from '../../../sandbox/binder/binder.ts';
+import { type Scheduler, startScheduler } from '../../../sandbox/scheduler/scheduler.ts';
 import { emptyOperations } from '../empty-operations.ts';
 
 const ACCESS = { accessModes: ['ReadWriteOnce'] };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { silentLog } from '#src/runtime/log.ts';
-import { memberAt, objectAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
+import { type JsonObject, memberAt, objectAt, textAt } from '../../../sandbox/api/json-value.ts';
 import { statefulSets } from '../../../sandbox/api/kinds/apps.ts';
 import { claims } from '../../../sandbox/api/kinds/claims.ts';
 import { pods } from '../../../sandbox/api/kinds/core.ts';
