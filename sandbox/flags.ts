@@ -1,7 +1,7 @@
 import { driverConfigFlags } from '#src/driver-config/flags.ts';
 import { defineFlags, type FlagTable } from '#src/runtime/flags.ts';
 import { redisAccessFlags } from '#src/redis/flags.ts';
-import { hintFlags } from '#src/ingest/notices/flags.ts';
+import { flags as ingestFlags } from '#src/ingest/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
@@ -70,7 +70,7 @@ export const flags = defineFlags({
     help: 'Refused: the sandbox has one driver of its own.',
   },
   'event-source': {
-    ...hintFlags['event-source'],
+    ...ingestFlags['event-source'],
     help:
       'How ingest learns of changes: by watches, by webhooks, or by both. For webhooks the ' +
       'sandbox sends it CloudEvents, and its API server asks it about writes.',
