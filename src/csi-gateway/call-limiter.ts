@@ -53,8 +53,8 @@ export interface LimitReached {
 /** Calls of one method that may wait at once; each holds its request. */
 const MAX_WAITING = 1_000;
 
-/** Limits the calls at the driver by method. A call that finds no slot may wait for one; a slot that
- * is given back goes to the call that has waited longest. */
+/** Limits the calls at the driver by method. A call that finds no slot may wait for one; a slot
+ * that is given back goes to the call that has waited longest. */
 export class CallLimiter {
   readonly #max: MaxInFlight;
   readonly #onWaiting: (count: number) => void;

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Metadata } from '@grpc/grpc-js';
+import { logVerbosity, Metadata, setLogVerbosity } from '@grpc/grpc-js';
 import type { Registry } from 'prom-client';
 import { INSTANCE_TRAILER, TIME_TRAILER } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
@@ -58,6 +58,8 @@ export interface Gateway {
 /** Starts a gateway. Does not wait for the driver.
  * @throws UsageError if it can't listen */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
+  // grpc-js would print values of metadata to standard error.
+  setLogVerbosity(logVerbosity.NONE);
   const { clock, log, maxMessageBytes, maxRequestBytes } = options;
   const metrics = createGatewayMetrics(options.metrics);
   const driver = new DriverConnection({ ...options, address: options.driver, metrics });

@@ -178,7 +178,7 @@ export class Listener {
   }
 
   /** Uses these files for new connections.
-   * @param isNewAuthority  whether callers have to shake hands anew: until then they may not call */
+   * @param isNewAuthority  whether callers may call only after they have shaken hands anew */
   setTls(material: TlsMaterial, isNewAuthority: boolean): void {
     if (!('setSecureContext' in this.#server)) return;
     (this.#server as TlsServer).setSecureContext(secureContext(material));

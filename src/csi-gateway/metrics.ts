@@ -7,6 +7,7 @@ export type RefusalReason =
   | 'caller'
   | 'method'
   | 'malformed'
+  | 'too-large'
   | 'not-after'
   | 'other-node'
   | 'other-pod'

@@ -78,7 +78,8 @@ export class GatewayServer {
     this.#options = options;
     this.#server = new Server({
       'grpc.max_concurrent_streams': MAX_STREAMS,
-      'grpc.max_receive_message_length': maxRequestBytes,
+      // Beyond its limit grpc-js answers without saying that nothing was sent.
+      'grpc.max_receive_message_length': 2 * maxRequestBytes,
       'grpc.max_send_message_length': maxMessageBytes,
       'grpc.keepalive_time_ms': KEEPALIVE_MS,
       'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
@@ -177,7 +178,7 @@ export class GatewayServer {
   }
 
   async #handle(path: string, call: Call, answer: sendUnaryData<Buffer>): Promise<void> {
-    const { clock, forwarder, metrics } = this.#options;
+    const { clock, forwarder } = this.#options;
     const gone = new AbortController();
     // 'cancelled' also comes when an answered call closes.
     call.on('cancelled', () => {
@@ -185,14 +186,8 @@ export class GatewayServer {
     });
     const receivedMs = clock.nowMs();
     const caller = this.#callerAt(call.getPeer());
-    if (caller === '') {
-      metrics.countRefusal('caller');
-      const details =
-        'not forwarded: the trusted authorities have changed since this connection was made; ' +
-        'connect again';
-      const refusal = { code: Code.Unavailable, details, notForwarded: true };
-      return this.#answerOwn({ kind: 'gateway', ...refusal }, answer);
-    }
+    const refusal = this.#refuse(path, caller, call.request);
+    if (refusal !== undefined) return this.#answerOwn(refusal, answer);
     const inbound: InboundCall = {
       path,
       headers: toPairs(call.metadata),
@@ -215,6 +210,22 @@ export class GatewayServer {
       this.#calls.delete(gone);
       if (this.#calls.size === 0) this.#onIdle();
     }
+  }
+
+  /** Refuses a caller that has to connect anew, and a request that is too large. */
+  #refuse(path: string, caller: string, { length }: Buffer): GatewayReply | undefined {
+    const { maxRequestBytes, metrics } = this.#options;
+    const refuse = (reason: 'caller' | 'too-large', code: number, why: string): GatewayReply => {
+      metrics.countRefusal(reason);
+      return { kind: 'gateway', code, details: `not forwarded: ${why}`, notForwarded: true };
+    };
+    if (caller === '') {
+      const why = 'the trusted authorities have changed since this connection was made';
+      return refuse('caller', Code.Unavailable, `${why}; connect again`);
+    }
+    if (length <= maxRequestBytes) return undefined;
+    const why = `the request of ${path} is larger than ${maxRequestBytes} bytes`;
+    return refuse('too-large', Code.ResourceExhausted, `${why}: raise --max-request-bytes`);
   }
 
   /** Name of a caller for log lines: of its certificate, or its address; '' if it may not call. */

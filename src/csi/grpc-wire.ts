@@ -64,29 +64,15 @@ export function stripHopHeaders(pairs: HeaderPairs): OutgoingHttpHeaders {
   return headers;
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = {
-  n: 1e-6,
-  u: 1e-3,
-  m: 1,
-  S: 1000,
-  M: 60_000,
-  H: 3_600_000,
-};
-
-/** Milliseconds of a grpc-timeout header ("250m", "10S"); undefined if it is malformed. */
-export function parseTimeoutMs(text: string): number | undefined {
-  const match = /^(\d{1,8})([numSMH])$/.exec(text);
-  return match === null ? undefined : Number(match[1]) * (UNIT_MS[match[2] ?? ''] ?? 0);
-}
+/** The longest time of a grpc-timeout header, 24.8 days: grpc-js reads it as an integer of 32 bits,
+ * and takes a longer one for one that has passed. */
+const LONGEST_MS = 2 ** 31 - 1;
 
 /** A grpc-timeout header. It may have 8 digits, so large values get a larger unit. Rounded up, so
  * that it is never 0. */
 export function formatTimeout(ms: number): string {
   if (ms < 100) return `${Math.max(1, Math.ceil(ms * 1000))}u`;
-  if (ms < 1e8) return `${Math.ceil(ms)}m`;
-  return ms < 1e11
-    ? `${Math.ceil(ms / 1000)}S`
-    : `${Math.min(99_999_999, Math.ceil(ms / 3_600_000))}H`;
+  return ms < 1e8 ? `${Math.ceil(ms)}m` : `${Math.floor(Math.min(ms, LONGEST_MS) / 1000)}S`;
 }
 
 /** A grpc-message header: UTF-8, percent-encoded except for printable ASCII. */

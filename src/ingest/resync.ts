@@ -40,17 +40,17 @@ export class Resync {
     this.#options = options;
   }
 
-  /** Enqueues everything at once. Does nothing while this ingest does not lead. Runs once more after
-   * a run or a spread that had begun to list before this call. */
+  /** Enqueues everything at once. Does nothing while this ingest does not lead. Runs once more
+   * after a run or a spread that had begun to list before this call. */
   async run(reason: string): Promise<void> {
     this.#requested = reason;
     if (this.#current === undefined) await this.#runRequested(this.#begin());
   }
 
-  /** Enqueues everything after a loss of data, spread over time. Begins when the quarantine is over:
-   * no run could do anything before, and by then workers have written again the records that they
-   * had left open. Ends what is under way; resolves when this one has ended, and a run that was
-   * asked for meanwhile. */
+  /** Enqueues everything after a loss of data, spread over time. Begins when the quarantine is
+   * over: no run could do anything before, and by then workers have written again the records that
+   * they had left open. Ends what is under way; resolves when this one has ended, and a run that
+   * was asked for meanwhile. */
   runAfterLoss(): Promise<void> {
     return this.#runSpread(this.#options.quarantineMs);
   }

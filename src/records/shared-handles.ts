@@ -14,8 +14,9 @@ import type { WaitCondition } from '../rules/rule.ts';
  * publishes when a run asks for it: it lists all PVs, and its view is as old as the begin of that
  * list.
  *
- * Fields of the hash of what is published. Earlier versions of sutler published handles as they are,
- * in fields of other names (publisher, handle), so that neither takes the other's view for its own:
+ * Fields of the hash of what is published. Earlier versions of sutler published handles as they
+ * are, in fields of other names (publisher, handle), so that neither takes the other's view for its
+ * own:
  * by           the ingest that publishes; another one takes over when the view has expired
  * version      of what it has published, in its own count
  * until        when it expires, by the record clock: Redis' own expiry is longer where its clock

@@ -169,6 +169,7 @@ describe('the gateway as a gRPC server', () => {
     const before = driver.calls.length;
     const { error } = await callRaw(client, LIST, Buffer.alloc(6_500_000));
     assert.equal(error?.code, status.RESOURCE_EXHAUSTED);
+    assert.deepEqual(error?.metadata.get('sutler-not-forwarded'), ['1']);
     assert.equal(driver.calls.length, before);
   });
 

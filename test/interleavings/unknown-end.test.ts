@@ -6,7 +6,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { getSingle, parseTimeoutMs } from '#src/csi/grpc-wire.ts';
+import { getSingle } from '#src/csi/grpc-wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -186,7 +186,8 @@ describe('a call that ends without an answer of the driver', () => {
     let timeoutMs = 0;
     let closed: Promise<unknown> = Promise.resolve();
     script = ({ headers, stream }) => {
-      timeoutMs = parseTimeoutMs(getSingle(headers, 'grpc-timeout') ?? '') ?? 0;
+      const text = getSingle(headers, 'grpc-timeout') ?? '';
+      timeoutMs = Number.parseInt(text, 10) / (text.endsWith('u') ? 1_000 : 1);
       closed = new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
     };
     const worker = story.worker({ parts: { csi: gateway.client }, timing: { timeoutMs: 300 } });

@@ -210,8 +210,8 @@ export class WebhookSource implements ObjectSource {
 }
 
 /** Remembers an unfinished object, and forgets one that is finished.
- * @returns  `previous`: the same object as it was seen last; `isNew`: whether this is the first look
- *   at it */
+ * @returns  `previous`: the same object as it was seen last; `isNew`: whether this is the first
+ *   look at it */
 function remember<T extends Claim | Volume>(
   known: QuickLRU<string, Remembered<T>>,
   object: T,

@@ -4,9 +4,9 @@ import type { Transformed } from '../../kube/reflector.ts';
 import { isInTreeVolume, PLUGINS } from '../../migration/plugins.ts';
 import { isPending } from '../../volumes/data-source.ts';
 
-/* Transforms cut each object down to the fields that the predicates read, before it is cached. So a bound
- * claim takes a few hundred bytes instead of two thousand. The reflector has checked that a raw
- * object is of its resource and has metadata; the API server is trusted for the rest. */
+/* Transforms cut each object down to the fields that the predicates read, before it is cached. So a
+ * bound claim takes a few hundred bytes instead of two thousand. The reflector has checked that a
+ * raw object is of its resource and has metadata; the API server is trusted for the rest. */
 
 const CLAIM_ANNOTATIONS = [
   keys.STORAGE_PROVISIONER,
