@@ -46,7 +46,7 @@ describe('ingest that may not write the Lease', () => {
     const claim = await bed.newClaim();
     await until(
       async () =>
-        /dataEpoch: can’t tell whether Redis lost data: .*HTTP 403.*grant ingest's account .*update on leases/.test(
+        /data-epoch: can’t tell whether Redis lost data: .*HTTP 403.*grant ingest's account .*update on leases/.test(
           await readiness(running),
         ),
       'it is reported with the fix',

@@ -46,7 +46,11 @@ describe('the ingest that leads after every process was restarted', () => {
   it('sees that Redis was restored to some seconds before', async () => {
     const ingest = await bed.startIngest();
     await until(async () => (await sequence()) >= 1, 'it leads');
-    await cp(bed.redis.dataDir, backup, { recursive: true });
+    // The socket is no data, and can't be copied.
+    await cp(bed.redis.dataDir, backup, {
+      recursive: true,
+      filter: (path) => !path.endsWith('.sock'),
+    });
     const saved = await sequence();
     await until(async () => (await sequence()) >= saved + 3, 'some seconds pass');
     await ingest.stop();
