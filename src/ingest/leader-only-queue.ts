@@ -2,7 +2,7 @@ import { type JobKey, keyId } from '../queue/contract.ts';
 import type { Producer } from '../queue/producer.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 
-/** Passes hints to the producer only while this ingest leads.
+/** Passes notices to the producer only while this ingest leads.
  *
  * An `ensureQueued` that is dropped while blocked does no harm, because a new leader starts with a
  * resync. But a resync leaves delayed jobs delayed. So the latest `enqueueNow` and `promote` are
@@ -30,8 +30,8 @@ export class LeaderOnlyQueue {
     return this.#holdsLease();
   }
 
-  /** Lets hints pass from now on.
-   * @param holdsLease  called for each hint, so that a process that was frozen until its Lease
+  /** Lets notices pass from now on.
+   * @param holdsLease  called for each notice, so that a process that was frozen until its Lease
    *   expired enqueues nothing */
   allow(holdsLease: () => boolean): void {
     this.#holdsLease = holdsLease;

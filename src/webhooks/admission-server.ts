@@ -17,10 +17,10 @@ const OPERATIONS = new Set<unknown>(['CREATE', 'UPDATE', 'DELETE']);
 /** A review may hold the object twice, each as large as the API server takes it. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
-/** Hints of all callers without a certificate, together. Each is followed by three looks, and where
+/** Notices of all callers without a certificate, together. Each is followed by three looks, and where
  * more came than can be read, by a list of everything. */
 const UNKNOWN_PER_SECOND = 100;
-/** So that claims that are created together all leave their hints. */
+/** So that claims that are created together all leave their notices. */
 const UNKNOWN_BURST_SECONDS = 10;
 
 export interface AdmissionServerOptions {
@@ -31,14 +31,14 @@ export interface AdmissionServerOptions {
   readonly log: Logger;
 }
 
-/** Answers POST /admission: allows each request, and leaves a hint after the answer. While there
- * are too many, hints are dropped and answers are not. It never answers 429 or 5xx, which the API
+/** Answers POST /admission: allows each request, and leaves a notice after the answer. While there
+ * are too many, notices are dropped and answers are not. It never answers 429 or 5xx, which the API
  * server would repeat while its user waits. */
 export class AdmissionServer {
   readonly #options: AdmissionServerOptions;
-  /** Of hints, by the subject of the caller's certificate. */
+  /** Of notices, by the subject of the caller's certificate. */
   readonly #known: SenderRates;
-  /** Of hints of all who have shown none. */
+  /** Of notices of all who have shown none. */
   readonly #unknown: TokenBucket;
   readonly #memory = new BodyMemory(MAX_MEMORY_BYTES);
   readonly #warnings: RareWarnings;
@@ -84,25 +84,28 @@ export class AdmissionServer {
     const { reviews } = this.#options.metrics;
     if (verdict.kind === 'ignored') return reviews.inc({ result: `ignored-${verdict.reason}` });
     // After the answer has been written.
-    setImmediate(() => void this.#leaveHint(verdict.hint, subject));
+    setImmediate(() => void this.#leaveNotice(verdict.notice, subject));
   }
 
-  async #leaveHint(hint: ChangeNotice, subject: string | undefined): Promise<void> {
+  async #leaveNotice(notice: ChangeNotice, subject: string | undefined): Promise<void> {
     const { clock, metrics, writer } = this.#options;
     const nowMs = clock.nowMs();
     const bucket = subject === undefined ? this.#unknown : this.#known.of(subject, nowMs);
     let reason = subject === undefined ? TOO_MANY_UNKNOWN : 'too many reviews at once';
     if (bucket.take(nowMs))
       try {
-        await writer.write([hint]);
+        await writer.write([notice]);
         metrics.reviews.inc({ result: 'hint' });
-        return metrics.hints.inc({ server: 'admission', result: 'stored' });
+        return metrics.notices.inc({ server: 'admission', result: 'stored' });
       } catch (error) {
         reason = String(error);
       }
     metrics.reviews.inc({ result: 'lost' });
-    metrics.hints.inc({ server: 'admission', result: 'lost' });
-    this.#warnings.warn({ reason }, 'a hint of an admission review was lost; the resync heals it');
+    metrics.notices.inc({ server: 'admission', result: 'lost' });
+    this.#warnings.warn(
+      { reason },
+      'a notice of an admission review was lost; the resync heals it',
+    );
   }
 
   #refuse(request: IncomingMessage, response: ServerResponse, error: unknown): void {

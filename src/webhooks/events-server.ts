@@ -5,7 +5,7 @@ import type { Clock } from '../runtime/clock.ts';
 import { type Logger, RareWarnings } from '../runtime/log.ts';
 import type { Authenticator } from './authenticator.ts';
 import { bodyFormat } from './decode.ts';
-import { type ChangeNotice, HintsUnavailable, type NoticeWriter } from './notices.ts';
+import { type ChangeNotice, NoticesUnavailable, type NoticeWriter } from './notices.ts';
 import type { WebhookMetrics } from './metrics.ts';
 import {
   kindOfProblem,
@@ -30,7 +30,7 @@ const RETRY_SECONDS = 2;
 /** Problems of one batch that are reported. */
 const MAX_REPORTED = 100;
 /** Ids of events that are remembered, and for how long: twice as long as a signed request may be
- * repeated. One that was forgotten makes a second hint, which harms nobody. */
+ * repeated. One that was forgotten makes a second notice, which harms nobody. */
 const SEEN = { maxSize: 25_000, maxAge: 600_000 };
 
 export interface EventsServerOptions {
@@ -59,7 +59,7 @@ interface Report {
   duplicates: number;
 }
 
-/** Answers POST /events: takes the hints of events into Redis, and then says so. */
+/** Answers POST /events: takes the notices of events into Redis, and then says so. */
 export class EventsServer {
   readonly #options: EventsServerOptions;
   readonly #rates: SenderRates;
@@ -161,58 +161,58 @@ export class EventsServer {
     this.#rates.of(id, this.#nowMs()).charge(events, this.#nowMs());
   }
 
-  /** Stores the hints of all valid events.
+  /** Stores the notices of all valid events.
    * @throws RequestProblem if that can't be done */
   async #store(sender: Sender, read: readonly ReadResult[]): Promise<Report> {
     const { metrics, writer } = this.#options;
     const report: Report = { accepted: 0, ignored: 0, duplicates: 0 };
-    const hints: ChangeNotice[] = [];
+    const notices: ChangeNotice[] = [];
     const taken = new Set<string>();
     for (const event of read) {
-      const { result, hint, key } = this.#judge(event, senderId(sender), taken);
+      const { result, notice, key } = this.#judge(event, senderId(sender), taken);
       metrics.events.inc({ sender: sender.kind, result });
       if (result === 'duplicate') report.duplicates += 1;
       else if (result.startsWith('ignored')) report.ignored += 1;
-      if (hint !== undefined) hints.push(hint);
+      if (notice !== undefined) notices.push(notice);
       if (key !== undefined) taken.add(key);
     }
-    if (hints.length > 0) await this.#write(writer, hints);
+    if (notices.length > 0) await this.#write(writer, notices);
     // Not before: an event that was refused comes again with its id.
     for (const key of taken) this.#seen.set(key, true);
-    return { ...report, accepted: hints.length };
+    return { ...report, accepted: notices.length };
   }
 
   /** What is done with an event.
    * @param taken  keys of the events before it in the same request
-   * @returns the result for metrics; of an event that is taken, the hint, and the key by which it
+   * @returns the result for metrics; of an event that is taken, the notice, and the key by which it
    *          is known again */
   #judge(
     event: ReadResult,
     sender: string,
     taken: ReadonlySet<string>,
-  ): { readonly result: string; readonly hint?: ChangeNotice; readonly key?: string } {
+  ): { readonly result: string; readonly notice?: ChangeNotice; readonly key?: string } {
     if ('problem' in event) return { result: 'invalid' };
     const { verdict, eventId } = event;
     if (verdict.kind === 'ignored') return { result: `ignored-${verdict.reason}` };
-    if (eventId === undefined) return { result: 'hint', hint: verdict.hint };
+    if (eventId === undefined) return { result: 'hint', notice: verdict.notice };
     const key = seenKey(sender, eventId);
     if (taken.has(key) || this.#seen.has(key)) return { result: 'duplicate' };
-    return { result: 'hint', hint: verdict.hint, key };
+    return { result: 'hint', notice: verdict.notice, key };
   }
 
-  async #write(writer: NoticeWriter, hints: readonly ChangeNotice[]): Promise<void> {
+  async #write(writer: NoticeWriter, notices: readonly ChangeNotice[]): Promise<void> {
     const { metrics } = this.#options;
     try {
-      await writer.write(hints);
-      metrics.hints.inc({ server: 'events', result: 'stored' }, hints.length);
+      await writer.write(notices);
+      metrics.notices.inc({ server: 'events', result: 'stored' }, notices.length);
     } catch (error) {
-      metrics.hints.inc({ server: 'events', result: 'lost' }, hints.length);
-      if (!(error instanceof HintsUnavailable)) throw error;
+      metrics.notices.inc({ server: 'events', result: 'lost' }, notices.length);
+      if (!(error instanceof NoticesUnavailable)) throw error;
       this.#warnings.warn(
         { reason: error.message },
         'events could not be taken: their senders were told to send them again',
       );
-      throw unavailable('the hint could not be stored in Redis');
+      throw unavailable('the notice could not be stored in Redis');
     }
   }
 

@@ -62,7 +62,7 @@ export const webhookFlags = defineFlags({
     default: '',
     help:
       'Listen address of POST /admission, for a ValidatingWebhookConfiguration: it allows every ' +
-      'request, and is a hint. Empty: none. Beyond loopback it needs --admission-tls-cert.',
+      'request, and is a notice. Empty: none. Beyond loopback it needs --admission-tls-cert.',
   },
   'admission-tls-cert': {
     type: 'string',

@@ -2,7 +2,7 @@ import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { defineScript } from '../redis/named-script.ts';
 
-/** The resources that hints are about: claims and volumes, of the core group. */
+/** The resources that notices are about: claims and volumes, of the core group. */
 export const NOTICED_RESOURCES = ['persistentvolumeclaims', 'persistentvolumes'] as const;
 
 /** Says that an object may have changed. It may come late, twice, out of order, or name an object
@@ -17,16 +17,16 @@ export interface ChangeNotice {
   readonly isEarly: boolean;
 }
 
-/* The hints of an installation, on their way from any ingest to those that lead a driver. A stream
- * with one entry for each hint, its fields: resource, namespace, name, early ('1' or '0'). An entry
- * with the one field `mark` is no hint: a reader left it to begin behind it. */
+/* The notices of an installation, on their way from any ingest to those that lead a driver. A stream
+ * with one entry for each notice, its fields: resource, namespace, name, early ('1' or '0'). An entry
+ * with the one field `mark` is no notice: a reader left it to begin behind it. */
 
 /** The stream is cut to about this number of entries when one is added, 4 MB at most. */
 const MAX_ENTRIES = 10_000;
-/** Hints that are read at once. */
+/** Notices that are read at once. */
 const MAX_READ = 1_000;
 
-/** Adds hints, four arguments each, after the largest number of entries. */
+/** Adds notices, four arguments each, after the largest number of entries. */
 const appendScript = defineScript(`
 for i = 2, #ARGV, 4 do
   redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'resource', ARGV[i],
@@ -38,38 +38,38 @@ end
 export type NoticePosition = string;
 
 export interface ReadNotices {
-  readonly hints: readonly ChangeNotice[];
+  readonly notices: readonly ChangeNotice[];
   /** Where to go on. */
   readonly position: NoticePosition;
-  /** Whether hints after the earlier position may be lost: too many came, or Redis lost data. */
+  /** Whether notices after the earlier position may be lost: too many came, or Redis lost data. */
   readonly isGap: boolean;
 }
 
 export type NoticeStream = ReturnType<typeof redisNoticeStream>;
 
-/** Stream of the hints of an installation. */
+/** Stream of the notices of an installation. */
 export function noticeStreamKey(prefix: string): string {
   return `${keyPrefix(prefix)}:hints`;
 }
 
-/** The hints of an installation. All methods reject while Redis can't be reached.
+/** The notices of an installation. All methods reject while Redis can't be reached.
  * @param redis  for readNotices: a connection that nobody else uses, since reading blocks it */
 export function redisNoticeStream(redis: RedisLink['redis'], prefix: string) {
   const key = noticeStreamKey(prefix);
   const mark = async (): Promise<NoticePosition> => {
     const id = await redis.xadd(key, 'MAXLEN', '~', MAX_ENTRIES, '*', 'mark', '');
-    if (id === null) throw new Error('Redis added no entry to the stream of hints');
+    if (id === null) throw new Error('Redis added no entry to the stream of notices');
     return id;
   };
   return {
-    /** Adds hints with one command. */
-    async appendNotices(hints: readonly ChangeNotice[]): Promise<void> {
-      if (hints.length === 0) return;
-      await appendScript.run(redis, [key], [MAX_ENTRIES, ...hints.flatMap(encodeHint)]);
+    /** Adds notices with one command. */
+    async appendNotices(notices: readonly ChangeNotice[]): Promise<void> {
+      if (notices.length === 0) return;
+      await appendScript.run(redis, [key], [MAX_ENTRIES, ...notices.flatMap(encodeNotice)]);
     },
-    /** The position behind all hints that there are now. */
+    /** The position behind all notices that there are now. */
     markEnd: mark,
-    /** Reads the hints after a position, up to 1,000, in order.
+    /** Reads the notices after a position, up to 1,000, in order.
      * @param waitMs  how long to wait for the first one; less than the 5 s after which a
      *                connection gives a command up */
     async readNotices(after: NoticePosition, waitMs: number): Promise<ReadNotices> {
@@ -80,7 +80,7 @@ export function redisNoticeStream(redis: RedisLink['redis'], prefix: string) {
       const entries = streams?.[0]?.[1] ?? [];
       const isGap = known.length === 0;
       return {
-        hints: entries.flatMap(([, fields]) => decodeHint(fields) ?? []),
+        notices: entries.flatMap(([, fields]) => decodeNotice(fields) ?? []),
         position: entries.at(-1)?.[0] ?? (isGap ? await mark() : after),
         isGap,
       };
@@ -88,13 +88,13 @@ export function redisNoticeStream(redis: RedisLink['redis'], prefix: string) {
   };
 }
 
-function encodeHint({ resource, namespace, name, isEarly }: ChangeNotice): readonly string[] {
+function encodeNotice({ resource, namespace, name, isEarly }: ChangeNotice): readonly string[] {
   return [resource, namespace, name, isEarly ? '1' : '0'];
 }
 
 /** @param fields  names and values in turn
  * @returns undefined for a mark, and for what another version may have written */
-function decodeHint(fields: readonly string[]): ChangeNotice | undefined {
+function decodeNotice(fields: readonly string[]): ChangeNotice | undefined {
   const valueOf = (field: string): string | undefined =>
     fields.find((_, i) => i % 2 === 1 && fields[i - 1] === field);
   const resource = NOTICED_RESOURCES.find((known) => known === valueOf('resource'));
@@ -104,50 +104,50 @@ function decodeHint(fields: readonly string[]): ChangeNotice | undefined {
   return { resource, namespace, name, isEarly: valueOf('early') === '1' };
 }
 
-/** Hints that wait for Redis; further ones are refused. */
+/** Notices that wait for Redis; further ones are refused. */
 const MAX_WAITING = 10_000;
-/** How long somebody waits for a hint to be stored. */
+/** How long somebody waits for a notice to be stored. */
 const WAIT_MS = 2_000;
 
-/** The hint is not stored, or it is not known whether it is. */
-export class HintsUnavailable extends Error {
-  override readonly name = 'HintsUnavailable';
+/** The notice is not stored, or it is not known whether it is. */
+export class NoticesUnavailable extends Error {
+  override readonly name = 'NoticesUnavailable';
 }
 
-/** Stores hints in Redis, in bounded number and time. */
+/** Stores notices in Redis, in bounded number and time. */
 export class NoticeWriter {
-  readonly #append: (hints: readonly ChangeNotice[]) => Promise<void>;
+  readonly #append: (notices: readonly ChangeNotice[]) => Promise<void>;
   readonly #trouble: () => string | undefined;
   #waiting = 0;
 
   /** @param o.trouble  why Redis can't be reached; undefined while it can */
   constructor(o: {
-    readonly append: (hints: readonly ChangeNotice[]) => Promise<void>;
+    readonly append: (notices: readonly ChangeNotice[]) => Promise<void>;
     readonly trouble: () => string | undefined;
   }) {
     this.#append = o.append;
     this.#trouble = o.trouble;
   }
 
-  /** Resolves when all hints are stored.
-   * @throws HintsUnavailable if they can't be stored now */
-  async write(hints: readonly ChangeNotice[]): Promise<void> {
+  /** Resolves when all notices are stored.
+   * @throws NoticesUnavailable if they can't be stored now */
+  async write(notices: readonly ChangeNotice[]): Promise<void> {
     const trouble = this.#trouble();
-    if (trouble !== undefined) throw new HintsUnavailable(trouble);
-    if (this.#waiting + hints.length > MAX_WAITING)
-      throw new HintsUnavailable('too many hints wait for Redis');
-    this.#waiting += hints.length;
-    const stored = this.#append(hints).finally(() => (this.#waiting -= hints.length));
+    if (trouble !== undefined) throw new NoticesUnavailable(trouble);
+    if (this.#waiting + notices.length > MAX_WAITING)
+      throw new NoticesUnavailable('too many notices wait for Redis');
+    this.#waiting += notices.length;
+    const stored = this.#append(notices).finally(() => (this.#waiting -= notices.length));
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       const text = `Redis did not answer within ${WAIT_MS / 1000} s`;
-      timer = setTimeout(() => reject(new HintsUnavailable(text)), WAIT_MS);
+      timer = setTimeout(() => reject(new NoticesUnavailable(text)), WAIT_MS);
     });
     try {
       await Promise.race([stored, late]);
     } catch (cause) {
-      if (cause instanceof HintsUnavailable) throw cause;
-      throw new HintsUnavailable('Redis did not take a hint', { cause });
+      if (cause instanceof NoticesUnavailable) throw cause;
+      throw new NoticesUnavailable('Redis did not take a notice', { cause });
     } finally {
       clearTimeout(timer);
     }

@@ -7,7 +7,7 @@ export type IgnoredReason = 'other-kind' | 'other-group' | 'other-type' | 'no-ob
 
 /** What an event says. */
 export type Verdict =
-  | { readonly kind: 'hint'; readonly hint: ChangeNotice }
+  | { readonly kind: 'notice'; readonly notice: ChangeNotice }
   | { readonly kind: 'ignored'; readonly reason: IgnoredReason };
 
 /** What an event says, and how it is told from others. */
@@ -80,7 +80,7 @@ export function identityOfReference(reference: unknown, path: string): Identity 
   return { apiVersion, kind, namespace, name, fieldOf: (part) => `${path}.${part}` };
 }
 
-/** What an event about this object says: a hint, if the object is of a kind that sutler serves.
+/** What an event about this object says: a notice, if the object is of a kind that sutler serves.
  * @throws RequestProblem if a part of the identity is missing, or not legal in Kubernetes */
 export function judgeIdentity(identity: Identity, isEarly = false): Verdict {
   const { fieldOf } = identity;
@@ -94,11 +94,11 @@ export function judgeIdentity(identity: Identity, isEarly = false): Verdict {
   if (name.length > MAX_NAME || !NAME.test(name))
     throw badField(fieldOf('name'), 'it is no legal name of a Kubernetes object (a DNS subdomain)');
   if (resource === 'persistentvolumes')
-    return { kind: 'hint', hint: { resource, namespace: '', name, isEarly } };
+    return { kind: 'notice', notice: { resource, namespace: '', name, isEarly } };
   const namespace = textOf('namespace');
   if (!NAMESPACE.test(namespace))
     throw badField(fieldOf('namespace'), 'it is no legal name of a namespace (a DNS label)');
-  return { kind: 'hint', hint: { resource, namespace, name, isEarly } };
+  return { kind: 'notice', notice: { resource, namespace, name, isEarly } };
 }
 
 function requireText(value: unknown, field: string): string {

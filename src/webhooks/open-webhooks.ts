@@ -24,7 +24,7 @@ type Context = Pick<
 >;
 
 /** Starts the servers for webhooks that flags name, until the process closes. Any ingest takes
- * events, whether it leads or not: their hints travel through Redis.
+ * events, whether it leads or not: their notices travel through Redis.
  * @param redis.prefix  value of --redis-prefix
  * @returns their addresses, for `announce`
  * @throws UsageError for flags or files that can't be used */
@@ -38,7 +38,7 @@ export async function openWebhooks(
   checkFlags(context, { events, admission });
   const stream = redisNoticeStream(redis.link.redis, redis.prefix);
   const writer = new NoticeWriter({
-    append: (hints) => redis.link.observe('hints', stream.appendNotices(hints)),
+    append: (notices) => redis.link.observe('hints', stream.appendNotices(notices)),
     trouble: () => redis.link.trouble,
   });
   return {

@@ -5,11 +5,11 @@ import type { Claim, Event, Volume } from '#src/kube/objects.ts';
 import { claims, events, volumes } from '#src/kube/resources.ts';
 import { isReady, readiness } from '../harness/process-bed.ts';
 import { until } from '../harness/until.ts';
-import { liveByHints, openHintedBed } from './webhook-source.ts';
+import { liveByNotices, openHintedBed } from './webhook-source.ts';
 
 describe('ingest without a watch of claims and volumes', () => {
   it('has all claims bound and all volumes deleted, each made once, although 1 event in 10 is lost and others are doubled or late', async () => {
-    const lives = await liveByHints({
+    const lives = await liveByNotices({
       claims: 200,
       faults: { lost: 0.1, doubled: 0.1, late: 0.2 },
       resync: '2s',
@@ -64,13 +64,13 @@ describe('ingest without a watch of claims and volumes', () => {
       const plural = claims.plural;
       const grant = faults.inject({ verb: 'get', plural, action, times: Infinity });
       const stream = redisNoticeStream(bed.redis.redis, 'csi');
-      const hint = (name: string): ChangeNotice => ({
+      const notice = (name: string): ChangeNotice => ({
         resource: 'persistentvolumeclaims',
         namespace: 'default',
         name,
         isEarly: true,
       });
-      await stream.appendNotices(Array.from({ length: 200 }, (_, n) => hint(`c${n}`)));
+      await stream.appendNotices(Array.from({ length: 200 }, (_, n) => notice(`c${n}`)));
       const isNamed = async (): Promise<boolean> =>
         /\[-\]hints: HTTP 403 .*get on persistentvolumeclaims.*rbac.yaml/.test(
           await readiness(ingest),
@@ -78,7 +78,7 @@ describe('ingest without a watch of claims and volumes', () => {
       await until(isNamed, 'the rule is named');
       await until(() => gets() === 200, 'each was asked for');
       grant();
-      await stream.appendNotices([hint('granted')]);
+      await stream.appendNotices([notice('granted')]);
       await until(() => isReady(ingest), 'it is ready again');
       assert.ok(gets() < 210, `${gets()} requests for 200 objects`);
     } finally {
@@ -97,7 +97,7 @@ describe('ingest without a watch of claims and volumes', () => {
       const hasStarted = (): boolean => standby.output.join('').includes('resource=storageclasses');
       await until(hasStarted, 'the standby has started');
       await leader.stop();
-      // Told by a hint, or found by the first resync.
+      // Told by a notice, or found by the first resync.
       const claims = await Promise.all(Array.from({ length: 5 }, () => bed.newClaim()));
       for (const claim of claims) await until(() => bed.isBound(claim), 'it is bound', 10_000);
     } finally {

@@ -7,7 +7,7 @@ import { type Faults, type LossySender, startLossySender } from '../harness/loss
 import { ProcessBed } from '../harness/process-bed.ts';
 import { until } from '../harness/until.ts';
 
-/** What became of claims that only hints and the resync told of. */
+/** What became of claims that only notices and the resync told of. */
 export interface Lives {
   readonly lostEvents: number;
   /** How many volumes the driver made for each name that it made any for. */
@@ -31,8 +31,8 @@ export async function openHintedBed(faults: Faults): Promise<HintedBed> {
   const bed = await ProcessBed.open({ onCall: (call) => driver.observe(call) });
   const stream = redisNoticeStream(bed.redis.redis, 'csi');
   const client = await bed.cluster.client();
-  const send: (hints: readonly ChangeNotice[]) => Promise<void> = (hints) =>
-    stream.appendNotices(hints);
+  const send: (notices: readonly ChangeNotice[]) => Promise<void> = (notices) =>
+    stream.appendNotices(notices);
   const sender = startLossySender({ client, send, faults, seed: 15 });
   return {
     bed,
@@ -46,7 +46,7 @@ export async function openHintedBed(faults: Faults): Promise<HintedBed> {
 }
 
 /** Creates claims, waits until all are bound, deletes them and waits until no volume is left. */
-export async function liveByHints(o: {
+export async function liveByNotices(o: {
   readonly claims: number;
   readonly faults: Faults;
   readonly resync: string;

@@ -35,8 +35,8 @@ export interface WebhookServer {
   ): Promise<WebhookAnswer>;
   /** Sends a body to POST /admission. */
   review(body: string | Buffer): Promise<WebhookAnswer>;
-  /** The hints since the last call. */
-  hints(): Promise<readonly ChangeNotice[]>;
+  /** The notices since the last call. */
+  notices(): Promise<readonly ChangeNotice[]>;
   close(): Promise<void>;
 }
 
@@ -86,10 +86,10 @@ export async function startWebhooks(
     stop: () => stopping.abort(),
     send: (body, headers = { 'content-type': 'application/json' }) => post(events, body, headers),
     review: (body) => post(admission, body, { 'content-type': 'application/json' }),
-    async hints() {
+    async notices() {
       const read = await reader.readNotices(position, 20);
       position = read.position;
-      return read.hints;
+      return read.notices;
     },
     async close() {
       stopping.abort();

@@ -21,33 +21,33 @@ export interface LossySender {
   stop(): Promise<void>;
 }
 
-/** Watches claims and volumes and sends a hint for each event, but for those that it loses. */
+/** Watches claims and volumes and sends a notice for each event, but for those that it loses. */
 export function startLossySender(o: {
   readonly client: KubeClient;
-  readonly send: (hints: readonly ChangeNotice[]) => Promise<void>;
+  readonly send: (notices: readonly ChangeNotice[]) => Promise<void>;
   readonly faults: Faults;
   readonly seed: number;
 }): LossySender {
   const random = seeded(o.seed);
   const timers = new Set<NodeJS.Timeout>();
   let [lost, sent] = [0, 0];
-  const send = (hint: ChangeNotice, delayMs: number): void => {
+  const send = (notice: ChangeNotice, delayMs: number): void => {
     const timer = setTimeout(() => {
       timers.delete(timer);
       sent += 1;
-      void o.send([hint]).catch(() => undefined);
+      void o.send([notice]).catch(() => undefined);
     }, delayMs);
     timers.add(timer);
   };
   const onObject = (resource: ChangeNotice['resource'], { metadata }: Transformed): void => {
     const { namespace = '', name } = metadata;
-    const hint = { resource, namespace, name, isEarly: false };
+    const notice = { resource, namespace, name, isEarly: false };
     if (random() < o.faults.lost) {
       lost += 1;
       return;
     }
-    send(hint, random() < o.faults.late ? random() * 300 : 0);
-    if (random() < o.faults.doubled) send(hint, random() * 300);
+    send(notice, random() < o.faults.late ? random() * 300 : 0);
+    if (random() < o.faults.doubled) send(notice, random() * 300);
   };
   const reflectors: readonly Reflector<Transformed>[] = [claims, volumes].map((resource) =>
     startReflector<Transformed>({

@@ -730,11 +730,11 @@ describe('k8s/', () => {
           );
           const bytes = Buffer.from(JSON.stringify(body));
           const [read] = readEvents(JSON_HEADERS, bytes);
-          assert.ok(read !== undefined && 'verdict' in read && read.verdict.kind === 'hint');
+          assert.ok(read !== undefined && 'verdict' in read && read.verdict.kind === 'notice');
           // What a missed deletion needs besides.
           for (const field of ['group', 'version', 'resource'])
             assert.equal(body[field], event[field]);
-          return read.verdict.hint;
+          return read.verdict.notice;
         }),
       );
       assert.deepEqual(hints, [CLAIM_HINT, VOLUME_HINT]);

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { liveByHints } from '../e2e/webhook-source.ts';
+import { liveByNotices } from '../e2e/webhook-source.ts';
 
 describe('ingest without a watch of claims and volumes, for minutes', () => {
   it('has 2,000 claims bound and all volumes deleted, each made once, although half of the events are lost', async () => {
-    const lives = await liveByHints({
+    const lives = await liveByNotices({
       claims: 2_000,
       faults: { lost: 0.5, doubled: 0.3, late: 0.5 },
       resync: '10s',

@@ -56,7 +56,7 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
     await rm(folder, { recursive: true });
   });
 
-  const readNotices = async (): Promise<void> => void seen.push(...(await receiver.hints()));
+  const readNotices = async (): Promise<void> => void seen.push(...(await receiver.notices()));
   const hintsOf = (name: string): readonly ChangeNotice[] =>
     seen.filter((hint) => hint.name === name);
   /** Creates a claim. @returns its name */

@@ -7,13 +7,13 @@ import { CLAIM_HINT, REVIEW, VOLUME, VOLUME_HINT } from './fixtures.ts';
 const { request } = REVIEW;
 const VOLUME_KIND = { group: '', version: 'v1', kind: 'PersistentVolume' };
 
-/** The hint, the reason why there is none, or the field of the problem. */
+/** The notice, the reason why there is none, or the field of the problem. */
 function read(review: unknown): unknown {
   const text = typeof review === 'string' ? review : JSON.stringify(review);
   const result = catchProblem(() => readAdmissionReview(Buffer.from(text)));
   if ('problem' in result) return `${result.problem.status} ${result.problem.field ?? ''}`;
   const { verdict } = result.value;
-  return verdict.kind === 'hint' ? verdict.hint : verdict.reason;
+  return verdict.kind === 'notice' ? verdict.notice : verdict.reason;
 }
 
 function readRequest(change: object): unknown {
@@ -21,7 +21,7 @@ function readRequest(change: object): unknown {
 }
 
 describe('an AdmissionReview', () => {
-  it('is an early hint of a claim that is created', () =>
+  it('is an early notice of a claim that is created', () =>
     assert.deepEqual(read(`${JSON.stringify(REVIEW)}\n`), { ...CLAIM_HINT, isEarly: true }));
 
   it('is one of a volume whose status changes', () =>

@@ -29,15 +29,15 @@ describe('POST /admission', () => {
     await server.close();
     await redis.close();
   });
-  beforeEach(async () => void (await server.hints()));
+  beforeEach(async () => void (await server.notices()));
 
   it('allows a request, and leaves an early hint', async () => {
     const answer = await server.review(REVIEW_TEXT);
     assert.equal(answer.status, 200);
     assert.equal(answer.headers['content-type'], 'application/json');
     assert.deepEqual(answer.json?.['response'], { uid: 'call-1', allowed: true });
-    const hints = await server.hints();
-    assert.deepEqual(hints, [{ ...CLAIM_HINT, isEarly: true }]);
+    const notices = await server.notices();
+    assert.deepEqual(notices, [{ ...CLAIM_HINT, isEarly: true }]);
   });
 
   it('allows what is odd, and leaves no hint', async () => {
@@ -52,7 +52,7 @@ describe('POST /admission', () => {
       const answer = await server.review(review(change));
       assert.deepEqual(answer.json?.['response'], { uid: 'call-1', allowed: true });
     }
-    assert.deepEqual(await server.hints(), []);
+    assert.deepEqual(await server.notices(), []);
   });
 
   it('ignores the query', async () => {
@@ -92,9 +92,9 @@ describe('POST /admission', () => {
     const answer = await server.review(REVIEW_TEXT);
     const tookMs = performance.now() - startedMs;
     assert.equal(answer.status, 200);
-    // Redis is given 2 s to take a hint.
+    // Redis is given 2 s to take a notice.
     assert.ok(tookMs < 1_900, `${tookMs} ms`);
-    await until(async () => (await lost()) > before, 'the hint is counted as lost');
+    await until(async () => (await lost()) > before, 'the notice is counted as lost');
     redis.thaw();
   });
 

@@ -34,17 +34,18 @@ describe('fuzzed events', () => {
         assert.ok(event.problem.field !== undefined && event.problem.field !== '');
       }
     }
-    for (const kind of ['hint', 'ignored', 'problem']) assert.ok((seen.get(kind) ?? 0) > 100, kind);
+    for (const kind of ['notice', 'ignored', 'problem'])
+      assert.ok((seen.get(kind) ?? 0) > 100, kind);
   });
 
-  it('never make a hint whose name could be a path', () => {
+  it('never make a notice whose name could be a path', () => {
     const random = seeded(16);
     for (let n = 0; n < 5_000; n += 1) {
       const read = catchProblem(() => readEvents(fuzzHeaders(random), fuzzBody(random)));
       for (const event of 'problem' in read ? [] : read.value)
-        if ('verdict' in event && event.verdict.kind === 'hint')
+        if ('verdict' in event && event.verdict.kind === 'notice')
           assert.match(
-            `${event.verdict.hint.namespace}/${event.verdict.hint.name}`,
+            `${event.verdict.notice.namespace}/${event.verdict.notice.name}`,
             /^[a-z0-9-]*\/[a-z0-9.-]+$/,
           );
     }
@@ -95,14 +96,14 @@ describe('while others send what is bad', () => {
 
   /** Sends a good event, and checks that it is taken soon. */
   const checkGood = async (): Promise<void> => {
-    await server.hints();
+    await server.notices();
     const startedMs = performance.now();
     assert.equal((await sendGood()).status, 202);
     assert.ok(performance.now() - startedMs < 5_000);
-    assert.deepEqual(await server.hints(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
   };
 
-  it('a hint of an allowed sender gets through a flood by forty senders', async () => {
+  it('a notice of an allowed sender gets through a flood by forty senders', async () => {
     const over = new AbortController();
     const statuses = new Map<number, number>();
     const flood = async (n: number): Promise<void> => {

@@ -50,13 +50,13 @@ describe('POST /events on loopback, without authentication', () => {
     await server.close();
     await redis.close();
   });
-  beforeEach(async () => void (await server.hints()));
+  beforeEach(async () => void (await server.notices()));
 
-  it('answers 202 once the hint is stored', async () => {
+  it('answers 202 once the notice is stored', async () => {
     const answer = await server.send(EVENT);
     assert.equal(answer.status, 202);
     assert.deepEqual(answer.json, { accepted: 1, ignored: 0, duplicates: 0 });
-    assert.deepEqual(await server.hints(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
   });
 
   it('stores nothing of an event but the name of its object', async () => {
@@ -79,7 +79,7 @@ describe('POST /events on loopback, without authentication', () => {
       'Ce-Namespace': '',
     });
     assert.equal(answer.status, 202);
-    assert.deepEqual(await server.hints(), [VOLUME_HINT]);
+    assert.deepEqual(await server.notices(), [VOLUME_HINT]);
   });
 
   it('takes an event without a Content-Type', async () => {
@@ -90,7 +90,7 @@ describe('POST /events on loopback, without authentication', () => {
     const pod = { type: 'ADDED', object: { ...CLAIM, kind: 'Pod' } };
     const answer = await server.send(JSON.stringify(pod));
     assert.deepEqual(answer.json, { accepted: 0, ignored: 1, duplicates: 0 });
-    assert.deepEqual(await server.hints(), []);
+    assert.deepEqual(await server.notices(), []);
   });
 
   it('takes an event once', async () => {
@@ -99,13 +99,13 @@ describe('POST /events on loopback, without authentication', () => {
     const answer = await server.send(event, CLOUD_EVENT);
     assert.equal(answer.status, 202);
     assert.deepEqual(answer.json, { accepted: 0, ignored: 0, duplicates: 1 });
-    assert.deepEqual(await server.hints(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
   });
 
   it('takes events of one id from two sources', async () => {
     for (const source of ['one', 'two'])
       await server.send(JSON.stringify({ ...STRUCTURED, id: 'same', source }), CLOUD_EVENT);
-    assert.equal((await server.hints()).length, 2);
+    assert.equal((await server.notices()).length, 2);
   });
 
   it('takes the good members of a batch, and reports the bad ones by index', async () => {
@@ -243,7 +243,7 @@ describe('POST /events on loopback, without authentication', () => {
 
   it('counts what it received', async () => {
     const text = await server.metrics.metrics();
-    assert.match(text, /sutler_webhook_events_total\{sender="network",result="hint"\} \d+/);
+    assert.match(text, /sutler_webhook_events_total\{sender="network",result="notice"\} \d+/);
     assert.match(text, /sutler_webhook_requests_refused_total\{reason="too-large"\} \d+/);
     assert.match(text, /sutler_webhook_hints_total\{server="events",result="stored"\} \d+/);
   });
@@ -271,13 +271,13 @@ describe('POST /events with tokens and signatures', () => {
     await redis.close();
     await rm(folder, { recursive: true });
   });
-  beforeEach(async () => void (await server.hints()));
+  beforeEach(async () => void (await server.notices()));
 
   const withToken = (token: string) => ({ ...JSON_TYPE, authorization: `Bearer ${token}` });
 
   it('takes an event with a token', async () => {
     assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
-    assert.deepEqual(await server.hints(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
   });
 
   it('refuses one without, with the same text as one with a wrong token', async () => {
@@ -286,7 +286,7 @@ describe('POST /events with tokens and signatures', () => {
     assert.equal(without.status, 401);
     assert.equal(without.headers['www-authenticate'], 'Bearer');
     assert.deepEqual(wrong.json, without.json);
-    assert.deepEqual(await server.hints(), []);
+    assert.deepEqual(await server.notices(), []);
   });
 
   it('refuses a wrong token before it reads the body', async () => {
@@ -298,7 +298,7 @@ describe('POST /events with tokens and signatures', () => {
 
   it('takes a signed event', async () => {
     assert.equal((await server.send(EVENT, sign(EVENT, 'msg-1'))).status, 202);
-    assert.deepEqual(await server.hints(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
   });
 
   it('takes a signed event once', async () => {

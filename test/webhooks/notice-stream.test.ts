@@ -15,11 +15,11 @@ import { until } from '../harness/until.ts';
 const KEY = noticeStreamKey('csi');
 const WAIT_MS = 20;
 
-function claimHint(name: string): ChangeNotice {
+function claimNotice(name: string): ChangeNotice {
   return { resource: 'persistentvolumeclaims', namespace: 'shop', name, isEarly: false };
 }
 
-describe('the stream of hints, as the user of ingest', () => {
+describe('the stream of notices, as the user of ingest', () => {
   let redis: TestRedis;
   const links: RedisLink[] = [];
   let writer: NoticeStream;
@@ -41,34 +41,34 @@ describe('the stream of hints, as the user of ingest', () => {
   });
   beforeEach(() => redis.redis.flushall());
 
-  it('brings hints as they were sent, in order', async () => {
+  it('brings notices as they were sent, in order', async () => {
     const start = await reader.markEnd();
     const sent: readonly ChangeNotice[] = [
-      { ...claimHint('orders-db'), isEarly: true },
+      { ...claimNotice('orders-db'), isEarly: true },
       { resource: 'persistentvolumes', namespace: '', name: 'pvc-1', isEarly: false },
-      { ...claimHint('early'), namespace: 'name' },
+      { ...claimNotice('early'), namespace: 'name' },
     ];
     await writer.appendNotices(sent);
-    const { hints, isGap } = await reader.readNotices(start, WAIT_MS);
-    assert.deepEqual(hints, sent);
+    const { notices, isGap } = await reader.readNotices(start, WAIT_MS);
+    assert.deepEqual(notices, sent);
     assert.equal(isGap, false);
   });
 
   it('goes on where the reader stopped', async () => {
     const start = await reader.markEnd();
-    await writer.appendNotices([claimHint('first')]);
+    await writer.appendNotices([claimNotice('first')]);
     const { position } = await reader.readNotices(start, WAIT_MS);
-    await writer.appendNotices([claimHint('second')]);
-    const { hints, isGap } = await reader.readNotices(position, WAIT_MS);
-    assert.deepEqual(hints, [claimHint('second')]);
+    await writer.appendNotices([claimNotice('second')]);
+    const { notices, isGap } = await reader.readNotices(position, WAIT_MS);
+    assert.deepEqual(notices, [claimNotice('second')]);
     assert.equal(isGap, false);
   });
 
-  it('has no hint after its end, and no gap', async () => {
-    await writer.appendNotices([claimHint('before')]);
+  it('has no notice after its end, and no gap', async () => {
+    await writer.appendNotices([claimNotice('before')]);
     const start = await reader.markEnd();
     assert.deepEqual(await reader.readNotices(start, WAIT_MS), {
-      hints: [],
+      notices: [],
       position: start,
       isGap: false,
     });
@@ -78,20 +78,20 @@ describe('the stream of hints, as the user of ingest', () => {
     const start = await reader.markEnd();
     const beganMs = performance.now();
     const reading = reader.readNotices(start, 4_000);
-    await writer.appendNotices([claimHint('awaited')]);
-    assert.deepEqual((await reading).hints, [claimHint('awaited')]);
+    await writer.appendNotices([claimNotice('awaited')]);
+    assert.deepEqual((await reading).notices, [claimNotice('awaited')]);
     assert.ok(performance.now() - beganMs < 3_000);
   });
 
-  it('adds many hints with one command from outside', async () => {
+  it('adds many notices with one command from outside', async () => {
     const start = await reader.markEnd();
     await redis.redis.config('RESETSTAT');
-    const many = Array.from({ length: 500 }, (_, n) => claimHint(`claim-${n}`));
+    const many = Array.from({ length: 500 }, (_, n) => claimNotice(`claim-${n}`));
     await writer.appendNotices(many);
     const { evalsha = 0, eval: first = 0 } = await redis.commands();
     // Two if this Redis did not have the script yet.
     assert.ok(evalsha + first <= 2, `${evalsha + first} commands`);
-    assert.deepEqual((await reader.readNotices(start, WAIT_MS)).hints, many);
+    assert.deepEqual((await reader.readNotices(start, WAIT_MS)).notices, many);
   });
 
   it('sends nothing for no hints', async () => {
@@ -101,21 +101,23 @@ describe('the stream of hints, as the user of ingest', () => {
 
   it('is read in parts', async () => {
     const start = await reader.markEnd();
-    await writer.appendNotices(Array.from({ length: 1_500 }, (_, n) => claimHint(`claim-${n}`)));
+    await writer.appendNotices(Array.from({ length: 1_500 }, (_, n) => claimNotice(`claim-${n}`)));
     const first = await reader.readNotices(start, WAIT_MS);
     const second = await reader.readNotices(first.position, WAIT_MS);
-    assert.equal(first.hints.length, 1_000);
-    assert.equal(second.hints.length, 500);
+    assert.equal(first.notices.length, 1_000);
+    assert.equal(second.notices.length, 500);
   });
 
   it('has a gap if the position was trimmed away, and none from there on', async () => {
     const start = await reader.markEnd();
     for (let round = 0; round < 11; round += 1)
-      await writer.appendNotices(Array.from({ length: 1_000 }, (_, n) => claimHint(`claim-${n}`)));
+      await writer.appendNotices(
+        Array.from({ length: 1_000 }, (_, n) => claimNotice(`claim-${n}`)),
+      );
     assert.ok((await redis.redis.xlen(KEY)) < 10_500);
     const first = await reader.readNotices(start, WAIT_MS);
     assert.equal(first.isGap, true);
-    assert.equal(first.hints.length, 1_000);
+    assert.equal(first.notices.length, 1_000);
     assert.equal((await reader.readNotices(first.position, WAIT_MS)).isGap, false);
   });
 
@@ -124,19 +126,19 @@ describe('the stream of hints, as the user of ingest', () => {
     await redis.redis.flushall();
     const first = await reader.readNotices(start, WAIT_MS);
     assert.equal(first.isGap, true);
-    await writer.appendNotices([claimHint('after')]);
-    const { hints, isGap } = await reader.readNotices(first.position, WAIT_MS);
-    assert.deepEqual(hints, [claimHint('after')]);
+    await writer.appendNotices([claimNotice('after')]);
+    const { notices, isGap } = await reader.readNotices(first.position, WAIT_MS);
+    assert.deepEqual(notices, [claimNotice('after')]);
     assert.equal(isGap, false);
   });
 
   it('has a gap if Redis was emptied and filled again', async () => {
     const start = await reader.markEnd();
-    await writer.appendNotices([claimHint('lost')]);
+    await writer.appendNotices([claimNotice('lost')]);
     await redis.redis.flushall();
-    await writer.appendNotices([claimHint('kept')]);
-    const { hints, isGap } = await reader.readNotices(start, WAIT_MS);
-    assert.deepEqual(hints, [claimHint('kept')]);
+    await writer.appendNotices([claimNotice('kept')]);
+    const { notices, isGap } = await reader.readNotices(start, WAIT_MS);
+    assert.deepEqual(notices, [claimNotice('kept')]);
     assert.equal(isGap, true);
   });
 
@@ -145,8 +147,8 @@ describe('the stream of hints, as the user of ingest', () => {
     await redis.redis.xadd(KEY, '*', 'resource', 'snapshots', 'namespace', '', 'name', 'x');
     await redis.redis.xadd(KEY, '*', 'resource', 'persistentvolumes');
     await redis.redis.xadd(KEY, '*', 'odd', 'entry');
-    await writer.appendNotices([claimHint('good')]);
-    assert.deepEqual((await reader.readNotices(start, WAIT_MS)).hints, [claimHint('good')]);
+    await writer.appendNotices([claimNotice('good')]);
+    assert.deepEqual((await reader.readNotices(start, WAIT_MS)).notices, [claimNotice('good')]);
   });
 
   it('is one for each prefix', async () => {

@@ -94,7 +94,7 @@ describe('the servers for webhooks', () => {
     assert.equal(await post(admission, JSON.stringify(REVIEW)), 200);
   });
 
-  it('take more hints of callers with a certificate than of all others together', async () => {
+  it('take more notices of callers with a certificate than of all others together', async () => {
     const flags = [...tlsFlags('admission'), '--webhook-max-events-per-second=10000'];
     const { admission, metrics } = await start(...flags);
     const dispatcher = new Agent({ connect: await connectAs('jobs'), connections: 20 });
@@ -107,7 +107,7 @@ describe('the servers for webhooks', () => {
     );
     await dispatcher.destroy();
     const stored = /hints_total\{server="admission",result="stored"\} 1100\n/;
-    await until(async () => stored.test(await metrics.metrics()), 'all hints are stored');
+    await until(async () => stored.test(await metrics.metrics()), 'all notices are stored');
   });
 
   it('answer 404 to paths that differ in letters or in a slash at the end', async () => {

@@ -19,14 +19,14 @@ import {
   WATCH_EVENT,
 } from './fixtures.ts';
 
-/** The hint, the reason to ignore it, or status and field of the problem, of a body's one event. */
+/** The notice, the reason to ignore it, or status and field of the problem, of a body's one event. */
 function readOne(headers: HeaderValues, body: unknown): unknown {
   const bytes = Buffer.isBuffer(body) ? body : Buffer.from(textOf(body));
   const read = catchProblem(() => readEvents(headers, bytes));
   if ('problem' in read) return `${read.problem.status} ${read.problem.field ?? ''}`;
   const [event] = read.value;
   assert.ok(event !== undefined && !('problem' in event));
-  return event.verdict.kind === 'hint' ? event.verdict.hint : event.verdict.reason;
+  return event.verdict.kind === 'notice' ? event.verdict.notice : event.verdict.reason;
 }
 
 function textOf(body: unknown): string {
@@ -66,7 +66,7 @@ describe('CloudEvents in structured mode', () => {
       CLAIM_HINT,
     ),
     read('name a volume, whose namespace is empty', volumeEvent, VOLUME_HINT),
-    read('are hints when an object is deleted', { type: typeOf('ref.delete') }, CLAIM_HINT),
+    read('are notices when an object is deleted', { type: typeOf('ref.delete') }, CLAIM_HINT),
     read(
       'may have extensions that nobody knows',
       { knativearrivaltime: 'x', other: 5 },

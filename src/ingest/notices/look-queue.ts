@@ -78,7 +78,7 @@ export class LookQueue {
     const registers = [options.metrics];
     this.#looked = new Counter({
       name: 'sutler_hinted_looks_total',
-      help: 'Reads of objects that hints named, by whether the object existed.',
+      help: 'Reads of objects that notices named, by whether the object existed.',
       labelNames: ['found'],
       registers,
     });
@@ -89,7 +89,7 @@ export class LookQueue {
     });
     const planned: Gauge = new Gauge({
       name: 'sutler_hinted_looks_planned',
-      help: 'Objects that hints named and that are to be read, now or a moment later.',
+      help: 'Objects that notices named and that are to be read, now or a moment later.',
       registers,
       collect: () => planned.set(this.#due.size + this.#later.size),
     });
@@ -221,6 +221,6 @@ const NO_LOGIN = 'the API server does not take the credentials of ingest';
 function missing(resource: string): string {
   return (
     `HTTP 403 to get ${resource}: grant ingest the verb get on ${resource} ` +
-    '(k8s/webhooks/rbac.yaml has the rule); until then the resync finds what hints name'
+    '(k8s/webhooks/rbac.yaml has the rule); until then the resync finds what notices name'
   );
 }

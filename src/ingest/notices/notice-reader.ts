@@ -84,9 +84,9 @@ export class NoticeReader {
     }
     for (const tell of this.#waiting.splice(0)) tell();
     if (looks.due >= MAX_DUE) return BUSY_MS;
-    const { hints, position, isGap } = await stream.readNotices(this.#position, BLOCK_MS);
+    const { notices, position, isGap } = await stream.readNotices(this.#position, BLOCK_MS);
     this.#position = position;
-    for (const notice of hints) looks.add(notice);
+    for (const notice of notices) looks.add(notice);
     this.#isGapPending ||= isGap;
     this.#reportLoss();
     return 0;

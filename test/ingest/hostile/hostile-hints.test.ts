@@ -54,11 +54,11 @@ async function play({ before, acts }: Scenario): Promise<void> {
   const api = await HostileApi.start(model, { events: [], requests: [], streamsLists: false });
   const ingest = openIngest(api, model);
   const { source, looks, objects, handler, queue } = ingest;
-  const hint = hinter((each) => looks.add(each));
+  const notice = hinter((each) => looks.add(each));
   try {
     await objects.waitForSync(AbortSignal.timeout(20_000));
     for (const { act, fault, pauseMs } of acts) {
-      hint(api.apply(act), fault);
+      notice(api.apply(act), fault);
       if (pauseMs === 0) continue;
       ingest.work();
       await delay(pauseMs);
@@ -111,25 +111,25 @@ function openIngest(api: HostileApi, model: ClusterModel) {
   };
 }
 
-/** Sends a hint of each change, as its fault says. */
+/** Sends a notice of each change, as its fault says. */
 function hinter(
-  send: (hint: ChangeNotice) => void,
+  send: (notice: ChangeNotice) => void,
 ): (change: ModelChange | undefined, fault: (typeof FAULTS)[number]) => void {
   let held: ChangeNotice[] = [];
   return (change, fault) => {
     if (change === undefined || change.plural === 'storageclasses') return;
     const { namespace = '', name } = change.object.metadata;
-    const hint: ChangeNotice = {
+    const notice: ChangeNotice = {
       resource: change.plural,
       namespace,
       name,
       isEarly: fault === 'early',
     };
     const late = held;
-    held = fault === 'after-the-next' ? [hint] : [];
-    if (fault === 'of-no-object') send({ ...hint, name: 'never-was' });
-    if (fault !== 'lost' && fault !== 'after-the-next') send(hint);
-    if (fault === 'doubled') send(hint);
+    held = fault === 'after-the-next' ? [notice] : [];
+    if (fault === 'of-no-object') send({ ...notice, name: 'never-was' });
+    if (fault !== 'lost' && fault !== 'after-the-next') send(notice);
+    if (fault === 'doubled') send(notice);
     for (const each of late) send(each);
   };
 }

@@ -9,7 +9,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis } from '../../harness/redis.ts';
 import { until } from '../../harness/until.ts';
 
-const hint = (name: string): ChangeNotice => ({
+const notice = (name: string): ChangeNotice => ({
   resource: 'persistentvolumeclaims',
   namespace: 'n',
   name,
@@ -32,7 +32,7 @@ async function openBed(t: TestContext) {
     due: 0,
     losses: 0,
     cleared: 0,
-    send: (...names: readonly string[]) => sender.appendNotices(names.map(hint)),
+    send: (...names: readonly string[]) => sender.appendNotices(names.map(notice)),
     signal: new AbortController().signal,
   };
   const reader = new NoticeReader({
@@ -58,7 +58,7 @@ async function openBed(t: TestContext) {
 
 // Side by side, because they wait most of the time.
 describe('hint reader', { concurrency: true }, () => {
-  it('reads the hints that are sent from when it begins', async (t) => {
+  it('reads the notices that are sent from when it begins', async (t) => {
     const { read, reader, send, signal } = await openBed(t);
     await reader.waitUntilReading(signal);
     await send('a', 'b');
@@ -79,7 +79,7 @@ describe('hint reader', { concurrency: true }, () => {
     assert.deepEqual(read, ['a']);
   });
 
-  it('leaves hints in the stream while too many objects wait for their look', async (t) => {
+  it('leaves notices in the stream while too many objects wait for their look', async (t) => {
     const { bed, read, reader, send, signal } = await openBed(t);
     await reader.waitUntilReading(signal);
     bed.due = 2_000;
@@ -92,7 +92,7 @@ describe('hint reader', { concurrency: true }, () => {
     await until(() => read.length === 2, 'b is read');
   });
 
-  it('reports that hints were lost when Redis was emptied, and goes on', async (t) => {
+  it('reports that notices were lost when Redis was emptied, and goes on', async (t) => {
     const { bed, read, reader, send, server, signal } = await openBed(t);
     await reader.waitUntilReading(signal);
     await send('a');
