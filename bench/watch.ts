@@ -14,6 +14,7 @@ import {
   prepareBoundPairs,
   writeBoundPairs,
 } from './bound-pairs.ts';
+import { inCluster } from './in-cluster.ts';
 import { cpuMs, peakRssBytes, rssBytes } from './proc.ts';
 import { type Backend, type Member, openBackend } from './testbed.ts';
 import { flags as table, summary } from './watch-flags.ts';
@@ -130,16 +131,29 @@ async function startIngest(
   name: string,
   closers: Closers,
 ): Promise<{ readonly member: Member; readonly syncMs: number }> {
+  // As in a pod, where that is possible: a kubeconfig costs about 30 MiB.
+  const access =
+    flags.backend === 'sandbox'
+      ? await inCluster(backend.kubeconfig, join(backend.logsDir, 'service-account'))
+      : undefined;
   const startedMs = performance.now();
   const { member } = await backend.start({
     name,
     args: [
-      `--kubeconfig=${backend.kubeconfig}`,
+      ...(access === undefined ? [`--kubeconfig=${backend.kubeconfig}`] : []),
       `--gateway=${gatewayOf(backend)}`,
       '--leader-election=true',
+      '--leader-election-namespace=default',
       '--logging-format=json',
     ],
-    env: { REDIS_URL: backend.redisUrl, NODE_OPTIONS: flags.nodeOptions },
+    env: {
+      ...access?.env,
+      // As k8s/base/ingest.yaml has them.
+      MALLOC_ARENA_MAX: '2',
+      MALLOC_TRIM_THRESHOLD_: '131072',
+      REDIS_URL: backend.redisUrl,
+      NODE_OPTIONS: `${flags.nodeOptions} ${access?.nodeOptions ?? ''}`,
+    },
     closers,
   });
   const signal = AbortSignal.any([stopping, AbortSignal.timeout(SYNC_WITHIN_MS)]);

@@ -31,7 +31,12 @@ export async function startTraced(
 ): Promise<TracedProcess> {
   const child = spawn(
     process.execPath,
-    ['--import', new URL('service-account.js', import.meta.url).href, o.cli ?? CLI, ...argv],
+    [
+      '--import',
+      new URL('../harness/service-account.js', import.meta.url).href,
+      o.cli ?? CLI,
+      ...argv,
+    ],
     {
       env: { PATH: process.env['PATH'], NODE_V8_COVERAGE: o.traceDir, ...o.env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

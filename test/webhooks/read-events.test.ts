@@ -255,7 +255,7 @@ describe('batches of CloudEvents', () => {
     const events = readEvents(BATCH_HEADERS, Buffer.from(JSON.stringify(members)));
     assert.deepEqual(
       events.map((event) => ('problem' in event ? event.problem.field : event.verdict.kind)),
-      ['hint', 'hint', '[2]', '[3].name'],
+      ['notice', 'notice', '[2]', '[3].name'],
     );
   });
 
