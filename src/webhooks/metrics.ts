@@ -8,7 +8,7 @@ export function webhookMetrics(registry: Registry) {
   return {
     events: counter(
       'sutler_webhook_events_total',
-      'Events that POST /events received, by kind of sender and by result: notice, ignored-REASON, ' +
+      'Events that POST /events received, by kind of sender and by result: hint, ignored-REASON, ' +
         'duplicate, invalid.',
       ['sender', 'result'],
     ),
@@ -19,7 +19,7 @@ export function webhookMetrics(registry: Registry) {
     ),
     reviews: counter(
       'sutler_admission_reviews_total',
-      'Requests to POST /admission, by result: notice, ignored-REASON, lost, refused.',
+      'Requests to POST /admission, by result: hint, ignored-REASON, lost, refused.',
       ['result'],
     ),
     notices: counter(
