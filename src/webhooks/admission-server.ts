@@ -17,8 +17,8 @@ const OPERATIONS = new Set<unknown>(['CREATE', 'UPDATE', 'DELETE']);
 /** A review may hold the object twice, each as large as the API server takes it. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
-/** Notices of all callers without a certificate, together. Each is followed by three looks, and where
- * more came than can be read, by a list of everything. */
+/** Notices of all callers without a certificate, together. Each is followed by three looks, and
+ * where more came than can be read, by a list of everything. */
 const UNKNOWN_PER_SECOND = 100;
 /** So that claims that are created together all leave their notices. */
 const UNKNOWN_BURST_SECONDS = 10;

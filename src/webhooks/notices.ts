@@ -17,9 +17,9 @@ export interface ChangeNotice {
   readonly isEarly: boolean;
 }
 
-/* The notices of an installation, on their way from any ingest to those that lead a driver. A stream
- * with one entry for each notice, its fields: resource, namespace, name, early ('1' or '0'). An entry
- * with the one field `mark` is no notice: a reader left it to begin behind it. */
+/* The notices of an installation, on their way from any ingest to those that lead a driver. A
+ * stream with one entry for each notice, its fields: resource, namespace, name, early ('1' or '0').
+ * An entry with the one field `mark` is no notice: a reader left it to begin behind it. */
 
 /** The stream is cut to about this number of entries when one is added, 4 MB at most. */
 const MAX_ENTRIES = 10_000;

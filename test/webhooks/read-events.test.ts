@@ -19,7 +19,8 @@ import {
   WATCH_EVENT,
 } from './fixtures.ts';
 
-/** The notice, the reason to ignore it, or status and field of the problem, of a body's one event. */
+/** The notice, the reason to ignore it, or status and field of the problem, of the one event of a
+ * body. */
 function readOne(headers: HeaderValues, body: unknown): unknown {
   const bytes = Buffer.isBuffer(body) ? body : Buffer.from(textOf(body));
   const read = catchProblem(() => readEvents(headers, bytes));
