@@ -243,7 +243,7 @@ describe('POST /events on loopback, without authentication', () => {
 
   it('counts what it received', async () => {
     const text = await server.metrics.metrics();
-    assert.match(text, /sutler_webhook_events_total\{sender="network",result="notice"\} \d+/);
+    assert.match(text, /sutler_webhook_events_total\{sender="network",result="hint"\} \d+/);
     assert.match(text, /sutler_webhook_requests_refused_total\{reason="too-large"\} \d+/);
     assert.match(text, /sutler_webhook_hints_total\{server="events",result="stored"\} \d+/);
   });
