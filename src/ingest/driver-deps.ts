@@ -1,6 +1,7 @@
 import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
+import type { EventRecorder } from '../kube/events.ts';
 import type { ProducerConnection } from '../queue/connections.ts';
 import type { EventSource } from './event-source.ts';
 import type { flags } from './flags.ts';
@@ -26,4 +27,5 @@ export interface DriverDeps {
   readonly lease: { readonly namespace: string; readonly name: string };
   readonly queue: LeaderOnlyQueue;
   readonly pause: ProvisioningPause;
+  readonly events: EventRecorder;
 }

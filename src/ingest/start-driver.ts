@@ -7,7 +7,8 @@ import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.t
 import { leaseNamespace } from '../election/flags.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
-import { apiVersionOf, classes, leases } from '../kube/resources.ts';
+import type { Volume } from '../kube/objects.ts';
+import { apiVersionOf, classes, leases, volumes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { JOB_KINDS } from '../queue/contract.ts';
 import { DependencyIndex, parseObjectId } from '../queue/dependency-index.ts';
@@ -21,6 +22,8 @@ import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
+import { volumeFailedDelete } from '../volumes/deletion.ts';
+import { explainShared } from '../volumes/handles.ts';
 import { DemandWatch } from './dependencies/demand-watch.ts';
 import { DependencyWatcher } from './dependencies/dependency-watcher.ts';
 import { FollowedObjects } from './dependencies/followed-objects.ts';
@@ -57,14 +60,15 @@ export async function startDriver(
   /** Notified of each object that changes, by its id in the dependency index. */
   const changes = new Listeners<string>();
   const pause = openPause(context, changes);
-  const deps = { context, connections, driver, lease, queue, pause };
+  const events = openEvents(context, connections, driver);
+  const deps = { context, connections, driver, lease, queue, pause, events };
   const eventSource = shared.eventSource();
   const { source } = eventSource;
   const { handler, followed } = await serveDriver(deps, eventSource, changes);
   if (stopping.aborted) return;
   const dependencies = openDependencies(deps, followed, changes);
   openHandlePublisher(deps, eventSource, dependencies);
-  openAudit(deps, openEvents(deps));
+  openAudit(deps);
   openLimits(deps);
   openCapacity(deps, source, changes);
   const leadership = openLeadership(deps, source, openResync(deps, source, handler));
@@ -81,11 +85,17 @@ async function serveDriver(
   eventSource: EventSource,
   changes: Listeners<string>,
 ): Promise<{ readonly handler: EventHandler; readonly followed: FollowedObjects }> {
-  const { context, driver: info, queue } = deps;
+  const { context, connections, driver: info, queue, events } = deps;
   const { closers, log, stopping } = context;
-  const { source } = eventSource;
+  const { source, informers } = eventSource;
   const driver = { ...info, inTreeName: inTreeNameOf(info.name) };
-  const handler = new EventHandler({ driver, queue, lookups: source, log });
+  const sharing = informers && {
+    sharersOf: (volume: Volume) => informers.sharersOf(volume),
+    read: (name: string) => connections.kube.get<Volume>(volumes, { name }),
+    onRefused: (volume: Volume, other: string) =>
+      events.record(volumeFailedDelete(volume, explainShared(other))),
+  };
+  const handler = new EventHandler({ driver, queue, lookups: source, sharing, log });
   const followed = openFollowedObjects(deps, eventSource, changes);
   const serving = source.serve({
     handler,
@@ -149,9 +159,12 @@ function openProducer(
   return producer;
 }
 
-function openEvents({ context, connections: { kube }, driver }: DriverDeps): EventRecorder {
-  const { closers, log, metrics } = context;
-  const component = eventComponent(driver.name, context.env);
+function openEvents(
+  { env, closers, log, metrics }: Context,
+  { kube }: DriverConnections,
+  driver: DriverInfo,
+): EventRecorder {
+  const component = eventComponent(driver.name, env);
   const events = new EventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(1_000));
   return events;
@@ -294,17 +307,15 @@ function openLimits({ context, connections: { link, marker }, driver, queue }: D
 }
 
 /** Reports orphans and missing volumes at each interval, if the driver can list its volumes. */
-function openAudit(
-  {
-    context,
-    connections,
-    driver: { name, controllerCapabilities },
-    lease,
-    queue,
-    pause,
-  }: DriverDeps,
-  events: EventRecorder,
-): void {
+function openAudit({
+  context,
+  connections,
+  driver: { name, controllerCapabilities },
+  lease,
+  queue,
+  pause,
+  events,
+}: DriverDeps): void {
   const { flags, closers, log, metrics } = context;
   const { kube, gateways, nodeGateways, link } = connections;
   if (flags.auditIntervalMs <= 0 || !controllerCapabilities.has('LIST_VOLUMES')) return;

@@ -38,7 +38,11 @@ export class Informers implements ObjectSource {
   readonly #classes: Reflector<Class>;
   readonly #pendingClaims: PendingCache<Claim>;
   readonly #pendingVolumes: PendingCache<Volume>;
-  readonly #volumeIndex = new VolumeIndex();
+  readonly #volumeIndex = new VolumeIndex((name) => {
+    const volume = this.#pendingVolumes.get(name);
+    if (volume !== undefined)
+      this.#options.drivers.each(({ handler }) => handler.enqueueVolume(volume, 'ensureQueued'));
+  });
   readonly #claimWatch: ListWatch;
   readonly #volumeWatch: ListWatch;
   /** What to call when a list of volumes is complete that was begun with the driver in mind. */
@@ -137,6 +141,11 @@ export class Informers implements ObjectSource {
   /** Whether changes of PVs arrive at once, so that `sharedHandles` misses none. */
   get isFollowingVolumes(): boolean {
     return this.#volumeWatch.isFollowing;
+  }
+
+  /** The names of other PVs that may share the handle of this one. */
+  sharersOf(volume: Volume): readonly string[] {
+    return this.#volumeIndex.sharersOf(volume);
   }
 
   /** The names of the PVs by each handle, as its hash, that several of them may have. */

@@ -113,7 +113,7 @@ function isDeletedCloneSource(claim: Claim, driver: PredicateDriver): boolean {
   return driver.controllerCapabilities.has('CLONE_VOLUME') && isTerminatingCloneSource(claim);
 }
 
-/** Whether a volume needs a job. Whether another PV has its handle is left to the job. */
+/** Whether a volume needs a job. Whether another PV has its handle is left to the caller. */
 export function volumeNeed(volume: Volume, driver: DriverNames): Need {
   const { uid, name } = volume.metadata;
   const verdict = shouldDelete(volume, driver);

@@ -385,6 +385,77 @@ describe('Informers', () => {
     assert.ok(!names.includes('of-later-3'));
   });
 
+  describe('a Released PV whose handle another PV has', () => {
+    const refused: string[] = [];
+    const shared = 'shared.example';
+    const keys: string[] = [];
+    const pass = ({ name }: JobKey) => {
+      keys.push(name);
+      onHint();
+    };
+    let serving: ReturnType<Informers['serve']>;
+    let sharingHandler: EventHandler;
+    const create = (name: string, zone: string) =>
+      kube.create<Volume>(volumes, undefined, {
+        metadata: { name, labels: { 'topology.kubernetes.io/zone': zone } },
+        spec: {
+          capacity: { storage: '1Mi' },
+          accessModes: ['ReadWriteOnce'],
+          persistentVolumeReclaimPolicy: 'Delete',
+          csi: { driver: shared, volumeHandle: 'one-volume' },
+        },
+      });
+    const outstandingKeys = async (): Promise<string[]> => {
+      const found: string[] = [];
+      for await (const { name } of sharingHandler.outstanding(source)) found.push(name);
+      return found.filter((name) => name.startsWith('shared-'));
+    };
+
+    before(async () => {
+      sharingHandler = new EventHandler({
+        driver: { name: shared, controllerCapabilities: new Set() },
+        queue: { isAllowing: true, ensureQueued: pass, enqueueNow: pass, promote: pass },
+        lookups: source,
+        sharing: {
+          sharersOf: (volume) => source.sharersOf(volume),
+          read: (name) => kube.get<Volume>(volumes, { name }),
+          onRefused: ({ metadata: { name } }, other) => {
+            refused.push(`${name}: ${other}`);
+            onHint();
+          },
+        },
+        log: silentLog,
+      });
+      serving = source.serve({ handler: sharingHandler });
+      await serving.waitForSync(AbortSignal.timeout(10_000));
+      await create('shared-1', 'a');
+      await create('shared-2', 'a');
+      const body = { status: { phase: 'Released' } };
+      await caughtUp();
+      await kube.patch(
+        volumes,
+        { name: 'shared-1' },
+        { type: 'merge', body, subresource: 'status' },
+      );
+      await until(() => refused.length > 0);
+    });
+    after(() => serving.stop());
+
+    it('is not enqueued, and the other PV is named', async () => {
+      assert.deepEqual([refused, keys], [['shared-1: shared-2'], []]);
+      assert.deepEqual(await outstandingKeys(), []);
+    });
+
+    it('is enqueued as soon as the other PV is gone', async () => {
+      const body = { metadata: { finalizers: null } };
+      await kube.patch(volumes, { name: 'shared-2' }, { type: 'merge', body });
+      await kube.delete(volumes, { name: 'shared-2' });
+      await until(() => keys.length > 0);
+      assert.deepEqual(keys, ['shared-1']);
+      assert.deepEqual(await outstandingKeys(), ['shared-1']);
+    });
+  });
+
   it('passes on nothing while the leader queue blocks', async () => {
     queue.block();
     await aClaim('blocked', 'there');
