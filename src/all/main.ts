@@ -1,5 +1,6 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { createHash } from 'node:crypto';
+import { lstat, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { flags as gatewayFlags } from '../csi-gateway/flags.ts';
 import { start as startGateway } from '../csi-gateway/main.ts';
@@ -15,6 +16,7 @@ import { messageOf } from '../runtime/error-message.ts';
 import { defineFlags, UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import { claimSocketPath } from '../runtime/socket-file.ts';
 import { flags as ownFlags, summary } from './flags.ts';
 
 /** Without the gateway's --listen: it listens where jobs call it. */
@@ -26,6 +28,8 @@ const table = defineFlags({
   ...ingestFlags,
   ...ownFlags,
 });
+
+const SOCKET = 'gateway.sock';
 
 type AllContext = ProcessContext<typeof table>;
 
@@ -39,7 +43,7 @@ async function start(context: AllContext): Promise<void> {
   const folder = await makeFolder();
   closers.add('temporary folder', () => rm(folder, { recursive: true, force: true }));
   const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
-  const listen = listenAddresses(flags, folder);
+  const listen = await listenAddresses(context, folder);
   const values = {
     ...flags,
     redisUrl,
@@ -97,16 +101,39 @@ async function startOwnRedis({ log, closers }: AllContext, folder: string): Prom
 /** Where the gateway listens; nowhere with --driver-config, which names gateways that run
  * elsewhere.
  * @throws UsageError */
-function listenAddresses(
-  { driverConfig, gateway }: AllContext['flags'],
+async function listenAddresses(
+  { flags: { csiAddress, driverConfig, gateway }, closers }: AllContext,
   folder: string,
-): readonly string[] {
+): Promise<readonly string[]> {
   if (driverConfig !== '' && gateway.length > 0)
     throw new UsageError('--gateway: with --driver-config, the file names the gateways');
   if (gateway.length > 1)
     throw new UsageError('--gateway: all has one gateway; give one address, or run them apart');
   if (driverConfig !== '') return [];
-  return gateway.length > 0 ? gateway : [`unix://${join(folder, 'gateway.sock')}`];
+  if (gateway.length > 0) return gateway;
+  const lasting = await openLastingFolder(csiAddress);
+  if (lasting !== undefined)
+    closers.add('folder of the gateway', () => rm(lasting, { recursive: true, force: true }));
+  return [`unix://${join(lasting ?? folder, SOCKET)}`];
+}
+
+/** Opens a folder for the gateway's socket that has the same path after a restart: Redis names the
+ * active gateway by its address, and ingest leaves one that is gone only when none of its calls can
+ * still be under way.
+ * @returns undefined if another user has that folder, or another process listens there */
+async function openLastingFolder(csiAddress: string): Promise<string | undefined> {
+  const id = createHash('sha256').update(`${hostname()} ${csiAddress}`).digest('hex').slice(0, 16);
+  const folder = join(tmpdir(), `sutler-${id}`);
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const stats = await lstat(folder);
+    const isOurs = stats.isDirectory() && stats.uid === process.getuid?.();
+    if (!isOurs || (stats.mode & 0o077) !== 0) return undefined;
+    await claimSocketPath('--gateway', join(folder, SOCKET));
+    return folder;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The dashboard's packages take longer to load than all others. */

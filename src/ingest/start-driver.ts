@@ -63,17 +63,20 @@ export async function startDriver(
   const events = openEvents(context, connections, driver);
   const deps = { context, connections, driver, lease, queue, pause, events };
   const eventSource = shared.eventSource();
-  const { source } = eventSource;
   const { handler, followed } = await serveDriver(deps, eventSource, changes);
   if (stopping.aborted) return;
   const dependencies = openDependencies(deps, followed, changes);
   openHandlePublisher(deps, eventSource, dependencies);
   openAudit(deps);
   openLimits(deps);
-  openCapacity(deps, source, changes);
-  const leadership = openLeadership(deps, source, openResync(deps, source, handler));
+  openCapacity(deps, eventSource.source, changes);
+  const leadership = openLeadership(
+    deps,
+    eventSource.source,
+    openResync(deps, eventSource.source, handler),
+  );
   const endReports = eventSource.reader?.lost.subscribe(() => leadership.noticesLost());
-  if (endReports !== undefined) closers.add('reports of lost notices', endReports);
+  closers.add('reports of lost notices', () => endReports?.());
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
   openElection(deps, times, leadership);

@@ -205,9 +205,6 @@ describe('what the processes print', () => {
           '--dashboard-address=127.0.0.1:0',
           '--leader-election-namespace=default',
           '--retry-interval-start=50ms',
-          // After the end of a run nothing is opened for one ownership.
-          '--write-allowance=2s',
-          '--timeout=2s',
         ],
         { ...login, REDIS_URL: redis.url() },
         print,
