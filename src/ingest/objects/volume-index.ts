@@ -22,7 +22,7 @@ export class VolumeIndex {
   #unlisted = new Set<string>();
   readonly #onAlone: (name: string) => void;
 
-  /** @param onAlone  called with the name of a PV when no other one may share its handle any more */
+  /** @param onAlone  called with the name of a PV when no other may share its handle any more */
   constructor(onAlone: (name: string) => void = () => undefined) {
     this.#onAlone = onAlone;
   }
