@@ -44,11 +44,12 @@ export interface UnaryResponse {
   readonly body: Buffer;
 }
 
-/** Result of a call. ambiguous: the peer may or may not have acted. not-sent: nothing was sent. */
+/** Result of a call. ambiguous: the peer may or may not have acted. not-sent: nothing was sent.
+ * refused: the peer has not looked at the call and it may be sent again (RFC 9113 section 8.7). */
 export type UnaryAnswer =
   | UnaryResponse
   | {
-      readonly kind: 'ambiguous' | 'not-sent';
+      readonly kind: 'ambiguous' | 'not-sent' | 'refused';
       readonly code: number;
       readonly details: string;
     };
@@ -195,7 +196,11 @@ class ResponseReader {
     const httpStatus = getSingle(this.#headers ?? [], ':status') ?? '200';
     const shown = httpStatus === '200' ? reason : `HTTP ${httpStatus}`;
     const details = `${this.#peer.name} ended ${path} without a status (${shown})`;
-    this.#finish(createAmbiguousAnswer(Code.Unavailable, details));
+    // A connection that is being closed does this to calls that arrive meanwhile.
+    const isRefused =
+      this.#headers === undefined && this.#stream.rstCode === constants.NGHTTP2_REFUSED_STREAM;
+    const kind = isRefused ? 'refused' : 'ambiguous';
+    this.#finish({ kind, code: Code.Unavailable, details });
     onEnd?.(this.#code ?? Code.Unavailable);
   }
 

@@ -61,6 +61,8 @@ export interface CallSettings {
 
 const HEALTH = '/grpc.health.v1.Health/Check';
 const ASK_TIME_MS = 1_000;
+/** How often one call is sent at most, if connections refuse it. */
+const MAX_TRIES = 3;
 
 /** gRPC's default of 4 MiB is too small for ListVolumes. */
 const MAX_RECEIVE_BYTES = 64 * 1024 * 1024;
@@ -184,21 +186,34 @@ export class CsiClient {
     // timerMs, because it becomes a timer.
     const deadlineMs = startedMs + timerMs(settings.timeoutMs);
     const request = encodeRequest(method, values);
-    const channel = this.#channel;
-    channel.calls += 1;
     try {
-      const response = await this.#send(channel, { path, request, deadlineMs, settings });
+      const response = await this.#sendUntilTaken({ path, request, deadlineMs, settings });
       return decodeResponse(method.output, response, path);
     } catch (error) {
       if (!(error instanceof CsiError)) throw error;
       const showsShort = this.#options.showsShortSecrets ?? false;
       throw redactError(error, { schema: method.input, request }, { showsShort });
-    } finally {
-      this.#releaseChannel(channel);
     }
   }
 
-  async #send(channel: Channel, call: EncodedCall): Promise<Uint8Array> {
+  /** Sends a call that the gateway refused, because it was just closing that connection, on a new
+   * one. */
+  async #sendUntilTaken(call: EncodedCall): Promise<Uint8Array> {
+    for (let tries = 1; ; tries += 1) {
+      const channel = this.#channel;
+      channel.calls += 1;
+      try {
+        const answer = await this.#send(channel, call);
+        if (answer.kind === 'refused' && tries < MAX_TRIES) continue;
+        return this.#readAnswer(answer, call, channel);
+      } finally {
+        this.#releaseChannel(channel);
+      }
+    }
+  }
+
+  /** @throws CsiError if it is not to be sent */
+  async #send(channel: Channel, call: EncodedCall): Promise<UnaryAnswer> {
     const { path, request, deadlineMs, settings } = call;
     const { signal } = settings;
     await this.#prepare(channel, call);
@@ -222,9 +237,8 @@ export class CsiClient {
       );
     const body = frameMessage(request);
     const answer = await channel.send({ path, headers, body, timeoutMs, signal });
-    if (answer.kind === 'not-sent') return fail(answer.code, answer.details);
     if (answer.kind === 'answered') this.#readGateway(answer, nowMs);
-    return this.#readAnswer(answer, call, channel);
+    return answer;
   }
 
   /** Waits until the channel is connected and, for a call with a limit, the gateway's time is
@@ -257,27 +271,30 @@ export class CsiClient {
 
   /** The message of an answer.
    * @throws CsiError if there is none */
-  #readAnswer(
-    answer: Exclude<UnaryAnswer, { readonly kind: 'not-sent' }>,
-    { path, deadlineMs, settings }: EncodedCall,
-    channel: Channel,
-  ): Uint8Array {
-    const isAnswered = answer.kind === 'answered';
-    const said = isAnswered ? readVerdict(answer.trailers) : UNCONFIRMED;
+  #readAnswer(answer: UnaryAnswer, call: EncodedCall, channel: Channel): Uint8Array {
+    const { path, settings } = call;
+    if (answer.kind === 'not-sent' || answer.kind === 'refused')
+      throw createNotSentError({ method: path, ...answer });
+    const said = answer.kind === 'answered' ? readVerdict(answer.trailers) : UNCONFIRMED;
     settings.onTrailers?.(said);
-    if (isAnswered && answer.code === Code.OK) return this.#readMessage(answer, path);
-    const { code, details } = answer;
-    const fail = (status: { readonly code: number; readonly details: string }): never => {
-      throw new CsiError({ ...status, ...said, method: path });
-    };
-    // Our own deadline and cancellation get Go's texts, which upstream's events show.
+    if (answer.kind === 'answered' && answer.code === Code.OK)
+      return this.#readMessage(answer, path);
+    throw new CsiError({ ...this.#explainFailure(answer, call, channel), ...said, method: path });
+  }
+
+  /** Our own deadline and cancellation get Go's texts, which upstream's events show. */
+  #explainFailure(
+    { kind, code, details }: UnaryAnswer,
+    { deadlineMs, settings }: EncodedCall,
+    channel: Channel,
+  ): { readonly code: number; readonly details: string } {
     if (code === Code.DeadlineExceeded && this.#clock.nowMs() >= deadlineMs)
-      return fail({ code, details: DEADLINE_DETAILS });
+      return { code, details: DEADLINE_DETAILS };
     if (code === Code.Canceled && settings.signal?.aborted === true)
-      return fail({ code, details: CANCELED_DETAILS });
-    if (!isAnswered && channel.isClosed)
-      return fail({ code: Code.Canceled, details: 'the client was closed' });
-    return fail({ code, details });
+      return { code, details: CANCELED_DETAILS };
+    if (kind !== 'answered' && channel.isClosed)
+      return { code: Code.Canceled, details: 'the client was closed' };
+    return { code, details };
   }
 
   #readMessage({ body, headers }: UnaryResponse, path: string): Uint8Array {

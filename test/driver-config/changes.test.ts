@@ -89,9 +89,11 @@ describe('a change of --driver-config', () => {
       bed.redis.redis.hgetall(`{csi}:claims.${ONE}:meta`);
     const anew = linesOf(ingest, 'it begins anew').length;
     await bed.serve([one], ['max-jobs-in-flight: 3', 'max-jobs-per-second: 7']);
-    await until(async () => (await stored())['concurrency'] === '3', 'stored', 15_000);
-    const { max, duration } = await stored();
-    assert.deepEqual({ max, duration }, { max: '7', duration: '1000' });
+    const areStored = async () => {
+      const { concurrency, max, duration } = await stored();
+      return concurrency === '3' && max === '7' && duration === '1000';
+    };
+    await until(areStored, 'both limits are stored', 15_000);
     await provision(ONE);
     await bed.serve([one]);
     const hasLimits = async () =>

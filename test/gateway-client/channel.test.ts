@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createServer, type Http2Server, type ServerHttp2Stream } from 'node:http2';
+import { constants, createServer, type Http2Server, type ServerHttp2Stream } from 'node:http2';
 import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
@@ -66,6 +66,26 @@ describe('the connection to a gateway', () => {
     }, 'a new connection is used');
     if (streams[0] !== undefined) answer(streams[0]);
     await first;
+  });
+
+  describe('that refuses a call, as one does that is just being closed,', () => {
+    const refuse = (stream: ServerHttp2Stream): void =>
+      stream.close(constants.NGHTTP2_REFUSED_STREAM);
+
+    it('has it sent again', async () => {
+      onStream = (stream) => {
+        onStream = answer;
+        refuse(stream);
+      };
+      await client.probe(SETTINGS);
+      assert.equal(streams.length, 2);
+    });
+
+    it('every time proves that it was not forwarded', async () => {
+      onStream = refuse;
+      const error = await failureOf(client.probe(SETTINGS));
+      assert.deepEqual([error.code, verdict(error)], [Code.Unavailable, 'not-forwarded']);
+    });
   });
 
   it('is given up when a ping during a call gets no answer', async (t) => {
