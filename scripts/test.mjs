@@ -2,7 +2,7 @@
  * Other arguments select files by a part of their path: npm test -- queue/ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build, compiledTests, fail, findRedis, install, root, testFiles } from './setup.mjs';
@@ -11,10 +11,17 @@ import { build, compiledTests, fail, findRedis, install, root, testFiles } from 
  * time is for a whole file; that of long/ is for doors.test.ts, which attacks for an hour. */
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 7_200_000 } };
 
-/** A word of this in a test file shows that it is not plain: it waits, starts a process, or
- * measures time or memory. */
+/** Shows that a test file needs a process of its own: it measures time or memory, starts processes,
+ * or has hooks outside of a suite, which would apply to the tests of other files. */
 const NEEDS_A_PROCESS =
-  /\b(await|async|Promise|performance|memoryUsage)\b|node:child_process|Date\.now|\bprocess\./;
+  /\b(performance|memoryUsage)\b|node:child_process|Date\.now|\bprocess\.|^(before|after)(Each)?\(/m;
+
+/** Files that share a process: starting one takes 0.3 s of CPU, and more than this many would be
+ * the last that run. */
+const FILES_PER_PROCESS = 8;
+
+/** Many tests wait for a process or a period, so more run at a time than there are processors. */
+const CONCURRENCY = 2 * availableParallelism();
 
 const args = process.argv.slice(2);
 const at = args.indexOf('--set');
@@ -40,11 +47,11 @@ const files = testFiles()
   .map((path) => join(compiledTests, path))
   .filter((file) => patterns.length === 0 || patterns.some((part) => file.includes(part)));
 if (files.length === 0) fail(`no test file matches ${patterns.join(', ')}`);
-const timeoutMs = SETS[set]?.timeoutMs ?? 180_000;
+const timeoutMs = SETS[set]?.timeoutMs ?? 300_000;
 const folder = mkdtempSync(join(tmpdir(), 'sutler-test-'));
 const failures = join(folder, 'failures');
-const processes = groupPlainFiles(files).map((group) =>
-  group.length === 1 ? group[0] : writeProgram(group),
+const processes = groupFiles(files).map((group, index) =>
+  group.length === 1 ? group[0] : writeProgram(group, index),
 );
 // The tap reporter ends with the counts on every version of Node.
 const reporters = [
@@ -59,7 +66,7 @@ const { status } = spawnSync(
     '--enable-source-maps',
     '--test',
     ...reporters,
-    '--test-concurrency=2',
+    `--test-concurrency=${set === undefined ? CONCURRENCY : 2}`,
     `--test-timeout=${timeoutMs}`,
     ...processes,
   ],
@@ -71,16 +78,22 @@ if (status !== 0 && existsSync(failures)) process.stdout.write(readFileSync(fail
 rmSync(folder, { recursive: true });
 process.exit(status ?? 1);
 
-/** Plain files take less time to run than their process to start, so those of one folder of test/
- * share a process. Each other file is alone. */
-function groupPlainFiles(all) {
-  const groups = new Map();
+/** @returns the files of each process: several of one folder, or one that needs it alone */
+function groupFiles(all) {
+  const groups = [];
+  const open = new Map();
   for (const file of all) {
-    const isPlain = !NEEDS_A_PROCESS.test(readFileSync(file, 'utf8'));
-    const name = isPlain ? folderOf(file) : file;
-    groups.set(name, [...(groups.get(name) ?? []), file]);
+    const group = open.get(folderOf(file));
+    if (set !== undefined || NEEDS_A_PROCESS.test(readFileSync(file, 'utf8'))) {
+      groups.push([file]);
+    } else if (group !== undefined && group.length < FILES_PER_PROCESS) {
+      group.push(file);
+    } else {
+      open.set(folderOf(file), [file]);
+      groups.push(open.get(folderOf(file)));
+    }
   }
-  return [...groups.values()];
+  return groups;
 }
 
 function folderOf(file) {
@@ -89,8 +102,8 @@ function folderOf(file) {
 
 /** Writes a program that runs several test files.
  * @returns its path */
-function writeProgram(group) {
-  const path = join(folder, `${folderOf(group[0])}.test.mjs`);
+function writeProgram(group, index) {
+  const path = join(folder, `${folderOf(group[0])}-${index}.test.mjs`);
   writeFileSync(path, group.map((file) => `import '${pathToFileURL(file)}';\n`).join(''));
   return path;
 }
