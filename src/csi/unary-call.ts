@@ -45,7 +45,7 @@ export interface UnaryResponse {
 }
 
 /** Result of a call. ambiguous: the peer may or may not have acted. not-sent: nothing was sent.
- * refused: the peer has not looked at the call and it may be sent again (RFC 9113 section 8.7). */
+ * refused: by HTTP/2 the peer has not looked at the call (RFC 9113 section 8.7). */
 export type UnaryAnswer =
   | UnaryResponse
   | {

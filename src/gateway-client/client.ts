@@ -196,8 +196,9 @@ export class CsiClient {
     }
   }
 
-  /** Sends a call that the gateway refused, because it was just closing that connection, on a new
-   * one. */
+  /** Sends a call, and sends it again on a new connection if the one it was sent on refused it,
+   * because it was just being closed. Such a call was not processed, but only the other side's
+   * HTTP/2 says so, so every error after it is ambiguous. */
   async #sendUntilTaken(call: EncodedCall): Promise<Uint8Array> {
     for (let tries = 1; ; tries += 1) {
       const channel = this.#channel;
@@ -206,6 +207,10 @@ export class CsiClient {
         const answer = await this.#send(channel, call);
         if (answer.kind === 'refused' && tries < MAX_TRIES) continue;
         return this.#readAnswer(answer, call, channel);
+      } catch (error) {
+        if (tries === 1 || !(error instanceof CsiError)) throw error;
+        const { code, details, method } = error;
+        throw new CsiError({ code, details, method });
       } finally {
         this.#releaseChannel(channel);
       }
@@ -273,8 +278,7 @@ export class CsiClient {
    * @throws CsiError if there is none */
   #readAnswer(answer: UnaryAnswer, call: EncodedCall, channel: Channel): Uint8Array {
     const { path, settings } = call;
-    if (answer.kind === 'not-sent' || answer.kind === 'refused')
-      throw createNotSentError({ method: path, ...answer });
+    if (answer.kind === 'not-sent') throw createNotSentError({ method: path, ...answer });
     const said = answer.kind === 'answered' ? readVerdict(answer.trailers) : UNCONFIRMED;
     settings.onTrailers?.(said);
     if (answer.kind === 'answered' && answer.code === Code.OK)
