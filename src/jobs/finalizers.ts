@@ -75,11 +75,13 @@ async function patch<T extends KubeObject>(
 
 const OF_CLAIMS = { resource: claims, finalizer: CLAIM_FINALIZER };
 
-/** Adds the finalizer, before the record is opened.
- * @returns the claim as it is then; undefined if it is gone, replaced, or being deleted without the
- *   finalizer
+/** Adds the finalizer, before the record is opened. Sends nothing if the claim is being deleted:
+ * it takes no new finalizer, and upstream provisions it while other finalizers keep it.
+ * @returns the claim as it is then; undefined if it is gone, replaced, or being deleted since it
+ *   was read
  * @throws KubeError for any other refusal */
-export function addClaimFinalizer(kube: Kube, claim: Claim): Promise<Claim | undefined> {
+export async function addClaimFinalizer(kube: Kube, claim: Claim): Promise<Claim | undefined> {
+  if (claim.metadata.deletionTimestamp !== undefined) return claim;
   return changeClaim(kube, claim, lists.addFinalizer).catch(ignoreGone);
 }
 

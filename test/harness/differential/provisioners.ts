@@ -114,7 +114,13 @@ type ProcessPlan = Readonly<Record<string, readonly string[]>>;
 
 function centralProcesses(options: ProvisionerOptions): ProcessPlan {
   return {
-    all: ['all', ...commonFlags(options), `--csi-address=unix://${options.socket}`],
+    all: [
+      'all',
+      ...commonFlags(options),
+      `--csi-address=unix://${options.socket}`,
+      // Upstream has none.
+      '--claim-finalizer=false',
+    ],
   };
 }
 

@@ -82,6 +82,16 @@ describe('--claim-finalizer', () => {
     assert.equal(await hasOurFinalizer(claim), false);
   });
 
+  it('is not needed for the volume of a claim that was being deleted before', async () => {
+    const claim = await rig.claim();
+    const ref = { namespace: 'default', name: claim.metadata.name };
+    const body = { metadata: { finalizers: ['example.com/keeps'] } };
+    await rig.kube.patch(claims, ref, { type: 'strategic', body });
+    await rig.kube.delete(claims, ref);
+    assert.equal((await rig.provision(claim, withFlag)).kind, 'done');
+    assert.ok(await rig.volumeOf(claim));
+  });
+
   it('is removed once the PV is written', async () => {
     const claim = await rig.claim();
     await rig.provision(claim, withFlag);
