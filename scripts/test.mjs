@@ -1,5 +1,6 @@
 /* npm test: runs all tests except the sets below; `--set real` and `--set long` run one of those.
- * Other arguments select files by a part of their path: npm test -- queue/ */
+ * Other arguments select files by a part of their path, or leave out those with it:
+ * npm test -- queue/ '!queue/recovery' */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -42,10 +43,13 @@ install();
 build();
 findRedis();
 const setOf = (path) => Object.keys(SETS).find((name) => path.startsWith(`${name}/`));
+const excluded = patterns.flatMap((pattern) => (pattern.startsWith('!') ? [pattern.slice(1)] : []));
+const included = patterns.filter((pattern) => !pattern.startsWith('!'));
 const files = testFiles()
   .filter((path) => setOf(path) === set)
   .map((path) => join(compiledTests, path))
-  .filter((file) => patterns.length === 0 || patterns.some((part) => file.includes(part)));
+  .filter((file) => included.length === 0 || included.some((part) => file.includes(part)))
+  .filter((file) => !excluded.some((part) => file.includes(part)));
 if (files.length === 0) fail(`no test file matches ${patterns.join(', ')}`);
 const timeoutMs = SETS[set]?.timeoutMs ?? 300_000;
 const folder = mkdtempSync(join(tmpdir(), 'sutler-test-'));

@@ -180,7 +180,6 @@ describe('what the processes print', () => {
   };
 
   for (const [verbosity, format] of [
-    [0, 'json'],
     [4, 'text'],
     // Everything that the levels below it print, and the CSI messages.
     [9, 'json'],

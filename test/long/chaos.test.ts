@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
 import { describe, it } from 'node:test';
 import { faultKinds } from '../../chaos/schedule.ts';
 import { violations, runChaos } from '../chaos/chaos-run.ts';
@@ -71,5 +72,26 @@ describe('chaos on the sandbox', { timeout: 600_000 }, () => {
     ]);
     assert.deepEqual(violations(run), {}, run.report.dir);
     assert.deepEqual(Object.keys(run.report.faults), kinds);
+  });
+
+  it('reports leaks where jobs open no volume records', async () => {
+    const run = await runChaos([
+      '--backend=sandbox',
+      '--seed=1',
+      '--leaky',
+      // After a kill, the driver still finishes the call. If the claim is deleted meanwhile, only a
+      // record would show that there may be a volume.
+      '--faults=kill-jobs',
+      '--fault-gap=2s',
+      '--claims-per-second=8',
+      '--minutes=0.25',
+      '--lock-duration=5s',
+      '--timeout=1s',
+      '--patience=2s',
+    ]);
+    assert.equal(run.code, 1);
+    assert.ok(run.report.verdict.leaked.length > 0, JSON.stringify(run.report));
+    // A failed run keeps its folder.
+    await rm(run.report.dir, { recursive: true });
   });
 });

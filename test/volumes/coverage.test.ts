@@ -23,8 +23,7 @@ const RULES = FOLDERS.flatMap((folder) =>
 
 /** Tests that are not measured: this one, those with random inputs, which take branches by chance,
  * and those that need an API server. */
-const LEFT_OUT =
-  /^(coverage|generated-inputs|node-memory|node-watch|reserved-capacity|choose-node)\.test\.ts$/;
+const LEFT_OUT = /^(coverage|generated-inputs|node-watch|reserved-capacity|choose-node)\.test\.ts$/;
 const TESTS = FOLDERS.flatMap((folder) =>
   sourcesIn(`test/${folder}`).map((path) => `${folder}/${path}`),
 ).filter(
