@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
 import { silentLog } from '#src/runtime/log.ts';
-import { type Json, memberAt, textAt } from '../../sandbox/api/json-value.ts';
+import type { Json } from '../../sandbox/api/json-value.ts';
 import {
   type SandboxApi,
   type SandboxApiOptions,
@@ -21,21 +21,11 @@ export interface RequestOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-export interface WatchedEvent {
-  readonly type: string;
-  readonly object: Json;
-}
-
 /** A sandbox API in this process, with functions that send HTTPS requests to it. */
 export interface SandboxHttp {
   readonly api: SandboxApi;
   call(method: string, path: string, options?: RequestOptions): Promise<Answer>;
   patch(type: 'merge' | 'json' | 'strategic' | 'apply', path: string, body: Json): Promise<Answer>;
-  /** Opens a watch. `next` returns the events in order, and undefined after the end. */
-  watch(
-    path: string,
-    headers?: Readonly<Record<string, string>>,
-  ): Promise<{ next(): Promise<WatchedEvent | undefined>; close(): void }>;
   close(): Promise<void>;
 }
 
@@ -100,47 +90,9 @@ export async function openSandboxHttp(
     call,
     patch: (type, path, body) =>
       call('PATCH', path, { body, headers: { 'content-type': PATCH[type] } }),
-    async watch(path, headers = {}) {
-      const response = await send('GET', path, { headers });
-      const events = lines(response);
-      return {
-        async next() {
-          try {
-            const { value, done } = await events.next();
-            return done === true ? undefined : (JSON.parse(value) as WatchedEvent);
-          } catch {
-            return undefined;
-          }
-        },
-        close: () => response.destroy(),
-      };
-    },
     async close() {
       agent.destroy();
       await api.close();
     },
   };
-}
-
-async function* lines(response: IncomingMessage): AsyncGenerator<string, undefined> {
-  let rest = '';
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    const parts = (rest + chunk.toString()).split('\n');
-    rest = parts.pop() ?? '';
-    for (const line of parts) yield line;
-  }
-  return undefined;
-}
-
-/** An event as `TYPE name`; `END` for the end of the watch. */
-export function nameOfEvent(event: WatchedEvent | undefined): string {
-  return event === undefined
-    ? 'END'
-    : `${event.type} ${textAt(event.object, 'metadata', 'name')}`.trim();
-}
-
-/** Names of a list's items. */
-export function namesIn(list: Json): string[] {
-  const items = memberAt(list, 'items');
-  return Array.isArray(items) ? items.map((item) => textAt(item, 'metadata', 'name')) : [];
 }
