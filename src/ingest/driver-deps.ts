@@ -2,21 +2,12 @@ import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { EventRecorder } from '../kube/events.ts';
-import type { ProducerConnection } from '../queue/connections.ts';
-import type { EventSource } from './event-source.ts';
 import type { flags } from './flags.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';
 import type { ProvisioningPause } from './provisioning-pause.ts';
 
 /** The context of one driver in ingest. */
 export type Context = DriverContext<typeof flags>;
-
-/** What all drivers of an ingest process share, beside its connections. */
-export interface Shared {
-  readonly producerConnection: ProducerConnection;
-  /** The objects of all drivers. It begins at the first call. */
-  readonly eventSource: () => EventSource;
-}
 
 /** What ingest's parts of one driver are made of. It is there once the driver is known. */
 export interface DriverDeps {

@@ -9,10 +9,9 @@ import { openProducerConnection } from '../queue/connections.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
-import type { Shared } from './driver-deps.ts';
 import { type EventSource, openEventSource } from './event-source.ts';
 import { flags as table, summary } from './flags.ts';
-import { addFirstChecks, checkFlags, startDriver } from './start-driver.ts';
+import { addFirstChecks, checkFlags, type Shared, startDriver } from './start-driver.ts';
 
 type IngestContext = ProcessContext<typeof table>;
 

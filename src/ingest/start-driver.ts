@@ -28,7 +28,7 @@ import { DemandWatch } from './dependencies/demand-watch.ts';
 import { DependencyWatcher } from './dependencies/dependency-watcher.ts';
 import { FollowedObjects } from './dependencies/followed-objects.ts';
 import { NodeLocalVersions } from './dependencies/node-local-versions.ts';
-import type { Context, DriverDeps, Shared } from './driver-deps.ts';
+import type { Context, DriverDeps } from './driver-deps.ts';
 import type { EventSource } from './event-source.ts';
 import { resyncMs } from './flags.ts';
 import { HandlePublisher } from './handle-publishers.ts';
@@ -38,6 +38,13 @@ import type { ObjectSource } from './objects/object-source.ts';
 import { openElection, openLeadership } from './leadership.ts';
 import { ProvisioningPause } from './provisioning-pause.ts';
 import { Resync } from './resync.ts';
+
+/** What all drivers of an ingest process share, beside its connections. */
+export interface Shared {
+  readonly producerConnection: ProducerConnection;
+  /** The objects of all drivers. It begins at the first call. */
+  readonly eventSource: () => EventSource;
+}
 
 /** Begins what ingest does for one driver, as soon as the driver is known. Resolves when it
  * competes for the Lease, or when the context's signal aborts. */

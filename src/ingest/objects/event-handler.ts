@@ -4,7 +4,6 @@ import type { JobKey } from '../../queue/contract.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { mayBeSame } from '../../volumes/handles.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
-import type { ObjectSource } from './object-source.ts';
 import {
   type ClaimLookups,
   claimNeed,
@@ -33,6 +32,12 @@ export interface EventHandlerOptions {
   /** Absent where PVs are not watched: only the worker looks there, before DeleteVolume. */
   readonly sharing?: SharedHandleLook | undefined;
   readonly log: Logger;
+}
+
+/** All claims and volumes that may need a job; see ObjectSource. */
+interface Objects {
+  claims(isWanted: () => boolean): AsyncIterable<Claim>;
+  volumes(isWanted: () => boolean): AsyncIterable<Volume>;
 }
 
 /** How a key is passed on: see LeaderOnlyQueue. */
@@ -97,7 +102,7 @@ export class EventHandler {
 
   /** The keys of all objects that need a job now.
    * @throws Unwanted when this process does not lead the driver any more */
-  async *outstanding(source: Pick<ObjectSource, 'claims' | 'volumes'>): AsyncGenerator<JobKey> {
+  async *outstanding(source: Objects): AsyncGenerator<JobKey> {
     const isWanted = (): boolean => this.queue.isAllowing;
     for await (const claim of source.claims(isWanted)) {
       const need = this.#claimNeed(claim);
