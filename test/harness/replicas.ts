@@ -60,7 +60,9 @@ export async function startBalancer(first: readonly number[]): Promise<Balancer>
   let connections = 0;
   const sockets = new Set<Socket>();
   const server = createServer((caller) => {
-    const target = connect(ports[(connections += 1) % ports.length] ?? 0, '127.0.0.1');
+    // Two in a row to each, so that each of two processes that connect in turn gets all of them.
+    const index = Math.floor((connections += 1) / 2) % ports.length;
+    const target = connect(ports[index] ?? 0, '127.0.0.1');
     for (const [from, to] of [
       [caller, target],
       [target, caller],
