@@ -20,11 +20,11 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 async function run(means: DrainMeans): Promise<Result> {
-  const { flags, words } = means.context;
+  const { flags } = means.context;
   if (flags.undo && flags.wait) throw new UsageError('--undo and --wait: give one of them');
   const redis = await means.openRedis();
   const prefix = flags.redisPrefix;
-  const driver = await chooseDriver(redis, prefix, words[0] ?? flags.driverName);
+  const driver = await chooseDriver(redis, prefix, flags.driverName);
   const place = { redis, prefix, driver };
   return flags.undo ? undo(place) : drain(means, place);
 }

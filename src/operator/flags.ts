@@ -114,8 +114,6 @@ export const drain = {
     undo: { type: 'bool', default: false, help: 'End the drain: new work may start again.' },
   }),
   command: {
-    // For scripts of versions without --driver-name here.
-    word: '[DRIVER]',
     exits: {
       0: 'no volume record is open; with --undo, there is no drain any more',
       1: `volume records are open, no sutler serves the driver, ${UNREACHABLE}`,

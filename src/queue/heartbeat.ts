@@ -89,15 +89,15 @@ redis.call('MSET', unpack(written))
 local answer, hasJobs = {written[2], ''}, false
 for i = 2, 1 + queues do
   local root = KEYS[i + queues]
-  local lastOfRedis, lastOfWorker = string.match(last[i] or '', '^(%d+) ?(%d*)$')
+  local lastOfRedis, lastOfWorker = string.match(last[i] or '', '^(%d+) (%d+)$')
   lastOfRedis = tonumber(lastOfRedis) or now
-  local gapMs = math.min(now - lastOfRedis, workerNow - (tonumber(lastOfWorker) or lastOfRedis))
-    - tonumber(ARGV[2])
+  lastOfWorker = tonumber(lastOfWorker) or workerNow
+  local gapMs = math.min(now - lastOfRedis, workerNow - lastOfWorker) - tonumber(ARGV[2])
   if gapMs <= ${LONGEST_GAP_MS} then gapMs = 0 else extendDelays(root, gapMs) end
   local setBackMs = lastOfRedis - now
   if setBackMs > ${LONGEST_GAP_MS} then
     shortenExpiries(root, setBackMs)
-    local workerBackMs = math.min(setBackMs, (tonumber(lastOfWorker) or workerNow) - workerNow)
+    local workerBackMs = math.min(setBackMs, lastOfWorker - workerNow)
     if workerBackMs > 0 then extendDelays(root, -workerBackMs) end
   end
   if ARGV[3] == '1' and unblockForWaiting(root, workerNow) then hasJobs = true end

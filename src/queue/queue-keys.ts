@@ -1,9 +1,7 @@
 import { keyPrefix } from '../redis/key-prefix.ts';
 import type { JobKind } from './contract.ts';
 
-/* Names of the queues and of sutler's own keys about them. Some names still contain the word of an
- * earlier version (`awake`, `kick`), since processes of both versions share these keys during an
- * upgrade. */
+/* Names of the queues and of sutler's own keys about them. */
 
 /** A queue of an installation. */
 export interface QueuePlace {
@@ -52,10 +50,10 @@ export function waitsKey(prefix: string, driver: string): string {
 
 /** Unix ms of the queue's last heartbeat; queue/heartbeat.ts. */
 export function heartbeatKey(prefix: string, queue: string): string {
-  return `${keyPrefix(prefix)}:awake:${queue}`;
+  return `${keyPrefix(prefix)}:heartbeat:${queue}`;
 }
 
 /** Mark that this job has a pending promotion; queue/queues.ts. */
 export function pendingPromotionKey(prefix: string, queue: string, jobId: string): string {
-  return `${keyPrefix(prefix)}:kick:${queue}:${jobId}`;
+  return `${keyPrefix(prefix)}:promotion:${queue}:${jobId}`;
 }

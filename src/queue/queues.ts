@@ -198,8 +198,6 @@ async function store(queue: Queue, { maxInFlight, maxPerSecond }: QueueLimits): 
 
 /** Longer than any run. */
 const MARK_TTL_MS = 3_600_000;
-/** Written by earlier versions. */
-const ANY_RUN = '1';
 
 /** Leaves a pending promotion for the run of this key that may be under way. To be called before
  * the key is added: then either the end of the run finds the mark, or BullMQ finds a delayed job
@@ -223,8 +221,7 @@ export async function takePendingPromotion(
   place: QueuePlace,
   job: Job,
 ): Promise<void> {
-  const marked = await redis.get(markOf(place, job));
-  if (marked === runOf(job) || marked === ANY_RUN) await job.promote();
+  if ((await redis.get(markOf(place, job))) === runOf(job)) await job.promote();
 }
 
 function markOf({ prefix, queue }: QueuePlace, { id = '' }: Job): string {

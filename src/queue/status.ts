@@ -45,12 +45,12 @@ const write = defineNamedScript({
   answers: { written: { count: 'number', isNews: 'flag' } },
   lua: `${GROUPS_LUA}
 local lastOutcome, lastCount, lastGroups, lastInfeasible, lastReason =
-  unpack(redis.call('HMGET', status, 'outcome', 'count', 'groups', 'hold', 'reason'))
+  unpack(redis.call('HMGET', status, 'outcome', 'count', 'groups', 'infeasible', 'reason'))
 local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
 leaveGroups(waits, lastGroups, keyId)
 joinGroups(waits, groups, keyId)
 redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
-  'until', conditions, 'groups', groups, 'hold', infeasible == '' and lastInfeasible or infeasible)
+  'until', conditions, 'groups', groups, 'infeasible', infeasible == '' and lastInfeasible or infeasible)
 redis.call('PEXPIRE', status, ${STATUS_TTL_MS})
 -- Numbers, as of free bytes, may differ in each run that fails for the same reason.
 local function sense(text) return (string.gsub(text or '', '%d+', '0')) end
@@ -93,10 +93,7 @@ export async function writeStatus(
     atMs,
     conditions: until === undefined ? '' : JSON.stringify(until),
     groups: waitGroups(until ?? []),
-    // Redis has the scope under the name that earlier versions gave it.
-    infeasible: infeasible
-      ? JSON.stringify({ of: infeasible.scope, untilMs: infeasible.untilMs })
-      : '',
+    infeasible: infeasible ? JSON.stringify(infeasible) : '',
   });
 }
 
@@ -111,7 +108,7 @@ function keysOf({ prefix, driver, key }: StatusPlace) {
 
 /** Why a key waits; undefined when nothing is stored. */
 export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunStatus | undefined> {
-  const { outcome, count, reason, at, hold } = await redis.hgetall(keysOf(place).status);
+  const { outcome, count, reason, at, infeasible } = await redis.hgetall(keysOf(place).status);
   if (outcome !== 'retry' && outcome !== 'later' && outcome !== 'running' && outcome !== 'parked')
     return undefined;
   return {
@@ -119,14 +116,14 @@ export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunS
     count: Number(count),
     reason: reason ?? '',
     atMs: Number(at),
-    ...(hold ? parseInfeasible(hold) : {}),
+    ...(infeasible ? parseInfeasible(infeasible) : {}),
   };
 }
 
 function parseInfeasible(text: string): Pick<RunStatus, 'infeasible'> {
   const infeasible = parseJson(text);
   if (!isFields(infeasible)) return {};
-  const { of: scope, untilMs } = infeasible;
+  const { scope, untilMs } = infeasible;
   return typeof scope === 'string' && typeof untilMs === 'number'
     ? { infeasible: { scope, untilMs } }
     : {};

@@ -61,10 +61,6 @@ const openCreateScript = defineNamedScript({
   lua: `${BEGIN_OPENING}
 local goneMs = 0
 if state == 'gone' then
-  if untilMs == 0 then -- An earlier version wrote it.
-    untilMs = now + ownMs + settleMs
-    redis.call('HSET', recordKey, 'until', untilMs)
-  end
   goneMs = untilMs - now
   if goneMs <= 0 then
     redis.call('DEL', recordKey)

@@ -48,7 +48,7 @@ describe('sutler drain', () => {
   });
 
   it('sets the drain, and says that sutler can be taken out if nothing is open', async () => {
-    const { code, out, err } = await sutler('drain', DRIVER);
+    const { code, out, err } = await sutler('drain', `--driver-name=${DRIVER}`);
     assert.equal(code, 0, out + err);
     assert.match(out, /no volume record is open; sutler can be taken out: stop its ingest/);
     assert.match(out, /0 claims and 0 volumes wait here/);
@@ -66,7 +66,7 @@ describe('sutler drain', () => {
       job: { kind: 'claim', uid: 'doubtful', namespace: 'ns', name: 'claim-doubtful' },
     });
     await records(60_000).closeRefused('doubtful', 'again', 'ResourceExhausted');
-    const { code, out } = await sutler('drain', DRIVER);
+    const { code, out } = await sutler('drain', `--driver-name=${DRIVER}`);
     assert.equal(code, 1, out);
     assert.match(out, /3 volume records are open \(1 suspect, 2 creating, 0 deleting\)/);
     assert.match(out, /no worker was seen: start jobs/);
@@ -82,7 +82,7 @@ describe('sutler drain', () => {
     await open('double');
     const answer = { handle: 'zone-1/v', context: {}, capacityBytes: '1', topology: [] };
     await records(60_000).leaveAnswered('double', 'double', answer, DUPLICATE_LEFT);
-    const { code, out } = await sutler('drain', DRIVER);
+    const { code, out } = await sutler('drain', `--driver-name=${DRIVER}`);
     assert.equal(code, 1, out);
     assert.match(out, /double {2}the driver’s answer names another volume.*sutler forget double /);
   });
@@ -92,7 +92,7 @@ describe('sutler drain', () => {
     const [seconds] = await redis.time();
     const key = heartbeatKey('csi', queueName('claim', DRIVER));
     await redis.set(key, `${Number(seconds) * 1000} 0`);
-    assert.doesNotMatch((await sutler('drain', DRIVER)).out, /start jobs/);
+    assert.doesNotMatch((await sutler('drain', `--driver-name=${DRIVER}`)).out, /start jobs/);
   });
 
   it('drains the only driver where none is named, and prints JSON with -o json', async () => {
@@ -123,14 +123,14 @@ describe('sutler drain', () => {
 
   it('names another provisioner that leads', async () => {
     await redisDataEpochStore(redis, 'csi', DRIVER).setOtherProvisioner('csi-provisioner-0');
-    const { out } = await sutler('drain', DRIVER);
+    const { out } = await sutler('drain', `--driver-name=${DRIVER}`);
     assert.match(out, /csi-provisioner-0 holds the driver's Lease/);
     assert.match(out, /can be taken out: stop its processes/);
   });
 
   it('waits until nothing is open, and sets the drain again in an emptied Redis', async () => {
     await open('last');
-    const waiting = sutler('drain', DRIVER, '--wait');
+    const waiting = sutler('drain', `--driver-name=${DRIVER}`, '--wait');
     await until(isDrained, 'the drain is set');
     await redis.hdel('{csi}:blessing:d.example', 'drain');
     await until(isDrained, 'the drain is set again');
@@ -142,23 +142,31 @@ describe('sutler drain', () => {
 
   it('waits no longer than --wait-limit, and does not advise --wait then', async () => {
     await open('last');
-    const { code, out } = await sutler('drain', DRIVER, '--wait', '--wait-limit=300ms');
+    const { code, out } = await sutler(
+      'drain',
+      `--driver-name=${DRIVER}`,
+      '--wait',
+      '--wait-limit=300ms',
+    );
     assert.equal(code, 1);
     assert.match(out, /1 volume records are open/);
     assert.match(out, /^drop what can never end with sutler forget UID$/m);
   });
 
   it('is ended by --undo', async () => {
-    await sutler('drain', DRIVER);
-    const { code, out } = await sutler('drain', DRIVER, '--undo');
+    await sutler('drain', `--driver-name=${DRIVER}`);
+    const { code, out } = await sutler('drain', `--driver-name=${DRIVER}`, '--undo');
     assert.equal(code, 0);
     assert.match(out, /the drain of d\.example is ended/);
     assert.equal(await isDrained(), false);
-    assert.match((await sutler('drain', DRIVER, '--undo')).out, /was not drained/);
+    assert.match(
+      (await sutler('drain', `--driver-name=${DRIVER}`, '--undo')).out,
+      /was not drained/,
+    );
   });
 
   it('refuses a driver that is not served here, and names those that are', async () => {
-    const { code, err } = await sutler('drain', 'd.exmaple');
+    const { code, err } = await sutler('drain', '--driver-name=d.exmaple');
     assert.equal(code, 1);
     assert.match(err, /no sutler serves driver d\.exmaple \(.*\): did you mean d\.example\?/);
   });
@@ -166,6 +174,9 @@ describe('sutler drain', () => {
   it('names what is missing or contradicts itself', async () => {
     await registerQueues(redis, 'csi', [{ name: 'claims.e', driver: 'e', kind: 'claim' }]);
     assert.match((await sutler('drain')).err, /--driver-name is missing: .* have d\.example, e/);
-    assert.match((await sutler('drain', DRIVER, '--undo', '--wait')).err, /give one of them/);
+    assert.match(
+      (await sutler('drain', `--driver-name=${DRIVER}`, '--undo', '--wait')).err,
+      /give one of them/,
+    );
   });
 });

@@ -50,7 +50,7 @@ describe('sutler uninstall of an installation that serves claims', () => {
     await isUntouched();
     await jobs.stop();
     // Its heartbeats would be the reason for 10 s.
-    await bed.redis.redis.del(await bed.redis.redis.keys('{csi}:awake:*'));
+    await bed.redis.redis.del(await bed.redis.redis.keys('{csi}:heartbeat:*'));
   });
   after(() => bed.close());
 

@@ -160,8 +160,4 @@ describe('a heartbeat', () => {
   it('shortens delays when the clocks of Redis and of the worker were set back', async () => {
     assert.equal(await extensionS(`${ago(-600)} ${ago(-600)}`), -600);
   });
-
-  it('reads one of an earlier version, which has only Redis’ time', async () => {
-    assert.equal(await extensionS(`${ago(600)}`), 600);
-  });
 });

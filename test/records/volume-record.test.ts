@@ -131,7 +131,7 @@ describe('volume record', () => {
       const r = createRecords({ ownMs: 100, settleMs: 400 });
       await r.openDelete(id, { owner: 'a', job, handle: 'h' });
       await r.endDeletion(id, 'a', 'gone');
-      // As Redis does whose clock was set back, and as earlier versions did.
+      // as Redis does whose clock was set back.
       await redis.expire(`{csi}:volume:d.example:${id}`, 86_400);
       const refused = await open('b', r);
       assert.ok(refused.kind === 'closed' && refused.waitMs <= 500, JSON.stringify(refused));
