@@ -75,13 +75,6 @@ export function formatTimeout(ms: number): string {
   return ms < 1e8 ? `${Math.ceil(ms)}m` : `${Math.floor(Math.min(ms, LONGEST_MS) / 1000)}S`;
 }
 
-/** A grpc-message header: UTF-8, percent-encoded except for printable ASCII. */
-export function encodeStatusMessage(text: string): string {
-  return text.replace(/[^\x20-\x24\x26-\x7e]+/g, (part) =>
-    Buffer.from(part).toString('hex').toUpperCase().replace(/../g, '%$&'),
-  );
-}
-
 /** The text of a grpc-message header. Malformed escapes are kept as they are. */
 export function decodeStatusMessage(header: string): string {
   const bytes = Buffer.from(

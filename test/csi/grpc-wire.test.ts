@@ -3,7 +3,6 @@ import { describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import {
   decodeStatusMessage,
-  encodeStatusMessage,
   formatTimeout,
   frameMessage,
   unframeMessage,
@@ -30,12 +29,14 @@ describe('gRPC over HTTP/2', () => {
     for (const ms of [5e11, 1e15]) assert.equal(formatTimeout(ms), '2147483S');
   });
 
-  it('round-trips any text through grpc-message', () => {
-    for (const text of ['', 'pool is full', '100 % voll: größe ☃ 🦆', 'line\nbreak\u0000']) {
-      const header = encodeStatusMessage(text);
-      assert.match(header, /^[\x20-\x7e]*$/);
+  it('reads any text from grpc-message', () => {
+    for (const [header, text] of [
+      ['', ''],
+      ['pool is full', 'pool is full'],
+      ['100 %25 voll: gr%C3%B6%C3%9Fe %E2%98%83', '100 % voll: größe ☃'],
+      ['line%0Abreak%00', 'line\nbreak\u0000'],
+    ] as const)
       assert.equal(decodeStatusMessage(header), text);
-    }
     assert.equal(decodeStatusMessage('100%'), '100%', 'malformed escapes are kept');
   });
 
