@@ -1,5 +1,4 @@
 import {
-  create,
   type DescMessage,
   type DescMethodUnary,
   type MessageInitShape,
@@ -8,7 +7,6 @@ import {
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
-  type DriverCall,
   type SampleDriver,
   type SampleDriverOptions,
   startSampleDriver,
@@ -75,20 +73,5 @@ export async function openDriver(
       await stop();
       await folder.remove();
     },
-  };
-}
-
-/** A hook for `onCall`: the driver executes calls of one method, then `change` may modify the
- * answer. Calls of other methods are not affected. */
-export function altered<I extends DescMessage, O extends DescMessage>(
-  method: DescMethodUnary<I, O>,
-  change: (answer: MessageShape<O>, call: DriverCall) => void,
-): (call: DriverCall) => Promise<MessageShape<O> | undefined> {
-  return async (call) => {
-    if (call.method !== method.name) return undefined;
-    // proceed() returns the answer of this method.
-    const answer = create(method.output, (await call.proceed()) as MessageInitShape<O>);
-    change(answer, call);
-    return answer;
   };
 }
