@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { flagsOf } from '#src/dispatch.ts';
@@ -23,9 +22,8 @@ import { makeFolder } from './csi-folder.ts';
 import { startTestGateway } from './csi-gateway.ts';
 import { assertNothingDenied, redisUsers, urlOf } from './redis-users.ts';
 import { startTestRedis, type TestRedis } from './redis.ts';
+import { runSutler } from './run-sutler.ts';
 import { openSandboxCluster, type SandboxCluster } from './sandbox-cluster.ts';
-
-const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
 
 /** Name of the sample driver. */
 export const DRIVER = 'sample.csi.sutler.dev';
@@ -155,14 +153,12 @@ export class ProcessBed {
   /** Runs a command of `sutler` as the operator's user, with those of the processes' flags that it
    * has.
    * @returns what it prints, also where it is refused */
-  operate(command: string, ...args: readonly string[]): Promise<string> {
+  async operate(command: string, ...args: readonly string[]): Promise<string> {
     const { flags = {} } = processes[command] ?? {};
     const redis = `--redis-url=${urlOf('operator', this.redis.url)}`;
     const own = this.#argv.filter((flag) => (/^--([^=]+)/.exec(flag)?.[1] ?? '') in flags);
-    const argv = [CLI, command, ...args, ...own, redis];
-    return new Promise((resolve) =>
-      execFile(process.execPath, argv, (_, stdout, stderr) => resolve(stdout + stderr)),
-    );
+    const { out, err } = await runSutler([command, ...args, ...own, redis], this.#env);
+    return out + err;
   }
 
   newClaim(storage = '1Mi', spec: Partial<ClaimSpec> = {}): Promise<Claim> {

@@ -48,14 +48,26 @@ async function snapshot({ redis }: TestRedis, status: 'ok' | 'err'): Promise<voi
   );
 }
 
+const KILLED: Fault = {
+  what: 'is killed and started with its file',
+  inject: (redis) => redis.kill(),
+  trouble: NO_ANSWER,
+  logged: /Redis is not usable/,
+  repair: (redis) => redis.start(),
+};
+
+const OUT_OF_MEMORY: Fault = {
+  what: 'is out of memory',
+  isRefusal: true,
+  word: 'OOM',
+  inject: setting('maxmemory', '1'),
+  trouble: /raise maxmemory/,
+  logged: /OOM/,
+  repair: setting('maxmemory', '0'),
+};
+
 const FAULTS: readonly Fault[] = [
-  {
-    what: 'is killed and started with its file',
-    inject: (redis) => redis.kill(),
-    trouble: NO_ANSWER,
-    logged: /Redis is not usable/,
-    repair: (redis) => redis.start(),
-  },
+  KILLED,
   {
     what: 'is killed and started empty',
     inject: (redis) => redis.kill(),
@@ -106,15 +118,7 @@ const FAULTS: readonly Fault[] = [
       await snapshot(redis, 'ok');
     },
   },
-  {
-    what: 'is out of memory',
-    isRefusal: true,
-    word: 'OOM',
-    inject: setting('maxmemory', '1'),
-    trouble: /raise maxmemory/,
-    logged: /OOM/,
-    repair: setting('maxmemory', '0'),
-  },
+  OUT_OF_MEMORY,
   {
     what: 'is made a replica',
     isRefusal: true,
@@ -189,6 +193,11 @@ async function untilReported(
     }, 'it is reported with its fix');
 }
 
+/** A process is not restarted because Redis is down. */
+async function assertAlive(processes: readonly Running[]): Promise<void> {
+  for (const { url } of processes) assert.equal((await fetch(`${url}/healthz`)).status, 200);
+}
+
 /** Asserts that each process logged a refusal, once for each connection, and nothing else. */
 function assertLoggedOnce(processes: readonly Running[], before: readonly number[], word: string) {
   for (const [i, { output }] of processes.entries()) {
@@ -205,7 +214,7 @@ function assertLoggedOnce(processes: readonly Running[], before: readonly number
 // Side by side, because they wait most of the time; each has a Redis of its own.
 describe('a Redis that', { concurrency: true }, () => {
   for (const fault of FAULTS)
-    it(`${fault.what}: it is named, and work goes on when that ends`, async (t) => {
+    it(`${fault.what}: it is named, /healthz stays 200, and work goes on when that ends`, async (t) => {
       const { bed, doubles } = await openBed(t);
       const jobs = await bed.startJobs('--retry-interval-max=500ms');
       const processes = [await bed.startIngest(), jobs];
@@ -215,6 +224,7 @@ describe('a Redis that', { concurrency: true }, () => {
       const before = processes.map(({ output }) => output.length);
       await fault.inject(bed.redis);
       await untilReported(processes, fault);
+      await assertAlive(processes);
       const logged = (): string =>
         processes.map(({ output }, i) => output.slice(before[i]).join('')).join('');
       made.push(...(await newClaims(bed, 5)));
@@ -236,16 +246,21 @@ describe('a Redis that', { concurrency: true }, () => {
         assert.match(logged(), /Redis (takes again what it is sent|has refused nothing)/);
     });
 
-  it('is out of memory at the first start: it is named, and work begins when that ends', async (t) => {
-    const { bed } = await openBed(t);
-    await bed.redis.redis.config('SET', 'maxmemory', '1');
-    const processes = [await bed.startIngest(), await bed.startJobs()];
-    await untilReported(processes, { word: 'OOM', trouble: /raise maxmemory/ });
-    const claim = await bed.newClaim();
-    await bed.redis.redis.config('SET', 'maxmemory', '0');
-    await until(() => bed.isBound(claim), 'the claim is bound');
-    await untilReady(processes);
-  });
+  for (const { what, ...fault } of [
+    { ...OUT_OF_MEMORY, what: 'is out of memory' },
+    { ...KILLED, what: 'is not there' },
+  ])
+    it(`${what} at the first start: it is named, and work begins when that ends`, async (t) => {
+      const { bed } = await openBed(t);
+      await fault.inject(bed.redis);
+      const processes = [await bed.startIngest(), await bed.startJobs()];
+      await untilReported(processes, fault);
+      await assertAlive(processes);
+      const claim = await bed.newClaim();
+      await fault.repair?.(bed.redis);
+      await until(() => bed.isBound(claim), 'the claim is bound');
+      await untilReady(processes);
+    });
 
   it('belongs to another cluster: nothing is done with it until it is given free', async (t) => {
     const { bed } = await openBed(t);
@@ -258,8 +273,8 @@ describe('a Redis that', { concurrency: true }, () => {
         async () => /belongs to another cluster.*--redis-prefix/.test(await readiness(running)),
         'it is named with the fix',
       );
-      assert.equal((await fetch(`${running.url}/healthz`)).status, 200);
     }
+    await assertAlive(processes);
     await sleep(500);
     assert.deepEqual(await redis.keys('{csi}:claims*:default*'), [], 'nothing is enqueued');
     assert.deepEqual(await redis.keys('{csi}:blessing*'), []);
