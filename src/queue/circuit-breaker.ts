@@ -10,6 +10,8 @@ interface CircuitBreakerOptions {
   readonly pause: Backoff;
   /** KNOWN_MS if absent. */
   readonly knownMs?: number;
+  /** TRIAL_PASSES_AFTER_MS if absent. */
+  readonly trialPassesAfterMs?: number;
   readonly log: Logger;
 }
 
@@ -96,7 +98,8 @@ export class CircuitBreaker {
     this.#running += 1;
     const ended = this.isClosed ? undefined : new AbortController();
     if (ended !== undefined) {
-      void systemClock.sleep(TRIAL_PASSES_AFTER_MS, ended.signal).then(() => {
+      const { trialPassesAfterMs = TRIAL_PASSES_AFTER_MS } = this.#options;
+      void systemClock.sleep(trialPassesAfterMs, ended.signal).then(() => {
         if (!ended.signal.aborted && isCurrent()) this.#allowMore();
       });
     }

@@ -33,17 +33,17 @@ describe('the protocol of the volume record, all interleavings', () => {
     assert.ok(states > leastStates, 'the space is too small to prove anything');
   };
 
-  it('holds with a death and an unreachable Redis, up to 20 steps', (t) =>
-    holds(t, 30_000, exploreWith(SMALL, {}, {}, 20)));
+  it('holds with a death and an unreachable Redis, up to 17 steps', (t) =>
+    holds(t, 10_000, exploreWith(SMALL, {}, {}, 17)));
 
-  it('holds when Redis is emptied, up to 18 steps', (t) =>
-    holds(t, 30_000, exploreWith(EMPTIED, {}, {}, 18)));
+  it('holds when Redis is emptied, up to 15 steps', (t) =>
+    holds(t, 10_000, exploreWith(EMPTIED, {}, {}, 15)));
 
-  it('holds when Redis goes back by part of its history, up to 14 steps', (t) =>
-    holds(t, 30_000, exploreWith(FAILED_OVER, {}, SERIAL, 14)));
+  it('holds when Redis goes back by part of its history, up to 12 steps', (t) =>
+    holds(t, 10_000, exploreWith(FAILED_OVER, {}, SERIAL, 12)));
 
-  it('holds when another provisioner leads for a while, up to 17 steps', (t) =>
-    holds(t, 30_000, exploreWith(CHANGED_OVER, {}, SERIAL, 17)));
+  it('holds when another provisioner leads for a while, up to 14 steps', (t) =>
+    holds(t, 10_000, exploreWith(CHANGED_OVER, {}, SERIAL, 14)));
 
   it('holds without exception when sutler is drained before that', (t) => {
     const drained = { ...SERIAL, isDrainedFirst: true, isOpenAtChangeExcused: false };

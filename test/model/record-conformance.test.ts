@@ -455,13 +455,23 @@ describe('the model of the volume record', () => {
     const met = new Set<string>();
     for (let seed = 1; seed <= SEEDS; seed += 1) await runSequence(redis, seed, met);
     for (const wanted of [
+      'openCreate busy',
+      'openCreate closed',
       'openCreate replay',
+      'openExisting none',
+      'openExisting replay',
+      'openDelete busy',
+      'openDelete gone',
+      'openDelete opened',
       'openDelete settle',
       'openDelete creating',
       'openDelete recovery',
       'closeRefused removed',
       'closeRefused suspect',
       'closeStored lost',
+      'closeRefused lost',
+      'revert lost',
+      'revert ok',
       'endDeletion ok',
       'rewriteLost ok',
       'openCreate recovery',

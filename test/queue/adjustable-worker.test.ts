@@ -41,12 +41,12 @@ describe('a worker that takes nothing', () => {
   });
 
   it('is not stuck while it is paused, full, or without its driver', async () => {
-    const outcomes: Readonly<Record<string, () => Promise<Outcome>>> = {
-      paused: () => Promise.resolve(done),
-      full: () => sleep(1500).then(() => done),
-      down: () => Promise.resolve(down),
-    };
-    for (const [name, process] of Object.entries(outcomes)) {
+    const outcomes: readonly (readonly [name: string, () => Promise<Outcome>])[] = [
+      ['paused', () => Promise.resolve(done)],
+      ['full', () => sleep(1500).then(() => done)],
+      ['down', () => Promise.resolve(down)],
+    ];
+    const run = async ([name, process]: (typeof outcomes)[number]): Promise<void> => {
       const bench = new QueueBench(redis, `${name}.example`);
       const consumer = bench.consumer(process, {
         progressMs: 300,
@@ -61,6 +61,7 @@ describe('a worker that takes nothing', () => {
       await sleep(1000);
       assert.equal(consumer.stuck, undefined, name);
       await bench.close();
-    }
+    };
+    await Promise.all(outcomes.map(run));
   });
 });

@@ -10,7 +10,6 @@ import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { redisDrain } from '#src/records/provisioning-pause.ts';
 import { openJobs } from '#src/records/open-records.ts';
 import { RecordsUnavailable } from '#src/records/ask-redis.ts';
-import { OwnershipLost } from '#src/records/record-ends.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { encodeRequest } from '#src/records/stored-request.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -22,6 +21,8 @@ const planned = plannedRequest();
 const job: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'c' };
 const id = 'u1';
 
+// What each script does to a record in each state is compared with the model by
+// test/model/record-conformance.test.ts; this has what the model is without.
 describe('volume record', () => {
   let server: TcpRedisServer;
   let redis: Redis;
@@ -68,13 +69,6 @@ describe('volume record', () => {
     await systemClock.sleep(5);
   }
 
-  it('is listed as open from the first open until it is closed', async () => {
-    await open('a');
-    assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example'))], [[id, job]]);
-    await records().closeStored(id, 'a');
-    assert.equal((await openJobs(redis, 'csi', 'd.example')).size, 0);
-  });
-
   it('takes two Redis commands for a volume that is created at the first attempt', async () => {
     // Caches the scripts in Redis.
     await open('a');
@@ -104,19 +98,6 @@ describe('volume record', () => {
   });
 
   describe('record rule 1, fence', () => {
-    it('refuses a second owner while the first is live', async () => {
-      await open('a');
-      const second = await open('b');
-      assert.equal(second.kind, 'busy');
-    });
-
-    it('refuses a creation while a deletion is open', async () => {
-      await records().openDelete(id, { owner: 'a', job, handle: 'h' });
-      assert.equal((await open('b')).kind, 'busy');
-      await records().leaveDeleting(id, 'a', 'Internal');
-      assert.deepEqual(await open('b'), { kind: 'closed', state: 'deleting', waitMs: 0 });
-    });
-
     it('refuses a creation once the volume is gone, until no earlier call can arrive', async () => {
       const r = createRecords({ ownMs: 100, settleMs: 400 });
       await r.openDelete(id, { owner: 'a', job, handle: 'h' });
@@ -146,15 +127,6 @@ describe('volume record', () => {
       const again = await records().openDelete(id, { owner: 'c', job, handle: 'second' });
       assert.equal(again.kind, 'opened');
     });
-
-    it('makes a deletion wait for an open creation', async () => {
-      await open('a');
-      assert.equal((await records().openDelete(id, { owner: 'b', job, handle: 'h' })).kind, 'busy');
-      await records().leaveAmbiguous(id, 'a', 'Unavailable');
-      assert.deepEqual(await records().openDelete(id, { owner: 'b', job, handle: 'h' }), {
-        kind: 'creating',
-      });
-    });
   });
 
   describe('record rule 2, take-over', () => {
@@ -171,61 +143,9 @@ describe('volume record', () => {
       assert.equal(await redis.hget('{csi}:volume:d.example:u1', 'n'), '2');
       assert.deepEqual(taken.kind === 'replay' && taken.stored, planned);
     });
-
-    it('refuses every write of an owner that was replaced', async () => {
-      await openAndAbandon('dead');
-      await open('b');
-      await assert.rejects(records().closeStored(id, 'dead'), OwnershipLost);
-      await assert.rejects(records().closeRefused(id, 'dead', 'Internal'), OwnershipLost);
-      await assert.rejects(records().revert(id, 'dead'), OwnershipLost);
-    });
-
-    it('takes over an open record whose claim is gone without a plan', async () => {
-      await openAndAbandon('dead');
-      assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
-    });
-
-    it('answers `none` if no record is open', async () => {
-      assert.deepEqual(await records().openExisting(id, { owner: 'b', job }), { kind: 'none' });
-      assert.equal(await redis.exists('{csi}:volume:d.example:u1'), 0);
-    });
-  });
-
-  describe('record rule 4, suspect', () => {
-    it('is removed by a refusal while it is unambiguous', async () => {
-      await open('a');
-      assert.equal(await records().closeRefused(id, 'a', 'Internal'), 'removed');
-      assert.equal((await open('b')).kind, 'opened');
-    });
-
-    it('becomes suspect by a refusal after an ambiguous attempt, and stays open', async () => {
-      await open('a');
-      await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
-      await open('b');
-      assert.equal(await records().closeRefused(id, 'b', 'Internal'), 'suspect');
-      assert.equal((await open('c')).kind, 'replay');
-      assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example')).keys()], [id]);
-    });
-
-    it('is removed by a refusal after the settle time of the last ambiguous call', async () => {
-      const quick = createRecords({ ownMs: 1, settleMs: 1 });
-      await open('a', quick);
-      await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
-      await systemClock.sleep(10);
-      await open('b', quick);
-      assert.equal(await quick.closeRefused(id, 'b', 'Internal'), 'removed');
-    });
   });
 
   describe('record rule 5, resolve before deleting', () => {
-    it('opens no deletion while the creation is open', async () => {
-      await open('a');
-      await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
-      assert.deepEqual(await records().openDelete(id, { owner: 'b', job, handle: 'h' }), {
-        kind: 'creating',
-      });
-    });
-
     it('opens no deletion before the settle time, although our repetition has succeeded', async () => {
       await open('a');
       await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
@@ -233,18 +153,6 @@ describe('volume record', () => {
       await records().closeStored(id, 'b');
       const next = await records().openDelete(id, { owner: 'c', job, handle: 'h' });
       assert.ok(next.kind === 'settle' && next.waitMs > 100_000, JSON.stringify(next));
-    });
-
-    it('opens the deletion when the settle time is over', async () => {
-      const quick = createRecords({ ownMs: 1, settleMs: 1 });
-      await open('a', quick);
-      await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
-      await quick.openExisting(id, { owner: 'b', job });
-      await quick.closeStored(id, 'b');
-      await systemClock.sleep(10);
-      assert.deepEqual(await quick.openDelete(id, { owner: 'c', job, handle: 'h' }), {
-        kind: 'opened',
-      });
     });
 
     it('says how long a call of unknown end may still be at work', async () => {
@@ -270,43 +178,10 @@ describe('volume record', () => {
       await beginDataEpoch('e2', quarantineMs);
     };
 
-    it('opens nothing before a leader has confirmed the data epoch', async () => {
-      await redis.flushall();
-      assert.equal((await open('a')).kind, 'not-yet');
-      assert.equal(
-        (await records().openDelete(id, { owner: 'a', job, handle: 'h' })).kind,
-        'not-yet',
-      );
-    });
-
     it('opens nothing during the quarantine, and says how long it lasts', async () => {
       await empty(60_000);
       const refused = await open('a');
       assert.ok(refused.kind === 'not-yet' && refused.waitMs > 50_000 && refused.waitMs <= 60_000);
-    });
-
-    it('opens ambiguous records soon after, so that a refusal proves nothing', async () => {
-      await empty(1);
-      await systemClock.sleep(5);
-      assert.equal((await open('a')).kind, 'opened');
-      assert.equal(await records().closeRefused(id, 'a', 'Internal'), 'suspect');
-    });
-
-    it('delays a deletion until the settle time of earlier calls is over', async () => {
-      await empty(1);
-      await systemClock.sleep(5);
-      assert.equal(
-        (await records().openDelete(id, { owner: 'a', job, handle: 'h' })).kind,
-        'settle',
-      );
-    });
-
-    it('opens unambiguous records again after the settle time', async () => {
-      await empty(1);
-      const quick = createRecords({ settleMs: 1 });
-      await systemClock.sleep(10);
-      await open('a', quick);
-      assert.equal(await quick.closeRefused(id, 'a', 'Internal'), 'removed');
     });
 
     it('has the worker rewrite what it left open, ambiguous and without owner', async () => {
@@ -331,12 +206,6 @@ describe('volume record', () => {
       await empty(1);
       assert.deepEqual(await worker.rewriteLostRecords(), []);
       assert.equal(worker.leftOpen, 0);
-    });
-
-    it('refuses a write of an owner whose record was lost', async () => {
-      await open('a');
-      await empty(1);
-      await assert.rejects(records().closeStored(id, 'a'), OwnershipLost);
     });
   });
 
@@ -461,24 +330,6 @@ describe('volume record', () => {
     const states = async (): Promise<string | null> =>
       redis.hget('{csi}:volume:d.example:u1', 'state');
 
-    it('has the worker write its creation again whose opening was lost', async () => {
-      const worker = records();
-      await loseWritesOf(() => open('a', worker));
-      await worker.rewriteLostRecords();
-      await beginDataEpoch('e2');
-      assert.deepEqual(await worker.rewriteLostRecords(), [job]);
-      const next = await open('b');
-      assert.ok(next.kind === 'replay' && next.ambiguous);
-    });
-
-    it('stops all openings until the leader has begun a new data epoch', async () => {
-      const worker = records();
-      await loseWritesOf(() => open('a', worker));
-      await worker.rewriteLostRecords();
-      assert.equal(await confirmed(), null);
-      assert.equal((await open('b')).kind, 'not-yet');
-    });
-
     it('is noticed by the next opening of the same worker', async () => {
       const worker = records();
       await loseWritesOf(() => open('a', worker));
@@ -533,47 +384,10 @@ describe('volume record', () => {
       await second.rewriteLostRecords();
       assert.equal(await confirmed(), 'e2');
     });
-
-    it('tells nothing of the lost call even where the record is closed by now', async () => {
-      const worker = records();
-      await loseWritesOf(() => open('a', worker));
-      const other = createRecords();
-      await open('b', other);
-      await other.closeStored(id, 'b');
-      await worker.rewriteLostRecords();
-      await beginDataEpoch('e2');
-      await worker.rewriteLostRecords();
-      assert.equal(await states(), 'creating');
-    });
-
-    it('leaves a record alone whose opening was not lost', async () => {
-      const worker = records();
-      await open('a', worker);
-      await loseWritesOf(() => open('b'));
-      assert.deepEqual(await worker.rewriteLostRecords(), []);
-      assert.equal(await confirmed(), 'e1');
-    });
-
-    it('proves no absence by a refusal before calls from before the loss have ended', async () => {
-      const quick = createRecords({ ownMs: 1, settleMs: 60_000 });
-      await open('a', quick);
-      await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
-      await redis.hset('{csi}:volume:d.example:u1', 'call', '1');
-      await beginDataEpoch('e2', 1);
-      await systemClock.sleep(5);
-      await open('b', quick);
-      assert.equal(await quick.closeRefused(id, 'b', 'Internal'), 'suspect');
-    });
   });
 
   describe('an opening that is sent again because its answer was lost', () => {
     const asAgain = { owner: 'a', job, planned, mode: 'plan' } as const;
-
-    it('answers as before, and the record stays unambiguous', async () => {
-      await open('a');
-      assert.deepEqual(await records().openCreate(id, asAgain), { kind: 'opened' });
-      assert.equal(await records().closeRefused(id, 'a', 'Internal'), 'removed');
-    });
 
     it('answers with the stored request again', async () => {
       await open('z');
@@ -614,31 +428,10 @@ describe('volume record', () => {
       );
     });
 
-    it('finishes what is open', async () => {
-      await open('a');
-      await records().leaveAmbiguous(id, 'a', 'Unavailable');
-      await setOtherProvisioner('csi-provisioner-0');
-      assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
-    });
-
-    it('opens again when it does not lead any more', async () => {
-      await setOtherProvisioner('csi-provisioner-0');
-      await redisDataEpochStore(redis, 'csi', 'd.example').advance('');
-      assert.equal((await open('a')).kind, 'opened');
-    });
-
     it('opens nothing new in a process that sees it by itself', async () => {
       const worker = createRecords({ otherHolder: 'csi-provisioner-0' });
       assert.equal((await open('a', worker)).kind, 'not-yet');
       assert.equal((await open('b')).kind, 'opened');
-    });
-
-    it('creates no volume again whose PV was removed', async () => {
-      await open('a');
-      await records().closeStored(id, 'a');
-      await setOtherProvisioner('csi-provisioner-0');
-      const again = await records().openCreate(id, { owner: 'b', job, planned, mode: 'again' });
-      assert.ok(again.kind === 'not-yet' && again.isHalt);
     });
 
     it('tells a run without an open record before it reads its object', async () => {
@@ -666,15 +459,6 @@ describe('volume record', () => {
       assert.ok(refused.kind === 'not-yet' && refused.isHalt && /drained/.test(refused.reason));
       const deletion = await records().openDelete(id, { owner: 'a', job, handle: 'h' });
       assert.equal(deletion.kind, 'not-yet');
-    });
-
-    it('finishes what is open', async () => {
-      await drain().end();
-      await open('a');
-      await records().leaveAmbiguous(id, 'a', 'Unavailable');
-      await drain().begin({ by: 'me', atMs: 1 });
-      assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
-      assert.equal((await drain().read()).open, 1);
     });
 
     it('opens again when the drain was ended', async () => {
@@ -786,22 +570,6 @@ describe('volume record', () => {
   });
 
   describe('reverted, because nothing was forwarded', () => {
-    it('leaves nothing of a first attempt', async () => {
-      await open('a');
-      await records().revert(id, 'a');
-      assert.equal(await redis.exists('{csi}:volume:d.example:u1', '{csi}:open:d.example'), 0);
-    });
-
-    it('keeps the mark of the attempts before', async () => {
-      await open('a');
-      await records().leaveAmbiguous(id, 'a', 'Unavailable');
-      await open('b');
-      await records().revert(id, 'b');
-      const next = await open('c');
-      assert.ok(next.kind === 'replay' && next.ambiguous);
-      assert.equal(await redis.hget('{csi}:volume:d.example:u1', 'n'), '2');
-    });
-
     it('remembers a duplicate that was left, also when a later run can’t use the record', async () => {
       await open('a');
       await records().leaveAmbiguous(id, 'a', 'DuplicateVolume');
@@ -810,12 +578,6 @@ describe('volume record', () => {
       const next = await open('c');
       assert.ok(next.kind === 'replay');
       assert.equal(next.lastCode, 'DuplicateVolume');
-    });
-
-    it('leaves nothing of a first deletion attempt', async () => {
-      await records().openDelete(id, { owner: 'a', job, handle: 'h' });
-      await records().revert(id, 'a');
-      assert.equal(await redis.exists('{csi}:volume:d.example:u1', '{csi}:open:d.example'), 0);
     });
   });
 
@@ -835,22 +597,6 @@ describe('volume record', () => {
     assert.equal(await lastCode(), 'DeadlineExceeded');
     await records().leaveAmbiguous(id, 'b', 'Unavailable');
     assert.equal(await lastCode(), 'Unavailable');
-  });
-
-  it('creates a stored volume again only in mode `again`', async () => {
-    await open('a');
-    await records().closeStored(id, 'a');
-    assert.deepEqual(await open('b'), { kind: 'closed', state: 'stored', waitMs: 0 });
-    const again = await records().openCreate(id, { owner: 'b', job, planned, mode: 'again' });
-    assert.deepEqual(again.kind === 'replay' && again.stored, planned);
-  });
-
-  it('ends an open deletion as stored when the volume is to be kept after all', async () => {
-    await records().openDelete(id, { owner: 'a', job, handle: 'h' });
-    assert.equal(await records().endDeletion(id, 'b', 'stored'), 'busy');
-    await records().leaveDeleting(id, 'a', 'Internal');
-    assert.equal(await records().endDeletion(id, 'b', 'stored'), 'ok');
-    assert.equal((await openJobs(redis, 'csi', 'd.example')).size, 0);
   });
 
   it('forgets a volume a day after it was stored', async () => {

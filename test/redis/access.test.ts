@@ -246,11 +246,6 @@ describe('a Redis with TLS', () => {
     await isUsable(link, 'with the new file');
   });
 
-  it('is told from a port without TLS', async () => {
-    const url = redis.url().replace(String(redis.tlsPort), String(redis.redis.port));
-    await reports(open(url), /ETIMEDOUT.*leave TLS out where it has none \(redis:\/\//);
-  });
-
   it('whose refused certificate is reported once, not at each attempt', async () => {
     const lines: string[] = [];
     const write = (line: string): void => void lines.push(line);
