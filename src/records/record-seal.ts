@@ -35,46 +35,31 @@ export function parseRecordKeys(text: string): RecordKeys {
   return { keys, isUnsealedAccepted: lines.includes(UNSEALED) };
 }
 
-/** What a seal proves: `sealed`, a worker of ours wrote it; `unknown`, nothing, and nothing is
- * asked for. */
-type Proof = 'sealed' | 'unknown' | { readonly wrong: string };
+/** The seal of a part of a record; '' without a key.
+ * @param part  all that it covers: prefix, driver, the record's id, name and texts of the part */
+export function sealOf(known: RecordKeys | undefined, part: readonly string[]): string {
+  const key = known?.keys[0];
+  return key === undefined ? '' : digest(key, part).toString('base64url');
+}
 
-/** Seals the records of one driver and checks them. */
-export class RecordSeals {
-  readonly #place: readonly string[];
-  readonly #keys: () => RecordKeys | undefined;
+/** @returns whether a worker of ours wrote the part; false: unknown, and nothing is asked for
+ * @throws Error for a missing or wrong seal */
+export function checkSeal(
+  known: RecordKeys | undefined,
+  part: readonly string[],
+  seal: string,
+): boolean {
+  if (known === undefined || (seal === '' && known.isUnsealedAccepted)) return false;
+  if (seal === '') throw new Error('it has no seal');
+  const found = Buffer.from(seal, 'base64url');
+  const isRight = known.keys.some((key) => {
+    const right = digest(key, part);
+    return found.length === right.length && timingSafeEqual(found, right);
+  });
+  if (!isRight) throw new Error('it has a seal by no key of --record-key-file');
+  return true;
+}
 
-  /** @param keys  as the file says now; undefined without --record-key-file */
-  constructor(
-    { prefix, driver }: { readonly prefix: string; readonly driver: string },
-    keys: () => RecordKeys | undefined = () => undefined,
-  ) {
-    this.#place = [prefix, driver];
-    this.#keys = keys;
-  }
-
-  /** The seal of a part of a record; '' without a key.
-   * @param part  name of the part, then its texts */
-  seal(id: string, part: readonly string[]): string {
-    const key = this.#keys()?.keys[0];
-    return key === undefined ? '' : this.#digest(key, id, part).toString('base64url');
-  }
-
-  check(id: string, part: readonly string[], seal: string): Proof {
-    const known = this.#keys();
-    if (known === undefined || (seal === '' && known.isUnsealedAccepted)) return 'unknown';
-    if (seal === '') return { wrong: 'has no seal' };
-    const found = Buffer.from(seal, 'base64url');
-    const isRight = known.keys.some((key) => {
-      const right = this.#digest(key, id, part);
-      return found.length === right.length && timingSafeEqual(found, right);
-    });
-    return isRight ? 'sealed' : { wrong: 'has a seal by no key of --record-key-file' };
-  }
-
-  #digest(key: Buffer, id: string, part: readonly string[]): Buffer {
-    return createHmac('sha256', key)
-      .update(JSON.stringify([...this.#place, id, ...part]))
-      .digest();
-  }
+function digest(key: Buffer, part: readonly string[]): Buffer {
+  return createHmac('sha256', key).update(JSON.stringify(part)).digest();
 }

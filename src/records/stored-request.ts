@@ -2,7 +2,7 @@ import type { VolumeAnswer, PvTemplate } from '../volumes/persistent-volume.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
-import { type RecordKeys, RecordSeals } from './record-seal.ts';
+import { checkSeal, type RecordKeys, sealOf } from './record-seal.ts';
 
 /** What is stored of a creation, so that it can be sent again byte for byte when claim or class are
  * changed or gone. Contains no secret values. */
@@ -41,25 +41,27 @@ const NO_REQUEST: RequestTexts = {
 /** Encodes requests and answers for the records of one driver and seals them; decodes what is
  * stored, and checks its seals. */
 export class SealedRequests {
-  readonly #seals: RecordSeals;
+  readonly #place: readonly string[];
+  readonly #keys: () => RecordKeys | undefined;
 
   /** @param keys  as --record-key-file says now; undefined without it */
   constructor(
-    place: { readonly prefix: string; readonly driver: string },
-    keys?: () => RecordKeys | undefined,
+    { prefix, driver }: { readonly prefix: string; readonly driver: string },
+    keys: () => RecordKeys | undefined = () => undefined,
   ) {
-    this.#seals = new RecordSeals(place, keys);
+    this.#place = [prefix, driver];
+    this.#keys = keys;
   }
 
   /** @param planned  undefined: empty texts */
   encode(id: string, planned: VolumeRequest | undefined): RequestTexts {
     if (planned === undefined) return NO_REQUEST;
     const texts = encodeRequest(planned);
-    return { ...texts, seal: this.#seals.seal(id, requestPart(texts)) };
+    return { ...texts, seal: sealOf(this.#keys(), this.#requestPart(id, texts)) };
   }
 
   encodeAnswer(id: string, answer: VolumeAnswer): string {
-    return encodeAnswer(answer, this.#seals.seal(id, answerPart(answer)));
+    return encodeAnswer(answer, sealOf(this.#keys(), this.#answerPart(id, answer)));
   }
 
   /** Checks the seals of what is stored, or whether it fits where it has none.
@@ -72,29 +74,27 @@ export class SealedRequests {
     answerText: string,
     whyUnfit?: (stored: VolumeRequest) => string | undefined,
   ): string | { readonly stored: VolumeRequest; readonly answer: VolumeAnswer | undefined } {
+    const keys = this.#keys();
     try {
       const stored = decodeRequest(texts);
       const decoded = decodeAnswer(answerText);
-      const proofs = [this.#seals.check(id, requestPart(texts), texts.seal)];
+      const isSealed = checkSeal(keys, this.#requestPart(id, texts), texts.seal);
       if (decoded !== undefined)
-        proofs.push(this.#seals.check(id, answerPart(decoded.answer), decoded.seal));
-      for (const proof of proofs) if (typeof proof === 'object') return `it ${proof.wrong}`;
-      const unfit = proofs[0] === 'sealed' ? undefined : whyUnfit?.(stored);
+        checkSeal(keys, this.#answerPart(id, decoded.answer), decoded.seal);
+      const unfit = isSealed ? undefined : whyUnfit?.(stored);
       return unfit ?? { stored, answer: decoded?.answer };
     } catch (error) {
       return messageOf(error);
     }
   }
-}
 
-/* The parts of a record that have a seal each. */
+  #requestPart(id: string, { request, pvTemplate, secret }: Omit<RequestTexts, 'seal'>) {
+    return [...this.#place, id, 'request', request, pvTemplate, secret];
+  }
 
-function requestPart({ request, pvTemplate, secret }: Omit<RequestTexts, 'seal'>) {
-  return ['request', request, pvTemplate, secret];
-}
-
-function answerPart(answer: VolumeAnswer): readonly string[] {
-  return ['answer', encodeAnswer(answer)];
+  #answerPart(id: string, answer: VolumeAnswer) {
+    return [...this.#place, id, 'answer', encodeAnswer(answer)];
+  }
 }
 
 export function encodeRequest(planned: VolumeRequest): Omit<RequestTexts, 'seal'> {
