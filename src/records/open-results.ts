@@ -71,58 +71,48 @@ export function isNotOpened(answer: { readonly kind: string }): answer is NotOpe
   return answer.kind in NOT_OPENED;
 }
 
-/** Soon, since the leader confirms Redis' data every second. */
-const NO_DATA_EPOCH_WAIT_MS = 500;
-
-/** The leader promotes what waits as soon as new work is allowed, so this is only how long a key
- * waits whose promotion was lost. */
-const HALT_WAIT_MS = 60_000;
+/** The leader confirms Redis' data every second, and promotes what waits as soon as new work is
+ * allowed: the last two are only for a key whose promotion was lost. `stale` is read again at once. */
+const WAIT_MS: Readonly<Partial<Record<NotOpened['kind'], number>>> = {
+  'went-back': 500,
+  'no-data-epoch': 500,
+  'other-leads': 60_000,
+  drained: 60_000,
+};
 
 /** The answers that every record of the driver gets. */
 const FOR_ALL: ReadonlySet<NotOpened['kind']> = new Set(['no-data-epoch', 'quarantine', 'moved']);
 
 /** Adds the reason, for people to read, to an answer that nothing was opened. */
 export function explainNotOpened(answer: NotOpened): NotYet | Busy {
-  const notYet = (waitMs: number, reason: string): NotYet => ({
+  if (answer.kind === 'busy') return answer;
+  const { kind } = answer;
+  return {
     kind: 'not-yet',
-    reason,
-    waitMs,
-    isForAll: FOR_ALL.has(answer.kind),
-    isHalt: answer.kind === 'other-leads' || answer.kind === 'drained',
-  });
+    reason: whyNotOpened(answer),
+    waitMs: 'waitMs' in answer ? answer.waitMs : (WAIT_MS[kind] ?? 0),
+    isForAll: FOR_ALL.has(kind),
+    isHalt: kind === 'other-leads' || kind === 'drained',
+  };
+}
+
+function whyNotOpened(answer: Exclude<NotOpened, Busy>): string {
   switch (answer.kind) {
-    case 'busy':
-      return answer;
     case 'went-back':
-      return notYet(NO_DATA_EPOCH_WAIT_MS, 'Redis lost its last writes; waiting for the leader');
+      return 'Redis lost its last writes; waiting for the leader';
     case 'no-data-epoch':
-      return notYet(
-        NO_DATA_EPOCH_WAIT_MS,
-        'no leading ingest has confirmed Redis’ data yet (its /readyz says why)',
-      );
+      return 'no leading ingest has confirmed Redis’ data yet (its /readyz says why)';
     case 'stale':
-      return notYet(0, 'Redis’ data changed since the object was read; the object is read again');
+      return 'Redis’ data changed since the object was read; the object is read again';
     case 'quarantine':
-      return notYet(answer.waitMs, 'Redis lost its data; waiting until earlier calls have ended');
+      return 'Redis lost its data; waiting until earlier calls have ended';
     case 'moved':
-      return notYet(
-        answer.waitMs,
-        'another gateway has just become the active one; calls at the previous one must end first',
-      );
+      return 'another gateway has just become the active one; calls at the previous one must end first';
     case 'elsewhere':
-      return notYet(
-        answer.waitMs,
-        `a call may still be at work behind ${answer.endpoint}, another gateway than the one to call now`,
-      );
+      return `a call may still be at work behind ${answer.endpoint}, another gateway than the one to call now`;
     case 'other-leads':
-      return notYet(
-        HALT_WAIT_MS,
-        `${answer.holder} holds the driver’s Lease; sutler only finishes what is open`,
-      );
+      return `${answer.holder} holds the driver’s Lease; sutler only finishes what is open`;
     case 'drained':
-      return notYet(
-        HALT_WAIT_MS,
-        'sutler is drained and only finishes what is open (sutler drain --undo ends that)',
-      );
+      return 'sutler is drained and only finishes what is open (sutler drain --undo ends that)';
   }
 }

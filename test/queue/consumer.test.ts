@@ -188,17 +188,6 @@ describe('Consumer', () => {
       assert.ok(gold > 0 && gold <= 3_600_000 && silver === 0, `${gold} ${silver}`);
   });
 
-  it('delays a key for as long as its failure asks for', async () => {
-    bench.consumer(
-      () =>
-        bench.runs.length === 1 ? { kind: 'retry', reason: 'infeasible', minDelayMs: 150 } : done,
-      { random: () => 0 },
-    );
-    bench.producer().ensureQueued(key);
-    await until(() => bench.runs.length >= 2, 'the second run');
-    assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0) >= 150);
-  });
-
   it('ends a delay on enqueueNow, not on ensureQueued, and keeps the failures', async () => {
     const producer = bench.producer();
     bench.consumer(() =>
@@ -298,17 +287,6 @@ describe('Consumer', () => {
       async () => (await readStatus(redis.redis, place())) === undefined,
       'the status is removed',
     );
-  });
-
-  it('polls a driver that is still at work after 0.5 s or more, without a failure', async () => {
-    bench.consumer(() => (bench.runs.length < 2 ? { kind: 'running', reason: 'Aborted' } : done), {
-      random: () => 0,
-    });
-    bench.producer().ensureQueued(key);
-    await until(() => bench.runs.length >= 2, 'the poll');
-    const waitMs = (bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0);
-    assert.ok(waitMs >= 500, `polled after ${waitMs} ms`);
-    assert.equal(bench.runs[1]?.failures, 0);
   });
 
   it('parks a key for the longest delay, and stores what it waits for', async () => {

@@ -214,7 +214,7 @@ describe('the record clock', () => {
       redis: redis.redis,
       prefix: PREFIX,
       driver: DRIVER,
-      ownMs: 3_000,
+      ownMs: 2_200,
       settleMs: 1,
     });
     await worker.openCreate(ID, { owner: 'a', job: JOB, planned: plannedRequest(), mode: 'plan' });
