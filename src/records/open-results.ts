@@ -109,7 +109,10 @@ function whyNotOpened(answer: Exclude<NotOpened, Busy>): string {
     case 'moved':
       return 'another gateway has just become the active one; calls at the previous one must end first';
     case 'elsewhere':
-      return `a call may still be at work behind ${answer.endpoint}, another gateway than the one to call now`;
+      return (
+        `a call may still be at work behind ${answer.endpoint}, ` +
+        'another gateway than the one to call now'
+      );
     case 'other-leads':
       return `${answer.holder} holds the driver’s Lease; sutler only finishes what is open`;
     case 'drained':
