@@ -72,7 +72,7 @@ export function isNotOpened(answer: { readonly kind: string }): answer is NotOpe
 }
 
 /** The leader confirms Redis' data every second, and promotes what waits as soon as new work is
- * allowed: the last two are only for a key whose promotion was lost. `stale` is read again at once. */
+ * allowed: the last two are only for a key whose promotion was lost. Absent: at once. */
 const WAIT_MS: Readonly<Partial<Record<NotOpened['kind'], number>>> = {
   'went-back': 500,
   'no-data-epoch': 500,
