@@ -1,6 +1,6 @@
 import type { RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
-import { type FlushDetector, FlushMarker, startFlushDetector } from '../redis/flush-detector.ts';
+import { compareMarkers, type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -66,8 +66,7 @@ export function openWorkerConnection(options: ConnectionOptions): WorkerConnecti
   const { prefix, log } = options;
   const link = openLink(options, 'worker');
   const emptied = new Listeners<void>();
-  const marker = new FlushMarker({ link, log, onEmptied: () => emptied.notify() });
-  const onMarker = (found: string): void => marker.compare(found);
+  const onMarker = compareMarkers({ link, log, onEmptied: () => emptied.notify() });
   const heartbeat = startHeartbeat(link, { prefix, onMarker, log });
   return {
     link,

@@ -55,20 +55,6 @@ return {'named'}
 `,
 });
 
-/** Names no gateway any more. What is under way at the previous one is waited for as after any
- * change. */
-const clearScript = defineNamedScript({
-  keys: ['gatewayKey', 'dataEpochKey'],
-  args: { waitMs: 'number' },
-  answers: { none: {}, cleared: { endpoint: 'text' } },
-  lua: `${RECORD_NOW}${READ_FIELDS}
-if not active or active == '' then return {'none'} end
-redis.call('HSET', gatewayKey, 'endpoint', '', 'since', redisNow, 'fence', tonumber(fence or 0) + 1,
-  'previous', active, 'openAt', math.max(now + waitMs, openAt))
-return {'cleared', 'endpoint', active}
-`,
-});
-
 /** The active gateway as Redis has it. */
 export interface NamedGateway {
   /** '' = none was named yet, or Redis was emptied. */
@@ -91,23 +77,28 @@ export function redisActiveGateway(redis: Redis, prefix: string, driver: string)
     gatewayKey: activeGatewayKey(prefix, driver),
     dataEpochKey: dataEpochKey(prefix, driver),
   };
+  const read = async (): Promise<NamedGateway> => {
+    const { kind: _, ...gateway } = await readScript.run(redis, keys, {});
+    return gateway;
+  };
+  const name = async (
+    choice: Pick<NamedGateway, 'version' | 'endpoint' | 'waitMs'>,
+  ): Promise<boolean> => (await nameScript.run(redis, keys, choice)).kind === 'named';
   return {
-    async read(): Promise<NamedGateway> {
-      const { kind: _, ...gateway } = await readScript.run(redis, keys, {});
-      return gateway;
-    },
+    read,
     /** Names another one. `version`: as read. `waitMs`: how long calls at the previous gateway may
      * still be under way, 0 where there are none.
      * @returns false where another leader named one since `version` was read */
-    async name(choice: Pick<NamedGateway, 'version' | 'endpoint' | 'waitMs'>): Promise<boolean> {
-      return (await nameScript.run(redis, keys, choice)).kind === 'named';
-    },
+    name,
     /** Names none, for a driver that runs on each node.
      * @param waitMs as in name()
      * @returns the one that was named; undefined if there was none */
     async clear(waitMs: number): Promise<string | undefined> {
-      const cleared = await clearScript.run(redis, keys, { waitMs });
-      return cleared.kind === 'cleared' ? cleared.endpoint : undefined;
+      for (;;) {
+        const { endpoint, version } = await read();
+        if (endpoint === '') return undefined;
+        if (await name({ version, endpoint: '', waitMs })) return endpoint;
+      }
     },
   };
 }

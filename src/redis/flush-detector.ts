@@ -23,27 +23,20 @@ interface FlushOptions {
 }
 
 /** Compares a random key that Redis keeps with what it was before: a flush breaks no connection and
- * changes no run id. */
-export class FlushMarker {
-  readonly #options: FlushOptions;
-  #last: string | undefined;
-
-  constructor(options: FlushOptions) {
-    this.#options = options;
-  }
-
-  /** @param found  the marker that Redis has now */
-  compare(found: string): void {
-    const before = this.#last;
-    this.#last = found;
+ * changes no run id.
+ * @returns to be called with the marker that Redis has now */
+export function compareMarkers({ link, log, onEmptied }: FlushOptions): (found: string) => void {
+  let last: string | undefined;
+  return (found) => {
+    const before = last;
+    last = found;
     if (before === undefined || before === found) return;
-    const { link, log, onEmptied } = this.#options;
     log.warn(
       { redis: link.address },
       'Redis was emptied: what it held is written again from the cluster',
     );
     onEmptied();
-  }
+  };
 }
 
 export type FlushDetector = ReturnType<typeof startFlushDetector>;
@@ -52,7 +45,7 @@ export type FlushDetector = ReturnType<typeof startFlushDetector>;
 export function startFlushDetector(options: FlushOptions & { readonly prefix: string }) {
   const { link, log } = options;
   const key = flushMarkerKey(options.prefix);
-  const marker = new FlushMarker(options);
+  const compareMarker = compareMarkers(options);
   let checking: Promise<void> | undefined;
   let startedMs = 0;
   let isSilent = false;
@@ -68,7 +61,7 @@ export function startFlushDetector(options: FlushOptions & { readonly prefix: st
     try {
       const found = await readMarker();
       isSilent = false;
-      if (found !== null) marker.compare(found);
+      if (found !== null) compareMarker(found);
     } catch (error) {
       isSilent ||= performance.now() - startedMs > SILENT_MS;
       log.debug({ err: error }, 'could not check whether Redis was emptied; trying again soon');
