@@ -8,7 +8,7 @@ export interface PollLoopOptions {
   readonly onError: (error: unknown) => void;
   readonly periodMs: number;
   /** Whether pauses of `periodMs` end at multiples of it, together with other parts that poll as
-   * often (ticks.ts): so the first one may be shorter. */
+   * often (clock.ts): so the first one may be shorter. */
   readonly isAligned?: boolean;
   readonly clock: Clock;
 }
