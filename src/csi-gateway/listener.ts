@@ -21,10 +21,9 @@ import {
 } from '../runtime/certificate-names.ts';
 import { timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import type { Logger } from '../runtime/log.ts';
 import { claimSocketPath } from '../runtime/socket-file.ts';
 import type { TlsMaterial, TlsSource } from '../runtime/tls-files.ts';
-import type { GatewayMetrics } from './metrics.ts';
+import type { TurnAway } from './turn-away.ts';
 
 /** TLS of the listeners on TCP. */
 export interface ListenerTls {
@@ -39,8 +38,7 @@ export interface ListenerOptions {
   readonly tls: ListenerTls | undefined;
   /** Gets each connection of a caller that may call. */
   readonly onConnection: (socket: Socket) => void;
-  readonly metrics: Pick<GatewayMetrics, 'countTurnedAway'>;
-  readonly log: Logger;
+  readonly turnAway: TurnAway;
 }
 
 /** Connections that the kernel keeps until the gateway accepts them. */
@@ -51,8 +49,6 @@ const MAX_CONNECTIONS = 256;
  * milliseconds; a newer one takes the place of the oldest. */
 const MAX_HANDSHAKES = 64;
 const HANDSHAKE_MS = 5_000;
-/** At most one warning about callers that are turned away in this time. */
-const WARN_INTERVAL_MS = 10_000;
 
 /** Takes in the connections of one listen address. With TLS a caller shows a certificate of the
  * authorities; one whose certificate has no allowed name is cut off where the handshake ends, and
@@ -66,7 +62,6 @@ export class Listener {
   readonly #names = new Map<string, string>();
   /** Connections before the end of their handshake, by address and port, oldest first. */
   readonly #handshakes = new Map<string, Map<number, Socket>>();
-  #warnedMs = -Infinity;
 
   constructor(options: ListenerOptions) {
     const { tls } = options;
@@ -89,7 +84,7 @@ export class Listener {
     server.on('connection', (socket: Socket) => this.#beginHandshake(socket));
     server.on('secureConnection', (socket) => this.#identify(socket, allowedNames));
     server.on('tlsClientError', (error, socket) => {
-      this.#turnAway('handshake', socket.remoteAddress, error.message);
+      this.#options.turnAway('handshake', socket.remoteAddress, error.message);
       socket.destroy();
     });
     return server;
@@ -108,7 +103,11 @@ export class Listener {
     socket.once('close', () => this.#endHandshake(remoteAddress, remotePort));
     if (handshakes.size <= MAX_HANDSHAKES) return;
     const [oldest] = handshakes.values();
-    this.#turnAway('handshake', remoteAddress, `${MAX_HANDSHAKES} handshakes were under way`);
+    this.#options.turnAway(
+      'handshake',
+      remoteAddress,
+      `${MAX_HANDSHAKES} handshakes were under way`,
+    );
     oldest?.destroy();
   }
 
@@ -120,7 +119,7 @@ export class Listener {
 
   #identify(socket: TLSSocket, allowed: readonly CertificateName[]): void {
     const refuse = (reason: 'handshake' | 'name', why: string): void => {
-      this.#turnAway(reason, socket.remoteAddress, why);
+      this.#options.turnAway(reason, socket.remoteAddress, why);
       socket.destroy();
     };
     const peer = peerOf(socket);
@@ -146,7 +145,11 @@ export class Listener {
 
   #accept(socket: Socket): void {
     if (this.#sockets.size >= MAX_CONNECTIONS) {
-      this.#turnAway('too-many', socket.remoteAddress, `there are ${MAX_CONNECTIONS} already`);
+      this.#options.turnAway(
+        'too-many',
+        socket.remoteAddress,
+        `there are ${MAX_CONNECTIONS} already`,
+      );
       return void socket.destroy();
     }
     this.#sockets.add(socket);
@@ -154,21 +157,6 @@ export class Listener {
     // grpc-js hears of it too, and ends the calls.
     socket.on('error', () => undefined);
     this.#options.onConnection(socket);
-  }
-
-  /** Counts and logs a caller that gets no connection: within 10 s after a warning at debug level
-   * only, so that callers can't flood the log. */
-  #turnAway(
-    reason: 'handshake' | 'name' | 'too-many',
-    from: string | undefined,
-    why: string,
-  ): void {
-    const { log, metrics } = this.#options;
-    metrics.countTurnedAway(reason);
-    const nowMs = performance.now();
-    const isQuiet = nowMs - this.#warnedMs < WARN_INTERVAL_MS;
-    if (!isQuiet) this.#warnedMs = nowMs;
-    log[isQuiet ? 'debug' : 'warn']({ from, reason: why }, 'a caller was turned away');
   }
 
   /** @returns where it listens

@@ -17,6 +17,9 @@ export type RefusalReason =
   | 'driver-down'
   | 'draining';
 
+/** Why a connection was ended. */
+export type TurnAwayReason = 'handshake' | 'name' | 'too-many' | 'unfinished';
+
 /** A call that was sent to the driver and has ended. */
 export interface CallSample {
   /** The driver's name; '' while it is not known. */
@@ -88,7 +91,7 @@ export function createGatewayMetrics(registry: Registry) {
   const turnedAway = createCounter(
     'sutler_gateway_callers_turned_away_total',
     'Connections that were turned away, by reason: TLS handshake failed, name not allowed, too ' +
-      'many connections.',
+      'many connections, requests that were begun and not finished.',
     'reason',
   );
   return {
@@ -99,6 +102,6 @@ export function createGatewayMetrics(registry: Registry) {
     countDriverConnect: () => connects.inc(),
     setDriverReady: (isReady: boolean) => ready.set(isReady ? 1 : 0),
     changeConnections: (change: 1 | -1) => connections.inc(change),
-    countTurnedAway: (reason: 'handshake' | 'name' | 'too-many') => turnedAway.inc({ reason }),
+    countTurnedAway: (reason: TurnAwayReason) => turnedAway.inc({ reason }),
   };
 }

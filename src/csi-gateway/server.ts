@@ -24,6 +24,8 @@ import type { Forwarder, GatewayReply, InboundCall } from './forwarder.ts';
 import type { HealthService } from './health-service.ts';
 import { Listener, type ListenerTls } from './listener.ts';
 import type { GatewayMetrics } from './metrics.ts';
+import { createTurnAway } from './turn-away.ts';
+import { UnfinishedRequests } from './unfinished-requests.ts';
 
 export interface GatewayServerOptions {
   /** Listen addresses, at least one. TLS applies to those on TCP. */
@@ -48,6 +50,8 @@ type Call = ServerUnaryCall<Buffer, Buffer>;
 
 /** Streams that one connection may have open at once; further calls wait in the caller. */
 const MAX_STREAMS = 1_024;
+/** What requests that were begun and not ended may hold together, and two of the largest. */
+const MAX_UNFINISHED_BYTES = 32 * 1024 * 1024;
 /** A caller that answers no PING within the second time after the first is gone. */
 const KEEPALIVE_MS = 60_000;
 const KEEPALIVE_TIMEOUT_MS = 20_000;
@@ -76,7 +80,12 @@ export class GatewayServer {
   constructor(options: GatewayServerOptions) {
     const { addresses, health, log, maxMessageBytes, maxRequestBytes, metrics, tls } = options;
     this.#options = options;
+    const turnAway = createTurnAway(metrics, log);
+    const unfinished = new UnfinishedRequests(MAX_UNFINISHED_BYTES + 2 * maxRequestBytes, (from) =>
+      turnAway('unfinished', from, 'it had the most bytes of requests without an end'),
+    );
     this.#server = new Server({
+      interceptors: [unfinished.interceptor],
       'grpc.max_concurrent_streams': MAX_STREAMS,
       // Beyond its limit grpc-js answers without saying that nothing was sent.
       'grpc.max_receive_message_length': 2 * maxRequestBytes,
@@ -104,8 +113,7 @@ export class GatewayServer {
             socket.once('close', () => metrics.changeConnections(-1));
             this.#injector.injectConnection(socket);
           },
-          metrics,
-          log,
+          turnAway,
         }),
     );
     this.#stopTlsUpdates = tls?.source.onChange((next, before) => {

@@ -99,21 +99,41 @@ for (const kind of KINDS)
         assert.ok(growth < MOST_GROWTH_BYTES, `${growth} bytes`);
         await assertServed();
       });
-  });
 
-for (const kind of KINDS)
-  it(`a stranger’s unfinished bodies leave room for others, the door being ${kind}`, async () => {
-    const visited = await openVisitedDoor(kind, [`--max-request-bytes=${MIB}`]);
-    const connection = await visited.stranger.open();
-    const bodies = Array.from({ length: 6 }, async (_, i) => {
-      const stream = await startCall(connection, i % 2 === 0 ? HEALTH_CHECK : CREATE);
-      await connection.sendBody(stream, Buffer.alloc(MIB - 1_000));
+    it('ends the connection whose unfinished messages hold most, and no other', async () => {
+      const [large, small] = [await use().stranger.open(), await use().stranger.open()];
+      const partOf = (bytes: number): Buffer => {
+        const part = Buffer.alloc(bytes);
+        part.writeUInt32BE(bytes, 1);
+        return part;
+      };
+      const begun = await startCall(small, CREATE);
+      await small.sendBody(begun, partOf(MIB));
+      while (!large.isClosed)
+        await startCall(large, CREATE)
+          .then((stream) => large.sendBody(stream, partOf(8 * MIB)))
+          .catch(() => undefined);
+      await waitUntilRead(small);
+      assert.equal(small.isClosed, false);
+      small.destroy();
+      await assertServed();
     });
-    // The windows of refused bodies may never open again.
-    await Promise.race([Promise.allSettled(bodies), delay(2_000)]);
-    const parameters = { text: 'x'.repeat(100_000) };
-    const other = { ...volumeRequest('other'), parameters };
-    const failure = await visited.caller.createVolume(other, SETTINGS).then(() => '', String);
-    await visited.close();
-    assert.equal(failure, '');
+
+    it('ends a connection that sends two messages in one request', async () => {
+      const connection = await use().stranger.open();
+      const stream = await startCall(connection, CREATE);
+      const twoEmptyMessages = Buffer.alloc(10);
+      await connection.sendBody(stream, twoEmptyMessages);
+      await connection.closed();
+      await assertServed();
+    });
+
+    it('resets a request whose deadline passes before its end', async () => {
+      const connection = await use().stranger.open();
+      const stream = connection.newStream();
+      const headers = { ...grpcHeaders(CREATE), 'grpc-timeout': '1m' };
+      await connection.send(headersFrame(stream, headers));
+      await connection.wasReset(stream);
+      connection.destroy();
+    });
   });

@@ -1,4 +1,10 @@
-import { checkHealthOf, FLOODED_REQUESTS, floodFrames, leaveBodiesUnfinished } from './bodies.ts';
+import {
+  checkHealthOf,
+  FLOODED_REQUESTS,
+  floodFrames,
+  leaveMessagesUnfinished,
+  sendEmptyMessages,
+} from './bodies.ts';
 import { stayAfterOneCall, stayHalfway, staySilent } from './connections.ts';
 import {
   bombHeaders,
@@ -38,7 +44,8 @@ export const ATTACKS: ReadonlyMap<string, Attack> = new Map(
       ]),
     ),
     'empty frames': { run: floodEmptyFrames, sockets: FEW },
-    'unfinished bodies': { run: leaveBodiesUnfinished, sockets: 4 * FEW },
+    'unfinished messages': { run: leaveMessagesUnfinished, sockets: 4 * FEW },
+    'empty messages': { run: sendEmptyMessages, sockets: 4 * FEW },
     'connections with one call': { run: stayAfterOneCall, sockets: 600 },
     'silent connections': { run: staySilent, sockets: 1_100 },
     'half handshakes': { run: stayHalfway, sockets: 1_100 },

@@ -12,6 +12,8 @@ const MIB = 1024 * 1024;
 /** Frames of one flood: more than the gateway of d2e6633 survived. */
 const FLOOD_FRAMES = 3_000_000;
 const UNFINISHED_BYTES = 128 * MIB;
+const CONNECTIONS = 4;
+const STREAMS = 4;
 
 /** Sends health checks for a service whose name is long and must be percent-encoded in a header. */
 export function checkHealthOf(serviceBytes: number): (stranger: Stranger) => Promise<void> {
@@ -51,21 +53,31 @@ export const FLOODED_REQUESTS: Readonly<Record<string, Readonly<Record<string, s
   'a request that is not gRPC': { ...grpcHeaders(CREATE), 'content-type': 'text/html' },
 };
 
-/** Sends 128 MiB in bodies that never end, over several connections and streams: half of them to
- * the health service, which everybody may call, half to a method. */
-export async function leaveBodiesUnfinished(stranger: Stranger): Promise<void> {
-  const connections = Math.min(4, stranger.maxSockets);
-  const streams = 4;
-  const body = Buffer.alloc(UNFINISHED_BYTES / connections / streams);
+/** Sends 128 MiB in messages that never end. */
+export async function leaveMessagesUnfinished(stranger: Stranger): Promise<void> {
+  const body = Buffer.alloc(UNFINISHED_BYTES / CONNECTIONS / STREAMS);
+  body.writeUInt32BE(body.length - 4, 1);
+  await leaveBodiesOpen(stranger, body);
+}
+
+/** Sends 128 MiB of empty messages, 5 bytes each, in bodies that never end. */
+export async function sendEmptyMessages(stranger: Stranger): Promise<void> {
+  const body = Buffer.alloc(UNFINISHED_BYTES / CONNECTIONS / STREAMS);
+  await leaveBodiesOpen(stranger, body);
+}
+
+/** Sends bodies over several connections and streams, half of them to the health service, which
+ * everybody may call, half to a method. */
+async function leaveBodiesOpen(stranger: Stranger, body: Buffer): Promise<void> {
   const start = async (connection: RawConnection, path: string): Promise<void> => {
     const stream = connection.newStream();
     await connection.send(headersFrame(stream, grpcHeaders(path)));
     await connection.sendBody(stream, body);
   };
   await Promise.all(
-    Array.from({ length: connections }, async () => {
+    Array.from({ length: Math.min(CONNECTIONS, stranger.maxSockets) }, async () => {
       const connection = await stranger.open();
-      const paths = Array.from({ length: streams }, (_, i) =>
+      const paths = Array.from({ length: STREAMS }, (_, i) =>
         i % 2 === 0 ? HEALTH_CHECK : CREATE,
       );
       await Promise.allSettled(paths.map((path) => start(connection, path)));

@@ -105,6 +105,12 @@ export class RawConnection {
     return { by: this.#ended.get(stream) ?? 'close', headerBytes: this.#headerBytes };
   }
 
+  /** Waits until the gateway has reset a stream, maybe after an answer.
+   * @throws Error if the connection is closed */
+  async wasReset(stream: number): Promise<void> {
+    await this.#waitUntil(() => this.#ended.get(stream) === 'reset');
+  }
+
   /** Resolves once the connection is closed. */
   async closed(): Promise<void> {
     while (!this.isClosed) await this.#nextChange();
