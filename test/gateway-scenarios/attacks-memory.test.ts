@@ -109,10 +109,11 @@ for (const kind of KINDS)
       };
       const begun = await startCall(small, CREATE);
       await small.sendBody(begun, partOf(MIB));
-      while (!large.isClosed)
-        await startCall(large, CREATE)
-          .then((stream) => large.sendBody(stream, partOf(8 * MIB)))
-          .catch(() => undefined);
+      const parts = Array.from({ length: 8 }, async () =>
+        large.sendBody(await startCall(large, CREATE), partOf(8 * MIB)),
+      );
+      const outcomes = await Promise.allSettled(parts);
+      assert.ok(outcomes.some(({ status }) => status === 'rejected'));
       await waitUntilRead(small);
       assert.equal(small.isClosed, false);
       small.destroy();
