@@ -62,6 +62,8 @@ export class RawConnection {
     let sent = 0;
     while (sent < body.length) {
       await this.#waitUntil(() => this.#windowOf(stream) > 0);
+      // Another body may have taken it meanwhile.
+      if (this.#windowOf(stream) <= 0) continue;
       const bytes = Math.min(MAX_FRAME_BYTES, body.length - sent, this.#windowOf(stream));
       this.#spendWindow(stream, bytes);
       await this.send(
@@ -81,6 +83,7 @@ export class RawConnection {
     const one = frame(FrameType.data, { stream, payload: Buffer.alloc(frames.bytes) });
     for (let left = frames.count; left > 0;) {
       await this.#waitUntil(() => this.#windowOf(stream) >= frames.bytes);
+      if (this.#windowOf(stream) < frames.bytes) continue;
       const fitting = frames.bytes === 0 ? left : Math.floor(this.#windowOf(stream) / frames.bytes);
       const count = Math.min(left, fitting, 5_000);
       this.#spendWindow(stream, count * frames.bytes);
