@@ -17,8 +17,8 @@ const WARM_UP_CALLS = 500;
  * so only that no call fails is promised there. */
 const MOST_P99_MS = 250;
 const MOST_GROWTH = 1.2;
-/** Not all memory of a thousand handshakes at once, or of bodies that were dropped, is given back to
- * the system; a TLS server of Node alone grows likewise, by less each time. */
+/** Not all memory of a thousand handshakes at once, or of bodies that were dropped, is given back
+ * to the system; a TLS server of Node alone grows likewise, by less each time. */
 const MOST_GROWTH_BY_MALLOC = 2.2;
 
 interface Result {
