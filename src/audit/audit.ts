@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { CsiClient } from '../gateway-client/client.ts';
-import { type KubeClient, listPages } from '../kube/client.ts';
+import { type KubeClient, listAll } from '../kube/client.ts';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
 import { auditKey } from '../records/key-names.ts';
@@ -139,11 +139,9 @@ interface Named {
 
 async function listNamed({ kube, driver }: AuditPorts): Promise<readonly Named[]> {
   const named: Named[] = [];
-  for await (const { items: page } of listPages<Volume>(kube, volumes)) {
-    for (const volume of page) {
-      const identity = identityOf(volume);
-      if (identity?.driver === driver) named.push({ id: auditId(identity), volume });
-    }
+  for await (const volume of listAll<Volume>(kube, volumes)) {
+    const identity = identityOf(volume);
+    if (identity?.driver === driver) named.push({ id: auditId(identity), volume });
   }
   return named;
 }

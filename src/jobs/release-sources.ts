@@ -1,4 +1,4 @@
-import { listPages } from '../kube/client.ts';
+import { listAll } from '../kube/client.ts';
 import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import { isConflict, isForbidden, isNotFound, isOutage, KubeError } from '../kube/kube-error.ts';
 import type { Claim, Snapshot } from '../kube/objects.ts';
@@ -163,9 +163,7 @@ async function findClaim(
   namespace: string | undefined,
   matches: (claim: Claim) => boolean,
 ): Promise<Claim | undefined> {
-  for await (const page of listPages<Claim>(kube, claims, { namespace })) {
-    const match = page.items.find(matches);
-    if (match !== undefined) return match;
-  }
+  for await (const claim of listAll<Claim>(kube, claims, { namespace }))
+    if (matches(claim)) return claim;
   return undefined;
 }

@@ -300,6 +300,16 @@ export async function* listPages<T>(
   }
 }
 
+/** The objects of a collection, listed in pages.
+ * @throws KubeError */
+export async function* listAll<T>(
+  client: Pick<KubeClient, 'list'>,
+  resource: Resource,
+  options: Omit<ListOptions, 'continueToken'> = {},
+): AsyncGenerator<T> {
+  for await (const { items } of listPages<T>(client, resource, options)) yield* items;
+}
+
 /** Query parameters of a watch. */
 function watchQuery(o: WatchOptions): Readonly<Record<string, string | number | undefined>> {
   const isList = o.resourceVersion === undefined;

@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { listReadyNodes, parseService } from '../gateway-client/endpoints.ts';
 import { nodeOf } from '../gateway-client/gateway-address.ts';
-import { type KubeClient, listPages } from '../kube/client.ts';
+import { type KubeClient, listAll } from '../kube/client.ts';
 import { SELECTED_NODE, STORAGE_PROVISIONER, VOLUME_FINALIZER } from '../kube/keys.ts';
 import { isConflict, isNotFound } from '../kube/kube-error.ts';
 import type { Claim, KubeObject, Volume } from '../kube/objects.ts';
@@ -175,24 +175,28 @@ export async function planAbandonment(
   const { node, driver, prefix } = where;
   const open = await openRecords(redis, prefix, driver);
   const records = open.filter(({ endpoint }) => nodeOf(endpoint) === node);
-  const there = await listAll<KubeObject>(kube, nodes);
-  const labels = there.map(({ metadata }) => metadata.labels);
-  const place = { driver, node, labels: labels.map((each) => each ?? {}) };
+  const names = new Set<string | undefined>();
+  const labels: Readonly<Record<string, string>>[] = [];
+  for await (const { metadata } of listAll<KubeObject>(kube, nodes)) {
+    names.add(metadata.name);
+    labels.push(metadata.labels ?? {});
+  }
+  const place = { driver, node, labels };
   const removed: Volume[] = [];
   const kept: { volume: Volume; why: string }[] = [];
-  for (const volume of await listAll<Volume>(kube, volumes)) {
+  for await (const volume of listAll<Volume>(kube, volumes)) {
     if (!isOnGoneNode(volume, place)) continue;
     const why = await whyKept(kube, volume);
     if (why === undefined) removed.push(volume);
     else kept.push({ volume, why });
   }
-  const waiting = (await listAll<Claim>(kube, claims)).filter(
-    ({ metadata: { annotations = {} }, spec }) =>
-      annotations[STORAGE_PROVISIONER] === driver && (spec.volumeName ?? '') === '',
-  );
+  const waiting: Claim[] = [];
+  for await (const claim of listAll<Claim>(kube, claims)) {
+    const isOurs = claim.metadata.annotations?.[STORAGE_PROVISIONER] === driver;
+    if (isOurs && (claim.spec.volumeName ?? '') === '') waiting.push(claim);
+  }
   const selectedNode = ({ metadata }: Claim): string | undefined =>
     metadata.annotations?.[SELECTED_NODE];
-  const names = new Set<string | undefined>(there.map(({ metadata }) => metadata.name));
   const awaited = [...open.map(({ endpoint }) => nodeOf(endpoint)), ...waiting.map(selectedNode)];
   return {
     records,
@@ -215,13 +219,4 @@ async function whyKept(
   const claim = await kube.get<Claim>(claims, { namespace, name });
   if (claim === undefined || claim.metadata.uid !== uid) return undefined;
   return `claim ${namespace}/${name} has it; its data is lost with the node: delete the claim first`;
-}
-
-async function listAll<T extends KubeObject>(
-  kube: Pick<KubeClient, 'list'>,
-  resource: Parameters<typeof listPages>[1],
-): Promise<readonly T[]> {
-  const found: T[] = [];
-  for await (const { items } of listPages<T>(kube, resource)) found.push(...items);
-  return found;
 }

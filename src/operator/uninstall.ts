@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { holderOf, leaseName, type Observation, observe, otherHolder } from '../election/lease.ts';
 import { leaseRecord } from '../election/kube-lease-store.ts';
-import { type KubeClient, listPages } from '../kube/client.ts';
+import { type KubeClient, listAll } from '../kube/client.ts';
 import {
   BETA_STORAGE_PROVISIONER,
   CLAIM_FINALIZER,
@@ -188,8 +188,8 @@ function driverOf({ metadata: { annotations = {} } }: Claim): string {
 
 async function listClaimsWithFinalizer(kube: KubeClient): Promise<readonly Claim[]> {
   const found: Claim[] = [];
-  for await (const { items: page } of listPages<Claim>(kube, claims))
-    found.push(...page.filter((claim) => hasFinalizer(claim, CLAIM_FINALIZER)));
+  for await (const claim of listAll<Claim>(kube, claims))
+    if (hasFinalizer(claim, CLAIM_FINALIZER)) found.push(claim);
   return found;
 }
 

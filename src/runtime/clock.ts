@@ -9,7 +9,7 @@ export interface Clock {
 }
 
 /** The longest delay of a timer in Node, 24.8 days; with a longer one it fires at once. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Limits a delay to what a timer can wait. Needed for every delay that a user chooses. */
 export function timerMs(ms: number): number {
@@ -30,20 +30,6 @@ export function signalWithin(parent: AbortSignal, ms: number): AbortSignal {
   if (parent.aborted) abort();
   else parent.addEventListener('abort', abort, { once: true });
   return controller.signal;
-}
-
-/** Repeats a step until the signal aborts, with a pause before each. The step must not reject. */
-export async function repeatAfterPauses(o: {
-  readonly step: () => Promise<void>;
-  readonly pauseMs: number;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-}): Promise<void> {
-  for (;;) {
-    await o.clock.sleep(o.pauseMs, o.signal);
-    if (o.signal.aborted) return;
-    await o.step();
-  }
 }
 
 /** The machine's clock. */

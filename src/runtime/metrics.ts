@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { LONGEST_TIMER_MS } from './clock.ts';
 
 export { Registry } from 'prom-client';
 
@@ -7,14 +8,12 @@ export { Registry } from 'prom-client';
 const SAMPLED = ['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'].map(
   (statistic) => `nodejs_eventloop_lag_${statistic}_seconds`,
 );
-/** The longest delay of a timer in Node. */
-const NEVER_MS = 2 ** 31 - 1;
 
 /** Creates the registry of a process, with those of Node's own metrics that cost nothing until they
  * are read. Parts that have metrics receive it as an argument. */
 export function createRegistry(): Registry {
   const registry = new Registry();
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS });
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LONGEST_TIMER_MS });
   for (const name of SAMPLED) registry.removeSingleMetric(name);
   return registry;
 }

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { type Clock, repeatAfterPauses } from './clock.ts';
+import type { Clock } from './clock.ts';
 import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 import { Listeners } from './listeners.ts';
@@ -72,7 +72,13 @@ export async function watchFiles<T, F extends string>(
     current = next.value;
     changes.notify({ next: current, before });
   };
-  void repeatAfterPauses({ step: look, pauseMs: intervalMs, clock, signal: closed.signal });
+  const lookAgain = async (): Promise<void> => {
+    await clock.sleep(intervalMs, closed.signal);
+    if (closed.signal.aborted) return;
+    await look();
+    void lookAgain();
+  };
+  void lookAgain();
   return {
     get current() {
       return current;

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { type KubeClient, listPages } from '#src/kube/client.ts';
+import { type KubeClient, listAll } from '#src/kube/client.ts';
 import { isNotFound } from '#src/kube/kube-error.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
@@ -158,9 +158,9 @@ class User {
   /** The claims that should be Bound and are not. */
   async unbound(): Promise<readonly string[]> {
     const found = new Map<string, Claim>();
-    const pages = listPages<Claim>(this.#place.kube, claims, { namespace: this.#place.namespace });
-    for await (const { items } of pages)
-      for (const claim of items) found.set(claim.metadata.name, claim);
+    const { kube, namespace } = this.#place;
+    for await (const claim of listAll<Claim>(kube, claims, { namespace }))
+      found.set(claim.metadata.name, claim);
     return [...this.#kept].filter((name) => found.get(name)?.status?.phase !== 'Bound');
   }
 
@@ -180,8 +180,8 @@ class User {
 
 async function listVolumes({ kube, className }: ChangeOverPlace): Promise<readonly Volume[]> {
   const found: Volume[] = [];
-  for await (const { items } of listPages<Volume>(kube, volumes))
-    found.push(...items.filter(({ spec }) => spec.storageClassName === className));
+  for await (const volume of listAll<Volume>(kube, volumes))
+    if (volume.spec.storageClassName === className) found.push(volume);
   return found;
 }
 

@@ -14,11 +14,11 @@ import { methodPath } from '#src/csi/methods.ts';
 import { Elector } from '#src/election/elector.ts';
 import { KubeLeaseStore } from '#src/election/kube-lease-store.ts';
 import { leaseName } from '#src/election/lease.ts';
-import { type KubeClient, listPages } from '#src/kube/client.ts';
+import { type KubeClient, listAll } from '#src/kube/client.ts';
 import { PROVISIONED_BY, STORAGE_PROVISIONER, VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '#src/kube/kube-error.ts';
-import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
-import { claims, type Resource, volumes } from '#src/kube/resources.ts';
+import type { Claim, Volume } from '#src/kube/objects.ts';
+import { claims, volumes } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { PollLoop } from '#src/runtime/poll-loop.ts';
@@ -183,11 +183,4 @@ export class StandIn implements Startable {
       );
     });
   }
-}
-
-async function* listAll<T extends KubeObject>(
-  kube: KubeClient,
-  resource: Resource,
-): AsyncGenerator<T> {
-  for await (const { items } of listPages<T>(kube, resource)) yield* items;
 }
