@@ -5,7 +5,7 @@ import { type KubeClient, listAll } from '../kube/client.ts';
 import { SELECTED_NODE, STORAGE_PROVISIONER, VOLUME_FINALIZER } from '../kube/keys.ts';
 import { isConflict, isNotFound } from '../kube/kube-error.ts';
 import type { Claim, KubeObject, Volume } from '../kube/objects.ts';
-import { claims, nodes, volumes } from '../kube/resources.ts';
+import { claims, keyOf, nodes, volumes } from '../kube/resources.ts';
 import { isOnGoneNode } from '../node-local/node-rules.ts';
 import { type ForgetNote, forgetRecord, noteRemoval } from '../records/forget.ts';
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
@@ -38,8 +38,7 @@ async function run(means: Means<typeof abandon.flags>): Promise<Result> {
   const driver = await chooseDriver(redis, prefix, flags.driverName);
   const there = await whyStillThere(kube, node, flags.gatewayService);
   if (there !== undefined) throw new Refusal(`${there}; nothing was changed`);
-  const place = { prefix, driver, node };
-  const found = await planAbandonment(kube, redis, place);
+  const found = await planAbandonment(kube, redis, { prefix, driver, node });
   const { records, removed, kept, claims: waiting, goneNodes } = found;
   if (records.length + removed.length + kept.length + waiting.length === 0)
     throw new Refusal(
@@ -60,7 +59,8 @@ async function run(means: Means<typeof abandon.flags>): Promise<Result> {
     return { status: 0, lines: [...lines, next], json };
   }
   lines.forEach(means.say);
-  const busy = await carryOut({ kube, redis, place, note: noteOf(flags.why) }, found);
+  const place = { prefix, driver, note: noteOf(flags.why) };
+  const busy = await carryOut(kube, redis, found, place);
   if (busy > 0)
     throw new Refusal(
       `runs own ${busy} of the records for some seconds more; try again after that`,
@@ -91,8 +91,8 @@ async function whyStillThere(
   return ready.includes(node) ? `the gateway of node ${node} is ready` : undefined;
 }
 
-function nameOf({ metadata: { namespace, name } }: KubeObject): string {
-  return namespace === undefined ? name : `${namespace}/${name}`;
+function nameOf({ metadata }: KubeObject): string {
+  return keyOf(metadata);
 }
 
 function* describe({ records, removed, kept, claims: waiting }: Abandonment): Iterable<string> {
@@ -106,50 +106,48 @@ function* describe({ records, removed, kept, claims: waiting }: Abandonment): It
   for (const claim of waiting) yield `  ${nameOf(claim)}`;
 }
 
-interface Clients {
-  readonly kube: KubeClient;
-  readonly redis: Redis;
-  readonly place: { readonly prefix: string; readonly driver: string };
-  readonly note: ForgetNote;
-}
-
 /** @returns how many records a run owns, which therefore stay */
-async function carryOut(clients: Clients, found: Abandonment): Promise<number> {
-  const { kube, redis, place, note } = clients;
+async function carryOut(
+  kube: KubeClient,
+  redis: Redis,
+  found: Abandonment,
+  {
+    note,
+    ...place
+  }: { readonly prefix: string; readonly driver: string; readonly note: ForgetNote },
+): Promise<number> {
   let busy = 0;
   for (const { id } of found.records)
     if ((await forgetRecord(redis, { ...place, id }, note)).kind === 'busy') busy += 1;
   for (const volume of found.removed) {
     await noteRemoval(redis, { ...place, id: volume.metadata.name }, note);
-    await removeVolume(kube, volume);
+    // It may be gone, or another one may have its name.
+    await unlessChanged(removeVolume(kube, volume));
   }
-  for (const claim of found.claims) await unselectNode(kube, claim);
+  // A claim that was changed meanwhile is given back by its job too, since the node is gone.
+  for (const claim of found.claims) await unlessChanged(unselectNode(kube, claim));
   return busy;
+}
+
+async function unlessChanged(write: Promise<void>): Promise<void> {
+  await write.catch((error: unknown) => {
+    if (!isNotFound(error) && !isConflict(error)) throw error;
+  });
 }
 
 async function removeVolume(kube: KubeClient, { metadata }: Volume): Promise<void> {
   const { name, uid } = metadata;
-  try {
-    const left = await kube.delete<Volume>(volumes, { name }, { preconditions: { uid } });
-    const change = left?.metadata && removeFinalizer(left.metadata, VOLUME_FINALIZER);
-    if (change === undefined) return;
-    const body = { metadata: { uid, ...change.patch } };
-    await kube.patch(volumes, { name }, { type: 'strategic', body });
-  } catch (error) {
-    // It is gone, or another one has its name.
-    if (!isNotFound(error) && !isConflict(error)) throw error;
-  }
+  const left = await kube.delete<Volume>(volumes, { name }, { preconditions: { uid } });
+  const change = left?.metadata && removeFinalizer(left.metadata, VOLUME_FINALIZER);
+  if (change === undefined) return;
+  const body = { metadata: { uid, ...change.patch } };
+  await kube.patch(volumes, { name }, { type: 'strategic', body });
 }
 
 async function unselectNode(kube: KubeClient, { metadata }: Claim): Promise<void> {
-  const { namespace = '', name, uid, resourceVersion } = metadata;
+  const { uid, resourceVersion } = metadata;
   const body = { metadata: { uid, resourceVersion, annotations: { [SELECTED_NODE]: null } } };
-  try {
-    await kube.patch(claims, { namespace, name }, { type: 'merge', body });
-  } catch (error) {
-    // It was changed meanwhile; its job gives the claim back too, since the node is gone.
-    if (!isNotFound(error) && !isConflict(error)) throw error;
-  }
+  await kube.patch(claims, metadata, { type: 'merge', body });
 }
 
 /** What `sutler abandon` ends or removes, and what it leaves. */

@@ -9,15 +9,15 @@ import type { Invocation } from '../runtime/process.ts';
 import { chooseDriver, type Means, Refusal, type Result, runCommand } from './command.ts';
 import { audit } from './flags.ts';
 
-/** Runs one audit and prints its report. */
-export function main(invocation: Invocation): Promise<void> {
-  return runCommand(invocation, { name: 'audit', ...audit }, run);
-}
-
 /** Longer than an idle gateway takes to connect to its driver. */
 const DRIVER_LIMIT_MS = 20_000;
 
-async function run(means: Means<typeof audit.flags>): Promise<Result> {
+/** Runs one audit and prints its report. */
+export function main(invocation: Invocation, driverLimitMs = DRIVER_LIMIT_MS): Promise<void> {
+  return runCommand(invocation, { name: 'audit', ...audit }, (means) => run(means, driverLimitMs));
+}
+
+async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Promise<Result> {
   const { context } = means;
   const flags = await flagsOfDriver(context, context.flags.driverName);
   const kube = await means.openKube(flags);
@@ -29,11 +29,11 @@ async function run(means: Means<typeof audit.flags>): Promise<Result> {
   const redis = await means.openRedis();
   const { redisPrefix: prefix } = flags;
   if (flags.driverName !== '') await chooseDriver(redis, prefix, flags.driverName);
-  const limit = signalWithin(context.stopping, DRIVER_LIMIT_MS);
+  const limit = signalWithin(context.stopping, driverLimitMs);
   const driverInfo = await driver.waitUntilKnown(limit);
   if (driverInfo === undefined)
     throw new Refusal(
-      `no driver answered within ${DRIVER_LIMIT_MS / 1000} s (${driver.trouble ?? ''}): start the ` +
+      `no driver answered within ${driverLimitMs / 1000} s (${driver.trouble ?? ''}): start the ` +
         'driver, or name its gateway with --gateway',
     );
   const { name, controllerCapabilities } = driverInfo;

@@ -40,7 +40,7 @@ type Table = FlagTable & typeof commandFlags & typeof redisFlags;
 export interface Means<T extends FlagTable> {
   readonly context: ProcessContext<T>;
   /** Connects to Redis.
-   * @throws Refusal if it can't be used within REDIS_LIMIT_MS */
+   * @throws Refusal if it can't be used in time */
   openRedis(this: void): Promise<Redis>;
   openKube(this: void, flags: Flags<typeof kubeFlags>): Promise<KubeClient>;
   /** A line for people, before the result. */
@@ -51,7 +51,8 @@ export interface Means<T extends FlagTable> {
 const REDIS_LIMIT_MS = 5_000;
 
 /** Runs a command and prints its result, as text or with -o json. Exit status: that of the result;
- * 1 with one line on stderr if the command is refused or what it needs can't be used. */
+ * 1 with one line on stderr if the command is refused or what it needs can't be used.
+ * @param redisLimitMs  how long Redis may take to become usable */
 export function runCommand<T extends Table>(
   invocation: Invocation,
   description: {
@@ -61,6 +62,7 @@ export function runCommand<T extends Table>(
     readonly command: CommandHelp;
   },
   run: (means: Means<T>) => Promise<Result>,
+  redisLimitMs = REDIS_LIMIT_MS,
 ): Promise<void> {
   const { name, summary, flags: table, command } = description;
   const start = async (context: ProcessContext<T>): Promise<void> => {
@@ -74,7 +76,7 @@ export function runCommand<T extends Table>(
       const { status, lines, json } = await run({
         context,
         async openRedis() {
-          link = await connect(name, { ...context, flags });
+          link = await connect(name, { ...context, flags }, redisLimitMs);
           return link.redis;
         },
         openKube: (kubeFlags) => openKubeClient(name, { ...context, flags: kubeFlags }),
@@ -90,23 +92,20 @@ export function runCommand<T extends Table>(
   return runProcess(invocation, { name, summary, table, command, start });
 }
 
-type RedisContext = ProcessContext<typeof redisFlags>;
-
-async function connect(name: string, context: RedisContext): Promise<RedisLink> {
+async function connect(
+  name: string,
+  context: ProcessContext<typeof redisFlags>,
+  limitMs: number,
+): Promise<RedisLink> {
   const { flags, closers, stopping } = context;
   // What Redis' connection would log is thrown below.
   const log = context.log.child({}, { level: 'error' });
   const access = await openRedisAccess({ ...context, log });
-  const link = openRedis({
-    url: flags.redisUrl,
-    access,
-    role: 'plain',
-    name: `sutler-${name}`,
-    log,
-  });
+  const connection = { url: flags.redisUrl, role: 'plain', name: `sutler-${name}` } as const;
+  const link = openRedis({ ...connection, access, log });
   closers.add('Redis', () => link.close());
   const ready = new Promise<boolean>((resolve) => link.onReady(resolve));
-  await unlessAborted(ready, signalWithin(stopping, REDIS_LIMIT_MS));
+  await unlessAborted(ready, signalWithin(stopping, limitMs));
   if (link.trouble !== undefined) throw new Refusal(link.trouble);
   return link;
 }

@@ -12,21 +12,27 @@ import type { Invocation } from '../runtime/process.ts';
 import { chooseDriver, type Means, noteOf, type Result, runCommand } from './command.ts';
 import { drain as command } from './flags.ts';
 
-type DrainMeans = Means<typeof command.flags>;
-
 /** Drains sutler for one driver, or ends that. */
 export function main(invocation: Invocation): Promise<void> {
   return runCommand(invocation, { name: 'drain', ...command }, run);
 }
 
-async function run(means: DrainMeans): Promise<Result> {
-  const { flags } = means.context;
+async function run({ context, openRedis, say }: Means<typeof command.flags>): Promise<Result> {
+  const { flags, stopping } = context;
   if (flags.undo && flags.wait) throw new UsageError('--undo and --wait: give one of them');
-  const redis = await means.openRedis();
+  const redis = await openRedis();
   const prefix = flags.redisPrefix;
   const driver = await chooseDriver(redis, prefix, flags.driverName);
   const place = { redis, prefix, driver };
-  return flags.undo ? undo(place) : drain(means, place);
+  if (flags.undo) return undo(place);
+  await beginDrain(place);
+  if (flags.wait) await waitUntilDrained(place, signalWithin(stopping, flags.waitLimitMs), say);
+  const state = await readDrainState(place);
+  return {
+    status: state.records.length === 0 ? 0 : 1,
+    lines: describeDrain(driver, state, flags.wait),
+    json: { driver, isDrained: true, ...state },
+  };
 }
 
 async function undo({ redis, prefix, driver }: DrainPlace): Promise<Result> {
@@ -35,19 +41,6 @@ async function undo({ redis, prefix, driver }: DrainPlace): Promise<Result> {
     ? `the drain of ${driver} is ended: sutler starts new work again where one of its ingests leads`
     : `${driver} was not drained; nothing was changed`;
   return { status: 0, lines: [line], json: { driver, isDrained: false, wasDrained } };
-}
-
-async function drain(means: DrainMeans, place: DrainPlace): Promise<Result> {
-  const { flags, stopping } = means.context;
-  await beginDrain(place);
-  if (flags.wait) await waitUntilDrained(means, place, signalWithin(stopping, flags.waitLimitMs));
-  const { driver } = place;
-  const state = await readDrainState(place);
-  return {
-    status: state.records.length === 0 ? 0 : 1,
-    lines: describeDrain(driver, state, flags.wait),
-    json: { driver, isDrained: true, ...state },
-  };
 }
 
 function beginDrain({ redis, prefix, driver }: DrainPlace): Promise<void> {
@@ -59,9 +52,9 @@ const POLL_MS = 1_000;
 
 /** Prints a line whenever the number of open records changes. */
 async function waitUntilDrained(
-  { say }: DrainMeans,
   place: DrainPlace,
   limit: AbortSignal,
+  say: (line: string) => void,
 ): Promise<void> {
   const store = redisDrain(place.redis, place.prefix, place.driver);
   let shown: number | undefined;
@@ -142,17 +135,14 @@ export function describeDrain(
     lines.push(`${otherProvisioner} holds the driver's Lease, or was the last that did`);
   if (records.length > 0 && !isConfirmed)
     lines.push('no ingest of sutler has confirmed the data of Redis: start one, see its /readyz');
-  if (records.length > 0)
-    lines.push(...describeWorkers(state), ...describeRecords(driver, state, hasWaited));
-  else lines.push(...describeEnd(driver, state));
-  return lines;
-}
-
-function describeWorkers({ workerAgeMs }: DrainState): readonly string[] {
-  if (workerAgeMs !== undefined && workerAgeMs < WORKER_GONE_MS) return [];
-  const since =
-    workerAgeMs === undefined ? 'no worker was seen' : `no worker for ${secondsOf(workerAgeMs)}`;
-  return [`${since}: start jobs, which finishes open records`];
+  if (records.length === 0) return [...lines, ...describeEnd(driver, state)];
+  const { workerAgeMs } = state;
+  if (workerAgeMs === undefined || workerAgeMs >= WORKER_GONE_MS) {
+    const since =
+      workerAgeMs === undefined ? 'no worker was seen' : `no worker for ${secondsOf(workerAgeMs)}`;
+    lines.push(`${since}: start jobs, which finishes open records`);
+  }
+  return [...lines, ...describeRecords(driver, state, hasWaited)];
 }
 
 function describeRecords(

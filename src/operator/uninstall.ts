@@ -9,16 +9,16 @@ import {
   DATA_EPOCH_SEQUENCE,
   STORAGE_PROVISIONER,
 } from '../kube/keys.ts';
-import type { Claim, Lease } from '../kube/objects.ts';
+import type { Claim, KubeObject, Lease } from '../kube/objects.ts';
 import { readClusterUid } from '../kube/open-client.ts';
-import { claims, leases } from '../kube/resources.ts';
+import { claims, keyOf, leases } from '../kube/resources.ts';
 import { readHeartbeat } from '../queue/heartbeat.ts';
 import { listDrivers, listQueues } from '../queue/queues.ts';
 import { dataEpochKey } from '../records/key-names.ts';
 import { openRecords } from '../records/open-records.ts';
 import { clusterKey } from '../redis/cluster-marker.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
-import { type Clock, systemClock } from '../runtime/clock.ts';
+import { systemClock } from '../runtime/clock.ts';
 import type { Invocation } from '../runtime/process.ts';
 import { hasFinalizer, removeFinalizer } from '../volumes/finalizer-patches.ts';
 import { type Means, Refusal, type Result, runCommand } from './command.ts';
@@ -29,22 +29,48 @@ export function main(invocation: Invocation): Promise<void> {
   return runCommand(invocation, { name: 'uninstall', ...uninstall }, run);
 }
 
+/** One installation is what shares a Redis and a --redis-prefix. */
+interface Installation {
+  readonly kube: KubeClient;
+  readonly redis: Redis;
+  readonly prefix: string;
+  /** Of its Leases; '' for all namespaces. */
+  readonly namespace: string;
+}
+
+/** What an installation left. */
+interface Leftovers {
+  readonly drivers: readonly string[];
+  /** Claims of its drivers with our finalizer: only the installation that serves a driver adds it.
+   */
+  readonly claims: readonly Claim[];
+  /** Leases that have the id of this Redis' data in our annotation. */
+  readonly leases: readonly Lease[];
+  readonly redisKeys: readonly string[];
+  /** What has our finalizer or annotation and is not this installation's, a line each. */
+  readonly others: readonly string[];
+}
+
 async function run({ context, openRedis, openKube, say }: Means<typeof uninstall.flags>) {
   const { flags, stopping } = context;
-  const place = { prefix: flags.redisPrefix, namespace: flags.leaderElectionNamespace };
+  const { redisPrefix: prefix, leaderElectionNamespace: namespace } = flags;
   const kube = await openKube(flags);
-  const redis = await openRedis();
-  const found = await findLeftovers({ kube, redis }, place);
-  const means = { kube, redis, clock: systemClock, stopping, say };
-  const reason = await whyInUse(means, { ...place, drivers: found.drivers });
+  const installation = { kube, redis: await openRedis(), prefix, namespace };
+  await checkCluster(installation);
+  const found = await findLeftovers(installation);
+  const reason =
+    (await findWorker(installation)) ??
+    (await findIngest(installation, found.drivers, { stopping, say }));
   if (reason !== undefined) throw new Refusal(`${reason}; nothing was removed`);
-  if (flags.yes) await remove(kube, redis, found);
+  if (flags.yes) await remove(installation, found);
   return resultOf(found, flags.yes);
 }
 
+function nameOf({ metadata }: KubeObject): string {
+  return keyOf(metadata);
+}
+
 function resultOf(found: Leftovers, isRemoved: boolean): Result {
-  const nameOf = ({ metadata: { namespace, name } }: Claim | Lease): string =>
-    `${namespace}/${name}`;
   const { drivers, claims: ours, leases: marked, redisKeys, others } = found;
   const isEmpty = [drivers, ours, marked, redisKeys].every(({ length }) => length === 0);
   const done = isRemoved
@@ -69,7 +95,7 @@ function resultOf(found: Leftovers, isRemoved: boolean): Result {
   return { status: 0, lines, json };
 }
 
-async function remove(kube: KubeClient, redis: Redis, found: Leftovers): Promise<void> {
+async function remove({ kube, redis }: Installation, found: Leftovers): Promise<void> {
   for (const { metadata } of found.claims) {
     const change = removeFinalizer(metadata, CLAIM_FINALIZER);
     const body = { metadata: { uid: metadata.uid, ...change?.patch } };
@@ -85,76 +111,41 @@ async function remove(kube: KubeClient, redis: Redis, found: Leftovers): Promise
     await redis.unlink(...found.redisKeys.slice(from, from + 500));
 }
 
-/** What an installation left. One installation is what shares a Redis and a --redis-prefix. */
-export interface Leftovers {
-  /** Its drivers. */
-  readonly drivers: readonly string[];
-  /** Claims of its drivers with our finalizer: only the installation that serves a driver adds it.
-   */
-  readonly claims: readonly Claim[];
-  /** Leases that have the id of this Redis' data in our annotation. */
-  readonly leases: readonly Lease[];
-  readonly redisKeys: readonly string[];
-  /** What has our finalizer or annotation and is not this installation's, a line each. */
-  readonly others: readonly string[];
-}
-
-interface Clients {
-  readonly kube: KubeClient;
-  readonly redis: Redis;
-}
-
-/** Finds what is this installation's. Changes nothing.
- * @param place.namespace  of the Leases; '' for all
- * @throws Refusal if volume records are open, or if Redis belongs to another cluster */
-export async function findLeftovers(
-  { kube, redis }: Clients,
-  { prefix, namespace }: { readonly prefix: string; readonly namespace: string },
-): Promise<Leftovers> {
-  await checkCluster({ kube, redis }, prefix);
-  const redisKeys = await scanKeys(redis, prefix);
-  const drivers = await driversOf(redis, prefix, redisKeys);
-  await checkNoneOpen(redis, prefix, drivers);
-  const ids = new Set<string>();
-  for (const driver of drivers) {
-    const id = await redis.hget(dataEpochKey(prefix, driver), 'epoch');
-    if (id !== null) ids.add(id);
-  }
-  const marked = await listMarkedLeases(kube, namespace);
-  const isOurs = (lease: Lease): boolean => ids.has(lease.metadata.annotations?.[DATA_EPOCH] ?? '');
-  const withFinalizer = await listClaimsWithFinalizer(kube);
-  const isServed = (claim: Claim): boolean => drivers.includes(driverOf(claim));
-  return {
-    drivers,
-    claims: withFinalizer.filter(isServed),
-    leases: marked.filter(isOurs),
-    redisKeys,
-    others: [
-      ...marked
-        .filter((lease) => !isOurs(lease))
-        .map(
-          ({ metadata: { name, namespace: of } }) =>
-            `Lease ${of}/${name}, of another Redis or --redis-prefix`,
-        ),
-      ...withFinalizer
-        .filter((claim) => !isServed(claim))
-        .map(
-          (claim) =>
-            `claim ${claim.metadata.namespace}/${claim.metadata.name}, ` +
-            `of driver ${driverOf(claim) || '(none)'}`,
-        ),
-    ],
-  };
-}
-
-/** @throws Refusal */
-async function checkCluster({ kube, redis }: Clients, prefix: string): Promise<void> {
+/** @throws Refusal if Redis belongs to another cluster */
+async function checkCluster({ kube, redis, prefix }: Installation): Promise<void> {
   const [owner, uid] = await Promise.all([redis.get(clusterKey(prefix)), readClusterUid(kube)]);
   if (owner !== null && uid !== undefined && owner !== uid)
     throw new Refusal(
       `this Redis and --redis-prefix=${prefix} belong to another cluster (its kube-system has the ` +
         `UID ${owner}, that of --kubeconfig has ${uid}): correct one of them; nothing was removed`,
     );
+}
+
+/** Changes nothing.
+ * @throws Refusal if volume records are open */
+async function findLeftovers(installation: Installation): Promise<Leftovers> {
+  const { kube, redis, prefix } = installation;
+  const redisKeys = await scanKeys(redis, prefix);
+  const drivers = await driversOf(redis, prefix, redisKeys);
+  await checkNoneOpen(redis, prefix, drivers);
+  const ids = await Promise.all(
+    drivers.map((driver) => redis.hget(dataEpochKey(prefix, driver), 'epoch')),
+  );
+  const found: { claims: Claim[]; leases: Lease[] } = { claims: [], leases: [] };
+  const others: string[] = [];
+  for (const lease of await listLeases(installation)) {
+    const id = lease.metadata.annotations?.[DATA_EPOCH];
+    if (id === undefined) continue;
+    if (ids.includes(id)) found.leases.push(lease);
+    else others.push(`Lease ${nameOf(lease)}, of another Redis or --redis-prefix`);
+  }
+  for await (const claim of listAll<Claim>(kube, claims)) {
+    if (!hasFinalizer(claim, CLAIM_FINALIZER)) continue;
+    const driver = driverOf(claim);
+    if (drivers.includes(driver)) found.claims.push(claim);
+    else others.push(`claim ${nameOf(claim)}, of driver ${driver || '(none)'}`);
+  }
+  return { drivers, ...found, redisKeys, others };
 }
 
 /** @throws Refusal */
@@ -186,16 +177,8 @@ function driverOf({ metadata: { annotations = {} } }: Claim): string {
   return annotations[STORAGE_PROVISIONER] ?? annotations[BETA_STORAGE_PROVISIONER] ?? '';
 }
 
-async function listClaimsWithFinalizer(kube: KubeClient): Promise<readonly Claim[]> {
-  const found: Claim[] = [];
-  for await (const claim of listAll<Claim>(kube, claims))
-    if (hasFinalizer(claim, CLAIM_FINALIZER)) found.push(claim);
-  return found;
-}
-
-async function listMarkedLeases(kube: KubeClient, namespace: string): Promise<readonly Lease[]> {
-  const page = await kube.list<Lease>(leases, namespace === '' ? {} : { namespace });
-  return page.items.filter(({ metadata }) => metadata.annotations?.[DATA_EPOCH] !== undefined);
+async function listLeases({ kube, namespace }: Installation): Promise<readonly Lease[]> {
+  return (await kube.list<Lease>(leases, { namespace })).items;
 }
 
 async function scanKeys(redis: Redis, prefix: string): Promise<readonly string[]> {
@@ -206,76 +189,11 @@ async function scanKeys(redis: Redis, prefix: string): Promise<readonly string[]
   return keys;
 }
 
-interface InUseMeans {
-  readonly kube: Pick<KubeClient, 'list'>;
-  readonly redis: Redis;
-  readonly clock: Clock;
-  readonly stopping: AbortSignal;
-  readonly say: (line: string) => void;
-}
-
-interface Place {
-  readonly prefix: string;
-  readonly namespace: string;
-  readonly drivers: readonly string[];
-}
-
 /** A worker writes its heartbeat every second. */
 const WORKER_GONE_MS = 10_000;
-const POLL_MS = 1_000;
-/** A leader advances the sequence every second, also with --leader-election=false. */
-const LEAST_LOOKS = 3;
 
-/** Why this installation is still at work, and what to do; undefined if it has ended: no worker has
- * written a heartbeat lately, no process of sutler holds a Lease of the drivers, and no leader
- * advances the sequence. Waits until a Lease that was not released has expired. */
-export async function whyInUse(means: InUseMeans, place: Place): Promise<string | undefined> {
-  const { clock, stopping, say } = means;
-  const workers = await describeWorkers(means, place);
-  if (workers !== undefined) return workers;
-  const sequences = await readSequences(means, place);
-  const seen = new Map<string, Observation>();
-  for (let looks = 1; !stopping.aborted; looks += 1) {
-    const { holding, renewed } = await lookAtLeases(means, place, seen);
-    if (renewed !== undefined) return describeIngest(renewed);
-    if ((await readSequences(means, place)) !== sequences)
-      return describeIngest('a leader writes to this Redis');
-    if (holding.length === 0 && looks > LEAST_LOOKS) return undefined;
-    if (looks === 1)
-      for (const each of holding) say(`${each}: waiting until that is renewed or has expired`);
-    await clock.sleep(POLL_MS, stopping);
-  }
-  return 'interrupted';
-}
-
-/** Which processes of sutler hold a Lease of the drivers, as far as is known, and which of them has
- * renewed it since the last look. Another provisioner may hold one: after a change-over back to it,
- * it does. */
-async function lookAtLeases(
-  means: InUseMeans,
-  place: Place,
-  seen: Map<string, Observation>,
-): Promise<{ readonly holding: readonly string[]; readonly renewed: string | undefined }> {
-  const nowMs = means.clock.nowMs();
-  const holding: string[] = [];
-  let renewed: string | undefined;
-  for (const { metadata, spec } of await listLeases(means, place)) {
-    const lease = `${metadata.namespace}/${metadata.name}`;
-    const before = seen.get(lease);
-    const now = observe(before, leaseRecord(spec ?? {}), nowMs);
-    const holder = holderOf(now, nowMs);
-    if (now === undefined || holder === undefined || otherHolder(holder) !== undefined) continue;
-    seen.set(lease, now);
-    holding.push(`${holder} holds the Lease ${lease}`);
-    if (before !== undefined && before !== now) renewed = holding.at(-1);
-  }
-  return { holding, renewed };
-}
-
-async function describeWorkers(
-  { redis }: InUseMeans,
-  { prefix }: Place,
-): Promise<string | undefined> {
+/** Says that a worker has written a heartbeat lately, and what to do. */
+async function findWorker({ redis, prefix }: Installation): Promise<string | undefined> {
   for (const { name } of await listQueues(redis, prefix)) {
     const ageMs = await readHeartbeat(redis, { prefix, queue: name });
     if (ageMs !== undefined && ageMs < WORKER_GONE_MS)
@@ -288,6 +206,46 @@ async function describeWorkers(
   return undefined;
 }
 
+const POLL_MS = 1_000;
+/** A leader advances the sequence every second, also with --leader-election=false. */
+const LEAST_LOOKS = 3;
+
+/** Says that a process of sutler holds a Lease of the drivers, or that a leader advances the
+ * sequence, and what to do. Waits until a Lease that was not released has expired. Another
+ * provisioner may hold one: after a change-over back to it, it does. */
+async function findIngest(
+  installation: Installation,
+  drivers: readonly string[],
+  { stopping, say }: { readonly stopping: AbortSignal; readonly say: (line: string) => void },
+): Promise<string | undefined> {
+  if (drivers.length === 0) return undefined;
+  const names = new Set(drivers.map(leaseName));
+  const sequences = await readSequences(installation, drivers);
+  const seen = new Map<string, Observation>();
+  for (let looks = 1; !stopping.aborted; looks += 1) {
+    const nowMs = systemClock.nowMs();
+    let holding = 0;
+    for (const lease of await listLeases(installation)) {
+      const name = nameOf(lease);
+      const before = seen.get(name);
+      const now = observe(before, leaseRecord(lease.spec ?? {}), nowMs);
+      const holder = holderOf(now, nowMs);
+      if (!names.has(lease.metadata.name) || now === undefined || holder === undefined) continue;
+      if (otherHolder(holder) !== undefined) continue;
+      const held = `${holder} holds the Lease ${name}`;
+      if (before !== undefined && before !== now) return describeIngest(held);
+      if (looks === 1) say(`${held}: waiting until that is renewed or has expired`);
+      seen.set(name, now);
+      holding += 1;
+    }
+    if ((await readSequences(installation, drivers)) !== sequences)
+      return describeIngest('a leader writes to this Redis');
+    if (holding === 0 && looks > LEAST_LOOKS) return undefined;
+    await systemClock.sleep(POLL_MS, stopping);
+  }
+  return 'interrupted';
+}
+
 function describeIngest(how: string): string {
   return (
     `ingest is still running: ${how}; stop it ` +
@@ -295,16 +253,10 @@ function describeIngest(how: string): string {
   );
 }
 
-async function listLeases(
-  { kube }: InUseMeans,
-  { namespace, drivers }: Place,
-): Promise<readonly Lease[]> {
-  const names = new Set(drivers.map(leaseName));
-  const page = await kube.list<Lease>(leases, namespace === '' ? {} : { namespace });
-  return page.items.filter(({ metadata }) => names.has(metadata.name));
-}
-
-async function readSequences({ redis }: InUseMeans, { prefix, drivers }: Place): Promise<string> {
+async function readSequences(
+  { redis, prefix }: Installation,
+  drivers: readonly string[],
+): Promise<string> {
   const read = drivers.map((driver) => redis.hget(dataEpochKey(prefix, driver), 'beat'));
   return (await Promise.all(read)).join();
 }
