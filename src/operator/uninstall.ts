@@ -211,8 +211,7 @@ const POLL_MS = 1_000;
 const LEAST_LOOKS = 3;
 
 /** Says that a process of sutler holds a Lease of the drivers, or that a leader advances the
- * sequence, and what to do. Waits until a Lease that was not released has expired. Another
- * provisioner may hold one: after a change-over back to it, it does. */
+ * sequence, and what to do. Waits until a Lease that was not released has expired. */
 async function findIngest(
   installation: Installation,
   drivers: readonly string[],
@@ -223,27 +222,39 @@ async function findIngest(
   const sequences = await readSequences(installation, drivers);
   const seen = new Map<string, Observation>();
   for (let looks = 1; !stopping.aborted; looks += 1) {
-    const nowMs = systemClock.nowMs();
-    let holding = 0;
-    for (const lease of await listLeases(installation)) {
-      const name = nameOf(lease);
-      const before = seen.get(name);
-      const now = observe(before, leaseRecord(lease.spec ?? {}), nowMs);
-      const holder = holderOf(now, nowMs);
-      if (!names.has(lease.metadata.name) || now === undefined || holder === undefined) continue;
-      if (otherHolder(holder) !== undefined) continue;
-      const held = `${holder} holds the Lease ${name}`;
-      if (before !== undefined && before !== now) return describeIngest(held);
-      if (looks === 1) say(`${held}: waiting until that is renewed or has expired`);
-      seen.set(name, now);
-      holding += 1;
-    }
+    const found = await listLeases(installation);
+    const held = [
+      ...heldLeases(
+        found.filter(({ metadata }) => names.has(metadata.name)),
+        seen,
+      ),
+    ];
+    const renewed = held.find(({ isRenewed }) => isRenewed);
+    if (renewed !== undefined) return describeIngest(renewed.line);
     if ((await readSequences(installation, drivers)) !== sequences)
       return describeIngest('a leader writes to this Redis');
-    if (holding === 0 && looks > LEAST_LOOKS) return undefined;
+    if (held.length === 0 && looks > LEAST_LOOKS) return undefined;
+    if (looks === 1)
+      for (const { line } of held) say(`${line}: waiting until that is renewed or has expired`);
     await systemClock.sleep(POLL_MS, stopping);
   }
   return 'interrupted';
+}
+
+/** Which of the Leases a process of sutler holds, as far as is known, and whether it has renewed it
+ * since the last look. Another provisioner may hold one: after a change-over back to it, it does. */
+function* heldLeases(found: readonly Lease[], seen: Map<string, Observation>) {
+  const nowMs = systemClock.nowMs();
+  for (const lease of found) {
+    const name = nameOf(lease);
+    const before = seen.get(name);
+    const now = observe(before, leaseRecord(lease.spec ?? {}), nowMs);
+    const holder = holderOf(now, nowMs);
+    if (now === undefined || holder === undefined || otherHolder(holder) !== undefined) continue;
+    seen.set(name, now);
+    const isRenewed = before !== undefined && before !== now;
+    yield { line: `${holder} holds the Lease ${name}`, isRenewed };
+  }
 }
 
 function describeIngest(how: string): string {

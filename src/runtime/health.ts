@@ -2,12 +2,7 @@
 type Check = () => string | undefined;
 
 /** A page of checks. */
-export type HealthPage = 'live' | 'ready';
-
-interface Result {
-  readonly name: string;
-  readonly trouble: string | undefined;
-}
+type HealthPage = 'live' | 'ready';
 
 /** What is shown of a page. */
 interface Look {
@@ -21,16 +16,15 @@ interface Look {
  * pages list them in the order in which they were added. A second check of the same name replaces
  * the first, in its place: before a part is opened, its check can say what it waits for.
  *
- * A group is a part of the work that goes on while others can't, such as one driver of several. Its
- * checks are called GROUP/NAME. The process is ready while one group is, but it must be restarted
- * if any group says so. A note is shown on /readyz and changes nothing.
- *
- * A part is one of several processes that run as one (`sutler all`): each of them must be fine. Its
- * checks are called PART/NAME, and NAME finds them too. */
+ * A group is a part of the work that goes on while others can't, such as one driver of several. The
+ * process is ready while one group is, but it must be restarted if any group says so. A part is one
+ * of several processes that run as one (`sutler all`): each of them must be fine. The checks of
+ * both are called GROUP/NAME, and NAME finds those of all. A note is shown on /readyz and changes
+ * nothing. */
 export class HealthChecks {
   readonly #checks = { live: new Map<string, Check>(), ready: new Map<string, Check>() };
-  readonly #groups = new Map<string, HealthChecks>();
   readonly #notes = new Map<string, Check>();
+  readonly #groups = new Map<string, HealthChecks>();
   readonly #parts = new Map<string, HealthChecks>();
 
   /** The process must be restarted while the check fails. */
@@ -52,24 +46,18 @@ export class HealthChecks {
     this.#notes.delete(name);
   }
 
-  /** The checks of the group with this name, which has none at first.
-   * @throws Error if there is one already */
+  /** The checks of a new group. */
   addGroup(name: string): HealthChecks {
-    if (this.#groups.has(name)) throw new Error(`there is a group ${name} already`);
-    const group = new HealthChecks();
-    this.#groups.set(name, group);
-    return group;
+    return addTo(this.#groups, name);
   }
 
   removeGroup(name: string): void {
     this.#groups.delete(name);
   }
 
-  /** The checks of a part of this name, which has none at first. */
+  /** The checks of a new part. */
   addPart(name: string): HealthChecks {
-    const part = new HealthChecks();
-    this.#parts.set(name, part);
-    return part;
+    return addTo(this.#parts, name);
   }
 
   /** Runs all checks of a page, those of a group, or those with the given name.
@@ -85,72 +73,60 @@ export class HealthChecks {
     };
   }
 
-  /** @param asked  name of a check or group; '' for all */
+  /** @param asked  name of a check, group or part; '' for all */
   #look(page: HealthPage, asked: string): Look {
-    const own = this.#results(page).filter((result) => isAsked(asked, result.name));
-    const groups = [...this.#groups]
-      .map(([group, checks]) =>
-        checks
-          .#results(page)
-          .filter((result) => isAsked(asked, result.name, group))
-          .map((result) => ({ ...result, name: `${group}/${result.name}` })),
-      )
-      .filter(({ length }) => length > 0);
-    const noted = page === 'ready' && asked === '' ? [['', this] as const, ...this.#groups] : [];
-    const notes = noted.flatMap(([group, checks]) => checks.#noteLines(group));
-    const parts = [...this.#parts].map(([part, checks]) => {
-      const inPart = `${asked}/`.startsWith(`${part}/`) ? asked.slice(part.length + 1) : asked;
-      const { lines, ...rest } = checks.#look(page, inPart);
-      return { ...rest, lines: lines.map((line) => line.replace(']', `]${part}/`)) };
-    });
+    const own = [...this.#checks[page]]
+      .filter(([name]) => asked === '' || asked === name)
+      .map(([name, check]) => ({ name, trouble: check() }));
+    const groups = looksOf(this.#groups, asked, (checks, inGroup) => checks.#look(page, inGroup));
+    const parts = looksOf(this.#parts, asked, (checks, inPart) => checks.#look(page, inPart));
+    const notes = page === 'ready' && asked === '' ? [...this.#notes] : [];
+    // A group without such checks says nothing.
+    const found = groups.filter(({ isFound }) => isFound);
+    const mustAll = page === 'live' || found.length === 0;
     return {
-      isFine: areFine(own) && areGroupsFine(page, groups) && parts.every(({ isFine }) => isFine),
-      isFound: own.length + groups.length > 0 || parts.some(({ isFound }) => isFound),
+      isFine:
+        own.every(({ trouble }) => trouble === undefined) &&
+        (mustAll ? found.every(({ isFine }) => isFine) : found.some(({ isFine }) => isFine)) &&
+        parts.every(({ isFine }) => isFine),
+      isFound: own.length > 0 || [...groups, ...parts].some(({ isFound }) => isFound),
       lines: [
-        ...[...own, ...groups.flat()].map(lineOf),
-        ...notes,
+        ...own.map(({ name, trouble }) =>
+          trouble === undefined ? `[+]${name} ok` : `[-]${name}: ${trouble}`,
+        ),
+        ...groups.flatMap(({ lines }) => lines),
+        ...notes.flatMap(([name, check]) => {
+          const text = check();
+          return text === undefined ? [] : [`[!]${name}: ${text}`];
+        }),
         ...parts.flatMap(({ lines }) => lines),
       ],
     };
   }
 
-  #results(page: HealthPage): readonly Result[] {
-    return [...this.#checks[page]].map(([name, check]) => ({ name, trouble: check() }));
-  }
-
   #names(page: HealthPage): readonly string[] {
-    const ofGroups = [...this.#groups].flatMap(([group, checks]) =>
-      checks.#names(page).map((name) => `${group}/${name}`),
+    const below = [...this.#groups, ...this.#parts].flatMap(([inner, checks]) =>
+      checks.#names(page).map((name) => `${inner}/${name}`),
     );
-    const ofParts = [...this.#parts].flatMap(([part, checks]) =>
-      checks.#names(page).map((name) => `${part}/${name}`),
-    );
-    return [...this.#checks[page].keys(), ...ofGroups, ...ofParts];
-  }
-
-  #noteLines(group: string): readonly string[] {
-    return [...this.#notes].flatMap(([name, check]) => {
-      const text = check();
-      return text === undefined ? [] : [`[!]${group === '' ? '' : `${group}/`}${name}: ${text}`];
-    });
+    return [...this.#checks[page].keys(), ...below];
   }
 }
 
-/** Whether a page that was asked for one name shows this check. */
-function isAsked(asked: string, name: string, group?: string): boolean {
-  if (asked === '' || asked === name) return true;
-  return group !== undefined && (asked === group || asked === `${group}/${name}`);
+function addTo(all: Map<string, HealthChecks>, name: string): HealthChecks {
+  const checks = new HealthChecks();
+  all.set(name, checks);
+  return checks;
 }
 
-function areFine(results: readonly Result[]): boolean {
-  return results.every(({ trouble }) => trouble === undefined);
-}
-
-function areGroupsFine(page: HealthPage, groups: readonly (readonly Result[])[]): boolean {
-  if (page === 'live' || groups.length === 0) return groups.every(areFine);
-  return groups.some(areFine);
-}
-
-function lineOf({ name, trouble }: Result): string {
-  return trouble === undefined ? `[+]${name} ok` : `[-]${name}: ${trouble}`;
+/** Looks at each group or part. What is asked for may begin with its name, and lines then do. */
+function looksOf(
+  all: ReadonlyMap<string, HealthChecks>,
+  asked: string,
+  look: (checks: HealthChecks, asked: string) => Look,
+): readonly Look[] {
+  return [...all].map(([name, checks]) => {
+    const isNamed = `${asked}/`.startsWith(`${name}/`);
+    const found = look(checks, isNamed ? asked.slice(name.length + 1) : asked);
+    return { ...found, lines: found.lines.map((line) => line.replace(']', `]${name}/`)) };
+  });
 }

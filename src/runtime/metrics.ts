@@ -35,25 +35,18 @@ const SUMMANDS = new WeakMap<object, (() => number)[]>();
  * returned, since the registry refuses a second one. */
 export function metricsIn(registry: Registry) {
   const registers = [registry];
-  const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
-    const known = registry.getSingleMetric(name);
-    if (known instanceof Counter) return known as Counter<L>;
-    return new Counter({ name, help, labelNames, registers });
-  };
-  const gauge = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
-    const known = registry.getSingleMetric(name);
-    if (known instanceof Gauge) return known as Gauge<L>;
-    return new Gauge({ name, help, labelNames, registers });
-  };
+  /** The caller names the kind: a name stands for one kind only (docs/metrics.md). */
+  const shared = <M>(name: string, create: () => M): M =>
+    (registry.getSingleMetric(name) as M | undefined) ?? create();
+  const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
+    shared(name, () => new Counter<L>({ name, help, labelNames, registers }));
+  const gauge = <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
+    shared(name, () => new Gauge<L>({ name, help, labelNames, registers }));
   const histogram = <L extends string>(
     name: string,
     help: string,
     o: { readonly labelNames: readonly L[]; readonly buckets: number[] },
-  ) => {
-    const known = registry.getSingleMetric(name);
-    if (known instanceof Histogram) return known as Histogram<L>;
-    return new Histogram({ name, help, ...o, registers });
-  };
+  ) => shared(name, () => new Histogram<L>({ name, help, ...o, registers }));
   /** A gauge without labels that is asked when the page is read: the sum of all that share it. */
   const sum = (name: string, help: string, read: () => number): void => {
     const known = registry.getSingleMetric(name);
