@@ -92,7 +92,8 @@ export class ListWatch {
   #isOpen = false;
   /** Whether the watch of this cycle received an event or stayed open long enough. */
   #isGood = false;
-  readonly #sizeOf = (): number => this.#sink.size;
+  /** Ends the report of the sink's size, which begins with the first list. */
+  #endReport: (() => void) | undefined;
   /** Cycles in a row that failed or brought nothing. */
   #failures = 0;
 
@@ -139,7 +140,7 @@ export class ListWatch {
     this.#stopped.abort(new Error(`the watch of ${this.#title} is stopped`));
     this.#cycle.abort(this.#stopped.signal.reason);
     this.#endFirstList();
-    this.#metrics.endReport(this.#sizeOf);
+    this.#endReport?.();
     await this.#running;
   }
 
@@ -248,7 +249,7 @@ export class ListWatch {
   #endList(): void {
     const { resource, log } = this.#options;
     this.#sink.endList();
-    this.#metrics.reportObjects(this.#sizeOf);
+    this.#endReport ??= this.#metrics.reportObjects(() => this.#sink.size);
     if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.#listed }, 'listed');
     this.hasSynced = true;
     this.#brokenStreams = 0;

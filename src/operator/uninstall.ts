@@ -241,8 +241,8 @@ async function findIngest(
   return 'interrupted';
 }
 
-/** Which of the Leases a process of sutler holds, as far as is known, and whether it has renewed it
- * since the last look. Another provisioner may hold one: after a change-over back to it, it does. */
+/** Which of the Leases a process of sutler holds, as far as is known, and whether it has renewed
+ * it since the last look. Another provisioner may hold one: after a change-over back, it does. */
 function* heldLeases(found: readonly Lease[], seen: Map<string, Observation>) {
   const nowMs = systemClock.nowMs();
   for (const lease of found) {

@@ -28,8 +28,13 @@ export async function forgetDriver(registry: Registry, driver: string): Promise<
   }
 }
 
+interface Source {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly read: () => number;
+}
+
 /** Of gauges that are sums. */
-const SUMMANDS = new WeakMap<object, (() => number)[]>();
+const SOURCES = new WeakMap<object, Set<Source>>();
 
 /** Creates metrics that several parts may share: one whose name the registry knows already is
  * returned, since the registry refuses a second one. */
@@ -47,18 +52,23 @@ export function metricsIn(registry: Registry) {
     help: string,
     o: { readonly labelNames: readonly L[]; readonly buckets: number[] },
   ) => shared(name, () => new Histogram<L>({ name, help, ...o, registers }));
-  /** A gauge without labels that is asked when the page is read: the sum of all that share it. */
-  const sum = (name: string, help: string, read: () => number): void => {
-    const known = registry.getSingleMetric(name);
-    if (known !== undefined) return void SUMMANDS.get(known)?.push(read);
-    const summands = [read];
-    const created: Gauge = new Gauge({
-      name,
-      help,
-      registers,
-      collect: () => created.set(summands.reduce((total, each) => total + each(), 0)),
+  /** A gauge that is asked when the page is read: the sum of what all its sources say, by label.
+   * @returns ends this source */
+  const sum = (name: string, help: string, read: Source['read'], labels: Source['labels'] = {}) => {
+    const gauge = shared(name, () => {
+      const sources = new Set<Source>();
+      const collect = (): void => {
+        created.reset();
+        for (const each of sources) created.inc(each.labels, each.read());
+      };
+      const labelNames = Object.keys(labels);
+      const created: Gauge = new Gauge({ name, help, labelNames, registers, collect });
+      SOURCES.set(created, sources);
+      return created;
     });
-    SUMMANDS.set(created, summands);
+    const source = { labels, read };
+    SOURCES.get(gauge)?.add(source);
+    return () => void SOURCES.get(gauge)?.delete(source);
   };
   return { counter, gauge, histogram, sum };
 }

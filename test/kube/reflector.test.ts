@@ -599,7 +599,7 @@ describe('a caller of the reflector', () => {
       text,
       /sutler_kube_reflector_watch_ends_total\{resource="persistentvolumeclaims"\} 1/,
     );
-    assert.match(text, /sutler_kube_reflector_objects\{resource="persistentvolumeclaims"\} 2/);
+    assert.match(text, /sutler_kube_reflector_objects\{resource="persistentvolumeclaims"\} 4/);
   });
 
   it('can have 20,000 objects without blocking the event loop for long', async () => {
