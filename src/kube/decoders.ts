@@ -48,7 +48,7 @@ function afterComma(bytes: Buffer, from: number): number {
 }
 
 /** Follows brackets and strings of a JSON text over any number of pieces. */
-export class JsonNesting {
+class JsonNesting {
   depth = 0;
   isInString = false;
   #isEscaped = false;

@@ -38,14 +38,6 @@ describe('a change of --driver-config', () => {
   });
   after(() => bed.close());
 
-  it('begins a driver that was added, and the others go on', async () => {
-    const leading = linesOf(ingest, 'leading: ').length;
-    const claim = await bed.newClaim(TWO);
-    await bed.serve([one, two]);
-    await until(() => bed.isBound(claim), 'the claim of before is bound', 15_000);
-    assert.equal(linesOf(ingest, 'leading: ').length, leading + 1, 'only the new one leads anew');
-  });
-
   it('ends a driver that was removed, and releases its Lease', async () => {
     await bed.serve([one, two]);
     await provision(TWO);

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { registerQueues } from '#src/queue/queues.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startChild } from '../../sandbox/children.ts';
 import { DriverBed } from '../harness/driver-bed.ts';
 import { urlOf } from '../harness/redis-users.ts';
+import { runSutler } from '../harness/run-sutler.ts';
 import { until } from '../harness/until.ts';
 
 const CLI = fileURLToPath(new URL('../../../dist/cli.js', import.meta.url));
@@ -52,21 +51,11 @@ describe('--driver-config', () => {
     }
   });
 
-  const audit = async (...args: readonly string[]): Promise<{ code: number; text: string }> => {
-    const common = [
-      `--kubeconfig=${bed.cluster.kubeconfig}`,
-      `--driver-config=${bed.file}`,
-      `--redis-url=${urlOf('operator', bed.redis.url)}`,
-    ];
-    const argv = [CLI, 'audit', ...common, ...args];
-    try {
-      const { stdout } = await promisify(execFile)(process.execPath, argv, { env: { PATH } });
-      return { code: 0, text: stdout };
-    } catch (error) {
-      const { code, stderr } = error as { readonly code: number; readonly stderr: string };
-      return { code, text: stderr };
-    }
-  };
+  const audit = (...args: readonly string[]) =>
+    runSutler(
+      ['audit', `--kubeconfig=${bed.cluster.kubeconfig}`, `--driver-config=${bed.file}`, ...args],
+      { REDIS_URL: urlOf('operator', bed.redis.url) },
+    );
 
   it('has sutler audit look at the driver that is named', async () => {
     const [, driver = ''] = NAMES;
@@ -74,15 +63,15 @@ describe('--driver-config', () => {
     await registerQueues(bed.redis.redis, 'csi', [
       { name: `claims.${driver}`, driver, kind: 'claim' },
     ]);
-    const { code, text } = await audit(`--driver-name=${driver}`);
-    assert.equal(code, 0, text);
-    assert.match(text, /two\.csi\.sutler\.dev/);
+    const { code, out, err } = await audit(`--driver-name=${driver}`);
+    assert.equal(code, 0, err);
+    assert.match(out, /two\.csi\.sutler\.dev/);
   });
 
   it('refuses an audit of no driver and of one that the file does not name', async () => {
-    assert.match((await audit()).text, /--driver-name is missing/);
-    const { code, text } = await audit('--driver-name=three');
+    assert.match((await audit()).err, /--driver-name is missing/);
+    const { code, err } = await audit('--driver-name=three');
     assert.equal(code, 2);
-    assert.match(text, /names no driver three; it names one\.csi\.sutler\.dev, two/);
+    assert.match(err, /names no driver three; it names one\.csi\.sutler\.dev, two/);
   });
 });

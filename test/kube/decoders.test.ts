@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import * as fc from 'fast-check';
 import {
-  JsonNesting,
   ListDecoder,
   type PageInfo,
   parseObject,
@@ -76,23 +75,6 @@ describe('parseObject', () => {
   it('refuses what is not JSON', () => {
     for (const text of ['', '{', '{"managedFields":[', '{"managedFields":[]', 'x'])
       assert.equal(parseObject(Buffer.from(text)), undefined, text);
-  });
-});
-
-describe('JsonNesting', () => {
-  it('finds the end of an array or object wherever its text is split', () => {
-    fc.assert(
-      fc.property(fc.array(json), fc.nat(), (value, seed) => {
-        const bytes = Buffer.from(`${JSON.stringify(value)}]}`);
-        const end = bytes.length - 2;
-        const at = seed % end;
-        const nesting = new JsonNesting();
-        const first = nesting.endOf(bytes.subarray(0, at), 0);
-        assert.equal(first, -1);
-        assert.equal(nesting.endOf(bytes.subarray(at), 0), end - at);
-      }),
-      { numRuns: 100 },
-    );
   });
 });
 

@@ -1,15 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import {
-  apiVersionOf,
-  claims,
-  classes,
-  keyOf,
-  leases,
-  pathOf,
-  selectName,
-  volumes,
-} from '#src/kube/resources.ts';
+import { claims, classes, leases, pathOf, selectName, volumes } from '#src/kube/resources.ts';
 
 describe('pathOf', () => {
   it('follows group, namespace, name and subresource', () => {
@@ -39,20 +30,6 @@ describe('pathOf', () => {
       pathOf(volumes, { name: '../secrets/x?y' }),
       '/api/v1/persistentvolumes/..%2Fsecrets%2Fx%3Fy',
     );
-  });
-});
-
-describe('keyOf and apiVersionOf', () => {
-  it('return the key in stores and the apiVersion in objects', () => {
-    assert.deepEqual(
-      [
-        keyOf({ namespace: 'ns', name: 'a' }),
-        keyOf({ name: 'a' }),
-        keyOf({ namespace: '', name: 'a' }),
-      ],
-      ['ns/a', 'a', 'a'],
-    );
-    assert.deepEqual([apiVersionOf(claims), apiVersionOf(classes)], ['v1', 'storage.k8s.io/v1']);
   });
 });
 

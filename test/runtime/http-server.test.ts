@@ -53,7 +53,7 @@ describe('an HTTP server', () => {
     opened.push(socket);
     socket.pause().write(REQUEST.replace('/', '/large'));
     // Without reading, the end of the connection is noticed by writing.
-    const probe = setInterval(() => socket.write(' '), 2_000);
+    const probe = setInterval(() => socket.write(' '), 200);
     await isClosed(socket);
     clearInterval(probe);
   });

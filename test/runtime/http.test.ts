@@ -139,7 +139,7 @@ describe('HTTP endpoint under a flood', () => {
     };
     collections = 0;
     const startedMs = Date.now();
-    const endMs = startedMs + 3000;
+    const endMs = startedMs + 1_500;
     await Promise.allSettled(Array.from({ length: 400 }, flood));
     const timesMs: number[] = [];
     while (Date.now() < endMs) {

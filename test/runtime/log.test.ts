@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import { createLogger, JoinedWrites, type Logger } from '#src/runtime/log.ts';
-import { until } from '../harness/until.ts';
 
 function lines(
   verbosity: number,
@@ -84,13 +83,6 @@ describe('log', () => {
     });
   }
 
-  it('takes the message of an error that comes alone', () => {
-    const { log, written } = lines(0, 'json');
-    log.error(new Error('it broke'));
-    const { msg, err } = JSON.parse(written[0] ?? '') as { msg: string; err: { type: string } };
-    assert.deepEqual([msg, err.type], ['it broke', 'Error']);
-  });
-
   it('writes no control characters, in names, values, messages and errors', () => {
     const evil = 'a\u001b[31m\u009b2J\u007f\u202e\r\nforged';
     for (const format of ['text', 'json'] as const) {
@@ -99,12 +91,6 @@ describe('log', () => {
       assert.match(written[0] ?? '', /^[^\p{Cc}\p{Cf}]+\n$/u);
       assert.match(written[0] ?? '', /\\u009b2J\\u007f\\u202e/);
     }
-  });
-
-  it('writes JSON from which the control characters can be read again', () => {
-    const { log, written } = lines(0, 'json');
-    log.info({ handle: '\u009b\u202e\n' }, 'm');
-    assert.equal((JSON.parse(written[0] ?? '') as { handle: string }).handle, '\u009b\u202e\n');
   });
 });
 
@@ -176,12 +162,5 @@ describe('joined writes', () => {
     output.flush();
     output.flush();
     assert.deepEqual(written, ['a', 'b']);
-  });
-
-  it('need no flush while the process lives', async () => {
-    const written: string[] = [];
-    const output = new JoinedWrites((text) => void written.push(text));
-    for (const text of ['a', 'b']) output.write(text);
-    await until(() => written.length === 2, 'the second text is written');
   });
 });

@@ -80,24 +80,21 @@ describe('runProcess', () => {
     assert.match((await run(['--version'])).out, /^sutler \d+\.\d+\.\d+\n$/);
   });
 
-  it('exits with 0 after SIGTERM, when everything is closed (R-35)', async () => {
-    let closed = false;
-    const host = await run([], (context, itsHost) => {
-      context.closers.add('thing', () => (closed = true));
-      setImmediate(() => itsHost.emit('SIGTERM'));
-      return Promise.resolve();
+  for (const [what, event] of [
+    ['after SIGTERM', 'SIGTERM'],
+    ['when its terminal is closed', 'SIGHUP'],
+    ['when its parent process ends', 'disconnect'],
+  ])
+    it(`exits with 0 ${what}, when everything is closed (R-35)`, async () => {
+      let closed = false;
+      const host = await run([], (context, itsHost) => {
+        context.closers.add('thing', () => (closed = true));
+        setImmediate(() => itsHost.emit(event ?? ''));
+        return Promise.resolve();
+      });
+      assert.deepEqual(host.exits, [0]);
+      assert.ok(closed);
     });
-    assert.deepEqual(host.exits, [0]);
-    assert.ok(closed);
-  });
-
-  it('stops when its parent process ends', async () => {
-    const host = await run([], (_, itsHost) => {
-      setImmediate(() => itsHost.emit('disconnect'));
-      return Promise.resolve();
-    });
-    assert.deepEqual(host.exits, [0]);
-  });
 
   it('exits at once at a second signal that comes later', async (t) => {
     t.mock.timers.enable({ apis: ['Date'], now: 1_000_000 });
@@ -118,14 +115,6 @@ describe('runProcess', () => {
         itsHost.emit('SIGTERM');
       });
       setImmediate(() => itsHost.emit('SIGTERM'));
-      return Promise.resolve();
-    });
-    assert.deepEqual(host.exits, [0]);
-  });
-
-  it('stops in order when its terminal is closed', async () => {
-    const host = await run([], (_, itsHost) => {
-      setImmediate(() => itsHost.emit('SIGHUP'));
       return Promise.resolve();
     });
     assert.deepEqual(host.exits, [0]);
