@@ -18,7 +18,8 @@ const WARM_UP_CALLS = 500;
 const MOST_P99_MS = 250;
 const MOST_GROWTH = 1.2;
 /** Not all memory of a thousand handshakes at once, or of thousands of requests on a plaintext
- * door, is given back to the system; a TLS server of Node alone grows likewise, by less each time. */
+ * door, is given back to the system; a TLS server of Node alone grows likewise, by less each
+ * time. */
 const MOST_GROWTH_BY_BURST = 2.5;
 
 interface Result {
