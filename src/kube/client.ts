@@ -147,10 +147,8 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     create: (resource, namespace, body, options) =>
       request({ verb: 'create', resource, at: { namespace }, options, body }),
     async createUnread(resource, namespace, body, options) {
-      const at = { namespace };
-      await sender.send(
-        describeCall({ verb: 'create', resource, at, options, body, isAnswerUnread: true }),
-      );
+      const call = describeCall({ verb: 'create', resource, at: { namespace }, options, body });
+      await sender.send(call, () => () => undefined);
     },
     update: (resource, ref, body, options) =>
       request({ verb: 'update', resource, at: ref, options, body }),
@@ -167,22 +165,18 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
       );
     },
     async watch(resource, o) {
-      const at = { namespace: o.namespace };
-      const { metadataOnly } = o;
+      const { namespace, metadataOnly, signal, onOpen, idleTimeoutMs: timeoutMs } = o;
+      const query = watchQuery(o);
       const call = describeCall({
         verb: 'watch',
         resource,
-        at,
-        query: watchQuery(o),
+        at: { namespace },
+        query,
         metadataOnly,
       });
       const decoder = new WatchDecoder(call.title, o.onEvent);
-      await sender.stream(call, {
-        idleTimeoutMs: o.idleTimeoutMs,
-        signal: o.signal,
-        onOpen: () => o.onOpen?.(),
-        onData: (chunk) => decoder.push(chunk),
-      });
+      const onBody = (chunk: Buffer): void => decoder.push(chunk);
+      await sender.stream(call, { timeoutMs, signal, onOpen, onBody });
     },
     close: () => sender.close(),
   };
@@ -244,8 +238,6 @@ interface CallDescription {
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: unknown;
   readonly contentType?: string;
-  /** As in ApiCall. */
-  readonly isAnswerUnread?: boolean;
   /** Asks for the metadata alone; only for list and watch. */
   readonly metadataOnly?: boolean | undefined;
 }
@@ -263,7 +255,6 @@ function describeCall(o: CallDescription): ApiCall {
     contentType: o.contentType ?? 'application/json',
     accept: acceptOf(o),
     body: body === undefined ? undefined : JSON.stringify(body),
-    isAnswerUnread: o.isAnswerUnread ?? false,
     options: o.options ?? {},
   };
 }

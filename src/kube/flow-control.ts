@@ -52,21 +52,16 @@ export class FlowControl {
     return Math.floor(this.#limit);
   }
 
-  /** Whether a request may be sent at once; then `release` must be called at its end. False where
-   * others wait: then `acquire` waits behind them. */
-  tryAcquire(): boolean {
-    return this.#waiting.size === 0 && this.#tryAdmit();
-  }
-
   /** Resolves when a request may be sent. `release` must be called at its end.
    * @throws KubeError with code 0 when the signal aborts or the time has passed */
-  acquire(o: {
+  async acquire(o: {
     readonly title: string;
     readonly timeoutMs: number;
     readonly signal?: AbortSignal | undefined;
   }): Promise<void> {
     const { title: request, timeoutMs, signal } = o;
-    return new Promise((resolve, reject) => {
+    if (signal?.aborted !== true && this.#waiting.size === 0 && this.#tryAdmit()) return;
+    await new Promise<void>((resolve, reject) => {
       const leave = (): void => {
         this.#waiting.delete(admit);
         clearTimeout(timer);

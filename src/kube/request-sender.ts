@@ -9,11 +9,11 @@ import { FlowControl } from './flow-control.ts';
 import { answerError, KubeError } from './kube-error.ts';
 import { createRequestMetrics, type RequestMetrics } from './metrics.ts';
 import {
-  type StreamOptions,
+  type ExchangeOptions,
+  isSuccess,
   Transport,
   TransportError,
   type WireAnswer,
-  type WireRequest,
 } from './transport.ts';
 
 export interface CallOptions {
@@ -48,8 +48,6 @@ export interface ApiCall {
   /** The Accept header. */
   readonly accept: string;
   readonly body: string | undefined;
-  /** Whether the body of a 2xx answer is dropped as it arrives. */
-  readonly isAnswerUnread: boolean;
   readonly options: CallOptions;
 }
 
@@ -103,17 +101,23 @@ export class RequestSender {
 
   /** @param openBody  called for each attempt; what it returns receives the body of a 2xx answer in
    *   pieces. The call is repeated after a network fault, so it may begin again.
-   * @returns the body of a 2xx answer; '' if the call does not read it
+   * @returns the body of a 2xx answer; '' if it was received in pieces
    * @throws  KubeError, and what receives the body throws */
   async send(call: ApiCall, openBody?: () => (chunk: Buffer) => void): Promise<string> {
-    const endMs = performance.now() + (call.options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
-    allowManyListeners(call.options.signal);
+    const { title, options } = call;
+    const { signal } = options;
+    const endMs = performance.now() + (options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    allowManyListeners(signal);
     let hasRefreshed = false;
     for (let retries = 0; ;) {
       const credentials = await this.#credentials(call);
-      const answer = await this.#exchange(call, { credentials, endMs, onBody: openBody?.() });
+      await this.#flow.acquire({ title, timeoutMs: leftMs(endMs), signal });
+      const limits = { timeoutMs: leftMs(endMs), signal, onBody: openBody?.() };
+      const answer = await this.#exchange(call, credentials, limits);
+      const { code } = answer;
+      this.#flow.release(code === 0 ? 'lost' : code === 429 ? 'refused' : 'answered');
       if (!(answer instanceof KubeError)) return answer.body;
-      if (answer.code === 401 && !hasRefreshed) {
+      if (code === 401 && !hasRefreshed) {
         hasRefreshed = true;
         await this.#refresh(call, credentials);
       } else {
@@ -125,13 +129,13 @@ export class RequestSender {
 
   /** Opens a watch and follows it to its end.
    * @throws KubeError, or what a callback throws */
-  async stream(call: ApiCall, o: StreamOptions): Promise<void> {
+  async stream(call: ApiCall, o: ExchangeOptions): Promise<void> {
     allowManyListeners(o.signal);
     for (let hasRefreshed = false; ; hasRefreshed = true) {
       const credentials = await this.#credentials(call);
-      const refusal = await this.#openStream(call, credentials, o);
-      if (refusal === undefined) return;
-      if (refusal.code !== 401 || hasRefreshed) throw refusal;
+      const answer = await this.#exchange(call, credentials, { ...o, isWatch: true });
+      if (!(answer instanceof KubeError)) return;
+      if (answer.code !== 401 || hasRefreshed) throw answer;
       await this.#refresh(call, credentials);
     }
   }
@@ -161,78 +165,46 @@ export class RequestSender {
   }
 
   /** Sends a request once.
-   * @returns a 2xx answer, or the error that another answer or a network fault means
-   * @throws  KubeError if the request was not admitted */
+   * @returns a 2xx answer, or the error that another answer or a network fault means */
   async #exchange(
     call: ApiCall,
-    o: {
-      readonly credentials: Credentials;
-      readonly endMs: number;
-      readonly onBody: ((chunk: Buffer) => void) | undefined;
-    },
+    { tls, headers }: Credentials,
+    o: ExchangeOptions,
   ): Promise<WireAnswer | KubeError> {
-    const { credentials, endMs, onBody } = o;
-    const { signal } = call.options;
-    if (signal?.aborted === true || !this.#flow.tryAcquire())
-      await this.#flow.acquire({ title: call.title, timeoutMs: leftMs(endMs), signal });
+    const { verb, resource, title, path, accept, contentType, body } = call;
     const startedMs = performance.now();
-    let code = 0;
-    try {
-      const answer = await this.#transport.call(this.#toWire(call, credentials), {
-        timeoutMs: leftMs(endMs),
-        signal,
-        isUnread: call.isAnswerUnread,
-        onBody,
-      });
-      code = answer.code;
-      return code >= 200 && code < 300 ? answer : answerError(call.title, answer);
-    } catch (error) {
-      return transportError(call, error);
-    } finally {
-      this.#flow.release(code === 0 ? 'lost' : code === 429 ? 'refused' : 'answered');
+    const count = (code: number): void => {
       const durationMs = performance.now() - startedMs;
-      this.#metrics.observe(call.verb, call.resource, { code, durationMs });
-    }
-  }
-
-  /** @returns the error of an answer other than 200; undefined when the stream ended in order */
-  async #openStream(
-    call: ApiCall,
-    credentials: Credentials,
-    o: StreamOptions,
-  ): Promise<KubeError | undefined> {
-    const observe = (code: number): void =>
-      this.#metrics.observe(call.verb, call.resource, { code, durationMs: 0 });
-    const onOpen = (): void => {
-      observe(200);
-      o.onOpen();
+      this.#metrics.observe(verb, resource, { code, durationMs });
     };
-    const request = this.#toWire(call, credentials);
-    const answer = await this.#transport
-      .stream(request, { ...o, onOpen })
-      .catch((error: unknown) => {
-        if (error instanceof KubeError) throw error;
-        observe(0);
-        throw transportError(call, error);
-      });
-    if (answer === undefined) return undefined;
-    observe(answer.code);
-    return answerError(call.title, answer);
-  }
-
-  #toWire(call: ApiCall, { tls, headers }: Credentials): WireRequest {
-    return {
-      method: METHODS[call.verb],
-      path: call.path,
+    let isOpen = false;
+    const request = {
+      method: METHODS[verb],
+      path,
       tls,
       headers: {
-        accept: call.accept,
+        accept,
         'user-agent': this.#options.userAgent,
         ...headers,
-        ...(call.body === undefined ? {} : { 'content-type': call.contentType }),
+        ...(body === undefined ? {} : { 'content-type': contentType }),
       },
-      body: call.body,
+      body,
     };
+    // A watch lasts for minutes, and is counted when it begins.
+    const onOpen = (): void => {
+      isOpen = true;
+      count(200);
+      o.onOpen?.();
+    };
+    try {
+      const answer = await this.#transport.exchange(request, o.isWatch ? { ...o, onOpen } : o);
+      if (!isOpen) count(answer.code);
+      return isSuccess(answer.code) ? answer : answerError(title, answer);
+    } catch (error) {
+      // What the events of an open watch say is no answer to the request.
+      if (!isOpen || !(error instanceof KubeError)) count(0);
+      return transportError(call, error);
+    }
   }
 
   /** @throws the failure, if the call must not be sent again or its time does not suffice */

@@ -33,13 +33,17 @@ export class TransportError extends Error {
   }
 }
 
-export interface StreamOptions {
-  /** The stream fails when nothing was received for this long. */
-  readonly idleTimeoutMs: number;
+export interface ExchangeOptions {
+  /** Longest time of the whole exchange; of a watch, the longest in which nothing is received. */
+  readonly timeoutMs: number;
+  /** A watch has a connection of its own. */
+  readonly isWatch?: boolean;
   readonly signal?: AbortSignal | undefined;
-  readonly onOpen: () => void;
-  /** An error that it throws ends the stream with that error. */
-  readonly onData: (chunk: Buffer) => void;
+  /** Called when a 2xx answer begins. */
+  readonly onOpen?: (() => void) | undefined;
+  /** Receives the body of a 2xx answer in pieces; the answer then has none. An error that one of the
+   * callbacks throws ends the request with that error. */
+  readonly onBody?: ((chunk: Buffer) => void) | undefined;
 }
 
 /** API servers close idle connections after 90 s. Ours are closed earlier, so that no request is
@@ -74,34 +78,26 @@ export class Transport {
     this.#prefix = access.server.pathname.replace(/\/+$/, '');
   }
 
-  /** Sends a request and receives the whole answer, whatever its status.
+  /** Sends a request and receives the answer, whatever its status.
    * @throws TransportError */
-  async call(
-    request: WireRequest,
-    o: {
-      readonly timeoutMs: number;
-      readonly signal?: AbortSignal | undefined;
-      /** Drops the body of a 2xx answer. */
-      readonly isUnread?: boolean;
-      /** Receives the body of a 2xx answer in pieces; the answer then has none. An error that it
-       * throws ends the request with that error. */
-      readonly onBody?: ((chunk: Buffer) => void) | undefined;
-    },
-  ): Promise<WireAnswer> {
-    return new Promise((resolve, reject) =>
-      this.#dispatch('calls', request, new Exchange({ ...o, resolve, reject })),
-    );
-  }
-
-  /** Sends a request and passes the body of a 200 answer on in pieces. Resolves at the end of the
-   * body, or with the whole answer if its status is not 200.
-   * @throws TransportError, also when nothing was received for `idleTimeoutMs` */
-  async stream(request: WireRequest, o: StreamOptions): Promise<WireAnswer | undefined> {
-    const { signal, idleTimeoutMs: timeoutMs } = o;
+  async exchange(request: WireRequest, o: ExchangeOptions): Promise<WireAnswer> {
     return new Promise((resolve, reject) => {
-      const stream = { ...o, onEnd: () => resolve(undefined) };
-      const exchange = new Exchange({ resolve, reject, signal, timeoutMs, stream });
-      this.#dispatch('watches', request, exchange);
+      const pool = this.#poolsFor(request.tls)?.[o.isWatch === true ? 'watches' : 'calls'];
+      if (!pool) throw new TransportError('aborted', false, 'the client is closed');
+      const { method, headers, body } = request;
+      pool.dispatch(
+        {
+          origin: this.#access.server.origin,
+          path: this.#prefix + request.path,
+          method,
+          headers,
+          // By default undici closes the connection after a DELETE with a body, so that each
+          // deletion would cost a TLS handshake.
+          ...(method === 'DELETE' ? { reset: false } : {}),
+          ...(body === undefined ? {} : { body }),
+        },
+        new Exchange(o, { resolve, reject }),
+      );
     });
   }
 
@@ -138,29 +134,6 @@ export class Transport {
     }
     return this.#pools;
   }
-
-  #dispatch(
-    kind: 'calls' | 'watches',
-    request: WireRequest,
-    handler: Dispatcher.DispatchHandler,
-  ): void {
-    const pool = this.#poolsFor(request.tls)?.[kind];
-    if (!pool) throw new TransportError('aborted', false, 'the client is closed');
-    const { method, headers, body } = request;
-    pool.dispatch(
-      {
-        origin: this.#access.server.origin,
-        path: this.#prefix + request.path,
-        method,
-        headers,
-        // By default undici closes the connection after a DELETE with a body, so that each deletion
-        // would cost a TLS handshake.
-        ...(method === 'DELETE' ? { reset: false } : {}),
-        ...(body === undefined ? {} : { body }),
-      },
-      handler,
-    );
-  }
 }
 
 function createPool(access: Place, tls: TlsMaterial, connections: number | null): Dispatcher {
@@ -178,40 +151,35 @@ function createPool(access: Place, tls: TlsMaterial, connections: number | null)
   return new Pool(access.server.origin, { connect, connections, pipelining: 1, ...limits });
 }
 
-interface ExchangeOptions {
-  /** Receives the whole answer. */
-  readonly resolve: (answer: WireAnswer) => void;
-  readonly reject: (error: Error) => void;
-  readonly signal?: AbortSignal | undefined;
-  /** With a stream: the longest time in which nothing is received. Else: of the whole exchange. */
-  readonly timeoutMs: number;
-  readonly isUnread?: boolean;
-  /** Receives the body of a 2xx answer in pieces. */
-  readonly onBody?: ((chunk: Buffer) => void) | undefined;
-  /** Receives the body of a 200 answer in pieces, and `onEnd` instead of `resolve`. */
-  readonly stream?: Pick<StreamOptions, 'onOpen' | 'onData'> & { readonly onEnd: () => void };
-}
-
 /** One request under way, and its answer while that is received. It ends exactly once, and then
  * frees its timer and its listener. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #options: ExchangeOptions;
+  readonly #end: (finish: (promise: Settle) => void) => void;
   readonly #timer: NodeJS.Timeout;
-  readonly #onAbort = (): void => this.#fail('aborted', 'aborted', this.#options.signal?.reason);
   readonly #chunks: Buffer[] = [];
   #controller: Dispatcher.DispatchController | undefined;
   #code = 0;
   #retryAfter: string | undefined;
   #hasEnded = false;
 
-  constructor(options: ExchangeOptions) {
+  constructor(options: ExchangeOptions, promise: Settle) {
+    const { timeoutMs, signal } = options;
     this.#options = options;
     this.#timer = setTimeout(
-      () => this.#fail('timeout', `nothing was received for ${Math.round(options.timeoutMs)} ms`),
-      options.timeoutMs,
+      () => this.#fail('timeout', `nothing was received for ${Math.round(timeoutMs)} ms`),
+      timeoutMs,
     );
-    options.signal?.addEventListener('abort', this.#onAbort, { once: true });
-    if (options.signal?.aborted === true) this.#onAbort();
+    const onAbort = (): void => this.#fail('aborted', 'aborted', signal?.reason);
+    this.#end = (finish) => {
+      if (this.#hasEnded) return;
+      this.#hasEnded = true;
+      clearTimeout(this.#timer);
+      signal?.removeEventListener('abort', onAbort);
+      finish(promise);
+    };
+    signal?.addEventListener('abort', onAbort, { once: true });
+    if (signal?.aborted === true) onAbort();
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -227,66 +195,57 @@ class Exchange implements Dispatcher.DispatchHandler {
   ): void {
     this.#code = code;
     [this.#retryAfter] = [headers['retry-after']].flat();
-    this.#callStream((stream) => stream.onOpen());
+    this.#receive(() => isSuccess(code) && this.#options.onOpen?.());
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#hasEnded) return;
-    const { stream, onBody, isUnread = false } = this.#options;
-    if (onBody !== undefined && isSuccess(this.#code)) return this.#guard(() => onBody(chunk));
-    const isDropped = stream === undefined ? isUnread && isSuccess(this.#code) : this.#code === 200;
-    if (!isDropped) this.#chunks.push(chunk);
-    this.#callStream((stream) => stream.onData(chunk));
+    const { onBody } = this.#options;
+    this.#receive(() => {
+      if (onBody !== undefined && isSuccess(this.#code)) onBody(chunk);
+      else this.#chunks.push(chunk);
+    });
   }
 
   onResponseEnd(): void {
-    const { resolve, stream } = this.#options;
-    if (stream && this.#code === 200) return this.#end(stream.onEnd);
     const body = Buffer.concat(this.#chunks).toString('utf8');
-    this.#end(() => resolve({ code: this.#code, body, retryAfter: this.#retryAfter }));
+    const answer = { code: this.#code, body, retryAfter: this.#retryAfter };
+    this.#end(({ resolve }) => resolve(answer));
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     this.#fail('network', describe(error), error);
   }
 
-  /** Passes something received on to the stream, if there is one. */
-  #callStream(pass: (stream: NonNullable<ExchangeOptions['stream']>) => void): void {
-    const { stream } = this.#options;
-    if (stream === undefined || this.#hasEnded) return;
-    this.#timer.refresh();
-    if (this.#code === 200) this.#guard(() => pass(stream));
-  }
-
-  /** Calls a callback. An error that it throws ends the request. */
-  #guard(callback: () => void): void {
+  /** Takes something received. An error that a callback throws ends the request. */
+  #receive(take: () => void): void {
+    if (this.#hasEnded) return;
+    if (this.#options.isWatch === true) this.#timer.refresh();
     try {
-      callback();
+      take();
     } catch (error) {
-      const failure = error instanceof Error ? error : new Error(String(error));
-      this.#end(() => this.#options.reject(failure));
-      this.#controller?.abort(failure);
+      this.#break(error instanceof Error ? error : new Error(String(error)));
     }
   }
 
   #fail(kind: TransportError['kind'], message: string, cause?: unknown): void {
-    const error = new TransportError(kind, this.#controller !== undefined, message, cause);
-    this.#end(() => {
-      this.#options.reject(error);
+    this.#break(new TransportError(kind, this.#controller !== undefined, message, cause));
+  }
+
+  #break(error: Error): void {
+    this.#end(({ reject }) => {
+      reject(error);
       this.#controller?.abort(error);
     });
   }
-
-  #end(finish: () => void): void {
-    if (this.#hasEnded) return;
-    this.#hasEnded = true;
-    clearTimeout(this.#timer);
-    this.#options.signal?.removeEventListener('abort', this.#onAbort);
-    finish();
-  }
 }
 
-function isSuccess(code: number): boolean {
+/** Settles the promise of a caller. */
+interface Settle {
+  readonly resolve: (answer: WireAnswer) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export function isSuccess(code: number): boolean {
   return code >= 200 && code < 300;
 }
 

@@ -6,7 +6,7 @@ import { after, describe, it } from 'node:test';
 import { TLSSocket } from 'node:tls';
 import type { TlsMaterial } from '#src/kube/credentials.ts';
 import {
-  type StreamOptions,
+  type ExchangeOptions,
   Transport,
   TransportError,
   type WireRequest,
@@ -66,12 +66,10 @@ function open(
     ...request,
   });
   return {
-    call: (request: Partial<WireRequest> = {}, o: Partial<Parameters<Transport['call']>[1]> = {}) =>
-      transport.call(complete(request), { timeoutMs: 5000, ...o }),
-    stream: (o: Partial<StreamOptions> = {}) => {
-      const options = { idleTimeoutMs: 5000, onOpen: () => {}, onData: () => {}, ...o };
-      return transport.stream(complete({ path: '/watch' }), options);
-    },
+    call: (request: Partial<WireRequest> = {}, o: Partial<ExchangeOptions> = {}) =>
+      transport.exchange(complete(request), { timeoutMs: 5000, ...o }),
+    watch: (o: Partial<ExchangeOptions> = {}) =>
+      transport.exchange(complete({ path: '/watch' }), { timeoutMs: 5000, isWatch: true, ...o }),
     close: () => transport.close(),
   };
 }
@@ -119,7 +117,7 @@ describe('Transport over TLS', () => {
       else kept.answer = () => reply.json(200, { peer: peerOf(seen) });
     };
     const received: string[] = [];
-    const watching = transport.stream({ onData: (chunk) => received.push(chunk.toString()) });
+    const watching = transport.watch({ onBody: (chunk) => received.push(chunk.toString()) });
     const underWay = call(transport);
     await until(() => kept.watch !== undefined && kept.answer !== undefined, 'both arrived');
     server.handler = before;
@@ -131,7 +129,7 @@ describe('Transport over TLS', () => {
     kept.watch?.write('still here');
     await until(() => received.length === 1, 'the watch still delivers');
     kept.watch?.end();
-    assert.equal(await watching, undefined);
+    assert.equal((await watching).code, 200);
   });
 
   it('accepts a server certificate of a new authority once the CA file has it', async () => {
@@ -187,7 +185,7 @@ describe('Transport', () => {
     closers.push(() => busy.close());
     const transport = open(constant(material()), busy);
     await Promise.all(Array.from({ length: 8 }, () => call(transport)));
-    const watching = transport.stream();
+    const watching = transport.watch();
     await until(() => busy.seen.length === 9, 'the watch is open');
     await Promise.all([transport.close(), assert.rejects(watching)]);
     await until(() => busy.openSockets === 0, 'all connections are gone');
