@@ -41,6 +41,7 @@ const YIELD_MS = 20;
 const CONCURRENT_WRITES = 2;
 const MAX_TRIES = 12;
 const CLOSE_GRACE_MS = 2000;
+const TIMEOUT_MS = 10_000;
 
 type Result =
   'created' | 'updated' | 'coalesced' | 'dropped-rate' | 'dropped-full' | 'dropped-spam' | 'failed';
@@ -65,8 +66,9 @@ export class EventRecorder {
   readonly #normals: TokenBucket;
   readonly #queue = new EventQueue();
   readonly #stopped = new AbortController();
-  readonly #client: Pick<KubeClient, 'inFlight'>;
-  readonly #writer: EventWriter;
+  readonly #client: KubeClient;
+  readonly #component: string;
+  readonly #callOptions: CallOptions;
   readonly #results: Counter<'type' | 'result'>;
   #activeWorkers = 0;
   #onIdle: (() => void) | undefined;
@@ -83,7 +85,8 @@ export class EventRecorder {
       nowMs: this.#clock.nowMs(),
     });
     this.#client = options.client;
-    this.#writer = new EventWriter(options.client, options.component, this.#stopped.signal);
+    this.#component = options.component;
+    this.#callOptions = { signal: this.#stopped.signal, timeoutMs: TIMEOUT_MS };
     this.#results = metricsIn(options.metrics ?? new Registry()).counter(
       'sutler_kube_events_total',
       'Kubernetes Events by what became of them.',
@@ -163,7 +166,7 @@ export class EventRecorder {
     const { type, regarding, reason } = series.input;
     for (let tries = 1; ; tries++) {
       try {
-        return this.#count(type, await this.#writer.write(series));
+        return this.#count(type, await this.#writeOnce(series));
       } catch (error) {
         const isTemporary = error instanceof KubeError && isOutage(error);
         if (!isTemporary || tries >= MAX_TRIES || this.#stopped.signal.aborted) {
@@ -175,6 +178,52 @@ export class EventRecorder {
         await this.#clock.sleep(pauseMs, this.#stopped.signal);
       }
     }
+  }
+
+  /** Creates the Event object of a series, or updates its count, time and message.
+   * @throws KubeError */
+  async #writeOnce(series: Series): Promise<'created' | 'updated'> {
+    // More repeats may be counted while the request is under way.
+    const { count, lastMs } = series;
+    const isUpdated = series.writtenCount > 0 && (await this.#update(series));
+    const result = isUpdated ? 'updated' : await this.#create(series);
+    series.writtenCount = count;
+    series.writtenAtMs = lastMs;
+    return result;
+  }
+
+  /** @returns false if the object does not exist any more: API servers keep events for an hour */
+  async #update(series: Series): Promise<boolean> {
+    try {
+      await this.#patch(series, { count: series.count });
+      return true;
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      return false;
+    }
+  }
+
+  /** Creates the Event, or renews the one that exists already: another worker, an earlier process,
+   * or an attempt whose answer was lost has created it. Its count is known from the answer only
+   * (upstream's role may not read events), so the next renewal adds this one. */
+  async #create(series: Series): Promise<'created' | 'updated'> {
+    const event = toEvent(series, series.input.component ?? this.#component);
+    try {
+      const { namespace } = event.metadata;
+      await this.#client.createUnread(events, namespace, event, this.#callOptions);
+      return 'created';
+    } catch (error) {
+      if (!isAlreadyExists(error)) throw error;
+    }
+    const { count } = await this.#patch(series, {});
+    series.count += count ?? 0;
+    return 'updated';
+  }
+
+  #patch({ lastMs, message, name, input }: Series, fields: { count?: number }): Promise<Event> {
+    const ref = { namespace: namespaceOf(input), name };
+    const body = { ...fields, lastTimestamp: formatTime(lastMs), message };
+    return this.#client.patch<Event>(events, ref, { type: 'merge', body }, this.#callOptions);
   }
 }
 
@@ -213,69 +262,6 @@ class EventQueue {
     const [first] = lane;
     if (first !== undefined) lane.delete(first);
     return first;
-  }
-}
-
-const TIMEOUT_MS = 10_000;
-
-/** Creates the Event object of a series, or updates its count, time and message.
- * @throws KubeError */
-export class EventWriter {
-  readonly #client: KubeClient;
-  readonly #component: string;
-  readonly #callOptions: CallOptions;
-
-  /** @param component  the reporter of events that name none */
-  constructor(client: KubeClient, component: string, signal: AbortSignal) {
-    this.#client = client;
-    this.#component = component;
-    this.#callOptions = { signal, timeoutMs: TIMEOUT_MS };
-  }
-
-  async write(series: Series): Promise<'created' | 'updated'> {
-    // More repeats may be counted while the request is under way.
-    const { count, lastMs } = series;
-    const result =
-      series.writtenCount > 0 && (await this.#update(series))
-        ? 'updated'
-        : await this.#create(series);
-    series.writtenCount = count;
-    series.writtenAtMs = lastMs;
-    return result;
-  }
-
-  /** @returns false if the object does not exist any more: API servers keep events for an hour */
-  async #update(series: Series): Promise<boolean> {
-    try {
-      await this.#patch(series, { count: series.count });
-      return true;
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-      return false;
-    }
-  }
-
-  /** Creates the Event, or renews the one that exists already: another worker, an earlier process,
-   * or an attempt whose answer was lost has created it. Its count is known from the answer only
-   * (upstream's role may not read events), so the next renewal adds this one. */
-  async #create(series: Series): Promise<'created' | 'updated'> {
-    const { input } = series;
-    const event = toEvent(series, input.component ?? this.#component);
-    try {
-      await this.#client.createUnread(events, namespaceOf(input), event, this.#callOptions);
-      return 'created';
-    } catch (error) {
-      if (!isAlreadyExists(error)) throw error;
-    }
-    const { count } = await this.#patch(series, {});
-    series.count += count ?? 0;
-    return 'updated';
-  }
-
-  #patch({ lastMs, message, name, input }: Series, fields: { count?: number }): Promise<Event> {
-    const ref = { namespace: namespaceOf(input), name };
-    const body = { ...fields, lastTimestamp: formatTime(lastMs), message };
-    return this.#client.patch<Event>(events, ref, { type: 'merge', body }, this.#callOptions);
   }
 }
 

@@ -121,6 +121,11 @@ export class ListWatch {
     return this.#isOpen && !this.#isListing && !this.#stopped.signal.aborted;
   }
 
+  /** Objects that the sink keeps. */
+  get size(): number {
+    return this.#sink.size;
+  }
+
   /** Resolves when the first list is complete. Rejects with the signal's reason if the signal
    * aborts before, and when this is stopped before. */
   async waitForSync(signal: AbortSignal = this.#stopped.signal): Promise<void> {

@@ -141,34 +141,18 @@ export interface ReflectorOptions<T extends Transformed>
  * a store. */
 export interface Reflector<T> extends Pick<
   ListWatch,
-  'hasSynced' | 'waitForSync' | 'trouble' | 'isFollowing' | 'stop'
+  'hasSynced' | 'waitForSync' | 'trouble' | 'isFollowing' | 'size' | 'stop'
 > {
   /** An object by "namespace/name", or by "name". */
   get(key: string): T | undefined;
   list(): IterableIterator<T>;
-  readonly size: number;
 }
 
 /** Starts at once. */
 export function startReflector<T extends Transformed>(options: ReflectorOptions<T>): Reflector<T> {
   const store = new Store(options);
-  const listWatch = new ListWatch(options, store);
-  return {
-    get hasSynced() {
-      return listWatch.hasSynced;
-    },
-    get trouble() {
-      return listWatch.trouble;
-    },
-    get isFollowing() {
-      return listWatch.isFollowing;
-    },
-    get size() {
-      return store.size;
-    },
-    waitForSync: (signal) => listWatch.waitForSync(signal),
-    get: (key) => store.get(key),
+  return Object.assign(new ListWatch(options, store), {
+    get: (key: string) => store.get(key),
     list: () => store.list(),
-    stop: () => listWatch.stop(),
-  };
+  });
 }
