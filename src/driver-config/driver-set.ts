@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { systemClock } from '../runtime/clock.ts';
+import { systemClock, unlessAborted } from '../runtime/clock.ts';
 import { Closers } from '../runtime/closers.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { flagKey, type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
@@ -70,7 +70,8 @@ export class DriverSet<T extends FlagTable> {
         log.info({ driver: name }, 'the flags of the driver changed: it begins anew with them');
         this.#end(name, running);
       }
-      this.#begin(name, own);
+      const after = this.#ending.get(name);
+      this.#running.set(name, new RunningDriver(this.#options, { name, values: own, after }));
     }
   }
 
@@ -79,11 +80,6 @@ export class DriverSet<T extends FlagTable> {
     this.#isClosed = true;
     for (const [name, running] of this.#running) this.#end(name, running);
     await Promise.all(this.#ending.values());
-  }
-
-  #begin(name: string, values: FlagValues): void {
-    const after = this.#ending.get(name);
-    this.#running.set(name, new RunningDriver(this.#options, { name, values, after }));
   }
 
   #end(name: string, running: RunningDriver<T>, onEnd?: (driver: string) => void): void {
@@ -120,7 +116,7 @@ class RunningDriver<T extends FlagTable> {
     this.#name = driver.name;
     this.#values = driver.values;
     this.#log = options.context.log.child({ driver: driver.name });
-    this.#ended = Promise.resolve(driver.after).then(() => this.#run());
+    this.#ended = this.#run(driver.after);
   }
 
   /** Takes new values of the section if only hot flags differ.
@@ -139,13 +135,14 @@ class RunningDriver<T extends FlagTable> {
     await this.#ended;
   }
 
-  #flags(): Flags<T> {
-    return { ...this.#options.context.flags, ...this.#values };
-  }
-
-  async #run(): Promise<void> {
+  async #run(after: Promise<void> | undefined): Promise<void> {
+    await after;
     const { signal } = this.#stopping;
     while (!signal.aborted) await this.#runOnce(signal);
+  }
+
+  #flags(): Flags<T> {
+    return { ...this.#options.context.flags, ...this.#values };
   }
 
   /** Resolves when the driver has ended, or some time after it could not begin. */
@@ -171,7 +168,7 @@ class RunningDriver<T extends FlagTable> {
     health.ready('driver', () => 'not started yet');
     try {
       await this.#options.start(context, this.#name);
-      await aborted(signal);
+      await unlessAborted(new Promise(() => undefined), signal);
     } catch (error) {
       this.#report(error);
       health.ready('driver', () => `it could not be started: ${messageOf(error)}; trying again`);
@@ -191,13 +188,6 @@ class RunningDriver<T extends FlagTable> {
       this.#log.warn({ reason }, 'the driver can not be started; trying again');
     else this.#log.error({ err: error }, 'the driver could not be started; trying again');
   }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => {
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }
 
 /** The values that this process uses. */

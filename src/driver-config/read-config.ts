@@ -58,11 +58,14 @@ export async function readDriverConfig(
   text: string,
   options: ReadOptions,
 ): Promise<DriverConfig | readonly Fault[]> {
+  if (text.length > MAX_LENGTH) return [{ line: 1, what: 'the file is longer than 1 MiB' }];
   const root = await readYaml(text);
   if (root !== undefined && 'what' in root) return [root];
   return new ConfigReader(options).read(root);
 }
 
+/** As much as a ConfigMap can hold. */
+const MAX_LENGTH = 1024 * 1024;
 /** As the CSI specification restricts it. */
 const DRIVER_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$/;
 const SHAPE = 'write "drivers:", and below it the name of each driver with its keys';

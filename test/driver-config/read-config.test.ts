@@ -92,6 +92,7 @@ drivers:
     'what is not YAML': [`drivers:\n${A}   b: c\n`, /^[34]: not YAML: /],
     'an empty file': ['', /^1: there are no drivers; write "drivers:"/],
     'a file that ends after its first line': ['drivers:\n', /^1: there are no drivers/],
+    'more than 1 MiB': [' '.repeat(1024 * 1024 + 1), /^1: the file is longer than 1 MiB$/],
     'two documents': [`drivers: {}\n---\ndrivers: {}\n`, /^1: several YAML documents/],
     'an unknown key at the top': [`driver:\n${A}`, /^1: unknown key "driver"/, /no drivers/],
     'an unknown key, with the nearest one': [

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { systemClock } from '#src/runtime/clock.ts';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { watchFile } from '#src/runtime/watched-files.ts';
@@ -23,8 +23,8 @@ describe('a watched file', () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  const watch = () =>
-    watchFile({ path, flag: 'file', parse, clock: systemClock, log: silentLog, intervalMs: 5 });
+  const options = { flag: 'file', parse, log: silentLog, intervalMs: 5 };
+  const watch = () => watchFile({ path, clock: systemClock, ...options });
 
   it('is used as it is now, and as it was while it can not be used', async () => {
     await writeFile(path, '1');
@@ -48,5 +48,40 @@ describe('a watched file', () => {
     await assert.rejects(watch(), UsageError);
     await rm(path);
     await assert.rejects(watch(), /--file .*ENOENT/);
+  });
+
+  it('may be one of a mounted ConfigMap, which swaps a link to a folder', async () => {
+    const mount = join(folder, 'mount');
+    for (const [n, text] of ['1', '2'].entries()) {
+      await mkdir(`${mount}/..${n}`, { recursive: true });
+      await writeFile(`${mount}/..${n}/file`, text);
+    }
+    await symlink('..0', `${mount}/..data`);
+    await symlink('..data/file', `${mount}/file`);
+    const watched = await watchFile({ path: `${mount}/file`, clock: systemClock, ...options });
+    assert.equal(watched.current, 1);
+    await symlink('..1', `${mount}/..new`);
+    await rename(`${mount}/..new`, `${mount}/..data`);
+    await until(() => watched.current === 2, 'the new file is used');
+    watched.close();
+  });
+
+  it('is not used as one look alone found it, where it needs two', async () => {
+    // A look begins when the test ends the pause before it.
+    const pauses: (() => void)[] = [];
+    const clock: Clock = { nowMs: () => 0, sleep: () => new Promise((end) => pauses.push(end)) };
+    await writeFile(path, '1');
+    const watched = await watchFile({ path, clock, needsTwoLooks: true, ...options });
+    const seen: number[] = [];
+    watched.onChange((next) => void seen.push(next));
+    // It is written in place: half of it, then all.
+    for (const text of ['12', '123', '123']) {
+      assert.deepEqual(seen, []);
+      await writeFile(path, text);
+      pauses.pop()?.();
+      await until(() => pauses.length === 1, 'the look is over');
+    }
+    assert.deepEqual(seen, [123]);
+    watched.close();
   });
 });
