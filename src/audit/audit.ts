@@ -7,7 +7,7 @@ import { auditKey } from '../records/key-names.ts';
 import type { OpenRecord } from '../records/open-records.ts';
 import { identityOf } from '../volumes/handles.ts';
 import { creatingNode } from '../node-local/node-rules.ts';
-import { auditId, auditVolumes, type ListedVolume, type Unnamed } from './orphans.ts';
+import { auditId, findOrphans, type ListedVolume, type Unnamed } from './orphans.ts';
 
 export interface AuditPorts {
   readonly csi: Pick<CsiClient, 'listVolumes'>;
@@ -65,15 +65,11 @@ export async function audit(ports: AuditPorts): Promise<AuditReport> {
   const idOf = (handle: string): string => auditId({ driver, form: 'csi', id: handle });
   const open = openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [idOf(handle)]));
   const known = new Set([...persistent.map(({ id }) => id), ...open]);
-  const { orphans, notNamedYet, seen } = auditVolumes({
-    volumes: listed,
-    known,
-    idOf,
-    seenBefore: await ledger.read(),
-    nowMs: atMs,
-    minAgeMs,
-  });
-  await ledger.write(seen);
+  const unknown = listed.filter(({ handle }) => !known.has(idOf(handle)));
+  const seenBefore = await ledger.read();
+  const { orphans, notNamedYet } = findOrphans({ unknown, seenBefore, nowMs: atMs, minAgeMs });
+  const seen = [...orphans, ...notNamedYet];
+  await ledger.write(new Map(seen.map(({ handle, firstSeenMs }) => [handle, firstSeenMs])));
   const counts = { volumes: listed.length, persistentVolumes: persistent.length };
   const missing = await findMissing(ports, { listed, persistent, idOf });
   return { driver, atMs, ...counts, orphans, notNamedYet, missing, openRecords };

@@ -21,47 +21,28 @@ export interface Unnamed {
   readonly countsFromMs: number;
 }
 
-export interface AuditInput {
-  /** Every volume of the driver. Listed before `known` is read, so that a volume that is created
-   * meanwhile is not reported. */
-  readonly volumes: readonly ListedVolume[];
-  /** Audit ids of the volumes that PVs and open records name. */
-  readonly known: ReadonlySet<string>;
-  /** The audit id of a listed handle. */
-  readonly idOf: (handle: string) => string;
-  /** When earlier audits first found a handle unknown, Unix ms. */
+/** Tells orphans, which were unknown to an audit `minAgeMs` ago too, from volumes that may still
+ * get a PV. The oldest come first.
+ * @param o.unknown     volumes that no PV and no open record names now
+ * @param o.seenBefore  when earlier audits first found a handle unknown, Unix ms
+ * @param o.minAgeMs    longer than the creation of a volume can take */
+export function findOrphans(o: {
+  readonly unknown: readonly ListedVolume[];
   readonly seenBefore: ReadonlyMap<string, number>;
   readonly nowMs: number;
-  /** For how long a volume has to be unknown before it counts as an orphan; longer than the
-   * creation of a volume can take. */
   readonly minAgeMs: number;
-}
-
-export interface AuditResult {
-  readonly orphans: readonly Unnamed[];
-  /** Volumes that have been unknown for less than minAgeMs and may still get a PV; oldest first. */
-  readonly notNamedYet: readonly Unnamed[];
-  /** For the next audit's `seenBefore`. */
-  readonly seen: ReadonlyMap<string, number>;
-}
-
-/** Finds the orphans: volumes that are unknown now and were unknown to an earlier audit too. It
- * deletes nothing. */
-export function auditVolumes(input: AuditInput): AuditResult {
-  const { nowMs, minAgeMs } = input;
-  const unknown = input.volumes
-    .filter(({ handle }) => !input.known.has(input.idOf(handle)))
-    .map((volume) => {
-      const firstSeenMs = input.seenBefore.get(volume.handle) ?? nowMs;
+}): { readonly orphans: readonly Unnamed[]; readonly notNamedYet: readonly Unnamed[] } {
+  const { seenBefore, nowMs, minAgeMs } = o;
+  const unnamed = o.unknown
+    .map((volume): Unnamed => {
+      const firstSeenMs = seenBefore.get(volume.handle) ?? nowMs;
       return { ...volume, firstSeenMs, countsFromMs: firstSeenMs + minAgeMs };
     })
     .sort((a, b) => a.firstSeenMs - b.firstSeenMs || (a.handle < b.handle ? -1 : 1));
-  const seen = new Map(unknown.map(({ handle, firstSeenMs }) => [handle, firstSeenMs] as const));
   const isOrphan = ({ countsFromMs }: Unnamed): boolean => nowMs >= countsFromMs;
   return {
-    orphans: unknown.filter(isOrphan),
-    notNamedYet: unknown.filter((volume) => !isOrphan(volume)),
-    seen,
+    orphans: unnamed.filter(isOrphan),
+    notNamedYet: unnamed.filter((volume) => !isOrphan(volume)),
   };
 }
 

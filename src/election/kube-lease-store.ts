@@ -72,16 +72,8 @@ export interface KubeLeaseStoreOptions extends LeaseRef {
   readonly log: Logger;
 }
 
-class KubeLease implements StoredLease {
-  readonly record: LeaseRecord;
-  readonly version: string;
+interface KubeLease extends StoredLease {
   readonly object: Lease;
-
-  constructor(object: Lease) {
-    this.record = leaseRecord(object.spec ?? {});
-    this.version = object.metadata.resourceVersion ?? '';
-    this.object = object;
-  }
 }
 
 /** Stores the Lease in the API server. Uses only verbs that upstream's role grants: get, list,
@@ -120,8 +112,8 @@ export class KubeLeaseStore implements LeaseStore {
     signal: AbortSignal,
   ): Promise<StoredLease | undefined> {
     const { client, namespace, name, labels, annotations } = this.#options;
-    if (!(over instanceof KubeLease)) throw new TypeError('the Lease was read from another store');
-    const { object } = over;
+    // This store has read it.
+    const { object } = over as KubeLease;
     const isReleased = record.holder === '';
     const isOurs = isReleased || record.holder === over.record.holder;
     const next = {
@@ -158,8 +150,9 @@ export class KubeLeaseStore implements LeaseStore {
   }
 
   #see(object: Lease): KubeLease {
-    this.#annotations = object.metadata.annotations;
-    return new KubeLease(object);
+    const { annotations, resourceVersion: version } = object.metadata;
+    this.#annotations = annotations;
+    return { record: leaseRecord(object.spec ?? {}), version, object };
   }
 
   /** @returns undefined where another process wrote first, or the Lease was deleted */

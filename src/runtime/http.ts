@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import type { Registry } from 'prom-client';
 import type { HealthChecks } from './health.ts';
 import { HttpServer } from './http-server.ts';
@@ -41,26 +41,24 @@ const FRESH_MS = 1_000;
  * (/readyz/NAME).
  * @throws UsageError when the port is taken or the address is not this machine's */
 export function startHttp(options: HttpOptions): ReturnType<HttpServer['listen']> {
-  const { metrics, metricsPath = '/metrics', health, log } = options;
-  const pages: Pages = { health, metricsPath, metrics, readMetrics: collectOnce(metrics) };
+  const { metrics, log } = options;
+  const readMetrics = collectOnce(metrics);
   let logged: unknown;
   const server = new HttpServer({ idleMs: IDLE_MS }, (request, response) => {
-    serve(pages, request, response).catch((error: unknown) => {
-      // All who asked for the same collection get the same error.
-      if (error !== logged) log.error({ err: error }, 'HTTP request failed');
-      logged = error;
-      if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
-      response.end('internal error: see the log of this process\n');
-    });
+    answer(options, readMetrics, request)
+      .catch((error: unknown): Page => {
+        // All who asked for the same collection get the same error.
+        if (error !== logged) log.error({ err: error }, 'HTTP request failed');
+        logged = error;
+        return { code: 500, text: 'internal error: see the log of this process\n' };
+      })
+      .then(({ code, text, headers }) => {
+        const type = { 'content-type': 'text/plain; charset=utf-8' };
+        response.writeHead(code, { ...type, ...headers }).end(text);
+      })
+      .catch((error: unknown) => log.error({ err: error }, 'HTTP answer failed'));
   });
   return server.listen('http-endpoint', options.address);
-}
-
-interface Pages {
-  readonly health: HealthChecks;
-  readonly metrics: Registry | undefined;
-  readonly metricsPath: string;
-  readonly readMetrics: () => Promise<Buffer>;
 }
 
 /** Collects the metrics once for all who ask at about the same time. They get the same bytes, or
@@ -77,26 +75,27 @@ function collectOnce(metrics: Registry | undefined): () => Promise<Buffer> {
   return () => (text ??= collect());
 }
 
-async function serve(
-  { health, metrics, metricsPath, readMetrics }: Pages,
-  request: IncomingMessage,
-  response: ServerResponse,
-): Promise<void> {
-  const path = (request.url ?? '/').split('?')[0] ?? '/';
-  const [, page, name] = /^\/(healthz|readyz)(?:\/(.*))?$/.exec(path) ?? [];
-  if (request.method !== 'GET' && request.method !== 'HEAD') {
+interface Page {
+  readonly code: number;
+  readonly text: string | Buffer;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+async function answer(
+  { health, metrics, metricsPath = '/metrics' }: HttpOptions,
+  readMetrics: () => Promise<Buffer>,
+  { method, url = '/' }: IncomingMessage,
+): Promise<Page> {
+  const [path] = url.split('?');
+  const [, page, name = ''] = /^\/(healthz|readyz)(?:\/(.*))?$/.exec(path ?? '') ?? [];
+  if (method !== 'GET' && method !== 'HEAD') {
     // A body that is not read would keep the connection busy.
-    const headers = { 'content-type': 'text/plain', allow: 'GET, HEAD', connection: 'close' };
-    response.writeHead(405, headers).end('only GET and HEAD are answered here\n');
-  } else if (page !== undefined) {
-    const { code, text } = health.answer(page === 'healthz' ? 'live' : 'ready', name ?? '');
-    response.writeHead(code, { 'content-type': 'text/plain; charset=utf-8' }).end(text);
-  } else if (metrics !== undefined && path === metricsPath) {
-    const text = await readMetrics();
-    response.writeHead(200, { 'content-type': metrics.contentType }).end(text);
-  } else {
-    response
-      .writeHead(404, { 'content-type': 'text/plain' })
-      .end('not found: try /healthz, /readyz, /metrics\n');
+    const headers = { allow: 'GET, HEAD', connection: 'close' };
+    return { code: 405, text: 'only GET and HEAD are answered here\n', headers };
   }
+  if (page !== undefined) return health.answer(page === 'healthz' ? 'live' : 'ready', name);
+  if (metrics === undefined || path !== metricsPath)
+    return { code: 404, text: 'not found: try /healthz, /readyz, /metrics\n' };
+  const headers = { 'content-type': metrics.contentType };
+  return { code: 200, text: await readMetrics(), headers };
 }

@@ -117,7 +117,7 @@ export async function runProcess<T extends ProcessTable>(
     return host.exit(0);
   }
   const log = openLog(host, description, parsed);
-  const stopSwitch = new StopSwitch(host, log, command === undefined ? 0 : 1);
+  const stopSwitch = createStopSwitch(host, log, command === undefined ? 0 : 1);
   const closers = new Closers();
   try {
     await description.start({
@@ -205,38 +205,33 @@ function openLog<T extends ProcessTable>(
   return log;
 }
 
-/** Stops the process once: at a signal, at the end of its parent process, or by `stop`. */
-class StopSwitch {
+interface StopSwitch {
+  /** Aborts when the process begins to stop. */
+  readonly signal: AbortSignal;
   /** The exit status, once the process is stopping. */
   readonly exitCode: Promise<number>;
-  readonly #log: Logger;
-  readonly #stopping = new AbortController();
-  #resolve: (code: number) => void = () => undefined;
+  stop(code: number, reason: string): void;
+}
 
-  constructor(host: Host, log: Logger, signalCode: number) {
-    this.#log = log;
-    this.exitCode = new Promise((resolve) => (this.#resolve = resolve));
-    let signalledMs = 0;
-    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
-      host.on(signal, () => {
-        if (!this.signal.aborted) {
-          signalledMs = Date.now();
-          this.stop(signalCode, signal);
-        } else if (Date.now() - signalledMs > SAME_SIGNAL_MS) host.exit(1);
-      });
-    }
-    host.on('disconnect', () => this.stop(0, 'the parent process is gone'));
-  }
-
-  /** Aborts when the process begins to stop. */
-  get signal(): AbortSignal {
-    return this.#stopping.signal;
-  }
-
-  stop(code: number, reason: string): void {
-    if (this.signal.aborted) return;
-    this.#log.info({ reason }, 'stopping');
-    this.#stopping.abort(new Error(reason));
-    this.#resolve(code);
-  }
+/** Stops the process once: at a signal, at the end of its parent process, or by `stop`. */
+function createStopSwitch(host: Host, log: Logger, signalCode: number): StopSwitch {
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let end: (code: number) => void = () => undefined;
+  const exitCode = new Promise<number>((resolve) => (end = resolve));
+  const stop = (code: number, reason: string): void => {
+    if (signal.aborted) return;
+    log.info({ reason }, 'stopping');
+    stopping.abort(new Error(reason));
+    end(code);
+  };
+  let signalledMs = 0;
+  for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
+    host.on(name, () => {
+      if (signal.aborted && Date.now() - signalledMs > SAME_SIGNAL_MS) host.exit(1);
+      if (!signal.aborted) signalledMs = Date.now();
+      stop(signalCode, name);
+    });
+  host.on('disconnect', () => stop(0, 'the parent process is gone'));
+  return { signal, exitCode, stop };
 }

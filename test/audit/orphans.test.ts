@@ -1,53 +1,41 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { auditId, type AuditInput, auditVolumes } from '#src/audit/orphans.ts';
+import { auditId, findOrphans } from '#src/audit/orphans.ts';
 import { identityOf } from '#src/volumes/handles.ts';
 import type { VolumeSpec } from '#src/kube/objects.ts';
 import { RefusedError } from '#src/rules/rule.ts';
 
 const HOUR_MS = 3_600_000;
 const volumes = (...handles: string[]) => handles.map((handle) => ({ handle, sizeBytes: 1n }));
-const run = (change: Partial<AuditInput>) =>
-  auditVolumes({
-    volumes: [],
-    known: new Set(),
-    idOf: (handle) => handle,
-    seenBefore: new Map(),
+const run = (unknown: readonly string[], seenBefore: readonly (readonly [string, number])[] = []) =>
+  findOrphans({
+    unknown: volumes(...unknown),
+    seenBefore: new Map(seenBefore),
     nowMs: 10 * HOUR_MS,
     minAgeMs: HOUR_MS,
-    ...change,
   });
 
-describe('auditVolumes', () => {
+describe('findOrphans', () => {
   it('lists a volume that is unknown for the first time as not named yet, and until when', () => {
-    const { orphans, notNamedYet, seen } = run({ volumes: volumes('a') });
-    assert.deepEqual([orphans, [...seen]], [[], [['a', 10 * HOUR_MS]]]);
+    const { orphans, notNamedYet } = run(['a']);
     const times = { firstSeenMs: 10 * HOUR_MS, countsFromMs: 11 * HOUR_MS };
-    assert.deepEqual(notNamedYet, [{ handle: 'a', sizeBytes: 1n, ...times }]);
+    assert.deepEqual([orphans, notNamedYet], [[], [{ handle: 'a', sizeBytes: 1n, ...times }]]);
   });
 
   it('reports a volume that was unknown long enough ago, with the time', () => {
-    const { orphans } = run({ volumes: volumes('a'), seenBefore: new Map([['a', 9 * HOUR_MS]]) });
+    const { orphans } = run(['a'], [['a', 9 * HOUR_MS]]);
     const times = { firstSeenMs: 9 * HOUR_MS, countsFromMs: 10 * HOUR_MS };
     assert.deepEqual(orphans, [{ handle: 'a', sizeBytes: 1n, ...times }]);
-  });
-
-  it('never reports a named volume, and forgets that it was unknown', () => {
-    const { orphans, seen } = run({
-      volumes: volumes('a'),
-      known: new Set(['a']),
-      seenBefore: new Map([['a', 0]]),
-    });
-    assert.deepEqual([orphans.length, seen.size], [0, 0]);
+    assert.deepEqual(run(['a'], [['a', 9 * HOUR_MS + 1]]).orphans, []);
   });
 
   it('sorts the oldest first, and volumes of the same age by handle', () => {
-    const seenBefore = new Map([
+    const seenBefore = [
       ['c', 2],
       ['d', 1],
       ['b', 2],
-    ]);
-    const { orphans } = run({ volumes: volumes('c', 'd', 'b'), seenBefore });
+    ] as const;
+    const { orphans } = run(['c', 'd', 'b'], seenBefore);
     assert.deepEqual(
       orphans.map(({ handle }) => handle),
       ['d', 'b', 'c'],
