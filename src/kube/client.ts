@@ -247,19 +247,24 @@ function describeCall(o: CallDescription): ApiCall {
   const plural = o.resource.plural + (at.subresource === undefined ? '' : `/${at.subresource}`);
   const { namespace, name } = at;
   const place = name === undefined ? namespace : keyOf({ namespace, name });
-  const search = new URLSearchParams();
-  for (const [key, value] of Object.entries(query))
-    if (value !== undefined) search.set(key, String(value));
   return {
     verb,
     resource: plural,
     title: `${verb} ${plural}${place ? ` ${place}` : ''}`,
-    path: pathOf(o.resource, at) + (search.size === 0 ? '' : `?${search.toString()}`),
+    path: pathOf(o.resource, at) + searchOf(query),
     contentType: o.contentType ?? 'application/json',
     accept: (metadataOnly ? METADATA_ONLY[verb] : undefined) ?? 'application/json',
     body: body === undefined ? undefined : JSON.stringify(body),
     options: o.options ?? {},
   };
+}
+
+/** The query with its `?`; '' if no parameter has a value. */
+function searchOf(query: NonNullable<CallDescription['query']>): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) search.set(name, String(value));
+  return search.size === 0 ? '' : `?${search.toString()}`;
 }
 
 /** Objects per page of a list, where nothing else is asked for. */
