@@ -18,90 +18,63 @@ const heldBy = (holder: string): LeaseRecord => ({
   transitions: 3,
 });
 const me = { identity: 'me', leaseDurationMs: 20_000, isLeading: false };
+/** A record of ours that was written at this time. */
+const mine = (renewedMs: number, acquiredMs: number, transitions: number): LeaseRecord => ({
+  holder: 'me',
+  durationMs: 20_000,
+  acquiredMs,
+  renewedMs,
+  transitions,
+});
 
 describe('decide', () => {
   it('creates a missing Lease', () => {
-    assert.deepEqual(decide(undefined, me, 1000), {
-      kind: 'create',
-      record: {
-        holder: 'me',
-        durationMs: 20_000,
-        acquiredMs: 1000,
-        renewedMs: 1000,
-        transitions: 0,
-      },
-    });
+    const record = mine(1000, 1000, 0);
+    assert.deepEqual(decide(undefined, me, 1000), { kind: 'create', record });
   });
 
-  it('renews its own Lease, and keeps the time of acquisition and the transitions', () => {
-    assert.deepEqual(decide({ record: heldBy('me'), atMs: 0 }, { ...me, isLeading: true }, 1000), {
-      kind: 'update',
-      record: {
-        holder: 'me',
-        durationMs: 20_000,
-        acquiredMs: 500,
-        renewedMs: 1000,
-        transitions: 3,
-      },
+  for (const [what, seen, isLeading, nowMs, record] of [
+    [
+      'renews its own Lease, and keeps the time of acquisition and the transitions',
+      { record: heldBy('me'), atMs: 0 },
+      true,
+      1000,
+      mine(1000, 500, 3),
+    ],
+    [
+      'acquires its own Lease again after a loss, without waiting',
+      { record: heldBy('me'), atMs: 999 },
+      false,
+      1000,
+      mine(1000, 1000, 3),
+    ],
+    [
+      'takes over a Lease that did not change for its duration, despite its timestamps',
+      { record: { ...heldBy('other'), renewedMs: 1e15 }, atMs: 5000 },
+      false,
+      20_000,
+      mine(20_000, 20_000, 4),
+    ],
+    [
+      'acquires a released Lease at once',
+      { record: releaseRecord(heldBy('other'), 6000), atMs: 6000 },
+      false,
+      6000,
+      mine(6000, 6000, 4),
+    ],
+  ] as const)
+    it(what, () => {
+      const candidate = { ...me, isLeading };
+      assert.deepEqual(decide(seen, candidate, nowMs), { kind: 'update', record });
     });
-  });
-
-  it('acquires its own Lease again after a loss, without waiting', () => {
-    assert.deepEqual(decide({ record: heldBy('me'), atMs: 999 }, me, 1000), {
-      kind: 'update',
-      record: {
-        holder: 'me',
-        durationMs: 20_000,
-        acquiredMs: 1000,
-        renewedMs: 1000,
-        transitions: 3,
-      },
-    });
-  });
 
   it('waits for the duration in the record, from when it saw the record change', () => {
-    assert.deepEqual(decide({ record: heldBy('other'), atMs: 5000 }, me, 5000), {
-      kind: 'wait',
-      holder: 'other',
-      forMs: 15_000,
-    });
-    assert.deepEqual(decide({ record: heldBy('other'), atMs: 5000 }, me, 19_999), {
-      kind: 'wait',
-      holder: 'other',
-      forMs: 1,
-    });
-  });
-
-  it('takes over a Lease that did not change for its duration, despite its timestamps', () => {
-    const inTheFuture = { ...heldBy('other'), renewedMs: 1e15 };
-    assert.deepEqual(decide({ record: inTheFuture, atMs: 5000 }, me, 20_000), {
-      kind: 'update',
-      record: {
-        holder: 'me',
-        durationMs: 20_000,
-        acquiredMs: 20_000,
-        renewedMs: 20_000,
-        transitions: 4,
-      },
-    });
-  });
-
-  it('acquires a released Lease at once', () => {
-    const decision = decide({ record: releaseRecord(heldBy('other'), 6000), atMs: 6000 }, me, 6000);
-    assert.equal(decision.kind, 'update');
-    assert.equal(decision.kind === 'update' && decision.record.transitions, 4);
-  });
-});
-
-describe('releaseRecord', () => {
-  it('has no holder, a duration of one second, and the transitions so far', () => {
-    assert.deepEqual(releaseRecord(heldBy('me'), 7000), {
-      holder: '',
-      durationMs: 1000,
-      acquiredMs: 7000,
-      renewedMs: 7000,
-      transitions: 3,
-    });
+    const seen = { record: heldBy('other'), atMs: 5000 };
+    for (const [nowMs, forMs] of [
+      [5000, 15_000],
+      [19_999, 1],
+    ] as const)
+      assert.deepEqual(decide(seen, me, nowMs), { kind: 'wait', holder: 'other', forMs });
   });
 });
 

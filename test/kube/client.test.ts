@@ -157,19 +157,19 @@ describe('KubeClient', () => {
     const client = connect();
     assert.equal(await client.get(volumes, { name: 'x' }), undefined);
     assert.equal(await client.delete(volumes, { name: 'x' }), undefined);
-    await assert.rejects(
-      client.patch(volumes, { name: 'x' }, { type: 'merge', body: {} }),
-      kubeError((error) => assert.equal(error.code, 404)),
-    );
+    await assert.rejects(client.patch(volumes, { name: 'x' }, { type: 'merge', body: {} }), {
+      name: 'KubeError',
+      code: 404,
+    });
   });
 
   it('throws for a 404 that says nothing about the object', async () => {
     const client = connect();
     server.handler = (_, reply) => reply.text(404, '404 page not found');
-    await assert.rejects(
-      client.get(volumes, { name: 'x' }),
-      kubeError((error) => assert.equal(error.reason, 'NoSuchPath')),
-    );
+    await assert.rejects(client.get(volumes, { name: 'x' }), {
+      name: 'KubeError',
+      reason: 'NoSuchPath',
+    });
     server.handler = (_, reply) =>
       reply.json(404, {
         kind: 'Status',
@@ -178,10 +178,10 @@ describe('KubeClient', () => {
         message: 'namespaces "ns" not found',
         details: { name: 'ns', kind: 'namespaces' },
       });
-    await assert.rejects(
-      client.get(claims, { namespace: 'ns', name: 'c' }),
-      kubeError((error) => assert.equal(error.serverMessage, 'namespaces "ns" not found')),
-    );
+    await assert.rejects(client.get(claims, { namespace: 'ns', name: 'c' }), {
+      name: 'KubeError',
+      serverMessage: 'namespaces "ns" not found',
+    });
   });
 
   it('writes with the method, body and content type of each verb', async () => {
@@ -289,12 +289,10 @@ describe('KubeClient', () => {
 
   it('says so when an answer is not JSON', async () => {
     server.handler = (_, reply) => reply.text(200, '<html>login</html>');
-    await assert.rejects(
-      connect().get(volumes, { name: 'x' }),
-      kubeError((error) =>
-        assert.match(error.message, /get persistentvolumes x: the answer is not JSON: <html>login/),
-      ),
-    );
+    await assert.rejects(connect().get(volumes, { name: 'x' }), {
+      name: 'KubeError',
+      message: /get persistentvolumes x: the answer is not JSON: <html>login/,
+    });
   });
 });
 
@@ -337,32 +335,28 @@ describe('retries', () => {
 
   it('does not retry after a 500 without Retry-After', async () => {
     server.handler = busy(500, {});
-    await assert.rejects(
-      connect().get(volumes, { name: 'x' }),
-      kubeError((error) => assert.equal(error.code, 500)),
-    );
+    await assert.rejects(connect().get(volumes, { name: 'x' }), { name: 'KubeError', code: 500 });
     assert.equal(server.seen.length, 1);
   });
 
   it("fails after seven attempts with the server's message", async () => {
     server.handler = busy(429, { 'retry-after': '1' });
     const { clock } = noteSleeps();
-    await assert.rejects(
-      connect({ clock }).get(volumes, { name: 'x' }),
-      kubeError((error) =>
-        assert.deepEqual([error.serverMessage, error.retryAfterMs], ['slow down', 1000]),
-      ),
-    );
+    await assert.rejects(connect({ clock }).get(volumes, { name: 'x' }), {
+      name: 'KubeError',
+      serverMessage: 'slow down',
+      retryAfterMs: 1000,
+    });
     assert.equal(server.seen.length, 7);
   });
 
   it("does not wait beyond the call's own time", async () => {
     server.handler = busy(429, { 'retry-after': '30' });
     const startMs = performance.now();
-    await assert.rejects(
-      connect().get(volumes, { name: 'x' }, { timeoutMs: 2000 }),
-      kubeError((error) => assert.equal(error.code, 429)),
-    );
+    await assert.rejects(connect().get(volumes, { name: 'x' }, { timeoutMs: 2000 }), {
+      name: 'KubeError',
+      code: 429,
+    });
     assert.ok(performance.now() - startMs < 1000);
   });
 
@@ -384,12 +378,12 @@ describe('faults', () => {
 
   it('does not retry a write that may have been sent, and says so', async () => {
     server.handler = reset;
-    await assert.rejects(
-      connect().create(volumes, undefined, {}),
-      kubeError((error) =>
-        assert.deepEqual([error.code, error.reason, error.maybeSent], [0, 'Network', true]),
-      ),
-    );
+    await assert.rejects(connect().create(volumes, undefined, {}), {
+      name: 'KubeError',
+      code: 0,
+      reason: 'Network',
+      maybeSent: true,
+    });
     assert.equal(server.seen.length, 1);
   });
 
@@ -411,16 +405,17 @@ describe('faults', () => {
   it('ends a call whose answer does not come in time, headers or body', async () => {
     const client = connect();
     server.handler = () => {};
-    await assert.rejects(
-      client.get(volumes, { name: 'x' }, { timeoutMs: 30 }),
-      kubeError((error) => assert.deepEqual([error.code, error.reason], [0, 'Timeout'])),
-    );
+    await assert.rejects(client.get(volumes, { name: 'x' }, { timeoutMs: 30 }), {
+      name: 'KubeError',
+      code: 0,
+      reason: 'Timeout',
+    });
     server.handler = (_, reply) =>
       void reply.response.writeHead(200, { 'content-length': '100' }).write('{');
-    await assert.rejects(
-      client.get(volumes, { name: 'x' }, { timeoutMs: 30 }),
-      kubeError((error) => assert.equal(error.reason, 'Timeout')),
-    );
+    await assert.rejects(client.get(volumes, { name: 'x' }, { timeoutMs: 30 }), {
+      name: 'KubeError',
+      reason: 'Timeout',
+    });
     server.handler = ok;
     await client.get(volumes, { name: 'x' });
   });
@@ -428,19 +423,16 @@ describe('faults', () => {
   it('aborts a call at once, before and while it is under way', async () => {
     server.handler = () => {};
     const client = connect();
-    await assert.rejects(
-      client.get(volumes, { name: 'x' }, { signal: AbortSignal.abort() }),
-      kubeError((error) => assert.equal(error.reason, 'Aborted')),
-    );
+    await assert.rejects(client.get(volumes, { name: 'x' }, { signal: AbortSignal.abort() }), {
+      name: 'KubeError',
+      reason: 'Aborted',
+    });
     assert.equal(server.seen.length, 0);
     const abort = new AbortController();
     const call = client.create(volumes, undefined, {}, { signal: abort.signal });
     await until(() => server.seen.length === 1, 'the request arrived');
     abort.abort();
-    await assert.rejects(
-      call,
-      kubeError((error) => assert.deepEqual([error.reason, error.maybeSent], ['Aborted', true])),
-    );
+    await assert.rejects(call, { name: 'KubeError', reason: 'Aborted', maybeSent: true });
   });
 
   it('can pass one signal to many calls without a warning of Node', async () => {
@@ -468,10 +460,7 @@ describe('faults', () => {
     ];
     await until(() => server.seen.length === 1, 'the first arrived');
     second.abort();
-    await assert.rejects(
-      calls[1] ?? Promise.resolve(),
-      kubeError((error) => assert.equal(error.maybeSent, false)),
-    );
+    await assert.rejects(calls[1] ?? Promise.resolve(), { name: 'KubeError', maybeSent: false });
     first.abort();
     await assert.rejects(calls[0] ?? Promise.resolve());
     server.handler = ok;
@@ -489,10 +478,11 @@ describe('faults', () => {
     await until(() => server.seen.length === 1, 'the request arrived');
     await client.close();
     assert.deepEqual(await underWay, {}, 'a call under way may finish');
-    await assert.rejects(
-      client.create(volumes, undefined, {}, { timeoutMs: 100 }),
-      kubeError((error) => assert.deepEqual([error.code, error.maybeSent], [0, false])),
-    );
+    await assert.rejects(client.create(volumes, undefined, {}, { timeoutMs: 100 }), {
+      name: 'KubeError',
+      code: 0,
+      maybeSent: false,
+    });
   });
 });
 
@@ -521,7 +511,7 @@ describe('credentials', () => {
       connect({ to: { credentials: bearer(() => 'old') } }).get(volumes, {
         name: 'x',
       }),
-      kubeError((error) => assert.equal(error.code, 401)),
+      { name: 'KubeError', code: 401 },
     );
     assert.equal(server.seen.length, 2);
   });
@@ -530,15 +520,12 @@ describe('credentials', () => {
     const client = connect({
       to: { credentials: () => Promise.reject(new Error('the plugin failed')) },
     });
-    await assert.rejects(
-      client.create(volumes, undefined, {}),
-      kubeError((error) =>
-        assert.deepEqual(
-          [error.reason, error.serverMessage, error.maybeSent],
-          ['Credentials', 'the plugin failed', false],
-        ),
-      ),
-    );
+    await assert.rejects(client.create(volumes, undefined, {}), {
+      name: 'KubeError',
+      reason: 'Credentials',
+      serverMessage: 'the plugin failed',
+      maybeSent: false,
+    });
   });
 });
 
@@ -627,17 +614,14 @@ describe('watch', () => {
   it('fails when nothing is received for the given time, and only then', async () => {
     const { watches } = open();
     const startMs = performance.now();
-    const watching = connect().watch(claims, { ...nothing, idleTimeoutMs: 120 });
+    const watching = connect().watch(claims, { ...nothing, idleTimeoutMs: 400 });
     await until(() => watches.length === 1, 'it is open');
     for (let i = 0; i < 4; i++) {
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      await new Promise((resolve) => setTimeout(resolve, 125));
       watches[0]?.send('BOOKMARK', {});
     }
-    await assert.rejects(
-      watching,
-      kubeError((error) => assert.equal(error.reason, 'Timeout')),
-    );
-    assert.ok(performance.now() - startMs >= 300);
+    await assert.rejects(watching, { name: 'KubeError', reason: 'Timeout' });
+    assert.ok(performance.now() - startMs >= 850);
   });
 
   it('refreshes credentials once after a 401', async () => {

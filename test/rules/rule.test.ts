@@ -5,8 +5,8 @@ import { type Resource, secrets, snapshotContents, snapshots } from '#src/kube/r
 import {
   alsoWaitFor,
   type Answer,
+  catchRefusal,
   list,
-  notFound,
   read,
   RefusedError,
   refuseUntilChanged,
@@ -79,18 +79,6 @@ describe('read', () => {
       'the server could not find the requested resource (get secrets thing)',
     );
   });
-
-  it('has no prefix by default', () => {
-    assert.equal(
-      runStep(read(secrets, ref), { kind: 'absent' }).error?.message,
-      'secrets "thing" not found',
-    );
-    assert.equal(
-      runStep(read(secrets, ref), { kind: 'refused', code: 403, message: 'forbidden' }).error
-        ?.message,
-      'forbidden',
-    );
-  });
 });
 
 describe('list', () => {
@@ -125,17 +113,6 @@ describe('refuseUntilChanged', () => {
       { resource: 'volumesnapshots', ...ref, seen: '5' },
     ]);
   });
-
-  it('names no namespace for a cluster-wide object', () => {
-    const { namespace: _, ...metadata } = thing.metadata;
-    assert.deepEqual(refuseUntilChanged(snapshots, { metadata }, 'not ready').waitsFor, [
-      {
-        resource: 'volumesnapshots',
-        name: 'thing',
-        seen: '5',
-      },
-    ]);
-  });
 });
 
 describe('alsoWaitFor', () => {
@@ -165,12 +142,6 @@ describe('alsoWaitFor', () => {
   it('adds nothing to a refusal that waits for no object', () => {
     assert.deepEqual(waits(refusing(new RefusedError('no'))), []);
   });
-
-  it('lets the error of a defect pass', () => {
-    const rule = alsoWaitFor(snapshots, thing, broken());
-    rule.next();
-    assert.throws(() => rule.next({ kind: 'absent' }), TypeError);
-  });
 });
 
 describe('rewordRefusal', () => {
@@ -180,17 +151,30 @@ describe('rewordRefusal', () => {
     assert.equal(error?.message, 'no secret: secrets "thing" not found');
     assert.deepEqual(error.waitsFor, [{ resource: 'secrets', ...ref, seen: '' }]);
   });
-
-  it('lets the error of a defect pass', () => {
-    const rule = rewordRefusal(broken(), () => 'other words');
-    rule.next();
-    assert.throws(() => rule.next({ kind: 'absent' }), TypeError);
-  });
 });
 
-describe('notFound', () => {
-  it('words the message as the API server does', () => {
-    assert.equal(notFound(secrets, 'x'), 'secrets "x" not found');
-    assert.equal(notFound(snapshots, 'x'), 'volumesnapshots.snapshot.storage.k8s.io "x" not found');
-  });
+describe('the error of a defect', () => {
+  const finish = (rule: Rule<never>): void => {
+    rule.next();
+    rule.next({ kind: 'absent' });
+  };
+  const throwing = (): never => {
+    throw new TypeError('a defect');
+  };
+  for (const [what, run] of [
+    ['alsoWaitFor', () => finish(alsoWaitFor(snapshots, thing, broken()))],
+    ['rewordRefusal', () => finish(rewordRefusal(broken(), () => 'other words'))],
+    ['catchRefusal', () => catchRefusal(throwing, () => assert.fail('it is no refusal'))],
+  ] as const)
+    it(`passes ${what}`, () => assert.throws(run, TypeError));
+});
+
+it('catchRefusal turns a refusal into the caller’s value', () => {
+  const refuse = (): string => {
+    throw new RefusedError('no');
+  };
+  assert.equal(
+    catchRefusal(refuse, ({ message }) => `${message}!`),
+    'no!',
+  );
 });

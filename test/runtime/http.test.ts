@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import type { Socket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { Gauge } from 'prom-client';
 import { request } from 'undici';
@@ -8,7 +7,6 @@ import { HealthChecks } from '#src/runtime/health.ts';
 import { startHttp } from '#src/runtime/http.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { createRegistry, Registry } from '#src/runtime/metrics.ts';
-import { connectTo, sendRaw, statusesIn } from '../harness/raw-http.ts';
 import { until } from '../harness/until.ts';
 
 describe('HTTP endpoint', () => {
@@ -71,32 +69,18 @@ describe('HTTP endpoint', () => {
   });
 });
 
-describe('HTTP endpoint under a flood', () => {
+describe('HTTP endpoint that many ask', () => {
   let server: Awaited<ReturnType<typeof startHttp>>;
   let collections = 0;
-  const open = new Set<Socket>();
 
   before(async () => {
     const metrics = new Registry();
-    const labels = Array.from({ length: 2_000 }, (_, i) => `${i}`.padStart(60, 'x'));
-    const large = new Gauge({
-      name: 'large',
-      help: 'More than a connection holds unread.',
-      labelNames: ['label'],
-      registers: [],
-      collect() {
-        collections += 1;
-        for (const label of labels) this.set({ label }, 1);
-      },
-    });
-    metrics.registerMetric(large);
+    const collect = (): void => void (collections += 1);
+    metrics.registerMetric(new Gauge({ name: 'x', help: 'X.', registers: [], collect }));
     const health = new HealthChecks();
     server = await startHttp({ address: '127.0.0.1:0', metrics, health, log: silentLog });
   });
-  after(async () => {
-    for (const socket of open) socket.destroy();
-    await server.close();
-  });
+  after(() => server.close());
 
   it('collects the metrics once for all who ask within a second', async () => {
     collections = 0;
@@ -119,40 +103,5 @@ describe('HTTP endpoint under a flood', () => {
     const reply = await fetch(`${server.url}/metrics`, { method: 'POST', body: 'x' });
     assert.equal(reply.status, 405);
     assert.equal(reply.headers.get('allow'), 'GET, HEAD');
-  });
-
-  it('answers /healthz while 400 connections ask for metrics and do not read', async () => {
-    const flood = async (): Promise<void> => {
-      const socket = await connectTo(server.url);
-      open.add(socket);
-      socket.once('close', () => {
-        open.delete(socket);
-        setTimeout(() => {
-          // The server may be closed by then.
-          if (Date.now() < endMs) flood().catch(() => undefined);
-        }, 200);
-      });
-      socket.pause().write('GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(4));
-      // A reset is noticed only by a socket that writes.
-      const timer = setInterval(() => socket.write('G'), 100);
-      socket.once('close', () => clearInterval(timer));
-    };
-    collections = 0;
-    const startedMs = Date.now();
-    const endMs = startedMs + 1_500;
-    await Promise.allSettled(Array.from({ length: 400 }, flood));
-    const timesMs: number[] = [];
-    while (Date.now() < endMs) {
-      const askedMs = Date.now();
-      const reply = await sendRaw(
-        server.url,
-        'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n',
-      );
-      assert.deepEqual(statusesIn(reply), [200]);
-      timesMs.push(Date.now() - askedMs);
-    }
-    // The kubelet waits 5 s.
-    assert.ok(Math.max(...timesMs) < 5000, `the slowest took ${Math.max(...timesMs)} ms`);
-    assert.ok(collections <= 1 + (Date.now() - startedMs) / 1000, `${collections} collections`);
   });
 });
