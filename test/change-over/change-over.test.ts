@@ -9,7 +9,8 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { changeOverAndBack } from '../harness/change-over/scenario.ts';
 import { STAND_IN, StandIn } from '../harness/change-over/stand-in.ts';
 import { VolumeLedger } from '../harness/change-over/volume-ledger.ts';
-import { DRIVER, ProcessBed, type Running } from '../harness/process-bed.ts';
+import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
+import type { Running } from '../harness/run-main.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { until } from '../harness/until.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { type BedDriver, DriverBed } from '../harness/driver-bed.ts';
-import { isReady, readiness, type Running } from '../harness/process-bed.ts';
+import { isReady, readiness, type Running } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
 
 const ONE = 'one.csi.sutler.dev';

@@ -12,7 +12,8 @@ import {
   type Resource,
   volumes,
 } from '#src/kube/resources.ts';
-import { DRIVER, isReady, ProcessBed, type Running } from '../harness/process-bed.ts';
+import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
+import { isReady, type Running } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
 
 const SELECTED_NODE = 'volume.kubernetes.io/selected-node';

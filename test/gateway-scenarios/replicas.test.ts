@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { endpointSlices } from '#src/kube/resources.ts';
-import { isReady, ProcessBed, readiness, type Running } from '../harness/process-bed.ts';
+import { ProcessBed } from '../harness/process-bed.ts';
+import { isReady, readiness, type Running } from '../harness/run-main.ts';
 import { type Replica, startBalancer, startReplica } from '../harness/replicas.ts';
 import { until } from '../harness/until.ts';
 

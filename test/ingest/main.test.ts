@@ -4,7 +4,8 @@ import { IDENTITY_PREFIX } from '#src/election/lease.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { readStatus } from '#src/queue/status.ts';
-import { DRIVER, isReady, ProcessBed, readiness, type Running } from '../harness/process-bed.ts';
+import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
+import { isReady, readiness, type Running } from '../harness/run-main.ts';
 import { sleep } from '../harness/queue.ts';
 import { until } from '../harness/until.ts';
 

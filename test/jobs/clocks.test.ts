@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { claims, volumes } from '#src/kube/resources.ts';
-import { isReady, ProcessBed, readiness } from '../harness/process-bed.ts';
+import { ProcessBed } from '../harness/process-bed.ts';
+import { isReady, readiness } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
 
 describe('jobs', { concurrency: true }, () => {

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import { DRIVER, ProcessBed, type Running } from '../harness/process-bed.ts';
+import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
+import type { Running } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
 
 const LEASE = { namespace: 'default', name: 'sample-csi-sutler-dev' };

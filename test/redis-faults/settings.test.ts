@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { isReady, ProcessBed, readiness } from '../harness/process-bed.ts';
+import { ProcessBed } from '../harness/process-bed.ts';
+import { isReady, readiness } from '../harness/run-main.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 

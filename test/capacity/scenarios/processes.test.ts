@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { Claim, KubeObject, StorageCapacity } from '#src/kube/objects.ts';
 import { claims, classes, csiNodes, nodes, pods, storageCapacities } from '#src/kube/resources.ts';
-import { DRIVER, isReady, ProcessBed, readiness, type Running } from '../../harness/process-bed.ts';
+import { DRIVER, ProcessBed } from '../../harness/process-bed.ts';
+import { isReady, readiness, type Running } from '../../harness/run-main.ts';
 import { until } from '../../harness/until.ts';
 
 const NAMESPACE = 'default';

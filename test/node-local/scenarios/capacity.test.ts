@@ -5,7 +5,8 @@ import { claims, storageCapacities } from '#src/kube/resources.ts';
 import { managedBy } from '#src/capacity/objects.ts';
 import { labelsOf } from '#src/capacity/objects.ts';
 import { NODE_KEY, NodeBed } from '../../harness/node-bed.ts';
-import { DRIVER, type Running } from '../../harness/process-bed.ts';
+import { DRIVER } from '../../harness/process-bed.ts';
+import type { Running } from '../../harness/run-main.ts';
 import { until } from '../../harness/until.ts';
 
 const MIB = 1024n ** 2n;

@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { flagsOf } from '#src/dispatch.ts';
+import { processes } from '#src/processes.ts';
+import type { Host, Invocation } from '#src/runtime/process.ts';
+
+/** A main that runs inside this process. */
+export interface Running {
+  /** Of its HTTP endpoint. */
+  readonly url: string;
+  /** What it logged. */
+  readonly output: readonly string[];
+  /** Ends it as SIGTERM does. */
+  stop(): Promise<void>;
+}
+
+/** What /readyz says. */
+export async function readiness({ url }: Running): Promise<string> {
+  return (await fetch(`${url}/readyz`)).text();
+}
+
+export async function isReady({ url }: Running): Promise<boolean> {
+  return (await fetch(`${url}/readyz`)).status === 200;
+}
+
+/** Runs a main inside this process, with a substitute for Node's `process`. */
+export async function runMain(
+  main: (invocation: Invocation) => Promise<void>,
+  argv: readonly string[],
+  env: Host['env'],
+): Promise<Running> {
+  const listeners = new Map<string, () => void>();
+  const output: string[] = [];
+  let exit: (code: number) => void = () => undefined;
+  const exited = new Promise<number>((resolve) => (exit = resolve));
+  let reportUrl: (url: string) => void = () => undefined;
+  const reportedUrl = new Promise<string>((resolve) => (reportUrl = resolve));
+  const host: Host = {
+    argv: [],
+    env,
+    pid: 1,
+    stdout: { write: (text: string) => output.push(text) },
+    stderr: { write: (text: string) => output.push(text) },
+    on: (event: string, listener: (error: never) => void) =>
+      listeners.set(event, listener as () => void),
+    exit,
+    send: (message: unknown) =>
+      reportUrl((message as { facts: Readonly<Record<string, string>> }).facts['http'] ?? ''),
+  };
+  void main({ host, argv, known: flagsOf(processes), retired: {} });
+  const url = await Promise.race([
+    reportedUrl,
+    exited.then((code) => Promise.reject(new Error(`ended with ${code}: ${output.join('')}`))),
+  ]);
+  return {
+    url,
+    output,
+    async stop() {
+      listeners.get('SIGTERM')?.();
+      assert.equal(await exited, 0);
+    },
+  };
+}
