@@ -44,9 +44,8 @@ export interface DeleteOptions extends CallOptions {
 
 export interface WatchOptions {
   readonly namespace?: string | undefined;
-  /** The watch reports the changes after this version. Absent: it begins with all objects, each as
-   * ADDED, and then sends a bookmark (isEndOfList). */
-  readonly resourceVersion?: string | undefined;
+  /** The watch reports the changes after this version. */
+  readonly resourceVersion: string;
   /** Asks for bookmarks: events that only say up to which version the watch has come. */
   readonly bookmarks?: boolean;
   /** The server ends the watch after this long. */
@@ -166,7 +165,14 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     },
     async watch(resource, o) {
       const { namespace, metadataOnly, signal, onOpen, idleTimeoutMs: timeoutMs } = o;
-      const query = watchQuery(o);
+      const query = {
+        watch: 'true',
+        resourceVersion: o.resourceVersion,
+        allowWatchBookmarks: o.bookmarks === true ? 'true' : undefined,
+        timeoutSeconds: o.timeoutSeconds,
+        labelSelector: o.labelSelector,
+        fieldSelector: o.fieldSelector,
+      };
       const call = describeCall({
         verb: 'watch',
         resource,
@@ -295,19 +301,4 @@ export async function* listAll<T>(
   options: Omit<ListOptions, 'continueToken'> = {},
 ): AsyncGenerator<T> {
   for await (const { items } of listPages<T>(client, resource, options)) yield* items;
-}
-
-/** Query parameters of a watch. */
-function watchQuery(o: WatchOptions): Readonly<Record<string, string | number | undefined>> {
-  const isList = o.resourceVersion === undefined;
-  return {
-    watch: 'true',
-    resourceVersion: o.resourceVersion,
-    sendInitialEvents: isList ? 'true' : undefined,
-    resourceVersionMatch: isList ? 'NotOlderThan' : undefined,
-    allowWatchBookmarks: o.bookmarks === true || isList ? 'true' : undefined,
-    timeoutSeconds: o.timeoutSeconds,
-    labelSelector: o.labelSelector,
-    fieldSelector: o.fieldSelector,
-  };
 }

@@ -1,7 +1,6 @@
 /* Decodes what the API server sends as it arrives: objects, pages of lists, events of a watch. */
 import { excerpt, isFields, parseJson } from '../runtime/json.ts';
 import { type KubeError, undecodableError } from './kube-error.ts';
-import type { KubeObject } from './objects.ts';
 
 const MANAGED_FIELDS = Buffer.from('"managedFields":');
 const QUOTE = 0x22;
@@ -222,13 +221,6 @@ const EVENT_TYPES = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'] as con
 export interface WatchEvent {
   readonly type: (typeof EVENT_TYPES)[number];
   readonly object: unknown;
-}
-
-/** Whether an event ends the list with which a watch without a version begins. */
-export function isEndOfList({ type, object }: WatchEvent): boolean {
-  if (type !== 'BOOKMARK') return false;
-  const { metadata } = object as Partial<KubeObject>;
-  return metadata?.annotations?.['k8s.io/initial-events-end'] === 'true';
 }
 
 const NEWLINE = 10;

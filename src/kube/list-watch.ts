@@ -4,7 +4,7 @@ import { backoffMs, type Clock, systemClock, unlessAborted } from '../runtime/cl
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type KubeClient, PAGE_SIZE } from './client.ts';
-import { isEndOfList, type WatchEvent } from './decoders.ts';
+import type { WatchEvent } from './decoders.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
 import { createReflectorMetrics, type ReflectorMetrics } from './metrics.ts';
 import { type Resource, versionOf } from './resources.ts';
@@ -32,8 +32,6 @@ export interface ListWatchOptions {
   readonly labelSelector?: string;
   /** Asks for metadata alone: objects come without spec and status. */
   readonly metadataOnly?: boolean;
-  /** Lists by the beginning of a watch where the server can do that, which costs it less. */
-  readonly streamsList?: boolean;
   readonly metrics?: Registry;
   readonly clock?: Clock;
   /** Objects per page of a list. */
@@ -50,10 +48,6 @@ const IDLE_TIMEOUT_MS = 120_000;
 const BACKOFF = { startMs: 500, maxMs: 30_000 };
 /** A watch that received an event or stayed open for this long resets the back-off. */
 const GOOD_WATCH_MS = 5_000;
-/** Answers that say nothing of whether the server can stream a list. */
-const TEMPORARY = [0, 401, 403, 410, 429, 502, 503, 504];
-/** Lists that may break off one after the other before the next is read in pages. */
-const MAX_BROKEN_STREAMS = 2;
 /** Answers of a server that does not know the version of a watch. */
 const UNKNOWN_VERSION = [400, 500, 504];
 /** Watches that are refused so, one after the other, before everything is listed again. */
@@ -81,12 +75,6 @@ export class ListWatch {
   #trouble: string | undefined;
   /** The version from which the next watch resumes; undefined: relist. */
   #version: string | undefined;
-  /** Whether lists are streamed. */
-  #streamsList: boolean;
-  /** Streamed lists in a row that broke off. */
-  #brokenStreams = 0;
-  /** Whether the watch of this cycle still sends the list. */
-  #isListing = false;
   #listed = 0;
   /** Whether the API server accepted the watch of this cycle. */
   #isOpen = false;
@@ -106,7 +94,6 @@ export class ListWatch {
     this.#clock = options.clock ?? systemClock;
     this.#title = namespace === undefined ? resource.plural : `${resource.plural} in ${namespace}`;
     this.#trouble = `${this.#title}: not listed yet`;
-    this.#streamsList = options.streamsList ?? false;
     this.#running = this.#run();
   }
 
@@ -118,7 +105,7 @@ export class ListWatch {
   /** Whether a watch is open, so that changes arrive at once. `trouble` is less strict: it is not
    * reported for an interruption from which the watch usually recovers, such as a relist. */
   get isFollowing(): boolean {
-    return this.#isOpen && !this.#isListing && !this.#stopped.signal.aborted;
+    return this.#isOpen && !this.#stopped.signal.aborted;
   }
 
   /** Objects that the sink keeps. */
@@ -182,18 +169,11 @@ export class ListWatch {
       return 0;
     } finally {
       this.#isOpen = false;
-      this.#isListing = false;
     }
   }
 
   async #listAndWatch(): Promise<void> {
     if (this.#version !== undefined) await this.#checkVersion(this.#version);
-    if (this.#version === undefined && this.#streamsList) {
-      this.#metrics.countList();
-      await this.#watch(undefined);
-      if (this.#isListing) throw new Error('the watch ended before the list was complete');
-      return;
-    }
     this.#version ??= await this.#relist();
     await this.#watch(this.#version);
   }
@@ -230,7 +210,11 @@ export class ListWatch {
         signal: this.#cycle.signal,
         timeoutMs: PAGE_TIMEOUT_MS,
         // A later page is the same if it begins again; the first may be of another version.
-        onBegin: () => continueToken === undefined && this.#beginList(),
+        onBegin: () => {
+          if (continueToken !== undefined) return;
+          this.#listed = 0;
+          this.#sink.beginList();
+        },
         onItem: (item) => this.#put(item, 'listed'),
       });
       this.#cycle.signal.throwIfAborted();
@@ -239,11 +223,6 @@ export class ListWatch {
       this.#endList();
       return page.resourceVersion;
     }
-  }
-
-  #beginList(): void {
-    this.#listed = 0;
-    this.#sink.beginList();
   }
 
   #put(raw: unknown, how: 'listed' | 'added' | 'modified'): void {
@@ -257,16 +236,13 @@ export class ListWatch {
     this.#endReport ??= this.#metrics.reportObjects(() => this.#sink.size);
     if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.#listed }, 'listed');
     this.hasSynced = true;
-    this.#brokenStreams = 0;
     this.#endFirstList();
   }
 
-  /** Follows one watch to its end.
-   * @param resourceVersion  undefined: it begins with the list */
-  async #watch(resourceVersion: string | undefined): Promise<void> {
+  /** Follows one watch from a version to its end. */
+  async #watch(resourceVersion: string): Promise<void> {
     const { client, resource, idleTimeoutMs = IDLE_TIMEOUT_MS } = this.#options;
     let openedMs = Infinity;
-    this.#isListing = resourceVersion === undefined;
     try {
       await client.watch(resource, {
         ...this.#selection,
@@ -279,21 +255,18 @@ export class ListWatch {
         onOpen: () => {
           openedMs = performance.now();
           this.#isOpen = true;
-          if (this.#isListing) this.#beginList();
-          else this.#trouble = undefined;
+          this.#trouble = undefined;
         },
         onEvent: (event) => this.#apply(event),
       });
     } finally {
       const isLong = performance.now() - openedMs > Math.min(GOOD_WATCH_MS, idleTimeoutMs / 2);
-      if (isLong && !this.#isListing) this.#isGood = true;
+      if (isLong) this.#isGood = true;
     }
   }
 
-  #apply(event: WatchEvent): void {
-    const { type, object } = event;
+  #apply({ type, object }: WatchEvent): void {
     if (type === 'ERROR') throw statusError(`watch ${this.#title}`, object);
-    if (this.#isListing) return this.#applyToList(event);
     this.#isGood = true;
     this.#version = versionOf(object) ?? this.#version;
     if (type === 'BOOKMARK') return;
@@ -301,30 +274,8 @@ export class ListWatch {
     else this.#put(object, type === 'ADDED' ? 'added' : 'modified');
   }
 
-  /** Changes that happen while the list is sent may be among its objects. */
-  #applyToList(event: WatchEvent): void {
-    if (event.type === 'DELETED') this.#sink.remove(event.object);
-    else if (event.type !== 'BOOKMARK') this.#put(event.object, 'listed');
-    else if (isEndOfList(event)) {
-      this.#isListing = false;
-      this.#isGood = true;
-      this.#trouble = undefined;
-      this.#version = versionOf(event.object);
-      this.#endList();
-    }
-  }
-
   /** @returns the pause before the next cycle */
   #fail(error: unknown): number {
-    if (this.#isListing && this.#endsStreaming(error)) {
-      const { resource, log } = this.#options;
-      this.#streamsList = false;
-      log.debug(
-        { resource: resource.plural, error: messageOf(error) },
-        'the API server streams no lists; reading them in pages',
-      );
-      return 0;
-    }
     this.#failures = this.#isGood ? 1 : this.#failures + 1;
     const pauseMs = this.#recover(error);
     const { resource, log } = this.#options;
@@ -334,14 +285,6 @@ export class ListWatch {
         'watch interrupted',
       );
     return pauseMs;
-  }
-
-  /** Whether lists are read in pages after this failure of a streamed one. A server that can't
-   * stream answers with 422, or with an ERROR event. */
-  #endsStreaming(error: unknown): boolean {
-    if (error instanceof KubeError && !TEMPORARY.includes(error.code)) return true;
-    this.#brokenStreams += this.#isOpen ? 1 : 0;
-    return this.#brokenStreams > MAX_BROKEN_STREAMS;
   }
 
   /** Decides how to go on after a failure.

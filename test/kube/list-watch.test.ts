@@ -10,7 +10,6 @@ import {
   type Reply,
   type Seen,
   startKubeServer,
-  statusOf,
 } from '../harness/kube-server.ts';
 import { until } from '../harness/until.ts';
 
@@ -28,15 +27,9 @@ after(async () => {
 const object = (name: string, version: string) => ({
   metadata: { name, resourceVersion: version },
 });
-const END = {
-  metadata: { resourceVersion: '20', annotations: { 'k8s.io/initial-events-end': 'true' } },
-};
-
 let watches: OpenWatch[] = [];
 let done: string[] = [];
 let running: ListWatch[] = [];
-const isStreamed = (seen: Seen) => seen.query.get('sendInitialEvents') === 'true';
-const streamed = (): Seen[] => server.seen.filter(isStreamed);
 const pages = (): Seen[] => server.seen.filter((seen) => !seen.query.has('watch'));
 
 /** Answers a list in pages, and watches from a version. */
@@ -44,11 +37,6 @@ function servePages(seen: Seen, reply: Reply): void {
   if (seen.query.has('watch')) watches.push(reply.watch());
   else reply.json(200, { metadata: { resourceVersion: '10' }, items: [object('a', '1')] });
 }
-function serveStreams(seen: Seen, reply: Reply): void {
-  if (seen.query.has('watch')) watches.push(reply.watch());
-  else reply.json(200, { metadata: { resourceVersion: '1000' }, items: [] });
-}
-
 function start(o: Partial<ListWatchOptions> = {}): ListWatch {
   const nameOf = (raw: unknown) => (raw as ReturnType<typeof object>).metadata.name;
   const sink: ObjectSink = {
@@ -63,7 +51,6 @@ function start(o: Partial<ListWatchOptions> = {}): ListWatch {
       client,
       resource: claims,
       log: silentLog,
-      streamsList: true,
       backoff: { startMs: 4, maxMs: 20 },
       idleTimeoutMs: 4000,
       ...o,
@@ -77,112 +64,11 @@ function start(o: Partial<ListWatchOptions> = {}): ListWatch {
 beforeEach(() => {
   server.seen.length = 0;
   [watches, done] = [[], []];
-  server.handler = serveStreams;
+  server.handler = servePages;
 });
 afterEach(async () => {
   await Promise.all(running.map((each) => each.stop()));
   running = [];
-});
-
-describe('a list that is streamed', () => {
-  it('is asked for as Kubernetes documents it', async () => {
-    start();
-    await until(() => watches.length === 1, 'it was asked for');
-    const query = Object.fromEntries(watches[0]?.seen.query ?? []);
-    const { timeoutSeconds: _, ...rest } = query;
-    assert.deepEqual(rest, {
-      watch: 'true',
-      sendInitialEvents: 'true',
-      resourceVersionMatch: 'NotOlderThan',
-      allowWatchBookmarks: 'true',
-    });
-  });
-
-  it('ends with its bookmark, and the watch goes on', async () => {
-    const listWatch = start();
-    await until(() => watches.length === 1, 'it was asked for');
-    const [watch] = watches;
-    watch?.send('ADDED', object('a', '1'));
-    watch?.send('ADDED', object('b', '2'));
-    watch?.send('MODIFIED', object('a', '15'));
-    watch?.send('DELETED', object('b', '16'));
-    watch?.send('BOOKMARK', { metadata: { resourceVersion: '17' } });
-    await until(() => done.length === 5, 'all arrived');
-    assert.deepEqual([listWatch.hasSynced, listWatch.isFollowing], [false, false]);
-    assert.equal(listWatch.trouble, 'persistentvolumeclaims: not listed yet');
-    watch?.send('BOOKMARK', END);
-    await until(() => listWatch.hasSynced, 'the list is complete');
-    assert.deepEqual([listWatch.isFollowing, listWatch.trouble], [true, undefined]);
-    watch?.send('ADDED', object('c', '21'));
-    await until(() => done.length === 7, 'it arrived');
-    assert.deepEqual(done, [
-      'begin',
-      'listed a',
-      'listed b',
-      'listed a',
-      'removed b',
-      'end',
-      'added c',
-    ]);
-    watch?.end();
-    await until(() => watches.length === 2, 'the next is open');
-    assert.equal(watches[1]?.seen.query.get('resourceVersion'), '21');
-  });
-
-  it('begins again after 410, and after relist()', async () => {
-    const listWatch = start();
-    await until(() => watches.length === 1, 'it was asked for');
-    watches[0]?.send('BOOKMARK', END);
-    await until(() => listWatch.hasSynced, 'the list is complete');
-    watches[0]?.send('ERROR', statusOf(410, 'Expired', 'too old'));
-    await until(() => streamed().length === 2, 'it was asked for again');
-    listWatch.relist();
-    await until(() => streamed().length === 3, 'and again');
-    assert.equal(pages().length, 0);
-  });
-
-  const refusals: [string, (seen: Seen, reply: Reply) => void][] = [
-    [
-      'an ERROR event',
-      (_, reply) => reply.watch().send('ERROR', statusOf(500, 'InternalError', 'no progress')),
-    ],
-    ['422', (_, reply) => reply.status(422, 'Invalid', 'sendInitialEvents is forbidden')],
-    ['400', (_, reply) => reply.status(400, 'BadRequest', 'unknown')],
-  ];
-  for (const [title, refuse] of refusals)
-    it(`is read in pages where the server answers with ${title}, and is not tried again`, async () => {
-      server.handler = (seen, reply) =>
-        isStreamed(seen) ? refuse(seen, reply) : servePages(seen, reply);
-      const listWatch = start();
-      await until(() => watches.length === 1, 'a watch is open');
-      assert.deepEqual(done.slice(-3), ['begin', 'listed a', 'end']);
-      listWatch.relist();
-      await until(() => watches.length === 2, 'a watch is open again');
-      assert.deepEqual([streamed().length, pages().length], [1, 2]);
-    });
-
-  it('is tried again after an answer that says nothing about it', async () => {
-    let refusals = 0;
-    server.handler = (seen, reply) =>
-      ++refusals <= 4
-        ? reply.status(503, 'ServiceUnavailable', 'starting')
-        : serveStreams(seen, reply);
-    start();
-    await until(() => watches.length === 1, 'a watch is open');
-    assert.deepEqual([streamed().length, pages().length], [5, 0]);
-  });
-
-  it('is read in pages after it broke off three times', async () => {
-    server.handler = (seen, reply) => {
-      if (!isStreamed(seen)) return servePages(seen, reply);
-      const watch = reply.watch();
-      watch.send('ADDED', object('a', '1'));
-      watch.end();
-    };
-    const listWatch = start();
-    await listWatch.waitForSync(AbortSignal.timeout(5000));
-    assert.deepEqual([streamed().length, pages().length], [3, 1]);
-  });
 });
 
 describe('a list in pages', () => {
@@ -193,7 +79,7 @@ describe('a list in pages', () => {
       reply.response.writeHead(200).write('{"items":[{"metadata":{"name":"gone"}}');
       setImmediate(() => reply.response.destroy());
     };
-    const listWatch = start({ streamsList: false });
+    const listWatch = start();
     await listWatch.waitForSync(AbortSignal.timeout(5000));
     assert.deepEqual(done.slice(-3), ['begin', 'listed a', 'end']);
   });
@@ -203,7 +89,7 @@ describe('a list in pages', () => {
     server.handler = (seen, reply) => {
       if (isAnswering) servePages(seen, reply);
     };
-    const listWatch = start({ streamsList: false });
+    const listWatch = start();
     await until(() => pages().length === 1, 'it was asked for');
     isAnswering = true;
     listWatch.relist();
@@ -221,7 +107,7 @@ describe('a watch that is opened again', () => {
       if (seen.query.has('watch')) watches.push(reply.watch());
       else reply.json(200, { metadata: { resourceVersion: serverVersion }, items: [] });
     };
-    return start({ streamsList: false, ...o });
+    return start(o);
   };
   const lists = (): Seen[] => pages().filter((seen) => seen.query.get('limit') !== '1');
 

@@ -85,9 +85,8 @@ export class Informers implements ObjectSource {
       transform: transformClass,
       onChange: (change) => this.#classChanged(change),
     });
-    const streamed = { ...options, streamsList: true };
-    this.#claimWatch = new ListWatch({ ...streamed, resource: claims }, this.#pendingClaims);
-    this.#volumeWatch = new ListWatch({ ...streamed, resource: volumes }, this.#pendingVolumes);
+    this.#claimWatch = new ListWatch({ ...options, resource: claims }, this.#pendingClaims);
+    this.#volumeWatch = new ListWatch({ ...options, resource: volumes }, this.#pendingVolumes);
   }
 
   get trouble(): string | undefined {

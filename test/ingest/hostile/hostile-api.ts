@@ -54,8 +54,6 @@ type RequestFault = (typeof REQUEST_FAULTS)[number];
 export interface Faults {
   readonly events: readonly EventFault[];
   readonly requests: readonly RequestFault[];
-  /** Whether a watch may begin with a list. */
-  readonly streamsLists: boolean;
 }
 
 /** An API server in front of a model that does wrong what the faults say, until it is honest. */
@@ -66,7 +64,6 @@ export class HostileApi {
   readonly #model: ClusterModel;
   readonly #events: Iterator<EventFault>;
   readonly #requests: Iterator<RequestFault>;
-  readonly #streamsLists: boolean;
   readonly #server: Awaited<ReturnType<typeof startKubeServer>>;
   readonly #watches = new Map<OpenWatch, Plural>();
   /** Events that are sent after the next one of their watch. */
@@ -82,7 +79,6 @@ export class HostileApi {
     this.#model = model;
     this.#events = faults.events.values();
     this.#requests = faults.requests.values();
-    this.#streamsLists = faults.streamsLists;
     this.#server = server;
     this.access = plainAccess(server);
     server.handler = (seen, reply) => this.#answer(seen, reply);
@@ -130,10 +126,7 @@ export class HostileApi {
     const fault = this.#next(this.#requests) ?? 'none';
     if (refuse(fault, reply)) return;
     if (seen.query.get('watch') === null) return this.#list(plural, seen.query, fault, reply);
-    if (seen.query.get('sendInitialEvents') !== 'true')
-      return this.#watch(plural, seen.query.get('resourceVersion') ?? '', reply);
-    if (this.#streamsLists) this.#stream(plural, fault, reply);
-    else reply.status(422, 'Invalid', 'sendInitialEvents: Forbidden: is not served here');
+    this.#watch(plural, seen.query.get('resourceVersion') ?? '', reply);
   }
 
   #get(plural: Plural, name: string, reply: Reply): void {
@@ -173,19 +166,6 @@ export class HostileApi {
     if (from < (this.#honestFrom ?? 0))
       return reply.status(410, 'Expired', 'too old resource version');
     this.#follow(plural, from, reply.watch());
-  }
-
-  /** A watch that begins with a list. */
-  #stream(plural: Plural, fault: RequestFault, reply: Reply): void {
-    const revision = this.#listedRevision(fault);
-    const watch = reply.watch();
-    const objects = this.#model.objectsAt(plural, revision);
-    const half = fault === 'cut-in-line' ? objects.length / 2 : objects.length;
-    for (const object of objects.slice(0, half)) watch.send('ADDED', object);
-    if (fault === 'cut-in-line') return watch.end();
-    const annotations = { 'k8s.io/initial-events-end': 'true' };
-    watch.send('BOOKMARK', { metadata: { resourceVersion: String(revision), annotations } });
-    this.#follow(plural, revision, watch);
   }
 
   #listedRevision(fault: RequestFault): number {

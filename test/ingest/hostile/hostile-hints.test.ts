@@ -51,7 +51,7 @@ describe('hostile hints', () => {
 async function play({ before, acts }: Scenario): Promise<void> {
   const model = new ClusterModel();
   for (const each of before) model.apply(each);
-  const api = await HostileApi.start(model, { events: [], requests: [], streamsLists: false });
+  const api = await HostileApi.start(model, { events: [], requests: [] });
   const ingest = openIngest(api, model);
   const { source, looks, objects, handler, queue } = ingest;
   const notice = hinter((each) => looks.add(each));

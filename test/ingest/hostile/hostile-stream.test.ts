@@ -36,7 +36,6 @@ const scenario = fc.record({
   faults: fc.record({
     events: fc.array(fc.constantFrom(...EVENT_FAULTS), { maxLength: 20 }),
     requests: fc.array(fc.constantFrom(...REQUEST_FAULTS), { maxLength: 8 }),
-    streamsLists: fc.boolean(),
   }),
 });
 type Scenario = typeof scenario extends fc.Arbitrary<infer T> ? T : never;
