@@ -68,14 +68,6 @@ describe('a change of --driver-config', () => {
       await until(async () => !line.test(await readiness(each)), 'no more', 15_000);
   });
 
-  it('gives a driver its new flags', async () => {
-    await bed.serve([one], ['volume-name-prefix: other']);
-    await until(() => linesOf(jobs, 'it begins anew').length > 0, 'jobs noticed', 15_000);
-    assert.equal(linesOf(ingest, 'it begins anew').length, 0, 'ingest has no such flag');
-    await provision(ONE);
-    assert.ok(one.driver.volumes().some(({ name }) => name.startsWith('other-')));
-  });
-
   it('changes limits while the driver runs, and removes them with their keys', async () => {
     const stored = (): Promise<Record<string, string>> =>
       bed.redis.redis.hgetall(`{csi}:claims.${ONE}:meta`);

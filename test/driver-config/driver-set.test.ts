@@ -75,16 +75,6 @@ describe('DriverSet', () => {
     await drivers.close();
   });
 
-  it('is not ready before a driver is', async () => {
-    const { drivers, page } = open(({ stopping }) => {
-      return new Promise((resolve) => stopping.addEventListener('abort', () => resolve()));
-    });
-    drivers.apply(config({ a: {} }));
-    await until(() => page().includes('a/driver'), 'shown');
-    assert.match(page(), /not started yet\nnot ok/);
-    await drivers.close();
-  });
-
   it('gives each driver its own values, and those of the process for the rest', async () => {
     const seen: unknown[] = [];
     const { drivers } = open(({ flags }, name) => {

@@ -31,14 +31,9 @@ describe('one ingest and one jobs for five drivers', () => {
   });
   after(() => bed.close());
 
-  it('provisions the claims of each', () => provision(NAMES));
-
-  it('are ready', async () => {
-    await until(() => isReady(ingest), 'ingest');
-    await until(() => isReady(jobs), 'jobs');
-  });
-
-  it('asks each driver for the volumes of its own class alone', () => {
+  it('provision the claims of each, and ask each driver for its own alone', async () => {
+    await provision(NAMES);
+    for (const each of [ingest, jobs]) await until(() => isReady(each), 'they are ready');
     for (const each of drivers) assert.equal(each.driver.volumes().length, 1, each.name);
   });
 

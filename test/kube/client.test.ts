@@ -268,20 +268,6 @@ describe('KubeClient', () => {
     });
   });
 
-  it('has no more requests under way than maxInFlight', async () => {
-    let underWay = 0;
-    let most = 0;
-    server.handler = async (_, reply) => {
-      most = Math.max(most, ++underWay);
-      await new Promise((resolve) => setTimeout(resolve, 3));
-      underWay--;
-      reply.json(200, {});
-    };
-    const client = connect({ maxInFlight: 4 });
-    await Promise.all(Array.from({ length: 40 }, () => client.get(volumes, { name: 'x' })));
-    assert.equal(most, 4);
-  });
-
   it('does not decode the answer to an object that it creates unread', async () => {
     server.handler = (_, reply) => reply.text(201, 'no JSON');
     await connect().createUnread(volumes, undefined, { metadata: { name: 'pv-1' } });

@@ -14,16 +14,9 @@ import { until } from '../harness/until.ts';
 const LONGEST_MS = 2_147_483_647;
 
 describe('timerMs', () => {
-  it('does not change a delay that a timer can wait for', () => {
-    assert.deepEqual([0, 0.5, 300_000, LONGEST_MS].map(timerMs), [0, 0.5, 300_000, LONGEST_MS]);
-  });
-
-  it('limits a longer delay, with which a timer would fire at once', () => {
-    assert.deepEqual([LONGEST_MS + 1, 1e300, Infinity].map(timerMs), [
-      LONGEST_MS,
-      LONGEST_MS,
-      LONGEST_MS,
-    ]);
+  it('limits a delay with which a timer would fire at once, and changes no other', () => {
+    const delays = [0, 0.5, LONGEST_MS, LONGEST_MS + 1, Infinity];
+    assert.deepEqual(delays.map(timerMs), [0, 0.5, LONGEST_MS, LONGEST_MS, LONGEST_MS]);
   });
 });
 
