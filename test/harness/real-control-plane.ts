@@ -1,11 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import type { RequestOptions } from 'node:https';
 import { tmpdir } from 'node:os';
-import { dirname, isAbsolute, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { parse, stringify } from 'yaml';
+import { KubeConfig } from '@kubernetes/client-node';
 import { Agent, request } from 'undici';
+import { stringify } from 'yaml';
 import { freePort } from './free-port.ts';
 import { startProgram, type Program } from './program.ts';
 import {
@@ -13,6 +15,7 @@ import {
   readCertificate,
   writeServiceAccountKeys,
   type Authority,
+  type Certificate,
 } from './real-certificates.ts';
 
 /** A Kubernetes control plane made of the real programs. */
@@ -432,18 +435,11 @@ async function answersOk(tls: RealControlPlane['tls'], url: string): Promise<boo
   }
 }
 
-interface KubeconfigInput {
-  readonly url: string;
-  readonly caFile: string;
-  readonly certFile: string;
-  readonly keyFile: string;
-}
-
 async function writeKubeconfig(
   path: string,
-  { url, caFile, certFile, keyFile }: KubeconfigInput,
+  files: { readonly url: string; readonly caFile: string } & Certificate,
 ): Promise<void> {
-  await mkdir(dirname(path), { recursive: true });
+  const { url, caFile, certFile, keyFile } = files;
   const config = {
     apiVersion: 'v1',
     kind: 'Config',
@@ -455,62 +451,28 @@ async function writeKubeconfig(
   await writeFile(path, stringify(config), { mode: 0o600 });
 }
 
-interface Named {
-  readonly name: string;
-}
-interface KubeconfigFile {
-  readonly 'current-context'?: string;
-  readonly clusters?: readonly (Named & { readonly cluster: Readonly<Record<string, string>> })[];
-  readonly users?: readonly (Named & { readonly user: Readonly<Record<string, string>> })[];
-  readonly contexts?: readonly (Named & { readonly context: Readonly<Record<string, string>> })[];
-}
-
-/** The cluster and the user of a kubeconfig's current context. */
-async function readCurrentContext(kubeconfig: string) {
-  const config = parse(await readFile(kubeconfig, 'utf8')) as KubeconfigFile;
-  const context =
-    config.contexts?.find(({ name }) => name === config['current-context'])?.context ?? {};
-  const cluster = config.clusters?.find(({ name }) => name === context['cluster'])?.cluster ?? {};
-  const user = config.users?.find(({ name }) => name === context['user'])?.user ?? {};
-  const url = cluster['server'];
+/** Opens an existing cluster, whose user has a client certificate or a token. */
+async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
+  const config = new KubeConfig();
+  config.loadFromFile(kubeconfig);
+  const url = config.getCurrentCluster()?.server;
   if (url === undefined)
     throw new Error(`${kubeconfig}: its current-context names no cluster with a server`);
-  return { cluster, user, userName: context['user'] ?? '(none)', url };
-}
-
-/** Opens an existing cluster. Supports client certificates and tokens, no credential plug-ins. */
-async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
-  const { cluster, user, userName, url } = await readCurrentContext(kubeconfig);
-  const read = async (
-    from: Readonly<Record<string, string>>,
-    key: string,
-  ): Promise<string | undefined> => {
-    const data = from[`${key}-data`];
-    if (data !== undefined) return Buffer.from(data, 'base64').toString('utf8');
-    const file = from[key];
-    if (file === undefined) return undefined;
-    return readFile(isAbsolute(file) ? file : resolve(dirname(kubeconfig), file), 'utf8');
-  };
-  const [ca, cert, key, tokenFromFile] = await Promise.all([
-    read(cluster, 'certificate-authority'),
-    read(user, 'client-certificate'),
-    read(user, 'client-key'),
-    read(user, 'tokenFile'),
-  ]);
-  const token = user['token'] ?? tokenFromFile?.trim();
-  if (token === undefined && cert === undefined) {
+  const options: RequestOptions & { readonly headers: Record<string, string> } = { headers: {} };
+  await config.applyToHTTPSOptions(options);
+  const { ca, cert, key, headers } = options;
+  const token = headers['Authorization']?.replace(/^Bearer /, '');
+  if (token === undefined && cert === undefined)
     throw new Error(
-      `${kubeconfig}: user ${userName} has neither a token nor a client certificate; ` +
-        'create one for the tests',
+      `${kubeconfig}: its user has neither a token nor a client certificate; create one for the ` +
+        'tests',
     );
-  }
+  const tls = Object.entries({ ca, cert, key }).flatMap(([name, pem]) =>
+    pem === undefined ? [] : [[name, String(pem)]],
+  );
   return {
     url: url.replace(/\/$/, ''),
-    tls: {
-      ...(ca === undefined ? {} : { ca }),
-      ...(cert === undefined ? {} : { cert }),
-      ...(key === undefined ? {} : { key }),
-    },
+    tls: Object.fromEntries(tls),
     ...(token === undefined ? {} : { token }),
     kubeconfig,
     hasBinder: true,

@@ -1,52 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { KubeClient } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Resource } from '#src/kube/resources.ts';
-
-/** A CustomResourceDefinition with names and versions. Its schema accepts any object. */
-export interface CrdManifest {
-  readonly apiVersion: 'apiextensions.k8s.io/v1';
-  readonly kind: 'CustomResourceDefinition';
-  readonly metadata: {
-    readonly name: string;
-    readonly annotations: Readonly<Record<string, string>>;
-  };
-  readonly spec: {
-    readonly group: string;
-    readonly scope: 'Namespaced' | 'Cluster';
-    readonly names: {
-      readonly plural: string;
-      readonly singular: string;
-      readonly kind: string;
-      readonly listKind: string;
-      readonly shortNames: readonly string[];
-    };
-    readonly versions: readonly CrdVersion[];
-  };
-}
-
-interface CrdVersion {
-  readonly name: string;
-  readonly served: boolean;
-  readonly storage: boolean;
-  readonly subresources?: { readonly status: Readonly<Record<string, never>> };
-  readonly schema: {
-    readonly openAPIV3Schema: {
-      readonly type: 'object';
-      readonly 'x-kubernetes-preserve-unknown-fields': true;
-    };
-  };
-}
-
-interface CrdInput {
-  readonly group: string;
-  readonly kind: string;
-  readonly plural: string;
-  readonly shortNames: readonly string[];
-  readonly scope: 'Namespaced' | 'Cluster';
-  readonly versions: readonly string[];
-  readonly hasStatus: boolean;
-}
+import { until } from './until.ts';
 
 const definitions: Resource = {
   group: 'apiextensions.k8s.io',
@@ -55,51 +10,37 @@ const definitions: Resource = {
   kind: 'CustomResourceDefinition',
   namespaced: false,
 };
-const READY_WITHIN_MS = 60_000;
+
+export type CrdManifest = ReturnType<typeof crd>;
 
 /** VolumeSnapshot, VolumeSnapshotContent and VolumeSnapshotClass, snapshot.storage.k8s.io/v1. Their
  * objects keep every field; status is a subresource where the real kinds have it as one. */
 export const snapshotCrds: readonly CrdManifest[] = [
-  snapshotCrd({
-    kind: 'VolumeSnapshot',
-    plural: 'volumesnapshots',
-    shortNames: ['vs'],
-    scope: 'Namespaced',
-    hasStatus: true,
-  }),
-  snapshotCrd({
-    kind: 'VolumeSnapshotContent',
-    plural: 'volumesnapshotcontents',
-    shortNames: ['vsc'],
+  snapshotCrd('VolumeSnapshot', 'volumesnapshots', { shortName: 'vs', hasStatus: true }),
+  snapshotCrd('VolumeSnapshotContent', 'volumesnapshotcontents', {
+    shortName: 'vsc',
     scope: 'Cluster',
     hasStatus: true,
   }),
-  snapshotCrd({
-    kind: 'VolumeSnapshotClass',
-    plural: 'volumesnapshotclasses',
-    shortNames: ['vsclass'],
+  snapshotCrd('VolumeSnapshotClass', 'volumesnapshotclasses', {
+    shortName: 'vsclass',
     scope: 'Cluster',
-    hasStatus: false,
   }),
 ];
 
 /** ReferenceGrant, gateway.networking.k8s.io.
  * @param versions  the served versions; the first one is stored */
 export function referenceGrantCrd(versions: readonly ('v1' | 'v1beta1')[]): CrdManifest {
-  return crd({
+  return crd('ReferenceGrant', 'referencegrants', {
     group: 'gateway.networking.k8s.io',
-    kind: 'ReferenceGrant',
-    plural: 'referencegrants',
-    shortNames: ['refgrant'],
-    scope: 'Namespaced',
     versions,
-    hasStatus: false,
+    shortName: 'refgrant',
   });
 }
 
 /** Creates or updates the definitions, and waits until every version of each kind can be listed.
  * Works on the sandbox's API server and on a real one.
- * @throws Error that names the kind, after a minute */
+ * @throws Error that names the kind, after 50 s */
 export async function installCrds(
   kube: KubeClient,
   crds: readonly CrdManifest[] = snapshotCrds,
@@ -107,9 +48,9 @@ export async function installCrds(
   for (const manifest of crds) await apply(kube, manifest);
   for (const manifest of crds) {
     const { name } = manifest.metadata;
-    await until(`${name} is not established`, () => isEstablished(kube, name));
+    await until(() => isEstablished(kube, name), `${name} is established`);
     for (const resource of resourcesOf(manifest))
-      await until(`${name} is not served as ${resource.version}`, () => isServed(kube, resource));
+      await until(() => isServed(kube, resource), `${name} is served as ${resource.version}`);
   }
 }
 
@@ -123,29 +64,37 @@ export async function removeCrds(
     const { name } = manifest.metadata;
     for (const resource of resourcesOf(manifest))
       await until(
-        `${name} is still served as ${resource.version}`,
         async () => !(await isServed(kube, resource)),
+        `${name} is not served as ${resource.version} any more`,
       );
     await until(
-      `${name} is still there`,
       async () => (await kube.get(definitions, { name })) === undefined,
+      `${name} is gone`,
     );
   }
 }
 
-function snapshotCrd(input: Omit<CrdInput, 'group' | 'versions'>): CrdManifest {
-  return crd({ ...input, group: 'snapshot.storage.k8s.io', versions: ['v1'] });
+interface CrdOptions {
+  readonly group: string;
+  readonly versions: readonly string[];
+  readonly shortName: string;
+  readonly scope?: 'Namespaced' | 'Cluster';
+  readonly hasStatus?: boolean;
 }
 
-function crd({
-  group,
-  kind,
-  plural,
-  shortNames,
-  scope,
-  versions,
-  hasStatus,
-}: CrdInput): CrdManifest {
+function snapshotCrd(
+  kind: string,
+  plural: string,
+  options: Omit<CrdOptions, 'group' | 'versions'>,
+): CrdManifest {
+  return crd(kind, plural, { ...options, group: 'snapshot.storage.k8s.io', versions: ['v1'] });
+}
+
+/** A CustomResourceDefinition whose schema accepts any object. */
+function crd(kind: string, plural: string, options: CrdOptions) {
+  const { group, versions, shortName, scope = 'Namespaced', hasStatus = false } = options;
+  const singular = kind.toLowerCase();
+  const schema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
@@ -157,15 +106,13 @@ function crd({
     spec: {
       group,
       scope,
-      names: { plural, singular: kind.toLowerCase(), kind, listKind: `${kind}List`, shortNames },
+      names: { plural, singular, kind, listKind: `${kind}List`, shortNames: [shortName] },
       versions: versions.map((name, i) => ({
         name,
         served: true,
         storage: i === 0,
         ...(hasStatus ? { subresources: { status: {} } } : {}),
-        schema: {
-          openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
-        },
+        schema: { openAPIV3Schema: schema },
       })),
     },
   };
@@ -192,18 +139,12 @@ async function apply(kube: KubeClient, manifest: CrdManifest): Promise<void> {
 }
 
 interface CrdStatus {
-  readonly status?: {
-    readonly conditions?: readonly { readonly type: string; readonly status: string }[];
-  };
+  readonly status?: { readonly conditions?: readonly Record<'type' | 'status', string>[] };
 }
 
 async function isEstablished(kube: KubeClient, name: string): Promise<boolean> {
-  const found = await kube.get<CrdStatus>(definitions, { name });
-  return (
-    found?.status?.conditions?.some(
-      ({ type, status }) => type === 'Established' && status === 'True',
-    ) === true
-  );
+  const { conditions = [] } = (await kube.get<CrdStatus>(definitions, { name }))?.status ?? {};
+  return conditions.some(({ type, status }) => type === 'Established' && status === 'True');
 }
 
 async function isServed(kube: KubeClient, resource: Resource): Promise<boolean> {
@@ -214,13 +155,5 @@ async function isServed(kube: KubeClient, resource: Resource): Promise<boolean> 
     // Not isNotFound(): the server's router answers in plain text, not with a Status.
     if (error instanceof KubeError && error.code === 404) return false;
     throw error;
-  }
-}
-
-async function until(trouble: string, isDone: () => Promise<boolean>): Promise<void> {
-  const deadlineMs = Date.now() + READY_WITHIN_MS;
-  while (!(await isDone())) {
-    if (Date.now() > deadlineMs) throw new Error(`${trouble} after ${READY_WITHIN_MS} ms`);
-    await delay(50);
   }
 }
