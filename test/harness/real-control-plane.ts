@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import type { RequestOptions } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -451,6 +450,8 @@ async function writeKubeconfig(
   await writeFile(path, stringify(config), { mode: 0o600 });
 }
 
+type Pem = keyof RealControlPlane['tls'];
+
 /** Opens an existing cluster, whose user has a client certificate or a token. */
 async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
   const config = new KubeConfig();
@@ -458,9 +459,11 @@ async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
   const url = config.getCurrentCluster()?.server;
   if (url === undefined)
     throw new Error(`${kubeconfig}: its current-context names no cluster with a server`);
-  const options: RequestOptions & { readonly headers: Record<string, string> } = { headers: {} };
+  const options: { headers: Record<string, string> } & Partial<Record<Pem, Buffer>> = {
+    headers: {},
+  };
   await config.applyToHTTPSOptions(options);
-  const { ca, cert, key, headers } = options;
+  const { headers, ca, cert, key } = options;
   const token = headers['Authorization']?.replace(/^Bearer /, '');
   if (token === undefined && cert === undefined)
     throw new Error(
@@ -468,7 +471,7 @@ async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
         'tests',
     );
   const tls = Object.entries({ ca, cert, key }).flatMap(([name, pem]) =>
-    pem === undefined ? [] : [[name, String(pem)]],
+    pem === undefined ? [] : [[name, pem.toString()]],
   );
   return {
     url: url.replace(/\/$/, ''),
