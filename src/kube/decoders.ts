@@ -57,9 +57,9 @@ class JsonNesting {
    *   does not begin with a bracket */
   endOf(bytes: Buffer, from: number): number {
     if (this.depth === 0 && !isOpening(bytes[from] ?? 0)) return -1;
-    for (let at = from; at < bytes.length;) {
-      at = this.isInString ? this.#readString(bytes, at) : this.#readBrackets(bytes, at);
-      if (this.depth === 0) return at;
+    for (let at = from; at < bytes.length; at += 1) {
+      this.step(bytes[at] ?? 0);
+      if (this.depth === 0) return at + 1;
     }
     return -1;
   }
@@ -73,37 +73,6 @@ class JsonNesting {
     } else if (byte === QUOTE) this.isInString = true;
     else if (isOpening(byte)) this.depth += 1;
     else if (isClosing(byte)) this.depth -= 1;
-  }
-
-  /** @returns the position after the string, or the end of the piece */
-  #readString(bytes: Buffer, from: number): number {
-    let at = this.#isEscaped ? from + 1 : from;
-    for (; at < bytes.length; at += 1) {
-      const byte = bytes[at];
-      if (byte === BACKSLASH) at += 1;
-      else if (byte === QUOTE) {
-        this.#isEscaped = false;
-        this.isInString = false;
-        return at + 1;
-      }
-    }
-    this.#isEscaped = at > bytes.length;
-    return bytes.length;
-  }
-
-  /** @returns the position after the next quote or the last bracket, or the end of the piece */
-  #readBrackets(bytes: Buffer, from: number): number {
-    let { depth } = this;
-    let at = from;
-    for (let isFound = false; !isFound && at < bytes.length; at += 1) {
-      const byte = bytes[at] ?? 0;
-      if (isOpening(byte)) depth += 1;
-      else if (isClosing(byte)) depth -= 1;
-      this.isInString = byte === QUOTE;
-      isFound = this.isInString || depth === 0;
-    }
-    this.depth = depth;
-    return at;
   }
 }
 
