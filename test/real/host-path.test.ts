@@ -1,86 +1,37 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Controller } from '#src/csi/generated/csi_pb.ts';
 import { createKubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
-import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import {
-  at,
-  Connection,
-  type Fields,
-  listAt,
-  type Reply,
-  textAt,
-  unique,
-} from '../conformance/connection.ts';
-import { claim, CLASSES, paths, storageClass, VOLUMES } from '../conformance/objects.ts';
-import { startSutler } from '../harness/differential/provisioners.ts';
-import { type HostPathDriver, startHostPathDriver } from '../harness/host-path-driver.ts';
-import { realControlPlane } from '../harness/real-control-plane.ts';
+import { at, type Fields, listAt, textAt, unique } from '../conformance/connection.ts';
+import { CLASSES, paths, storageClass, VOLUMES } from '../conformance/objects.ts';
+import { HOST_PATH_PROGRAM, HostPathBed } from '../harness/host-path-bed.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
 
 const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';
-const program = process.env['CSI_HOSTPATH'];
 
-if (program === undefined || program === '') {
-  process.stdout.write(
-    'sutler with csi-driver-host-path: not tested; ' +
-      'set CSI_HOSTPATH to the path of hostpathplugin\n',
-  );
-} else {
-  const open = realControlPlane(process.env, { binder: true });
+if (HOST_PATH_PROGRAM !== undefined) {
+  const program = HOST_PATH_PROGRAM;
   describe('sutler with csi-driver-host-path', () => {
-    const closers = new Closers();
-    let api: Connection;
-    let driver: HostPathDriver;
-    let namespace: string;
-    let className: string;
+    let bed: HostPathBed;
+    const className = unique('class');
     before(async () => {
-      try {
-        const plane = await open();
-        closers.add('cluster', () => plane.close());
-        api = new Connection(plane);
-        closers.add('connection', () => api.close());
+      bed = await HostPathBed.open(program, {}, async (opened) => {
+        const { api, driver, plane } = opened;
         await installSnapshotCrds(plane.kubeconfig);
-        const folder = await mkdtemp(join(tmpdir(), 'sutler-host-path-'));
-        closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-        driver = await startHostPathDriver({
-          program,
-          folder,
-          name: `${unique('hostpath')}.csi.k8s.io`,
-        });
-        closers.add('driver', () => driver.stop());
-        namespace = await api.namespace();
-        const sutler = await startSutler({
-          kubeconfig: plane.kubeconfig,
-          socket: driver.socket,
-          env: {},
-          folder,
-          namespace,
-          flags: ['--retry-interval-start=200ms'],
-        });
-        closers.add('sutler', () => sutler.stop());
-        className = unique('class');
-        await api.create(
-          CLASSES,
-          storageClass(className, { fields: { provisioner: driver.name } }),
-        );
-      } catch (error) {
-        await closers.close();
-        throw error;
-      }
+        await opened.startSutler([]);
+        const fields = { provisioner: driver.name };
+        await api.create(CLASSES, storageClass(className, { fields }));
+      });
     });
-    after(async () => {
-      assert.deepEqual(await closers.close(), []);
-    });
+    after(() => bed.close());
 
     it('creates a plain volume that the driver has', async () => {
       const volume = await bind('plain');
-      assert.equal(at(volume, 'spec', 'csi', 'driver'), driver.name);
+      assert.equal(at(volume, 'spec', 'csi', 'driver'), bed.driver.name);
       assert.ok((await handles()).includes(handleOf(volume)));
     });
 
@@ -100,7 +51,7 @@ if (program === undefined || program === '') {
     it('restores a snapshot as it was', async () => {
       const source = await bind('pictured');
       await writeText(source, 'restored');
-      const { snapshot } = await driver.call(Controller.method.createSnapshot, {
+      const { snapshot } = await bed.driver.call(Controller.method.createSnapshot, {
         sourceVolumeId: handleOf(source),
         name: unique('snapshot'),
       });
@@ -114,57 +65,42 @@ if (program === undefined || program === '') {
           name: 'picture',
         },
       });
-      await api.until(
-        `${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots/picture`,
+      await bed.api.until(
+        `${SNAPSHOTS}/namespaces/${bed.namespace}/volumesnapshots/picture`,
         (reply) => listAt(reply.body, 'metadata', 'finalizers').length === 0,
       );
       assert.equal(await readText(volume), 'restored');
-      await driver.call(Controller.method.deleteSnapshot, { snapshotId: snapshot.snapshotId });
+      await bed.driver.call(Controller.method.deleteSnapshot, { snapshotId: snapshot.snapshotId });
     });
 
     it('repeats the driver’s message if it creates no volume', async () => {
-      await api.create(
-        paths(namespace).claims,
-        claim('huge', {
-          spec: { storageClassName: className, resources: { requests: { storage: '100Ti' } } },
-        }),
-      );
-      const about = { fieldSelector: 'involvedObject.name=huge,reason=ProvisioningFailed' };
-      const { body } = await api.until(
-        paths(namespace).events,
-        (reply) => listAt(reply.body, 'items').length > 0,
-        about,
-      );
+      const resources = { requests: { storage: '100Ti' } };
+      await bed.createClaim('huge', { storageClassName: className, resources });
       assert.match(
-        textAt(body, 'items', 0, 'message'),
+        await bed.failureOf('huge'),
         /rpc error: code = OutOfRange desc = .*exceeds maximum allowed/,
       );
     });
 
     it('deletes every volume with its claim, and leaves none in the driver', async () => {
       assert.ok((await handles()).length >= 5);
-      const { claims } = paths(namespace);
-      assert.equal((await api.call('DELETE', claims)).status, 200);
-      await api.until(claims, (reply) => listAt(reply.body, 'items').length === 0);
-      await api.until(VOLUMES, (reply) =>
+      const { claims } = paths(bed.namespace);
+      assert.equal((await bed.api.call('DELETE', claims)).status, 200);
+      await bed.api.until(claims, (reply) => listAt(reply.body, 'items').length === 0);
+      await bed.api.until(VOLUMES, (reply) =>
         listAt(reply.body, 'items').every(
-          (volume) => at(volume, 'spec', 'csi', 'driver') !== driver.name,
+          (volume) => at(volume, 'spec', 'csi', 'driver') !== bed.driver.name,
         ),
       );
       assert.deepEqual(await handles(), []);
     });
 
-    /** Creates a claim, waits until it is Bound, and returns its volume. */
-    async function bind(name: string, spec: Fields = {}): Promise<unknown> {
-      const { claims } = paths(namespace);
-      await api.create(claims, claim(name, { spec: { storageClassName: className, ...spec } }));
-      const isBound = (reply: Reply): boolean => at(reply.body, 'status', 'phase') === 'Bound';
-      const bound = await api.until(`${claims}/${name}`, isBound);
-      return api.read(`${VOLUMES}/${textAt(bound.body, 'spec', 'volumeName')}`);
+    function bind(name: string, spec: Fields = {}): Promise<unknown> {
+      return bed.bind(name, { storageClassName: className, ...spec });
     }
 
     function fileOf(volume: unknown): string {
-      return join(driver.volumes, handleOf(volume), 'text');
+      return join(bed.driver.volumes, handleOf(volume), 'text');
     }
 
     async function writeText(volume: unknown, text: string): Promise<void> {
@@ -176,34 +112,34 @@ if (program === undefined || program === '') {
     }
 
     async function handles(): Promise<readonly string[]> {
-      const { entries } = await driver.call(Controller.method.listVolumes, {});
+      const { entries } = await bed.driver.call(Controller.method.listVolumes, {});
       return entries.map((entry) => entry.volume?.volumeId ?? '');
     }
 
     /** Writes what the snapshot controller would write for an existing snapshot. */
     async function makeSnapshot(name: string, snapshotHandle: string): Promise<void> {
       const contentName = unique('content');
-      const snapshots = `${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots`;
+      const snapshots = `${SNAPSHOTS}/namespaces/${bed.namespace}/volumesnapshots`;
       const apiVersion = 'snapshot.storage.k8s.io/v1';
-      const made = await api.create(snapshots, {
+      const made = await bed.api.create(snapshots, {
         apiVersion,
         kind: 'VolumeSnapshot',
         metadata: { name },
         spec: { source: { volumeSnapshotContentName: contentName } },
       });
-      await api.create(`${SNAPSHOTS}/volumesnapshotcontents`, {
+      await bed.api.create(`${SNAPSHOTS}/volumesnapshotcontents`, {
         apiVersion,
         kind: 'VolumeSnapshotContent',
         metadata: { name: contentName },
         spec: {
           deletionPolicy: 'Retain',
-          driver: driver.name,
+          driver: bed.driver.name,
           source: { snapshotHandle },
           volumeSnapshotRef: {
             apiVersion,
             kind: 'VolumeSnapshot',
             name,
-            namespace,
+            namespace: bed.namespace,
             uid: textAt(made, 'metadata', 'uid'),
           },
         },
@@ -221,7 +157,7 @@ if (program === undefined || program === '') {
     }
 
     async function setStatus(path: string, status: Fields): Promise<void> {
-      const reply = await api.patch('merge', `${path}/status`, { status });
+      const reply = await bed.api.patch('merge', `${path}/status`, { status });
       assert.equal(reply.status, 200, reply.text);
     }
   });
