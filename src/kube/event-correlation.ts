@@ -43,12 +43,6 @@ export interface Series {
   isPending: boolean;
 }
 
-export type Verdict =
-  | { readonly kind: 'write'; readonly series: Series }
-  /** Counted in a series that is pending or was written within `repeatAfterMs`. */
-  | { readonly kind: 'coalesced' }
-  | { readonly kind: 'spam' };
-
 /** Events per object and type: 25 at once, then one every five minutes, as in client-go
  * tools/record/events_cache.go. */
 const SPAM = { burst: 25, perSecond: 1 / 300 };
@@ -77,7 +71,9 @@ export class EventCorrelator {
     this.#repeatAfterMs = repeatAfterMs;
   }
 
-  take(event: EventInput, nowMs: number): Verdict {
+  /** @returns what is to be written; 'coalesced': the event is counted in a series that is pending
+   *   or was written within `repeatAfterMs` */
+  take(event: EventInput, nowMs: number): Series | 'coalesced' | 'dropped-spam' {
     const { regarding, type, reason, component } = event;
     const object = JSON.stringify([
       component,
@@ -103,11 +99,10 @@ export class EventCorrelator {
       known.count++;
       known.lastMs = nowMs;
       known.message = message;
-      if (known.isPending || nowMs - known.writtenAtMs < this.#repeatAfterMs)
-        return { kind: 'coalesced' };
+      if (known.isPending || nowMs - known.writtenAtMs < this.#repeatAfterMs) return 'coalesced';
     }
-    if (!this.#isWithinRate(object, nowMs)) return { kind: 'spam' };
-    if (known) return { kind: 'write', series: known };
+    if (!this.#isWithinRate(object, nowMs)) return 'dropped-spam';
+    if (known) return known;
     const series: Series = {
       input: { ...event, message },
       message,
@@ -120,7 +115,7 @@ export class EventCorrelator {
       isPending: false,
     };
     this.#series.set(key, series);
-    return { kind: 'write', series };
+    return series;
   }
 
   /** Whether the reason has had too many different messages, so that this one is combined. */

@@ -24,8 +24,6 @@ export interface EventRecorderOptions {
   readonly normalBurst?: number;
   /** Least time between two writes of a repeating event. */
   readonly repeatAfterMs?: number;
-  /** Pause before a failed write is repeated. */
-  readonly retryAfterMs?: number;
 }
 
 const NORMAL_PER_SECOND = 50;
@@ -61,7 +59,6 @@ export function eventComponent(
 export class EventRecorder {
   readonly #log: Logger;
   readonly #clock: Clock;
-  readonly #retryAfterMs: number;
   readonly #correlator: EventCorrelator;
   readonly #normals: TokenBucket;
   readonly #queue = new EventQueue();
@@ -77,7 +74,6 @@ export class EventRecorder {
   constructor(options: EventRecorderOptions) {
     this.#log = options.log;
     this.#clock = options.clock ?? systemClock;
-    this.#retryAfterMs = options.retryAfterMs ?? RETRY_AFTER_MS;
     this.#correlator = new EventCorrelator(options.repeatAfterMs ?? REPEAT_AFTER_MS);
     this.#normals = new TokenBucket({
       burst: options.normalBurst ?? NORMAL_BURST,
@@ -126,11 +122,10 @@ export class EventRecorder {
     const isLimited = !isUrgent(event);
     // Under load most events end here, before anything is remembered of them.
     if (isLimited && this.#normals.waitMs(nowMs) > 0) return this.#count('Normal', 'dropped-rate');
-    const verdict = this.#correlator.take(event, nowMs);
-    if (verdict.kind === 'coalesced') return this.#count(type, 'coalesced');
-    if (verdict.kind === 'spam') return this.#count(type, 'dropped-spam');
+    const series = this.#correlator.take(event, nowMs);
+    if (typeof series === 'string') return this.#count(type, series);
     if (isLimited) this.#normals.take(nowMs);
-    const dropped = this.#queue.add(verdict.series);
+    const dropped = this.#queue.add(series);
     if (dropped) this.#count(dropped, 'dropped-full');
     const { name: object, namespace } = regarding;
     this.#log.debug({ object, namespace, type, reason }, 'event');
@@ -174,8 +169,7 @@ export class EventRecorder {
           this.#log.debug({ object, reason, error: messageOf(error) }, 'event not sent');
           return this.#count(type, 'failed');
         }
-        const pauseMs = error.retryAfterMs ?? this.#retryAfterMs;
-        await this.#clock.sleep(pauseMs, this.#stopped.signal);
+        await this.#clock.sleep(error.retryAfterMs ?? RETRY_AFTER_MS, this.#stopped.signal);
       }
     }
   }

@@ -131,10 +131,10 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
   // As the recorder does: a warning that was told already is only counted.
   const correlator = new EventCorrelator(60_000);
   const recordOnce = (event: EventInput): void => {
-    const verdict = correlator.take(event, Date.now());
+    const series = correlator.take(event, Date.now());
     if (event.type === 'Normal') return void events.push(event);
-    if (verdict.kind !== 'write') return;
-    verdict.series.writtenAtMs = Date.now();
+    if (typeof series === 'string') return;
+    series.writtenAtMs = Date.now();
     events.push(event);
   };
   const parts: Parts = {
