@@ -4,9 +4,9 @@ import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { KubeConfig } from '@kubernetes/client-node';
 import { Agent, request } from 'undici';
 import { stringify } from 'yaml';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { freePort } from './free-port.ts';
 import { startProgram, type Program } from './program.ts';
 import {
@@ -450,32 +450,21 @@ async function writeKubeconfig(
   await writeFile(path, stringify(config), { mode: 0o600 });
 }
 
-type Pem = keyof RealControlPlane['tls'];
-
 /** Opens an existing cluster, whose user has a client certificate or a token. */
 async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
-  const config = new KubeConfig();
-  config.loadFromFile(kubeconfig);
-  const url = config.getCurrentCluster()?.server;
-  if (url === undefined)
-    throw new Error(`${kubeconfig}: its current-context names no cluster with a server`);
-  const options: { headers: Record<string, string> } & Partial<Record<Pem, Buffer>> = {
-    headers: {},
-  };
-  await config.applyToHTTPSOptions(options);
-  const { headers, ca, cert, key } = options;
-  const token = headers['Authorization']?.replace(/^Bearer /, '');
+  const { server, credentials } = await loadClusterAccess({ kubeconfig, master: '', env: {} });
+  const { tls, headers } = await credentials();
+  const { ca, cert, key } = tls;
+  const token = /Bearer (.*)/.exec(String(headers['Authorization'] ?? headers['authorization']))?.[1];
   if (token === undefined && cert === undefined)
     throw new Error(
       `${kubeconfig}: its user has neither a token nor a client certificate; create one for the ` +
         'tests',
     );
-  const tls = Object.entries({ ca, cert, key }).flatMap(([name, pem]) =>
-    pem === undefined ? [] : [[name, pem.toString()]],
-  );
+  const pems = Object.entries({ ca, cert, key }).filter(([, pem]) => pem !== undefined);
   return {
-    url: url.replace(/\/$/, ''),
-    tls: Object.fromEntries(tls),
+    url: server.href.replace(/\/$/, ''),
+    tls: Object.fromEntries(pems),
     ...(token === undefined ? {} : { token }),
     kubeconfig,
     hasBinder: true,
