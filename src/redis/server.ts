@@ -65,6 +65,8 @@ export async function keepRedisServer(
       closing.abort();
       await server.close();
       await restarting;
+      // The one that was just being started.
+      await server.close();
     },
   };
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync, rmSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
@@ -66,6 +67,20 @@ describe('the Redis that sutler starts', () => {
     );
     redis.disconnect();
     await kept.close();
+  });
+
+  it('is ended for good although it is just being started again', async () => {
+    const kept = await keepRedisServer({ folder: await newFolder(), log });
+    const redis = connectTo(kept.url);
+    const pid = Number(/^process_id:(\d+)/m.exec(await redis.info('server'))?.[1]);
+    redis.disconnect();
+    process.kill(pid, 'SIGKILL');
+    const socket = kept.url.replace('unix://', '');
+    // Removed first, so that it comes with the next server, before that one is known to answer.
+    rmSync(socket);
+    await until(() => existsSync(socket), 'the next one begins');
+    await kept.close();
+    assert.equal(existsSync(socket), false);
   });
 
   it('ends with its parent, even when that is killed', async () => {
