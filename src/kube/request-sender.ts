@@ -111,9 +111,14 @@ export class RequestSender {
     let hasRefreshed = false;
     for (let retries = 0; ;) {
       const credentials = await this.#credentials(call);
+      const onBody = openBody?.();
       await this.#flow.acquire({ title, timeoutMs: leftMs(endMs), signal });
-      const limits = { timeoutMs: leftMs(endMs), signal, onBody: openBody?.() };
-      const answer = await this.#exchange(call, credentials, limits);
+      // Never throws: each place that was acquired is released.
+      const answer = await this.#exchange(call, credentials, {
+        timeoutMs: leftMs(endMs),
+        signal,
+        onBody,
+      });
       const { code } = answer;
       this.#flow.release(code === 0 ? 'lost' : code === 429 ? 'refused' : 'answered');
       if (!(answer instanceof KubeError)) return answer.body;

@@ -455,9 +455,7 @@ async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
   const { server, credentials } = await loadClusterAccess({ kubeconfig, master: '', env: {} });
   const { tls, headers } = await credentials();
   const { ca, cert, key } = tls;
-  const token = /Bearer (.*)/.exec(
-    String(headers['Authorization'] ?? headers['authorization']),
-  )?.[1];
+  const token = /Bearer (.*)/.exec(String(headers['Authorization']))?.[1];
   if (token === undefined && cert === undefined)
     throw new Error(
       `${kubeconfig}: its user has neither a token nor a client certificate; create one for the ` +

@@ -1,6 +1,8 @@
-import type { KubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
 import type { Resource } from '#src/kube/resources.ts';
+import { silentLog } from '#src/runtime/log.ts';
 import { until } from './until.ts';
 
 const definitions: Resource = {
@@ -51,6 +53,20 @@ export async function installCrds(
     await until(() => isEstablished(kube, name), `${name} is established`);
     for (const resource of resourcesOf(manifest))
       await until(() => isServed(kube, resource), `${name} is served as ${resource.version}`);
+  }
+}
+
+/** As installCrds, in the cluster of a kubeconfig file. */
+export async function installCrdsIn(
+  kubeconfig: string,
+  crds?: readonly CrdManifest[],
+): Promise<void> {
+  const access = await loadClusterAccess({ kubeconfig, master: '', env: {} });
+  const kube = createKubeClient({ access, userAgent: 'sutler-test', log: silentLog });
+  try {
+    await installCrds(kube, crds);
+  } finally {
+    await kube.close();
   }
 }
 

@@ -3,13 +3,10 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Controller } from '#src/csi/generated/csi_pb.ts';
-import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/open-client.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { at, type Fields, listAt, textAt, unique } from '../conformance/connection.ts';
 import { CLASSES, paths, storageClass, VOLUMES } from '../conformance/objects.ts';
 import { HOST_PATH_PROGRAM, HostPathBed } from '../harness/host-path-bed.ts';
-import { installCrds } from '../harness/snapshot-crds.ts';
+import { installCrdsIn } from '../harness/snapshot-crds.ts';
 
 const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';
 
@@ -21,7 +18,7 @@ if (HOST_PATH_PROGRAM !== undefined) {
     before(async () => {
       bed = await HostPathBed.open(program, {}, async (opened) => {
         const { api, driver, plane } = opened;
-        await installSnapshotCrds(plane.kubeconfig);
+        await installCrdsIn(plane.kubeconfig);
         await opened.startSutler([]);
         const fields = { provisioner: driver.name };
         await api.create(CLASSES, storageClass(className, { fields }));
@@ -165,21 +162,4 @@ if (HOST_PATH_PROGRAM !== undefined) {
 
 function handleOf(volume: unknown): string {
   return textAt(volume, 'spec', 'csi', 'volumeHandle');
-}
-
-async function installSnapshotCrds(kubeconfig: string): Promise<void> {
-  const access = await loadClusterAccess({ kubeconfig, master: '', env: {} });
-  const kube = createKubeClient({
-    access,
-    userAgent: 'sutler-test',
-    maxInFlight: 8,
-    qps: 0,
-    burst: 10,
-    log: silentLog,
-  });
-  try {
-    await installCrds(kube);
-  } finally {
-    await kube.close();
-  }
 }

@@ -3,12 +3,9 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/open-client.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { Connection } from '../../conformance/connection.ts';
 import { realControlPlane, type RealControlPlane } from '../real-control-plane.ts';
-import { installCrds, referenceGrantCrd, snapshotCrds } from '../snapshot-crds.ts';
+import { installCrdsIn, referenceGrantCrd, snapshotCrds } from '../snapshot-crds.ts';
 import {
   describeDifference,
   type Difference,
@@ -63,7 +60,7 @@ export function describeDifferential(
     before(async () => {
       const plane = await open();
       stand = { plane, api: new Connection(plane) };
-      await prepareCluster(plane.kubeconfig);
+      await installCrdsIn(plane.kubeconfig, [...snapshotCrds, referenceGrantCrd(['v1beta1'])]);
     });
     after(async () => {
       await stand?.api.close();
@@ -195,21 +192,4 @@ function compareOne(
   const [a, b] = [upstream.get(name), sutler.get(name)];
   assert.ok(a !== undefined && b !== undefined, `${name} did not run`);
   return differencesOf(name, a, b);
-}
-
-async function prepareCluster(kubeconfig: string): Promise<void> {
-  const access = await loadClusterAccess({ kubeconfig, master: '', env: {} });
-  const kube = createKubeClient({
-    access,
-    userAgent: 'sutler-test',
-    maxInFlight: 8,
-    qps: 0,
-    burst: 10,
-    log: silentLog,
-  });
-  try {
-    await installCrds(kube, [...snapshotCrds, referenceGrantCrd(['v1beta1'])]);
-  } finally {
-    await kube.close();
-  }
 }
