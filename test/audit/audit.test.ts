@@ -1,3 +1,4 @@
+import { create } from '@bufbuild/protobuf';
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -6,6 +7,7 @@ import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { audit, type AuditPorts, type AuditReport, redisAuditLedger } from '#src/audit/audit.ts';
 import { renderAudit } from '#src/audit/render.ts';
+import { ListVolumesResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumes } from '#src/kube/resources.ts';
@@ -122,6 +124,29 @@ describe('audit', () => {
     );
     assert.ok(pages.length > 10 && Math.max(...pages) === 7, pages.join(' '));
     assert.equal(driver.volumes().length, 80);
+  });
+
+  it('forgets that a volume was unknown once it has a name, or the driver has it no more', async () => {
+    const ledger = redisAuditLedger(redis, 'csi', DRIVER);
+    const before = await ledger.read();
+    const named = await make('named-late');
+    const lists = async (...ids: string[]): Promise<AuditReport> =>
+      run({
+        csi: {
+          listVolumes: () =>
+            Promise.resolve(
+              create(ListVolumesResponseSchema, {
+                entries: ids.map((volumeId) => ({ volume: { volumeId } })),
+              }),
+            ),
+        },
+      });
+    await lists(named, 'gone-later');
+    assert.deepEqual([...(await ledger.read()).keys()].sort(), [named, 'gone-later'].sort());
+    await writeVolume('named-late', named);
+    await lists(named);
+    assert.deepEqual([...(await ledger.read()).keys()], []);
+    await ledger.write(before);
   });
 
   it('does not report a volume whose handle is in an open record', async () => {

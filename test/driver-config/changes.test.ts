@@ -112,4 +112,20 @@ describe('a change of --driver-config', () => {
     for (const each of processes())
       await shows(/^\[!\]driver-config: .* names no driver: there is nothing to do/m, each);
   });
+
+  it('begins a driver that was added, and the others go on', async () => {
+    const leading = linesOf(ingest, 'leading: ').length;
+    const claim = await bed.newClaim(TWO);
+    await bed.serve([one, two]);
+    await until(() => bed.isBound(claim), 'the claim of before is bound', 15_000);
+    assert.equal(linesOf(ingest, 'leading: ').length, leading + 1, 'only the new one leads anew');
+  });
+
+  it('gives a driver its new flags', async () => {
+    await bed.serve([one], ['volume-name-prefix: other']);
+    await until(() => linesOf(jobs, 'it begins anew').length > 0, 'jobs noticed', 15_000);
+    assert.equal(linesOf(ingest, 'it begins anew').length, 0, 'ingest has no such flag');
+    await provision(ONE);
+    assert.ok(one.driver.volumes().some(({ name }) => name.startsWith('other-')));
+  });
 });

@@ -145,4 +145,14 @@ describe('DriverSet', () => {
     assert.match(await metrics.metrics(), /g\{driver="b"/);
     await drivers.close();
   });
+
+  it('is not ready before a driver is', async () => {
+    const { drivers, page } = open(({ stopping }) => {
+      return new Promise((resolve) => stopping.addEventListener('abort', () => resolve()));
+    });
+    drivers.apply(config({ a: {} }));
+    await until(() => page().includes('a/driver'), 'shown');
+    assert.match(page(), /not started yet\nnot ok/);
+    await drivers.close();
+  });
 });

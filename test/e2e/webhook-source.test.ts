@@ -80,7 +80,8 @@ describe('ingest without a watch of claims and volumes', () => {
       grant();
       await stream.appendNotices([notice('granted')]);
       await until(() => isReady(ingest), 'it is ready again');
-      assert.ok(gets() < 300, `${gets()} requests for 200 objects`);
+      // 16 looks may be under way when the next of the same objects begin; and the granted one.
+      assert.ok(gets() <= 200 + 2 * 16 + 3, `${gets()} requests for 200 objects`);
     } finally {
       await close();
     }

@@ -234,4 +234,40 @@ describe('Elector', () => {
     await jumped;
     assert.equal(a.elector.isHealthy(), true, 'it noticed');
   });
+
+  it('survives a callback that throws', async () => {
+    const a = candidate('a', store.connect(), {
+      onStartedLeading: () => {
+        throw new Error('oops');
+      },
+    });
+    await clock.pass(20_000);
+    assert.equal(a.elector.isLeader, true);
+  });
+
+  it('takes over without a watch too, when it next reads the Lease', async () => {
+    const a = candidate('a', store.connect());
+    await runPending();
+    const connection = store.connect();
+    connection.blind = true;
+    const b = candidate('b', connection);
+    await clock.pass(12_000);
+    await a.elector.close();
+    await clock.pass(5000);
+    assert.equal(b.elector.isLeader, true);
+  });
+
+  it('knows no holder once it has not seen a renewal for the lease duration', async () => {
+    candidate('a', store.connect());
+    await runPending();
+    const connection = store.connect();
+    const b = candidate('b', connection);
+    await clock.pass(20_000);
+    assert.equal(b.elector.holder, 'a');
+    connection.broken = true;
+    await clock.pass(14_000);
+    assert.equal(b.elector.holder, 'a');
+    await clock.pass(2_000);
+    assert.equal(b.elector.holder, undefined);
+  });
 });

@@ -161,7 +161,7 @@ describe('KubeLeaseStore', () => {
     await until(() => cluster.api.watchCount('leases') === 0, 'the watch is gone');
   });
 
-  it('lets an elector lead at once after the release of another one', async () => {
+  describe('with electors', () => {
     const candidate = (identity: string): Elector =>
       new Elector({
         store: open(),
@@ -176,14 +176,24 @@ describe('KubeLeaseStore', () => {
         onStartedLeading: () => undefined,
         onStoppedLeading: () => undefined,
       });
-    const a = candidate('a');
-    await until(() => a.isLeader, 'a leads');
-    const b = candidate('b');
-    await until(() => b.holder === 'a' && cluster.api.watchCount('leases') === 2, 'b waits');
-    await a.close();
-    await until(() => b.isLeader, 'b leads');
-    const { spec } = await stored();
-    assert.deepEqual([spec?.holderIdentity, spec?.leaseTransitions], ['b', 1]);
-    await b.close();
+
+    it('lets one lead at once after the release of another', async () => {
+      const a = candidate('a');
+      await until(() => a.isLeader, 'a leads');
+      const b = candidate('b');
+      await until(() => b.holder === 'a' && cluster.api.watchCount('leases') === 2, 'b waits');
+      await a.close();
+      await until(() => b.isLeader, 'b leads');
+      const { spec } = await stored();
+      assert.deepEqual([spec?.holderIdentity, spec?.leaseTransitions], ['b', 1]);
+      await b.close();
+    });
+
+    it('lets exactly one of many lead', async () => {
+      const all = ['a', 'b', 'c', 'd', 'e'].map(candidate);
+      await until(() => all.every(({ holder }) => holder !== undefined), 'all know the holder');
+      assert.equal(all.filter(({ isLeader }) => isLeader).length, 1);
+      await Promise.all(all.map((elector) => elector.close()));
+    });
   });
 });

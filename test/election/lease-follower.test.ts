@@ -149,4 +149,21 @@ describe('LeaseFollower', () => {
     }
     assert.equal(connection.calls, before);
   });
+
+  it('sees that the other holder released the Lease', async () => {
+    write(UPSTREAM);
+    await start();
+    write('', 1_000);
+    assert.equal(follower.otherHolder, undefined);
+    assert.equal(seen.at(-1), undefined);
+  });
+
+  it('takes a Lease for held at first, even if it was renewed long ago', async () => {
+    write(UPSTREAM);
+    await clock.jump(3_600_000);
+    await start();
+    assert.equal(follower.otherHolder, UPSTREAM);
+    await clock.pass(15_100);
+    assert.equal(follower.otherHolder, undefined);
+  });
 });

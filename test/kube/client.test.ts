@@ -280,6 +280,26 @@ describe('KubeClient', () => {
       message: /get persistentvolumes x: the answer is not JSON: <html>login/,
     });
   });
+
+  it('has no more requests under way than maxInFlight', async () => {
+    let underWay = 0;
+    let most = 0;
+    server.handler = async (_, reply) => {
+      most = Math.max(most, ++underWay);
+      await new Promise((resolve) => setTimeout(resolve, 3));
+      underWay--;
+      reply.json(200, {});
+    };
+    const client = connect({ maxInFlight: 4 });
+    await Promise.all(Array.from({ length: 40 }, () => client.get(volumes, { name: 'x' })));
+    assert.equal(most, 4);
+  });
+
+  it('reads answers of any size and with any characters', async () => {
+    const text = '🚀ü'.repeat(400_000);
+    server.handler = (_, reply) => reply.json(200, { text });
+    assert.deepEqual(await connect().get(volumes, { name: 'x' }), { text });
+  });
 });
 
 describe('secrets', () => {
@@ -624,5 +644,33 @@ describe('watch', () => {
       to: { credentials: bearer(() => token), refresh },
     }).watch(claims, nothing);
     assert.equal(server.seen.length, 2);
+  });
+
+  it('rejects when the connection drops', async () => {
+    const { watches } = open();
+    const watching = connect().watch(claims, nothing);
+    await until(() => watches.length === 1, 'it is open');
+    watches[0]?.drop();
+    await assert.rejects(
+      watching,
+      kubeError((error) => assert.equal(error.reason, 'Network')),
+    );
+  });
+
+  it('ends with the error that its handler throws', async () => {
+    const { watches } = open();
+    const watching = connect().watch(claims, {
+      ...nothing,
+      onEvent: () => {
+        throw new KubeError({ code: 410, reason: 'Expired', serverMessage: 'too old' });
+      },
+    });
+    await until(() => watches.length === 1, 'it is open');
+    watches[0]?.send('ERROR', {});
+    await assert.rejects(
+      watching,
+      kubeError((error) => assert.equal(error.code, 410)),
+    );
+    await until(() => watches[0]?.isClosed === true, 'the connection is gone');
   });
 });

@@ -352,4 +352,10 @@ describe('EventRecorder', () => {
     await setTimeout(20);
     assert.equal(server.seen.length, 2);
   });
+
+  it('never throws, even for an unreadable event', () => {
+    const recorder = start();
+    const broken: EventInput = JSON.parse('{"regarding":{},"type":"Warning"}');
+    assert.doesNotThrow(() => recorder.record(broken));
+  });
 });

@@ -229,6 +229,30 @@ describe('Reflector', () => {
     await until(() => changes.length === 4, 'it arrived');
     assert.deepEqual(changes.slice(2), ['deleted a@1', 'added a@12']);
   });
+
+  it('ignores the deletion of an unknown object', async () => {
+    await synced(start());
+    lastWatch().send('DELETED', item('unknown', 12));
+    lastWatch().send('ADDED', item('c', 13));
+    await until(() => changes.length === 3, 'the next arrived');
+    assert.deepEqual(changes.slice(2), ['added c@13']);
+  });
+
+  it('lists page by page and lets other work run between pages', async () => {
+    const items = Array.from({ length: 25 }, (_, i) => item(`n${i}`, i));
+    cluster.onList = (seen, reply) => {
+      const at = Number(seen.query.get('continue') ?? 0);
+      const limit = Number(seen.query.get('limit'));
+      const next = at + limit < items.length ? String(at + limit) : '';
+      reply.json(200, {
+        metadata: { resourceVersion: '7', continue: next },
+        items: items.slice(at, at + limit),
+      });
+    };
+    const reflector = start({ pageSize: 10 });
+    await synced(reflector);
+    assert.deepEqual([reflector.size, lists().length, changes.length], [25, 3, 25]);
+  });
 });
 
 describe('after a watch has ended', () => {
@@ -341,6 +365,35 @@ describe('after a watch has ended', () => {
       await synced(start());
       assert.equal(lists().length, 2);
     });
+
+  it('reports another ERROR event, also as the first event, and resumes', async () => {
+    const troubles: (string | undefined)[] = [];
+    cluster.onWatch = firstTimes(
+      3,
+      (_, reply) => {
+        troubles.push(reflector.trouble);
+        const watch = reply.watch();
+        watch.send('ERROR', statusOf(500, 'InternalError', 'storage lacks RequestWatchProgress'));
+        watch.end();
+      },
+      openWatch,
+    );
+    const reflector = start();
+    await until(() => cluster.watches.length === 1, 'one stays open');
+    await synced(reflector);
+    assert.deepEqual(troubles.slice(1), [
+      'persistentvolumeclaims: watch persistentvolumeclaims: storage lacks RequestWatchProgress',
+      'persistentvolumeclaims: watch persistentvolumeclaims: storage lacks RequestWatchProgress',
+    ]);
+    assert.equal(lists().length, 1);
+  });
+
+  it('reconnects after bytes that are not an event', async () => {
+    await synced(start());
+    lastWatch().write('<html>\n');
+    await until(() => cluster.watches.length === 2, 'the next is open');
+    assert.equal(lists().length, 1);
+  });
 });
 
 describe('while the API server refuses', () => {
@@ -441,6 +494,30 @@ describe('while the API server refuses', () => {
     await reflector.stop();
     await lone.close();
   });
+
+  it('a list: is not synced, says so, and retries', async () => {
+    cluster.onList = firstTimes(4, refuse(500, 'InternalError'), listAll);
+    const reflector = start();
+    assert.equal(reflector.hasSynced, false);
+    await synced(reflector);
+    assert.equal(reflector.size, 2);
+  });
+
+  it('reports the trouble while it waits', async () => {
+    cluster.onList = refuse(
+      403,
+      'Forbidden',
+      'persistentvolumeclaims is forbidden: User "x" cannot list resource',
+    );
+    const reflector = start({ backoff: { startMs: 5000, maxMs: 5000 } });
+    await until(
+      () =>
+        reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') ===
+        true,
+      'the trouble is reported',
+    );
+    assert.equal(reflector.hasSynced, false);
+  });
 });
 
 describe('a caller of the reflector', () => {
@@ -510,5 +587,15 @@ describe('a caller of the reflector', () => {
       /sutler_kube_reflector_watch_ends_total\{resource="persistentvolumeclaims"\} 1/,
     );
     assert.match(text, /sutler_kube_reflector_objects\{resource="persistentvolumeclaims"\} 4/);
+  });
+
+  it('gets no changes after stop', async () => {
+    const reflector = start();
+    await synced(reflector);
+    lastWatch().send('ADDED', item('c', 11));
+    await reflector.stop();
+    const reported = changes.length;
+    await until(() => lastWatch().isClosed, 'the connection is closed');
+    assert.equal(changes.length, reported);
   });
 });

@@ -17,6 +17,9 @@ const WARM_UP_CALLS = 500;
  * so only that the gateway lives and no call fails is promised there. */
 const MOST_P99_MS = 250;
 const MOST_GROWTH = 1.2;
+/** Strangers whose requests are served leave a larger heap behind (3.0 times were observed), which
+ * --max-old-space-size ends. */
+const MOST_GROWTH_AT_PLAINTEXT = 4;
 /** OpenSSL's memory for a thousand handshakes at once is not given back to the system; a TLS server
  * of Node alone, without our code, grows likewise, by less each time. */
 const MOST_GROWTH_BY_HANDSHAKES = 2.2;
@@ -69,7 +72,7 @@ async function attackBy(door: DoorKind, name: string): Promise<Result> {
 }
 
 function mostGrowth(door: DoorKind, attack: string): number {
-  if (door === 'plaintext') return Infinity;
+  if (door === 'plaintext') return MOST_GROWTH_AT_PLAINTEXT;
   return attack.includes('handshake') ? MOST_GROWTH_BY_HANDSHAKES : MOST_GROWTH;
 }
 

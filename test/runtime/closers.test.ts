@@ -22,4 +22,13 @@ describe('Closers', () => {
     assert.equal(error?.message, 'closing b failed');
     assert.ok(error?.cause instanceof Error && error.cause.message === 'stuck');
   });
+
+  it('closes every part once', async () => {
+    let times = 0;
+    const closers = new Closers();
+    closers.add('a', () => (times += 1));
+    await closers.close();
+    await closers.close();
+    assert.equal(times, 1);
+  });
 });

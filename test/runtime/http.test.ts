@@ -7,6 +7,7 @@ import { HealthChecks } from '#src/runtime/health.ts';
 import { startHttp } from '#src/runtime/http.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { createRegistry, Registry } from '#src/runtime/metrics.ts';
+import { connectTo } from '../harness/raw-http.ts';
 import { until } from '../harness/until.ts';
 
 describe('HTTP endpoint', () => {
@@ -75,8 +76,19 @@ describe('HTTP endpoint that many ask', () => {
 
   before(async () => {
     const metrics = new Registry();
-    const collect = (): void => void (collections += 1);
-    metrics.registerMetric(new Gauge({ name: 'x', help: 'X.', registers: [], collect }));
+    const labels = Array.from({ length: 2_000 }, (_, i) => `${i}`.padStart(60, 'x'));
+    metrics.registerMetric(
+      new Gauge({
+        name: 'large',
+        help: 'More than a connection holds unread.',
+        labelNames: ['label'],
+        registers: [],
+        collect() {
+          collections += 1;
+          for (const label of labels) this.set({ label }, 1);
+        },
+      }),
+    );
     const health = new HealthChecks();
     server = await startHttp({ address: '127.0.0.1:0', metrics, health, log: silentLog });
   });
@@ -97,6 +109,19 @@ describe('HTTP endpoint that many ask', () => {
       await (await fetch(`${server.url}/metrics`)).text();
       return collections > first;
     }, 'they are collected again');
+  });
+
+  it('answers /healthz while 400 connections ask for metrics and do not read', async () => {
+    const connections = await Promise.all(Array.from({ length: 400 }, () => connectTo(server.url)));
+    for (const connection of connections)
+      connection.pause().write('GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(4));
+    try {
+      // The kubelet waits 5 s.
+      for (let i = 0; i < 10; i += 1)
+        await (await fetch(`${server.url}/healthz`, { signal: AbortSignal.timeout(5_000) })).text();
+    } finally {
+      for (const connection of connections) connection.destroy();
+    }
   });
 
   it('refuses other methods than GET and HEAD', async () => {

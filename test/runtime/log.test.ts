@@ -92,6 +92,12 @@ describe('log', () => {
       assert.match(written[0] ?? '', /\\u009b2J\\u007f\\u202e/);
     }
   });
+
+  it('writes JSON from which the control characters can be read again', () => {
+    const { log, written } = lines(0, 'json');
+    log.info({ handle: '\u009b\u202e\n' }, 'm');
+    assert.equal((JSON.parse(written[0] ?? '') as { handle: string }).handle, '\u009b\u202e\n');
+  });
 });
 
 interface Output {

@@ -129,7 +129,7 @@ export const eligibility: readonly Scenario[] = [
       await ignored(scene);
       await scene.remove(`${scene.claims}/data`);
       await scene.patch(`${scene.claims}/data`, { metadata: { annotations: SELECTED } });
-      await ignored(scene);
+      await bound(scene);
     },
     afterwards: stays,
   },
