@@ -49,12 +49,12 @@ export async function readCounters(members: readonly Member[], redis: Redis): Pr
     atMs: performance.now(),
     apiRequests,
     queue: new Map([
-      ...sumBy(all, 'sutler_queue_hints_total', ({ kind }) => `hints from ingest, ${kind}`),
+      ...sumBy(all, 'sutler_queue_requests_total', ({ kind }) => `requests from ingest, ${kind}`),
       ...sumBy(all, 'sutler_queue_jobs_added_total', ({ kind }) => `jobs that Redis took, ${kind}`),
       ...sumBy(
         all,
         'sutler_queue_jobs_deduplicated_total',
-        ({ kind }) => `hints for a key that had a job, ${kind}`,
+        ({ kind }) => `requests for a key that had a job, ${kind}`,
       ),
       ...sumBy(all, 'sutler_queue_runs_total', ({ kind, outcome }) => `runs, ${kind}, ${outcome}`),
     ]),

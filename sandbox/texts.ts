@@ -55,7 +55,7 @@ export function describeEnvironment(
   const login = user === undefined ? '' : `  (user ${user}, password ${password})`;
   const sutler = `pid ${facts['all pid']?.padEnd(8)} ${facts['http'] ?? ''}`;
   // With --event-source=webhook or both.
-  const hints = ['events', 'admission'].flatMap((name) => {
+  const receivers = ['events', 'admission'].flatMap((name) => {
     const url = facts[`ingest ${name}`];
     return url === undefined ? [] : [row(`POST ${name}`, url)];
   });
@@ -65,7 +65,7 @@ ${row('Kubernetes API', facts['sandbox-api server'])}
 ${row('sample driver', facts['sandbox-driver socket'])}
 ${row('Redis', facts['redis'])}
 ${row('sutler', sutler)}
-${hints.map((line) => `${line}\n`).join('')}${row('logs', next.logsFolder)}
+${receivers.map((line) => `${line}\n`).join('')}${row('logs', next.logsFolder)}
 
 Open the dashboard:
   ${facts['dashboard'] ?? ''}${login}

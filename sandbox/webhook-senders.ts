@@ -69,18 +69,18 @@ export async function registerAdmission(
   };
   const core = { apiGroups: [''], apiVersions: ['v1'] };
   await client.create(validatingWebhooks, undefined, {
-    metadata: { name: 'sutler-hints' },
+    metadata: { name: 'sutler-notices' },
     webhooks: [
       {
         ...common,
-        name: 'claims.hints.sutler.dev',
+        name: 'claims.notices.sutler.dev',
         rules: [
           { ...core, operations: ['CREATE', 'UPDATE'], resources: ['persistentvolumeclaims'] },
         ],
       },
       {
         ...common,
-        name: 'volumes.hints.sutler.dev',
+        name: 'volumes.notices.sutler.dev',
         rules: [
           {
             ...core,

@@ -95,17 +95,17 @@ function openReader(
   { drivers, looked }: { readonly drivers: ServedDrivers; readonly looked: Listeners<Look> },
 ): NoticeReader {
   const { redisUrl: url, redisPrefix } = flags;
-  const link = openRedis({ url, access, role: 'plain', name: 'sutler-hints', log });
+  const link = openRedis({ url, access, role: 'plain', name: 'sutler-notices', log });
   const onLook = (look: Look): void => looked.notify(look);
   const looks = new LookQueue({ client, onLook, clock: systemClock, log, metrics });
   const notices = redisNoticeStream(link.redis, redisPrefix);
   const stream: Pick<NoticeStream, 'markEnd' | 'readNotices'> = {
-    markEnd: () => link.observe('hints', notices.markEnd()),
-    readNotices: (after, waitMs) => link.observe('hints', notices.readNotices(after, waitMs)),
+    markEnd: () => link.observe('notices', notices.markEnd()),
+    readNotices: (after, waitMs) => link.observe('notices', notices.readNotices(after, waitMs)),
   };
   const isLeading = (): boolean => drivers.isLeading;
   const reader = new NoticeReader({ stream, looks, isLeading, clock: systemClock, log });
-  health.ready('hints', () => link.trouble ?? link.refusal ?? looks.trouble);
+  health.ready('notices', () => link.trouble ?? link.refusal ?? looks.trouble);
   closers.add('notice reader', async () => {
     // Ends the command that waits for notices.
     link.close();

@@ -99,7 +99,7 @@ export class Leadership {
 
   /** Notices were lost, so that changes may have been missed. */
   noticesLost(): void {
-    this.#requestResync('hints were lost');
+    this.#requestResync('notices were lost');
   }
 
   /** To be called every second: tells the workers about another provisioner, and checks the

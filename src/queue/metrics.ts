@@ -14,8 +14,8 @@ export type ConsumerMetrics = ReturnType<typeof consumerMetrics>;
 export function producerMetrics(registry: Registry) {
   const { counter, gauge } = metricsIn(registry);
   return {
-    hints: counter(
-      'sutler_queue_hints_total',
+    requests: counter(
+      'sutler_queue_requests_total',
       'Requests to reconcile a key, before deduplication.',
       PLACE,
     ),

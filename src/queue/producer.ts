@@ -131,7 +131,7 @@ export class Producer {
 
   #request(request: KeyRequest): void {
     if (this.#stopping.signal.aborted) return;
-    this.#metrics.hints.inc({ driver: this.#options.driver, kind: request.key.kind });
+    this.#metrics.requests.inc({ driver: this.#options.driver, kind: request.key.kind });
     this.#pending.add(request);
     this.#startFlushing();
   }

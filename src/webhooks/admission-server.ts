@@ -95,7 +95,7 @@ export class AdmissionServer {
     if (bucket.take(nowMs))
       try {
         await writer.write([notice]);
-        metrics.reviews.inc({ result: 'hint' });
+        metrics.reviews.inc({ result: 'notice' });
         return metrics.notices.inc({ server: 'admission', result: 'stored' });
       } catch (error) {
         reason = String(error);

@@ -194,10 +194,10 @@ export class EventsServer {
     if ('problem' in event) return { result: 'invalid' };
     const { verdict, eventId } = event;
     if (verdict.kind === 'ignored') return { result: `ignored-${verdict.reason}` };
-    if (eventId === undefined) return { result: 'hint', notice: verdict.notice };
+    if (eventId === undefined) return { result: 'notice', notice: verdict.notice };
     const key = seenKey(sender, eventId);
     if (taken.has(key) || this.#seen.has(key)) return { result: 'duplicate' };
-    return { result: 'hint', notice: verdict.notice, key };
+    return { result: 'notice', notice: verdict.notice, key };
   }
 
   async #write(writer: NoticeWriter, notices: readonly ChangeNotice[]): Promise<void> {

@@ -8,8 +8,8 @@ export function webhookMetrics(registry: Registry) {
   return {
     events: counter(
       'sutler_webhook_events_total',
-      'Events that POST /events received, by kind of sender and by result: hint, ignored-REASON, ' +
-        'duplicate, invalid.',
+      'Events that POST /events received, by kind of sender and by result: notice, ' +
+        'ignored-REASON, duplicate, invalid.',
       ['sender', 'result'],
     ),
     refused: counter(
@@ -19,12 +19,12 @@ export function webhookMetrics(registry: Registry) {
     ),
     reviews: counter(
       'sutler_admission_reviews_total',
-      'Requests to POST /admission, by result: hint, ignored-REASON, lost, refused.',
+      'Requests to POST /admission, by result: notice, ignored-REASON, lost, refused.',
       ['result'],
     ),
     notices: counter(
-      'sutler_webhook_hints_total',
-      'Hints from webhooks, by server (events, admission) and by result: stored, lost.',
+      'sutler_webhook_notices_total',
+      'Notices from webhooks, by server (events, admission) and by result: stored, lost.',
       ['server', 'result'],
     ),
   };

@@ -49,7 +49,7 @@ export type NoticeStream = ReturnType<typeof redisNoticeStream>;
 
 /** Stream of the notices of an installation. */
 export function noticeStreamKey(prefix: string): string {
-  return `${keyPrefix(prefix)}:hints`;
+  return `${keyPrefix(prefix)}:notices`;
 }
 
 /** The notices of an installation. All methods reject while Redis can't be reached.

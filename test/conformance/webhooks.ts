@@ -326,7 +326,7 @@ function configuration(hook: Fields): Fields {
     metadata: { name: unique('hooks') },
     webhooks: [
       {
-        name: 'hints.conformance.sutler.dev',
+        name: 'notices.conformance.sutler.dev',
         sideEffects: 'NoneOnDryRun',
         admissionReviewVersions: ['v1'],
         ...hook,

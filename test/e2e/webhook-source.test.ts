@@ -5,7 +5,7 @@ import type { Claim, Event, Volume } from '#src/kube/objects.ts';
 import { claims, events, volumes } from '#src/kube/resources.ts';
 import { isReady, readiness } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
-import { liveByNotices, openHintedBed } from './webhook-source.ts';
+import { liveByNotices, openNoticedBed } from './webhook-source.ts';
 
 describe('ingest without a watch of claims and volumes', () => {
   it('has all claims bound and all volumes deleted, each made once, although 1 event in 10 is lost and others are doubled or late', async () => {
@@ -23,7 +23,7 @@ describe('ingest without a watch of claims and volumes', () => {
   });
 
   it('keeps a volume that another PV stands for too, and deletes it when that PV is gone', async () => {
-    const { bed, driver, close } = await openHintedBed({ lost: 0, doubled: 0, late: 0 });
+    const { bed, driver, close } = await openNoticedBed({ lost: 0, doubled: 0, late: 0 });
     try {
       const { output } = await bed.startIngest('--event-source=webhook');
       await until(() => output.join('').includes('receives no webhooks'), 'it says so');
@@ -53,13 +53,13 @@ describe('ingest without a watch of claims and volumes', () => {
   });
 
   it('asks once for each object that it may not read, names the rule, and recovers', async () => {
-    const { bed, close } = await openHintedBed({ lost: 0, doubled: 0, late: 0 });
+    const { bed, close } = await openNoticedBed({ lost: 0, doubled: 0, late: 0 });
     try {
       const { faults, requests } = bed.cluster.api;
       const gets = (): number => requests.snapshot()['get persistentvolumeclaims'] ?? 0;
       const ingest = await bed.startIngest('--event-source=webhook');
       const reads = (): boolean => ingest.output.join('').includes('enqueued everything');
-      await until(reads, 'it reads hints');
+      await until(reads, 'it reads notices');
       const action = { kind: 'status', code: 403 } as const;
       const plural = claims.plural;
       const grant = faults.inject({ verb: 'get', plural, action, times: Infinity });
@@ -72,7 +72,7 @@ describe('ingest without a watch of claims and volumes', () => {
       });
       await stream.appendNotices(Array.from({ length: 200 }, (_, n) => notice(`c${n}`)));
       const isNamed = async (): Promise<boolean> =>
-        /\[-\]hints: HTTP 403 .*get on persistentvolumeclaims.*rbac.yaml/.test(
+        /\[-\]notices: HTTP 403 .*get on persistentvolumeclaims.*rbac.yaml/.test(
           await readiness(ingest),
         );
       await until(isNamed, 'the rule is named');
@@ -88,7 +88,7 @@ describe('ingest without a watch of claims and volumes', () => {
   });
 
   it('is led by a standby at once when the leader stops', async () => {
-    const { bed, close } = await openHintedBed({ lost: 0, doubled: 0, late: 0 });
+    const { bed, close } = await openNoticedBed({ lost: 0, doubled: 0, late: 0 });
     try {
       const leader = await bed.startIngest('--event-source=webhook');
       await bed.startJobs();

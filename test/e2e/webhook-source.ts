@@ -18,7 +18,7 @@ export interface Lives {
   readonly watched: readonly string[];
 }
 
-interface HintedBed {
+interface NoticedBed {
   readonly bed: ProcessBed;
   readonly driver: MadeVolumes;
   readonly sender: LossySender;
@@ -26,7 +26,7 @@ interface HintedBed {
 }
 
 /** A cluster whose ingest holds no watch of claims and volumes, and a sender with faults. */
-export async function openHintedBed(faults: Faults): Promise<HintedBed> {
+export async function openNoticedBed(faults: Faults): Promise<NoticedBed> {
   const driver = new MadeVolumes();
   const bed = await ProcessBed.open({ onCall: (call) => driver.observe(call) });
   const stream = redisNoticeStream(bed.redis.redis, 'csi');
@@ -52,7 +52,7 @@ export async function liveByNotices(o: {
   readonly resync: string;
   readonly withinMs: number;
 }): Promise<Lives> {
-  const { bed, driver, sender, close } = await openHintedBed(o.faults);
+  const { bed, driver, sender, close } = await openNoticedBed(o.faults);
   try {
     const flags = ['--event-source=webhook', `--resync-interval=${o.resync}`];
     // Long, so that no call of a burst on a busy machine ends before its answer.

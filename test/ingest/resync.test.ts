@@ -153,11 +153,11 @@ describe('Resync', () => {
   it('enqueues nothing at once while it spreads, but afterwards what came meanwhile', async () => {
     outstanding = manyKeys(300);
     duringPause = () => {
-      if (pauses.length === 2) outstanding = [key('came while hints were lost')];
-      void resync.run('hints were lost');
+      if (pauses.length === 2) outstanding = [key('came while notices were lost')];
+      void resync.run('notices were lost');
     };
     await resync.runAfterLoss();
-    assert.deepEqual(queued.slice(301), ['claim/came while hints were lost', 'claim/open']);
+    assert.deepEqual(queued.slice(301), ['claim/came while notices were lost', 'claim/open']);
     assert.ok(pauses.every(({ queued: before }) => before <= 301));
   });
 

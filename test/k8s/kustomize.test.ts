@@ -137,7 +137,7 @@ describe(
       ingest = only;
     });
 
-    it('ingest watches, and takes hints at the ports of the Service', () => {
+    it('ingest watches, and takes notices at the ports of the Service', () => {
       const { flags } = startOf(ingest);
       assert.equal(flags['eventSource'], 'both');
       const portOf = (name: string) =>

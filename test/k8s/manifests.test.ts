@@ -12,7 +12,7 @@ import type { Resource } from '#src/kube/resources.ts';
 import { processes as shipped } from '#src/processes.ts';
 import { parseFlags } from '#src/runtime/parse-flags.ts';
 import { processes as withSandbox } from '../../sandbox/processes.ts';
-import { ARGO, CLAIM_HINT, JSON_HEADERS, VOLUME, VOLUME_HINT } from '../webhooks/fixtures.ts';
+import { ARGO, CLAIM_NOTICE, JSON_HEADERS, VOLUME, VOLUME_NOTICE } from '../webhooks/fixtures.ts';
 import {
   manifestFiles,
   manifestFolders,
@@ -618,7 +618,7 @@ describe('k8s/', () => {
       assert.deepEqual([...rightsOf('sutler-jobs')].toSorted(), asked.toSorted());
     });
 
-    it('of hints are, in a component of their own, to read the objects that hints name', () => {
+    it('of notices are, in a component of their own, to read the objects that notices name', () => {
       const asked = grants(['get'], [kinds.claims, kinds.volumes]);
       assert.deepEqual([...rightsOf('sutler-ingest-webhooks')].toSorted(), asked.toSorted());
     });
@@ -678,7 +678,7 @@ describe('k8s/', () => {
       ));
   });
 
-  describe('hints', () => {
+  describe('notices', () => {
     const service = ofKind('Service').find(
       ({ object }) => object.metadata.name === 'sutler-webhooks',
     )?.object as unknown as ServiceObject;
@@ -712,7 +712,7 @@ describe('k8s/', () => {
     });
 
     it('of Argo Events are built of fields that ingest reads, each with a destination', () => {
-      const hints = ofKind('Sensor').flatMap(({ object }) =>
+      const notices = ofKind('Sensor').flatMap(({ object }) =>
         (object['spec'] as Sensor).triggers.map(({ template: { name, http } }) => {
           const isClaim = name === 'claims';
           const event: Readonly<Record<string, unknown>> = isClaim
@@ -737,7 +737,7 @@ describe('k8s/', () => {
           return read.verdict.notice;
         }),
       );
-      assert.deepEqual(hints, [CLAIM_HINT, VOLUME_HINT]);
+      assert.deepEqual(notices, [CLAIM_NOTICE, VOLUME_NOTICE]);
     });
 
     it('are asked for by addresses alone, which an administrator has to write', () => {

@@ -20,9 +20,9 @@ const MOST_GROWTH = 1.2;
 /** Strangers whose requests are served leave a larger heap behind (3.0 times were observed), which
  * --max-old-space-size ends. */
 const MOST_GROWTH_AT_PLAINTEXT = 4;
-/** OpenSSL's memory for a thousand handshakes at once, begun or waited for, is not given back to the
- * system; a TLS server of Node alone, without our code, grows likewise, by less each time: twelve
- * attacks in a row by silent connections led from 80 MB to 126, 147, 164 and in the end 176 MB. */
+/** OpenSSL's memory for a thousand handshakes at once, begun or waited for, is not given back to
+ * the system; a TLS server of Node alone, without our code, grows likewise, by less each time:
+ * twelve attacks in a row by silent connections led from 80 MB to 126, 147, 164, at last 176 MB. */
 const MOST_GROWTH_BY_HANDSHAKES = 2.2;
 
 interface Result {

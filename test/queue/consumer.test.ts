@@ -66,7 +66,7 @@ describe('Consumer', () => {
     ]);
   });
 
-  it('runs a key once more for all hints that came during its run', async () => {
+  it('runs a key once more for all requests that came during its run', async () => {
     const producer = bench.producer();
     bench.consumer(async () => {
       if (bench.runs.length === 1) {

@@ -44,7 +44,7 @@ describe('a job that is in no list of its queue', () => {
     ['prioritized', claimKey('a'), 'zrem'],
     ['wait', volumeKey('a'), 'lrem'],
   ] as const)
-    it(`runs at the next hint for its key where it vanished from \`${list}\``, async () => {
+    it(`runs at the next request for its key where it vanished from \`${list}\``, async () => {
       await enqueue(key);
       const name = `${rootOf(key)}${list}`;
       const removed =

@@ -34,7 +34,7 @@ describe('Producer', () => {
     assert.throws(() => bench.producer({ prefix: '{x}' }), UsageError);
   });
 
-  it('makes one job of many hints for one key', async () => {
+  it('makes one job of many requests for one key', async () => {
     const producer = bench.producer();
     for (let i = 0; i < 1000; i += 1) producer.ensureQueued(claimKey('data'));
     assert.equal(producer.pending, 1);
@@ -44,10 +44,10 @@ describe('Producer', () => {
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
     assert.equal(await bench.metric('sutler_queue_jobs_added_total', { driver }), 1);
     assert.equal(await bench.metric('sutler_queue_jobs_deduplicated_total', { driver }), 1);
-    assert.equal(await bench.metric('sutler_queue_hints_total', { driver }), 1001);
+    assert.equal(await bench.metric('sutler_queue_requests_total', { driver }), 1001);
   });
 
-  it('makes no job for a promotion alone, and one when another hint asks for it', async () => {
+  it('makes no job for a promotion alone, and one when another request asks for it', async () => {
     const producer = bench.producer();
     producer.promote(claimKey('a'));
     await producer.waitUntilFlushed();
@@ -118,7 +118,7 @@ describe('Producer', () => {
     assert.equal(names.length, 303);
   });
 
-  it('does not put a namespace back for hints that made no job', async () => {
+  it('does not put a namespace back for requests that made no job', async () => {
     const producer = bench.producer();
     for (let round = 0; round < 20; round += 1) {
       producer.ensureQueued(claimKey('c0', 'busy'));
@@ -189,12 +189,16 @@ describe('Producer', () => {
     assert.equal(await bench.metric('sutler_queue_redis_emptied_total', { driver }), 1);
   });
 
-  it('flushes its hints on close, and takes none afterwards', async () => {
+  it('flushes its requests on close, and takes none afterwards', async () => {
     const producer = bench.producer();
     await until(() => producer.trouble === undefined, 'connected');
     producer.ensureQueued(claimKey('data'));
     await producer.close();
-    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1, 'the earlier hint is in Redis');
+    assert.equal(
+      await redis.redis.zcard(keyOf('prioritized')),
+      1,
+      'the earlier request is in Redis',
+    );
     producer.ensureQueued(claimKey('late'));
     assert.equal(producer.pending, 0);
   });

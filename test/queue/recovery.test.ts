@@ -140,11 +140,14 @@ describe('queue under faults', () => {
     await once(child, 'exit');
   }
 
-  it('takes over the job of a killed process, and runs it again for a later hint', async () => {
+  it('takes over the job of a killed process, and runs it again for a later request', async () => {
     bench.readsFailures = true;
     await killWorker((producer) => producer.ensureQueued(claimKey('data')));
     bench.consumer(() => done);
-    await until(() => bench.runs.length >= 2, 'it is taken over, and run once more for the hint');
+    await until(
+      () => bench.runs.length >= 2,
+      'it is taken over, and run once more for the request',
+    );
     assert.equal(bench.runs[0]?.failures, 0);
     assert.equal(await bench.metric('sutler_queue_jobs_stalled_total', { driver }), 1);
   });
@@ -155,13 +158,13 @@ describe('queue under faults', () => {
     await until(() => bench.runs.length >= 1, 'it is taken over');
   });
 
-  it('runs no key twice at a time, and each after its last hint, while runs fail', async () => {
+  it('runs no key twice at a time, and each after its last request, while runs fail', async () => {
     const producer = bench.producer();
-    const hinted = new Map<string, number>();
+    const requested = new Map<string, number>();
     const observed = new Map<string, number>();
     let runs = 0;
     const work = async ({ uid }: JobKey): Promise<Outcome> => {
-      const version = hinted.get(uid) ?? 0;
+      const version = requested.get(uid) ?? 0;
       await sleep(Math.random() * 6);
       runs += 1;
       if (runs % 3 === 0) return { kind: 'retry', reason: 'no luck' };
@@ -173,14 +176,14 @@ describe('queue under faults', () => {
     bench.consumer(work, { backoff });
     for (let i = 0; i < 3000; i += 1) {
       const key = claimKey(`c${i % 40}`, `ns${i % 7}`);
-      hinted.set(key.uid, i);
+      requested.set(key.uid, i);
       if (i % 5 === 0) producer.enqueueNow(key);
       else producer.ensureQueued(key);
       if (i % 15 === 0) await sleep(3);
     }
     await until(
-      () => [...hinted].every(([uid, version]) => observed.get(uid) === version),
-      'the last hint of each key was seen',
+      () => [...requested].every(([uid, version]) => observed.get(uid) === version),
+      'the last request of each key was seen',
     );
     assert.deepEqual(bench.doubles, []);
   });

@@ -46,7 +46,7 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
       `--admission-tls-key=${join(folder, 'tls.key')}`,
     ]);
     await api.create(CONFIGURATIONS, ours({ url: receiver.admission, ca }));
-    await untilHinted(() => createClaim());
+    await untilNoticed(() => createClaim());
   });
   after(async () => {
     await receiver.close();
@@ -57,55 +57,55 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
   });
 
   const readNotices = async (): Promise<void> => void seen.push(...(await receiver.notices()));
-  const hintsOf = (name: string): readonly ChangeNotice[] =>
-    seen.filter((hint) => hint.name === name);
+  const noticesOf = (name: string): readonly ChangeNotice[] =>
+    seen.filter((notice) => notice.name === name);
   /** Creates a claim. @returns its name */
   const createClaim = async (metadata: Fields = { name: unique('claim') }): Promise<string> =>
     textAt(await api.create(claims, claim('', { metadata })), 'metadata', 'name');
-  /** Writes until one is hinted: a server asks a new webhook only after some time. */
-  const untilHinted = async (write: () => Promise<string>): Promise<string> => {
+  /** Writes until there is a notice of one: a server asks a new webhook only after some time. */
+  const untilNoticed = async (write: () => Promise<string>): Promise<string> => {
     for (;;) {
       const name = await write();
       await delay(50);
       await readNotices();
-      if (hintsOf(name).length > 0) return name;
+      if (noticesOf(name).length > 0) return name;
     }
   };
-  const untilHint = (name: string, count = 1) =>
+  const untilNotice = (name: string, count = 1) =>
     until(
       async () => {
         await readNotices();
-        return hintsOf(name).length >= count;
+        return noticesOf(name).length >= count;
       },
-      `${count} hints for ${name}`,
+      `${count} notices for ${name}`,
       10_000,
     );
-  /** That nothing is hinted is known when a later write is. */
-  const noHintAfter = async (name: string, count: number): Promise<void> => {
-    await untilHint(await createClaim());
-    assert.equal(hintsOf(name).length, count);
+  /** That there is no notice is known when there is one of a later write. */
+  const noNoticeAfter = async (name: string, count: number): Promise<void> => {
+    await untilNotice(await createClaim());
+    assert.equal(noticesOf(name).length, count);
   };
 
-  it('hints at a claim early, and the claim is there a moment later', async () => {
+  it('leaves an early notice of a claim, which is there a moment later', async () => {
     const name = await createClaim();
-    await untilHint(name);
+    await untilNotice(name);
     const namespace = claims.split('/')[4];
     const resource = 'persistentvolumeclaims';
-    assert.deepEqual(hintsOf(name), [{ resource, namespace, name, isEarly: true }]);
+    assert.deepEqual(noticesOf(name), [{ resource, namespace, name, isEarly: true }]);
     await api.read(`${claims}/${name}`);
   });
 
-  it('hints at the name that was generated', async () => {
-    await untilHint(await createClaim({ generateName: 'made-' }));
+  it('leaves a notice with the name that was generated', async () => {
+    await untilNotice(await createClaim({ generateName: 'made-' }));
   });
 
-  it('does not hint at a dry run', async () => {
+  it('leaves none of a dry run', async () => {
     const name = unique('trial');
     await api.call('POST', claims, { body: claim(name), query: { dryRun: 'All' } });
-    await noHintAfter(name, 0);
+    await noNoticeAfter(name, 0);
   });
 
-  it('hints at a claim that a quota refuses, and that never comes to be', async () => {
+  it('leaves a notice of a claim that a quota refuses, and that never comes to be', async () => {
     const namespace = await api.namespace();
     const hard = { persistentvolumeclaims: '0' };
     const quotas = `/api/v1/namespaces/${namespace}/resourcequotas`;
@@ -119,53 +119,53 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
       return status === 403 && text.includes('exceeded quota');
     };
     await until(isRefused, 'the quota refuses a claim');
-    await untilHint(name);
+    await untilNotice(name);
     assert.equal((await api.get(`${path}/${name}`)).status, 404);
   });
 
-  it('hints at changes of a claim until it has a volume, and at its deletion', async () => {
+  it('leaves notices of changes of a claim until it has a volume, and of its deletion', async () => {
     const name = await createClaim();
     const path = `${claims}/${name}`;
     const annotate = (value: string) =>
       api.patch('merge', path, { metadata: { annotations: { 'e.com/a': value } } });
     await annotate('before');
-    await untilHint(name, 2);
+    await untilNotice(name, 2);
     await api.patch('merge', path, { spec: { volumeName: 'some-volume' } });
-    await untilHint(name, 3);
+    await untilNotice(name, 3);
     await annotate('after');
-    await noHintAfter(name, 3);
+    await noNoticeAfter(name, 3);
     await api.call('DELETE', path);
     await api.patch('merge', path, { metadata: { finalizers: null } });
-    await untilHint(name, 4);
+    await untilNotice(name, 4);
   });
 
-  it('hints at a volume whose phase, policy or deletion changes, and not at other changes', async () => {
+  it('leaves one of a volume whose phase, policy or deletion changes, and none of other changes', async () => {
     const name = unique('volume');
     await api.create(VOLUMES, volume(name));
     const path = `${VOLUMES}/${name}`;
     await api.patch('merge', `${path}/status`, { status: { phase: 'Released' } });
-    await untilHint(name);
-    assert.deepEqual(hintsOf(name), [
+    await untilNotice(name);
+    assert.deepEqual(noticesOf(name), [
       { resource: 'persistentvolumes', namespace: '', name, isEarly: true },
     ]);
     await api.patch('merge', path, { metadata: { annotations: { 'e.com/a': 'b' } } });
-    await noHintAfter(name, 1);
+    await noNoticeAfter(name, 1);
     await api.patch('merge', path, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
-    await untilHint(name, 2);
+    await untilNotice(name, 2);
     await api.call('DELETE', path);
     await api.patch('merge', path, { metadata: { finalizers: null } });
-    await untilHint(name, 3);
+    await untilNotice(name, 3);
   });
 
-  it('adds little to the time of a creation, and hints at each', async (t) => {
-    await api.call('DELETE', `${CONFIGURATIONS}/sutler-hints`);
+  it('adds little to the time of a creation, and leaves a notice of each', async (t) => {
+    await api.call('DELETE', `${CONFIGURATIONS}/sutler-notices`);
     await delay(1000);
     const without = await timed(CREATED_FOR_LATENCY, () => createClaim());
     await api.create(CONFIGURATIONS, ours({ url: receiver.admission, ca }));
-    await untilHinted(() => createClaim());
+    await untilNoticed(() => createClaim());
     const names: string[] = [];
     const withHook = await timed(CREATED_FOR_LATENCY, async () => names.push(await createClaim()));
-    for (const name of names) await untilHint(name);
+    for (const name of names) await untilNotice(name);
     report(t, 'without', without);
     report(t, 'with', withHook);
     assert.ok(medianOf(withHook) < medianOf(without) + 50, 'the median grew by 50 ms');
@@ -191,12 +191,12 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
 
   /** Has the server ask somebody else, and waits until it no longer asks the receiver. */
   const reconfigure = async (to: { readonly url: string; readonly ca: string }): Promise<void> => {
-    await api.patch('merge', `${CONFIGURATIONS}/sutler-hints`, { webhooks: ours(to).webhooks });
+    await api.patch('merge', `${CONFIGURATIONS}/sutler-notices`, { webhooks: ours(to).webhooks });
     for (;;) {
       const name = await createClaim();
       await delay(100);
       await readNotices();
-      if (hintsOf(name).length === 0) return;
+      if (noticesOf(name).length === 0) return;
     }
   };
 });

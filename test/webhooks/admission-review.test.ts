@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { allowAdmission, readAdmissionReview } from '#src/webhooks/admission-server.ts';
 import { catchProblem } from '#src/webhooks/problem.ts';
-import { CLAIM_HINT, REVIEW, VOLUME, VOLUME_HINT } from './fixtures.ts';
+import { CLAIM_NOTICE, REVIEW, VOLUME, VOLUME_NOTICE } from './fixtures.ts';
 
 const { request } = REVIEW;
 const VOLUME_KIND = { group: '', version: 'v1', kind: 'PersistentVolume' };
@@ -22,7 +22,7 @@ function readRequest(change: object): unknown {
 
 describe('an AdmissionReview', () => {
   it('is an early notice of a claim that is created', () =>
-    assert.deepEqual(read(`${JSON.stringify(REVIEW)}\n`), { ...CLAIM_HINT, isEarly: true }));
+    assert.deepEqual(read(`${JSON.stringify(REVIEW)}\n`), { ...CLAIM_NOTICE, isEarly: true }));
 
   it('is one of a volume whose status changes', () =>
     assert.deepEqual(
@@ -35,13 +35,13 @@ describe('an AdmissionReview', () => {
         object: VOLUME,
         oldObject: VOLUME,
       }),
-      { ...VOLUME_HINT, isEarly: true },
+      { ...VOLUME_NOTICE, isEarly: true },
     ));
 
   it('names the object by the old one if a collection is deleted', () =>
     assert.deepEqual(
       readRequest({ name: '', operation: 'DELETE', object: null, oldObject: request.object }),
-      { ...CLAIM_HINT, isEarly: true },
+      { ...CLAIM_NOTICE, isEarly: true },
     ));
 
   it('is ignored if it is a dry run', () => assert.equal(readRequest({ dryRun: true }), 'dry-run'));

@@ -10,7 +10,7 @@ import { startWebhookServer } from '#src/webhooks/webhook-server.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 import { startWebhooks, type WebhookServer } from '../harness/ingest-webhooks.ts';
-import { CLAIM_HINT, REVIEW } from './fixtures.ts';
+import { CLAIM_NOTICE, REVIEW } from './fixtures.ts';
 
 const REVIEW_TEXT = JSON.stringify(REVIEW);
 
@@ -31,16 +31,16 @@ describe('POST /admission', () => {
   });
   beforeEach(async () => void (await server.notices()));
 
-  it('allows a request, and leaves an early hint', async () => {
+  it('allows a request, and leaves an early notice', async () => {
     const answer = await server.review(REVIEW_TEXT);
     assert.equal(answer.status, 200);
     assert.equal(answer.headers['content-type'], 'application/json');
     assert.deepEqual(answer.json?.['response'], { uid: 'call-1', allowed: true });
     const notices = await server.notices();
-    assert.deepEqual(notices, [{ ...CLAIM_HINT, isEarly: true }]);
+    assert.deepEqual(notices, [{ ...CLAIM_NOTICE, isEarly: true }]);
   });
 
-  it('allows what is odd, and leaves no hint', async () => {
+  it('allows what is odd, and leaves no notice', async () => {
     const odd = [
       { dryRun: true },
       { operation: 'CONNECT' },
@@ -81,7 +81,7 @@ describe('POST /admission', () => {
     assert.equal(answer.status, 413);
   });
 
-  it('allows while Redis can not be reached, and counts the lost hint', async () => {
+  it('allows while Redis can not be reached, and counts the lost notice', async () => {
     const lost = async (): Promise<number> => {
       const text = await server.metrics.metrics();
       return Number(/sutler_admission_reviews_total\{result="lost"\} (\d+)/.exec(text)?.[1] ?? 0);
@@ -104,7 +104,7 @@ describe('POST /admission', () => {
   });
 });
 
-describe('hints of callers without a certificate', () => {
+describe('notices of callers without a certificate', () => {
   it('are 1,000 at once and 100 a second, while all requests are allowed', async () => {
     let nowMs = 0;
     let stored = 0;
@@ -138,7 +138,7 @@ describe('hints of callers without a certificate', () => {
       assert.deepEqual([...new Set(await Promise.all(statuses))], [200]);
     };
     const lost = async (count: number): Promise<void> => {
-      const line = new RegExp(`hints_total\\{server="admission",result="lost"\\} ${count}\n`);
+      const line = new RegExp(`notices_total\\{server="admission",result="lost"\\} ${count}\n`);
       await until(async () => line.test(await registry.metrics()), `${count} are lost`);
     };
     await ask(1_200);

@@ -13,7 +13,7 @@ import { seeded } from '../harness/seeded.ts';
 import { until } from '../harness/until.ts';
 import { startWebhooks, type WebhookServer } from '../harness/ingest-webhooks.ts';
 import { fuzzBody, fuzzHeaders } from './fuzz.ts';
-import { CLAIM_HINT, WATCH_EVENT } from './fixtures.ts';
+import { CLAIM_NOTICE, WATCH_EVENT } from './fixtures.ts';
 
 const EVENT = JSON.stringify(WATCH_EVENT);
 /** Tokens of senders that send one event each. */
@@ -100,7 +100,7 @@ describe('while others send what is bad', () => {
     const startedMs = performance.now();
     assert.equal((await sendGood()).status, 202);
     assert.ok(performance.now() - startedMs < 5_000);
-    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_NOTICE]);
   };
 
   it('a notice of an allowed sender gets through a flood by forty senders', async () => {

@@ -13,11 +13,11 @@ import { until } from '../harness/until.ts';
 import { startWebhooks, type WebhookServer } from '../harness/ingest-webhooks.ts';
 import {
   CLAIM,
-  CLAIM_HINT,
+  CLAIM_NOTICE,
   CLAIM_REFERENCE,
   STRUCTURED,
   VOLUME,
-  VOLUME_HINT,
+  VOLUME_NOTICE,
   WATCH_EVENT,
 } from './fixtures.ts';
 
@@ -56,12 +56,12 @@ describe('POST /events on loopback, without authentication', () => {
     const answer = await server.send(EVENT);
     assert.equal(answer.status, 202);
     assert.deepEqual(answer.json, { accepted: 1, ignored: 0, duplicates: 0 });
-    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_NOTICE]);
   });
 
   it('stores nothing of an event but the name of its object', async () => {
     await server.send(EVENT);
-    const entries = await redis.redis.xrevrange('{csi}:hints', '+', '-', 'COUNT', 1);
+    const entries = await redis.redis.xrevrange('{csi}:notices', '+', '-', 'COUNT', 1);
     assert.equal(
       entries[0]?.[1].join(' '),
       'resource persistentvolumeclaims namespace team-a name data-web-0 early 0',
@@ -79,14 +79,14 @@ describe('POST /events on loopback, without authentication', () => {
       'Ce-Namespace': '',
     });
     assert.equal(answer.status, 202);
-    assert.deepEqual(await server.notices(), [VOLUME_HINT]);
+    assert.deepEqual(await server.notices(), [VOLUME_NOTICE]);
   });
 
   it('takes an event without a Content-Type', async () => {
     assert.equal((await server.send(EVENT, {})).status, 202);
   });
 
-  it('answers 202 to what is ignored, and stores no hint', async () => {
+  it('answers 202 to what is ignored, and stores no notice', async () => {
     const pod = { type: 'ADDED', object: { ...CLAIM, kind: 'Pod' } };
     const answer = await server.send(JSON.stringify(pod));
     assert.deepEqual(answer.json, { accepted: 0, ignored: 1, duplicates: 0 });
@@ -99,7 +99,7 @@ describe('POST /events on loopback, without authentication', () => {
     const answer = await server.send(event, CLOUD_EVENT);
     assert.equal(answer.status, 202);
     assert.deepEqual(answer.json, { accepted: 0, ignored: 0, duplicates: 1 });
-    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_NOTICE]);
   });
 
   it('takes events of one id from two sources', async () => {
@@ -243,9 +243,9 @@ describe('POST /events on loopback, without authentication', () => {
 
   it('counts what it received', async () => {
     const text = await server.metrics.metrics();
-    assert.match(text, /sutler_webhook_events_total\{sender="network",result="hint"\} \d+/);
+    assert.match(text, /sutler_webhook_events_total\{sender="network",result="notice"\} \d+/);
     assert.match(text, /sutler_webhook_requests_refused_total\{reason="too-large"\} \d+/);
-    assert.match(text, /sutler_webhook_hints_total\{server="events",result="stored"\} \d+/);
+    assert.match(text, /sutler_webhook_notices_total\{server="events",result="stored"\} \d+/);
   });
 });
 
@@ -277,7 +277,7 @@ describe('POST /events with tokens and signatures', () => {
 
   it('takes an event with a token', async () => {
     assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
-    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_NOTICE]);
   });
 
   it('refuses one without, with the same text as one with a wrong token', async () => {
@@ -298,7 +298,7 @@ describe('POST /events with tokens and signatures', () => {
 
   it('takes a signed event', async () => {
     assert.equal((await server.send(EVENT, sign(EVENT, 'msg-1'))).status, 202);
-    assert.deepEqual(await server.notices(), [CLAIM_HINT]);
+    assert.deepEqual(await server.notices(), [CLAIM_NOTICE]);
   });
 
   it('takes a signed event once', async () => {

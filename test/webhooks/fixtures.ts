@@ -18,14 +18,14 @@ export const VOLUME = {
   status: { phase: 'Released' },
 };
 
-export const CLAIM_HINT: ChangeNotice = {
+export const CLAIM_NOTICE: ChangeNotice = {
   resource: 'persistentvolumeclaims',
   namespace: 'team-a',
   name: 'data-web-0',
   isEarly: false,
 };
 
-export const VOLUME_HINT: ChangeNotice = {
+export const VOLUME_NOTICE: ChangeNotice = {
   resource: 'persistentvolumes',
   namespace: '',
   name: 'pvc-6d1f',

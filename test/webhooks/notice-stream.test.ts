@@ -74,7 +74,7 @@ describe('the stream of notices, as the user of ingest', () => {
     });
   });
 
-  it('ends the wait of a reader at the first hint', async () => {
+  it('ends the wait of a reader at the first notice', async () => {
     const start = await reader.markEnd();
     const beganMs = performance.now();
     const reading = reader.readNotices(start, 4_000);
@@ -94,7 +94,7 @@ describe('the stream of notices, as the user of ingest', () => {
     assert.deepEqual((await reader.readNotices(start, WAIT_MS)).notices, many);
   });
 
-  it('sends nothing for no hints', async () => {
+  it('sends nothing for no notices', async () => {
     await writer.appendNotices([]);
     assert.equal(await redis.redis.exists(KEY), 0);
   });
@@ -152,6 +152,6 @@ describe('the stream of notices, as the user of ingest', () => {
   });
 
   it('is one for each prefix', async () => {
-    assert.equal(noticeStreamKey('other'), '{other}:hints');
+    assert.equal(noticeStreamKey('other'), '{other}:notices');
   });
 });

@@ -22,7 +22,7 @@ function openWriter() {
   return { writer, commands, setTrouble: (text: string) => (trouble = text) };
 }
 
-describe('a writer of hints', () => {
+describe('a writer of notices', () => {
   it('says which notices are not stored', async () => {
     const { writer, commands } = openWriter();
     const first = writer.write([notice('a')]);

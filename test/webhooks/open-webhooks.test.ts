@@ -106,7 +106,7 @@ describe('the servers for webhooks', () => {
       }),
     );
     await dispatcher.destroy();
-    const stored = /hints_total\{server="admission",result="stored"\} 1100\n/;
+    const stored = /notices_total\{server="admission",result="stored"\} 1100\n/;
     await until(async () => stored.test(await metrics.metrics()), 'all notices are stored');
   });
 

@@ -9,13 +9,13 @@ import {
   BATCH_HEADERS,
   BINARY,
   CLAIM,
-  CLAIM_HINT,
+  CLAIM_NOTICE,
   CLAIM_REFERENCE,
   JSON_HEADERS,
   STRUCTURED,
   STRUCTURED_HEADERS,
   VOLUME,
-  VOLUME_HINT,
+  VOLUME_NOTICE,
   WATCH_EVENT,
 } from './fixtures.ts';
 
@@ -60,20 +60,20 @@ describe('CloudEvents in structured mode', () => {
   const read = (title: string, change: object, expected: unknown) =>
     [title, STRUCTURED_HEADERS, { ...STRUCTURED, ...change }, expected] as const;
   testEach([
-    read('name a claim by a reference', {}, CLAIM_HINT),
+    read('name a claim by a reference', {}, CLAIM_NOTICE),
     read(
       'name a claim by the whole object',
       { type: typeOf('resource.add'), data: CLAIM },
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ),
-    read('name a volume, whose namespace is empty', volumeEvent, VOLUME_HINT),
-    read('are notices when an object is deleted', { type: typeOf('ref.delete') }, CLAIM_HINT),
+    read('name a volume, whose namespace is empty', volumeEvent, VOLUME_NOTICE),
+    read('are notices when an object is deleted', { type: typeOf('ref.delete') }, CLAIM_NOTICE),
     read(
       'may have extensions that nobody knows',
       { knativearrivaltime: 'x', other: 5 },
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ),
-    read('may have null for absent attributes', { subject: null, data_base64: null }, CLAIM_HINT),
+    read('may have null for absent attributes', { subject: null, data_base64: null }, CLAIM_NOTICE),
     read('of other types are ignored', { type: 'com.example.order' }, 'other-type'),
     read(
       'about another kind are ignored',
@@ -129,19 +129,19 @@ describe('CloudEvents in structured mode', () => {
     read(
       'may give a volume a namespace, which is not looked at',
       { ...volumeEvent, data: { ...volumeReference, namespace: 'x' } },
-      VOLUME_HINT,
+      VOLUME_NOTICE,
     ),
     [
       'need not have extensions',
       STRUCTURED_HEADERS,
       { ...withoutExtensions, data: CLAIM },
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ],
     [
       'may have data in base64',
       STRUCTURED_HEADERS,
       { ...withoutExtensions, data_base64: Buffer.from(JSON.stringify(VOLUME)).toString('base64') },
-      VOLUME_HINT,
+      VOLUME_NOTICE,
     ],
     [
       'need good base64',
@@ -154,7 +154,7 @@ describe('CloudEvents in structured mode', () => {
       'without data name the object by extensions',
       STRUCTURED_HEADERS,
       { ...STRUCTURED, data: undefined },
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ],
     [
       'need metadata in a whole object',
@@ -167,7 +167,7 @@ describe('CloudEvents in structured mode', () => {
       'are recognised in any case of the media type',
       { 'content-type': ['Application/CloudEvents+JSON;Charset="utf-8"'] },
       STRUCTURED,
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ],
     [
       'are not read in other formats',
@@ -182,28 +182,28 @@ describe('CloudEvents in binary mode', () => {
   const read = (title: string, change: HeaderValues, expected: unknown, body: unknown = CLAIM) =>
     [title, { ...BINARY, ...change }, body, expected] as const;
   testEach([
-    read('name a claim by the whole object', {}, CLAIM_HINT),
+    read('name a claim by the whole object', {}, CLAIM_NOTICE),
     read(
       'name a claim by a reference',
       { 'ce-type': [typeOf('ref.add')] },
-      CLAIM_HINT,
+      CLAIM_NOTICE,
       CLAIM_REFERENCE,
     ),
     read(
       'name a volume, whose namespace header is empty',
       { 'ce-kind': ['PersistentVolume'], 'ce-name': ['pvc-6d1f'], 'ce-namespace': [''] },
-      VOLUME_HINT,
+      VOLUME_NOTICE,
       VOLUME,
     ),
-    read('need no Content-Type', { 'content-type': undefined }, CLAIM_HINT),
-    read('may have a type of JSON', { 'content-type': ['application/x+json'] }, CLAIM_HINT),
-    read('are decoded once from percent-encoding', { 'ce-name': ['data%2dweb%2D0'] }, CLAIM_HINT),
+    read('need no Content-Type', { 'content-type': undefined }, CLAIM_NOTICE),
+    read('may have a type of JSON', { 'content-type': ['application/x+json'] }, CLAIM_NOTICE),
+    read('are decoded once from percent-encoding', { 'ce-name': ['data%2dweb%2D0'] }, CLAIM_NOTICE),
     read('are decoded only once', { 'ce-name': ['data%252dweb-0'] }, '400 ce-name'),
-    read('may be quoted', { 'ce-name': ['"data-web\\-0"'] }, CLAIM_HINT),
+    read('may be quoted', { 'ce-name': ['"data-web\\-0"'] }, CLAIM_NOTICE),
     read(
       'may have UTF-8 as it is',
       { 'ce-subject': [Buffer.from('ü').toString('latin1')] },
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ),
     read('need valid UTF-8', { 'ce-subject': ['%C0%A0'] }, '400 ce-subject'),
     read('need valid UTF-8 as it is too', { 'ce-subject': ['\xc0\xa0'] }, '400 ce-subject'),
@@ -224,7 +224,7 @@ describe('CloudEvents in binary mode', () => {
     read(
       'without all attributes may be a watch event',
       { 'ce-id': undefined },
-      CLAIM_HINT,
+      CLAIM_NOTICE,
       WATCH_EVENT,
     ),
   ]);
@@ -246,7 +246,7 @@ describe('CloudEvents of the SDK for JavaScript', () => {
         name.toLowerCase(),
         [String(value)],
       ]);
-      assert.deepEqual(readOne(Object.fromEntries(values) as HeaderValues, body), CLAIM_HINT);
+      assert.deepEqual(readOne(Object.fromEntries(values) as HeaderValues, body), CLAIM_NOTICE);
     });
 });
 
@@ -284,29 +284,29 @@ describe('events of Argo Events', () => {
   const read = (title: string, change: object, expected: unknown) =>
     [title, {}, { ...ARGO, ...change }, expected] as const;
   testEach([
-    read('name a claim, without a Content-Type', {}, CLAIM_HINT),
-    read('name a volume', { body: VOLUME, resource: 'persistentvolumes' }, VOLUME_HINT),
-    ['may have all their parts as strings', JSON_HEADERS, asText, CLAIM_HINT],
-    ['may be whole, with data in base64', JSON_HEADERS, { context, data }, CLAIM_HINT],
+    read('name a claim, without a Content-Type', {}, CLAIM_NOTICE),
+    read('name a volume', { body: VOLUME, resource: 'persistentvolumes' }, VOLUME_NOTICE),
+    ['may have all their parts as strings', JSON_HEADERS, asText, CLAIM_NOTICE],
+    ['may be whole, with data in base64', JSON_HEADERS, { context, data }, CLAIM_NOTICE],
     [
       'may be whole, as a string',
       JSON_HEADERS,
       JSON.stringify(JSON.stringify({ context, data })),
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ],
     [
       'may be under a name of the user',
       JSON_HEADERS,
       { event: JSON.stringify({ context, data }) },
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ],
-    ['may have only the object', JSON_HEADERS, { body: CLAIM }, CLAIM_HINT],
-    read('name a claim of a missed deletion', { type: 'DELETE', body: missed }, CLAIM_HINT),
-    read('name it as a string too', { type: 'DELETE', body: JSON.stringify(missed) }, CLAIM_HINT),
+    ['may have only the object', JSON_HEADERS, { body: CLAIM }, CLAIM_NOTICE],
+    read('name a claim of a missed deletion', { type: 'DELETE', body: missed }, CLAIM_NOTICE),
+    read('name it as a string too', { type: 'DELETE', body: JSON.stringify(missed) }, CLAIM_NOTICE),
     read(
       'name a volume of a missed deletion',
       { type: 'DELETE', body: { Key: 'pvc-6d1f', Obj: null }, resource: 'persistentvolumes' },
-      VOLUME_HINT,
+      VOLUME_NOTICE,
     ),
     read(
       'ignore a missed deletion of another kind',
@@ -344,8 +344,8 @@ describe('plain watch events', () => {
   const read = (title: string, event: unknown, expected: unknown) =>
     [title, JSON_HEADERS, event, expected] as const;
   testEach([
-    read('name a claim', WATCH_EVENT, CLAIM_HINT),
-    read('name a volume', { type: 'DELETED', object: VOLUME }, VOLUME_HINT),
+    read('name a claim', WATCH_EVENT, CLAIM_NOTICE),
+    read('name a volume', { type: 'DELETED', object: VOLUME }, VOLUME_NOTICE),
     read('ignore bookmarks', { type: 'BOOKMARK', object: { kind: 'Pod' } }, 'no-object'),
     read('ignore errors', { type: 'ERROR', object: { kind: 'Status', code: 410 } }, 'no-object'),
     read('ignore other types', { type: 'CHANGED', object: CLAIM }, 'other-type'),
@@ -426,25 +426,25 @@ describe('bodies with odd JSON', () => {
       'have the last of equal keys',
       JSON_HEADERS,
       `{"type":"x","object":5,${JSON.stringify(WATCH_EVENT).slice(1)}`,
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ],
     [
       'may begin with a byte order mark',
       JSON_HEADERS,
       `\uFEFF${JSON.stringify(WATCH_EVENT)}`,
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ],
     [
       'may have huge numbers and __proto__',
       JSON_HEADERS,
       `{"n":1e999,"__proto__":{"x":1},${JSON.stringify(WATCH_EVENT).slice(1)}`,
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ],
     [
       'may have escapes in names',
       JSON_HEADERS,
       JSON.stringify(WATCH_EVENT).replace('data-web', 'd\\u0061ta-web'),
-      CLAIM_HINT,
+      CLAIM_NOTICE,
     ],
   ]);
 });

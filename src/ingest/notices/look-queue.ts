@@ -77,18 +77,18 @@ export class LookQueue {
     this.#options = options;
     const registers = [options.metrics];
     this.#looked = new Counter({
-      name: 'sutler_hinted_looks_total',
+      name: 'sutler_notice_looks_total',
       help: 'Reads of objects that notices named, by whether the object existed.',
       labelNames: ['found'],
       registers,
     });
     this.#dropped = new Counter({
-      name: 'sutler_hints_dropped_total',
-      help: 'Hints whose object was not read: too many looks were planned, or all failed.',
+      name: 'sutler_notices_dropped_total',
+      help: 'Notices whose object was not read: too many looks were planned, or all failed.',
       registers,
     });
     const planned: Gauge = new Gauge({
-      name: 'sutler_hinted_looks_planned',
+      name: 'sutler_notice_looks_planned',
       help: 'Objects that notices named and that are to be read, now or a moment later.',
       registers,
       collect: () => planned.set(this.#due.size + this.#later.size),

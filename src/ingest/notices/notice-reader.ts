@@ -98,7 +98,7 @@ export class NoticeReader {
     if (!this.#isGapPending || nowMs < this.#nextGapMs) return;
     this.#isGapPending = false;
     this.#nextGapMs = nowMs + GAP_PAUSE_MS;
-    log.warn('hints were lost: too many came at once, or Redis lost data; listing all objects');
+    log.warn('notices were lost: too many came at once, or Redis lost data; listing all objects');
     this.lost.notify();
   }
 }

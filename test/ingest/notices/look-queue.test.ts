@@ -86,7 +86,7 @@ describe('look queue: looks', () => {
   it('read an object 100 ms after an early notice, and again', async () => {
     const startedMs = Date.now();
     looks.add({ ...claim('a'), isEarly: true });
-    assert.equal(await valueOf('sutler_hinted_looks_planned'), 1);
+    assert.equal(await valueOf('sutler_notice_looks_planned'), 1);
     await until(() => seen.length === 1, 'it is read');
     assert.ok(Date.now() - startedMs >= 100);
     await until(() => seen.length === 2, 'it is read again');
@@ -130,7 +130,7 @@ describe('look queue: looks', () => {
       assert.equal(reads.length, i + 1, `not before ${afterMs} ms`);
       nowMs += 500;
     }
-    await until(async () => (await valueOf('sutler_hints_dropped_total')) === 1, 'it gives up');
+    await until(async () => (await valueOf('sutler_notices_dropped_total')) === 1, 'it gives up');
     assert.equal(reads.length, 4);
   });
 
@@ -140,11 +140,11 @@ describe('look queue: looks', () => {
         new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'no', request: 'get' }),
       );
     for (const name of ['a', 'b', 'c']) looks.add({ ...claim(name), isEarly: true });
-    const dropped = async () => (await valueOf('sutler_hints_dropped_total')) === 3;
+    const dropped = async () => (await valueOf('sutler_notices_dropped_total')) === 3;
     await until(dropped, 'each look is refused');
     assert.equal(reads.length, 3);
     assert.match(looks.trouble ?? '', /get on persistentvolumeclaims.*k8s\/webhooks\/rbac\.yaml/);
-    assert.equal(await valueOf('sutler_hinted_looks_planned'), 1, 'one is read again');
+    assert.equal(await valueOf('sutler_notice_looks_planned'), 1, 'one is read again');
     answer = (name) => Promise.resolve({ metadata: { name } });
     nowMs += 30_000;
     await until(() => seen.length === 1, 'it is read again');
@@ -166,6 +166,6 @@ describe('look queue: looks', () => {
 
   it('count early notices that are dropped', async () => {
     for (let i = 0; i < 10_001; i += 1) looks.add({ ...claim(`c${i}`), isEarly: true });
-    assert.equal(await valueOf('sutler_hints_dropped_total'), 1);
+    assert.equal(await valueOf('sutler_notices_dropped_total'), 1);
   });
 });

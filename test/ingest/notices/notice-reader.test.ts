@@ -57,7 +57,7 @@ async function openBed(t: TestContext) {
 }
 
 // Side by side, because they wait most of the time.
-describe('hint reader', { concurrency: true }, () => {
+describe('notice reader', { concurrency: true }, () => {
   it('reads the notices that are sent from when it begins', async (t) => {
     const { read, reader, send, signal } = await openBed(t);
     await reader.waitUntilReading(signal);

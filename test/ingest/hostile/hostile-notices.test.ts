@@ -36,7 +36,7 @@ const scenario = fc.record({
 });
 type Scenario = typeof scenario extends fc.Arbitrary<infer T> ? T : never;
 
-describe('hostile hints', () => {
+describe('hostile notices', () => {
   it('end in the same jobs as perfect ones, after a resync', async () => {
     const lanes = Array.from({ length: LANES }, (_, lane) =>
       fc.assert(fc.asyncProperty(scenario, play), {
@@ -54,7 +54,7 @@ async function play({ before, acts }: Scenario): Promise<void> {
   const api = await HostileApi.start(model, { events: [], requests: [] });
   const ingest = openIngest(api, model);
   const { source, looks, objects, handler, queue } = ingest;
-  const notice = hinter((each) => looks.add(each));
+  const notice = notifier((each) => looks.add(each));
   try {
     await objects.waitForSync(AbortSignal.timeout(20_000));
     for (const { act, fault, pauseMs } of acts) {
@@ -112,7 +112,7 @@ function openIngest(api: HostileApi, model: ClusterModel) {
 }
 
 /** Sends a notice of each change, as its fault says. */
-function hinter(
+function notifier(
   send: (notice: ChangeNotice) => void,
 ): (change: ModelChange | undefined, fault: (typeof FAULTS)[number]) => void {
   let held: ChangeNotice[] = [];
