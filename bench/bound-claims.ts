@@ -28,7 +28,7 @@ async function writeBound(client: KubeClient, driver: string, at: number): Promi
     metadata: { name, labels: { app: name, 'app.kubernetes.io/managed-by': 'bench' } },
     spec: { ...common, volumeName, resources: { requests: { storage: '1Gi' } } },
   });
-  await client.createUnread(volumes, undefined, {
+  await client.create(volumes, undefined, {
     apiVersion: 'v1',
     kind: 'PersistentVolume',
     metadata: {

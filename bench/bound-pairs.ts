@@ -12,8 +12,8 @@ export interface BoundPairs {
 
 /** Creates the namespace and class of the pairs. */
 export async function prepareBoundPairs({ client, driver }: BoundPairs): Promise<void> {
-  await client.createUnread(namespaces, undefined, { metadata: { name: NAME } });
-  await client.createUnread(classes, undefined, { metadata: { name: NAME }, provisioner: driver });
+  await client.create(namespaces, undefined, { metadata: { name: NAME } });
+  await client.create(classes, undefined, { metadata: { name: NAME }, provisioner: driver });
 }
 
 /** Writes the bound claims of these numbers and their PVs, with what such objects carry in a
@@ -74,7 +74,7 @@ async function writePair({ client, driver }: BoundPairs, at: number): Promise<vo
     spec: { ...common, volumeName: `bench-${name}`, resources: { requests: { storage: '8Gi' } } },
   });
   const claimRef = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace: NAME, name };
-  await client.createUnread(volumes, undefined, {
+  await client.create(volumes, undefined, {
     metadata: {
       name: `bench-${name}`,
       annotations: {

@@ -29,7 +29,7 @@ const STEPS = [
   'kube.get',
   'records.openCreate',
   'csi.createVolume',
-  'kube.createUnread',
+  'kube.create',
   'records.closeStored',
 ];
 

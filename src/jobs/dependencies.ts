@@ -36,10 +36,7 @@ export interface Dependencies {
 }
 
 /** The calls to the API server that runs make. */
-export type Kube = Pick<
-  KubeClient,
-  'get' | 'list' | 'createUnread' | 'patch' | 'update' | 'delete'
->;
+export type Kube = Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'update' | 'delete'>;
 
 /** Where events go. */
 export type Events = Pick<EventRecorder, 'record'>;

@@ -204,7 +204,7 @@ export class EventRecorder {
     const event = toEvent(series, series.input.component ?? this.#component);
     try {
       const { namespace } = event.metadata;
-      await this.#client.createUnread(events, namespace, event, this.#callOptions);
+      await this.#client.create(events, namespace, event, this.#callOptions);
       return 'created';
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;

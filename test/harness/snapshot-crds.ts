@@ -155,11 +155,13 @@ async function apply(kube: KubeClient, manifest: CrdManifest): Promise<void> {
 }
 
 interface CrdStatus {
-  readonly status?: { readonly conditions?: readonly Record<'type' | 'status', string>[] };
+  readonly status?: { readonly conditions?: readonly Record<'type' | 'status', string>[] | null };
 }
 
 async function isEstablished(kube: KubeClient, name: string): Promise<boolean> {
-  const { conditions = [] } = (await kube.get<CrdStatus>(definitions, { name }))?.status ?? {};
+  const definition = await kube.get<CrdStatus>(definitions, { name });
+  // A real server answers with null where it has no condition yet.
+  const conditions = definition?.status?.conditions ?? [];
   return conditions.some(({ type, status }) => type === 'Established' && status === 'True');
 }
 

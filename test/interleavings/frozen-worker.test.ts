@@ -130,9 +130,9 @@ describe('a worker that was frozen', () => {
     const claim = await story.rig.claim();
     const pause = new Pause();
     const parts = story.kubeWith({
-      createUnread: async (...args) => {
+      create: async (...args) => {
         await pause.wait();
-        return story.rig.kube.createUnread(...args);
+        return story.rig.kube.create(...args);
       },
     });
     const frozen = story.worker({ parts }).reconcileClaim(claim);

@@ -17,7 +17,7 @@ function recordPatches(): { kube: Parts['kube']; sent: unknown[] } {
     kube: {
       get: refuse,
       list: refuse,
-      createUnread: refuse,
+      create: refuse,
       delete: refuse,
       update: refuse,
       patch: (resource, ref, change) => {

@@ -31,7 +31,7 @@ export function kubeWith(
     kube: {
       get: (...args) => kube.get(...args),
       list: (...args) => kube.list(...args),
-      createUnread: (...args) => kube.createUnread(...args),
+      create: (...args) => kube.create(...args),
       patch: (...args) => kube.patch(...args),
       update: (...args) => kube.update(...args),
       delete: (...args) => kube.delete(...args),

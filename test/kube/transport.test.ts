@@ -69,7 +69,11 @@ function open(
     call: (request: Partial<WireRequest> = {}, o: Partial<ExchangeOptions> = {}) =>
       transport.exchange(complete(request), { timeoutMs: 5000, ...o }),
     watch: (o: Partial<ExchangeOptions> = {}) =>
-      transport.exchange(complete({ path: '/watch' }), { timeoutMs: 5000, isWatch: true, ...o }),
+      transport.exchange(complete({ path: '/watch' }), {
+        timeoutMs: 5000,
+        onBody: () => undefined,
+        ...o,
+      }),
     close: () => transport.close(),
   };
 }

@@ -49,7 +49,7 @@ export function keepAnswer(
 export async function storeVolume(deps: Dependencies, created: CreatedVolume): Promise<Outcome> {
   const volume = completeVolume(created.stored.pvTemplate, created.answer);
   try {
-    await deps.cluster.kube.createUnread(volumes, undefined, volume);
+    await deps.cluster.kube.create(volumes, undefined, volume);
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
     return isAlreadyExists(error)

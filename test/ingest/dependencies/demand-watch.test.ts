@@ -49,9 +49,9 @@ describe('demand watch', () => {
     const watch = new DemandWatch({
       client: {
         ...kube,
-        listItems(...args) {
+        list(...args) {
           lists += 1;
-          return kube.listItems(...args);
+          return kube.list(...args);
         },
       },
       driver: DRIVER,

@@ -315,9 +315,9 @@ describe('dependency watcher', () => {
       demand = new DemandWatch({
         client: {
           ...kube,
-          listItems(...args) {
+          list(...args) {
             lists += 1;
-            return kube.listItems(...args);
+            return kube.list(...args);
           },
         },
         driver,

@@ -73,7 +73,7 @@ describe('reconcileClaim', () => {
       kubeWith(rig, {
         get: (...args) => (counted.push('get'), rig.kube.get(...args)),
         list: (...args) => (counted.push('list'), rig.kube.list(...args)),
-        createUnread: (...args) => (counted.push('create'), rig.kube.createUnread(...args)),
+        create: (...args) => (counted.push('create'), rig.kube.create(...args)),
         patch: (...args) => (counted.push('patch'), rig.kube.patch(...args)),
         delete: (...args) => (counted.push('delete'), rig.kube.delete(...args)),
       }),
@@ -206,8 +206,8 @@ describe('reconcileClaim', () => {
 
     it('records success if only the answer to writing the PV was lost', async () => {
       const claim = await rig.claim();
-      const createUnread: typeof rig.kube.createUnread = async (resource, namespace, object) => {
-        await rig.kube.createUnread(resource, namespace, object);
+      const create: typeof rig.kube.create = async (resource, namespace, object) => {
+        await rig.kube.create(resource, namespace, object);
         throw new KubeError({
           code: 504,
           reason: 'Timeout',
@@ -215,10 +215,7 @@ describe('reconcileClaim', () => {
           request: 'POST',
         });
       };
-      assert.equal(
-        (await rig.provision(claim, { kube: { ...rig.kube, createUnread } })).kind,
-        'retry',
-      );
+      assert.equal((await rig.provision(claim, { kube: { ...rig.kube, create } })).kind, 'retry');
       rig.events.length = 0;
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.deepEqual(messages(), [
@@ -388,9 +385,9 @@ describe('reconcileClaim', () => {
     it('takes an existing PV with our handle and claim for success', async () => {
       const claim = await rig.claim();
       const twice = kubeWith(rig, {
-        async createUnread(...args) {
-          await rig.kube.createUnread(...args);
-          await rig.kube.createUnread(...args);
+        async create(...args) {
+          await rig.kube.create(...args);
+          return rig.kube.create(...args);
         },
       });
       assert.equal((await rig.provision(claim, twice)).kind, 'done');

@@ -38,9 +38,9 @@ describe('a worker with several gateways', () => {
     const claim = await rig.claim();
     let stored: string | undefined;
     const { kube } = kubeWith(rig, {
-      async createUnread(...args) {
+      async create(...args) {
         stored = (await rig.record(claim.metadata.uid))['ep'];
-        await rig.kube.createUnread(...args);
+        return rig.kube.create(...args);
       },
     });
     assert.equal((await rig.provision(claim, { ...parts(), kube })).kind, 'done');

@@ -166,9 +166,9 @@ describe('the record of a claim', () => {
     const refusing = (times: number): Partial<Parts> => {
       let left = times;
       return kubeWith(rig, {
-        createUnread: (...args) => {
+        create: (...args) => {
           left -= 1;
-          return left < 0 ? rig.kube.createUnread(...args) : Promise.reject(refused);
+          return left < 0 ? rig.kube.create(...args) : Promise.reject(refused);
         },
       });
     };

@@ -50,7 +50,7 @@ describe('a sealed record', () => {
   /** A claim whose record keeps the driver's answer, because its PV could not be written. */
   async function answeredClaim(parts: Awaited<ReturnType<typeof worker>>): Promise<Claim> {
     const claim = await rig.claim();
-    const refusing = { ...parts, ...kubeWith(rig, { createUnread: refused }) };
+    const refusing = { ...parts, ...kubeWith(rig, { create: refused }) };
     assert.equal((await rig.provision(claim, refusing)).kind, 'retry');
     return claim;
   }

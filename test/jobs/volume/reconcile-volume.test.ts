@@ -84,7 +84,7 @@ describe('reconcileVolume', () => {
     const { kube } = rig;
     const counting = kubeWith(rig, {
       get: (...args) => (counted.push('get'), kube.get(...args)),
-      createUnread: (...args) => (counted.push('create'), kube.createUnread(...args)),
+      create: (...args) => (counted.push('create'), kube.create(...args)),
       patch: (...args) => (counted.push('patch'), kube.patch(...args)),
       delete: (...args) => (counted.push('delete'), kube.delete(...args)),
     });
