@@ -1,5 +1,5 @@
-import { excerpt, isFields, parseJson } from '../runtime/json.ts';
-import { parseObject, WatchDecoder, type WatchEvent } from './decoders.ts';
+import { excerpt, parseJson } from '../runtime/json.ts';
+import { ListDecoder, type PageInfo, WatchDecoder, type WatchEvent } from './decoders.ts';
 import { isNotFound, undecodableError } from './kube-error.ts';
 import {
   type ApiCall,
@@ -21,12 +21,15 @@ export interface ListOptions extends CallOptions {
   readonly metadataOnly?: boolean | undefined;
 }
 
-export interface ListPage<T> {
-  /** Without their managedFields. */
-  readonly items: readonly T[];
-  readonly resourceVersion: string;
-  /** Absent on the last page. */
-  readonly continueToken?: string;
+export interface ListPage<T> extends PageInfo {
+  readonly items: T[];
+}
+
+export interface ItemsOptions extends ListOptions {
+  /** Called when the page begins, and again where it begins anew after a network fault. */
+  readonly onBegin: () => void;
+  /** Called for each item as it arrives, without its managedFields. */
+  readonly onItem: (item: unknown) => void;
 }
 
 export interface Patch {
@@ -70,6 +73,8 @@ export interface KubeClient {
   get<T>(resource: Resource, ref: ObjectRef, o?: CallOptions): Promise<T | undefined>;
   /** One page if there is a limit, else all objects. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
+  /** Passes on the items of one page, or of all, as they arrive. */
+  listItems(resource: Resource, o: ItemsOptions): Promise<PageInfo>;
   create<T>(
     at: Resource,
     namespace: string | undefined,
@@ -108,9 +113,28 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     },
     get: <T>(resource: Resource, ref: ObjectRef, options?: CallOptions) =>
       request<T>({ verb: 'get', resource, at: ref, options }).catch(undefinedIfAbsent(ref)),
+    // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
     async list<T>(resource: Resource, o: ListOptions = {}) {
+      const page = await request<{
+        items?: T[] | null;
+        metadata?: { resourceVersion?: string; continue?: string };
+      }>(listCall(resource, o));
+      const next = page.metadata?.continue ?? '';
+      return {
+        items: page.items ?? [],
+        resourceVersion: page.metadata?.resourceVersion ?? '',
+        ...(next === '' ? {} : { continueToken: next }),
+      };
+    },
+    async listItems(resource, o) {
       const call = describeCall(listCall(resource, o));
-      return decodePage<T>(call.title, await sender.send(call));
+      let decoder = new ListDecoder(call.title, o.onItem);
+      await sender.send(call, () => {
+        o.onBegin();
+        decoder = new ListDecoder(call.title, o.onItem);
+        return (chunk) => decoder.push(chunk);
+      });
+      return decoder.end();
     },
     create: (resource, namespace, body, options) =>
       request({ verb: 'create', resource, at: { namespace }, options, body }),
@@ -179,21 +203,6 @@ function decode<T>(title: string, body: string): T {
   throw undecodableError(title, `the answer is not JSON: ${excerpt(body)}`);
 }
 
-/** Decodes a page of a list. What is no object is no item.
- * @throws KubeError for what is not a list: it must not pass for an empty one */
-// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
-function decodePage<T>(title: string, body: string): ListPage<T> {
-  const page = parseObject(body);
-  if (!isFields(page)) throw undecodableError(title, `the answer is not a list: ${excerpt(body)}`);
-  const { items, metadata } = page;
-  const { resourceVersion = '', continue: next = '' } = isFields(metadata) ? metadata : {};
-  return {
-    items: Array.isArray(items) ? (items.filter(isFields) as T[]) : [],
-    resourceVersion: String(resourceVersion),
-    ...(next === '' ? {} : { continueToken: String(next) }),
-  };
-}
-
 /** Handles a 404 about the object itself, which is an answer rather than an error. */
 function undefinedIfAbsent(ref: ObjectRef): (error: unknown) => undefined {
   return (error) => {
@@ -254,7 +263,7 @@ function searchOf(query: NonNullable<CallDescription['query']>): string {
 }
 
 /** Objects per page of a list, where nothing else is asked for. */
-export const PAGE_SIZE = 250;
+export const PAGE_SIZE = 500;
 
 /** Lists a collection in pages, so that a large one is never in memory as a whole.
  * @throws KubeError */

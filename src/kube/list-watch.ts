@@ -3,7 +3,7 @@ import type { Registry } from 'prom-client';
 import { backoffMs, type Clock, systemClock, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
-import { type KubeClient, listPages } from './client.ts';
+import { type KubeClient, PAGE_SIZE } from './client.ts';
 import type { WatchEvent } from './decoders.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
 import { createReflectorMetrics, type ReflectorMetrics } from './metrics.ts';
@@ -199,20 +199,30 @@ export class ListWatch {
   /** Fills the sink from a consistent list, page by page.
    * @returns the version to watch from */
   async #relist(): Promise<string> {
-    const { client, resource, pageSize: limit } = this.#options;
-    const { signal } = this.#cycle;
-    const options = { ...this.#selection, limit, signal, timeoutMs: PAGE_TIMEOUT_MS };
+    const { client, resource, pageSize: limit = PAGE_SIZE } = this.#options;
     this.#metrics.countList();
-    this.#listed = 0;
-    this.#sink.beginList();
-    let version = '';
-    for await (const { items, resourceVersion } of listPages(client, resource, options)) {
-      signal.throwIfAborted();
-      for (const item of items) this.#put(item, 'listed');
-      version = resourceVersion;
+    let continueToken: string | undefined;
+    for (;;) {
+      const page = await client.listItems(resource, {
+        ...this.#selection,
+        limit,
+        continueToken,
+        signal: this.#cycle.signal,
+        timeoutMs: PAGE_TIMEOUT_MS,
+        // A later page is the same if it begins again; the first may be of another version.
+        onBegin: () => {
+          if (continueToken !== undefined) return;
+          this.#listed = 0;
+          this.#sink.beginList();
+        },
+        onItem: (item) => this.#put(item, 'listed'),
+      });
+      this.#cycle.signal.throwIfAborted();
+      ({ continueToken } = page);
+      if (continueToken !== undefined) continue;
+      this.#endList();
+      return page.resourceVersion;
     }
-    this.#endList();
-    return version;
   }
 
   #put(raw: unknown, how: 'listed' | 'added' | 'modified'): void {

@@ -99,9 +99,11 @@ export class RequestSender {
     return this.#flow.inFlight;
   }
 
-  /** @returns the body of a 2xx answer
-   * @throws  KubeError */
-  async send(call: ApiCall): Promise<string> {
+  /** @param openBody  called for each attempt; what it returns receives the body of a 2xx answer in
+   *   pieces. The call is repeated after a network fault, so it may begin again.
+   * @returns the body of a 2xx answer; '' if it was received in pieces
+   * @throws  KubeError, and what receives the body throws */
+  async send(call: ApiCall, openBody?: () => (chunk: Buffer) => void): Promise<string> {
     const { title, options } = call;
     const { signal } = options;
     const endMs = performance.now() + (options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
@@ -109,10 +111,14 @@ export class RequestSender {
     let hasRefreshed = false;
     for (let retries = 0; ;) {
       const credentials = await this.#credentials(call);
+      const onBody = openBody?.();
       await this.#flow.acquire({ title, timeoutMs: leftMs(endMs), signal });
       // Never throws: each place that was acquired is released.
-      const limits = { timeoutMs: leftMs(endMs), signal };
-      const answer = await this.#exchange(call, credentials, limits);
+      const answer = await this.#exchange(call, credentials, {
+        timeoutMs: leftMs(endMs),
+        signal,
+        onBody,
+      });
       const { code } = answer;
       this.#flow.release(code === 0 ? 'lost' : code === 429 ? 'refused' : 'answered');
       if (!(answer instanceof KubeError)) return answer.body;
@@ -132,7 +138,7 @@ export class RequestSender {
     allowManyListeners(o.signal);
     for (let hasRefreshed = false; ; hasRefreshed = true) {
       const credentials = await this.#credentials(call);
-      const answer = await this.#exchange(call, credentials, o);
+      const answer = await this.#exchange(call, credentials, { ...o, isWatch: true });
       if (!(answer instanceof KubeError)) return;
       if (answer.code !== 401 || hasRefreshed) throw answer;
       await this.#refresh(call, credentials);
@@ -196,7 +202,7 @@ export class RequestSender {
       o.onOpen?.();
     };
     try {
-      const answer = await this.#transport.exchange(request, o.onBody ? { ...o, onOpen } : o);
+      const answer = await this.#transport.exchange(request, o.isWatch ? { ...o, onOpen } : o);
       if (!isOpen) count(answer.code);
       return isSuccess(answer.code) ? answer : answerError(title, answer);
     } catch (error) {

@@ -36,11 +36,13 @@ export class TransportError extends Error {
 export interface ExchangeOptions {
   /** Longest time of the whole exchange; of a watch, the longest in which nothing is received. */
   readonly timeoutMs: number;
+  /** A watch has a connection of its own. */
+  readonly isWatch?: boolean;
   readonly signal?: AbortSignal | undefined;
   /** Called when a 2xx answer begins. */
   readonly onOpen?: (() => void) | undefined;
-  /** Makes it a watch, which has a connection of its own: receives the body of a 2xx answer in
-   * pieces. An error that a callback throws ends the request with that error. */
+  /** Receives the body of a 2xx answer in pieces; the answer then has none. An error that a
+   * callback throws ends the request with that error. */
   readonly onBody?: ((chunk: Buffer) => void) | undefined;
 }
 
@@ -80,7 +82,7 @@ export class Transport {
    * @throws TransportError */
   async exchange(request: WireRequest, o: ExchangeOptions): Promise<WireAnswer> {
     return new Promise((resolve, reject) => {
-      const pool = this.#poolsFor(request.tls)?.[o.onBody ? 'watches' : 'calls'];
+      const pool = this.#poolsFor(request.tls)?.[o.isWatch === true ? 'watches' : 'calls'];
       if (!pool) throw new TransportError('aborted', false, 'the client is closed');
       const { method, headers, body } = request;
       pool.dispatch(
@@ -217,7 +219,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** Takes something received. An error that a callback throws ends the request. */
   #receive(take: () => void): void {
     if (this.#hasEnded) return;
-    if (this.#options.onBody !== undefined) this.#timer.refresh();
+    if (this.#options.isWatch === true) this.#timer.refresh();
     try {
       take();
     } catch (error) {

@@ -270,7 +270,7 @@ describe('handle scanner', { concurrency: true }, () => {
   it('gives up while the API server does not answer, so that another ingest can list', async (t) => {
     const bed = await openScanners(t);
     const lists = new PacedLists({
-      client: { list: () => Promise.reject(new Error('no route')) },
+      client: { listItems: () => Promise.reject(new Error('no route')) },
       clock: systemClock,
       log: silentLog,
     });

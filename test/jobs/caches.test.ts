@@ -47,7 +47,7 @@ describe('the caches of jobs', () => {
     const asked: string[] = [];
     const client: KubeClient = {
       ...kube,
-      list: (resource, o) => (asked.push(resource.plural), kube.list(resource, o)),
+      listItems: (resource, o) => (asked.push(resource.plural), kube.listItems(resource, o)),
       watch: (resource, o) => (asked.push(resource.plural), kube.watch(resource, o)),
     };
     const ofProcess = startCaches({ client, log: silentLog, metrics: new Registry() });

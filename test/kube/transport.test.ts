@@ -69,11 +69,7 @@ function open(
     call: (request: Partial<WireRequest> = {}, o: Partial<ExchangeOptions> = {}) =>
       transport.exchange(complete(request), { timeoutMs: 5000, ...o }),
     watch: (o: Partial<ExchangeOptions> = {}) =>
-      transport.exchange(complete({ path: '/watch' }), {
-        timeoutMs: 5000,
-        onBody: () => undefined,
-        ...o,
-      }),
+      transport.exchange(complete({ path: '/watch' }), { timeoutMs: 5000, isWatch: true, ...o }),
     close: () => transport.close(),
   };
 }

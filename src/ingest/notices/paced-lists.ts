@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import { type KubeClient, type ListPage, PAGE_SIZE } from '../../kube/client.ts';
+import { type KubeClient, PAGE_SIZE } from '../../kube/client.ts';
+import type { PageInfo } from '../../kube/decoders.ts';
 import { isExpired } from '../../kube/kube-error.ts';
 import type { Resource } from '../../kube/resources.ts';
 import { backoffMs, type Clock } from '../../runtime/clock.ts';
@@ -7,7 +8,7 @@ import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
 
 export interface PacedListsOptions {
-  readonly client: Pick<KubeClient, 'list'>;
+  readonly client: Pick<KubeClient, 'listItems'>;
   readonly clock: Clock;
   readonly log: Logger;
   readonly pageSize?: number;
@@ -15,7 +16,8 @@ export interface PacedListsOptions {
 
 export interface Listing<T> {
   readonly resource: Resource;
-  /** Cuts an object down. One for which it throws is logged and skipped. */
+  /** Cuts an object down as it arrives, so that no page is in memory as a whole. An object for
+   * which it throws is logged and skipped. */
   readonly transform: (raw: unknown) => T;
   /** Asked before each request. Once it says no, the list ends with Unwanted. */
   readonly isWanted: () => boolean;
@@ -96,21 +98,25 @@ export class PacedLists {
   async #ask<T>(
     { resource, transform }: Listing<T>,
     continueToken: string | undefined,
-  ): Promise<ListPage<T>> {
+  ): Promise<Page<T>> {
     const { client, pageSize: limit = PAGE_SIZE, log } = this.#options;
-    const { signal } = this.#stopped;
-    const limits = { limit, continueToken, signal, timeoutMs: PAGE_TIMEOUT_MS };
-    const page = await client.list(resource, limits);
-    const items = page.items.flatMap((raw) => {
-      try {
-        return [transform(raw)];
-      } catch (error) {
-        const { plural } = resource;
-        log.error({ resource: plural, error: messageOf(error) }, 'object skipped: not readable');
-        return [];
-      }
+    let items: T[] = [];
+    const info = await client.listItems(resource, {
+      limit,
+      continueToken,
+      signal: this.#stopped.signal,
+      timeoutMs: PAGE_TIMEOUT_MS,
+      onBegin: () => (items = []),
+      onItem(raw) {
+        try {
+          items.push(transform(raw));
+        } catch (error) {
+          const { plural } = resource;
+          log.error({ resource: plural, error: messageOf(error) }, 'object skipped: not readable');
+        }
+      },
     });
-    return { ...page, items };
+    return { ...info, items };
   }
 
   /** Runs a request when those before it have ended, and their pauses. */
@@ -128,6 +134,10 @@ export class PacedLists {
     this.#turn = answer.then(pause, pause);
     return answer;
   }
+}
+
+interface Page<T> extends PageInfo {
+  readonly items: readonly T[];
 }
 
 /** A list ended early, because nobody wants it any more. */

@@ -49,9 +49,9 @@ describe('demand watch', () => {
     const watch = new DemandWatch({
       client: {
         ...kube,
-        list(...args) {
+        listItems(...args) {
           lists += 1;
-          return kube.list(...args);
+          return kube.listItems(...args);
         },
       },
       driver: DRIVER,

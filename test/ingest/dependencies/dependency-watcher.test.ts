@@ -315,9 +315,9 @@ describe('dependency watcher', () => {
       demand = new DemandWatch({
         client: {
           ...kube,
-          list(...args) {
+          listItems(...args) {
             lists += 1;
-            return kube.list(...args);
+            return kube.listItems(...args);
           },
         },
         driver,

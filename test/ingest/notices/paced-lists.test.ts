@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { PacedLists, Unwanted } from '#src/ingest/notices/paced-lists.ts';
-import type { ListOptions, ListPage } from '#src/kube/client.ts';
+import type { ItemsOptions, ListOptions, ListPage } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import { claims, type Resource } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -46,13 +46,16 @@ describe('paced lists', () => {
     mostAtOnce = 0;
     lists = new PacedLists({
       client: {
-        async list<T>(_: Resource, { continueToken }: ListOptions = {}) {
+        async listItems(_: Resource, { continueToken, onBegin, onItem }: ItemsOptions) {
           asked.push(continueToken);
           underWay += 1;
           mostAtOnce = Math.max(mostAtOnce, underWay);
           await systemClock.sleep(10);
           underWay -= 1;
-          return (await answer({ continueToken })) as ListPage<T>;
+          const { items, ...info } = await answer({ continueToken });
+          onBegin();
+          for (const item of items) onItem(item);
+          return info;
         },
       },
       clock: {
