@@ -17,7 +17,7 @@ import {
   type CertificateName,
   findAllowedName,
   formatName,
-  readAlternativeNames,
+  peerCertificate,
 } from '../runtime/certificate-names.ts';
 import { timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -125,16 +125,15 @@ export class Listener {
     const peer = peerOf(socket);
     this.#endHandshake(socket.remoteAddress ?? '', socket.remotePort ?? 0);
     if (socket.alpnProtocol !== 'h2') return refuse('handshake', 'it does not offer HTTP/2');
-    const certificate = socket.getPeerX509Certificate();
-    const names = readAlternativeNames(certificate?.subjectAltName);
+    const { names, endMs } = peerCertificate(socket) ?? { names: [], endMs: 0 };
     const name = findAllowedName(names, allowed);
-    if (certificate === undefined || name === undefined) {
+    if (name === undefined) {
       const all = names.map(formatName).join(', ').slice(0, 500) || 'no name';
       return refuse('name', `its certificate has ${all}, which --tls-allowed-names does not list`);
     }
     this.#names.set(peer, formatName(name));
     // A caller connects again when it has renewed its certificate, which it does before the end.
-    const leftMs = timerMs(Date.parse(certificate.validTo) - Date.now());
+    const leftMs = timerMs(endMs - Date.now());
     const timer = setTimeout(() => socket.destroy(), leftMs);
     socket.once('close', () => {
       clearTimeout(timer);

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Clock } from '../runtime/clock.ts';
+import { peerCertificate } from '../runtime/certificate-names.ts';
 import { isFields } from '../runtime/json.ts';
 import { type Logger, RareWarnings } from '../runtime/log.ts';
 import { TokenBucket } from '../runtime/token-bucket.ts';
@@ -128,7 +129,7 @@ const TOO_MANY_UNKNOWN =
 /** The subject of a verified certificate. */
 function subjectOf(socket: Socket): string | undefined {
   const isVerified = socket instanceof TLSSocket && socket.authorized;
-  return isVerified ? socket.getPeerX509Certificate()?.subject : undefined;
+  return isVerified ? peerCertificate(socket)?.subject : undefined;
 }
 
 /** What the API server asks. */

@@ -5,7 +5,7 @@ import {
   type CertificateName,
   findAllowedName,
   formatName,
-  readAlternativeNames,
+  peerCertificate,
 } from '../runtime/certificate-names.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { decodeBase64, type HeaderValues } from './decode.ts';
@@ -91,10 +91,9 @@ export class Authenticator {
   #certificateName(socket: unknown): string | undefined {
     const { allowedNames, clock } = this.#options;
     if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined;
-    const certificate = socket.getPeerX509Certificate();
-    if (certificate === undefined || Date.parse(certificate.validTo) <= clock.nowMs())
-      return undefined;
-    const name = findAllowedName(readAlternativeNames(certificate.subjectAltName), allowedNames);
+    const certificate = peerCertificate(socket);
+    if (certificate === undefined || certificate.endMs <= clock.nowMs()) return undefined;
+    const name = findAllowedName(certificate.names, allowedNames);
     return name === undefined ? undefined : formatName(name);
   }
 
