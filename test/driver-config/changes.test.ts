@@ -114,6 +114,7 @@ describe('a change of --driver-config', () => {
   });
 
   it('begins a driver that was added, and the others go on', async () => {
+    await provision(ONE);
     const leading = linesOf(ingest, 'leading: ').length;
     const claim = await bed.newClaim(TWO);
     await bed.serve([one, two]);
