@@ -75,8 +75,8 @@ export async function useQueue<T>(
 }
 
 /** Promotes the job of a key as promoteKey does.
- * @returns `running` while a worker runs it, which may be about to delay it; `waiting` where it was
- *          not delayed, or there is none */
+ * @returns `running` while a worker runs it, which may be about to delay it, or has just done so;
+ *          `waiting` where it was not delayed, or there is none */
 export async function promoteUnlessRunning(
   queue: Queue,
   keyId: string,
@@ -84,7 +84,9 @@ export async function promoteUnlessRunning(
   const jobId = await queue.getDeduplicationJobId(keyId);
   if (jobId === null) return 'waiting';
   if (await promoteJob(queue, jobId)) return 'promoted';
-  return (await queue.getJobState(jobId)) === 'active' ? 'running' : 'waiting';
+  const state = await queue.getJobState(jobId);
+  // Delayed since it could not be promoted.
+  return state === 'active' || state === 'delayed' ? 'running' : 'waiting';
 }
 
 /** Promotes the job of a key if it is delayed, and does nothing otherwise. */

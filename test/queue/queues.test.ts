@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { keyId } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Queue } from 'bullmq';
 import { queueName } from '#src/queue/queue-keys.ts';
-import { countTakeableJobs, storeLimits, waitingKeys } from '#src/queue/queues.ts';
+import {
+  countTakeableJobs,
+  promoteUnlessRunning,
+  storeLimits,
+  useQueue,
+  waitingKeys,
+} from '#src/queue/queues.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -131,5 +138,41 @@ describe('a queue', () => {
     assert.equal(redis.redis.listenerCount('error'), before);
     assert.equal(redis.redis.status, 'ready');
     await bench.close();
+  });
+});
+
+describe('the promotion of a key that its run is about to delay', () => {
+  it('is asked for again where the run ends between the two looks at its job', async () => {
+    const redis = await startTestRedis();
+    const driver = 'between.example';
+    const bench = new QueueBench(redis, driver);
+    let endRun = (): void => undefined;
+    const isToEnd = new Promise<void>((resolve) => (endRun = resolve));
+    try {
+      bench.consumer(async () => {
+        await isToEnd;
+        return { kind: 'parked', reason: 'nothing to do yet', until: [] };
+      });
+      const key = claimKey('data');
+      bench.producer().ensureQueued(key);
+      await until(() => bench.runs.length === 1, 'it runs');
+      await useQueue(
+        redis.redis,
+        { prefix: 'csi', queue: queueName('claim', driver) },
+        async (queue) => {
+          const stateOf = queue.getJobState.bind(queue);
+          queue.getJobState = async (id) => {
+            endRun();
+            await until(async () => (await queue.getDelayedCount()) === 1, 'it is delayed');
+            return stateOf(id);
+          };
+          assert.equal(await promoteUnlessRunning(queue, keyId(key)), 'running');
+          assert.equal(await promoteUnlessRunning(queue, keyId(key)), 'promoted');
+        },
+      );
+    } finally {
+      await bench.close();
+      await redis.close();
+    }
   });
 });
