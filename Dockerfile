@@ -17,13 +17,13 @@ FROM build AS build-sandbox
 COPY sandbox ./sandbox
 RUN npx tsc -b sandbox
 
-# What both images share.
+# What both images share. Without USER, as external-provisioner's image: the user of a container in
+# a driver's pod is the one that can open the driver's socket, root unless the pod names another.
+# The manifests in k8s/ name an unprivileged one.
 FROM base AS runtime
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=build /app/package.json /app/LICENSE ./
-# An unprivileged user without a name; the manifests in k8s/ use the same number.
-USER 10001:10001
 
 FROM runtime AS sample-driver
 # It also needs packages that are for development only.
@@ -35,8 +35,12 @@ CMD ["sandbox-driver", "--help"]
 
 # The last stage is what a build without --target makes. It contains nothing of the sandbox.
 FROM runtime AS sutler
+# For sutler in the place of external-provisioner; with REDIS_URL it is not started.
+RUN apt-get update \
+  && apt-get install --yes --no-install-recommends redis-server \
+  && rm -rf /var/lib/apt/lists/*
 # The bundle in the place of dist/, in which Node would open hundreds of files to start a process.
 # It contains the packages too.
 COPY --from=build /app/bundle ./dist
+# Without arguments it takes the place of external-provisioner's container.
 ENTRYPOINT ["node", "--enable-source-maps", "/app/dist/cli.js"]
-CMD ["--help"]

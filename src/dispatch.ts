@@ -25,13 +25,20 @@ export function flagsOf(processes: Readonly<Record<string, Process>>): FlagTable
   return Object.assign({}, ...tables.toReversed()) as FlagTable;
 }
 
+/** Flags of the command line as a whole. */
+const OWN_FLAGS: ReadonlySet<string> = new Set(['--help', '-h', '--version']);
+
+/** The process that runs where the first argument is a flag, or there is none: it stands in for
+ * external-provisioner, whose arguments are flags only. */
+const WITHOUT_NAME = 'all';
+
 /** Runs the process that the first argument names, or prints the version or the list of processes.
  * @returns the exit code where no process was started */
 export async function dispatch(
   host: Host,
   processes: Readonly<Record<string, Process>>,
 ): Promise<number | undefined> {
-  const [name = '--help', ...argv] = host.argv.slice(2);
+  const { name, argv } = splitName(host.argv.slice(2));
   const chosen = Object.hasOwn(processes, name) ? processes[name] : undefined;
   if (chosen !== undefined) {
     const { main } = await chosen.load();
@@ -44,13 +51,7 @@ export async function dispatch(
     return 0;
   }
   if (name === '--help' || name === '-h' || name === 'help') {
-    const rowsOf = (areCommands: boolean): readonly string[] =>
-      Object.entries(processes)
-        .filter(([, { command }]) => (command !== undefined) === areCommands)
-        .map(([process, { summary }]) => `  ${process.padEnd(16)}${summary}`);
-    const usage = 'Usage: sutler PROCESS [flags]    (sutler PROCESS --help lists its flags)';
-    const commands = ['', 'Commands, which do one thing and end:', ...rowsOf(true)];
-    host.stdout.write([usage, '', ...rowsOf(false), ...commands, ''].join('\n'));
+    host.stdout.write(renderProcesses(processes));
     return 0;
   }
   const names = Object.keys(processes);
@@ -60,4 +61,23 @@ export async function dispatch(
   const choice = `choose ${names.join(', ')}`;
   host.stderr.write(`sutler: there is no process or command "${shown}"${guess}; ${choice}\n`);
   return 2;
+}
+
+function splitName(given: readonly string[]): { name: string; argv: readonly string[] } {
+  const [name = '', ...argv] = given;
+  const isName = name !== '' && (!name.startsWith('-') || OWN_FLAGS.has(name));
+  return isName ? { name, argv } : { name: WITHOUT_NAME, argv: given };
+}
+
+/** The list of processes and commands. */
+function renderProcesses(processes: Readonly<Record<string, Process>>): string {
+  const rowsOf = (areCommands: boolean): readonly string[] =>
+    Object.entries(processes)
+      .filter(([, { command }]) => (command !== undefined) === areCommands)
+      .map(([process, { summary }]) => `  ${process.padEnd(16)}${summary}`);
+  const usage =
+    'Usage: sutler [PROCESS] [flags]    (sutler PROCESS --help lists its flags; ' +
+    `without PROCESS: ${WITHOUT_NAME})`;
+  const commands = ['', 'Commands, which do one thing and end:', ...rowsOf(true)];
+  return [usage, '', ...rowsOf(false), ...commands, ''].join('\n');
 }

@@ -28,8 +28,15 @@ export const flags = defineFlags({
     default: true,
     perDriver: true,
     help:
-      'Keeps a finalizer on a claim while its volume record is open, in case Redis loses its ' +
-      'data. Costs two API writes per claim. Needed with a Redis of its own.',
+      'Keeps a finalizer on a claim while its volume record is open. Costs two API writes per ' +
+      'claim. With a Redis of its own it is what tells the next process of a creation.',
+  },
+  'leader-election': {
+    type: 'bool',
+    default: false,
+    perDriver: true,
+    help: 'Acquire a Lease before working. Needed with several replicas.',
+    upstream: 'same',
   },
   'dashboard-address': {
     type: 'string',

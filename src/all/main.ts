@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { lstat, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { flags as gatewayFlags } from '../csi-gateway/flags.ts';
 import { start as startGateway } from '../csi-gateway/main.ts';
 import { flags as dashboardFlags } from '../dashboard/flags.ts';
+import { SoftState } from '../election/soft-state.ts';
 import { flags as ingestFlags } from '../ingest/flags.ts';
 import { start as startIngest } from '../ingest/main.ts';
 import { flags as jobsFlags } from '../jobs/flags.ts';
@@ -40,9 +41,13 @@ export function main(invocation: Invocation): Promise<void> {
 
 async function start(context: AllContext): Promise<void> {
   const { flags, closers } = context;
-  const folder = await makeFolder();
+  const folder = await makeFolder(flags.csiAddress);
   closers.add('temporary folder', () => rm(folder, { recursive: true, force: true }));
-  const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
+  const softState = openSoftState(context);
+  const redisUrl =
+    flags.redisUrl === ''
+      ? await startOwnRedis(context, folder, softState !== undefined)
+      : flags.redisUrl;
   const listen = await listenAddresses(context, folder);
   const values = {
     ...flags,
@@ -51,6 +56,7 @@ async function start(context: AllContext): Promise<void> {
     ...(listen.length === 0 ? {} : { gateway: listen }),
     // One page for all of them.
     httpEndpoint: '',
+    metricsAddress: '',
   };
   const parts = {
     ...(listen.length === 0 ? {} : { 'csi-gateway': startGateway }),
@@ -73,27 +79,56 @@ async function start(context: AllContext): Promise<void> {
   };
   await Promise.all(
     Object.entries(parts).map(([part, startPart]) =>
-      startPart({
-        ...partContext(context, part),
-        flags: values,
-        announce: (ofPart) => announce(part, ofPart),
-      }),
+      startPart(
+        {
+          ...partContext(context, part),
+          flags: values,
+          announce: (ofPart) => announce(part, ofPart),
+        },
+        softState,
+      ),
     ),
   );
 }
 
-/** Only this user can enter it, so its sockets need no password. */
-async function makeFolder(): Promise<string> {
-  try {
-    return await mkdtemp(join(tmpdir(), 'sutler-'));
-  } catch (cause) {
-    const fix = 'name a folder that this process may write to by the variable TMPDIR';
-    throw new UsageError(`no temporary folder (${messageOf(cause)}): ${fix}`, { cause });
-  }
+/** With a Redis of its own, claims keep the trace of creations. Several drivers can't: the process
+ * would end for all of them when it has to begin anew for one. */
+function openSoftState(context: AllContext): SoftState | undefined {
+  const { flags, log } = context;
+  if (flags.redisUrl !== '' || !flags.claimFinalizer || flags.driverConfig !== '') return undefined;
+  return new SoftState((reason) => {
+    log.error({ reason }, 'ending, so that the next process begins with what the API server has');
+    context.stop(1);
+  });
 }
 
-async function startOwnRedis({ log, closers }: AllContext, folder: string): Promise<string> {
-  const server = await keepRedisServer({ folder, log });
+/** Folders for sockets, in turn: a container may have a read-only file system, but /dev/shm is in
+ * memory. */
+const IN_MEMORY = '/dev/shm';
+
+/** Only this user can enter it, so its sockets need no password. */
+async function makeFolder(csiAddress: string): Promise<string> {
+  const places = [tmpdir(), IN_MEMORY, dirname(csiAddress.replace(/^unix:(\/\/)?/, ''))];
+  const failures: string[] = [];
+  for (const place of places)
+    try {
+      return await mkdtemp(join(place, 'sutler-'));
+    } catch (error) {
+      failures.push(messageOf(error));
+    }
+  const fix = 'name a folder that this process may write to by the variable TMPDIR';
+  throw new UsageError(`no temporary folder (${failures.join('; ')}): ${fix}`);
+}
+
+/** Its data ends with the process in any case. With soft state nothing reads it after Redis' end
+ * either, so that no disk is needed. */
+async function startOwnRedis(
+  { log, closers }: AllContext,
+  folder: string,
+  isSoftState: boolean,
+): Promise<string> {
+  const settings = isSoftState ? ['appendonly no'] : [];
+  const server = await keepRedisServer({ folder, log, settings });
   closers.add('Redis', () => server.close());
   return server.url;
 }
@@ -102,7 +137,7 @@ async function startOwnRedis({ log, closers }: AllContext, folder: string): Prom
  * elsewhere.
  * @throws UsageError */
 async function listenAddresses(
-  { flags: { csiAddress, driverConfig, gateway }, closers }: AllContext,
+  { flags: { csiAddress, driverConfig, gateway, redisUrl }, closers }: AllContext,
   folder: string,
 ): Promise<readonly string[]> {
   if (driverConfig !== '' && gateway.length > 0)
@@ -111,7 +146,7 @@ async function listenAddresses(
     throw new UsageError('--gateway: all has one gateway; give one address, or run them apart');
   if (driverConfig !== '') return [];
   if (gateway.length > 0) return gateway;
-  const lasting = await openLastingFolder(csiAddress);
+  const lasting = redisUrl === '' ? undefined : await openLastingFolder(csiAddress);
   if (lasting !== undefined)
     closers.add('folder of the gateway', () => rm(lasting, { recursive: true, force: true }));
   return [`unix://${join(lasting ?? folder, SOCKET)}`];

@@ -6,7 +6,7 @@ import type { KubeClient } from '../kube/client.ts';
 import type { kubeFlags } from '../kube/flags.ts';
 import { openKubeClient, readClusterUid } from '../kube/open-client.ts';
 import { openRedisAccess, type RedisAccess } from '../redis/access.ts';
-import { type ClusterMarker, watchClusterMarker } from '../redis/cluster-marker.ts';
+import { ALWAYS_OURS, type ClusterMarker, watchClusterMarker } from '../redis/cluster-marker.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { type SettingsWatch, watchSettings } from '../redis/settings.ts';
@@ -28,21 +28,25 @@ export interface Connections {
  * process. Does not wait until they are usable: each connects, and reconnects, in the background.
  * @param name       of the process, for the User-Agent
  * @param redisName  shown by Redis' CLIENT LIST
+ * @param isRedisOwn  no other process can reach this Redis, so it is not compared with the cluster
  * @throws UsageError for flags that can't be used */
 export async function openConnections(
   context: Context,
   name: string,
   redisName: string,
+  isRedisOwn = false,
 ): Promise<Connections> {
   const { flags, closers, health, log } = context;
   const kube = await openKubeClient(name, context);
   const access = await openRedisAccess(context);
   const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name: redisName, log });
   closers.add('Redis', () => link.close());
-  const settings = watchSettings(link, log);
+  const settings = watchSettings(link, log, { mayForget: isRedisOwn });
   closers.add('Redis settings', () => settings.close());
   const clusterUid = () => readClusterUid(kube);
-  const marker = watchClusterMarker({ link, prefix: flags.redisPrefix, clusterUid, log });
+  const marker = isRedisOwn
+    ? ALWAYS_OURS
+    : watchClusterMarker({ link, prefix: flags.redisPrefix, clusterUid, log });
   closers.add('cluster marker', () => marker.stop());
   health.ready('redis', () => link.trouble ?? link.refusal);
   health.ready('redis-cluster', () => marker.trouble);

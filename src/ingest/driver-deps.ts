@@ -1,5 +1,6 @@
 import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
+import type { SoftState } from '../election/soft-state.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { flags } from './flags.ts';
@@ -19,4 +20,5 @@ export interface DriverDeps {
   readonly queue: LeaderOnlyQueue;
   readonly pause: ProvisioningPause;
   readonly events: EventRecorder;
+  readonly softState: SoftState | undefined;
 }

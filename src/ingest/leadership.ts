@@ -2,6 +2,7 @@ import { instanceName } from '../connections/open-connections.ts';
 import { Elector } from '../election/elector.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { IDENTITY_PREFIX, type LeaseTimes, otherHolder } from '../election/lease.ts';
+import type { SoftState } from '../election/soft-state.ts';
 import { redisDataEpochStore } from '../records/data-epoch.ts';
 import { quarantineMs } from '../records/flags.ts';
 import { OtherProvisioner } from '../records/provisioning-pause.ts';
@@ -12,6 +13,7 @@ import {
   DataEpochCheck,
   leaseDataEpochStore,
   sequenceAnnotations,
+  softDataEpochStore,
 } from '../records/data-epoch-check.ts';
 import type { DriverDeps } from './driver-deps.ts';
 import { type GatewayFailover, openFailover } from './gateway-failover.ts';
@@ -39,6 +41,7 @@ export interface LeadershipOptions {
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
   readonly sweep: Pick<SnapshotSweep, 'begin'> | undefined;
+  readonly softState: Pick<SoftState, 'check'> | undefined;
   /** Whether Redis belongs to our cluster. */
   readonly isRedisOurs: () => boolean;
   readonly log: Logger;
@@ -64,6 +67,7 @@ export class Leadership {
 
   /** This process leads from now on, as long as the Lease says so. */
   begin(lease: LeaseStatus): void {
+    if (this.#options.softState?.check() === false) return;
     const { driver, queue, failover, otherProvisioner, dataEpoch, sweep, isRedisOurs, log } =
       this.#options;
     dataEpoch.beginLeading(lease.transitions);
@@ -105,7 +109,8 @@ export class Leadership {
   /** To be called every second: tells the workers about another provisioner, and checks the
    * data epoch if this process leads. */
   tick(lease: LeaseStatus): void {
-    const { otherProvisioner, isRedisOurs } = this.#options;
+    const { otherProvisioner, softState, isRedisOurs } = this.#options;
+    if (softState?.check() === false) return;
     const holder = lease.isLeader ? undefined : lease.holder;
     if (isRedisOurs()) otherProvisioner.observe(otherHolder(holder));
     void this.#checkDataEpoch();
@@ -124,16 +129,16 @@ export class Leadership {
 
   /** Checks whether Redis lost data, and does the resync that follows from it or is due. */
   async #checkDataEpoch(): Promise<void> {
-    const { failover, queue, dataEpoch, resync, log } = this.#options;
+    const { failover, queue, dataEpoch, resync, softState, log } = this.#options;
     if (!queue.isAllowing || this.#isChecking) return;
     this.#isChecking = true;
     try {
       const hasLostData = await dataEpoch.check();
       const reason = this.#takeDueResync();
-      if (hasLostData) {
-        failover.checkNow();
-        void resync.runAfterLoss();
-      } else if (reason !== undefined) void resync.run(reason);
+      if (hasLostData) failover.checkNow();
+      if (hasLostData && softState === undefined) void resync.runAfterLoss();
+      else if (hasLostData) void resync.run('leading');
+      else if (reason !== undefined) void resync.run(reason);
     } catch (error) {
       if (this.#takeDueResync() !== undefined) void resync.runDoubtful();
       // The check reports the Lease, and the connection Redis.
@@ -146,15 +151,19 @@ export class Leadership {
 
 /** Makes what this ingest does while it leads. */
 export function openLeadership(base: DriverDeps, source: ObjectSource, resync: Resync): Leadership {
-  const { context, connections, driver, lease, queue, pause } = base;
+  const { context, connections, driver, lease, queue, pause, softState } = base;
   const { flags, closers, health, log } = context;
   const { kube, link, marker } = connections;
   const dataEpochs = redisDataEpochStore(link.redis, flags.redisPrefix, driver.name);
-  const store = leaseDataEpochStore({ client: kube, ...lease });
+  const store =
+    softState === undefined
+      ? leaseDataEpochStore({ client: kube, ...lease })
+      : softDataEpochStore();
   const dataEpoch = new DataEpochCheck({
     dataEpochs,
     store,
     quarantineMs: quarantineMs(flags),
+    isSoftState: softState !== undefined,
     onFacts: (facts) => pause.learn(facts),
     log,
   });
@@ -168,6 +177,7 @@ export function openLeadership(base: DriverDeps, source: ObjectSource, resync: R
     dataEpoch,
     pause,
     otherProvisioner: new OtherProvisioner(dataEpochs, log),
+    softState,
     isRedisOurs: () => marker.isOurs,
     log,
   });
@@ -208,6 +218,7 @@ export function openElection(base: DriverDeps, times: LeaseTimes, leadership: Le
 const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined, transitions: 0 };
 
 function leadAlways(base: DriverDeps, leadership: Leadership): void {
+  base.softState?.follow(ALWAYS_LEADING);
   tickEverySecond(base, leadership, ALWAYS_LEADING);
   leadership.begin(ALWAYS_LEADING);
 }
@@ -218,7 +229,8 @@ function competeForLease(base: DriverDeps, times: LeaseTimes, leadership: Leader
   const labels = flags.leaderElectionLabels;
   const annotations = (isReleased: boolean) => {
     const { dataEpoch } = leadership;
-    return dataEpoch === undefined ? {} : sequenceAnnotations(dataEpoch, isReleased);
+    const isKept = dataEpoch !== undefined && base.softState === undefined;
+    return isKept ? sequenceAnnotations(dataEpoch, isReleased) : {};
   };
   const elector = new Elector({
     store: new KubeLeaseStore({ client: connections.kube, ...lease, labels, annotations, log }),
@@ -231,6 +243,7 @@ function competeForLease(base: DriverDeps, times: LeaseTimes, leadership: Leader
     onStartedLeading: (status) => leadership.begin(status),
     onStoppedLeading: (reason) => leadership.end(reason),
   });
+  base.softState?.follow(elector);
   closers.add('elector', async () => {
     queue.block();
     await elector.close();

@@ -5,6 +5,7 @@ import {
 } from '../connections/open-connections.ts';
 import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
+import type { SoftState } from '../election/soft-state.ts';
 import { openProducerConnection } from '../queue/connections.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
@@ -20,17 +21,19 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'ingest', summary, table, start });
 }
 
-/** Opens everything of ingest; it then runs until the process closes. */
-export async function start(context: IngestContext): Promise<void> {
+/** Opens everything of ingest; it then runs until the process closes.
+ * @param softState  where jobs is the same process, and Redis its own */
+export async function start(context: IngestContext, softState?: SoftState): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   checkFlags(context);
-  const connections = await openConnections(context, 'ingest', 'sutler-ingest');
+  const isRedisOwn = softState !== undefined;
+  const connections = await openConnections(context, 'ingest', 'sutler-ingest', isRedisOwn);
   const ofDriver = await connectDriver(context, connections);
   const shared = openShared(context, connections);
   context.health.ready('kubernetes', () => 'waiting for the driver first');
   addFirstChecks(context.health);
   context.announce(await openServers(context, connections));
-  await startDriver(context, ofDriver, shared);
+  await startDriver(context, ofDriver, { ...shared, softState });
 }
 
 /** Serves the drivers of --driver-config. */

@@ -4,6 +4,7 @@ import { capacityNamespace } from '../capacity/flags.ts';
 import { startRefresher } from '../capacity/start-refresher.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
+import type { SoftState } from '../election/soft-state.ts';
 import { leaseNamespace } from '../election/flags.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
@@ -35,7 +36,7 @@ import { HandlePublisher } from './handle-publishers.ts';
 import { LeaderOnlyQueue } from './leader-only-queue.ts';
 import { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
-import { openElection, openLeadership } from './leadership.ts';
+import { type Leadership, openElection, openLeadership } from './leadership.ts';
 import { ProvisioningPause } from './provisioning-pause.ts';
 import { Resync } from './resync.ts';
 
@@ -44,6 +45,8 @@ export interface Shared {
   readonly producerConnection: ProducerConnection;
   /** The objects of all drivers. It begins at the first call. */
   readonly eventSource: () => EventSource;
+  /** Set where jobs is the same process, and Redis its own. */
+  readonly softState?: SoftState | undefined;
 }
 
 /** Begins what ingest does for one driver, as soon as the driver is known. Resolves when it
@@ -53,13 +56,12 @@ export async function startDriver(
   connections: DriverConnections,
   shared: Shared,
 ): Promise<void> {
-  const { closers, stopping } = context;
+  const { stopping } = context;
   const times = leaseTimes(context);
   const namespace = await leaseNamespace(context.flags.leaderElectionNamespace, context.env);
   const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
 
-  const lease = { namespace, name: leaseName(driver.name) };
   const queue = new LeaderOnlyQueue(
     openProducer(context, shared.producerConnection, driver),
     2 * times.leaseDurationMs,
@@ -68,7 +70,9 @@ export async function startDriver(
   const changes = new Listeners<string>();
   const pause = openPause(context, changes);
   const events = openEvents(context, connections, driver);
-  const deps = { context, connections, driver, lease, queue, pause, events };
+  const lease = { namespace, name: leaseName(driver.name) };
+  const { softState } = shared;
+  const deps = { context, connections, driver, lease, queue, pause, events, softState };
   const eventSource = shared.eventSource();
   const { handler, followed } = await serveDriver(deps, eventSource, changes);
   if (stopping.aborted) return;
@@ -82,11 +86,19 @@ export async function startDriver(
     eventSource.source,
     openResync(deps, eventSource.source, handler),
   );
-  const endReports = eventSource.reader?.lost.subscribe(() => leadership.noticesLost());
-  closers.add('reports of lost notices', () => endReports?.());
+  reportLostNotices(context, eventSource, leadership);
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
   openElection(deps, times, leadership);
+}
+
+function reportLostNotices(
+  { closers }: Context,
+  { reader }: EventSource,
+  leadership: Leadership,
+): void {
+  const end = reader?.lost.subscribe(() => leadership.noticesLost());
+  closers.add('reports of lost notices', () => end?.());
 }
 
 /** Begins to serve the driver. Resolves when all its objects are known. */

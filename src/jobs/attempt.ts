@@ -13,6 +13,8 @@ export interface Attempt {
   readonly job: JobKey;
   /** The epoch of Redis' data before this run read its object (record rule 6). */
   readonly dataEpoch: string;
+  /** The claim had our finalizer when this run read it (record rule 10). */
+  readonly wasBegun?: boolean;
   /** Unix ms after which this run may send no call, because the call might outlast the ownership
    * (record rule 3). */
   readonly notAfterMs: number;
@@ -44,7 +46,7 @@ export const MAX_READ_AGE_MS = 2_000;
  * @param readMs  when the run began to read its object */
 export function startAttempt(
   { clock, driver: { timeoutMs }, redis, settings: { writeAllowanceMs } }: Dependencies,
-  attempt: Pick<Attempt, 'id' | 'job' | 'dataEpoch'>,
+  attempt: Pick<Attempt, 'id' | 'job' | 'dataEpoch' | 'wasBegun'>,
   readMs: number,
 ): Attempt {
   const notAfterMs = Math.min(

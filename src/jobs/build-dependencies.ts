@@ -27,7 +27,7 @@ export function buildDependencies(
     readonly gates: FeatureGates;
   },
 ): Dependencies {
-  const { context, connections, driver, instance } = deps;
+  const { context, connections, driver, instance, shared } = deps;
   const { flags, closers, log, metrics } = context;
   const { kube, gateways, link } = connections;
   const { caches, records, gates } = parts;
@@ -72,6 +72,7 @@ export function buildDependencies(
       retryMaxMs: flags.retryIntervalMaxMs,
       areSecretsWatched: flags.watchSecrets,
       usesClaimFinalizer: flags.claimFinalizer,
+      isSoftState: shared.softState !== undefined,
     },
     reports: {
       counts: createOperationCounts(metrics),

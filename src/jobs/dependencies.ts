@@ -1,6 +1,7 @@
 import type { CapacityHints } from '../capacity/hints.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
+import type { SoftState } from '../election/soft-state.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { ControllerCalls } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
@@ -96,6 +97,9 @@ export interface Settings {
   readonly areSecretsWatched: boolean;
   /** Whether a claim gets a finalizer while its record is open (--claim-finalizer). */
   readonly usesClaimFinalizer: boolean;
+  /** Whether the data of Redis ends with this process, so that only that finalizer tells the next
+   * one of a call (record rule 10). */
+  readonly isSoftState: boolean;
 }
 
 /** What runs tell besides events. */
@@ -115,6 +119,8 @@ export interface SharedParts {
   readonly caches: Caches;
   /** What --record-key-file says; undefined without the flag. */
   readonly recordKeys: Pick<WatchedFiles<RecordKeys>, 'current'> | undefined;
+  /** Set where ingest is the same process, and Redis its own. */
+  readonly softState?: SoftState | undefined;
 }
 
 /** What the parts of one driver in jobs are made of. It is there once the driver is known. */

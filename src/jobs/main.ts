@@ -6,6 +6,7 @@ import {
 } from '../connections/open-connections.ts';
 import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
+import type { SoftState } from '../election/soft-state.ts';
 import { openWorkerConnection } from '../queue/connections.ts';
 import { parseRecordKeys } from '../records/record-seal.ts';
 import { systemClock } from '../runtime/clock.ts';
@@ -24,14 +25,17 @@ export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'jobs', summary, table, start });
 }
 
-/** Opens everything of jobs; it then runs until the process closes. */
-export async function start(context: JobsProcess): Promise<void> {
+/** Opens everything of jobs; it then runs until the process closes.
+ * @param softState  where ingest is the same process, and Redis its own */
+export async function start(context: JobsProcess, softState?: SoftState): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   const checked = checkFlags(context);
   const instance = instanceName(context);
-  const connections = await openConnections(context, 'jobs', `sutler-records:${instance}`);
+  const redisName = `sutler-records:${instance}`;
+  const isRedisOwn = softState !== undefined;
+  const connections = await openConnections(context, 'jobs', redisName, isRedisOwn);
   const ofDriver = await connectDriver(context, connections);
-  const shared = await openShared(context, connections);
+  const shared = { ...(await openShared(context, connections)), softState };
   addFirstChecks(context.health);
   context.announce(await openHttpEndpoint(context));
   await startWorkers(context, ofDriver, { ...checked, shared, instance });

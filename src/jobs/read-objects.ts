@@ -40,7 +40,7 @@ async function performStep(kube: Kube, step: Step): Promise<Answer> {
       case 'list':
         return { kind: 'listed', items: await listAll(kube, step.resource, step.namespace) };
       case 'add-finalizer':
-        await addFinalizer(kube, { ...step, mustBeUnchanged: true });
+        await addFinalizer(kube, step);
         return { kind: 'finalizer-added' };
     }
   } catch (error) {

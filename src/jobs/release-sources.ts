@@ -90,7 +90,7 @@ export async function releaseCloneSource(
   }
   const target = { resource: claims, object: claim, finalizer: CLONE_PROTECTION };
   try {
-    await removeFinalizer(kube, { ...target, mustBeUnchanged: true });
+    await removeFinalizer(kube, target);
     return { kind: 'done', note: 'all clones are created: our finalizer is removed' };
   } catch (error) {
     if (isNotFound(error)) return { kind: 'done', note: 'the claim is gone' };

@@ -42,8 +42,8 @@ export async function startWorkers(
   if (stopping.aborted) return;
 
   const deps = { context, connections, shared, driver, instance };
-  const leaseFollower = await followLease(deps);
-  const records = await openRecords(deps, leaseFollower);
+  const lease = shared.softState ?? (await followLease(deps));
+  const records = openRecords(deps, lease);
   const lostRecords = openLostRecords(deps, records);
   const dependencies = buildDependencies(deps, { caches, records, gates });
   await connections.marker.waitUntilOurs(stopping);
@@ -88,12 +88,12 @@ function openCaches({ closers, health }: JobsContext, caches: DriverCaches): Dri
   return caches;
 }
 
-async function openRecords(
+function openRecords(
   { context, connections, driver, instance, shared }: DriverDeps,
-  leaseFollower: LeaseFollower,
-): Promise<VolumeRecords> {
+  lease: Pick<LeaseFollower, 'otherHolder'>,
+): VolumeRecords {
   const { flags } = context;
-  const records = new VolumeRecords({
+  return new VolumeRecords({
     redis: connections.link.redis,
     prefix: flags.redisPrefix,
     driver: driver.name,
@@ -101,11 +101,9 @@ async function openRecords(
     settleMs: flags.settleTimeMs,
     processName: instance,
     keys: () => shared.recordKeys?.current,
-    otherHolder: () => leaseFollower.otherHolder,
+    otherHolder: () => lease.otherHolder,
+    isSoftState: shared.softState !== undefined,
   });
-  // Only saves the first run a refusal, so Redis need not be there yet.
-  await records.learnDataEpoch().catch(() => undefined);
-  return records;
 }
 
 function openLostRecords({ context, connections }: DriverDeps, records: VolumeRecords): PollLoop {

@@ -81,7 +81,8 @@ export interface KubeClient {
     body: unknown,
     o?: CallOptions,
   ): Promise<T>;
-  /** PUT. Only for objects of our own, because fields that are not in `object` are lost. */
+  /** PUT of the whole object: fields that are not in `object` are lost. Refused as a conflict where
+   * the object changed since `object` was read. */
   update<T>(resource: Resource, ref: ObjectRef, object: unknown, o?: CallOptions): Promise<T>;
   patch<T>(resource: Resource, ref: ObjectRef, patch: Patch, o?: CallOptions): Promise<T>;
   /** A precondition that is not met is a 409 (isConflict).

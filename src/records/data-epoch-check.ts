@@ -33,6 +33,8 @@ export interface DataEpochCheckOptions {
   readonly store: DataEpochIdStore;
   /** How long nothing is opened after a loss. */
   readonly quarantineMs: number;
+  /** A loss concerns only claims that have our finalizer (record rule 10). */
+  readonly isSoftState?: boolean;
   /** Called with each answer of Redis. */
   readonly onFacts?: (facts: LeaderFacts) => void;
   readonly newId?: () => string;
@@ -162,16 +164,22 @@ export class DataEpochCheck {
 
   /** @returns whether data was lost before */
   #confirm(dataEpoch: DataEpoch): boolean {
-    const { quarantineMs, log } = this.#options;
+    const { quarantineMs, isSoftState = false, log } = this.#options;
     const loss = this.#loss;
     this.#known = dataEpoch;
     this.#reservedId = undefined;
     this.#loss = undefined;
     if (loss === undefined) return false;
-    log.warn(
-      { why: loss, waitMs: quarantineMs },
-      'volume records may be lost: nothing is created or deleted until calls under way have ended',
-    );
+    if (isSoftState)
+      log.info(
+        { waitMs: quarantineMs },
+        'claims that an earlier process was creating a volume for wait until its calls have ended',
+      );
+    else
+      log.warn(
+        { why: loss, waitMs: quarantineMs },
+        'volume records may be lost: nothing is created or deleted until calls under way have ended',
+      );
     return true;
   }
 
@@ -204,6 +212,19 @@ export function sequenceAnnotations(
   isReleased: boolean,
 ): Readonly<Record<string, string>> {
   return { [DATA_EPOCH_SEQUENCE]: `${id}/${sequence}/${isReleased ? '' : server}` };
+}
+
+/** With soft state nothing is kept outside Redis: each process that begins to lead takes the data
+ * before it for lost. */
+export function softDataEpochStore(): DataEpochIdStore {
+  let id = 'of an earlier process';
+  return {
+    read: () => Promise.resolve({ id, sequence: 0, server: '' }),
+    write(next) {
+      id = next;
+      return Promise.resolve();
+    },
+  };
 }
 
 /** Keeps the data epoch in annotations of the driver's Lease. The leader's renewals write how far

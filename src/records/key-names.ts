@@ -13,6 +13,9 @@ export const volumeNameKey = nameItemKeys('name');
 /** Hash of a driver's open records: record id to job key. */
 export const openRecordsKey = nameDriverKeys('open');
 
+/** Hash of the claims whose creation began since the last loss; see record-scripts.ts. */
+export const begunKey = nameDriverKeys('begun');
+
 /** Number of records that one process has opened; see record-scripts.ts. */
 export const openingCountKey = nameItemKeys('openings');
 

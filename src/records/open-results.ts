@@ -83,18 +83,22 @@ const WAIT_MS: Readonly<Partial<Record<NotOpened['kind'], number>>> = {
 /** The answers that every record of the driver gets. */
 const FOR_ALL: ReadonlySet<NotOpened['kind']> = new Set(['no-data-epoch', 'quarantine', 'moved']);
 
-/** Adds the reason, for people to read, to an answer that nothing was opened. */
-export function explainNotOpened(answer: NotOpened): NotYet | Busy {
+/** Adds the reason, for people to read, to an answer that nothing was opened.
+ * @param isSoftState  a loss concerns only some records */
+export function explainNotOpened(answer: NotOpened, isSoftState = false): NotYet | Busy {
   if (answer.kind === 'busy') return answer;
   const { kind } = answer;
   return {
     kind: 'not-yet',
-    reason: whyNotOpened(answer),
+    reason: kind === 'quarantine' && isSoftState ? MAY_BE_AT_WORK : whyNotOpened(answer),
     waitMs: 'waitMs' in answer ? answer.waitMs : (WAIT_MS[kind] ?? 0),
-    isForAll: FOR_ALL.has(kind),
+    isForAll: FOR_ALL.has(kind) && !(kind === 'quarantine' && isSoftState),
     isHalt: kind === 'other-leads' || kind === 'drained',
   };
 }
+
+const MAY_BE_AT_WORK =
+  'its creation was begun before this process started; waiting until earlier calls have ended';
 
 function whyNotOpened(answer: Exclude<NotOpened, Busy>): string {
   switch (answer.kind) {

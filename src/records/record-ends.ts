@@ -6,6 +6,7 @@ import { askRedis, RecordsUnavailable } from './ask-redis.ts';
 import { DUPLICATE_LEFT } from './forget.ts';
 import {
   activeGatewayKey,
+  begunKey,
   dataEpochKey,
   openingCountKey,
   openRecordsKey,
@@ -191,6 +192,9 @@ export interface VolumeRecordsOptions {
   readonly ownMs: number;
   /** The settle time: how long after an ambiguous call's end a refusal does not prove absence. */
   readonly settleMs: number;
+  /** The data of Redis ends with this process, and claims have our finalizer while their record is
+   * open; see record-scripts.ts. */
+  readonly isSoftState?: boolean;
   /** Unique to this process, and readable by people; random unless given. */
   readonly processName?: string;
   /** What --record-key-file says now; undefined without the flag. */
@@ -217,6 +221,7 @@ export class RecordEnds {
       dataEpochKey: dataEpochKey(prefix, driver),
       gatewayKey: activeGatewayKey(prefix, driver),
       countKey: openingCountKey(prefix, driver, processName),
+      begunKey: begunKey(prefix, driver),
     };
     const keys = this.driverKeys;
     this.leftOpenCreations = new LeftOpenCreations({ ...options, keys, processName });

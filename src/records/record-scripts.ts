@@ -12,6 +12,7 @@ import { RECORD_NOW } from './record-clock.ts';
  * dataEpochKey    the epoch of Redis' data, a hash; see data-epoch.ts
  * gatewayKey      the active gateway, a hash; see active-gateway.ts
  * countKey        the opening count of the process that calls; see below
+ * begunKey        with soft state, the claims whose creation began here since the last loss; see below
  *
  * Fields of the record. Times are ms of the record clock; see record-clock.ts.
  * v       version of this format: 1
@@ -67,7 +68,7 @@ export type RecordState = (typeof RECORD_STATES)[number];
 /** Keys of a script that leaves or closes a record. */
 export const RECORD_KEYS = ['recordKey', 'openKey', 'dataEpochKey', 'gatewayKey'] as const;
 /** Keys of a script that opens a record. */
-export const OPENING_KEYS = [...RECORD_KEYS, 'countKey'] as const;
+export const OPENING_KEYS = [...RECORD_KEYS, 'countKey', 'begunKey'] as const;
 export type RecordKey = (typeof OPENING_KEYS)[number];
 
 /** Seconds after which Redis forgets what is only remembered: a day. */
@@ -149,9 +150,21 @@ end
 `;
 }
 
+/* Soft state: the data of Redis ends with the process, and the finalizer of a claim is the durable
+ * trace of its creation (record rule 10). So a loss concerns only the claims that had the finalizer
+ * when they were read: a call may be at work for them. The others wait for nothing.
+ *
+ * Argument `trace`
+ * records  no soft state: the records are the trace
+ * none     soft state, and no call was sent for this object before this process began
+ * claim    soft state, and the claim had our finalizer: a process before this one may have called
+ *          the driver, unless begunKey names the claim */
+
+export const TRACES = ['records', 'none', 'claim'] as const;
+
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
- * Sets what TAKE_OVER and RECORD_NOW set, and dataEpoch, quarantineUntil, otherProvisioner, term,
- * halt, lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and
+ * Sets what TAKE_OVER and RECORD_NOW set, and dataEpoch, quarantineUntil (0 for an object that the
+ * loss does not concern), otherProvisioner, term, halt, lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and
  * previous, and defines countOpening and answerOpened. Answers one of NOT_OPENED. */
 export const BEGIN_OPENING = `${RECORD_NOW}${NOTICE_LOSS}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object
@@ -167,7 +180,13 @@ if not otherProvisioner and otherHolder ~= '' then otherProvisioner = otherHolde
 -- Record rule 9: why nothing is opened that is not open; nil where it may be.
 local halt = drain and {'drained'}
   or otherProvisioner and {'other-leads', 'holder', otherProvisioner}
+-- With soft state the other one knows nothing of our records, and finishes what is open itself.
+if trace ~= 'records' and otherProvisioner then return halt end
 quarantineUntil = tonumber(quarantineUntil or 0)
+local forgetBegunInMs = quarantineUntil + settleMs - now
+if trace == 'none' or trace == 'claim' and redis.call('HEXISTS', begunKey, id) == 1 then
+  quarantineUntil = 0
+end
 if now < quarantineUntil then return {'quarantine', 'waitMs', quarantineUntil - now} end
 local lossSettledAt = quarantineUntil + settleMs
 -- Record rule 7: calls at the previous gateway have ended.
@@ -205,6 +224,7 @@ export const OPENING_ARGS = {
   settleMs: 'number',
   seenDataEpoch: 'text',
   otherHolder: 'text',
+  trace: TRACES,
   id: 'text',
   job: 'text',
   ...COUNT_ARGS,

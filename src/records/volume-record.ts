@@ -21,7 +21,9 @@ import {
   OPENING_KEYS,
   REQUEST,
   requireSameGateway,
+  TRACES,
 } from './record-scripts.ts';
+import { RECORD_NOW } from './record-clock.ts';
 import type { VolumeRequest } from './stored-request.ts';
 
 /* How an attempt begins: the scripts that open a record, and the methods that call them.
@@ -86,6 +88,10 @@ if not state then
     'term', term or '', 'req', request, 'skel', pvTemplate, 'secret', secret, 'seal', seal,
     'ep', activeEndpoint ~= '' and activeEndpoint or endpoint)
   redis.call('HSET', openKey, id, job)
+  if trace == 'none' and forgetBegunInMs > 0 then
+    redis.call('HSET', begunKey, id, '1')
+    redis.call('PEXPIRE', begunKey, forgetBegunInMs)
+  end
   return answerOpened()
 end
 -- After a loss, calls that the lost data knew of may be at work until its quarantine ends.
@@ -160,38 +166,63 @@ return answerOpened()
 `,
 });
 
+/** How long the finalizer of a claim is needed, with soft state.
+ *
+ * Answers   keep      its record is open, or no leader has confirmed Redis' data
+ *           settles   `waitMs`: until no call of unknown end is at work any more; 0 where none is */
+const finalizerScript = defineNamedScript({
+  keys: OPENING_KEYS,
+  args: { id: 'text', settleMs: 'number', trace: TRACES },
+  answers: { keep: {}, settles: { waitMs: 'number' } },
+  lua: `${RECORD_NOW}
+local dataEpoch, quarantineUntil = unpack(redis.call(
+  'HMGET', dataEpochKey, 'epoch', 'quarantineUntil'))
+if not dataEpoch or redis.call('HEXISTS', openKey, id) == 1 then return {'keep'} end
+local state, call = unpack(redis.call('HMGET', recordKey, 'state', 'call'))
+call = tonumber(call or 0)
+if not state and trace == 'claim' and redis.call('HEXISTS', begunKey, id) == 0 then
+  call = tonumber(quarantineUntil or 0)
+end
+return {'settles', 'waitMs', call > 0 and math.max(0, call + settleMs - now) or 0}
+`,
+});
+
 /** Who opens a record, for which job. */
 interface Opening {
   /** Unique to the run. */
   readonly owner: string;
   readonly job: JobKey;
-  /** VolumeRecords.dataEpoch from before the run read its object; absent where it read none. */
+  /** The claim had our finalizer when the run read it: an earlier run may have called the driver.
+   * Matters with soft state. */
+  readonly wasBegun?: boolean;
+  /** VolumeRecords.seenDataEpoch from before the run read its object; absent where it read none. */
   readonly dataEpoch?: string;
   /** Why a stored request that no seal proves is not one for this object; undefined if it fits. */
   readonly whyUnfit?: (stored: VolumeRequest) => string | undefined;
 }
 
+const NONE_SEEN = 'none seen yet';
+
 /** The volume records of one driver: the only way to a CreateVolume or DeleteVolume. Methods throw
  * OwnershipLost, or RecordsUnavailable while Redis can't be reached: then nothing may be sent. */
 export class VolumeRecords extends RecordEnds {
-  #dataEpoch = 'none seen yet';
+  #dataEpoch = NONE_SEEN;
   /** The last answer that no record of the driver may be opened, and when it ends. */
   #notYet: { readonly answer: NotYet; readonly endMs: number } | undefined;
   /** The last answer that nothing new may be opened. */
   #halt: { readonly answer: NotYet; readonly endMs: number } | undefined;
 
-  /** The epoch of Redis' data, and the term of the leader, as this process last saw them. A run
-   * notes it before it reads its object, and passes it when it opens a record: what was read before
-   * a loss of data, or before another provisioner led, proves nothing after it. */
-  get dataEpoch(): string {
+  /** The epoch of Redis' data, and the term of the leader, as this process last saw them; asks Redis
+   * only where it has seen none. A run notes it before it reads its object, and passes it when it
+   * opens a record: what was read before a loss of data, or before another provisioner led, proves
+   * nothing after it. */
+  async seenDataEpoch(): Promise<string> {
+    if (this.#dataEpoch === NONE_SEEN) {
+      const { dataEpochKey: key } = this.driverKeys;
+      const [id, term] = await askRedis(this.options.redis.hmget(key, 'epoch', 'term'));
+      if (id) this.#dataEpoch = term ? `${id}.${term}` : id;
+    }
     return this.#dataEpoch;
-  }
-
-  /** Reads the data epoch, so that the first run is not refused for knowing none. */
-  async learnDataEpoch(): Promise<void> {
-    const { dataEpochKey: key } = this.driverKeys;
-    const [id, term] = await askRedis(this.options.redis.hmget(key, 'epoch', 'term'));
-    if (id) this.#dataEpoch = term ? `${id}.${term}` : id;
   }
 
   /** Why the run of a record would not open it, if an earlier run was told so: then this run need
@@ -285,6 +316,18 @@ export class VolumeRecords extends RecordEnds {
     return { kind: 'opened', ...endpointField(answer.endpoint) };
   }
 
+  /** How long a claim has to keep our finalizer: Infinity while its record is open, or may have been
+   * lost; with soft state also for as long as an earlier call may still be at work, since nothing
+   * else tells the next process of that. 0: it can be removed.
+   * @param wasBegun  as in Opening */
+  async keepFinalizerMs(id: string, wasBegun: boolean): Promise<number> {
+    const { isSoftState = false, settleMs } = this.options;
+    if (!isSoftState) return (await this.isOpen(id)) ? Infinity : 0;
+    const trace = wasBegun ? 'claim' : 'none';
+    const answer = await this.run(finalizerScript, id, { id, settleMs, trace });
+    return answer.kind === 'keep' ? Infinity : answer.waitMs;
+  }
+
   /** Whether a creation or deletion of this volume is open. */
   async isOpen(id: string): Promise<boolean> {
     return (await askRedis(this.options.redis.hexists(this.driverKeys.openKey, id))) === 1;
@@ -301,7 +344,7 @@ export class VolumeRecords extends RecordEnds {
   #notOpened(answer: NotOpened): ReturnType<typeof explainNotOpened> {
     if (answer.kind === 'stale') this.#dataEpoch = answer.dataEpoch;
     if (answer.kind === 'went-back') this.leftOpenCreations.wentBack(answer.count);
-    const explained = explainNotOpened(answer);
+    const explained = explainNotOpened(answer, this.options.isSoftState);
     if (explained.kind === 'not-yet' && explained.isForAll)
       this.#notYet = { answer: explained, endMs: performance.now() + explained.waitMs };
     if (explained.kind === 'not-yet' && explained.isHalt)
@@ -309,14 +352,16 @@ export class VolumeRecords extends RecordEnds {
     return explained;
   }
 
-  #openingArgs(id: string, { owner, job, dataEpoch = '' }: Opening) {
-    const { ownMs, settleMs, otherHolder } = this.options;
+  #openingArgs(id: string, { owner, job, dataEpoch = '', wasBegun = false }: Opening) {
+    const { ownMs, settleMs, otherHolder, isSoftState = false } = this.options;
+    const trace: (typeof TRACES)[number] = wasBegun ? 'claim' : 'none';
     return {
       owner,
       ownMs,
       settleMs,
       seenDataEpoch: dataEpoch,
       otherHolder: otherHolder?.() ?? '',
+      trace: isSoftState ? trace : 'records',
       id,
       job: encodeJob(job),
       ...this.leftOpenCreations.countArgs,

@@ -41,6 +41,15 @@ return {'marked', 'owner', redis.call('GET', marker)}
 
 export type ClusterMarker = ReturnType<typeof watchClusterMarker>;
 
+/** For a Redis that no other process can reach. */
+export const ALWAYS_OURS: ClusterMarker = {
+  isOurs: true,
+  trouble: undefined,
+  waitUntilOurs: () => Promise.resolve(),
+  onChange: () => () => undefined,
+  stop: () => undefined,
+};
+
 /** Checks whether this Redis, under this prefix, belongs to our cluster: of two clusters on one
  * prefix, each would act on the other's volume records. Checks at each connection and every two
  * seconds, so a Redis that was emptied is marked again, and one that went to another cluster is

@@ -95,13 +95,20 @@ const TROUBLED_PERIOD_MS = 1_000;
 export type SettingsWatch = ReturnType<typeof watchSettings>;
 
 /** Checks at each connection, and every 15 s, whether Redis is set up so that it loses nothing.
- * Work goes on with wrong settings: stopping it would not make the data in Redis any safer. */
-export function watchSettings(link: RedisLink, log: Logger, clock: Clock = systemClock) {
+ * Work goes on with wrong settings: stopping it would not make the data in Redis any safer.
+ * @param o.mayForget  its data ends with this process, so that it needs no append-only file */
+export function watchSettings(
+  link: RedisLink,
+  log: Logger,
+  o: { readonly clock?: Clock; readonly mayForget?: boolean } = {},
+) {
+  const { clock = systemClock, mayForget = false } = o;
   let report: SettingsReport = { wrong: [], unknown: [], forgets: undefined };
   let known = '';
   const check = async (): Promise<number> => {
     if (link.trouble !== undefined) return PERIOD_MS;
-    report = await checkSettings(link.redis);
+    const found = await checkSettings(link.redis);
+    report = mayForget ? { ...found, forgets: undefined } : found;
     const { wrong, unknown, forgets } = report;
     const redis = link.address;
     const now = [...wrong, ...unknown, forgets].join('; ');

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Registry } from 'prom-client';
 import type { HealthChecks } from './health.ts';
+import { UsageError } from './flags.ts';
 import { HttpServer } from './http-server.ts';
 import type { Logger } from './log.ts';
 import type { processFlags } from './process-flags.ts';
@@ -17,7 +18,7 @@ interface HttpOptions {
 
 /** Serves --http-endpoint, where it is set, until the process closes.
  * @returns the address, for `announce`
- * @throws UsageError as startHttp does */
+ * @throws UsageError where both flags for it are set, and as startHttp does */
 export async function openHttpEndpoint(
   context: Pick<
     ProcessContext<typeof processFlags>,
@@ -25,11 +26,21 @@ export async function openHttpEndpoint(
   >,
 ): Promise<Readonly<Record<string, string>>> {
   const { flags, health, metrics, log, closers } = context;
-  if (flags.httpEndpoint === '') return {};
-  const address = flags.httpEndpoint;
+  const address = endpointOf(flags);
+  if (address === '') return {};
   const http = await startHttp({ address, metrics, metricsPath: flags.metricsPath, health, log });
   closers.add('HTTP', () => http.close());
   return { http: http.url };
+}
+
+/** Upstream has two flags for it (cmd/csi-provisioner/csi-provisioner.go). */
+function endpointOf({
+  httpEndpoint,
+  metricsAddress,
+}: Readonly<Record<'httpEndpoint' | 'metricsAddress', string>>): string {
+  if (httpEndpoint !== '' && metricsAddress !== '')
+    throw new UsageError('--metrics-address: it is the old name of --http-endpoint; remove it');
+  return httpEndpoint || metricsAddress;
 }
 
 /** Longest pause of a client that reads an answer. */

@@ -29,6 +29,12 @@ export const processFlags = {
       help: 'Listen address of /healthz, /readyz and metrics, for example :8080. Empty: none.',
       upstream: 'same',
     },
+    'metrics-address': {
+      type: 'string',
+      default: '',
+      help: 'Old name of --http-endpoint, which is to be used instead.',
+      upstream: 'same; there without health checks',
+    },
     'metrics-path': {
       type: 'string',
       default: '/metrics',
@@ -87,7 +93,6 @@ const nodeDelay = 'one job chooses the node of a claim, so nodes need not wait f
 export const idleFlags = defineFlags({
   'node-deployment-base-delay': { type: 'durationMs', default: '20s', help: nodeDelay },
   'node-deployment-max-delay': { type: 'durationMs', default: '60s', help: nodeDelay },
-  'metrics-address': { type: 'string', default: '', help: 'use --http-endpoint' },
   'enable-pprof': { type: 'bool', default: false, help: 'start node with --inspect to profile' },
   automaxprocs: { type: 'bool', default: false, help: goOnly },
   vmodule: { type: 'string', default: '', help: 'use -v' },

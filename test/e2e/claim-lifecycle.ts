@@ -269,6 +269,7 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
     `--kubeconfig=${kubeconfig}`,
     `--csi-address=${socket}`,
     '--http-endpoint=127.0.0.1:0',
+    '--leader-election',
     `--leader-election-namespace=${namespace}`,
     '--retry-interval-start=100ms',
     '-v=4',

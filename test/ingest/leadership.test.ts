@@ -53,6 +53,7 @@ describe('Leadership', () => {
       otherProvisioner: { observe: (holder) => void done.push(`holder ${holder}`) },
       failover: { checkNow: record('failover checked') },
       sweep: { begin: record('swept') },
+      softState: undefined,
       isRedisOurs: () => isRedisOurs,
       log: silentLog,
     });

@@ -106,9 +106,6 @@ export class Story {
       settleMs,
     });
     const change = { records, timeoutMs, writeAllowanceMs, ...parts };
-    // As the jobs process does when it starts; otherwise its first run would only do this.
-    let started: Promise<void> | undefined;
-    const start = (): Promise<void> => (started ??= records.learnDataEpoch());
     // As the jobs process does every two seconds.
     const checkLeftOpen = async (): Promise<void> => {
       await records.rewriteLostRecords().catch(() => undefined);
@@ -116,13 +113,11 @@ export class Story {
     return {
       records,
       reconcileClaim: async (claim) => {
-        await start();
         const outcome = await this.rig.provision(claim, change);
         await checkLeftOpen();
         return outcome;
       },
       reconcileVolume: async (volume) => {
-        await start();
         const outcome = await this.rig.remove(volume, change);
         await checkLeftOpen();
         return outcome;

@@ -23,6 +23,7 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { type Outcome, shownReason } from '#src/queue/outcome.ts';
 import { VolumeNames } from '#src/records/names-in-use.ts';
 import { openSources } from '#src/records/open-records.ts';
+import type { VolumeRecordsOptions } from '#src/records/record-ends.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -74,7 +75,7 @@ export interface Rig {
   /** Ends the settle time of the record's last call of unknown end. */
   settle(id: string): Promise<void>;
   /** The records as a process that has just started sees them. */
-  newRecords(): VolumeRecords;
+  newRecords(change?: Partial<VolumeRecordsOptions>): VolumeRecords;
   reset(): Promise<void>;
   close(): Promise<void>;
 }
@@ -119,13 +120,14 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
   let runs = 0;
   let claims = 0;
   const timeoutMs = 5000;
-  const createRecords = () =>
+  const createRecords = (change: Partial<VolumeRecordsOptions> = {}) =>
     new VolumeRecords({
       redis,
       prefix: 'csi',
       driver: DRIVER,
       ownMs: ownershipMs({ timeoutMs, writeAllowanceMs: 30_000 }),
       settleMs: 60_000,
+      ...change,
     });
   let records = createRecords();
   // As the recorder does: a warning that was told already is only counted.
@@ -162,6 +164,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     writeAllowanceMs: 30_000,
     areSecretsWatched: false,
     usesClaimFinalizer: false,
+    isSoftState: false,
     retryMaxMs: 300_000,
     endpoint: 'unix:///gateway',
     newOwner: () => `run-${(runs += 1)}`,
@@ -269,7 +272,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
       });
       // As a process that has just started: it knows of no record in the Redis that was emptied.
       records = createRecords();
-      await records.learnDataEpoch();
+      await records.seenDataEpoch();
     },
     async close() {
       csi.close();

@@ -31,6 +31,12 @@ describe('the Dockerfile', () => {
     for (const image of outside) assert.ok(lines.includes(/^node:(\d+)\./.exec(image)?.[1]), image);
   });
 
-  it('runs as an unprivileged user, by number', () =>
-    assert.match(read('Dockerfile'), /^USER [1-9]\d*:[1-9]\d*$/m));
+  it('names no user, as external-provisioner’s: the pod does, so that a driver’s socket opens', () =>
+    assert.doesNotMatch(read('Dockerfile'), /^USER\b/m));
+
+  it('has no default arguments: without any it is sutler in the place of external-provisioner', () => {
+    const [, sutler = ''] = read('Dockerfile').split(/^FROM runtime AS sutler$/m);
+    assert.match(sutler, /^ENTRYPOINT \["node"/m);
+    assert.doesNotMatch(sutler, /^CMD\b/m);
+  });
 });

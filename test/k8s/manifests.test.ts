@@ -604,14 +604,14 @@ describe('k8s/', () => {
 
     it('of jobs are exactly the requests that its processors send', () => {
       const asked = [
-        ...grants(['get', 'list', 'patch'], [kinds.claims]),
+        ...grants(['get', 'list', 'update'], [kinds.claims]),
         ...grants(['get', 'create', 'delete', 'patch'], [kinds.volumes]),
         ...grants(['list', 'watch'], [kinds.classes, kinds.volumeAttachments]),
         ...grants(
           ['get'],
           [kinds.volumeAttributesClasses, kinds.snapshotContents, kinds.namespaces],
         ),
-        ...grants(['get', 'patch'], [kinds.snapshots]),
+        ...grants(['get', 'update'], [kinds.snapshots]),
         ...grants(['list'], [kinds.referenceGrants]),
         ...grants(['create', 'patch'], [kinds.events]),
       ];

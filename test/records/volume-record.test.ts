@@ -480,21 +480,19 @@ describe('volume record', () => {
 
     it('opens nothing for a run that read its object before', async () => {
       const worker = records();
-      await worker.learnDataEpoch();
-      const before = worker.dataEpoch;
+      const before = await worker.seenDataEpoch();
       await advance('t1');
       const openAs = (dataEpoch: string) =>
         worker.openCreate(id, { owner: 'a', job, planned, mode: 'plan', dataEpoch });
       const refused = await openAs(before);
       assert.ok(refused.kind === 'not-yet' && refused.waitMs === 0 && !refused.isHalt);
-      assert.equal((await openAs(worker.dataEpoch)).kind, 'opened');
+      assert.equal((await openAs(await worker.seenDataEpoch())).kind, 'opened');
     });
 
     it('opens the deletion of no run that read its volume before', async () => {
       const worker = records();
       await advance('t1');
-      await worker.learnDataEpoch();
-      const { dataEpoch } = worker;
+      const dataEpoch = await worker.seenDataEpoch();
       await advance('t2');
       const attempt = { owner: 'a', job, handle: 'h', dataEpoch };
       assert.equal((await worker.openDelete(id, attempt)).kind, 'not-yet');

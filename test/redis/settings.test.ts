@@ -86,10 +86,12 @@ describe('watchSettings', () => {
     await redis.redis.config('SET', 'appendonly', 'no');
     let sleptMs: number | undefined;
     const watch = watchSettings(link, silentLog, {
-      ...systemClock,
-      sleep: (ms, signal) => {
-        if (watch.forgets !== undefined) sleptMs ??= ms;
-        return systemClock.sleep(ms, signal);
+      clock: {
+        ...systemClock,
+        sleep: (ms, signal) => {
+          if (watch.forgets !== undefined) sleptMs ??= ms;
+          return systemClock.sleep(ms, signal);
+        },
       },
     });
     await link.redis.ping();

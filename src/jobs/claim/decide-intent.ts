@@ -167,12 +167,11 @@ async function selectAndPlan(
   ours: OurClaim,
   node: string,
 ): Promise<Intent> {
-  const { namespace = '', name, uid, resourceVersion } = ours.claim.metadata;
+  const { namespace = '', name, uid } = ours.claim.metadata;
   let isPlanned = false;
   try {
-    const body = { metadata: { uid, resourceVersion, annotations: { [SELECTED_NODE]: node } } };
-    const ref = { namespace, name };
-    const selected = await deps.cluster.kube.patch<Claim>(claims, ref, { type: 'merge', body });
+    const { claim } = withSelectedNode(ours, node);
+    const selected = await deps.cluster.kube.update<Claim>(claims, { namespace, name }, claim);
     deps.reports.log.debug({ claim: `${namespace}/${name}`, node }, 'node selected for the claim');
     const intent = await planFor(deps, { ...ours, claim: selected }, node);
     isPlanned = intent.kind === 'create';
@@ -284,10 +283,11 @@ export async function requestReschedule(
   const mayReschedule =
     supportsTopology(driver.facts(), settings.options.gates) && selectedNodeOf(claim) !== '';
   if (!mayReschedule || claim.metadata.annotations?.[SELECTED_NODE] === undefined) return undefined;
-  const { namespace = '', name, uid, resourceVersion } = claim.metadata;
+  const { namespace = '', name } = claim.metadata;
+  const { [SELECTED_NODE]: _, ...annotations } = claim.metadata.annotations;
+  const changed = { ...claim, metadata: { ...claim.metadata, annotations } };
   try {
-    const body = { metadata: { uid, resourceVersion, annotations: { [SELECTED_NODE]: null } } };
-    await cluster.kube.patch(claims, { namespace, name }, { type: 'merge', body });
+    await cluster.kube.update(claims, { namespace, name }, changed);
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
     reports.log.warn(

@@ -1,7 +1,9 @@
+import { CLAIM_FINALIZER } from '../../kube/keys.ts';
 import type { Claim } from '../../kube/objects.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import type { Run } from '../../queue/run.ts';
+import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { type ClaimAttempt, startAttempt } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { addClaimFinalizer, removeClaimFinalizer } from '../finalizers.ts';
@@ -21,31 +23,43 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   const { kube } = deps.cluster;
   const { records } = deps.redis;
   const startMs = deps.clock.nowMs();
-  // Taken before the claim is read (record rule 6).
-  const { dataEpoch } = records;
   const notYet = await records.whyNotYet(job.uid);
   if (notYet !== undefined) return waitForRecord(notYet);
+  // Taken before the claim is read (record rule 6).
+  const dataEpoch = await records.seenDataEpoch();
   let claim = await readClaim(kube, job);
   const delayed = await delayIfRecentlyInfeasible(deps, claim, run);
-  if (delayed !== undefined) {
-    // The deletion of a claim does not wait for its back-off.
-    if (claim?.metadata.deletionTimestamp !== undefined)
-      await removeClaimFinalizer(kube, records, claim);
-    return delayed;
-  }
-  const intent = await decideIntent(deps, claim);
-  if (intent.kind === 'create') claim = intent.claim ?? claim;
+  if (delayed !== undefined) return delayed;
+  const wasBegun = claim !== undefined && hasFinalizer(claim, CLAIM_FINALIZER);
+  const decided = await decideIntent(deps, claim);
+  if (decided.kind === 'create') claim = decided.claim ?? claim;
+  const intent = canBeTraced(deps, claim, wasBegun) ? decided : UNTRACEABLE;
   if (run.signal.aborted) return WORKER_STOPPING;
   if (claim !== undefined && intent.kind === 'create' && deps.settings.usesClaimFinalizer) {
     claim = await addClaimFinalizer(kube, claim);
     if (claim === undefined)
-      return { kind: 'later', reason: 'the claim is being deleted, or was replaced' };
+      return { kind: 'later', reason: 'the claim has changed meanwhile', delayMs: 0 };
   }
-  const attempt = startAttempt(deps, { id: job.uid, job, dataEpoch }, startMs);
+  const attempt = startAttempt(deps, { id: job.uid, job, dataEpoch, wasBegun }, startMs);
   const outcome = await createOrFinish(deps, { attempt, claim, run }, intent);
   countAttempt(deps, { claim, intent, outcome, startMs });
-  return releaseUnneeded(deps, job.uid, claim, outcome);
+  return releaseUnneeded(deps, { uid: job.uid, claim, wasBegun }, outcome);
 }
+
+/** With soft state nothing is begun for a claim that is being deleted: it takes no new finalizer,
+ * so nothing would tell the next process of the call. */
+function canBeTraced(
+  { settings }: Dependencies,
+  claim: Claim | undefined,
+  wasBegun: boolean,
+): boolean {
+  return !settings.isSoftState || wasBegun || claim?.metadata.deletionTimestamp === undefined;
+}
+
+const UNTRACEABLE: Intent = {
+  kind: 'none',
+  reason: 'the claim is being deleted, and nothing was begun for it',
+};
 
 /** Opens the record. If earlier runs left nothing to finish, sends the request that this run has
  * planned, or ends the run of a claim that gets no volume. */
@@ -89,26 +103,48 @@ function countAttempt(
  * @returns the outcome of the run */
 async function releaseUnneeded(
   deps: Dependencies,
-  uid: string,
-  claim: Claim | undefined,
+  o: { readonly uid: string; readonly claim: Claim | undefined; readonly wasBegun: boolean },
   outcome: Outcome,
 ): Promise<Outcome> {
+  const { uid, claim, wasBegun } = o;
   const { kube } = deps.cluster;
-  const { records, names, openSources } = deps.redis;
-  const isAbsent = outcome.kind === 'retry' && outcome.isAbsent === true;
-  if (outcome.kind === 'done' || isAbsent) await releaseNameAndRoom(deps, uid);
+  const { names, openSources } = deps.redis;
+  if (outcome.kind === 'done' || isAbsent(outcome)) await releaseNameAndRoom(deps, uid);
   else if (claim === undefined) await keepName(names, deps.settings.options, uid);
   if (claim === undefined) return outcome;
-  // The finalizer stays while the volume is not done, except on a claim that is being deleted and
-  // has no open record. After `later` and `running` it stays there too: if Redis lost its records,
-  // an open one would look absent.
-  const hasFailed = outcome.kind === 'retry' || outcome.kind === 'parked';
-  const isBeingDeleted = claim.metadata.deletionTimestamp !== undefined;
-  if (outcome.kind === 'done' || (hasFailed && isBeingDeleted))
-    await removeClaimFinalizer(kube, records, claim);
+  if (!wasBegun || isAbsent(outcome) || mayEnd(claim, outcome)) {
+    const waitMs = await releaseClaim(deps, claim, wasBegun);
+    if (outcome.kind === 'done' && waitMs > 0)
+      return { kind: 'later', reason: 'an earlier call may still be at work', delayMs: waitMs };
+  }
   if (outcome.kind !== 'done') return outcome;
   const { facts } = deps.driver;
   return (await releaseCloneSource({ kube, openSources, facts }, claim)) ?? outcome;
+}
+
+function isAbsent(outcome: Outcome): boolean {
+  return outcome.kind === 'retry' && outcome.isAbsent === true;
+}
+
+/** Whether a run that found our finalizer on its claim may remove it without proof of absence. If
+ * Redis lost its records, an open one looks absent: so only a run that is done may, and one of a
+ * claim that is being deleted and can't be provisioned, since nobody else could. */
+function mayEnd({ metadata }: Claim, { kind }: Outcome): boolean {
+  if (kind === 'done') return true;
+  return metadata.deletionTimestamp !== undefined && (kind === 'retry' || kind === 'parked');
+}
+
+/** Removes our finalizer from a claim that needs it no longer.
+ * @returns when that is, if the end of the wait is known, else 0 */
+async function releaseClaim(
+  { cluster, redis }: Dependencies,
+  claim: Claim,
+  wasBegun: boolean,
+): Promise<number> {
+  if (!hasFinalizer(claim, CLAIM_FINALIZER)) return 0;
+  const waitMs = await redis.records.keepFinalizerMs(claim.metadata.uid, wasBegun);
+  if (waitMs === 0) await removeClaimFinalizer(cluster.kube, claim);
+  return Number.isFinite(waitMs) ? waitMs : 0;
 }
 
 async function releaseNameAndRoom(

@@ -32,7 +32,7 @@ export async function reconcileVolume(
   const { kube } = deps.cluster;
   const { records } = deps.redis;
   const readMs = deps.clock.nowMs();
-  const { dataEpoch } = records;
+  const dataEpoch = await records.seenDataEpoch();
   const ids = vanishedRecordIds(job, deps.settings.options);
   const halt = ids && (await records.haltUnlessOpen(ids));
   if (halt !== undefined) return waitForRecord(halt);

@@ -14,21 +14,25 @@ export interface Startable {
   kill(): Promise<void>;
 }
 
-/** Where a change-over takes place. */
-export interface ChangeOverPlace {
+/** Where claims are created and deleted. */
+export interface ChurnPlace {
   readonly kube: KubeClient;
   readonly namespace: string;
   readonly className: string;
   readonly ledger: VolumeLedger;
   /** Handles of the volumes that the driver has. */
   readonly handles: () => readonly string[];
+}
+
+/** Where a change-over takes place. */
+export interface ChangeOverPlace extends ChurnPlace {
   readonly startIngest: () => Promise<Startable>;
   readonly startOther: () => Promise<Startable>;
   /** Whether the audit has reported exactly these volumes. */
   readonly isReported?: (handles: readonly string[]) => Promise<boolean>;
 }
 
-export interface ChangeOverPlan {
+export interface ChurnPlan {
   readonly claims: number;
   /** Claims that are created each second. */
   readonly perSecond: number;
@@ -36,6 +40,9 @@ export interface ChangeOverPlan {
   readonly bursts: number;
   /** Every second claim is deleted this long after it was created, at most; 0: none is deleted. */
   readonly deleteWithinMs: number;
+}
+
+export interface ChangeOverPlan extends ChurnPlan {
   /** How the only ingest ends. */
   readonly end: 'stop' | 'kill';
   /** The other provisioner is started, and stopped, when these parts of all claims were created, or
@@ -91,15 +98,31 @@ export async function changeOverAndBack(
   return result;
 }
 
+/** Creates claims, and deletes some, while the provisioner is disturbed.
+ * @param disturb  called until all claims are created, again and again */
+export async function churn(
+  place: ChurnPlace,
+  plan: ChurnPlan,
+  disturb: () => Promise<void>,
+): Promise<ChangeOverResult> {
+  const user = new User(place, plan);
+  const created = new AbortController();
+  const creating = user.createAll().finally(() => created.abort());
+  while (!created.signal.aborted) await disturb();
+  await creating;
+  await user.waitUntilSettled();
+  return collect(place, user);
+}
+
 /** Creates and deletes claims. */
 class User {
-  readonly #place: ChangeOverPlace;
-  readonly #plan: ChangeOverPlan;
+  readonly #place: ChurnPlace;
+  readonly #plan: ChurnPlan;
   readonly #kept = new Set<string>();
   readonly #deleting: Promise<void>[] = [];
   created = 0;
 
-  constructor(place: ChangeOverPlace, plan: ChangeOverPlan) {
+  constructor(place: ChurnPlace, plan: ChurnPlan) {
     this.#place = place;
     this.#plan = plan;
   }
@@ -157,14 +180,19 @@ class User {
 
   /** The claims that should be Bound and are not. */
   async unbound(): Promise<readonly string[]> {
-    const found = new Map<string, Claim>();
-    const { kube, namespace } = this.#place;
-    for await (const claim of listAll<Claim>(kube, claims, { namespace }))
-      found.set(claim.metadata.name, claim);
+    const found = await this.#listClaims();
     return [...this.#kept].filter((name) => found.get(name)?.status?.phase !== 'Bound');
   }
 
-  /** Waits until every claim that is kept is Bound and no PV is left of the others; up to four
+  async #listClaims(): Promise<ReadonlyMap<string, Claim>> {
+    const found = new Map<string, Claim>();
+    const { kube, namespace, className } = this.#place;
+    for await (const claim of listAll<Claim>(kube, claims, { namespace }))
+      if (claim.spec.storageClassName === className) found.set(claim.metadata.name, claim);
+    return found;
+  }
+
+  /** Waits until every claim that is kept is Bound and no claim and PV is left of the others; up to four
    * minutes, after which the result says what is not. */
   async waitUntilSettled(): Promise<void> {
     // A busy API server may refuse a list.
@@ -174,11 +202,12 @@ class User {
 
   async #isSettled(): Promise<boolean> {
     if ((await this.unbound()).length > 0) return false;
+    if ((await this.#listClaims()).size !== this.#kept.size) return false;
     return (await listVolumes(this.#place)).length === this.#kept.size;
   }
 }
 
-async function listVolumes({ kube, className }: ChangeOverPlace): Promise<readonly Volume[]> {
+async function listVolumes({ kube, className }: ChurnPlace): Promise<readonly Volume[]> {
   const found: Volume[] = [];
   for await (const volume of listAll<Volume>(kube, volumes))
     if (volume.spec.storageClassName === className) found.push(volume);
@@ -192,7 +221,7 @@ function describeVolume(ledger: VolumeLedger, { metadata, spec, status }: Volume
   return `${metadata.name} ${status?.phase} by ${by} ${marks}`;
 }
 
-async function collect(place: ChangeOverPlace, user: User): Promise<ChangeOverResult> {
+async function collect(place: ChurnPlace, user: User): Promise<ChangeOverResult> {
   const { ledger } = place;
   const found = await listVolumes(place);
   const named = new Set(found.map(({ spec }) => spec.csi?.volumeHandle ?? ''));

@@ -240,7 +240,7 @@ describe('reconcileClaim', () => {
         ownMs: 60_000,
         settleMs: 60_000,
       });
-      await records.learnDataEpoch();
+      await records.seenDataEpoch();
       await rig.provision(claim, { records });
       assert.ok(await rig.volumeOf(claim));
       await changeRecord(claim, 'until', String(Date.now() - 1));

@@ -274,7 +274,7 @@ describe('reconcileClaim, with a content source', () => {
         ownMs: 60_000,
         settleMs: 0,
       });
-      await records.learnDataEpoch();
+      await records.seenDataEpoch();
       const lateRefusal = async (
         code: (typeof Code)[keyof typeof Code],
       ): Promise<Record<string, string>> => {

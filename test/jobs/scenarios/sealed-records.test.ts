@@ -30,7 +30,7 @@ describe('a sealed record', () => {
       settleMs: 60_000,
       keys: () => keys,
     });
-    await records.learnDataEpoch();
+    await records.seenDataEpoch();
     return { records };
   }
   const refused = () =>

@@ -107,10 +107,10 @@ describe('a claim of a driver with topology', () => {
       const claim = await onNode();
       const { namespace = '', name } = claim.metadata;
       const stale = kubeWith(rig, {
-        patch: async (resource, ref, patch) => {
+        update: async (resource, ref, object) => {
           const body = { metadata: { labels: { edited: 'yes' } } };
           await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body });
-          return rig.kube.patch(resource, ref, patch);
+          return rig.kube.update(resource, ref, object);
         },
       });
       const outcome = await rig.provision(claim, { ...withTopology(rig, []), ...stale });
@@ -151,7 +151,7 @@ describe('a claim of a driver with topology', () => {
       const other = await onNode('node-2');
       await loseAnswer(rig, claim, withOptions(NODES, {}));
       const records = rig.newRecords();
-      await records.learnDataEpoch();
+      await records.seenDataEpoch();
       const restarted = { ...withOptions([], {}), records };
       assert.equal((await rig.provision(claim, restarted)).kind, 'done');
       const outcome = await rig.provision(other, restarted);

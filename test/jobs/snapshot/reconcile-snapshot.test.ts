@@ -164,27 +164,27 @@ describe('reconcileSnapshot', () => {
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('adds the finalizer again if a restore began between the read and the patch', async () => {
+  it('adds the finalizer again if a restore began between the read and the update', async () => {
     const found = await snapshot([FOREIGN, OURS]);
-    const patch: typeof rig.kube.patch = async (resource, ref, change) => {
+    const update: typeof rig.kube.update = async (resource, ref, object) => {
       rig.openSources = new Set([found.metadata.uid]);
-      return rig.kube.patch(resource, ref, change);
+      return rig.kube.update(resource, ref, object);
     };
-    await reconcileSnapshot({ ...rig.parts, kube: { ...rig.kube, patch } }, keyOfJob(found));
+    await reconcileSnapshot({ ...rig.parts, kube: { ...rig.kube, update } }, keyOfJob(found));
     assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
   });
 
-  it('does not overwrite a change that came between the read and the patch', async () => {
+  it('does not overwrite a change that came between the read and the update', async () => {
     const found = await snapshot();
-    const patch: typeof rig.kube.patch = async (resource, ref, change) => {
+    const update: typeof rig.kube.update = async (resource, ref, object) => {
       await rig.kube.patch(snapshots, ref, {
         type: 'merge',
         body: { metadata: { finalizers: [OURS, FOREIGN] } },
       });
-      return rig.kube.patch(resource, ref, change);
+      return rig.kube.update(resource, ref, object);
     };
     assert.equal(
-      (await reconcileSnapshot({ ...rig.parts, kube: { ...rig.kube, patch } }, keyOfJob(found)))
+      (await reconcileSnapshot({ ...rig.parts, kube: { ...rig.kube, update } }, keyOfJob(found)))
         .kind,
       'done',
     );

@@ -78,7 +78,7 @@ describe('releaseRestoredSnapshot', () => {
   it('logs nothing if writing snapshots is forbidden', async () => {
     rig.cluster.api.faults.inject({
       action: { kind: 'status', code: 403 },
-      verb: 'patch',
+      verb: 'update',
       plural: 'volumesnapshots',
     });
     await release();
@@ -89,7 +89,7 @@ describe('releaseRestoredSnapshot', () => {
   it('logs a warning and leaves it to the sweep if the snapshot changed meanwhile', async () => {
     rig.cluster.api.faults.inject({
       action: { kind: 'status', code: 409 },
-      verb: 'patch',
+      verb: 'update',
       plural: 'volumesnapshots',
     });
     await release();

@@ -1,0 +1,46 @@
+/** The Lease as its elector sees it. Its fields change. */
+interface SeenLease {
+  readonly isLeader: boolean;
+  readonly holder: string | undefined;
+  /** How often the Lease has changed its holder; 0: not known. */
+  readonly transitions: number;
+}
+
+/** Soft state: ingest and jobs are one process with a Redis of its own, whose data ends with it
+ * (record rule 10). What they then share is who leads: jobs opens no record while this process does
+ * not, since no other process can see what its Redis holds.
+ *
+ * A process leads one term. When another one has led after it, its Redis is behind: it ends, as
+ * external-provisioner does (csi-lib-utils leaderelection/leader_election.go), and begins anew. */
+export class SoftState {
+  readonly #end: (reason: string) => void;
+  #lease: SeenLease | undefined;
+  /** The changes of holder when this process began to lead. */
+  #term: number | undefined;
+
+  /** @param end  ends the process */
+  constructor(end: (reason: string) => void) {
+    this.#end = end;
+  }
+
+  /** Begins to follow the Lease that ingest competes for. */
+  follow(lease: SeenLease): void {
+    this.#lease = lease;
+  }
+
+  /** Why jobs may open no record: the process that leads; undefined while this one does. */
+  get otherHolder(): string | undefined {
+    return this.#lease?.isLeader === true ? undefined : (this.#lease?.holder ?? 'no process');
+  }
+
+  /** To be called when this process begins to lead, and every second.
+   * @returns false where the process ends because another one has led since this one did */
+  check(): boolean {
+    if (this.#lease === undefined) return true;
+    const { isLeader, transitions, holder } = this.#lease;
+    if (isLeader) this.#term ??= transitions;
+    if (this.#term === undefined || this.#term === transitions) return true;
+    this.#end(`${holder ?? 'another process'} has taken the Lease: beginning anew`);
+    return false;
+  }
+}

@@ -1,0 +1,188 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createKubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/open-client.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims, classes } from '#src/kube/resources.ts';
+import { Closers } from '#src/runtime/closers.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { ChurnPlace, Startable } from './change-over/scenario.ts';
+import { VolumeLedger } from './change-over/volume-ledger.ts';
+import { freePort } from './free-port.ts';
+
+const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+
+/** sutler in the place of external-provisioner: one process, without a subcommand. */
+export interface DropIn extends Startable {
+  /** Of health and metrics. */
+  readonly url: string;
+  /** Everything that it has logged. */
+  output(): string;
+  /** Resolves with the exit status, whatever ends the process. */
+  readonly exited: Promise<number | null>;
+}
+
+export interface DropInOptions {
+  /** Of the administrator. */
+  readonly kubeconfig: string;
+  /** Of sutler; the administrator's unless given. */
+  readonly ownKubeconfig?: string;
+  /** Of the claims and the Lease. */
+  readonly namespace: string;
+  readonly driverName?: string;
+  readonly driverDelayMs?: number;
+}
+
+/** A driver, a class, and containers of sutler in the place of external-provisioner's. */
+export class DropInBed implements ChurnPlace {
+  readonly kube: ChurnPlace['kube'];
+  readonly namespace: string;
+  readonly className: string;
+  readonly ledger: VolumeLedger;
+  readonly driver: SampleDriver;
+  readonly #folder: string;
+  readonly #kubeconfig: string;
+  readonly #closers: Closers;
+  #started = 0;
+
+  private constructor(
+    parts: Pick<DropInBed, 'kube' | 'namespace' | 'className' | 'ledger' | 'driver'>,
+    own: { readonly folder: string; readonly kubeconfig: string; readonly closers: Closers },
+  ) {
+    this.kube = parts.kube;
+    this.namespace = parts.namespace;
+    this.className = parts.className;
+    this.ledger = parts.ledger;
+    this.driver = parts.driver;
+    this.#folder = own.folder;
+    this.#kubeconfig = own.kubeconfig;
+    this.#closers = own.closers;
+  }
+
+  static async open(o: DropInOptions): Promise<DropInBed> {
+    const { kubeconfig, namespace, driverDelayMs = 0 } = o;
+    const { driverName = `drop-in-${Date.now().toString(36)}.csi.example` } = o;
+    const closers = new Closers();
+    const folder = await mkdtemp(join(tmpdir(), 'sutler-drop-in-'));
+    closers.add('folder', () => rm(folder, { recursive: true, force: true }));
+    const ledger = new VolumeLedger(() => false);
+    const driver = await startSampleDriver({
+      socket: join(folder, 'csi.sock'),
+      dataDir: join(folder, 'volumes'),
+      name: driverName,
+      delayMs: driverDelayMs,
+      onCall: ledger.onCall,
+    });
+    closers.add('driver', () => driver.close());
+    const kube = createKubeClient({
+      access: await loadClusterAccess({ kubeconfig, env: {} }),
+      userAgent: 'test',
+      log: silentLog,
+    });
+    closers.add('client', () => kube.close());
+    const className = driverName.replaceAll('.', '-');
+    await kube.create(classes, undefined, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name: className },
+      provisioner: driverName,
+      reclaimPolicy: 'Delete',
+    });
+    closers.add('class', () => kube.delete(classes, { name: className }));
+    const own = { folder, kubeconfig: o.ownKubeconfig ?? kubeconfig, closers };
+    return new DropInBed({ kube, namespace, className, ledger, driver }, own);
+  }
+
+  handles(): readonly string[] {
+    return this.driver.volumes().map(({ handle }) => handle);
+  }
+
+  /** Starts a container with upstream's arguments. Resolves when it listens.
+   * @param env  beside PATH and TMPDIR */
+  async start(
+    args: readonly string[] = [],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<DropIn> {
+    this.#started += 1;
+    const port = await freePort();
+    const url = `http://127.0.0.1:${port}`;
+    const child = spawn(
+      process.execPath,
+      [
+        '--enable-source-maps',
+        CLI,
+        `--csi-address=${this.driver.socket}`,
+        `--kubeconfig=${this.#kubeconfig}`,
+        `--http-endpoint=127.0.0.1:${port}`,
+        `--leader-election-namespace=${this.namespace}`,
+        ...args,
+      ],
+      {
+        stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+        env: {
+          PATH: process.env['PATH'],
+          TMPDIR: this.#folder,
+          HOSTNAME: `container-${this.#started}`,
+          ...env,
+        },
+      },
+    );
+    let output = '';
+    for (const stream of [child.stdout, child.stderr])
+      stream?.on('data', (chunk: Buffer) => (output += chunk.toString()));
+    const killNow = (): void => void child.kill('SIGKILL');
+    process.once('exit', killNow);
+    const exited = once(child, 'close').then(([code]) => {
+      process.removeListener('exit', killNow);
+      return code as number | null;
+    });
+    const end = async (signal: 'SIGTERM' | 'SIGKILL'): Promise<void> => {
+      child.kill(signal);
+      await exited;
+    };
+    const dropIn = {
+      url,
+      output: () => output,
+      exited,
+      stop: () => end('SIGTERM'),
+      kill: () => end('SIGKILL'),
+    };
+    this.#closers.add('sutler', dropIn.stop);
+    const failed = exited.then(() => Promise.reject(new Error(`sutler ended: ${output}`)));
+    failed.catch(() => undefined);
+    await Promise.race([once(child, 'message'), failed]);
+    return dropIn;
+  }
+
+  createClaim(name: string): Promise<Claim> {
+    return this.kube.create<Claim>(claims, this.namespace, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata: { name, namespace: this.namespace },
+      spec: {
+        storageClassName: this.className,
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Mi' } },
+      },
+    });
+  }
+
+  readClaim(name: string): Promise<Claim | undefined> {
+    return this.kube.get<Claim>(claims, { namespace: this.namespace, name });
+  }
+
+  async isBound(name: string): Promise<boolean> {
+    return (await this.readClaim(name))?.status?.phase === 'Bound';
+  }
+
+  /** Ends everything.
+   * @returns what went wrong */
+  close(): Promise<readonly Error[]> {
+    return this.#closers.close();
+  }
+}

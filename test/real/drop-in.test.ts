@@ -1,0 +1,219 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { parse, stringify } from 'yaml';
+import { readFile } from 'node:fs/promises';
+import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
+import { listAll } from '#src/kube/client.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims } from '#src/kube/resources.ts';
+import { Closers } from '#src/runtime/closers.ts';
+import { Connection, textAt } from '../conformance/connection.ts';
+import { churn, type ChangeOverResult } from '../harness/change-over/scenario.ts';
+import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
+import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
+import { until } from '../harness/until.ts';
+
+const ACCOUNT = 'csi-provisioner';
+const rule = (group: string, resources: string, verbs: string) => ({
+  apiGroups: [group],
+  resources: resources.split(' '),
+  verbs: verbs.split(' '),
+});
+
+/** The rules of external-provisioner's deploy/kubernetes/rbac.yaml (v6.3.0). */
+const CLUSTER_RULES = [
+  rule('', 'persistentvolumes', 'get list watch create patch delete'),
+  rule('', 'persistentvolumeclaims', 'get list watch update'),
+  rule('storage.k8s.io', 'storageclasses', 'get list watch'),
+  rule('', 'events', 'list watch create update patch'),
+  rule('snapshot.storage.k8s.io', 'volumesnapshots', 'get list watch update'),
+  rule('snapshot.storage.k8s.io', 'volumesnapshotcontents', 'get list'),
+  rule('storage.k8s.io', 'csinodes', 'get list watch'),
+  rule('', 'nodes', 'get list watch'),
+  rule('storage.k8s.io', 'volumeattachments', 'get list watch'),
+];
+const NAMESPACE_RULES = [
+  rule('coordination.k8s.io', 'leases', 'get watch list delete update create'),
+  rule('storage.k8s.io', 'csistoragecapacities', 'get list watch create update patch delete'),
+  rule('', 'pods', 'get'),
+  rule('apps', 'replicasets', 'get'),
+];
+
+const RBAC = '/apis/rbac.authorization.k8s.io/v1';
+
+/** Creates upstream's service account with exactly its rules.
+ * @returns a kubeconfig with its token */
+async function grantUpstreamRules(
+  api: Connection,
+  plane: RealControlPlane,
+  namespace: string,
+): Promise<string> {
+  const metadata = { name: `${ACCOUNT}-${namespace}` };
+  const subjects = [{ kind: 'ServiceAccount', name: ACCOUNT, namespace }];
+  const roleRef = (kind: string) => ({
+    apiGroup: 'rbac.authorization.k8s.io',
+    kind,
+    name: metadata.name,
+  });
+  await api.create(`/api/v1/namespaces/${namespace}/serviceaccounts`, {
+    metadata: { name: ACCOUNT },
+  });
+  await api.create(`${RBAC}/clusterroles`, { metadata, rules: CLUSTER_RULES });
+  await api.create(`${RBAC}/clusterrolebindings`, {
+    metadata,
+    subjects,
+    roleRef: roleRef('ClusterRole'),
+  });
+  const inNamespace = `${RBAC}/namespaces/${namespace}`;
+  await api.create(`${inNamespace}/roles`, { metadata, rules: NAMESPACE_RULES });
+  await api.create(`${inNamespace}/rolebindings`, { metadata, subjects, roleRef: roleRef('Role') });
+  const tokens = `/api/v1/namespaces/${namespace}/serviceaccounts/${ACCOUNT}/token`;
+  const reply = await api.call('POST', tokens, { body: { spec: { expirationSeconds: 7200 } } });
+  const token = textAt(reply.body, 'status', 'token');
+  const admin = parse(await readFile(plane.kubeconfig, 'utf8')) as { users: object[] };
+  const [user] = admin.users;
+  const path = join(dirname(plane.kubeconfig), `${namespace}.kubeconfig`);
+  await writeFile(path, stringify({ ...admin, users: [{ ...user, user: { token } }] }));
+  return path;
+}
+
+/** As upstream's users start it, with a Lease that is soon free. */
+const ARGS = [
+  '--leader-election',
+  '--leader-election-lease-duration=4s',
+  '--leader-election-renew-deadline=3s',
+  '--leader-election-retry-period=1s',
+  '--timeout=2s',
+  '--write-allowance=3s',
+  '--settle-time=2s',
+  '--retry-interval-start=200ms',
+];
+
+const open = realControlPlane(process.env, { binder: true });
+
+describe('sutler in the place of external-provisioner, with exactly its rights', () => {
+  const closers = new Closers();
+  let plane: RealControlPlane;
+  let api: Connection;
+  before(async () => {
+    plane = await open();
+    closers.add('cluster', () => plane.close());
+    api = new Connection(plane);
+    closers.add('connection', () => api.close());
+  });
+  after(async () => assert.deepEqual(await closers.close(), []));
+
+  async function openBed(driverDelayMs = 0): Promise<DropInBed> {
+    const namespace = await api.namespace();
+    const ownKubeconfig = await grantUpstreamRules(api, plane, namespace);
+    const { kubeconfig } = plane;
+    return DropInBed.open({ kubeconfig, ownKubeconfig, namespace, driverDelayMs });
+  }
+
+  const close = async (bed: DropInBed) => assert.deepEqual(await bed.close(), []);
+
+  it('binds 20 claims and deletes their volumes, and is refused nothing', async () => {
+    const bed = await openBed();
+    try {
+      const sutler = await bed.start(ARGS);
+      const names = Array.from({ length: 20 }, (_, i) => `claim-${i}`);
+      const startMs = Date.now();
+      await Promise.all(names.map((name) => bed.createClaim(name)));
+      for (const name of names) await until(() => bed.isBound(name), `${name} is Bound`);
+      process.stdout.write(`20 claims Bound after ${Date.now() - startMs} ms\n`);
+      for (const name of names) await bed.kube.delete(claims, { namespace: bed.namespace, name });
+      await until(() => bed.handles().length === 0, 'all volumes are deleted');
+      assert.doesNotMatch(sutler.output(), /forbidden/i);
+      const page = await (await fetch(`${sutler.url}/metrics`)).text();
+      assert.match(page, /csi_sidecar_operations_seconds_bucket\{.*CreateVolume/);
+      assert.equal((await fetch(`${sutler.url}/healthz/leader-election`)).status, 200);
+      process.stdout.write(sutler.output());
+    } finally {
+      await close(bed);
+    }
+  });
+
+  it('makes its first PV within 1.5 s of its start', async () => {
+    const bed = await openBed();
+    try {
+      await bed.createClaim('first');
+      const startMs = Date.now();
+      const starting = bed.start(ARGS);
+      await until(() => bed.ledger.creations > 0, 'a volume is made');
+      await until(() => bed.isBound('first'), 'the claim is Bound');
+      process.stdout.write(`first claim Bound ${Date.now() - startMs} ms after the start\n`);
+      await starting;
+    } finally {
+      await close(bed);
+    }
+  });
+
+  const judge = (name: string, result: ChangeOverResult): void => {
+    const { made, lost, left, madeTwice, madeAgain, leaked } = result;
+    process.stdout.write(
+      `${name}: made ${made.sutler}, lost ${lost.length}, left ${left.join(', ') || 0}, ` +
+        `twice ${madeTwice.length}, again ${madeAgain.length}, leaked ${leaked.sutler.length}\n`,
+    );
+    assert.deepEqual(
+      { lost, left, madeTwice, madeAgain, leaked: leaked.sutler },
+      {
+        lost: [],
+        left: [],
+        madeTwice: [],
+        madeAgain: [],
+        leaked: [],
+      },
+    );
+  };
+  const PLAN = { claims: 600, perSecond: 20, bursts: 1, deleteWithinMs: 3_000 };
+
+  it('loses and leaks nothing when its container is killed every few seconds', async () => {
+    const bed = await openBed(200);
+    try {
+      let container = await bed.start(ARGS);
+      let kills = 0;
+      const result = await churn(bed, PLAN, async () => {
+        await delay(1_000 + Math.random() * 3_000);
+        await container.kill();
+        kills += 1;
+        container = await bed.start(ARGS);
+      });
+      judge(`${kills} kills`, result);
+      await container.stop();
+      assert.deepEqual(await withFinalizer(bed), []);
+    } finally {
+      await close(bed);
+    }
+  });
+
+  it('loses and leaks nothing when replicas with a Redis each take turns', async () => {
+    const bed = await openBed(200);
+    try {
+      const replicas: DropIn[] = [await bed.start(ARGS), await bed.start(ARGS)];
+      let turns = 0;
+      const result = await churn(bed, PLAN, async () => {
+        await delay(2_000 + Math.random() * 2_000);
+        const replica = replicas.shift();
+        await (turns % 2 === 0 ? replica?.kill() : replica?.stop());
+        turns += 1;
+        replicas.push(await bed.start(ARGS));
+      });
+      judge(`${turns} changes of leader`, result);
+      await Promise.all(replicas.map((replica) => replica.stop()));
+      assert.deepEqual(await withFinalizer(bed), []);
+    } finally {
+      await close(bed);
+    }
+  });
+});
+
+async function withFinalizer(bed: DropInBed): Promise<readonly string[]> {
+  const names: string[] = [];
+  const { namespace } = bed;
+  for await (const { metadata } of listAll<Claim>(bed.kube, claims, { namespace }))
+    if (metadata.finalizers?.includes(CLAIM_FINALIZER) === true) names.push(metadata.name);
+  return names;
+}
