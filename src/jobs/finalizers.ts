@@ -6,10 +6,10 @@ import type { Outcome } from '../queue/outcome.ts';
 import * as lists from '../volumes/finalizer-patches.ts';
 import type { Kube } from './dependencies.ts';
 
-/* Adds finalizers of ours to objects and removes them, with the verbs that upstream's role grants:
- * by a patch of PVs, by an update of claims and snapshots. The API server refuses either for another
- * object that has the same name by now, and an update of an object that changed since it was
- * read. */
+/* Adds finalizers of ours to objects and removes them, with the verbs that upstream's role
+ * grants: by a patch of PVs, by an update of claims and snapshots. The API server refuses either
+ * for another object that has the same name by now, and an update of an object that changed since
+ * it was read. */
 
 /** One finalizer of one object. */
 interface FinalizerTarget<T extends KubeObject> {

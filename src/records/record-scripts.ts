@@ -12,7 +12,8 @@ import { RECORD_NOW } from './record-clock.ts';
  * dataEpochKey    the epoch of Redis' data, a hash; see data-epoch.ts
  * gatewayKey      the active gateway, a hash; see active-gateway.ts
  * countKey        the opening count of the process that calls; see below
- * begunKey        with soft state, the claims whose creation began here since the last loss; see below
+ * begunKey        with soft state, the claims whose creation began here since the last loss; see
+ *                 below
  *
  * Fields of the record. Times are ms of the record clock; see record-clock.ts.
  * v       version of this format: 1
@@ -163,9 +164,10 @@ end
 export const TRACES = ['records', 'none', 'claim'] as const;
 
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
- * Sets what TAKE_OVER and RECORD_NOW set, and dataEpoch, quarantineUntil (0 for an object that the
- * loss does not concern), otherProvisioner, term, halt, lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and
- * previous, and defines countOpening and answerOpened. Answers one of NOT_OPENED. */
+ * Sets what TAKE_OVER and RECORD_NOW set, and dataEpoch, quarantineUntil (0 for an object that
+ * the loss does not concern), otherProvisioner, term, halt, lossSettledAt, activeEndpoint (''
+ * where no leader has named a gateway), untilNew and previous, and defines countOpening and
+ * answerOpened. Answers one of NOT_OPENED. */
 export const BEGIN_OPENING = `${RECORD_NOW}${NOTICE_LOSS}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object
 -- in this data epoch, and since a leader of ours began its term ('' = it read none).

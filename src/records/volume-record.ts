@@ -169,7 +169,7 @@ return answerOpened()
 /** How long the finalizer of a claim is needed, with soft state.
  *
  * Answers   keep      its record is open, or no leader has confirmed Redis' data
- *           settles   `waitMs`: until no call of unknown end is at work any more; 0 where none is */
+ *           settles   `waitMs`: until no call of unknown end is at work any more, else 0 */
 const finalizerScript = defineNamedScript({
   keys: OPENING_KEYS,
   args: { id: 'text', settleMs: 'number', trace: TRACES },
@@ -212,10 +212,10 @@ export class VolumeRecords extends RecordEnds {
   /** The last answer that nothing new may be opened. */
   #halt: { readonly answer: NotYet; readonly endMs: number } | undefined;
 
-  /** The epoch of Redis' data, and the term of the leader, as this process last saw them; asks Redis
-   * only where it has seen none. A run notes it before it reads its object, and passes it when it
-   * opens a record: what was read before a loss of data, or before another provisioner led, proves
-   * nothing after it. */
+  /** The epoch of Redis' data, and the term of the leader, as this process last saw them; asks
+   * Redis only where it has seen none. A run notes it before it reads its object, and passes it
+   * when it opens a record: what was read before a loss of data, or before another provisioner
+   * led, proves nothing after it. */
   async seenDataEpoch(): Promise<string> {
     if (this.#dataEpoch === NONE_SEEN) {
       const { dataEpochKey: key } = this.driverKeys;
@@ -316,9 +316,9 @@ export class VolumeRecords extends RecordEnds {
     return { kind: 'opened', ...endpointField(answer.endpoint) };
   }
 
-  /** How long a claim has to keep our finalizer: Infinity while its record is open, or may have been
-   * lost; with soft state also for as long as an earlier call may still be at work, since nothing
-   * else tells the next process of that. 0: it can be removed.
+  /** How long a claim has to keep our finalizer: Infinity while its record is open, or may have
+   * been lost; with soft state also for as long as an earlier call may still be at work, since
+   * nothing else tells the next process of that. 0: it can be removed.
    * @param wasBegun  as in Opening */
   async keepFinalizerMs(id: string, wasBegun: boolean): Promise<number> {
     const { isSoftState = false, settleMs } = this.options;

@@ -192,8 +192,8 @@ class User {
     return found;
   }
 
-  /** Waits until every claim that is kept is Bound and no claim and PV is left of the others; up to four
-   * minutes, after which the result says what is not. */
+  /** Waits until every claim that is kept is Bound and no claim and PV is left of the others; up
+   * to four minutes, after which the result says what is not. */
   async waitUntilSettled(): Promise<void> {
     // A busy API server may refuse a list.
     const isSettled = (): Promise<boolean> => this.#isSettled().catch(() => false);
