@@ -1,5 +1,6 @@
 import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { Closers } from '../runtime/closers.ts';
+import type { HealthChecks } from '../runtime/health.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { version } from '../runtime/version.ts';
@@ -14,6 +15,7 @@ import {
 } from './credentials.ts';
 import type { kubeFlags } from './flags.ts';
 import { isForbidden } from './kube-error.ts';
+import { nameMissingRights } from './missing-rights.ts';
 import { openKubeconfig } from './kubeconfig.ts';
 import type { KubeObject } from './objects.ts';
 import type { CallOptions } from './request-sender.ts';
@@ -25,7 +27,7 @@ const UNVERIFIED =
   'the way can pose as the API server; set certificate-authority instead';
 
 /** Creates the API client of a process from its flags. It is closed with the process. Sends nothing
- * yet. Warns if the API server's certificate is not checked.
+ * yet. Warns if the API server's certificate is not checked. Names missing rights in `health`.
  * @param process  for the User-Agent: "sutler-jobs/0.1.0"
  * @throws UsageError for a kubeconfig that can't be used */
 export async function openKubeClient(
@@ -36,9 +38,10 @@ export async function openKubeClient(
     readonly closers: Closers;
     readonly log: Logger;
     readonly metrics?: Registry;
+    readonly health?: HealthChecks;
   },
 ): Promise<KubeClient> {
-  const { flags, env, closers, log, metrics } = context;
+  const { flags, env, closers, log, metrics, health } = context;
   const access = await loadClusterAccess({
     kubeconfig: flags.kubeconfig,
     master: flags.master,
@@ -56,7 +59,7 @@ export async function openKubeClient(
     ...(metrics === undefined ? {} : { metrics }),
   });
   closers.add('API client', () => client.close());
-  return client;
+  return health === undefined ? client : nameMissingRights(client, { health, log });
 }
 
 export interface AccessOptions {

@@ -136,7 +136,38 @@ describe('sutler in the place of external-provisioner, with exactly its rights',
     }
   });
 
-  it('makes its first PV within 1.5 s of its start', async () => {
+  it('names a right that it lacks, with its rule, and goes on once a role grants it', async () => {
+    const bed = await openBed();
+    try {
+      const role = `${RBAC}/clusterroles/${ACCOUNT}-${bed.namespace}`;
+      const setRules = (rules: object) => api.patch('merge', role, { rules });
+      const withoutCreation = CLUSTER_RULES.map((each) =>
+        each.resources.includes('persistentvolumes')
+          ? { ...each, verbs: each.verbs.filter((verb) => verb !== 'create') }
+          : each,
+      );
+      await setRules(withoutCreation);
+      const sutler = await bed.start(ARGS);
+      await bed.createClaim('refused');
+      const RULE = "{ apiGroups: [''], resources: [persistentvolumes], verbs: [create] }";
+      await until(() => sutler.output().includes(RULE), 'the log names the rule');
+      const readyz = await (await fetch(`${sutler.url}/readyz`)).text();
+      assert.ok(readyz.includes(RULE), readyz);
+      const isTold = async () =>
+        (
+          (await api.read(`/api/v1/namespaces/${bed.namespace}/events`)) as {
+            items: { message: string }[];
+          }
+        ).items.some(({ message }) => /cannot create resource "persistentvolumes"/.test(message));
+      await until(isTold, 'an event on the claim names verb and resource');
+      await setRules(CLUSTER_RULES);
+      await until(() => bed.isBound('refused'), 'the claim is Bound');
+    } finally {
+      await close(bed);
+    }
+  });
+
+  it('serves a claim that was there before it started', async () => {
     const bed = await openBed();
     try {
       await bed.createClaim('first');
