@@ -1,0 +1,25 @@
+import { defineFlags } from '#src/runtime/flags.ts';
+import { processFlags } from '#src/runtime/process-flags.ts';
+
+/** One line for --help. */
+export const summary =
+  'measures sutler and external-provisioner in turn beside one driver, with the same arguments';
+
+/** Every flag of bench:drop-in. */
+export const flags = defineFlags({
+  ...processFlags,
+  peer: { type: 'string', default: '', help: 'Path of external-provisioner. Empty: sutler alone.' },
+  program: {
+    type: 'string',
+    default: '',
+    help: 'cli.js of sutler, as that of a bundle. Empty: what tsc compiled.',
+  },
+  args: {
+    type: 'string',
+    default: '--leader-election --worker-threads=100',
+    help: 'Arguments of both, separated by blanks.',
+  },
+  claims: { type: 'int', default: 300, min: 1, help: 'Claims of the burst.' },
+  single: { type: 'int', default: 30, min: 1, help: 'Claims one at a time.' },
+  rounds: { type: 'int', default: 3, min: 1, help: 'Rounds of each; the table has medians.' },
+});

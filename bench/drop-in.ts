@@ -1,0 +1,168 @@
+import { fileURLToPath } from 'node:url';
+import type { Claim, Volume } from '#src/kube/objects.ts';
+import { claims, volumes } from '#src/kube/resources.ts';
+import { messageOf } from '#src/runtime/error-message.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
+import { Connection } from '../test/conformance/connection.ts';
+import { DropInBed } from '../test/harness/drop-in-bed.ts';
+import { type Program, startProgram } from '../test/harness/program.ts';
+import type { RealControlPlane } from '../test/harness/real-control-plane.ts';
+import { until } from '../test/harness/until.ts';
+import { openControlPlane } from './control-plane.ts';
+import { flags as table, summary } from './drop-in-flags.ts';
+import { percentile } from './percentile.ts';
+import { childrenOf, cpuMs, peakRssBytes, rssBytes } from './proc.ts';
+import { splitArgs } from './split-args.ts';
+
+const MiB = 1024 * 1024;
+const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+
+/** Objects that a provisioner writes. */
+const WRITTEN = /^(persistentvolumes|persistentvolumeclaims|events)$/;
+const WRITES = /^(POST|PUT|PATCH|APPLY)$/;
+
+await runProcess(
+  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { name: 'bench:drop-in', summary, table, start },
+);
+
+type Context = ProcessContext<typeof table>;
+
+/** What one round measures, by the name of its row. */
+type Round = Readonly<Record<string, number>>;
+
+async function start(context: Context): Promise<void> {
+  const { flags, env, stdout, closers, stopping } = context;
+  const plane = await openControlPlane(env, true);
+  closers.add('control plane', () => plane.close());
+  const node = process.execPath;
+  const sutler = [node, '--enable-source-maps', flags.program || CLI];
+  const contenders = { sutler, ...(flags.peer === '' ? {} : { upstream: [flags.peer] }) };
+  const rounds = new Map<string, Round[]>(Object.keys(contenders).map((name) => [name, []]));
+  for (let round = 0; round < flags.rounds; round += 1)
+    for (const [name, command] of Object.entries(contenders))
+      if (!stopping.aborted) rounds.get(name)?.push(await measure(context, plane, command));
+  stdout.write(renderTable(rounds));
+  context.stop(0);
+}
+
+async function measure(
+  { flags }: Context,
+  plane: RealControlPlane,
+  [file = '', ...before]: readonly string[],
+): Promise<Round> {
+  const { kubeconfig } = plane;
+  const bed = await DropInBed.open({ kubeconfig, namespace: 'default' });
+  const socket = `--csi-address=${bed.driver.socket}`;
+  const lease = '--leader-election-namespace=default';
+  const args = [...before, socket, `--kubeconfig=${kubeconfig}`, lease, ...splitArgs(flags.args)];
+  const first = `${bed.className}-first`;
+  let program: Program | undefined;
+  try {
+    const waiting = await bed.createClaim(first);
+    const startedMs = performance.now();
+    program = startProgram(file, args, {
+      cwd: process.cwd(),
+      keptOutput: 8_000,
+      env: { PATH: process.env['PATH'] },
+    });
+    await untilStored(bed, waiting);
+    const firstPvMs = performance.now() - startedMs;
+    await untilBound(bed, [first]);
+    const pids = await treeOf(program.pid ?? 0);
+    const single = await oneAtATime(bed, flags.single);
+    const writesBefore = await countWrites(plane);
+    const cpuBefore = await sumOf(pids, cpuMs);
+    const burstMs = performance.now();
+    const names = Array.from({ length: flags.claims }, (_, i) => `${bed.className}-burst-${i}`);
+    await Promise.all(names.map((name) => bed.createClaim(name)));
+    await untilBound(bed, names);
+    const boundMs = performance.now() - burstMs;
+    // Events are written a little later.
+    await systemClock.sleep(2_000);
+    const cpu = (await sumOf(pids, cpuMs)) - cpuBefore;
+    const writes = (await countWrites(plane)) - writesBefore;
+    const all = [first, ...names, ...single.names];
+    const deletingMs = performance.now();
+    for (const name of all) await bed.kube.delete(claims, { namespace: 'default', name });
+    await until(() => bed.handles().length === 0, 'all volumes are deleted', 600_000);
+    return {
+      'start to first PV, ms': firstPvMs,
+      'one at a time, p50 to the PV, ms': percentile(single.ms, 0.5),
+      'one at a time, p99 to the PV, ms': percentile(single.ms, 0.99),
+      'burst to the last Bound, s': boundMs / 1000,
+      'deletion of all, s': (performance.now() - deletingMs) / 1000,
+      'CPU a claim, ms': cpu / flags.claims,
+      'API writes a claim, those of kube-controller-manager included': writes / flags.claims,
+      'RSS, MiB': (await sumOf(pids, rssBytes)) / MiB,
+      'RSS at its peak, MiB': (await sumOf(pids, peakRssBytes)) / MiB,
+    };
+  } catch (cause) {
+    throw new Error(`${file}: ${messageOf(cause)}\n${program?.output()}`, { cause });
+  } finally {
+    await program?.stop(30_000);
+    await bed.close();
+  }
+}
+
+/** The process and its Redis, where it has one. */
+async function treeOf(pid: number): Promise<readonly number[]> {
+  return [pid, ...(await childrenOf(pid)).values()];
+}
+
+async function sumOf(
+  pids: readonly number[],
+  read: (pid: number) => Promise<number>,
+): Promise<number> {
+  const values = await Promise.all(pids.map(read));
+  return values.reduce((a, b) => a + b, 0);
+}
+
+async function untilStored(bed: DropInBed, { metadata }: Claim): Promise<void> {
+  const ref = { name: `pvc-${metadata.uid}` };
+  const isStored = async () => (await bed.kube.get<Volume>(volumes, ref)) !== undefined;
+  await until(isStored, `${metadata.name} has a PV`, 120_000);
+}
+
+async function untilBound(bed: DropInBed, names: readonly string[]): Promise<void> {
+  for (const name of names) await until(() => bed.isBound(name), `${name} is Bound`, 600_000);
+}
+
+async function oneAtATime(bed: DropInBed, count: number) {
+  const ms: number[] = [];
+  const names = Array.from({ length: count }, (_, i) => `${bed.className}-single-${i}`);
+  for (const name of names) {
+    const startedMs = performance.now();
+    await untilStored(bed, await bed.createClaim(name));
+    ms.push(performance.now() - startedMs);
+    await untilBound(bed, [name]);
+  }
+  return { names, ms };
+}
+
+/** Writes that the API server has answered so far. The bench's own creations of claims are the same
+ * for both. */
+async function countWrites(plane: RealControlPlane): Promise<number> {
+  const api = new Connection(plane);
+  const { text } = await api.get('/metrics');
+  await api.close();
+  let count = 0;
+  for (const [, labels = '', value] of text.matchAll(/^apiserver_request_total\{(.*)\} (\S+)$/gm)) {
+    const label = (name: string) => new RegExp(`${name}="([^"]*)"`).exec(labels)?.[1] ?? '';
+    if (WRITES.test(label('verb')) && WRITTEN.test(label('resource'))) count += Number(value);
+  }
+  return count;
+}
+
+function renderTable(rounds: ReadonlyMap<string, readonly Round[]>): string {
+  const names = [...rounds.keys()];
+  const [[first] = []] = rounds.values();
+  const rows = Object.keys(first ?? {}).map((row) => {
+    const medians = names.map((name) =>
+      percentile(rounds.get(name)?.map((each) => each[row] ?? 0) ?? [], 0.5).toFixed(1),
+    );
+    return `| ${row} | ${medians.join(' | ')} |\n`;
+  });
+  return `| | ${names.join(' | ')} |\n|---|${names.map(() => '---|').join('')}\n${rows.join('')}`;
+}
