@@ -46,7 +46,8 @@ export class DropInBed implements ChurnPlace {
   readonly ledger: VolumeLedger;
   readonly driver: SampleDriver;
   readonly #folder: string;
-  readonly #kubeconfig: string;
+  /** With the rights of sutler. */
+  readonly ownKubeconfig: string;
   readonly #closers: Closers;
   #started = 0;
 
@@ -60,7 +61,7 @@ export class DropInBed implements ChurnPlace {
     this.ledger = parts.ledger;
     this.driver = parts.driver;
     this.#folder = own.folder;
-    this.#kubeconfig = own.kubeconfig;
+    this.ownKubeconfig = own.kubeconfig;
     this.#closers = own.closers;
   }
 
@@ -117,7 +118,7 @@ export class DropInBed implements ChurnPlace {
         '--enable-source-maps',
         CLI,
         `--csi-address=${this.driver.socket}`,
-        `--kubeconfig=${this.#kubeconfig}`,
+        `--kubeconfig=${this.ownKubeconfig}`,
         `--http-endpoint=127.0.0.1:${port}`,
         `--leader-election-namespace=${this.namespace}`,
         ...args,

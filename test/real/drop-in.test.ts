@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parse, stringify } from 'yaml';
-import { readFile } from 'node:fs/promises';
 import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import { listAll } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
@@ -13,8 +14,13 @@ import { Closers } from '#src/runtime/closers.ts';
 import { Connection, textAt } from '../conformance/connection.ts';
 import { churn, type ChangeOverResult } from '../harness/change-over/scenario.ts';
 import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
+import { KUBECTL } from '../harness/kustomize.ts';
+import { startProgram } from '../harness/program.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import { until } from '../harness/until.ts';
+
+// Tests run from dist-dev/test/real.
+const DOCS = readFileSync(new URL('../../../docs/drop-in.md', import.meta.url), 'utf8');
 
 const ACCOUNT = 'csi-provisioner';
 const rule = (group: string, resources: string, verbs: string) => ({
@@ -162,6 +168,49 @@ describe('sutler in the place of external-provisioner, with exactly its rights',
       await until(isTold, 'an event on the claim names verb and resource');
       await setRules(CLUSTER_RULES);
       await until(() => bed.isBound('refused'), 'the claim is Bound');
+    } finally {
+      await close(bed);
+    }
+  });
+
+  it('goes back to external-provisioner, without a finalizer after the command of the docs', async (t) => {
+    const upstream = process.env['EXTERNAL_PROVISIONER'] ?? '';
+    if (upstream === '' || KUBECTL === undefined) {
+      t.skip('needs EXTERNAL_PROVISIONER and kubectl');
+      return;
+    }
+    const bed = await openBed(500);
+    const { namespace } = bed;
+    try {
+      const sutler = await bed.start(ARGS);
+      const names = Array.from({ length: 20 }, (_, i) => `back-${i}`);
+      await Promise.all(names.map((name) => bed.createClaim(name)));
+      await until(async () => (await withFinalizer(bed)).length > 5, 'creations have begun');
+      await sutler.kill();
+      assert.notEqual((await withFinalizer(bed)).length, 0);
+      const other = startProgram(
+        upstream,
+        [
+          `--csi-address=${bed.driver.socket}`,
+          `--kubeconfig=${bed.ownKubeconfig}`,
+          `--leader-election-namespace=${namespace}`,
+          ...ARGS.filter((arg) => !/write-allowance|settle-time/.test(arg)),
+        ],
+        { cwd: dirname(plane.kubeconfig), keptOutput: 20_000 },
+      );
+      try {
+        for (const name of names) await until(() => bed.isBound(name), `${name} is Bound`);
+        const [, command = ''] = /^```sh\n([^]*?)^```/m.exec(DOCS.split('## Back')[1] ?? '') ?? [];
+        const env = { ...process.env, KUBECONFIG: plane.kubeconfig };
+        const { status, stderr } = spawnSync('sh', ['-c', command], { env, encoding: 'utf8' });
+        assert.equal(status, 0, stderr);
+        assert.deepEqual(await withFinalizer(bed), []);
+        assert.deepEqual(bed.ledger.madeAgain(), []);
+        for (const name of names) await bed.kube.delete(claims, { namespace, name });
+        await until(() => bed.handles().length === 0, 'all volumes are deleted');
+      } finally {
+        await other.stop(20_000);
+      }
     } finally {
       await close(bed);
     }
