@@ -58,7 +58,7 @@ export function nameMissingRights(
   // Each method passes its arguments and its answer on unchanged.
   return Object.defineProperty({ ...client, ...calls }, 'inFlight', {
     get: () => client.inFlight,
-  }) as KubeClient;
+  });
 }
 
 /** A rule as a role has it. */
