@@ -1,5 +1,5 @@
-/* npm run bench:drop-in: sutler and external-provisioner beside one driver, with the same arguments.
- * `npm run bench:drop-in -- --help` lists its flags. */
+/* npm run bench:drop-in: sutler and external-provisioner in turn beside one driver, with the same
+ * arguments. `npm run bench:drop-in -- --help` lists its flags. */
 import { build, install, runCompiled } from './setup.mjs';
 
 install();
