@@ -22,7 +22,8 @@ import { flags as ownFlags, summary } from './flags.ts';
 
 /** Without the gateway's --listen: it listens where jobs call it. */
 const { listen: _, ...listenless } = gatewayFlags;
-const table = defineFlags({
+/** Every flag that `sutler all` serves. */
+export const table = defineFlags({
   ...listenless,
   ...dashboardFlags,
   ...jobsFlags,

@@ -25,7 +25,7 @@ export const capacityPollFlags = perDriver({
     default: '1m',
     min: '100ms',
     help: 'How often the driver is asked for every capacity; after a change it is asked at once.',
-    upstream: 'same',
+    upstream: 'same; below 100ms is refused here',
   },
 });
 

@@ -5,62 +5,8 @@ import { processes } from '../../sandbox/processes.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { parseFlags } from '#src/runtime/parse-flags.ts';
 import { idleFlags, retiredFlags } from '#src/runtime/process-flags.ts';
+import { UPSTREAM_FLAGS } from '../harness/upstream-arguments.ts';
 
-/* Each flag of external-provisioner v6 (cmd/csi-provisioner/csi-provisioner.go, csi-lib-utils
- * standardflags, component-base logs): its default there, and other values that it accepts there.
- * A switch accepts only the opposite of its default besides. */
-const UPSTREAM: Readonly<Record<string, readonly [string, ...string[]]>> = {
-  master: ['', 'https://127.0.0.1:6443'],
-  'volume-name-prefix': ['pvc', 'vol'],
-  'volume-name-uuid-length': ['-1', '1', '32'],
-  'retry-interval-start': ['1s', '300ms'],
-  'retry-interval-max': ['5m', '1h30m'],
-  'worker-threads': ['100', '1'],
-  'cloning-protection-threads': ['1', '0', '5'],
-  'snapshot-orphan-sweep-interval': ['5m', '0', '-1s', '720h'],
-  'capacity-threads': ['1', '0', '10'],
-  timeout: ['10s', '2m'],
-  'strict-topology': ['false'],
-  'immediate-topology': ['true'],
-  'extra-create-metadata': ['false'],
-  'enable-pprof': ['false'],
-  'default-fstype': ['', 'ext4'],
-  'kube-api-capacity-qps': ['1', '0.5', '-1'],
-  'kube-api-capacity-burst': ['5', '0'],
-  'enable-capacity': ['false'],
-  'capacity-for-immediate-binding': ['false'],
-  'capacity-poll-interval': ['1m', '30s'],
-  'capacity-ownerref-level': ['1', '-1', '0', '2'],
-  'node-deployment': ['false'],
-  'node-deployment-immediate-binding': ['true'],
-  'node-deployment-base-delay': ['20s', '0'],
-  'node-deployment-max-delay': ['60s', '2m'],
-  'controller-publish-readonly': ['false'],
-  'prevent-volume-mode-conversion': ['true'],
-  'feature-gates': ['', 'Topology=true,AllAlpha=false', 'CrossNamespaceVolumeDataSource=T'],
-  kubeconfig: ['', '/config'],
-  'csi-address': ['/run/csi/socket', 'unix:///csi/csi.sock'],
-  'leader-election': ['false'],
-  'leader-election-namespace': ['', 'ns'],
-  'leader-election-lease-duration': ['15s', '137s'],
-  'leader-election-renew-deadline': ['10s', '107s'],
-  'leader-election-retry-period': ['5s', '26s'],
-  'leader-election-labels': ['', 'a:b,c:d'],
-  'kube-api-qps': ['5', '0', '-1', '20.5'],
-  'kube-api-burst': ['10', '40'],
-  'http-endpoint': ['', ':8080'],
-  'metrics-address': ['', ':8080'],
-  'metrics-path': ['/metrics', '/m'],
-  automaxprocs: ['false'],
-  'logging-format': ['text', 'json'],
-  'log-flush-frequency': ['5s', '1s'],
-  v: ['0', '5'],
-  vmodule: ['', 'a=1,b=2'],
-  'log-text-split-stream': ['false'],
-  'log-text-info-buffer-size': ['0', '1Ki'],
-  'log-json-split-stream': ['false'],
-  'log-json-info-buffer-size': ['0', '1Ki'],
-};
 const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
   true: ['true', 'True', 'TRUE', 't', 'T', '1'],
   false: ['false', 'False', 'FALSE', 'f', 'F', '0'],
@@ -80,7 +26,7 @@ const waysToGive = (flag: string, value: string): readonly (readonly string[])[]
 const flagsOf = (
   values: (given: readonly [string, ...string[]]) => readonly string[],
 ): readonly (readonly string[])[] =>
-  Object.entries(UPSTREAM).flatMap(([flag, given]) =>
+  Object.entries(UPSTREAM_FLAGS).flatMap(([flag, given]) =>
     values(given).flatMap((value) => waysToGive(flag, value)),
   );
 
@@ -118,7 +64,9 @@ describe('the command line of external-provisioner', () => {
 
   it('warns about each flag without effect and says why (R-37, Q-51, Q-60)', () => {
     for (const flag of Object.keys(idleFlags)) {
-      for (const argv of others(UPSTREAM[flag] ?? ['']).flatMap((value) => waysToGive(flag, value)))
+      for (const argv of others(UPSTREAM_FLAGS[flag] ?? ['']).flatMap((value) =>
+        waysToGive(flag, value),
+      ))
         assert.match(
           warningsOf('jobs', argv).join(),
           new RegExp(`^--${flag} is accepted and ignored: .`),
@@ -166,12 +114,12 @@ describe('the command line of external-provisioner', () => {
   });
 
   it('is covered: each flag is read by some process or listed as without effect', () => {
-    const unknown = Object.keys(UPSTREAM).filter(
+    const unknown = Object.keys(UPSTREAM_FLAGS).filter(
       (flag) => Object.hasOwn(allFlags, flag) === Object.hasOwn(idleFlags, flag),
     );
     assert.deepEqual(unknown, [], 'neither, or both');
     assert.deepEqual(
-      Object.keys(idleFlags).filter((flag) => !Object.hasOwn(UPSTREAM, flag)),
+      Object.keys(idleFlags).filter((flag) => !Object.hasOwn(UPSTREAM_FLAGS, flag)),
       [],
     );
   });
