@@ -7,6 +7,7 @@ import { table } from '#src/all/main.ts';
 import { capacityPlace } from '#src/capacity/flags.ts';
 import { flagsOf } from '#src/dispatch.ts';
 import { leaseNamespace } from '#src/election/flags.ts';
+import { checkGatewayFlags } from '#src/gateway-client/open-driver.ts';
 import { checkFlags as checkIngestFlags } from '#src/ingest/start-driver.ts';
 import { checkFlags as checkJobsFlags } from '#src/jobs/start-workers.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
@@ -157,6 +158,11 @@ describe('sutler all with the arguments of external-provisioner', () => {
       [],
     );
     assert.ok(idle.includes('cloning-protection-threads'));
+  });
+
+  it('does not start with --node-deployment alone, which docs/parity.md says', () => {
+    assert.throws(() => checkGatewayFlags(parse(['--node-deployment']).flags), UsageError);
+    assert.ok(isRow('--node-deployment', /does not start/));
   });
 
   it('refuses a gate of Kubernetes’ API server, which docs/parity.md says', () => {
