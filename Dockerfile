@@ -42,5 +42,10 @@ RUN apt-get update \
 # The bundle in the place of dist/, in which Node would open hundreds of files to start a process.
 # It contains the packages too.
 COPY --from=build /app/bundle ./dist
+# What `sutler migrate` puts beside a driver.
+COPY k8s ./k8s
+# Some manifests name external-provisioner's program.
+RUN printf '#!/bin/sh\nexec node --enable-source-maps /app/dist/cli.js "$@"\n' > /csi-provisioner \
+  && chmod 755 /csi-provisioner
 # Without arguments it takes the place of external-provisioner's container.
 ENTRYPOINT ["node", "--enable-source-maps", "/app/dist/cli.js"]

@@ -37,7 +37,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
     /^helmet$/,
     /^prom-client$/,
   ],
-  operator: [/^ioredis$/],
+  operator: [/^ioredis$/, /^yaml$/],
 };
 
 describe('the tree', () => {

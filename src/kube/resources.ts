@@ -59,6 +59,9 @@ export const referenceGrants = inNamespace(
   'referencegrants',
   'ReferenceGrant',
 );
+export const deployments = inNamespace('apps/v1', 'deployments', 'Deployment');
+export const statefulSets = inNamespace('apps/v1', 'statefulsets', 'StatefulSet');
+export const daemonSets = inNamespace('apps/v1', 'daemonsets', 'DaemonSet');
 
 function inNamespace(apiVersion: string, plural: string, kind: string): Resource {
   return { ...splitApiVersion(apiVersion), plural, kind, namespaced: true };

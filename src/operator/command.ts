@@ -34,7 +34,7 @@ export interface Result {
   readonly json: unknown;
 }
 
-type Table = FlagTable & typeof commandFlags & typeof redisFlags;
+type Table = FlagTable & typeof commandFlags;
 
 /** What a command works with. */
 export interface Means<T extends FlagTable> {
@@ -67,7 +67,8 @@ export function runCommand<T extends Table>(
   const { name, summary, flags: table, command } = description;
   const start = async (context: ProcessContext<T>): Promise<void> => {
     const { stdout } = context;
-    // Table contains these, which Flags<T> does not show for a generic T.
+    // Table contains these, which Flags<T> does not show for a generic T; those of Redis only where
+    // the command calls openRedis.
     const flags = context.flags as unknown as Flags<typeof commandFlags & typeof redisFlags>;
     const isJson = flags.output === 'json';
     const print = (line: string): unknown => stdout.write(`${escapeControls(line)}\n`);

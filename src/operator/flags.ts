@@ -96,6 +96,47 @@ export const forget = {
   },
 };
 
+/** `sutler migrate`. */
+export const migrate = {
+  summary:
+    'writes the manifests of a driver with the gateway in the place of external-provisioner, and ' +
+    'says what becomes of its arguments; changes nothing in the cluster',
+  flags: defineFlags({
+    ...commandFlags,
+    ...kubeFlags,
+    namespace: {
+      type: 'string',
+      default: '',
+      short: 'n',
+      help: 'Namespace of the workload, and of manifests that name none. Empty: default.',
+    },
+    out: {
+      type: 'string',
+      default: 'sutler-migration',
+      help: 'Folder that is written; it must not have such files yet.',
+    },
+    image: { type: 'string', default: '', help: 'Image of the gateway. Empty: sutler:VERSION.' },
+    'driver-name': {
+      type: 'string',
+      default: '',
+      help: 'Name of the driver. Empty: that of the only CSIDriver in the manifests.',
+    },
+  }),
+  command: {
+    word: 'WORKLOAD|FILE|-',
+    exits: {
+      0: 'the folder was written',
+      1: 'the API server can’t be used',
+      2: 'nothing fits, or a flag or argument is wrong; nothing was written',
+    },
+    examples: [
+      'deployment/ebs-csi-controller -n kube-system --driver-name=ebs.csi.aws.com',
+      'manifests.yaml --driver-name=nfs.csi.k8s.io --out=nfs',
+      '- -n storage --driver-name=rbd.csi.ceph.com < rendered.yaml',
+    ],
+  },
+};
+
 /** `sutler drain`. */
 export const drain = {
   summary:

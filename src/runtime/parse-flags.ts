@@ -14,6 +14,8 @@ export type Parsed<T extends FlagTable> =
   | {
       readonly kind: 'run';
       readonly flags: Flags<T>;
+      /** The texts of each flag of the table that was given as an argument, in order. */
+      readonly given: ReadonlyMap<string, readonly string[]>;
       /** Arguments that are not flags. */
       readonly words: readonly string[];
       /** Flags of other processes that were given. */
@@ -61,7 +63,7 @@ export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Pa
   }
   const { given, unused, warnings } = sorted;
   const flags = valuesOf(table, given, input);
-  return { kind: 'run', flags, words, unused: [...unused], warnings };
+  return { kind: 'run', flags, given, words, unused: [...unused], warnings };
 }
 
 interface Tables extends Required<Pick<ParseInput, 'known' | 'idle' | 'retired'>> {

@@ -39,4 +39,7 @@ describe('the Dockerfile', () => {
     assert.match(sutler, /^ENTRYPOINT \["node"/m);
     assert.doesNotMatch(sutler, /^CMD\b/m);
   });
+
+  it('has a program at the path of external-provisioner’s, which some manifests name', () =>
+    assert.match(read('Dockerfile'), / > \/csi-provisioner /));
 });

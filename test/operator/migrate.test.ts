@@ -1,0 +1,283 @@
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { parseAllDocuments, stringify } from 'yaml';
+import { flagsOf } from '#src/dispatch.ts';
+import { isConfig, readDriverConfig } from '#src/driver-config/read-config.ts';
+import type { PodSpec, Workload } from '#src/operator/migrate/provisioner.ts';
+import { processes } from '#src/processes.ts';
+import { type Ended, runSutler } from '../harness/run-sutler.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What differs between the manifests of drivers. */
+interface Traits {
+  readonly kind?: string;
+  readonly namespace?: string;
+  readonly image?: string;
+  readonly name?: string;
+  readonly container?: Fields;
+  readonly pod?: Fields;
+  readonly args?: readonly string[];
+  readonly others?: readonly Fields[];
+  readonly mountPath?: string;
+}
+
+const ADDRESS = { name: 'ADDRESS', value: '/plugin/csi.sock' };
+
+/** A driver's manifest, as its vendor may write it. */
+function manifest(traits: Traits = {}): string {
+  const { kind = 'Deployment', namespace = 'storage', mountPath = '/plugin' } = traits;
+  const { image = 'example.com/sig/csi-provisioner:v6.3.0', name = 'csi-provisioner' } = traits;
+  return stringify({
+    apiVersion: 'apps/v1',
+    kind,
+    metadata: { name: 'shop-controller', namespace, labels: { app: 'shop' } },
+    spec: {
+      ...(kind === 'DaemonSet' ? {} : { replicas: 2 }),
+      selector: { matchLabels: { app: 'shop' } },
+      template: {
+        metadata: { labels: { app: 'shop' } },
+        spec: {
+          containers: [
+            { name: 'shop-driver', image: 'example.com/shop:v1' },
+            {
+              name,
+              image,
+              args: traits.args ?? ['--csi-address=$(ADDRESS)', '--leader-election'],
+              env: [ADDRESS],
+              volumeMounts: [{ name: 'sockets', mountPath }],
+              ...traits.container,
+            },
+            ...(traits.others ?? []),
+          ],
+          volumes: [{ name: 'sockets', emptyDir: {} }],
+          ...traits.pod,
+        },
+      },
+    },
+  });
+}
+
+describe('sutler migrate', () => {
+  let folder: string;
+  let runs = 0;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'sutler-migrate-'));
+  });
+  after(() => rm(folder, { recursive: true }));
+
+  const run = async (text: string, ...flags: readonly string[]) => {
+    runs += 1;
+    const file = join(folder, `${runs}.yaml`);
+    const out = join(folder, `out-${runs}`);
+    await writeFile(file, text);
+    const ended = await runSutler(
+      ['migrate', file, '--driver-name=shop.example', `--out=${out}`, ...flags],
+      {},
+    );
+    return { ...ended, out_: out };
+  };
+  const read = (out: string, path: string): readonly unknown[] =>
+    parseAllDocuments(readFileSync(join(out, path), 'utf8')).map((each) => each.toJS() as unknown);
+
+  /** The pod and its gateway after a migration. */
+  const migrated = async (traits: Traits = {}) => {
+    const ended = await run(manifest(traits));
+    assert.equal(ended.code, 0, ended.err);
+    const [workload] = read(ended.out_, 'workload.yaml') as [Workload];
+    const pod: PodSpec = workload.spec.template.spec;
+    const gateway = pod.containers.find(({ name }) => name === 'csi-gateway');
+    assert.ok(gateway);
+    return { ...ended, workload, pod, gateway };
+  };
+
+  it('takes external-provisioner out and puts the gateway in', async () => {
+    const { pod } = await migrated();
+    assert.deepEqual(
+      pod.containers.map(({ name }) => name),
+      ['shop-driver', 'csi-gateway'],
+    );
+  });
+
+  it('gives the gateway the socket and its volume', async () => {
+    const { gateway } = await migrated();
+    assert.ok(gateway.args?.includes('--csi-address=unix:///plugin/csi.sock'));
+    assert.deepEqual(gateway.volumeMounts?.[0], { name: 'sockets', mountPath: '/plugin' });
+  });
+
+  it('gives the gateway the user that the pod names', async () => {
+    const { gateway } = await migrated({ pod: { securityContext: { runAsUser: 1000 } } });
+    assert.equal(gateway.securityContext?.['runAsUser'], 1000);
+    assert.equal(gateway.securityContext?.['runAsNonRoot'], true);
+  });
+
+  it('runs the gateway as root where nothing names a user, as external-provisioner did', async () => {
+    const { gateway } = await migrated();
+    assert.equal(gateway.securityContext?.['runAsUser'], 0);
+    assert.equal(gateway.securityContext?.['runAsNonRoot'], false);
+  });
+
+  it('chooses ports that no container of the pod has', async () => {
+    const others = [{ name: 'other', image: 'x', ports: [{ containerPort: 23809 }] }];
+    const { gateway, out_ } = await migrated({ others, pod: { hostNetwork: true } });
+    assert.ok(gateway.args?.includes('--listen=dns:///[::]:23810'), String(gateway.args));
+    const [service] = read(out_, 'beside/objects.yaml') as [{ spec: { ports: Fields[] } }];
+    assert.deepEqual(
+      service.spec.ports.map(({ port }) => port),
+      [23810, 23811],
+    );
+  });
+
+  it('leaves the pod’s other probes, labels and volumes alone', async () => {
+    const { pod, workload } = await migrated();
+    assert.equal(pod.volumes?.[0]?.name, 'sockets');
+    assert.deepEqual(workload.metadata['labels'], { app: 'shop' });
+    assert.deepEqual(workload.spec['selector'], { matchLabels: { app: 'shop' } });
+  });
+
+  it('finds external-provisioner by its program in an image with several', async () => {
+    const container = { command: ['/csi-provisioner'] };
+    const { pod } = await migrated({ image: 'example.com/shop-with-sidecars:v1', container });
+    assert.equal(pod.containers.length, 2);
+  });
+
+  it('serves a StatefulSet without leader election', async () => {
+    const { workload } = await migrated({
+      kind: 'StatefulSet',
+      args: ['--csi-address=/plugin/csi.sock'],
+    });
+    assert.equal(workload.kind, 'StatefulSet');
+  });
+
+  it('serves a DaemonSet whose driver runs on each node', async () => {
+    const args = ['--csi-address=/plugin/csi.sock', '--node-deployment=true'];
+    const { gateway, out_ } = await migrated({ kind: 'DaemonSet', args });
+    assert.ok(gateway.args?.includes('--node-name=$(NODE_NAME)'));
+    assert.match(readFileSync(join(out_, 'drivers.yaml'), 'utf8'), /node-deployment: "?true/);
+  });
+
+  it('carries arguments over to a section that --driver-config accepts', async () => {
+    const args = ['--csi-address=$(ADDRESS)', '--timeout=60s', '--extra-create-metadata', '-v=2'];
+    const { out_ } = await migrated({ args: [...args, '--worker-threads', '50'] });
+    const text = readFileSync(join(out_, 'drivers.yaml'), 'utf8');
+    const known = flagsOf(processes);
+    const config = await readDriverConfig(text, { known, defaults: {}, check: () => undefined });
+    assert.ok(isConfig(config), JSON.stringify(config));
+    const { values } = config.get('shop.example') ?? {};
+    assert.equal(values?.['timeoutMs'], 60_000);
+    assert.equal(values?.['workerThreads'], 50);
+    assert.equal(values?.['gatewayService'], 'storage/sutler-gateway-shop-controller');
+    assert.equal(values?.['leaderElectionNamespace'], 'storage');
+  });
+
+  it('says of each argument what becomes of it', async () => {
+    const args = [
+      '--csi-address=$(ADDRESS)',
+      '--timeout=60s',
+      '--kube-api-qps=20',
+      '--logtostderr',
+    ];
+    const { out } = await migrated({ args: [...args, '--http-endpoint=$(POD_IP):8080'] });
+    assert.match(out, /\n {2}timeout: 60s\n/);
+    assert.match(out, /ingest and jobs:\n {2}--kube-api-qps=20\n/);
+    assert.match(out, /\n {2}--logtostderr is the log goes|\n {2}--logtostderr .*remove the flag/);
+    assert.match(out, /\n {2}--http-endpoint=\$\(POD_IP\):8080: each process has its own\n/);
+  });
+
+  it('binds ingest and jobs to the Lease and the gateways in the driver’s namespace', async () => {
+    const { out_ } = await migrated();
+    const objects = read(out_, 'beside/objects.yaml') as { kind: string; metadata: Fields }[];
+    assert.deepEqual(
+      objects.map(({ kind }) => kind),
+      [
+        'Service',
+        'NetworkPolicy',
+        'Role',
+        'RoleBinding',
+        'Role',
+        'RoleBinding',
+        'Role',
+        'RoleBinding',
+      ],
+    );
+    for (const { metadata } of objects) assert.equal(metadata['namespace'], 'storage');
+  });
+
+  it('keeps the workload as it was, for the way back', async () => {
+    const { out_ } = await migrated();
+    const [original] = read(out_, 'back/workload.yaml') as [Workload];
+    assert.deepEqual(original, parseAllDocuments(manifest())[0]?.toJS());
+  });
+
+  it('takes the name of the only CSIDriver beside the workload', async () => {
+    const csiDriver = stringify({ kind: 'CSIDriver', metadata: { name: 'named.example' } });
+    const { out } = await run(`${manifest()}---\n${csiDriver}`, '--driver-name=');
+    assert.match(out, /in the section of named\.example/);
+  });
+
+  it('takes the namespace of -n for manifests that name none', async () => {
+    const text = manifest().replace(/^ {2}namespace: storage\n/m, '');
+    const { out } = await run(text, '-n', 'shops');
+    assert.match(out, /Deployment shops\/shop-controller/);
+  });
+
+  const VARIABLE = {
+    env: [{ name: 'ADDRESS', valueFrom: { configMapKeyRef: { name: 'c', key: 'k' } } }],
+  };
+  const REFUSED: Readonly<Record<string, readonly [string, RegExp]>> = {
+    'what is no YAML': ['a: [', /is no YAML/],
+    'manifests without a workload': ['kind: ConfigMap', /there is no Deployment, StatefulSet or/],
+    'a workload without external-provisioner': [
+      manifest({ name: 'other', image: 'example.com/other:v1' }),
+      /Deployment\/shop-controller has no container of external-provisioner/,
+    ],
+    'two containers of external-provisioner': [
+      manifest({ others: [{ name: 'second', image: 'example.com/csi-provisioner:v5.0.0' }] }),
+      /there are 2 containers of external-provisioner/,
+    ],
+    'an image that is not known': [
+      manifest({ image: 'example.com/shop-maker:v1' }),
+      /has the image example\.com\/shop-maker:v1, which is not known/,
+    ],
+    'a value from a ConfigMap': [
+      manifest({ container: VARIABLE }),
+      /the variable ADDRESS of the container csi-provisioner has no value in the manifest/,
+    ],
+    'a driver that sutler serves': [
+      manifest({ others: [{ name: 'csi-gateway', image: 'example.com/sutler:0.1.0' }] }),
+      /has sutler already, in the container csi-gateway/,
+    ],
+    'a flag that external-provisioner never had': [
+      manifest({ args: ['--csi-address=/plugin/csi.sock', '--shop=7'] }),
+      /--shop/,
+    ],
+    'a socket that no volume contains': [
+      manifest({ mountPath: '/elsewhere' }),
+      /no volume of the container csi-provisioner contains its socket/,
+    ],
+  };
+  for (const [what, [text, message]] of Object.entries(REFUSED))
+    it(`refuses ${what} in one sentence, and writes nothing`, async () => {
+      const ended = await run(text);
+      assert.equal(ended.code, 2);
+      assert.match(ended.err, message);
+      assert.equal(ended.err.trim().split('\n').length, 1);
+      assert.equal(existsSync(ended.out_), false);
+    });
+
+  it('overwrites nothing', async () => {
+    const { out_ } = await migrated();
+    const file = join(folder, 'again.yaml');
+    await writeFile(file, manifest());
+    const again: Ended = await runSutler(
+      ['migrate', file, '--driver-name=shop.example', `--out=${out_}`],
+      {},
+    );
+    assert.equal(again.code, 2);
+    assert.match(again.err, /name a new folder/);
+  });
+});
