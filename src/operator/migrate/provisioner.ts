@@ -85,7 +85,7 @@ function isProvisioner({ image, command: [program = ''] = [] }: Container): bool
 }
 
 /** "Deployment/ebs-csi-controller" */
-export function titleOf({ kind, metadata }: Workload): string {
+function titleOf({ kind, metadata }: Workload): string {
   return `${kind}/${metadata.name}`;
 }
 
