@@ -1,9 +1,9 @@
 import type { SortedArguments } from './arguments.ts';
 import type { Container, Fields, PodSpec, Provisioner, Socket, Workload } from './provisioner.ts';
 
-/* Makes the manifests of a driver with the gateway in the place of external-provisioner. Pure. What
- * the gateway needs is that of k8s/gateway (k8s/node-local for a driver on each node), fitted to the
- * driver: its socket, user and free ports, and names that no other driver has. */
+/* Makes the manifests of a driver with the gateway in the place of external-provisioner. Pure.
+ * What the gateway needs is that of k8s/gateway (k8s/node-local for a driver on each node),
+ * fitted to the driver: its socket, user and free ports, and names that no other driver has. */
 
 /** Objects of k8s/, as they are in its files. */
 export interface Components {
