@@ -15,8 +15,9 @@ interface SeenLease {
 export class SoftState {
   readonly #end: (reason: string) => void;
   #lease: SeenLease | undefined;
-  /** The changes of holder when this process began to lead. */
-  #term: number | undefined;
+  /** The Lease when this process began to lead. */
+  #term: Pick<SeenLease, 'holder' | 'transitions'> | undefined;
+  #hasEnded = false;
 
   /** @param end  ends the process */
   constructor(end: (reason: string) => void) {
@@ -30,7 +31,8 @@ export class SoftState {
 
   /** Why jobs may open no record: the process that leads; undefined while this one does. */
   get otherHolder(): string | undefined {
-    return this.#lease?.isLeader === true ? undefined : (this.#lease?.holder ?? 'no process');
+    const { isLeader, holder = 'no process' } = this.#lease ?? {};
+    return isLeader === true && !this.#hasEnded ? undefined : holder;
   }
 
   /** To be called when this process begins to lead, and every second.
@@ -38,8 +40,12 @@ export class SoftState {
   check(): boolean {
     if (this.#lease === undefined) return true;
     const { isLeader, transitions, holder } = this.#lease;
-    if (isLeader) this.#term ??= transitions;
-    if (this.#term === undefined || this.#term === transitions) return true;
+    if (isLeader) this.#term ??= { holder, transitions };
+    if (this.#term === undefined) return true;
+    // A Lease that was deleted and created again counts from 0.
+    const isSame = transitions === this.#term.transitions;
+    if (isSame && (holder === undefined || holder === this.#term.holder)) return true;
+    this.#hasEnded = true;
     this.#end(`${holder ?? 'another process'} has taken the Lease: beginning anew`);
     return false;
   }

@@ -68,7 +68,19 @@ const OF_CLAIMS = { resource: claims, finalizer: CLAIM_FINALIZER };
  * @throws KubeError for any other refusal */
 export async function addClaimFinalizer(kube: Kube, claim: Claim): Promise<Claim | undefined> {
   if (claim.metadata.deletionTimestamp !== undefined) return claim;
-  return addFinalizer(kube, { ...OF_CLAIMS, object: claim }).catch(ignoreGone);
+  try {
+    return await addFinalizer(kube, { ...OF_CLAIMS, object: claim });
+  } catch (error) {
+    if (isNotFound(error) || isConflict(error)) return undefined;
+    if (isInvalid(error) && (await isBeingDeleted(kube, claim))) return undefined;
+    throw error;
+  }
+}
+
+async function isBeingDeleted(kube: Kube, { metadata }: Claim): Promise<boolean> {
+  const { namespace = '', name, uid } = metadata;
+  const now = await kube.get<Claim>(claims, { namespace, name });
+  return now?.metadata.uid !== uid || now.metadata.deletionTimestamp !== undefined;
 }
 
 /** How often an update is tried that other writers of the claim come before. */
@@ -90,11 +102,6 @@ export async function removeClaimFinalizer(kube: Kube, claim: Claim): Promise<vo
     }
     object = await kube.get<Claim>(claims, { namespace, name });
   }
-}
-
-/** A claim that is gone, replaced or changed gets no finalizer. */
-function ignoreGone(error: unknown): undefined {
-  if (!isNotFound(error) && !isConflict(error) && !isInvalid(error)) throw error;
 }
 
 /** Adds our finalizer to a PV, or removes it; it keeps the PV until the driver has deleted the

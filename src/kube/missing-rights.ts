@@ -1,4 +1,5 @@
 import type { HealthChecks } from '../runtime/health.ts';
+import { isFields } from '../runtime/json.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { KubeClient } from './client.ts';
 import { isForbidden } from './kube-error.ts';
@@ -25,8 +26,8 @@ export function nameMissingRights(
   { health, log }: { readonly health: Pick<HealthChecks, 'note'>; readonly log: Logger },
 ): KubeClient {
   const missing = new Set<string>();
-  const judge = (resource: Resource, verb: Verb, error: unknown): void => {
-    const rule = ruleFor(resource, verb);
+  const judge = (resource: Resource, verb: Verb, at: unknown, error: unknown): void => {
+    const rule = ruleFor(resource, verb) + placeOf(at);
     if (error === undefined) missing.delete(rule);
     else if (isRbac(error, verb) && !missing.has(rule)) {
       missing.add(rule);
@@ -43,12 +44,13 @@ export function nameMissingRights(
     const verb = VERBS[method];
     const call = client[method] as (resource: Resource, ...rest: unknown[]) => Promise<unknown>;
     return async (resource: Resource, ...rest: unknown[]): Promise<unknown> => {
+      const [at] = rest;
       try {
         const answer = await call(resource, ...rest);
-        if (missing.size > 0) judge(resource, verb, undefined);
+        if (missing.size > 0) judge(resource, verb, at, undefined);
         return answer;
       } catch (error) {
-        judge(resource, verb, error ?? 'no error');
+        judge(resource, verb, at, error ?? 'no error');
         throw error;
       }
     };
@@ -64,6 +66,12 @@ export function nameMissingRights(
 /** A rule as a role has it. */
 function ruleFor({ group, plural }: Resource, verb: Verb): string {
   return `{ apiGroups: ['${group}'], resources: [${plural}], verbs: [${verb}] }`;
+}
+
+/** @param at  a namespace, or what names one */
+function placeOf(at: unknown): string {
+  const namespace = isFields(at) ? at['namespace'] : at;
+  return typeof namespace === 'string' && namespace !== '' ? ` in ${namespace}` : '';
 }
 
 /** Whether an authorizer refused; admission and quotas answer 403 too. */

@@ -156,12 +156,14 @@ end
  * when they were read: a call may be at work for them. The others wait for nothing.
  *
  * Argument `trace`
- * records  no soft state: the records are the trace
- * none     soft state, and no call was sent for this object before this process began
- * claim    soft state, and the claim had our finalizer: a process before this one may have called
- *          the driver, unless begunKey names the claim */
+ * records    no soft state: the records are the trace
+ * finalizer  no soft state, and the claim had our finalizer: where it has no record, one with soft
+ *            state may have called the driver
+ * none       soft state, and no call was sent for this object before this process began
+ * claim      soft state, and the claim had our finalizer: a process before this one may have called
+ *            the driver, unless begunKey names the claim */
 
-export const TRACES = ['records', 'none', 'claim'] as const;
+export const TRACES = ['records', 'finalizer', 'none', 'claim'] as const;
 
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
  * Sets what TAKE_OVER and RECORD_NOW set, and dataEpoch, quarantineUntil (0 for an object that
@@ -183,7 +185,8 @@ if not otherProvisioner and otherHolder ~= '' then otherProvisioner = otherHolde
 local halt = drain and {'drained'}
   or otherProvisioner and {'other-leads', 'holder', otherProvisioner}
 -- With soft state the other one knows nothing of our records, and finishes what is open itself.
-if trace ~= 'records' and otherProvisioner then return halt end
+local isSoftState = trace == 'none' or trace == 'claim'
+if isSoftState and otherProvisioner then return halt end
 quarantineUntil = tonumber(quarantineUntil or 0)
 local forgetBegunInMs = quarantineUntil + settleMs - now
 if trace == 'none' or trace == 'claim' and redis.call('HEXISTS', begunKey, id) == 1 then

@@ -82,9 +82,11 @@ end
 if not state then
   if mode == 'existing' then return {'none'} end
   if halt then return halt end
+  local call = now < lossSettledAt and quarantineUntil or 0
+  if trace == 'finalizer' then call = untilNew end
   redis.call('HSET', recordKey, 'v', '1', 'state', 'creating', 'owner', owner, 'until', untilNew,
-    'amb', now < lossSettledAt and '1' or '0', 'n', '1', 'since', redisNow, 'st', '0',
-    'call', now < lossSettledAt and quarantineUntil or 0, 'prev', '', 'key', job,
+    'amb', call > 0 and '1' or '0', 'n', '1', 'since', redisNow, 'st', '0',
+    'call', call, 'prev', '', 'key', job,
     'term', term or '', 'req', request, 'skel', pvTemplate, 'secret', secret, 'seal', seal,
     'ep', activeEndpoint ~= '' and activeEndpoint or endpoint)
   redis.call('HSET', openKey, id, job)
@@ -169,21 +171,22 @@ return answerOpened()
 /** How long the finalizer of a claim is needed, with soft state.
  *
  * Answers   keep      its record is open, or no leader has confirmed Redis' data
- *           settles   `waitMs`: until no call of unknown end is at work any more, else 0 */
+ *           settles   `waitMs`: until no call of unknown end is at work any more, else 0.
+ *                     `isUnseen`: the creation is that of an earlier process */
 const finalizerScript = defineNamedScript({
   keys: OPENING_KEYS,
   args: { id: 'text', settleMs: 'number', trace: TRACES },
-  answers: { keep: {}, settles: { waitMs: 'number' } },
+  answers: { keep: {}, settles: { waitMs: 'number', isUnseen: 'flag' } },
   lua: `${RECORD_NOW}
 local dataEpoch, quarantineUntil = unpack(redis.call(
   'HMGET', dataEpochKey, 'epoch', 'quarantineUntil'))
 if not dataEpoch or redis.call('HEXISTS', openKey, id) == 1 then return {'keep'} end
 local state, call = unpack(redis.call('HMGET', recordKey, 'state', 'call'))
 call = tonumber(call or 0)
-if not state and trace == 'claim' and redis.call('HEXISTS', begunKey, id) == 0 then
-  call = tonumber(quarantineUntil or 0)
-end
-return {'settles', 'waitMs', call > 0 and math.max(0, call + settleMs - now) or 0}
+local isUnseen = not state and trace == 'claim' and redis.call('HEXISTS', begunKey, id) == 0
+if isUnseen then call = tonumber(quarantineUntil or 0) end
+return {'settles', 'waitMs', call > 0 and math.max(0, call + settleMs - now) or 0,
+  'isUnseen', isUnseen and '1' or '0'}
 `,
 });
 
@@ -316,16 +319,24 @@ export class VolumeRecords extends RecordEnds {
     return { kind: 'opened', ...endpointField(answer.endpoint) };
   }
 
-  /** How long a claim has to keep our finalizer: Infinity while its record is open, or may have
-   * been lost; with soft state also for as long as an earlier call may still be at work, since
-   * nothing else tells the next process of that. 0: it can be removed.
-   * @param wasBegun  as in Opening */
-  async keepFinalizerMs(id: string, wasBegun: boolean): Promise<number> {
+  /** Whether a claim has to keep our finalizer.
+   * @param wasBegun  as in Opening
+   * @returns `waitMs`: Infinity while its record is open, or may have been lost; with soft state
+   *   also for as long as an earlier call may still be at work, since nothing else tells the next
+   *   process of that; else 0. `isUnseen`: an earlier process may have begun a creation of which
+   *   this one knows nothing */
+  async finalizerNeed(
+    id: string,
+    wasBegun: boolean,
+  ): Promise<{ readonly waitMs: number; readonly isUnseen: boolean }> {
     const { isSoftState = false, settleMs } = this.options;
-    if (!isSoftState) return (await this.isOpen(id)) ? Infinity : 0;
+    const keep = { waitMs: Infinity, isUnseen: false };
+    if (!isSoftState) return (await this.isOpen(id)) ? keep : { ...keep, waitMs: 0 };
+    // Whoever leads may rely on it by now.
+    if (this.options.otherHolder?.() !== undefined) return keep;
     const trace = wasBegun ? 'claim' : 'none';
     const answer = await this.run(finalizerScript, id, { id, settleMs, trace });
-    return answer.kind === 'keep' ? Infinity : answer.waitMs;
+    return answer.kind === 'keep' ? keep : answer;
   }
 
   /** Whether a creation or deletion of this volume is open. */
@@ -354,14 +365,14 @@ export class VolumeRecords extends RecordEnds {
 
   #openingArgs(id: string, { owner, job, dataEpoch = '', wasBegun = false }: Opening) {
     const { ownMs, settleMs, otherHolder, isSoftState = false } = this.options;
-    const trace: (typeof TRACES)[number] = wasBegun ? 'claim' : 'none';
+    const traces = isSoftState ? (['claim', 'none'] as const) : (['finalizer', 'records'] as const);
     return {
       owner,
       ownMs,
       settleMs,
       seenDataEpoch: dataEpoch,
       otherHolder: otherHolder?.() ?? '',
-      trace: isSoftState ? trace : 'records',
+      trace: traces[wasBegun ? 0 : 1],
       id,
       job: encodeJob(job),
       ...this.leftOpenCreations.countArgs,

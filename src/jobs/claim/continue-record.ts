@@ -116,7 +116,8 @@ async function handleClosedRecord(
   return { kind: 'later', reason, delayMs: waitMs };
 }
 
-async function hasVolume(
+/** Whether the PV of a claim exists. */
+export async function hasVolume(
   { cluster, settings: { options } }: Dependencies,
   claimUid: string,
 ): Promise<boolean> {

@@ -2,6 +2,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeRequestSchema as RequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import { nodeOf } from '../../gateway-client/gateway-address.ts';
+import { isOutage } from '../../kube/kube-error.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { classes, volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
@@ -76,6 +77,8 @@ async function callCreateVolume(
   if (secrets.kind !== 'values') {
     await records.revert(attempt.id, attempt.owner);
     reportProvisioningFailed(deps.cluster.events, claim, secrets.message);
+    if (secrets.error !== undefined && isOutage(secrets.error))
+      return { kind: 'later', reason: secrets.message };
     // If ingest did not watch secrets, a parked claim would wait for the longest delay.
     return parkOrRetry(secrets.message, deps.settings.areSecretsWatched ? secrets.waitsFor : []);
   }

@@ -1,4 +1,5 @@
 import { CLAIM_FINALIZER } from '../../kube/keys.ts';
+import { isOutage, KubeError } from '../../kube/kube-error.ts';
 import type { Claim } from '../../kube/objects.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
@@ -7,10 +8,10 @@ import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { type ClaimAttempt, startAttempt } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { addClaimFinalizer, removeClaimFinalizer } from '../finalizers.ts';
-import { waitForRecord } from '../outcomes.ts';
+import { reportProvisioningFailed, waitForRecord } from '../outcomes.ts';
 import { readClaim } from '../read-objects.ts';
 import { releaseCloneSource } from '../release-sources.ts';
-import { continueRecord, fitsClaim } from './continue-record.ts';
+import { continueRecord, fitsClaim, hasVolume } from './continue-record.ts';
 import { delayIfRecentlyInfeasible, sendPlanned } from './create-volume.ts';
 import { decideIntent, endWithoutCreation, type Intent } from './decide-intent.ts';
 import { freeName, keepName } from './name-clash.ts';
@@ -36,9 +37,13 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   const intent = canBeTraced(deps, claim, wasBegun) ? decided : UNTRACEABLE;
   if (run.signal.aborted) return WORKER_STOPPING;
   if (claim !== undefined && intent.kind === 'create' && deps.settings.usesClaimFinalizer) {
-    claim = await addClaimFinalizer(kube, claim);
-    if (claim === undefined)
-      return { kind: 'later', reason: 'the claim has changed meanwhile', delayMs: 0 };
+    const marked = await addClaimFinalizer(kube, claim).catch((error: unknown) => {
+      if (error instanceof KubeError && !isOutage(error))
+        reportProvisioningFailed(deps.cluster.events, claim, error.message);
+      throw error;
+    });
+    if (marked === undefined) return { kind: 'later', reason: 'the claim has changed meanwhile' };
+    claim = marked;
   }
   const attempt = startAttempt(deps, { id: job.uid, job, dataEpoch, wasBegun }, startMs);
   const outcome = await createOrFinish(deps, { attempt, claim, run }, intent);
@@ -112,12 +117,10 @@ async function releaseUnneeded(
   if (outcome.kind === 'done' || isAbsent(outcome)) await releaseNameAndRoom(deps, uid);
   else if (claim === undefined) await keepName(names, deps.settings.options, uid);
   if (claim === undefined) return outcome;
-  if (!wasBegun || isAbsent(outcome) || mayEnd(claim, outcome)) {
-    const waitMs = await releaseClaim(deps, claim, wasBegun);
-    if (outcome.kind === 'done' && waitMs > 0)
-      return { kind: 'later', reason: 'an earlier call may still be at work', delayMs: waitMs };
-  }
+  const waitMs = await releaseClaim(deps, claim, { wasBegun, outcome });
   if (outcome.kind !== 'done') return outcome;
+  if (waitMs > 0)
+    return { kind: 'later', reason: 'an earlier call may still be at work', delayMs: waitMs };
   const { facts } = deps.driver;
   return (await releaseCloneSource({ kube, openSources, facts }, claim)) ?? outcome;
 }
@@ -126,25 +129,43 @@ function isAbsent(outcome: Outcome): boolean {
   return outcome.kind === 'retry' && outcome.isAbsent === true;
 }
 
-/** Whether a run that found our finalizer on its claim may remove it without proof of absence. If
- * Redis lost its records, an open one looks absent: so only a run that is done may, and one of a
- * claim that is being deleted and can't be provisioned, since nobody else could. */
-function mayEnd({ metadata }: Claim, { kind }: Outcome): boolean {
-  if (kind === 'done') return true;
-  return metadata.deletionTimestamp !== undefined && (kind === 'retry' || kind === 'parked');
+function hasFailed({ kind }: Outcome): boolean {
+  return kind === 'retry' || kind === 'parked';
 }
 
-/** Removes our finalizer from a claim that needs it no longer.
+/** Removes our finalizer from a claim that needs it no longer after a run. If Redis lost its
+ * records, an open one looks absent: so a run that found the finalizer there removes it only if
+ * absence is proven or the claim's PV exists; or if the claim is being deleted and can't be
+ * provisioned, since nobody else could.
  * @returns when that is, if the end of the wait is known, else 0 */
 async function releaseClaim(
-  { cluster, redis }: Dependencies,
+  deps: Dependencies,
   claim: Claim,
-  wasBegun: boolean,
+  { wasBegun, outcome }: { readonly wasBegun: boolean; readonly outcome: Outcome },
 ): Promise<number> {
   if (!hasFinalizer(claim, CLAIM_FINALIZER)) return 0;
-  const waitMs = await redis.records.keepFinalizerMs(claim.metadata.uid, wasBegun);
-  if (waitMs === 0) await removeClaimFinalizer(cluster.kube, claim);
-  return Number.isFinite(waitMs) ? waitMs : 0;
+  const { uid, deletionTimestamp } = claim.metadata;
+  const isProven = !wasBegun || isAbsent(outcome);
+  const isStuck = deletionTimestamp !== undefined && hasFailed(outcome);
+  if (!isProven && !isStuck && outcome.kind !== 'done') return 0;
+  const { waitMs, isUnseen } = await deps.redis.records.finalizerNeed(uid, wasBegun);
+  if (waitMs > 0) return Number.isFinite(waitMs) ? waitMs : 0;
+  if (isUnseen && !isProven && !(await mayForget(deps, claim))) return 0;
+  await removeClaimFinalizer(deps.cluster.kube, claim);
+  return 0;
+}
+
+/** Whether a claim may lose our finalizer although an earlier process may have had a volume made for
+ * it: its PV exists, or it is being deleted and nobody can find out. */
+async function mayForget(deps: Dependencies, { metadata }: Claim): Promise<boolean> {
+  const { uid, namespace, name, deletionTimestamp } = metadata;
+  if (await hasVolume(deps, uid)) return true;
+  if (deletionTimestamp === undefined) return false;
+  deps.reports.log.warn(
+    { claim: `${namespace}/${name}`, uid },
+    'the claim is being deleted, and a volume may exist that nothing names: sutler audit finds it',
+  );
+  return true;
 }
 
 async function releaseNameAndRoom(
