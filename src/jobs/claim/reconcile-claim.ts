@@ -155,8 +155,8 @@ async function releaseClaim(
   return 0;
 }
 
-/** Whether a claim may lose our finalizer although an earlier process may have had a volume made for
- * it: its PV exists, or it is being deleted and nobody can find out. */
+/** Whether a claim may lose our finalizer although an earlier process may have had a volume made
+ * for it: its PV exists, or it is being deleted and nobody can find out. */
 async function mayForget(deps: Dependencies, { metadata }: Claim): Promise<boolean> {
   const { uid, namespace, name, deletionTimestamp } = metadata;
   if (await hasVolume(deps, uid)) return true;
