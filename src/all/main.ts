@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { lstat, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { lstat, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { flags as gatewayFlags } from '../csi-gateway/flags.ts';
@@ -10,14 +11,14 @@ import { flags as ingestFlags } from '../ingest/flags.ts';
 import { start as startIngest } from '../ingest/main.ts';
 import { flags as jobsFlags } from '../jobs/flags.ts';
 import { start as startJobs } from '../jobs/main.ts';
-import { keepRedisServer } from '../redis/server.ts';
+import { keepRedisServer, REDIS_SOCKET } from '../redis/server.ts';
 import { parseRedisUrl, redisAddress } from '../redis/access.ts';
 import { Closers } from '../runtime/closers.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { defineFlags, UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
-import { claimSocketPath } from '../runtime/socket-file.ts';
+import { claimSocketPath, isInUse } from '../runtime/socket-file.ts';
 import { flags as ownFlags, summary } from './flags.ts';
 
 /** Without the gateway's --listen: it listens where jobs call it. */
@@ -103,6 +104,10 @@ function openSoftState(context: AllContext): SoftState | undefined {
   });
 }
 
+const PREFIX = 'sutler-';
+/** As mkdtemp names them; that of openLastingFolder is longer. */
+const LEFTOVER = /^sutler-\w{6}$/;
+
 /** Folders for sockets, in turn: a container may have a read-only file system, but /dev/shm is in
  * memory. */
 const IN_MEMORY = '/dev/shm';
@@ -113,12 +118,29 @@ async function makeFolder(csiAddress: string): Promise<string> {
   const failures: string[] = [];
   for (const place of places)
     try {
-      return await mkdtemp(join(place, 'sutler-'));
+      const folder = await mkdtemp(join(place, PREFIX));
+      await removeLeftovers(place);
+      return folder;
     } catch (error) {
       failures.push(messageOf(error));
     }
   const fix = 'name a folder that this process may write to by the variable TMPDIR';
   throw new UsageError(`no temporary folder (${failures.join('; ')}): ${fix}`);
+}
+
+/** Removes the folders of processes that were killed: a container's volumes, and the memory of its
+ * pod, outlive it. */
+async function removeLeftovers(place: string): Promise<void> {
+  for (const name of await readdir(place)) {
+    if (!LEFTOVER.test(name)) continue;
+    const folder = join(place, name);
+    const sockets = [REDIS_SOCKET, SOCKET].map((socket) => join(folder, socket));
+    // Another user's can't be read; one that has no socket yet is that of a process that starts.
+    const found = sockets.filter((socket) => existsSync(socket));
+    const used = await Promise.all(found.map(isInUse));
+    if (found.length > 0 && !used.includes(true))
+      await rm(folder, { recursive: true, force: true }).catch(() => undefined);
+  }
 }
 
 /** Its data ends with the process in any case. With soft state nothing reads it after Redis' end

@@ -28,6 +28,9 @@ interface RedisServerOptions {
   readonly programs?: readonly string[];
 }
 
+/** In the folder. */
+export const REDIS_SOCKET = 'redis.sock';
+
 const PROGRAMS = ['redis-server', 'valkey-server'];
 const START_MS = 10_000;
 const START_POLL_MS = 10;
@@ -122,7 +125,7 @@ async function serve(
     await exited;
     clearTimeout(killer);
   };
-  const socket = join(folder, 'redis.sock');
+  const socket = join(folder, REDIS_SOCKET);
   child.stdin.end(configuration(folder, socket, settings));
   for (const untilMs = Date.now() + START_MS; !(await isReady(socket));) {
     await systemClock.sleep(START_POLL_MS);

@@ -31,7 +31,7 @@ export async function claimSocketPath(flag: string, path: string): Promise<void>
 
 /** Whether a process listens on a socket file. Only a refused connection or a missing file proves
  * that none does; any other failure counts as in use. */
-function isInUse(path: string): Promise<boolean> {
+export function isInUse(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);
     socket.once('connect', () => {

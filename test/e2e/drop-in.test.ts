@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import type { Lease } from '#src/kube/objects.ts';
@@ -70,6 +71,18 @@ describe('sutler in the place of external-provisioner', () => {
     const sutler = await bed.start([], { TMPDIR: '/proc' });
     await bind('read-only');
     await sutler.stop();
+  });
+
+  it('removes the folder of a process that was killed', async () => {
+    const folderOf = ({ output }: { output(): string }) =>
+      dirname(/redis=(\S+)/.exec(output())?.[1] ?? '');
+    const killed = await bed.start();
+    await killed.kill();
+    const [left, next] = [folderOf(killed), await bed.start()];
+    assert.ok(left.length > 1);
+    await until(() => !existsSync(left), 'the folder is removed');
+    assert.ok(existsSync(folderOf(next)));
+    await next.stop();
   });
 
   it('a killed container is followed by one that finishes the same volume', async () => {
