@@ -35,14 +35,15 @@ CMD ["sandbox-driver", "--help"]
 
 # The last stage is what a build without --target makes. It contains nothing of the sandbox.
 FROM runtime AS sutler
-# For sutler in the place of external-provisioner; with REDIS_URL it is not started.
+# Redis for sutler in the place of external-provisioner; with REDIS_URL it is not started. openssl for
+# the certificates of k8s/overlays/quickstart.
 RUN apt-get update \
-  && apt-get install --yes --no-install-recommends redis-server \
+  && apt-get install --yes --no-install-recommends openssl redis-server \
   && rm -rf /var/lib/apt/lists/*
 # The bundle in the place of dist/, in which Node would open hundreds of files to start a process.
 # It contains the packages too.
 COPY --from=build /app/bundle ./dist
-# What `sutler migrate` puts beside a driver.
+# What `sutler migrate` puts beside a driver, and the program that makes Secrets in a cluster.
 COPY k8s ./k8s
 # Some manifests name external-provisioner's program.
 RUN printf '#!/bin/sh\nexec node --enable-source-maps /app/dist/cli.js "$@"\n' > /csi-provisioner \

@@ -1,5 +1,5 @@
 import { readFileSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseAllDocuments } from 'yaml';
 
@@ -24,11 +24,12 @@ export interface ManifestObject {
 // Tests run from dist-dev/test/harness.
 const K8S = fileURLToPath(new URL('../../../k8s', import.meta.url));
 
-/** Folders of `k8s/`. */
+/** Folders of `k8s/` with a kustomization. */
 export function manifestFolders(): readonly string[] {
-  return readdirSync(K8S, { withFileTypes: true }).flatMap((entry) =>
-    entry.isDirectory() ? [entry.name] : [],
-  );
+  return readdirSync(K8S, { recursive: true, encoding: 'utf8' })
+    .filter((path) => basename(path) === 'kustomization.yaml')
+    .map(dirname)
+    .toSorted();
 }
 
 /** The YAML files of one folder, without its kustomization. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
@@ -236,7 +236,6 @@ describe('k8s/', () => {
   it('lists each image of a folder once, for kustomize to replace', () => {
     for (const folder of new Set(ours.map(({ title }) => title.split('/')[0] ?? ''))) {
       const [kustomization] = readYaml(`${folder}/kustomization.yaml`) as readonly Kustomization[];
-      // dev/ also contains base/ and sidecars/.
       const expected = folder === 'dev' ? ['sutler', 'sutler-sample-driver'] : ['sutler'];
       const used = ours.filter(({ title }) => title.startsWith(`${folder}/`));
       assert.ok(used.every(({ container }) => expected.includes(container.image)));
@@ -505,7 +504,7 @@ describe('k8s/', () => {
       const names = new Set([
         ...selected.flatMap(({ pod }) => portsOf(pod)),
         ...portsPatched(
-          file.split('/')[0] ?? '',
+          dirname(file),
           selected.map(({ name }) => name),
         ),
       ]);
@@ -641,6 +640,9 @@ describe('k8s/', () => {
       .flatMap(({ file, object }) =>
         (object['rules'] as readonly Rule[])
           .filter(({ resources }) => resources.some((name) => /^(secrets(\/.*)?|\*)$/.test(name)))
+          // The Job that makes the Secrets has these.
+          .filter(({ resourceNames: [only] = [] }) => only !== 'sutler-gateway-authority')
+          .filter(({ verbs }) => verbs.join() !== 'create')
           .map((rule) => ({ folder: file.split('/')[0] ?? '', kind: object.kind, rule })),
       );
 
@@ -801,17 +803,16 @@ describe('k8s/', () => {
       assert.equal(flagsOf(container)['recordKeyFile'], '/etc/sutler/record-key/keys', title);
   });
 
-  it('the Redis for a laptop has the password of each user, which the URLs name', () => {
-    const secret = ofKind('Secret').find(({ object }) => object.metadata.name === 'sutler-redis');
-    const data = secret?.object['stringData'] as Readonly<Record<string, string>>;
-    const args = containers.find(({ container }) => container.name === 'redis')?.container.args;
-    for (const name of ['ingest', 'jobs', 'dashboard']) {
-      const { username, password } = new URL(data[`${name}-url`] ?? '');
-      assert.equal(username, `sutler-${name}`);
-      assert.equal(password, data[`${name}-password`]);
-      const variable = `${name.toUpperCase()}_PASSWORD`;
-      assert.ok(args?.join(' ').includes(`s/^user sutler-${name} on/& >$${variable}/`));
+  it('the Redis for trying has a password for each user, of the Secret that the Job makes', () => {
+    const redis = containers.find(({ container }) => container.name === 'redis')?.container;
+    for (const { name, valueFrom } of redis?.env ?? []) {
+      const user = name.replace('_PASSWORD', '').toLowerCase();
+      assert.ok(redis?.args.join(' ').includes(`s/^user sutler-${user} on/& >$${name}/`));
+      assert.ok(redisUserNames.includes(`sutler-${user}`));
+      const ref = { name: 'sutler-redis', key: `${user}-password` };
+      assert.deepEqual(valueFrom?.secretKeyRef, ref);
     }
+    assert.equal(redis?.env?.length, 4);
   });
 
   it('gives no user of Redis a password, and every user only keys of the prefix', () => {

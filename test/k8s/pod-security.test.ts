@@ -21,7 +21,7 @@ interface Pod {
 
 const TOKEN_FOLDER = '/var/run/secrets/kubernetes.io/serviceaccount';
 /** Processes that call the API server. */
-const CALLERS = new Set(['ingest', 'jobs']);
+const CALLERS = new Set(['ingest', 'jobs', 'secrets']);
 
 const pods = manifestFolders()
   .flatMap(readManifests)
@@ -95,7 +95,7 @@ describe('the token of the service account', () => {
   };
 
   for (const { title, pod, container } of containers) {
-    const needsToken = CALLERS.has(container.args?.[0] ?? '');
+    const needsToken = CALLERS.has(container.args?.[0] ?? container.name);
     it(`${needsToken ? 'reaches' : 'does not reach'} ${title}`, () =>
       assert.equal(mayHoldToken(pod, container), needsToken));
   }

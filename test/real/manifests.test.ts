@@ -10,6 +10,7 @@ import {
 } from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, paths, secret, volume } from '../conformance/objects.ts';
 import { KUBECTL, render } from '../harness/kustomize.ts';
+import { makeSecrets } from '../harness/make-secrets.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import {
   type Manifest,
@@ -139,6 +140,22 @@ const FOREIGN_KINDS: readonly ForeignKind[] = [
       },
     },
   },
+  {
+    group: 'monitoring.coreos.com',
+    version: 'v1',
+    kind: 'ServiceMonitor',
+    spec: {
+      type: 'object',
+      required: ['selector', 'endpoints'],
+      properties: {
+        selector: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
+        endpoints: {
+          type: 'array',
+          items: { type: 'object', properties: { port: TEXT, path: TEXT } },
+        },
+      },
+    },
+  },
   ...['EventSource', 'Sensor'].map((kind) => ({
     group: 'argoproj.io',
     version: 'v1alpha1',
@@ -259,6 +276,17 @@ describe('k8s/ on kube-apiserver', () => {
     };
     isAllowed(await api.call('PATCH', `${VOLUMES}/made-by-jobs`, patch));
     isAllowed(await api.call('DELETE', `${VOLUMES}/made-by-jobs`, as('sutler-jobs')));
+  });
+
+  it('lets the Job of the quickstart make the Secrets, and read none but its authority', async () => {
+    const account = `/api/v1/namespaces/${NAMESPACE}/serviceaccounts/sutler-secrets/token`;
+    const issued = await api.call('POST', account, { body: { spec: {} } });
+    const token = textAt(issued.body, 'status', 'token');
+    const lines = await makeSecrets({ url: plane.url, token, ca: plane.tls.ca });
+    assert.equal(lines.filter((line) => line.endsWith(': created')).length, 7, lines.join('\n'));
+    const { secrets } = paths(NAMESPACE);
+    isForbidden(await api.call('GET', `${secrets}/sutler-redis`, as('sutler-secrets')));
+    isAllowed(await api.call('GET', `${secrets}/sutler-gateway-authority`, as('sutler-secrets')));
   });
 
   it('lets no account read a secret by default', async () => {

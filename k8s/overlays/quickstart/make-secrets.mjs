@@ -1,0 +1,78 @@
+/* Creates the Secrets of sutler: passwords and URLs of Redis, the key of volume records, the
+ * password of the dashboard, and certificates for the gateway and its callers. One that exists is
+ * left alone. Runs in the Job of secrets.yaml. */
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const {
+  KUBERNETES_SERVICE_HOST: host = '',
+  KUBERNETES_SERVICE_PORT_HTTPS: port = '443',
+  NAMESPACE: namespace = '',
+  API = `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
+  TOKEN_FILE = '/var/run/secrets/kubernetes.io/serviceaccount/token',
+} = process.env;
+const password = () => randomBytes(24).toString('hex');
+
+/** Creates a Secret, or reads one that must be there. */
+async function call(method, name, stringData) {
+  const collection = `${API}/api/v1/namespaces/${namespace}/secrets`;
+  const response = await fetch(method === 'GET' ? `${collection}/${name}` : collection, {
+    method,
+    headers: {
+      authorization: `Bearer ${readFileSync(TOKEN_FILE, 'utf8').trim()}`,
+      'content-type': 'application/json',
+    },
+    ...(method === 'POST' && {
+      body: JSON.stringify({ apiVersion: 'v1', kind: 'Secret', metadata: { name }, stringData }),
+    }),
+  });
+  const text = await response.text();
+  const exists = method === 'POST' && response.status === 409;
+  if (!response.ok && !exists)
+    throw new Error(`${method} Secret ${namespace}/${name}: ${response.status} ${text}`);
+  if (method === 'POST')
+    console.log(`Secret ${namespace}/${name}: ${exists ? 'was there' : 'created'}`);
+  return JSON.parse(text);
+}
+const create = (name, stringData) => call('POST', name, stringData);
+
+const redis = ['ingest', 'jobs', 'dashboard', 'operator'].flatMap((name) => {
+  const secret = password();
+  const url = `redis://sutler-${name}:${secret}@sutler-redis.${namespace}.svc:6379`;
+  return [
+    [`${name}-password`, secret],
+    [`${name}-url`, url],
+  ];
+});
+await create('sutler-redis', Object.fromEntries(redis));
+await create('sutler-record-key', { keys: password() });
+await create('sutler-dashboard', { password: password() });
+
+const folder = mkdtempSync(join(tmpdir(), 'certificates-'));
+const makeCertificates = () => {
+  const program = fileURLToPath(new URL('../../gateway/certificates.sh', import.meta.url));
+  execFileSync('sh', [program, folder], { stdio: 'inherit', env: { ...process.env, DAYS: '365' } });
+};
+const file = (name) => readFileSync(join(folder, name), 'utf8');
+const certificate = (name) => ({
+  'ca.crt': file('ca.crt'),
+  'tls.crt': file(`${name}.crt`),
+  'tls.key': file(`${name}.key`),
+});
+try {
+  makeCertificates();
+  await create('sutler-gateway-authority', certificate('ca'));
+  // That of an earlier run signs what is missing.
+  const { data } = await call('GET', 'sutler-gateway-authority');
+  writeFileSync(join(folder, 'ca.crt'), Buffer.from(data['tls.crt'], 'base64'));
+  writeFileSync(join(folder, 'ca.key'), Buffer.from(data['tls.key'], 'base64'));
+  makeCertificates();
+  for (const name of ['gateway', 'ingest', 'jobs'])
+    await create(`sutler-${name}-tls`, certificate(name));
+} finally {
+  rmSync(folder, { recursive: true });
+}
