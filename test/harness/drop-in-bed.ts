@@ -19,6 +19,7 @@ const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
 /** sutler in the place of external-provisioner: one process, without a subcommand. */
 export interface DropIn extends Startable {
+  readonly pid: number;
   /** Of health and metrics. */
   readonly url: string;
   /** Everything that it has logged. */
@@ -147,6 +148,7 @@ export class DropInBed implements ChurnPlace {
       await exited;
     };
     const dropIn = {
+      pid: child.pid ?? 0,
       url,
       output: () => output,
       exited,

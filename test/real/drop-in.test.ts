@@ -11,6 +11,7 @@ import { listAll } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
+import { childrenOf } from '../../bench/proc.ts';
 import { Connection, textAt } from '../conformance/connection.ts';
 import { churn, type ChangeOverResult } from '../harness/change-over/scenario.ts';
 import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
@@ -262,6 +263,28 @@ describe('sutler in the place of external-provisioner, with exactly its rights',
         container = await bed.start(ARGS);
       });
       judge(`${kills} kills`, result);
+      await container.stop();
+      assert.deepEqual(await withFinalizer(bed), []);
+    } finally {
+      await close(bed);
+    }
+  });
+
+  it('loses and leaks nothing when its Redis alone is killed every few seconds', async () => {
+    const bed = await openBed(200);
+    try {
+      const container = await bed.start(ARGS);
+      let kills = 0;
+      const result = await churn(bed, PLAN, async () => {
+        await delay(2_000 + Math.random() * 3_000);
+        const children = [...(await childrenOf(container.pid))];
+        const [, redis] = children.find(([name]) => /^(redis|valkey)-server/.test(name)) ?? [];
+        if (redis === undefined) return;
+        process.kill(redis, 'SIGKILL');
+        kills += 1;
+      });
+      judge(`${kills} kills of Redis`, result);
+      assert.ok(kills > 0);
       await container.stop();
       assert.deepEqual(await withFinalizer(bed), []);
     } finally {
