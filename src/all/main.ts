@@ -97,8 +97,8 @@ async function start(context: AllContext): Promise<void> {
   );
 }
 
-/** Says at the start which features lack a right. Whoever may not ask for that finds it out when they
- * are used (kube/missing-rights.ts). */
+/** Says at the start which features lack a right. Whoever may not ask for that finds it out when
+ * they are used (kube/missing-rights.ts). */
 async function nameMissingRights(context: AllContext): Promise<void> {
   const { flags, env, log, closers, metrics } = context;
   try {
