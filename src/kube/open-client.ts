@@ -18,6 +18,7 @@ import { isForbidden } from './kube-error.ts';
 import { nameMissingRights } from './missing-rights.ts';
 import { openKubeconfig } from './kubeconfig.ts';
 import type { KubeObject } from './objects.ts';
+import { proxyOf } from './proxy.ts';
 import type { CallOptions } from './request-sender.ts';
 import { namespaces } from './resources.ts';
 import { bracketIPv6 } from '../runtime/address.ts';
@@ -69,7 +70,7 @@ export interface AccessOptions {
   readonly master?: string | undefined;
   /** Context to use instead of the kubeconfig's current-context. */
   readonly context?: string | undefined;
-  /** Only KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are read. */
+  /** KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, and the variables of proxies. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** For tests: the folder that Kubernetes mounts into pods. */
   readonly serviceAccountDir?: string;
@@ -81,9 +82,14 @@ const SERVICE_ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount';
 const SERVICE_ACCOUNT_AGE_MS = 30_000;
 
 /** Finds the cluster as upstream does: by kubeconfig and master where given, else by the pod's
- * service account.
+ * service account; and the proxy on the way, by the kubeconfig's proxy-url, else by the environment.
  * @throws UsageError: one line that names file, context and fix */
 export async function loadClusterAccess(options: AccessOptions): Promise<ClusterAccess> {
+  const access = await findCluster(options);
+  return { ...access, proxy: access.proxy ?? proxyOf(access.server, options.env) };
+}
+
+async function findCluster(options: AccessOptions): Promise<ClusterAccess> {
   const { kubeconfig, master, context, nowMs = Date.now } = options;
   if (kubeconfig) return openKubeconfig(kubeconfig, { master, context, nowMs });
   if (!master) return openServiceAccount(options, nowMs);

@@ -3,7 +3,7 @@
 import { isIP } from 'node:net';
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
 import type { RedisOptions } from 'ioredis';
-import { isLoopback } from '../runtime/address.ts';
+import { bracketIPv6, isLoopback, withoutBrackets } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
@@ -206,10 +206,10 @@ export function parseRedisUrl(text: string): RedisSettings {
 export function redisAddress(options: RedisSettings): string {
   if (options.path !== undefined) return options.path;
   if (options.sentinels !== undefined) {
-    const hosts = options.sentinels.map(({ host, port }) => `${host}:${port}`);
+    const hosts = options.sentinels.map(({ host, port }) => `${bracketIPv6(host ?? '')}:${port}`);
     return `${hosts.join(',')}/${options.name}`;
   }
-  return `${options.host ?? '127.0.0.1'}:${options.port ?? 6379}`;
+  return `${bracketIPv6(options.host ?? '127.0.0.1')}:${options.port ?? 6379}`;
 }
 
 function settingsOfSentinelUrl(match: RegExpExecArray): RedisSettings {
@@ -245,10 +245,6 @@ function settingsOfUrl(url: URL): RedisSettings {
     // An IP address is no server name; Node.js then compares the host with the certificate.
     ...(url.protocol === 'rediss:' ? { tls: isIP(host) === 0 ? { servername: host } : {} } : {}),
   };
-}
-
-function withoutBrackets(host: string): string {
-  return host.replace(/^\[(.*)\]$/, '$1');
 }
 
 function credentials(username: string, password: string): RedisSettings {

@@ -40,6 +40,10 @@ export function bracketIPv6(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }
 
+export function withoutBrackets(host: string): string {
+  return host.replace(/^\[(.*)\]$/, '$1');
+}
+
 /** Parses a listen address in Go's notation: ":8080" (all interfaces), "127.0.0.1:0", "[::1]:80".
  * @throws UsageError */
 export function parseListenAddress(

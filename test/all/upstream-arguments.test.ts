@@ -201,12 +201,18 @@ describe('the environment of external-provisioner', () => {
     assert.equal(access.server.href, 'https://10.0.0.1:6443/');
   });
 
-  for (const name of [
-    'NODE_NAME',
-    'HTTPS_PROXY',
-    'HTTP_PROXY',
-    'NO_PROXY',
-    'KUBE_FEATURE_WatchListClient',
-  ])
+  it('HTTPS_PROXY and NO_PROXY are the way to the API server', async () => {
+    const env = {
+      KUBERNETES_SERVICE_HOST: '10.0.0.1',
+      KUBERNETES_SERVICE_PORT: '6443',
+      HTTPS_PROXY: 'proxy:3128',
+    };
+    const proxyWith = async (more: object) =>
+      (await loadClusterAccess({ env: { ...env, ...more }, serviceAccountDir: pod })).proxy?.href;
+    assert.equal(await proxyWith({}), 'http://proxy:3128/');
+    assert.equal(await proxyWith({ NO_PROXY: '10.0.0.1' }), undefined);
+  });
+
+  for (const name of ['NODE_NAME', 'KUBE_FEATURE_WatchListClient'])
     it(`${name} is not read, which docs/parity.md says`, () => assert.ok(isRow(name)));
 });

@@ -10,7 +10,7 @@ export interface Pair {
 /** A certificate authority. The openssl command creates it. */
 export interface Authority {
   readonly ca: string;
-  /** A server certificate for 127.0.0.1 and the names given. */
+  /** A server certificate for 127.0.0.1, ::1 and the names given. */
   server(...names: string[]): Pair;
   client(name: string): Pair;
 }
@@ -61,7 +61,7 @@ export function createAuthority(directory: string, name: string): Authority {
     server: (...names) =>
       issue(
         '/CN=server',
-        `subjectAltName=${['IP:127.0.0.1', ...names.map((dns) => `DNS:${dns}`)].join(',')}\n` +
+        `subjectAltName=${['IP:127.0.0.1', 'IP:::1', ...names.map((dns) => `DNS:${dns}`)].join(',')}\n` +
           'extendedKeyUsage=serverAuth\n',
       ),
     client: (client) => issue(`/CN=${client}`, 'extendedKeyUsage=clientAuth\n'),

@@ -8,6 +8,7 @@ import { createServer as createHttpsServer, type ServerOptions } from 'node:http
 import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { type ClusterAccess, NO_CREDENTIALS } from '#src/kube/credentials.ts';
+import { bracketIPv6 } from '#src/runtime/address.ts';
 import { portOf } from './kube-proxy.ts';
 
 /** A request as the server received it. */
@@ -59,7 +60,11 @@ export interface KubeServer {
   close(): Promise<void>;
 }
 
-export async function startKubeServer(handler: Handler, tls?: ServerOptions): Promise<KubeServer> {
+export async function startKubeServer(
+  handler: Handler,
+  tls?: ServerOptions,
+  host = '127.0.0.1',
+): Promise<KubeServer> {
   const sockets = new Map<Socket, number>();
   let connections = 0;
   const listener = (request: IncomingMessage, response: ServerResponse): void => {
@@ -85,9 +90,9 @@ export async function startKubeServer(handler: Handler, tls?: ServerOptions): Pr
     socket.on('close', () => sockets.delete(socket));
     socket.on('error', () => {});
   });
-  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => http.listen(0, host, resolve));
   const server: KubeServer = {
-    url: `${tls ? 'https' : 'http'}://127.0.0.1:${portOf(http)}`,
+    url: `${tls ? 'https' : 'http'}://${bracketIPv6(host)}:${portOf(http)}`,
     seen: [],
     handler,
     get connections() {

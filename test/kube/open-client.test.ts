@@ -3,11 +3,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
+import { createKubeClient } from '#src/kube/client.ts';
 import { kubeFlags } from '#src/kube/flags.ts';
-import { openKubeClient } from '#src/kube/open-client.ts';
+import { loadClusterAccess, openKubeClient } from '#src/kube/open-client.ts';
+import { namespaces } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { parseFlags } from '#src/runtime/parse-flags.ts';
-import { createLogger } from '#src/runtime/log.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { createAuthority } from '../harness/kube-certificates.ts';
+import { startKubeServer } from '../harness/kube-server.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'sutler-open-client-'));
 after(() => rmSync(directory, { recursive: true }));
@@ -46,5 +50,26 @@ describe('openKubeClient', () => {
   it('does not warn otherwise', async () => {
     assert.doesNotMatch(await logOf({}), /insecure/);
     assert.doesNotMatch(await logOf({ 'insecure-skip-tls-verify': false }), /insecure/);
+  });
+});
+
+describe('a pod’s cluster by IPv6', () => {
+  it('is reached at KUBERNETES_SERVICE_HOST=::1, whose certificate is checked', async () => {
+    const authority = createAuthority(directory, 'ca');
+    const server = await startKubeServer(
+      (_, reply) => reply.json(200, { metadata: {} }),
+      authority.server(),
+      '::1',
+    );
+    writeFileSync(join(directory, 'token'), 'token-1');
+    writeFileSync(join(directory, 'ca.crt'), authority.ca);
+    const { port } = new URL(server.url);
+    const env = { KUBERNETES_SERVICE_HOST: '::1', KUBERNETES_SERVICE_PORT: port };
+    const access = await loadClusterAccess({ env, serviceAccountDir: directory });
+    const client = createKubeClient({ access, userAgent: 'test', log: silentLog });
+    assert.deepEqual(await client.get(namespaces, { name: 'default' }), { metadata: {} });
+    assert.equal(server.seen[0]?.headers.host, `[::1]:${port}`);
+    await client.close();
+    await server.close();
   });
 });

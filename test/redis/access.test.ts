@@ -95,6 +95,7 @@ describe('parseRedisUrl', () => {
 describe('redisAddress', () => {
   it('names host and port without user or password', () => {
     assert.equal(redisAddress(parseRedisUrl('redis://u:hidden@h:1/2')), 'h:1');
+    assert.equal(redisAddress(parseRedisUrl('redis://[::1]')), '[::1]:6379');
     assert.equal(
       redisAddress(parseRedisUrl('redis-sentinel://u:hidden@a:1,b:2/main')),
       'a:1,b:2/main',

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { RedisClient, redisOptions } from '#src/redis/client.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { startRedisServer } from '../harness/redis-server.ts';
 import { until } from '../harness/until.ts';
 
 describe('RedisClient', () => {
@@ -56,5 +60,17 @@ describe('RedisClient', () => {
     redis.stream.destroy();
     answers.push(redis.incr('kept'));
     assert.deepEqual(await Promise.all(answers), [1, 2, 3, 4]);
+  });
+
+  it('connects by IPv6', async (t) => {
+    const dataDir = mkdtempSync(join(tmpdir(), 'sutler-redis-'));
+    const own = await startRedisServer({ dataDir, settings: ['bind 127.0.0.1 ::1'] });
+    t.after(async () => {
+      await own.close();
+      rmSync(dataDir, { recursive: true });
+    });
+    const redis = new RedisClient(redisOptions(own.url.replace('127.0.0.1', '[::1]'), 'worker'));
+    opened.push(redis);
+    assert.equal(await redis.ping(), 'PONG');
   });
 });

@@ -52,6 +52,15 @@ describe('HTTP endpoint', () => {
     wrong = undefined;
   });
 
+  it('listens on IPv6', async () => {
+    const health = new HealthChecks();
+    const metrics = createRegistry();
+    const own = await startHttp({ address: '[::1]:0', metrics, health, log: silentLog });
+    assert.match(own.url, /^http:\/\/\[::1\]:\d+$/);
+    assert.equal((await request(`${own.url}/healthz`)).statusCode, 200);
+    await own.close();
+  });
+
   it('serves metrics', async () =>
     assert.match((await get('/metrics')).text, /process_cpu_seconds_total/));
   it('answers 404 elsewhere, also at the five paths of Go’s profiler (Q-51)', async () => {

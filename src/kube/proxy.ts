@@ -1,0 +1,64 @@
+import { BlockList, isIP } from 'node:net';
+import { isLoopback, withoutBrackets } from '../runtime/address.ts';
+import { UsageError } from '../runtime/flags.ts';
+import { parseHttpUrl } from './credentials.ts';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** The proxy that HTTPS_PROXY (HTTP_PROXY for an `http://` server) names, unless NO_PROXY or
+ * loopback exempts the server. As Go's net/http reads them (golang.org/x/net/http/httpproxy), but
+ * what Go ignores or fails at with each request is refused.
+ * @throws UsageError that names the variable, not its value, which may have a password */
+export function proxyOf(server: URL, env: Environment): URL | undefined {
+  const name = server.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY';
+  const text = read(env, name);
+  if (text === '' || isExempt(server, read(env, 'NO_PROXY'))) return undefined;
+  const url = parseHttpUrl(text.includes('://') ? text : `http://${text}`);
+  if (url === undefined)
+    throw new UsageError(
+      `${name}: the proxy is not supported; write http://host:port or https://host:port, or add ` +
+        `${server.hostname} to NO_PROXY`,
+    );
+  return url;
+}
+
+function read(env: Environment, name: string): string {
+  return env[name] || env[name.toLowerCase()] || '';
+}
+
+function isExempt({ hostname, port, protocol }: URL, noProxy: string): boolean {
+  const host = withoutBrackets(hostname);
+  const ownPort = port || (protocol === 'https:' ? '443' : '80');
+  return (
+    isLoopback(host) ||
+    noProxy
+      .toLowerCase()
+      .split(',')
+      .some((entry) => matches(entry.trim(), host, ownPort))
+  );
+}
+
+/** Whether an entry of NO_PROXY is for this host: `*`, a network (10.0.0.0/8), an address or a
+ * domain with all below it; the last two may have a port. `.domain` is only what is below. */
+function matches(entry: string, host: string, port: string): boolean {
+  if (entry === '*') return true;
+  const [, network = '', prefix] = /^([^/]+)\/(\d+)$/.exec(entry) ?? [];
+  if (prefix !== undefined) return isIn(network, Number(prefix), host);
+  const [, name = entry, ownPort] =
+    isIP(entry) === 0 ? (/^(\[.*\]|[^:]*):(\d+)$/.exec(entry) ?? []) : [];
+  if (ownPort !== undefined && ownPort !== port) return false;
+  const address = withoutBrackets(name);
+  const bits = isIP(address) === 6 ? 128 : 32;
+  if (isIP(address) !== 0) return isIn(address, bits, host);
+  if (isIP(host) !== 0 || name === '') return false;
+  const domain = name.replace(/^\*\./, '.');
+  return domain.startsWith('.') ? host.endsWith(domain) : `.${host}`.endsWith(`.${domain}`);
+}
+
+function isIn(network: string, bits: number, host: string): boolean {
+  const family = isIP(network);
+  if (family === 0 || isIP(host) === 0 || bits > (family === 6 ? 128 : 32)) return false;
+  const list = new BlockList();
+  list.addSubnet(network, bits, family === 6 ? 'ipv6' : 'ipv4');
+  return list.check(host, isIP(host) === 6 ? 'ipv6' : 'ipv4');
+}
