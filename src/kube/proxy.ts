@@ -46,10 +46,12 @@ function matches(entry: string, host: string, port: string): boolean {
   if (prefix !== undefined) return isIn(network, Number(prefix), host);
   const [, name = entry, ownPort] =
     isIP(entry) === 0 ? (/^(\[.*\]|[^:]*):(\d+)$/.exec(entry) ?? []) : [];
-  if (ownPort !== undefined && ownPort !== port) return false;
-  const address = withoutBrackets(name);
-  const bits = isIP(address) === 6 ? 128 : 32;
-  if (isIP(address) !== 0) return isIn(address, bits, host);
+  return (ownPort === undefined || ownPort === port) && isHost(withoutBrackets(name), host);
+}
+
+function isHost(name: string, host: string): boolean {
+  const family = isIP(name);
+  if (family !== 0) return isIn(name, family === 6 ? 128 : 32, host);
   if (isIP(host) !== 0 || name === '') return false;
   const domain = name.replace(/^\*\./, '.');
   return domain.startsWith('.') ? host.endsWith(domain) : `.${host}`.endsWith(`.${domain}`);

@@ -103,7 +103,7 @@ describe('the way to the API server', () => {
   writeFileSync(join(folder, 'ca.crt'), authority.ca);
   const closers: (() => Promise<void>)[] = [];
   after(async () => {
-    for (const close of closers.reverse()) await close();
+    for (const close of closers.toReversed()) await close();
     rmSync(folder, { recursive: true });
   });
 
