@@ -82,7 +82,7 @@ const SERVICE_ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount';
 const SERVICE_ACCOUNT_AGE_MS = 30_000;
 
 /** Finds the cluster as upstream does: by kubeconfig and master where given, else by the pod's
- * service account; and the proxy on the way, by the kubeconfig's proxy-url, else by the environment.
+ * service account. The proxy is the kubeconfig's, else that of the environment.
  * @throws UsageError: one line that names file, context and fix */
 export async function loadClusterAccess(options: AccessOptions): Promise<ClusterAccess> {
   const access = await findCluster(options);
