@@ -100,10 +100,33 @@ export const forget = {
 export const migrate = {
   summary:
     'writes the manifests of a driver with the gateway in the place of external-provisioner, and ' +
-    'says what becomes of its arguments; changes nothing in the cluster',
+    'says what becomes of its arguments; with --check, what stands in the way; with --back, the ' +
+    'steps back; changes nothing in the cluster',
   flags: defineFlags({
     ...commandFlags,
     ...kubeFlags,
+    ...redisFlags,
+    ...gatewayClientFlags,
+    'redis-url': {
+      ...redisFlags['redis-url'],
+      default: '',
+      help: 'Redis that --check and --back look at. Empty: none.',
+    },
+    gateway: {
+      ...gatewayClientFlags.gateway,
+      default: '',
+      help: 'Gateways that --check asks for the driver; or name --gateway-service. Empty: none.',
+    },
+    check: {
+      type: 'bool',
+      default: false,
+      help: 'Write nothing; say what stands in the way of the migration, and what mends it.',
+    },
+    back: {
+      type: 'bool',
+      default: false,
+      help: 'Write nothing; say how external-provisioner comes back by the folder that is named.',
+    },
     namespace: {
       type: 'string',
       default: '',
@@ -123,16 +146,18 @@ export const migrate = {
     },
   }),
   command: {
-    word: 'WORKLOAD|FILE|-',
+    word: 'WORKLOAD|FILE|-|FOLDER',
     exits: {
-      0: 'the folder was written',
-      1: 'the API server can’t be used',
+      0: 'the folder was written; with --check, nothing stands in the way',
+      1: `with --check, something stands in the way; ${UNREACHABLE}`,
       2: 'nothing fits, or a flag or argument is wrong; nothing was written',
     },
     examples: [
       'deployment/ebs-csi-controller -n kube-system --driver-name=ebs.csi.aws.com',
       'manifests.yaml --driver-name=nfs.csi.k8s.io --out=nfs',
       '- -n storage --driver-name=rbd.csi.ceph.com < rendered.yaml',
+      '--check deployment/ebs-csi-controller -n kube-system --driver-name=ebs.csi.aws.com',
+      '--back sutler-migration',
     ],
   },
 };

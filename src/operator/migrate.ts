@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { text as readAll } from 'node:stream/consumers';
 import type * as yamlPackage from 'yaml';
 import { leaseName } from '../election/lease.ts';
+import type { KubeClient } from '../kube/client.ts';
 import { deployments, daemonSets, type Resource, statefulSets } from '../kube/resources.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -11,11 +12,15 @@ import type { Invocation } from '../runtime/process.ts';
 import { version } from '../runtime/version.ts';
 import { type Means, type Result, runCommand } from './command.ts';
 import { migrate as command } from './flags.ts';
+import { tellBack } from './migrate/back.ts';
+import { check, type Subject } from './migrate/check.ts';
+import type { Finding } from './migrate/findings.ts';
 import { type SortedArguments, sortArguments } from './migrate/arguments.ts';
 import { type Components, migrate, type Migrated } from './migrate/kustomization.ts';
 import { type Fields, findProvisioner, findSocket, type Workload } from './migrate/provisioner.ts';
 
-/** Writes the manifests by which a driver's external-provisioner is replaced. */
+/** Writes the manifests by which a driver's external-provisioner is replaced; or says what stands in
+ * the way of that, or how it is undone. */
 export function main(invocation: Invocation): Promise<void> {
   return runCommand(invocation, { name: 'migrate', ...command }, run);
 }
@@ -24,15 +29,20 @@ type MigrateMeans = Means<typeof command.flags>;
 
 async function run(means: MigrateMeans): Promise<Result> {
   const { flags, words, known } = means.context;
+  if (flags.check && flags.back) throw new UsageError('--check and --back: give one of them');
   const [source] = words;
   if (source === undefined)
     throw new UsageError(
-      'name the workload (deployment/NAME), a file of manifests, or - for standard input',
+      'name the workload (deployment/NAME), a file of manifests, or - for standard input; with ' +
+        '--back, the folder that was written',
     );
   const { default: yaml } = await import('yaml');
-  const objects = WORKLOAD.test(source)
-    ? [await readWorkload(means, source)]
-    : parse(yaml, source, await readManifests(source));
+  if (flags.back) return tellBack(means, source, (path, text) => parse(yaml, path, text));
+  const kube = hasCluster(means, source) ? await means.openKube(flags) : undefined;
+  const objects =
+    kube !== undefined && WORKLOAD.test(source)
+      ? [await readWorkload(kube, source, flags.namespace || 'default')]
+      : parse(yaml, source, await readManifests(source));
   const provisioner = findProvisioner(objects);
   const { workload, container, driverNames } = provisioner;
   const sorted = sortArguments(workload, container, known);
@@ -45,6 +55,12 @@ async function run(means: MigrateMeans): Promise<Result> {
     image: flags.image || `sutler:${version}`,
   };
   const migrated = migrate(plan, await readComponents(yaml, sorted.isNodeDeployment));
+  if (flags.check) {
+    const roles = await readRoles(yaml, neededComponents(sorted));
+    const users = (await readFile(new URL('redis/users.acl', K8S), 'utf8')).split('\n');
+    const subject = { plan, migrated, out: flags.out, roles, users };
+    return checkResult(subject, await check(means, kube, subject));
+  }
   await write(yaml, flags.out, driverName, migrated);
   return {
     status: 0,
@@ -62,12 +78,15 @@ async function run(means: MigrateMeans): Promise<Result> {
 
 const WORKLOAD = /^(deployments?|statefulsets?|daemonsets?|deploy|sts|ds)\/([^/]+)$/i;
 
-async function readWorkload({ context, openKube }: MigrateMeans, source: string): Promise<unknown> {
-  const { flags } = context;
+/** Files need no cluster, except for what --check looks at there. */
+function hasCluster({ context: { flags, env } }: MigrateMeans, source: string): boolean {
+  const isNamed = flags.kubeconfig !== '' || flags.master !== '';
+  return WORKLOAD.test(source) || (flags.check && (isNamed || 'KUBERNETES_SERVICE_HOST' in env));
+}
+
+async function readWorkload(kube: KubeClient, source: string, namespace: string): Promise<unknown> {
   const [, kind = '', name = ''] = WORKLOAD.exec(source) ?? [];
   const resource = resourceOf(kind.toLowerCase());
-  const namespace = flags.namespace || 'default';
-  const kube = await openKube(flags);
   const object = await kube.get<Fields>(resource, { namespace, name });
   if (object === undefined)
     throw new UsageError(
@@ -111,9 +130,24 @@ function hasKind(object: unknown): boolean {
 /** Below the folder of package.json, as in version.ts. */
 const K8S = new URL('../../k8s/', import.meta.url);
 
+async function readK8s(yaml: Yaml, path: string): Promise<readonly Fields[]> {
+  return parse(yaml, path, await readFile(new URL(path, K8S), 'utf8')) as readonly Fields[];
+}
+
+/** The roles of ingest and jobs, by the folder that has them. */
+async function readRoles(
+  yaml: Yaml,
+  components: readonly string[],
+): Promise<ReadonlyMap<string, readonly Fields[]>> {
+  const base = ['base/rbac-ingest.yaml', 'base/rbac-jobs.yaml'];
+  const roles = new Map<string, readonly Fields[]>();
+  roles.set('base', (await Promise.all(base.map((path) => readK8s(yaml, path)))).flat());
+  for (const each of components) roles.set(each, await readK8s(yaml, `${each}/rbac.yaml`));
+  return roles;
+}
+
 async function readComponents(yaml: Yaml, isNodeDeployment: boolean): Promise<Components> {
-  const read = async (path: string): Promise<readonly Fields[]> =>
-    parse(yaml, path, await readFile(new URL(path, K8S), 'utf8')) as readonly Fields[];
+  const read = (path: string): Promise<readonly Fields[]> => readK8s(yaml, path);
   const folder = isNodeDeployment ? 'node-local' : 'gateway';
   const [sidecar] = await read(`${folder}/sidecar.yaml`);
   return {
@@ -181,7 +215,7 @@ function report(o: {
   readonly migrated: Migrated;
 }): readonly string[] {
   const { out, driverName, sorted, migrated, provisioner } = o;
-  const { namespace, service, ports, section, workload } = migrated;
+  const { namespace, leaseNamespace, service, ports, section, workload } = migrated;
   const names = `${service}.${namespace}.svc`;
   const list = (title: string, lines: readonly string[]): readonly string[] =>
     lines.length === 0 ? [] : ['', `${title}:`, ...lines.map((line) => `  ${line}`)];
@@ -200,12 +234,40 @@ function report(o: {
       '1. install sutler (k8s/README.md), with the components ' +
         `${['drivers', ...neededComponents(sorted)].join(', ')}; add ${out}/drivers.yaml to its ConfigMap`,
       `2. make the Secret ${service}-tls in ${namespace} for the name ${names} (docs/gateway.md)`,
-      `3. kubectl diff -k ${out}; kubectl apply -k ${out}`,
-      `4. external-provisioner ends with its pod: sutler leads when the Lease ${namespace}/${leaseName(driverName)} is free`,
-      `back: sutler drain --wait --driver-name=${driverName}; kubectl apply -k ${out}/back; ` +
-        `kubectl delete -k ${out}/beside`,
+      '3. the same sutler migrate with --check says what still stands in the way',
+      `4. ${applyCommands(out)}`,
+      `5. external-provisioner ends with its pod: sutler leads when the Lease ${leaseNamespace}/${leaseName(driverName)} is free`,
+      `back: sutler migrate --back ${out}`,
     ]),
   ];
+}
+
+/** apply would leave external-provisioner's container in a workload that was made otherwise. */
+function applyCommands(out: string): string {
+  return (
+    `kubectl apply -k ${out}/beside; kubectl diff -f ${out}/workload.yaml; ` +
+    `kubectl replace --save-config -f ${out}/workload.yaml`
+  );
+}
+
+function checkResult({ plan, migrated, out }: Subject, findings: readonly Finding[]): Result {
+  const wrong = findings.filter(({ kind }) => kind === 'wrong');
+  const title = `${migrated.workload.kind} ${migrated.namespace}/${migrated.workload.metadata.name}`;
+  return {
+    status: wrong.length === 0 ? 0 : 1,
+    lines: [
+      `${title}, driver ${plan.driverName}: ` +
+        (wrong.length === 0
+          ? 'nothing stands in the way of the migration'
+          : `${wrong.length} things stand in the way of the migration; nothing was changed:`),
+      ...wrong.map(({ text }) => `  ${text}`),
+      ...findings.flatMap(({ kind, text }) => (kind === 'note' ? text : [])),
+      wrong.length === 0
+        ? `next: ${applyCommands(out)} (${out} is what sutler migrate writes without --check)`
+        : 'next: mend these, and run this again',
+    ],
+    json: { driver: plan.driverName, findings },
+  };
 }
 
 /** Components of k8s/ that the arguments ask for. */

@@ -9,6 +9,11 @@ import { flagsOf } from '#src/dispatch.ts';
 import { isConfig, readDriverConfig } from '#src/driver-config/read-config.ts';
 import type { PodSpec, Workload } from '#src/operator/migrate/provisioner.ts';
 import { processes } from '#src/processes.ts';
+import { redisDataEpochStore } from '#src/records/data-epoch.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
+import { plannedRequest } from '../harness/planned-request.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { redisUsers, urlOf } from '../harness/redis-users.ts';
 import { type Ended, runSutler } from '../harness/run-sutler.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -207,6 +212,19 @@ describe('sutler migrate', () => {
     for (const { metadata } of objects) assert.equal(metadata['namespace'], 'storage');
   });
 
+  it('keeps the Lease, and the rights to it, in the namespace that the arguments name', async () => {
+    const args = ['--csi-address=/plugin/csi.sock', '--leader-election'];
+    const { out_ } = await migrated({ args: [...args, '--leader-election-namespace=leases'] });
+    assert.match(readFileSync(join(out_, 'drivers.yaml'), 'utf8'), /election-namespace: leases/);
+    const objects = read(out_, 'beside/objects.yaml') as { metadata: Fields }[];
+    assert.deepEqual(
+      objects.map(({ metadata }) => metadata['namespace']),
+      [...Array<string>(4).fill('storage'), ...Array<string>(4).fill('leases')],
+    );
+    const { out } = await runSutler(['migrate', '--back', out_], {});
+    assert.match(out, /kubectl -n leases get lease shop-example/);
+  });
+
   it('keeps the workload as it was, for the way back', async () => {
     const { out_ } = await migrated();
     const [original] = read(out_, 'back/workload.yaml') as [Workload];
@@ -269,6 +287,42 @@ describe('sutler migrate', () => {
       assert.equal(existsSync(ended.out_), false);
     });
 
+  it('says the steps back by the folder that it wrote', async () => {
+    const { out_ } = await migrated();
+    const { code, out, err } = await runSutler(['migrate', '--back', out_], {});
+    assert.equal(code, 0, err);
+    assert.match(out, /nothing was changed\. whether volume records are open was not checked/);
+    assert.match(out, /^1\. sutler drain --wait --driver-name=shop\.example$/m);
+    assert.match(
+      out,
+      /^3\. kubectl replace --save-config -f \S+\/back\/workload\.yaml; kubectl -n storage /m,
+    );
+    assert.match(
+      out,
+      /^5\. kubectl delete -k \S+\/beside; .* sutler-gateway-shop-controller-tls$/m,
+    );
+  });
+
+  it('refuses --back for a folder that it did not write', async () => {
+    const { code, err } = await runSutler(['migrate', '--back', folder], {});
+    assert.equal(code, 2);
+    assert.match(err, /is no folder that sutler migrate wrote .*: name its --out$/m);
+  });
+
+  it('writes nothing with --check', async () => {
+    const { code, out, out_ } = await run(manifest(), '--check');
+    assert.equal(code, 0);
+    assert.match(out, /nothing stands in the way of the migration\n(.*\n)*next: kubectl apply -k/);
+    assert.match(out, /not checked: the cluster; give --kubeconfig/);
+    assert.equal(existsSync(out_), false);
+  });
+
+  it('says with --check that a Deployment has no leader election', async () => {
+    const { code, out } = await run(manifest({ args: ['--csi-address=$(ADDRESS)'] }), '--check');
+    assert.equal(code, 1);
+    assert.match(out, /kubectl -n storage scale deployment\/shop-controller --replicas=0/);
+  });
+
   it('overwrites nothing', async () => {
     const { out_ } = await migrated();
     const file = join(folder, 'again.yaml');
@@ -279,5 +333,77 @@ describe('sutler migrate', () => {
     );
     assert.equal(again.code, 2);
     assert.match(again.err, /name a new folder/);
+  });
+});
+
+describe('sutler migrate --check of Redis', () => {
+  let server: TestRedis;
+  let folder: string;
+  before(async () => {
+    server = await startTestRedis({ settings: redisUsers() });
+    folder = await mkdtemp(join(tmpdir(), 'sutler-migrate-'));
+    await writeFile(join(folder, 'shop.yaml'), manifest());
+  });
+  after(async () => {
+    await server.close();
+    await rm(folder, { recursive: true });
+  });
+  const check = (url: string): Promise<Ended> =>
+    runSutler(['migrate', '--check', join(folder, 'shop.yaml'), '--driver-name=shop.example'], {
+      REDIS_URL: url,
+    });
+
+  it('names a setting that is wrong', async () => {
+    await server.redis.config('SET', 'maxmemory-policy', 'allkeys-lru');
+    const { code, out } = await check(server.url);
+    await server.redis.config('SET', 'maxmemory-policy', 'noeviction');
+    assert.equal(code, 1, out);
+    assert.match(out, /\n {2}Redis may evict jobs .*: set maxmemory-policy noeviction\n/);
+  });
+
+  it('finds nothing to mend in the rights of the users as they are shipped', async () => {
+    const { out, err } = await check(server.url);
+    assert.doesNotMatch(out, /lacks|not checked: (the )?rights/, err);
+  });
+
+  it('names a command and a key that a user may not use', async () => {
+    await server.redis.call('ACL', 'SETUSER', 'sutler-jobs', '-hset');
+    await server.redis.call('ACL', 'SETUSER', 'sutler-ingest', 'resetkeys', '~{csi}:epoch');
+    const { out } = await check(server.url);
+    assert.match(out, /\n {2}the user sutler-jobs of Redis lacks \+hset \(/);
+    assert.match(
+      out,
+      /\n {2}the user sutler-ingest of Redis lacks %R~\{csi\}:open:\* \(.*, and \d+ more/,
+    );
+  });
+
+  it('says that the rights were not checked by a user who may not ask for them', async () => {
+    const { out } = await check(urlOf('operator', server.url));
+    assert.match(out, /\nnot checked: the rights of sutler-jobs in Redis \(NOPERM/);
+  });
+
+  it('says with --back which volume records are open', async () => {
+    const out = join(folder, 'out');
+    const flags = ['--driver-name=shop.example', `--out=${out}`];
+    await runSutler(['migrate', join(folder, 'shop.yaml'), ...flags], {});
+    const back = () => runSutler(['migrate', '--back', out], { REDIS_URL: server.url });
+    assert.match((await back()).out, /\. no volume record is open\n/);
+    const { redis } = server;
+    const store = redisDataEpochStore(redis, 'csi', 'shop.example');
+    await store.begin({ id: 'e', quarantineMs: 0, sequence: 0 });
+    const records = new VolumeRecords({
+      redis,
+      prefix: 'csi',
+      driver: 'shop.example',
+      ownMs: 60_000,
+      settleMs: 60_000,
+    });
+    await records.openCreate('u', {
+      owner: 'u',
+      job: { kind: 'claim', uid: 'u', namespace: 'ns', name: 'shoe' },
+      planned: plannedRequest(),
+      mode: 'plan',
+    });
+    assert.match((await back()).out, /1 volume records are open, ns\/shoe among them: step 1 ends/);
   });
 });

@@ -9,6 +9,9 @@ import type { Container, Workload } from './provisioner.ts';
 export interface SortedArguments {
   readonly csiAddress: string;
   readonly isNodeDeployment: boolean;
+  readonly hasElection: boolean;
+  /** undefined: that of the workload. */
+  readonly leaseNamespace: string | undefined;
   /** Keys of the driver's section of --driver-config, as texts. */
   readonly section: ReadonlyMap<string, readonly string[]>;
   /** Of the processes, for all drivers, as they were given. */
@@ -22,7 +25,7 @@ const BY_PLACE: Readonly<Record<string, string>> = {
   'csi-address': 'the gateway has it',
   'node-deployment': 'the gateways of the nodes are called',
   'leader-election': 'ingest always acquires the Lease',
-  'leader-election-namespace': 'it is the driver’s, as before',
+  'leader-election-namespace': 'the section has it',
   'capacity-ownerref-level': 'the objects belong to the Deployment of jobs',
   'http-endpoint': 'each process has its own',
   'metrics-address': 'each process has its own',
@@ -57,9 +60,13 @@ export function sortArguments(
     else if (Object.hasOwn(ofDriver, name)) section.set(name, texts);
     else ofProcesses.push(spelled);
   }
+  const isOn = (name: string): boolean =>
+    /^(1|t|true)$/i.test(parsed.given.get(name)?.at(-1) ?? '');
   return {
     csiAddress: parsed.given.get('csi-address')?.at(-1) ?? '/run/csi/socket',
-    isNodeDeployment: (parsed.given.get('node-deployment')?.at(-1) ?? 'false') === 'true',
+    isNodeDeployment: isOn('node-deployment'),
+    hasElection: isOn('leader-election'),
+    leaseNamespace: parsed.given.get('leader-election-namespace')?.at(-1) || undefined,
     section,
     ofProcesses,
     withoutEffect,

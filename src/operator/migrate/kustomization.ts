@@ -36,6 +36,8 @@ export interface Migrated {
   /** The driver's section of --driver-config. */
   readonly section: Readonly<Record<string, string | readonly string[]>>;
   readonly namespace: string;
+  /** Of the driver's Lease. */
+  readonly leaseNamespace: string;
   /** Of the gateways' Service. */
   readonly service: string;
   readonly ports: Ports;
@@ -59,12 +61,17 @@ export function migrate(plan: Plan, components: Components): Migrated {
   const service = `sutler-gateway-${workload.metadata.name}`.slice(0, 63);
   const ports = freePorts(workload.spec.template.spec);
   const user = effective(workload.spec.template.spec, provisioner.container, 'runAsUser');
-  const fit = (objects: readonly Fields[]) =>
-    objects.map((object) => fitted(object, { namespace, service, ports, driverName }));
+  const leaseNamespace = sorted.leaseNamespace ?? namespace;
+  const fit = (objects: readonly Fields[], at = namespace) =>
+    objects.map((object) => fitted(object, { namespace: at, service, ports, driverName }));
   return {
     workload: withGateway(plan, components.sidecar, { service, ports, namespace }),
     original: cleaned(workload),
-    beside: [...fit(components.service), ...fit(components.rbac), ...fit(components.lease)],
+    beside: [
+      ...fit(components.service),
+      ...fit(components.rbac),
+      ...fit(components.lease, leaseNamespace),
+    ],
     section: {
       ...Object.fromEntries(
         [...sorted.section].map(([name, texts]) => [
@@ -73,10 +80,11 @@ export function migrate(plan: Plan, components: Components): Migrated {
         ]),
       ),
       'gateway-service': `${namespace}/${service}`,
-      'leader-election-namespace': namespace,
+      'leader-election-namespace': leaseNamespace,
       ...(sorted.isNodeDeployment ? { 'node-deployment': 'true' } : {}),
     },
     namespace,
+    leaseNamespace,
     service,
     ports,
     user,

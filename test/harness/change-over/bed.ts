@@ -45,7 +45,13 @@ export interface ChangeOverBed extends ChangeOverPlace {
   readonly redisUrl: string;
   /** Folder with a log of each process. */
   readonly folder: string;
+  /** Of the driver. */
+  readonly socket: string;
+  /** Of external-provisioner. */
+  readonly upstreamArgs: readonly string[];
   startJobs(): Promise<Startable>;
+  /** Starts a process of sutler with these arguments. */
+  start(args: readonly string[]): Promise<Startable>;
   close(): Promise<readonly Error[]>;
 }
 
@@ -94,6 +100,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   await start(['csi-gateway', `--csi-address=unix://${socket}`, `--listen=${gateway}`]);
   const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`, '--timeout=10s'];
   const threads = `--worker-threads=${workerThreads}`;
+  const upstreamArgs = argumentsOfUpstream({ ...options, socket });
   return {
     kube,
     namespace: 'default',
@@ -101,6 +108,9 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     driver: driverName,
     redisUrl: redis.url,
     folder,
+    socket,
+    upstreamArgs,
+    start,
     ledger,
     handles: () => driver.volumes().map(({ handle }) => handle),
     isReported: async (handles) => {
@@ -114,7 +124,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     startIngest: () => start(['ingest', ...common, ...LEASE_FLAGS, ...ingestFlags]),
     startJobs: () => start(['jobs', ...common, ...LEASE_FLAGS.slice(0, 1), threads]),
     startOther: () => {
-      const upstream = startUpstream({ ...options, socket, folder });
+      const upstream = startUpstream(options.upstream, upstreamArgs, folder);
       closers.add('external-provisioner', () => upstream.stop());
       return Promise.resolve(upstream);
     },
@@ -124,23 +134,23 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
 
 const STOP_GRACE_MS = 30_000;
 
-function startUpstream(o: BedOptions & { socket: string; folder: string }): Startable {
-  const program = startProgram(
-    o.upstream,
-    [
-      `--kubeconfig=${o.kubeconfig}`,
-      `--csi-address=${o.socket}`,
-      `--worker-threads=${o.workerThreads}`,
-      '--leader-election',
-      ...LEASE_FLAGS,
-      '--kube-api-qps=1000',
-      '--kube-api-burst=1000',
-      '--timeout=10s',
-      '--retry-interval-start=200ms',
-      '-v=3',
-    ],
-    { cwd: o.folder, keptOutput: 20_000 },
-  );
+function argumentsOfUpstream(o: BedOptions & { readonly socket: string }): readonly string[] {
+  return [
+    `--kubeconfig=${o.kubeconfig}`,
+    `--csi-address=${o.socket}`,
+    `--worker-threads=${o.workerThreads}`,
+    '--leader-election',
+    ...LEASE_FLAGS,
+    '--kube-api-qps=1000',
+    '--kube-api-burst=1000',
+    '--timeout=10s',
+    '--retry-interval-start=200ms',
+    '-v=3',
+  ];
+}
+
+function startUpstream(path: string, args: readonly string[], folder: string): Startable {
+  const program = startProgram(path, args, { cwd: folder, keptOutput: 20_000 });
   return {
     stop: () => program.stop(STOP_GRACE_MS),
     kill: async () => {

@@ -1,0 +1,102 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { leaseName } from '../../election/lease.ts';
+import { messageOf } from '../../runtime/error-message.ts';
+import { UsageError } from '../../runtime/flags.ts';
+import { isFields } from '../../runtime/json.ts';
+import type { Means, Result } from '../command.ts';
+import { readDrainState } from '../drain.ts';
+import type { migrate as command } from '../flags.ts';
+import { kubectlName } from './findings.ts';
+import { type Fields, findProvisioner, type Workload } from './provisioner.ts';
+
+/** What `sutler migrate` wrote into a folder. */
+interface Written {
+  readonly out: string;
+  readonly driver: string;
+  /** As it was before. */
+  readonly workload: Workload;
+  readonly namespace: string;
+  readonly service: string;
+  /** Namespace of the Lease. */
+  readonly leaseNamespace: string;
+}
+
+/** Says how external-provisioner comes back by the folder; changes nothing.
+ * @param parse  reads the documents of a YAML text */
+export async function tellBack(
+  { context, openRedis }: Means<typeof command.flags>,
+  out: string,
+  parse: (path: string, text: string) => readonly unknown[],
+): Promise<Result> {
+  const { redisUrl, redisPrefix: prefix } = context.flags;
+  const written = await readWritten(out, parse);
+  const { driver } = written;
+  const open =
+    redisUrl === ''
+      ? undefined
+      : (await readDrainState({ redis: await openRedis(), prefix, driver })).records;
+  const steps = stepsBack(written);
+  const [first] = open ?? [];
+  const records =
+    open === undefined
+      ? 'whether volume records are open was not checked: give --redis-url'
+      : first === undefined
+        ? 'no volume record is open'
+        : `${open.length} volume records are open, ${first.object} among them: step 1 ends when none is`;
+  return {
+    status: 0,
+    lines: [
+      `back to external-provisioner for ${driver}; nothing was changed. ${records}`,
+      '',
+      ...steps.map((step, i) => `${i + 1}. ${step}`),
+    ],
+    json: { driver, out, openRecords: open?.length, steps },
+  };
+}
+
+function stepsBack(written: Written): readonly string[] {
+  const { out, driver, workload, namespace, service, leaseNamespace } = written;
+  const name = kubectlName(workload);
+  const lease = leaseName(driver);
+  return [
+    `sutler drain --wait --driver-name=${driver}`,
+    `have ingest release the Lease: kubectl -n sutler scale deploy sutler-ingest sutler-jobs ` +
+      `--replicas=0; if they serve other drivers too, take ${driver} out of the ConfigMap ` +
+      'sutler-drivers instead (kubectl -n sutler edit configmap sutler-drivers)',
+    `kubectl replace --save-config -f ${out}/back/workload.yaml; ` +
+      `kubectl -n ${namespace} rollout status ${name}`,
+    `look at kubectl -n ${leaseNamespace} get lease ${lease}: its holder is a pod of ${name}; and at ` +
+      'kubectl get pvc -A: claims that were Pending become Bound',
+    `kubectl delete -k ${out}/beside; kubectl -n ${namespace} delete secret ${service}-tls`,
+    'to be rid of sutler: sutler uninstall. To come back to it: sutler migrate again, and then ' +
+      `sutler drain --undo --driver-name=${driver}`,
+  ];
+}
+
+/** @throws UsageError for a folder that sutler migrate did not write */
+async function readWritten(
+  out: string,
+  parse: (path: string, text: string) => readonly unknown[],
+): Promise<Written> {
+  const read = async (path: string): Promise<readonly unknown[]> => {
+    const file = join(out, path);
+    return parse(file, await readFile(file, 'utf8'));
+  };
+  try {
+    const { workload } = findProvisioner(await read('back/workload.yaml'));
+    const [config] = await read('drivers.yaml');
+    const drivers = isFields(config) && isFields(config['drivers']) ? config['drivers'] : {};
+    const [[driver, section] = ['', undefined]] = Object.entries(drivers);
+    const where = isFields(section) ? String(section['gateway-service']) : '';
+    const [namespace = '', service = ''] = where.split('/');
+    if (service === '') throw new Error('drivers.yaml has no gateway-service');
+    const leaseNamespace = String((section as Fields)['leader-election-namespace']);
+    return { out, driver, workload, namespace, service, leaseNamespace };
+  } catch (cause) {
+    throw new UsageError(
+      `${out} is no folder that sutler migrate wrote (${messageOf(cause)}): name its --out`,
+      { cause },
+    );
+  }
+}
