@@ -19,8 +19,8 @@ import { type SortedArguments, sortArguments } from './migrate/arguments.ts';
 import { type Components, migrate, type Migrated } from './migrate/kustomization.ts';
 import { type Fields, findProvisioner, findSocket, type Workload } from './migrate/provisioner.ts';
 
-/** Writes the manifests by which a driver's external-provisioner is replaced; or says what stands in
- * the way of that, or how it is undone. */
+/** Writes the manifests by which a driver's external-provisioner is replaced; or says what stands
+ * in the way of that, or how it is undone. */
 export function main(invocation: Invocation): Promise<void> {
   return runCommand(invocation, { name: 'migrate', ...command }, run);
 }
