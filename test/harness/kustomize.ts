@@ -2,12 +2,9 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseAllDocuments, stringify } from 'yaml';
-import type { ManifestObject } from './real-manifests.ts';
+import { K8S, type ManifestObject } from './real-manifests.ts';
 import { findKubectls } from './sandbox-kubectl.ts';
-
-const K8S = fileURLToPath(new URL('../../../k8s', import.meta.url));
 
 /** The kubectl to render with, if there is one. */
 export const [KUBECTL] = await findKubectls(process.env);

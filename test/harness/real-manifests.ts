@@ -22,7 +22,7 @@ export interface ManifestObject {
 }
 
 // Tests run from dist-dev/test/harness.
-const K8S = fileURLToPath(new URL('../../../k8s', import.meta.url));
+export const K8S = fileURLToPath(new URL('../../../k8s', import.meta.url));
 
 /** Folders of `k8s/` with a kustomization. */
 export function manifestFolders(): readonly string[] {

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import {
   at,
@@ -10,15 +13,18 @@ import {
 } from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, paths, secret, volume } from '../conformance/objects.ts';
 import { KUBECTL, render } from '../harness/kustomize.ts';
+import { NO_HELM, templateText } from '../harness/helm.ts';
 import { makeSecrets } from '../harness/make-secrets.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import {
+  K8S,
   type Manifest,
   manifestFolders,
   type ManifestObject,
   readManifests,
   readYaml,
 } from '../harness/real-manifests.ts';
+import { runKubectl } from '../harness/sandbox-kubectl.ts';
 
 const NAMESPACE = 'sutler';
 const TEXT = { type: 'string' };
@@ -214,6 +220,46 @@ describe('k8s/ on kube-apiserver', () => {
       await admitted(api, at(await api.read(pathOf(object)), 'spec', 'template'));
     });
   }
+
+  describe('by kubectl', { skip: KUBECTL === undefined && 'no kubectl on PATH' }, () => {
+    let cacheDir: string;
+    before(async () => {
+      cacheDir = await mkdtemp(join(tmpdir(), 'sutler-kubectl-'));
+      // That of the file has no version in the name of its image, and a Job can't be changed.
+      const path = `/apis/batch/v1/namespaces/${NAMESPACE}/jobs/sutler-secrets`;
+      isAllowed(await api.call('DELETE', path, { query: { propagationPolicy: 'Background' } }));
+      await api.until(path, ({ status }) => status === 404);
+    });
+    after(() => rm(cacheDir, { recursive: true }));
+    const tried = async (args: readonly string[], input?: string): Promise<void> => {
+      const program = { path: KUBECTL ?? '', kubeconfig: plane.kubeconfig, cacheDir };
+      const dry = ['--server-side', '--force-conflicts', '--dry-run=server', '--validate=strict'];
+      const { code, stderr } = await runKubectl(program, ['apply', ...dry, ...args], input);
+      assert.equal(code, 0, stderr);
+      // What the restricted profile refuses about a pod of a Deployment is a warning.
+      assert.equal(stderr, '');
+    };
+
+    it('the quickstart is accepted as it is', () =>
+      tried(['-k', join(K8S, 'overlays/quickstart')]));
+
+    for (const values of [
+      { redis: { mode: 'single' } },
+      {
+        redis: { urls: { ingest: 'rediss://a', jobs: 'rediss://b', dashboard: 'rediss://c' } },
+        networkPolicy: { egress: true },
+        monitoring: { serviceMonitor: true },
+        topology: true,
+        priorityClassName: 'system-cluster-critical',
+        tolerations: [{ key: 'storage', operator: 'Exists' }],
+      },
+    ])
+      it(
+        `the chart is accepted with ${Object.keys(values).join()} ${JSON.stringify(values.redis)}`,
+        { skip: NO_HELM },
+        () => tried(['-f', '-'], templateText(values)),
+      );
+  });
 
   for (const [account, { everywhere, atHome }] of Object.entries(RIGHTS)) {
     it(`lets ${account} do exactly what its process needs`, async () => {

@@ -1,0 +1,219 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parse, stringify } from 'yaml';
+import { readYaml } from './real-manifests.ts';
+
+/* The Helm chart is made of k8s/: each object is read there, and gets the places where values go.
+ * A place is a text between marks, since YAML has to be written around it. */
+
+type Fields = Record<string, unknown>;
+interface Named extends Fields {
+  readonly name: string;
+}
+type Variables = readonly Named[] | undefined;
+interface Container extends Named {
+  image: string;
+  env?: readonly unknown[];
+  volumeMounts?: readonly unknown[];
+  resources?: unknown;
+}
+interface Pod extends Fields {
+  containers: readonly Container[];
+  volumes?: readonly unknown[];
+}
+interface KubeObject extends Fields {
+  readonly kind: string;
+  readonly metadata: { name: string };
+  readonly spec?: { replicas?: unknown; template?: { spec: Pod } };
+  data?: Fields;
+}
+
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const SINGLE = 'eq .Values.redis.mode "single"';
+const PLAIN = `or (${SINGLE}) .Values.redis.insecure`;
+const QUICKSTART = 'overlays/quickstart';
+
+/** The files of k8s/ that the chart has, and the condition under which. */
+const SOURCES: readonly (readonly [file: string, condition?: string])[] = [
+  ['base/service-accounts.yaml'],
+  ['base/rbac-ingest.yaml'],
+  ['base/rbac-jobs.yaml'],
+  ['base/ingest.yaml'],
+  ['base/jobs.yaml'],
+  ['base/dashboard.yaml', '.Values.dashboard.enabled'],
+  ['base/network-policy.yaml', '.Values.networkPolicy.enabled'],
+  ['egress/network-policy.yaml', '.Values.networkPolicy.egress'],
+  ['monitoring/service-monitor.yaml', '.Values.monitoring.serviceMonitor'],
+  ['topology/rbac.yaml', '.Values.topology'],
+  ['cert-manager/certificates.yaml', '.Values.certManager'],
+  ['drivers/config-map.yaml'],
+  [`${QUICKSTART}/redis.yaml`, SINGLE],
+  [`${QUICKSTART}/secrets.yaml`, SINGLE],
+];
+
+/** A line that is nothing but a directive. */
+const line = (directive: string): string => `§${directive}§`;
+/** A value. */
+const inline = (expression: string): string => `⟦${expression}⟧`;
+const toTemplate = (yaml: string): string =>
+  yaml
+    .replaceAll(/^.*§(.*)§.*$/gm, (_, directive: string) => `{{- ${directive} }}`)
+    .replaceAll(/⟦(.*?)⟧/g, (_, expression: string) => `{{ ${expression} }}`);
+const write = (value: unknown): string => stringify(value, { lineWidth: 0 });
+
+/** Every file of charts/sutler that is made of k8s/: its path there, and its content. */
+export function chartFiles(): ReadonlyMap<string, string> {
+  const files = SOURCES.map(([file, condition]) => {
+    const objects = readYaml(file) as readonly KubeObject[];
+    const extra = file.endsWith('/redis.yaml') ? [usersOfRedis()] : [];
+    const text = [...objects, ...extra].map((object) => write(withValues(object))).join('---\n');
+    const wrapped = condition === undefined ? text : `${line(`if ${condition}`)}\n${text}§end§\n`;
+    const head = `# Made of k8s/${file} by npm run generate:chart.\n`;
+    return [`templates/${file.replaceAll('/', '-')}`, head + toTemplate(wrapped)] as const;
+  });
+  const { version, description } = JSON.parse(
+    readFileSync(join(ROOT, 'package.json'), 'utf8'),
+  ) as Readonly<Record<string, string>>;
+  const chart = { apiVersion: 'v2', name: 'sutler', description, version, appVersion: version };
+  return new Map([...files, ['Chart.yaml', write(chart)], ['values.yaml', values()]]);
+}
+
+/** The values. In the template, `@FILE PATH@` is what stands there in a file of k8s/. */
+function values(): string {
+  const text = readFileSync(join(ROOT, 'charts/sutler/values.template'), 'utf8');
+  return text.replaceAll(/@(\S+) ([\w.]+)@/g, (_, file: string, path: string) => {
+    const value = path.split('.').reduce<unknown>((at, key) => {
+      const found = (at as Fields)[key];
+      if (found === undefined) throw new Error(`values.template: k8s/${file} has no ${path}`);
+      return found;
+    }, readYaml(file)[0]);
+    return stringify(value, { collectionStyle: 'flow', lineWidth: 0 }).trim();
+  });
+}
+
+/** The users of Redis. Their name ends in a hash of them, so that Redis starts anew with others. */
+function usersOfRedis(): KubeObject {
+  const text = readFileSync(join(ROOT, 'k8s/redis/users.acl'), 'utf8');
+  const metadata = { name: usersName(text), namespace: 'sutler' };
+  return { apiVersion: 'v1', kind: 'ConfigMap', metadata, data: { 'users.acl': text } };
+}
+
+const usersName = (text: string): string =>
+  `sutler-redis-users-${createHash('sha256').update(text).digest('hex').slice(0, 10)}`;
+
+function withValues(object: KubeObject): KubeObject {
+  const { metadata, spec } = object;
+  if (object.kind === 'ConfigMap' && metadata.name === 'sutler-drivers')
+    object.data = {
+      'drivers.yaml': inline('dict "drivers" .Values.drivers | toYaml | quote'),
+    };
+  const template = spec?.template;
+  if (spec === undefined || template === undefined) return object;
+  const component = metadata.name.replace('sutler-', '');
+  // A Job can't be changed.
+  if (object.kind === 'Job') metadata.name += `-${inline('.Release.Revision')}`;
+  const isOurs = object.kind === 'Deployment';
+  if (isOurs && component !== 'dashboard') spec.replicas = inline(`.Values.replicas.${component}`);
+  template.spec = podWithValues(template.spec, { component, isOurs });
+  return object;
+}
+
+function podWithValues(
+  pod: Pod,
+  { component, isOurs }: { readonly component: string; readonly isOurs: boolean },
+): Pod {
+  const drivers = patchOf('drivers', component);
+  const { env: driverEnv = [], volumeMounts: driverMounts = [] } = drivers?.containers[0] ?? {};
+  const single = patchOf(QUICKSTART, component)?.containers[0];
+  const more = isOurs ? listed(`.Values.env.${component}`, inline('toJson .')) : [];
+  const containers = pod.containers.map(({ env, volumeMounts = [], resources, ...rest }) => ({
+    ...rest,
+    image: inline(`.Values.${rest.name === 'redis' ? 'redis.image' : 'image'} | quote`),
+    env: [...merged(env as Variables, single?.env as Variables), ...driverEnv, ...more].map(
+      secretOfRedis(isOurs),
+    ),
+    volumeMounts: [...volumeMounts, ...driverMounts],
+    resources:
+      component === 'secrets' ? resources : inline(`toJson .Values.resources.${component}`),
+  }));
+  const labels = `dict "app.kubernetes.io/name" "sutler" "app.kubernetes.io/component" "${component}"`;
+  const spread = `merge (dict "labelSelector" (dict "matchLabels" (${labels}))) . | toJson`;
+  return {
+    ...pod,
+    imagePullSecrets: inline('toJson .Values.imagePullSecrets'),
+    priorityClassName: inline('.Values.priorityClassName | quote'),
+    nodeSelector: inline('toJson .Values.nodeSelector'),
+    tolerations: inline('toJson .Values.tolerations'),
+    ...('topologySpreadConstraints' in pod
+      ? {
+          topologySpreadConstraints: listed('.Values.topologySpreadConstraints', inline(spread)),
+        }
+      : {}),
+    containers,
+    volumes: [...(pod.volumes ?? []), ...(drivers?.volumes ?? [])].map((volume) => {
+      const { configMap } = volume as { configMap?: { name: string } };
+      if (configMap?.name === 'sutler-redis-users') configMap.name = usersOfRedis().metadata.name;
+      return secretOfRedis(isOurs)(volume);
+    }),
+  };
+}
+
+const listed = (list: string, item: string): readonly string[] => [
+  line(`range ${list}`),
+  item,
+  line('end'),
+];
+
+/** The pod that a folder's kustomization merges into a Deployment of base/. */
+function patchOf(folder: string, component: string): Pod | undefined {
+  const [{ patches = [] }] = readYaml(`${folder}/kustomization.yaml`) as readonly [
+    { readonly patches?: readonly { readonly patch: string }[] },
+  ];
+  return patches
+    .map(({ patch }) => parse(patch) as KubeObject)
+    .find(({ kind, metadata }) => kind === 'Deployment' && metadata.name === `sutler-${component}`)
+    ?.spec?.template?.spec;
+}
+
+/** Variables, with those that a Redis without TLS needs. */
+function merged(env: Variables = [], patch: Variables = []): readonly unknown[] {
+  const conditionOf = ({ name }: Named): string =>
+    name === 'SUTLER_CLAIM_FINALIZER' ? SINGLE : PLAIN;
+  const own = env.flatMap((entry): readonly unknown[] => {
+    const other = patch.find(({ name }) => name === entry.name);
+    if (other === undefined) return [entry];
+    // The only one that both have: the authority, which a public one does not need.
+    const value = inline(
+      `ternary "${String(entry['value'])}" "" .Values.redis.caFromSecret | quote`,
+    );
+    return [
+      line(`if ${conditionOf(other)}`),
+      other,
+      line('else'),
+      { ...entry, value },
+      line('end'),
+    ];
+  });
+  const added = patch
+    .filter(({ name }) => !env.some((entry) => entry.name === name))
+    .flatMap((entry) => [line(`if ${conditionOf(entry)}`), entry, line('end')]);
+  return [...own, ...added];
+}
+
+/** What names the Secret of Redis, with the name of the values. The Job makes the one that the single
+ * Redis reads. */
+const secretOfRedis =
+  (isOurs: boolean) =>
+  (entry: unknown): unknown => {
+    if (!isOurs) return entry;
+    const { valueFrom, secret } = entry as {
+      readonly valueFrom?: { readonly secretKeyRef?: { name: string } };
+      readonly secret?: { secretName: string };
+    };
+    const name = inline(`ternary "sutler-redis" .Values.redis.secret (${SINGLE})`);
+    if (valueFrom?.secretKeyRef?.name === 'sutler-redis') valueFrom.secretKeyRef.name = name;
+    if (secret?.secretName === 'sutler-redis') secret.secretName = name;
+    return entry;
+  };

@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { parse } from 'yaml';
+import { chartFiles } from '../harness/chart.ts';
+import { CHART, HELM, helm, NO_HELM, template, templateText } from '../harness/helm.ts';
+import { KUBECTL, render } from '../harness/kustomize.ts';
+import { type ManifestObject, readYaml } from '../harness/real-manifests.ts';
+import { containerViolations, podViolations } from './pod-security.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
+interface Pod extends Fields {
+  readonly containers: readonly (Fields & { readonly name: string; readonly env?: unknown })[];
+}
+
+const EVERYTHING = {
+  topology: true,
+  monitoring: { serviceMonitor: true },
+  networkPolicy: { egress: true },
+};
+const URLS = { ingest: 'rediss://a:1', jobs: 'rediss://b:1', dashboard: 'rediss://c:1' };
+
+describe('charts/sutler', () => {
+  for (const [path, text] of chartFiles())
+    it(`has ${path} as k8s/ makes it (npm run generate:chart)`, () =>
+      assert.equal(readFileSync(join(CHART, path), 'utf8'), text));
+});
+
+describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
+  const podsOf = (values: object): ReadonlyMap<string, Pod> =>
+    new Map(
+      template(values).flatMap(({ metadata, spec }) => {
+        const { template: pod } = (spec ?? {}) as { readonly template?: { readonly spec: Pod } };
+        return pod === undefined ? [] : [[metadata.name, pod.spec] as const];
+      }),
+    );
+  const containerOf = (values: object, name: string): Fields => {
+    const [container] = podsOf(values).get(`sutler-${name}`)?.containers ?? [];
+    assert.ok(container !== undefined, name);
+    return container;
+  };
+  const refuses = (values: object, expected: RegExp): void => {
+    assert.throws(() => templateText(values), expected);
+  };
+
+  it('passes helm lint', () => {
+    assert.match(helm(['lint', '--strict', CHART, '-n', 'sutler']), /0 chart\(s\) failed/);
+  });
+
+  for (const values of [EVERYTHING, { redis: { mode: 'single' } }]) {
+    it(`has pods that the restricted profile allows, with ${JSON.stringify(values)}`, () => {
+      const pods = podsOf(values);
+      assert.ok(pods.size >= 3);
+      for (const [name, pod] of pods) {
+        assert.deepEqual(podViolations(pod), [], name);
+        for (const container of pod.containers)
+          assert.deepEqual(containerViolations(container, pod), [], name);
+      }
+    });
+  }
+
+  it('sets scheduling of every pod', () => {
+    const values = {
+      priorityClassName: 'system-cluster-critical',
+      nodeSelector: { disk: 'fast' },
+      tolerations: [{ key: 'storage', operator: 'Exists' }],
+      imagePullSecrets: [{ name: 'registry' }],
+    };
+    for (const [name, pod] of podsOf({ ...values, redis: { mode: 'single' } }))
+      for (const [key, value] of Object.entries(values)) assert.deepEqual(pod[key], value, name);
+  });
+
+  it('gives each constraint of spreading the labels of its pods', () => {
+    const constraint = { maxSkew: 2, topologyKey: 'rack', whenUnsatisfiable: 'DoNotSchedule' };
+    const pods = podsOf({ topologySpreadConstraints: [constraint] });
+    for (const name of ['ingest', 'jobs']) {
+      const matchLabels = {
+        'app.kubernetes.io/name': 'sutler',
+        'app.kubernetes.io/component': name,
+      };
+      assert.deepEqual(pods.get(`sutler-${name}`)?.['topologySpreadConstraints'], [
+        { ...constraint, labelSelector: { matchLabels } },
+      ]);
+    }
+  });
+
+  it('sets image, resources and more variables', () => {
+    const resources = { requests: { memory: '1Gi' } };
+    const entry = { name: 'SUTLER_STRICT_TOPOLOGY', value: 'true' };
+    const values = {
+      image: 'here/sutler:1',
+      resources: { jobs: resources },
+      env: { jobs: [entry] },
+    };
+    const { image, env, resources: set } = containerOf(values, 'jobs');
+    assert.equal(image, 'here/sutler:1');
+    assert.deepEqual((set as Fields)['requests'], { ...resources.requests, cpu: '100m' });
+    assert.deepEqual((env as readonly unknown[]).at(-1), entry);
+  });
+
+  it('reads Redis’ URLs from the Secret that is named', () => {
+    const env = JSON.stringify(containerOf({ redis: { secret: 'mine' } }, 'ingest')['env']);
+    assert.match(env, /"name":"mine","key":"ingest-url"/);
+  });
+
+  it('makes a Secret of a URL for each process', () => {
+    const secrets = template({ redis: { urls: URLS, ca: 'PEM' } }).filter(
+      ({ kind }) => kind === 'Secret',
+    );
+    assert.deepEqual(
+      secrets.map(({ stringData }) => stringData),
+      [
+        {
+          'ca.crt': 'PEM',
+          'ingest-url': URLS.ingest,
+          'jobs-url': URLS.jobs,
+          'dashboard-url': URLS.dashboard,
+        },
+      ],
+    );
+  });
+
+  it('leaves the dashboard out', () => {
+    const names = template({ dashboard: { enabled: false } })
+      .filter(({ kind }) => ['Deployment', 'Service'].includes(kind))
+      .map(({ metadata }) => metadata.name);
+    assert.ok(names.includes('sutler-jobs') && !names.includes('sutler-dashboard'));
+  });
+
+  it('refuses what it can’t do, with what to write', () => {
+    refuses({ redis: { mode: 'sentinel' } }, /run one of your own and take external/);
+    refuses({ redis: { mode: 'cluster' } }, /"cluster" is unknown; write external or single/);
+    refuses({ redis: { urls: { ingest: 'rediss://a' } } }, /redis.urls.jobs is missing/);
+    refuses({ redis: { mode: 'single', urls: URLS } }, /write redis.mode: external/);
+    refuses({ redis: { mode: 'single' }, certManager: true }, /set certManager: false/);
+  });
+
+  it('refuses another namespace than sutler', () => {
+    assert.throws(() => templateText({}, 'storage'), /install with -n sutler --create-namespace/);
+  });
+});
+
+describe(
+  'charts/sutler beside k8s/',
+  { skip: KUBECTL === undefined || HELM === undefined ? 'no kubectl, or no helm' : false },
+  () => {
+    it('makes the objects of base, drivers, topology, egress and monitoring', () => {
+      const [configMap] = readYaml('drivers/config-map.yaml') as readonly [
+        { readonly data: Readonly<Record<string, string>> },
+      ];
+      const { drivers } = parse(configMap.data['drivers.yaml'] ?? '') as { drivers: object };
+      assert.deepEqual(
+        comparable(template({ ...EVERYTHING, drivers })),
+        comparable(
+          render({
+            resources: ['base', 'egress', 'monitoring'],
+            components: ['drivers', 'topology'],
+          }),
+        ),
+      );
+    });
+
+    it('makes the objects of overlays/quickstart with a single Redis', () => {
+      assert.deepEqual(
+        comparable(template({ redis: { mode: 'single' } })),
+        comparable(render({ resources: ['overlays/quickstart'] })),
+      );
+    });
+
+    it('makes the objects of cert-manager', () => {
+      const isForeign = ({ apiVersion }: ManifestObject) =>
+        apiVersion.startsWith('cert-manager.io');
+      assert.deepEqual(
+        comparable(template({ certManager: true }).filter(isForeign)),
+        comparable(render({ resources: ['cert-manager'] })),
+      );
+    });
+  },
+);
+
+/** Objects by kind and name, without what differs by nature: the namespace, which helm creates, the
+ * test's driver, hashes in names, empty fields, and the order of variables and the like. */
+function comparable(objects: readonly ManifestObject[]): ReadonlyMap<string, unknown> {
+  return new Map(
+    objects
+      .filter(({ kind, metadata }) => kind !== 'Namespace' && metadata.name !== 'local-driver')
+      .map((object) => {
+        const text = JSON.stringify(object)
+          .replaceAll(/(sutler-redis-users)-\w{10}/g, '$1')
+          .replace('"sutler-secrets-1"', '"sutler-secrets"');
+        const plain = withoutEmpty(JSON.parse(text)) as ManifestObject;
+        return [`${plain.kind} ${plain.metadata.name}`, plain] as const;
+      })
+      .toSorted(([a], [b]) => (a < b ? -1 : 1)),
+  );
+}
+
+function withoutEmpty(value: unknown): unknown {
+  if (Array.isArray(value)) {
+    const items = (value as readonly unknown[]).map(withoutEmpty);
+    const isNamed = items.every(
+      (each) => typeof each === 'object' && each !== null && 'name' in each,
+    );
+    const nameOf = (each: unknown): string => JSON.stringify((each as { name: string }).name);
+    return isNamed ? items.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b))) : items;
+  }
+  if (typeof value === 'string' && value.startsWith('drivers:')) return parse(value);
+  if (typeof value === 'string' && value.startsWith('#')) return parse(value);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .map(([key, each]) => [key, withoutEmpty(each)] as const)
+      .filter(([, each]) => !['null', '""', '[]', '{}'].includes(JSON.stringify(each))),
+  );
+}
