@@ -202,8 +202,8 @@ function merged(env: Variables = [], patch: Variables = []): readonly unknown[] 
   return [...own, ...added];
 }
 
-/** What names the Secret of Redis, with the name of the values. The Job makes the one that the single
- * Redis reads. */
+/** What names the Secret of Redis, with the name of the values. The single Redis reads the one that
+ * the Job makes. */
 const secretOfRedis =
   (isOurs: boolean) =>
   (entry: unknown): unknown => {

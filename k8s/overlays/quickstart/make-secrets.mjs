@@ -1,12 +1,13 @@
 /* Creates the Secrets of sutler: passwords and URLs of Redis, the key of volume records, the
  * password of the dashboard, and certificates for the gateway and its callers. One that exists is
  * left alone. Runs in the Job of secrets.yaml. */
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 
 const {
   KUBERNETES_SERVICE_HOST: host = '',
@@ -55,7 +56,8 @@ await create('sutler-dashboard', { password: password() });
 const folder = mkdtempSync(join(tmpdir(), 'certificates-'));
 const makeCertificates = () => {
   const program = fileURLToPath(new URL('../../gateway/certificates.sh', import.meta.url));
-  execFileSync('sh', [program, folder], { stdio: 'inherit', env: { ...process.env, DAYS: '365' } });
+  // Not execFileSync: a connection that the API server closes meanwhile would be used again.
+  return promisify(execFile)('sh', [program, folder], { env: { ...process.env, DAYS: '365' } });
 };
 const file = (name) => readFileSync(join(folder, name), 'utf8');
 const certificate = (name) => ({
@@ -64,13 +66,13 @@ const certificate = (name) => ({
   'tls.key': file(`${name}.key`),
 });
 try {
-  makeCertificates();
+  await makeCertificates();
   await create('sutler-gateway-authority', certificate('ca'));
   // That of an earlier run signs what is missing.
   const { data } = await call('GET', 'sutler-gateway-authority');
   writeFileSync(join(folder, 'ca.crt'), Buffer.from(data['tls.crt'], 'base64'));
   writeFileSync(join(folder, 'ca.key'), Buffer.from(data['tls.key'], 'base64'));
-  makeCertificates();
+  await makeCertificates();
   for (const name of ['gateway', 'ingest', 'jobs'])
     await create(`sutler-${name}-tls`, certificate(name));
 } finally {
