@@ -65,7 +65,9 @@ export async function check(
   if (flags.redisUrl === '') findings.push(note('not checked: Redis; give --redis-url'));
   else findings.push(...(await checkRedis(await means.openRedis(), flags.redisPrefix, subject)));
   const hasGateway = flags.gateway.length > 0 || flags.gatewayService !== '';
-  if (hasGateway && kube !== undefined) findings.push(...(await checkGateway(means, kube, plan)));
+  if (!hasGateway || kube === undefined)
+    findings.push(note('not checked: the gateway; give --gateway and --kubeconfig when it runs'));
+  else findings.push(...(await checkGateway(means, kube, plan)));
   return findings;
 }
 
