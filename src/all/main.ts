@@ -46,9 +46,10 @@ export function main(invocation: Invocation): Promise<void> {
 
 async function start(context: AllContext): Promise<void> {
   const { flags, closers } = context;
+  const node = ownNode(context);
   const folder = await makeFolder(flags.csiAddress);
   closers.add('temporary folder', () => rm(folder, { recursive: true, force: true }));
-  const softState = openSoftState(context);
+  const softState = openSoftState(context, node);
   const redisUrl =
     flags.redisUrl === ''
       ? await startOwnRedis(context, folder, softState !== undefined)
@@ -59,6 +60,7 @@ async function start(context: AllContext): Promise<void> {
     redisUrl,
     listen,
     ...(listen.length === 0 ? {} : { gateway: listen }),
+    ...(node === undefined ? {} : nodeFlags(node, listen)),
     // One page for all of them.
     httpEndpoint: '',
     metricsAddress: '',
@@ -114,15 +116,40 @@ async function nameMissingRights(context: AllContext): Promise<void> {
   }
 }
 
+/** The node that this process serves alone: with --node-deployment each node has a process, as with
+ * external-provisioner, unless flags name the gateways of all nodes.
+ * @throws UsageError */
+function ownNode({ flags, env }: AllContext): string | undefined {
+  const { nodeDeployment, gatewayService, nodeGateway, redisUrl, driverConfig } = flags;
+  const namesGateways = gatewayService !== '' || nodeGateway.length > 0 || driverConfig !== '';
+  if (!nodeDeployment || namesGateways) return undefined;
+  const { NODE_NAME: node = '' } = env;
+  if (node === '')
+    throw new UsageError(
+      '--node-deployment: the NODE_NAME environment variable must be set, to the name of the node',
+    );
+  if (redisUrl !== '' || !flags.claimFinalizer)
+    throw new UsageError(
+      '--node-deployment: a process for each node has a Redis of its own and --claim-finalizer: ' +
+        'unset REDIS_URL, or give --gateway-service=NAMESPACE/NAME to serve all nodes with one',
+    );
+  return node;
+}
+
+/** The gateway of the node is that of this process. */
+function nodeFlags(node: string, listen: readonly string[]) {
+  return { nodeName: node, gateway: [], nodeGateway: listen.map((each) => `${node}=${each}`) };
+}
+
 /** With a Redis of its own, claims keep the trace of creations. Several drivers can't: the process
  * would end for all of them when it has to begin anew for one. */
-function openSoftState(context: AllContext): SoftState | undefined {
+function openSoftState(context: AllContext, node?: string): SoftState | undefined {
   const { flags, log } = context;
   if (flags.redisUrl !== '' || !flags.claimFinalizer || flags.driverConfig !== '') return undefined;
   return new SoftState((reason) => {
     log.error({ reason }, 'ending, so that the next process begins with what the API server has');
     context.stop(1);
-  });
+  }, node);
 }
 
 const PREFIX = 'sutler-';

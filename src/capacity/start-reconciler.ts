@@ -29,6 +29,8 @@ type Context = DriverContext<
 
 interface Parts {
   readonly driver: string;
+  /** The only node whose capacity is published; undefined for all. */
+  readonly ownNode: string | undefined;
   readonly place: CapacityPlace;
   readonly classOf: (name: string) => Class | undefined;
   /** The nodes as a driver with topology sees them; undefined until they are listed. */
@@ -47,8 +49,8 @@ export function startReconciler(
   parts: Parts,
 ): void {
   const { closers, health, log, metrics, stopping } = context;
-  const { place, driver } = parts;
-  const manager = { driver, managedBy: managedBy() };
+  const { place, driver, ownNode } = parts;
+  const manager = { driver, managedBy: managedBy(ownNode) };
   const objects = new ObjectStore({
     client: connections.kube,
     namespace: place.namespace,

@@ -20,17 +20,19 @@ export function startRefresher(
   { kube, link }: Pick<DriverConnections, 'kube' | 'link'>,
   o: Pick<CapacityRefresherOptions, 'queue'> & {
     readonly driver: string;
+    /** The only node whose capacity is published; undefined for all. */
+    readonly ownNode?: string | undefined;
     readonly classes: () => Iterable<Class>;
     readonly onClassChange: (listener: () => void) => void;
   },
 ): void {
   const { flags, env, closers, health, log, metrics, stopping } = context;
-  const { driver, classes, queue } = o;
+  const { driver, ownNode, classes, queue } = o;
   if (!flags.enableCapacity) return;
-  const manager = { driver, managedBy: managedBy() };
+  const manager = { driver, managedBy: managedBy(ownNode) };
   let refresher: CapacityRefresher | undefined;
   const onChange = (): void => refresher?.changed();
-  const nodes = startNodeWatch({ client: kube, driver, log, metrics, onChange });
+  const nodes = startNodeWatch({ client: kube, driver, ownNode, log, metrics, onChange });
   const objects = new ObjectStore({
     client: kube,
     namespace: capacityNamespace(env),

@@ -13,15 +13,18 @@ interface SeenLease {
  * A process leads one term. When another one has led after it, its Redis is behind: it ends, as
  * external-provisioner does (csi-lib-utils leaderelection/leader_election.go), and begins anew. */
 export class SoftState {
+  readonly node: string | undefined;
   readonly #end: (reason: string) => void;
   #lease: SeenLease | undefined;
   /** The Lease when this process began to lead. */
   #term: Pick<SeenLease, 'holder' | 'transitions'> | undefined;
   #hasEnded = false;
 
-  /** @param end  ends the process */
-  constructor(end: (reason: string) => void) {
+  /** @param end  ends the process
+   * @param node  the only node that the process serves; undefined for all */
+  constructor(end: (reason: string) => void, node?: string) {
     this.#end = end;
+    this.node = node;
   }
 
   /** Begins to follow the Lease that ingest competes for. */

@@ -107,10 +107,10 @@ async function serveDriver(
   eventSource: EventSource,
   changes: Listeners<string>,
 ): Promise<{ readonly handler: EventHandler; readonly followed: FollowedObjects }> {
-  const { context, connections, driver: info, queue, events } = deps;
+  const { context, connections, driver: info, queue, events, softState } = deps;
   const { closers, log, stopping } = context;
   const { source, informers } = eventSource;
-  const driver = { ...info, inTreeName: inTreeNameOf(info.name) };
+  const driver = { ...info, inTreeName: inTreeNameOf(info.name), ownNode: softState?.node };
   const sharing = informers && {
     sharersOf: (volume: Volume) => informers.sharersOf(volume),
     read: (name: string) => connections.kube.get<Volume>(volumes, { name }),
@@ -134,12 +134,13 @@ async function serveDriver(
 
 /** Looks after storage capacity, with --enable-capacity. */
 function openCapacity(
-  { context, connections, driver, queue }: DriverDeps,
+  { context, connections, driver, queue, softState }: DriverDeps,
   source: ObjectSource,
   changes: Listeners<string>,
 ): void {
   startRefresher(context, connections, {
     driver: driver.name,
+    ownNode: softState?.node,
     classes: () => source.classes(),
     queue,
     onClassChange: (listener) =>
@@ -244,7 +245,7 @@ function openFollowedObjects(
 
 /** Promotes parked keys when the object changes that they wait for. */
 function openDependencies(
-  { context, connections, driver: { name: driver }, queue, pause }: DriverDeps,
+  { context, connections, driver: { name: driver }, queue, pause, softState }: DriverDeps,
   followed: FollowedObjects,
   changes: Listeners<string>,
 ): DependencyIndex {
@@ -255,6 +256,7 @@ function openDependencies(
   const demand = new DemandWatch({
     client: kube,
     driver,
+    ownNode: softState?.node,
     watchSecrets,
     onChange,
     clock: systemClock,

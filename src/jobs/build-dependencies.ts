@@ -36,7 +36,8 @@ export function buildDependencies(
   closers.add('events', () => events.close(2_000));
   const identity = `${Date.now()}-${randomInt(10_000)}-${driver.name}`;
   const inTreeName = inTreeNameOf(driver.name);
-  const facts = () => ({ ...connections.driver.current(), inTreeName });
+  const ownNode = shared.softState?.node;
+  const facts = () => ({ ...connections.driver.current(), inTreeName, ownNode });
   const csi = repeatWhileFull(gateways.calls, { clock: systemClock, random: Math.random });
   return {
     cluster: {

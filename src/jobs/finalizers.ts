@@ -3,6 +3,7 @@ import { isConflict, isInvalid, isNotFound, isOutage, KubeError } from '../kube/
 import type { Claim, KubeObject, Volume } from '../kube/objects.ts';
 import { claims, type Resource, volumes } from '../kube/resources.ts';
 import type { Outcome } from '../queue/outcome.ts';
+import { selectedNodeOf } from '../volumes/eligibility.ts';
 import * as lists from '../volumes/finalizer-patches.ts';
 import type { Kube } from './dependencies.ts';
 
@@ -86,13 +87,19 @@ async function isBeingDeleted(kube: Kube, { metadata }: Claim): Promise<boolean>
 /** How often an update is tried that other writers of the claim come before. */
 const MAX_UPDATES = 10;
 
-/** Removes the finalizer from the claim as it is now. Sends nothing for a claim without it.
+/** Removes the finalizer from the claim as it is now. Sends nothing for a claim without it, and for
+ * one that is not of the only node that this process serves: there it is another process's.
  * @throws KubeError */
-export async function removeClaimFinalizer(kube: Kube, claim: Claim): Promise<void> {
+export async function removeClaimFinalizer(
+  kube: Kube,
+  claim: Claim,
+  ownNode?: string,
+): Promise<void> {
   if (!lists.hasFinalizer(claim, CLAIM_FINALIZER)) return;
   const { namespace = '', name, uid } = claim.metadata;
   let object: Claim | undefined = claim;
   for (let tries = 1; object?.metadata.uid === uid; tries += 1) {
+    if (ownNode !== undefined && selectedNodeOf(object) !== ownNode) return;
     try {
       await removeFinalizer(kube, { ...OF_CLAIMS, object });
       return;

@@ -35,7 +35,7 @@ export async function start(context: JobsProcess, softState?: SoftState): Promis
   const isRedisOwn = softState !== undefined;
   const connections = await openConnections(context, 'jobs', redisName, isRedisOwn);
   const ofDriver = await connectDriver(context, connections);
-  const shared = { ...(await openShared(context, connections)), softState };
+  const shared = { ...(await openShared(context, connections, softState?.node)), softState };
   addFirstChecks(context.health);
   context.announce(await openHttpEndpoint(context));
   await startWorkers(context, ofDriver, { ...checked, shared, instance });
@@ -68,13 +68,17 @@ async function startSeveral(context: JobsProcess): Promise<void> {
   });
 }
 
-async function openShared(context: JobsProcess, connections: Connections): Promise<SharedParts> {
+async function openShared(
+  context: JobsProcess,
+  connections: Connections,
+  ownNode?: string,
+): Promise<SharedParts> {
   const { flags, closers, log, metrics } = context;
   const { kube, redisAccess } = connections;
   const { redisUrl, redisPrefix: prefix } = flags;
   const workerConnection = openWorkerConnection({ redisUrl, redisAccess, prefix, log });
   closers.add('worker connection', () => workerConnection.close());
-  const caches = startCaches({ client: kube, log, metrics });
+  const caches = startCaches({ client: kube, log, metrics, ownNode });
   closers.add('caches', () => caches.stop());
   return { workerConnection, caches, recordKeys: await openRecordKeys(context) };
 }

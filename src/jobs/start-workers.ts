@@ -53,6 +53,7 @@ export async function startWorkers(
   if (place !== undefined) {
     startReconciler(context, connections, {
       driver: driver.name,
+      ownNode: shared.softState?.node,
       place,
       classOf: caches.classOf,
       topology: caches.topology,

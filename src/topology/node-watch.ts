@@ -8,7 +8,7 @@ import {
   startReflector,
   type Transformed,
 } from '../kube/reflector.ts';
-import { csiNodes, nodes } from '../kube/resources.ts';
+import { csiNodes, nodes, selectName } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { ComputedTopology, CsiNodeView, NodeView } from './cluster-topology.ts';
 import type { WatchedTopology } from './requirement.ts';
@@ -26,6 +26,8 @@ export interface NodeWatchOptions {
   readonly client: KubeClient;
   /** Name of the driver, whose keys are kept. */
   readonly driver: string;
+  /** The only node to watch; undefined for all. */
+  readonly ownNode?: string | undefined;
   readonly log: Logger;
   readonly metrics?: Registry;
   /** Called for the nodes of the first list too; not for a heartbeat. */
@@ -60,8 +62,13 @@ class NodeReflectors implements NodeWatch {
   #versions: Partial<Record<NodeChange['resource'], string>> = {};
   #computed: ComputedTopology = { terms: new Map() };
 
-  constructor({ client, driver, log, metrics, onChange }: NodeWatchOptions) {
-    const shared = { client, log, ...(metrics === undefined ? {} : { metrics }) };
+  constructor({ client, driver, ownNode, log, metrics, onChange }: NodeWatchOptions) {
+    const shared = {
+      client,
+      log,
+      ...(metrics === undefined ? {} : { metrics }),
+      ...(ownNode === undefined ? {} : { fieldSelector: selectName(ownNode) }),
+    };
     const tell = (resource: NodeChange['resource'], change: Change<Stored>): void => {
       // The values of nodes count only for keys that some CSINode has.
       this.#versions = {};

@@ -4,6 +4,9 @@ import type { FeatureGates } from './flags.ts';
 export interface DriverNames {
   readonly name: string;
   readonly inTreeName?: string | undefined;
+  /** The only node that this process serves; other nodes have processes of their own. Undefined
+   * where it serves all. */
+  readonly ownNode?: string | undefined;
 }
 
 /** Whether a provisioner's name is one of the driver's. Upstream:

@@ -26,7 +26,8 @@ export function shouldProvision(
   return { kind: 'provision', className, cls };
 }
 
-function whyNotOurs({ metadata, spec }: Claim, driver: DriverNames): string | undefined {
+function whyNotOurs(claim: Claim, driver: DriverNames): string | undefined {
+  const { metadata, spec } = claim;
   if ((spec.volumeName ?? '') !== '') return 'the claim already names its volume';
   const annotations = metadata.annotations ?? {};
   const provisioner =
@@ -36,8 +37,17 @@ function whyNotOurs({ metadata, spec }: Claim, driver: DriverNames): string | un
   const isMigrated =
     annotations[keys.MIGRATED_TO] === driver.name && isKnownAs(driver, provisioner);
   return provisioner === driver.name || isMigrated
-    ? undefined
+    ? whyOfOtherNode(claim, driver)
     : `the claim is for provisioner ${provisioner}`;
+}
+
+/** Why a claim is another process's, which serves the node that is selected for it; undefined for
+ * one of the own node and for one without a node. */
+export function whyOfOtherNode(claim: Claim, { ownNode }: DriverNames): string | undefined {
+  const node = selectedNodeOf(claim);
+  return ownNode === undefined || node === '' || node === ownNode
+    ? undefined
+    : `node ${node} is selected for the claim, and this process serves ${ownNode} alone`;
 }
 
 function whyClassUnfit(

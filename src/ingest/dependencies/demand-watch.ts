@@ -22,6 +22,8 @@ import { transformName } from '../objects/transforms.ts';
 export interface DemandWatchOptions {
   readonly client: KubeClient;
   readonly driver: string;
+  /** The only node whose changes count; undefined for all. */
+  readonly ownNode?: string | undefined;
   /** Watch secrets too, each by its name, so that no permission to list all of them is needed. */
   readonly watchSecrets: boolean;
   /** Called when an object was added, modified or deleted. */
@@ -181,7 +183,7 @@ export class DemandWatch {
   }
 
   #watchNodes(): Found {
-    const { client, driver, onChange, log, metrics } = this.#options;
+    const { client, driver, ownNode, onChange, log, metrics } = this.#options;
     let timer: NodeJS.Timeout | undefined;
     const collect = (): void => {
       timer = undefined;
@@ -190,6 +192,7 @@ export class DemandWatch {
     const watch = startNodeWatch({
       client,
       driver,
+      ownNode,
       log,
       ...(metrics === undefined ? {} : { metrics }),
       onChange: () => (timer ??= setTimeout(collect, COLLECT_MS)),

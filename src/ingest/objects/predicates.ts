@@ -5,7 +5,7 @@ import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
-import { shouldProvision } from '../../volumes/eligibility.ts';
+import { shouldProvision, whyOfOtherNode } from '../../volumes/eligibility.ts';
 import type { DriverNames } from '../../volumes/driver-facts.ts';
 import { isTerminatingCloneSource } from '../../volumes/data-source.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
@@ -32,6 +32,8 @@ export interface ClaimLookups {
  * (sig-storage-lib-external-provisioner controller/controller.go shouldProvision). */
 export function claimNeed(claim: Claim, driver: PredicateDriver, lookups: ClaimLookups): Need {
   const { uid, namespace = '', name } = claim.metadata;
+  const otherNodes = whyOfOtherNode(claim, driver);
+  if (otherNodes !== undefined) return { kind: 'ignore', reason: otherNodes };
   const job: Need = { kind: 'job', key: { kind: 'claim', uid, namespace, name } };
   // The job removes the finalizer once the record is closed, whether or not the claim still needs a
   // volume.

@@ -1,5 +1,5 @@
 import { nodeAddress } from '../../gateway-client/gateway-address.ts';
-import { SELECTED_NODE } from '../../kube/keys.ts';
+import { CLAIM_FINALIZER, SELECTED_NODE } from '../../kube/keys.ts';
 import { isConflict, KubeError } from '../../kube/kube-error.ts';
 import type { Claim, Class } from '../../kube/objects.ts';
 import { claims, classes, csiNodes } from '../../kube/resources.ts';
@@ -18,6 +18,7 @@ import type { WaitCondition } from '../../rules/rule.ts';
 import { onlyNode } from '../../topology/requirement.ts';
 import { supportsTopology } from '../../volumes/driver-facts.ts';
 import { selectedNodeOf, shouldProvision } from '../../volumes/eligibility.ts';
+import { hasFinalizer, removeFinalizer } from '../../volumes/finalizer-patches.ts';
 import { planVolume, type VolumePlan } from '../../volumes/plan.ts';
 import type { Dependencies } from '../dependencies.ts';
 import {
@@ -127,10 +128,13 @@ async function chooseAndPlan(
   const readyNodes = local.gateways.readyNodes();
   const nodes = eligibleNodes({ cls, readyNodes, topology });
   const [any] = nodes;
-  if (any === undefined) return noNode(readyNodes);
+  const { ownNode } = deps.driver.facts();
+  if (any === undefined) return ownNode === undefined ? noNode(readyNodes) : notHere(deps, ownNode);
   // Also checks the claim, before any node is asked. Nothing but the topology differs by node.
   const example = await planFor(deps, withSelectedNode(ours, any.name), any.name);
-  if (example.kind !== 'create') return example;
+  if (example.kind !== 'create')
+    // One node tells the user.
+    return ownNode === undefined ? example : selectAndPlan(deps, local, ours, any.name);
   const choice = await chooseNode(local, {
     claimUid: claim.metadata.uid,
     className: cls.metadata.name,
@@ -149,7 +153,7 @@ async function chooseAndPlan(
     case 'unreachable':
       return wait({ kind: 'later', reason: choice.reason });
     case 'full':
-      return noRoom(choice, readyNodes);
+      return noRoom(choice, readyNodes, ownNode);
   }
 }
 
@@ -192,12 +196,27 @@ function noNode(readyNodes: readonly string[]): Wait {
   return { ...wait({ kind: 'parked', reason: message, until }), message };
 }
 
+/** Waits in silence where other nodes, which have processes of their own, may take the claim. */
 function noRoom(
   { message, roomVersion }: { readonly message: string; readonly roomVersion: string },
   readyNodes: readonly string[],
+  ownNode: string | undefined,
 ): Wait {
   const until = [untilRoomGrows(roomVersion), untilGatewaysChange(readyNodes)];
-  return { ...wait({ kind: 'parked', reason: message, until }), message };
+  const parked = wait({ kind: 'parked', reason: message, until });
+  return ownNode === undefined ? { ...parked, message } : parked;
+}
+
+/** The only node of this process can't have the volume; others may. */
+function notHere({ cluster }: Dependencies, ownNode: string): Wait {
+  const reason =
+    `node ${ownNode} can't have the volume: the driver is not registered there, or the class’s ` +
+    'allowed topologies exclude it';
+  const topology = cluster.topology();
+  const until = (['nodes', 'csinodes'] as const).flatMap((resource): WaitCondition[] =>
+    topology === undefined ? [] : [{ resource, name: ANY, seen: topology.versionOf(resource) }],
+  );
+  return wait(parkOrRetry(reason, until));
 }
 
 function wait(outcome: Outcome): Wait {
@@ -269,25 +288,35 @@ async function rescheduleOrPark(
 ): Promise<Outcome> {
   if (claim?.metadata.annotations?.[SELECTED_NODE] === undefined)
     return parkOrRetry(reason, waitsFor);
-  return (await requestReschedule(deps, claim)) ?? { kind: 'retry', reason };
+  // Such a run has added no finalizer.
+  const wasBegun = hasFinalizer(claim, CLAIM_FINALIZER);
+  return (await requestReschedule(deps, claim, wasBegun)) ?? { kind: 'retry', reason };
 }
 
 /** Asks the scheduler for another node by removing the selected node from a claim whose volume
  * can't be created for it (sig-storage-lib-external-provisioner controller/controller.go
- * rescheduleProvisioning).
+ * rescheduleProvisioning). A process that serves one node removes its finalizer in the same write:
+ * afterwards one may be another process's.
+ * @param wasBegun  as VolumeRecords.keepFinalizerMs takes it
  * @returns undefined if the claim has no selected node, or it could not be removed */
 export async function requestReschedule(
-  { cluster, driver, reports, settings }: Dependencies,
+  { cluster, driver, redis, reports, settings }: Dependencies,
   claim: Claim,
+  wasBegun: boolean,
 ): Promise<Outcome | undefined> {
+  const facts = driver.facts();
   const mayReschedule =
-    supportsTopology(driver.facts(), settings.options.gates) && selectedNodeOf(claim) !== '';
+    supportsTopology(facts, settings.options.gates) && selectedNodeOf(claim) !== '';
   if (!mayReschedule || claim.metadata.annotations?.[SELECTED_NODE] === undefined) return undefined;
-  const { namespace = '', name } = claim.metadata;
-  const { [SELECTED_NODE]: _, ...annotations } = claim.metadata.annotations;
-  const changed = { ...claim, metadata: { ...claim.metadata, annotations } };
+  const { namespace = '', name, uid } = claim.metadata;
+  const ofOneNode = facts.ownNode !== undefined;
+  const waitMs = ofOneNode ? await redis.records.keepFinalizerMs(uid, wasBegun) : 0;
+  if (waitMs > 0) {
+    const delayMs = Math.min(waitMs, settings.retryMaxMs);
+    return { kind: 'later', reason: 'an earlier call may still be at work', delayMs };
+  }
   try {
-    await cluster.kube.update(claims, { namespace, name }, changed);
+    await cluster.kube.update(claims, { namespace, name }, withoutNode(claim, ofOneNode));
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
     reports.log.warn(
@@ -297,4 +326,11 @@ export async function requestReschedule(
     return undefined;
   }
   return { kind: 'done', note: 'the scheduler is asked for another node', needsNode: true };
+}
+
+function withoutNode(claim: Claim, losesFinalizer: boolean): Claim {
+  const { [SELECTED_NODE]: _, ...annotations } = claim.metadata.annotations ?? {};
+  const change = losesFinalizer ? removeFinalizer(claim.metadata, CLAIM_FINALIZER) : undefined;
+  const finalizers = change === undefined ? {} : { finalizers: change.list };
+  return { ...claim, metadata: { ...claim.metadata, annotations, ...finalizers } };
 }

@@ -4,6 +4,7 @@ import type { Claim } from '../../kube/objects.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import type { Run } from '../../queue/run.ts';
+import { selectedNodeOf } from '../../volumes/eligibility.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { type ClaimAttempt, startAttempt } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
@@ -136,14 +137,17 @@ function hasFailed({ kind }: Outcome): boolean {
 /** Removes our finalizer from a claim that needs it no longer after a run. If Redis lost its
  * records, an open one looks absent: so a run that found the finalizer there removes it only if
  * absence is proven or the claim's PV exists; or if the claim is being deleted and can't be
- * provisioned, since nobody else could.
+ * provisioned, since nobody else could. Where this process serves one node, leaves all other claims
+ * alone: the finalizer may be another process's.
  * @returns when that is, if the end of the wait is known, else 0 */
 async function releaseClaim(
   deps: Dependencies,
   claim: Claim,
   { wasBegun, outcome }: { readonly wasBegun: boolean; readonly outcome: Outcome },
 ): Promise<number> {
-  if (!hasFinalizer(claim, CLAIM_FINALIZER)) return 0;
+  const { ownNode } = deps.driver.facts();
+  const isOurs = ownNode === undefined || selectedNodeOf(claim) === ownNode;
+  if (!isOurs || !hasFinalizer(claim, CLAIM_FINALIZER)) return 0;
   const { uid, deletionTimestamp } = claim.metadata;
   const isProven = !wasBegun || isAbsent(outcome);
   const isStuck = deletionTimestamp !== undefined && hasFailed(outcome);
@@ -151,7 +155,7 @@ async function releaseClaim(
   const { waitMs, isUnseen } = await deps.redis.records.finalizerNeed(uid, wasBegun);
   if (waitMs > 0) return Number.isFinite(waitMs) ? waitMs : 0;
   if (isUnseen && !isProven && !(await mayForget(deps, claim))) return 0;
-  await removeClaimFinalizer(deps.cluster.kube, claim);
+  await removeClaimFinalizer(deps.cluster.kube, claim, ownNode);
   return 0;
 }
 

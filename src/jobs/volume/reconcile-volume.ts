@@ -115,6 +115,8 @@ async function deleteReleasedVolume(
 
 async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Promise<Outcome> {
   const { run, volume } = released;
+  const gateway = await findDeletingGateway(deps, released);
+  if ('outcome' in gateway) return gateway.outcome;
   const plan = planDeletionOf(deps, volume);
   if (plan.kind === 'refuse') return refuseDeletion(deps.cluster.events, volume, plan);
   if (plan.secret.note !== undefined)
@@ -122,8 +124,6 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
       { volume: volume.metadata.name, reason: plan.secret.note },
       'the volume is deleted without a secret',
     );
-  const gateway = await findDeletingGateway(deps, released);
-  if ('outcome' in gateway) return gateway.outcome;
   if (run.signal.aborted) return WORKER_STOPPING;
   return (
     (await deleteInDriver(deps, released, { ...plan, planned: gateway.address })) ??
@@ -195,7 +195,8 @@ type DeletingGateway = { readonly address: string } | { readonly outcome: Outcom
 
 /** Finds the gateway through which a volume is deleted: with --node-deployment, that of a node from
  * which the volume can be reached. If there is no such node any more, the user is told. A node that
- * is there without a gateway may be another provisioner's, which then deletes the volume. */
+ * is there without a gateway may be another provisioner's, which then deletes the volume. A process
+ * that serves one node leaves the volumes of others alone. */
 async function findDeletingGateway(
   deps: Dependencies,
   { volume }: VolumeRun,
@@ -205,11 +206,13 @@ async function findDeletingGateway(
   const unknown = whyNodesAreUnknown(deps);
   if (unknown !== undefined) return { outcome: unknown };
   const topology = deps.cluster.topology();
-  const { name: driver } = deps.driver.facts();
+  const { name: driver, ownNode } = deps.driver.facts();
   const { gateways } = local;
   let found: DeletingNode;
   try {
     found = chooseDeletingNode(volume, { driver, gateways, topology });
+    if (found.kind === 'none' && ownNode !== undefined)
+      return { outcome: { kind: 'done', note: `the volume is not on node ${ownNode}` } };
   } catch (error) {
     if (!(error instanceof RefusedError)) throw error;
     found = { kind: 'none', message: error.message, nodes: [], isGone: true };
