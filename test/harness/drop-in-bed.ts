@@ -111,54 +111,13 @@ export class DropInBed implements ChurnPlace {
     env: Readonly<Record<string, string>> = {},
   ): Promise<DropIn> {
     this.#started += 1;
-    const port = await freePort();
-    const url = `http://127.0.0.1:${port}`;
-    const child = spawn(
-      process.execPath,
-      [
-        '--enable-source-maps',
-        CLI,
-        `--csi-address=${this.driver.socket}`,
-        `--kubeconfig=${this.ownKubeconfig}`,
-        `--http-endpoint=127.0.0.1:${port}`,
-        `--leader-election-namespace=${this.namespace}`,
-        ...args,
-      ],
-      {
-        stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-        env: {
-          PATH: process.env['PATH'],
-          TMPDIR: this.#folder,
-          HOSTNAME: `container-${this.#started}`,
-          ...env,
-        },
-      },
-    );
-    let output = '';
-    for (const stream of [child.stdout, child.stderr])
-      stream?.on('data', (chunk: Buffer) => (output += chunk.toString()));
-    const killNow = (): void => void child.kill('SIGKILL');
-    process.once('exit', killNow);
-    const exited = once(child, 'close').then(([code]) => {
-      process.removeListener('exit', killNow);
-      return code as number | null;
+    const dropIn = await startDropIn({
+      args: [`--kubeconfig=${this.ownKubeconfig}`, ...args],
+      socket: this.driver.socket,
+      namespace: this.namespace,
+      env: { TMPDIR: this.#folder, HOSTNAME: `container-${this.#started}`, ...env },
     });
-    const end = async (signal: 'SIGTERM' | 'SIGKILL'): Promise<void> => {
-      child.kill(signal);
-      await exited;
-    };
-    const dropIn = {
-      pid: child.pid ?? 0,
-      url,
-      output: () => output,
-      exited,
-      stop: () => end('SIGTERM'),
-      kill: () => end('SIGKILL'),
-    };
     this.#closers.add('sutler', dropIn.stop);
-    const failed = exited.then(() => Promise.reject(new Error(`sutler ended: ${output}`)));
-    failed.catch(() => undefined);
-    await Promise.race([once(child, 'message'), failed]);
     return dropIn;
   }
 
@@ -188,4 +147,52 @@ export class DropInBed implements ChurnPlace {
   close(): Promise<readonly Error[]> {
     return this.#closers.close();
   }
+}
+
+/** Starts a container with upstream's arguments. Resolves when it listens.
+ * @param o.env  beside PATH */
+export async function startDropIn(o: {
+  readonly args: readonly string[];
+  readonly socket: string;
+  /** Of the Lease. */
+  readonly namespace: string;
+  readonly env: Readonly<Record<string, string>>;
+}): Promise<DropIn> {
+  const port = await freePort();
+  const child = spawn(
+    process.execPath,
+    [
+      '--enable-source-maps',
+      CLI,
+      `--csi-address=${o.socket}`,
+      `--http-endpoint=127.0.0.1:${port}`,
+      `--leader-election-namespace=${o.namespace}`,
+      ...o.args,
+    ],
+    { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], env: { PATH: process.env['PATH'], ...o.env } },
+  );
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  const killNow = (): void => void child.kill('SIGKILL');
+  process.once('exit', killNow);
+  const exited = once(child, 'close').then(([code]) => {
+    process.removeListener('exit', killNow);
+    return code as number | null;
+  });
+  const end = async (signal: 'SIGTERM' | 'SIGKILL'): Promise<void> => {
+    child.kill(signal);
+    await exited;
+  };
+  const failed = exited.then(() => Promise.reject(new Error(`sutler ended: ${output}`)));
+  failed.catch(() => undefined);
+  await Promise.race([once(child, 'message'), failed]);
+  return {
+    pid: child.pid ?? 0,
+    url: `http://127.0.0.1:${port}`,
+    output: () => output,
+    exited,
+    stop: () => end('SIGTERM'),
+    kill: () => end('SIGKILL'),
+  };
 }
