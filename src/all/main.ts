@@ -119,7 +119,7 @@ async function nameMissingRights(context: AllContext): Promise<void> {
 /** The node that this process serves alone: with --node-deployment each node has a process, as with
  * external-provisioner, unless flags name the gateways of all nodes.
  * @throws UsageError */
-function ownNode({ flags, env }: AllContext): string | undefined {
+export function ownNode({ flags, env }: Pick<AllContext, 'flags' | 'env'>): string | undefined {
   const { nodeDeployment, gatewayService, nodeGateway, redisUrl, driverConfig } = flags;
   const namesGateways = gatewayService !== '' || nodeGateway.length > 0 || driverConfig !== '';
   if (!nodeDeployment || namesGateways) return undefined;

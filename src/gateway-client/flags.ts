@@ -47,7 +47,8 @@ const flags = perDriver({
     help:
       'The driver and a csi-gateway run on each node: a volume is created and deleted through the ' +
       'gateway of its node. Needs --gateway-service or --node-gateway; --gateway has no effect. ' +
-      'Must be the same for ingest and jobs.',
+      'Must be the same for ingest and jobs. Without these two flags, sutler all runs on each ' +
+      'node and serves that of the variable NODE_NAME alone.',
     upstream: 'same name; there the whole provisioner runs on each node, and needs NODE_NAME',
   },
   'gateway-service': {

@@ -3,11 +3,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { table } from '#src/all/main.ts';
+import { ownNode, table } from '#src/all/main.ts';
 import { capacityPlace } from '#src/capacity/flags.ts';
 import { flagsOf } from '#src/dispatch.ts';
 import { leaseNamespace } from '#src/election/flags.ts';
-import { checkGatewayFlags } from '#src/gateway-client/open-driver.ts';
 import { checkFlags as checkIngestFlags } from '#src/ingest/start-driver.ts';
 import { checkFlags as checkJobsFlags } from '#src/jobs/start-workers.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
@@ -160,9 +159,16 @@ describe('sutler all with the arguments of external-provisioner', () => {
     assert.ok(idle.includes('cloning-protection-threads'));
   });
 
-  it('does not start with --node-deployment alone, which docs/parity.md says', () => {
-    assert.throws(() => checkGatewayFlags(parse(['--node-deployment']).flags), UsageError);
-    assert.ok(isRow('--node-deployment', /does not start/));
+  it('serves all nodes with --node-deployment where a flag names their gateways', () => {
+    const { flags } = parse(['--node-deployment', '--gateway-service=a/b']);
+    assert.equal(ownNode({ flags, env: { NODE_NAME: 'a' } }), undefined);
+  });
+
+  it('refuses a process for each node that shares a Redis or has no claim finalizer', () => {
+    for (const other of ['--redis-url=redis://127.0.0.1', '--claim-finalizer=false']) {
+      const { flags } = parse(['--node-deployment', other]);
+      assert.throws(() => ownNode({ flags, env: { NODE_NAME: 'a' } }), UsageError);
+    }
   });
 
   it('refuses a gate of Kubernetes’ API server, which docs/parity.md says', () => {
@@ -213,6 +219,12 @@ describe('the environment of external-provisioner', () => {
     assert.equal(await proxyWith({ NO_PROXY: '10.0.0.1' }), undefined);
   });
 
-  for (const name of ['NODE_NAME', 'KUBE_FEATURE_WatchListClient'])
+  it('NODE_NAME is the node of --node-deployment, and must be set then', () => {
+    const { flags } = parse(['--node-deployment']);
+    assert.equal(ownNode({ flags, env: { NODE_NAME: 'a' } }), 'a');
+    assert.throws(() => ownNode({ flags, env: {} }), /NODE_NAME/);
+  });
+
+  for (const name of ['KUBE_FEATURE_WatchListClient'])
     it(`${name} is not read, which docs/parity.md says`, () => assert.ok(isRow(name)));
 });

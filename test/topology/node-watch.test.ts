@@ -27,11 +27,11 @@ describe('the watch of nodes', () => {
   });
   after(() => cluster.close());
 
-  async function start(client: KubeClient = kube): Promise<void> {
+  async function start(client: KubeClient = kube, ownNode?: string): Promise<void> {
     changes.length = 0;
     const onChange = ({ resource, type, name }: NodeChange): void =>
       void changes.push(`${resource} ${type} ${name}`);
-    watch = startNodeWatch({ client, driver: DRIVER, log: silentLog, onChange });
+    watch = startNodeWatch({ client, driver: DRIVER, ownNode, log: silentLog, onChange });
     await watch.waitForSync();
   }
   const addNode = (name: string, labels?: Record<string, string>) =>
@@ -92,6 +92,16 @@ describe('the watch of nodes', () => {
     );
     assert.equal([...watch.csiNodes()].length, 3);
     await until(() => watch.trouble === undefined, 'the watches are open');
+  });
+
+  it('has one node alone where it is told so', async () => {
+    for (const name of ['one', 'two']) {
+      await addNode(name);
+      await addCsiNode(name, drivers());
+    }
+    await start(kube, 'two');
+    const found = [...watch.nodes(), ...watch.csiNodes()].map(({ name }) => name);
+    assert.deepEqual(found, ['two', 'two']);
   });
 
   it('has the CSINode of a node whose last driver has gone: its list is null', async () => {

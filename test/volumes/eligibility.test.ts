@@ -234,7 +234,7 @@ describe('a claim is provisioned even if its plan will be refused:', () => {
   }
 });
 
-/* sutler has no node deployment: one instance provisions for all nodes. */
+/* A process that serves all nodes. */
 describe('whatever node the driver runs on, a claim', () => {
   const onNode = (node: string) => annotated({ [GA]: DRIVER, [NODE]: node });
 
@@ -250,4 +250,14 @@ describe('whatever node the driver runs on, a claim', () => {
       aClass({ volumeBindingMode: 'Immediate', allowedTopologies: [{ matchLabelExpressions }] });
     assert.equal(verdict(aClaim(), immediate), 'provision');
   });
+});
+
+describe('where each node has a process of its own, a claim', () => {
+  const verdictOn = (node: string) => {
+    const claim = annotated({ [GA]: DRIVER, [NODE]: node });
+    return shouldProvision(claim, { ...driver, ownNode: 'foo' }, late).kind;
+  };
+
+  it('of its node is provisioned', () => assert.equal(verdictOn('foo'), 'provision'));
+  it('of another node is ignored', () => assert.equal(verdictOn('bar'), 'ignore'));
 });

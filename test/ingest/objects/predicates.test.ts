@@ -7,6 +7,7 @@ import {
   volumeNeed,
   type PredicateDriver,
 } from '#src/ingest/objects/predicates.ts';
+import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { aClaim, aClass, aVolume, DRIVER } from '../../volumes/builders.ts';
 
@@ -55,6 +56,12 @@ describe('claimNeed', () => {
       kind: 'job',
       key: { kind: 'claim', uid: 'testid', namespace: 'space', name: 'claim' },
     });
+  });
+
+  it('makes none for a claim of another node, whose process removes its finalizer', () => {
+    const metadata = { annotations: { [NODE]: 'b' }, finalizers: [CLAIM_FINALIZER] };
+    const need = claimNeed(aClaim({ metadata }), { ...driver, ownNode: 'a' }, lookups);
+    assert.equal(need.kind, 'ignore');
   });
 
   const accepted: Readonly<Record<string, Case>> = {
