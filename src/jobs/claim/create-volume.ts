@@ -295,7 +295,7 @@ async function handleRefusal(
     return { kind: 'done', note: 'the driver refused, and the claim is gone' };
   if (codeName === 'ResourceExhausted') noteFullNode(deps.driver, stored);
   if (isAbsent && claim !== undefined && codeName === 'ResourceExhausted') {
-    const rescheduled = await requestReschedule(deps, claim, attempt.wasBegun === true);
+    const rescheduled = await requestReschedule(deps, claim, isAbsent);
     if (rescheduled !== undefined) return rescheduled;
   }
   return {

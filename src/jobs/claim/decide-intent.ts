@@ -288,33 +288,28 @@ async function rescheduleOrPark(
 ): Promise<Outcome> {
   if (claim?.metadata.annotations?.[SELECTED_NODE] === undefined)
     return parkOrRetry(reason, waitsFor);
-  // Such a run has added no finalizer.
-  const wasBegun = hasFinalizer(claim, CLAIM_FINALIZER);
-  return (await requestReschedule(deps, claim, wasBegun)) ?? { kind: 'retry', reason };
+  return (await requestReschedule(deps, claim, false)) ?? { kind: 'retry', reason };
 }
 
 /** Asks the scheduler for another node by removing the selected node from a claim whose volume
  * can't be created for it (sig-storage-lib-external-provisioner controller/controller.go
  * rescheduleProvisioning). A process that serves one node removes its finalizer in the same write:
  * afterwards one may be another process's.
- * @param wasBegun  as VolumeRecords.keepFinalizerMs takes it
+ * @param isAbsent  it is proven that the claim has no volume; without proof such a process keeps a
+ *   claim with the finalizer, since its node may have the volume
  * @returns undefined if the claim has no selected node, or it could not be removed */
 export async function requestReschedule(
-  { cluster, driver, redis, reports, settings }: Dependencies,
+  { cluster, driver, reports, settings }: Dependencies,
   claim: Claim,
-  wasBegun: boolean,
+  isAbsent: boolean,
 ): Promise<Outcome | undefined> {
   const facts = driver.facts();
   const mayReschedule =
     supportsTopology(facts, settings.options.gates) && selectedNodeOf(claim) !== '';
   if (!mayReschedule || claim.metadata.annotations?.[SELECTED_NODE] === undefined) return undefined;
-  const { namespace = '', name, uid } = claim.metadata;
+  const { namespace = '', name } = claim.metadata;
   const ofOneNode = facts.ownNode !== undefined;
-  const waitMs = ofOneNode ? await redis.records.keepFinalizerMs(uid, wasBegun) : 0;
-  if (waitMs > 0) {
-    const delayMs = Math.min(waitMs, settings.retryMaxMs);
-    return { kind: 'later', reason: 'an earlier call may still be at work', delayMs };
-  }
+  if (ofOneNode && !isAbsent && hasFinalizer(claim, CLAIM_FINALIZER)) return undefined;
   try {
     await cluster.kube.update(claims, { namespace, name }, withoutNode(claim, ofOneNode));
   } catch (error) {
