@@ -137,8 +137,7 @@ function hasFailed({ kind }: Outcome): boolean {
 /** Removes our finalizer from a claim that needs it no longer after a run. If Redis lost its
  * records, an open one looks absent: so a run that found the finalizer there removes it only if
  * absence is proven or the claim's PV exists; or if the claim is being deleted and can't be
- * provisioned, since nobody else could. Where this process serves one node, leaves all other claims
- * alone: the finalizer may be another process's.
+ * provisioned, since nobody else could.
  * @returns when that is, if the end of the wait is known, else 0 */
 async function releaseClaim(
   deps: Dependencies,
@@ -146,8 +145,7 @@ async function releaseClaim(
   { wasBegun, outcome }: { readonly wasBegun: boolean; readonly outcome: Outcome },
 ): Promise<number> {
   const { ownNode } = deps.driver.facts();
-  const isOurs = ownNode === undefined || selectedNodeOf(claim) === ownNode;
-  if (!isOurs || !hasFinalizer(claim, CLAIM_FINALIZER)) return 0;
+  if (!hasOurFinalizer(claim, ownNode)) return 0;
   const { uid, deletionTimestamp } = claim.metadata;
   const isProven = !wasBegun || isAbsent(outcome);
   const isStuck = deletionTimestamp !== undefined && hasFailed(outcome);
@@ -157,6 +155,12 @@ async function releaseClaim(
   if (isUnseen && !isProven && !(await mayForget(deps, claim))) return 0;
   await removeClaimFinalizer(deps.cluster.kube, claim, ownNode);
   return 0;
+}
+
+/** Where this process serves one node, the finalizer of all other claims may be another's. */
+function hasOurFinalizer(claim: Claim, ownNode: string | undefined): boolean {
+  const isOurs = ownNode === undefined || selectedNodeOf(claim) === ownNode;
+  return isOurs && hasFinalizer(claim, CLAIM_FINALIZER);
 }
 
 /** Whether a claim may lose our finalizer although an earlier process may have had a volume made
