@@ -259,7 +259,7 @@ function checkResult({ plan, migrated, out }: Subject, findings: readonly Findin
       `${title}, driver ${plan.driverName}: ` +
         (wrong.length === 0
           ? 'nothing stands in the way of the migration'
-          : `${wrong.length} things stand in the way of the migration; nothing was changed:`),
+          : 'this stands in the way of the migration; nothing was changed:'),
       ...wrong.map(({ text }) => `  ${text}`),
       ...findings.flatMap(({ kind, text }) => (kind === 'note' ? text : [])),
       wrong.length === 0

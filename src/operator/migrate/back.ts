@@ -66,7 +66,7 @@ function stepsBack(written: Written): readonly string[] {
       'sutler-drivers instead (kubectl -n sutler edit configmap sutler-drivers)',
     `kubectl replace --save-config -f ${out}/back/workload.yaml; ` +
       `kubectl -n ${namespace} rollout status ${name}`,
-    `look at kubectl -n ${leaseNamespace} get lease ${lease}: its holder is a pod of ${name}; and at ` +
+    `look at kubectl -n ${leaseNamespace} get lease ${lease}: its holder is not sutler; and at ` +
       'kubectl get pvc -A: claims that were Pending become Bound',
     `kubectl delete -k ${out}/beside; kubectl -n ${namespace} delete secret ${service}-tls`,
     'to be rid of sutler: sutler uninstall. To come back to it: sutler migrate again, and then ' +

@@ -60,7 +60,7 @@ export function judgeElection(
   return [
     wrong(
       'external-provisioner has no --leader-election, so it would work beside sutler until its pod ' +
-        `has ended: kubectl -n ${namespace} scale ${kubectlName(workload)} --replicas=0`,
+        `has ended: when the folder is written, kubectl -n ${namespace} scale ${kubectlName(workload)} --replicas=0`,
     ),
   ];
 }
