@@ -35,6 +35,9 @@ const SINGLE = 'eq .Values.redis.mode "single"';
 const PLAIN = `or (${SINGLE}) .Values.redis.insecure`;
 const QUICKSTART = 'overlays/quickstart';
 
+/** Values whose keys are those of Kubernetes. */
+const OPEN = new Set(['resources']);
+
 /** The files of k8s/ that the chart has, and the condition under which. */
 const SOURCES: readonly (readonly [file: string, condition?: string])[] = [
   ['base/service-accounts.yaml'],
@@ -77,7 +80,30 @@ export function chartFiles(): ReadonlyMap<string, string> {
     readFileSync(join(ROOT, 'package.json'), 'utf8'),
   ) as Readonly<Record<string, string>>;
   const chart = { apiVersion: 'v2', name: 'sutler', description, version, appVersion: version };
-  return new Map([...files, ['Chart.yaml', write(chart)], ['values.yaml', values()]]);
+  const valuesText = values();
+  // Helm adds `global` to the values of a chart within another.
+  const schema = JSON.stringify(schemaOf(parse(`${valuesText}global: {}\n`)), undefined, 2);
+  return new Map([
+    ...files,
+    ['Chart.yaml', write(chart)],
+    ['values.yaml', valuesText],
+    ['values.schema.json', `${schema}\n`],
+  ]);
+}
+
+/** A schema that refuses unknown values. What is empty, or below `resources`, may have any keys. */
+function schemaOf(value: unknown, isOpen = false): object {
+  if (Array.isArray(value)) return { type: 'array' };
+  if (typeof value !== 'object' || value === null)
+    return { type: typeof value === 'number' ? 'integer' : typeof value };
+  const entries = Object.entries(value);
+  if (isOpen || entries.length === 0) return { type: 'object' };
+  const properties = entries.map(([key, each]) => [key, schemaOf(each, OPEN.has(key))] as const);
+  return {
+    type: 'object',
+    additionalProperties: false,
+    properties: Object.fromEntries(properties),
+  };
 }
 
 /** The values. In the template, `@FILE PATH@` is what stands there in a file of k8s/. */

@@ -136,6 +136,11 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     refuses({ redis: { mode: 'single' }, certManager: true }, /set certManager: false/);
   });
 
+  it('refuses a value that it does not know, and one of another type', () => {
+    refuses({ redis: { mod: 'single' } }, /redis: Additional property mod is not allowed/);
+    refuses({ replicas: { jobs: 'many' } }, /replicas.jobs: Invalid type/);
+  });
+
   it('refuses another namespace than sutler', () => {
     assert.throws(() => templateText({}, 'storage'), /install with -n sutler --create-namespace/);
   });

@@ -48,6 +48,9 @@ describe('the Job that makes the Secrets', () => {
       'sutler-redis',
     ]));
 
+  it('makes that of Redis last, without which no process starts', () =>
+    assert.equal([...secrets.keys()].at(-1), 'sutler-redis'));
+
   it('writes each user’s password of Redis into its URL', () => {
     for (const name of ['ingest', 'jobs', 'dashboard', 'operator']) {
       const url = new URL(valueOf('sutler-redis', `${name}-url`));
@@ -86,6 +89,9 @@ describe('the Job that makes the Secrets', () => {
 
   it('fails with what the API server says', async () => {
     isForbidden = true;
-    await assert.rejects(run(), /POST Secret sutler\/sutler-redis: 403 .*secrets is forbidden/);
+    await assert.rejects(
+      run(),
+      /POST Secret sutler\/sutler-record-key: 403 .*secrets is forbidden/,
+    );
   });
 });

@@ -49,7 +49,6 @@ const redis = ['ingest', 'jobs', 'dashboard', 'operator'].flatMap((name) => {
     [`${name}-url`, url],
   ];
 });
-await create('sutler-redis', Object.fromEntries(redis));
 await create('sutler-record-key', { keys: password() });
 await create('sutler-dashboard', { password: password() });
 
@@ -78,3 +77,5 @@ try {
 } finally {
   rmSync(folder, { recursive: true });
 }
+// Last, since no process starts without it: else the dashboard might make up a password.
+await create('sutler-redis', Object.fromEntries(redis));
