@@ -26,7 +26,11 @@ interface Pod extends Fields {
 interface KubeObject extends Fields {
   readonly kind: string;
   readonly metadata: { name: string };
-  readonly spec?: { replicas?: unknown; template?: { spec: Pod } };
+  readonly spec?: {
+    replicas?: unknown;
+    template?: { spec: Pod };
+    egress?: readonly unknown[];
+  };
   data?: Fields;
 }
 
@@ -135,6 +139,8 @@ function withValues(object: KubeObject): KubeObject {
     object.data = {
       'drivers.yaml': inline('dict "drivers" .Values.drivers | toYaml | quote'),
     };
+  if (object.kind === 'NetworkPolicy' && metadata.name === 'sutler-egress' && spec?.egress)
+    spec.egress = [...spec.egress, ...rulesForMorePorts];
   const template = spec?.template;
   if (spec === undefined || template === undefined) return object;
   const component = metadata.name.replace('sutler-', '');
@@ -189,6 +195,18 @@ function podWithValues(
 const listed = (list: string, item: string): readonly string[] => [
   line(`range ${list}`),
   item,
+  line('end'),
+];
+
+/** A rule without ports would allow all. */
+const rulesForMorePorts: readonly unknown[] = [
+  line('if .Values.networkPolicy.egressPorts'),
+  {
+    ports: listed(
+      '.Values.networkPolicy.egressPorts',
+      inline('dict "protocol" "TCP" "port" . | toJson'),
+    ),
+  },
   line('end'),
 ];
 

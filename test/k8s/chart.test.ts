@@ -121,6 +121,19 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     );
   });
 
+  it('allows more ports to be called, and without any no more than k8s/egress', () => {
+    const rulesOf = (egressPorts: readonly number[]): readonly unknown[] => {
+      const found = template({ networkPolicy: { egress: true, egressPorts } }).find(
+        ({ metadata }) => metadata.name === 'sutler-egress',
+      );
+      return (found?.['spec'] as { readonly egress: readonly unknown[] }).egress;
+    };
+    assert.deepEqual(rulesOf([8443]), [
+      ...rulesOf([]),
+      { ports: [{ protocol: 'TCP', port: 8443 }] },
+    ]);
+  });
+
   it('leaves the dashboard out', () => {
     const names = template({ dashboard: { enabled: false } })
       .filter(({ kind }) => ['Deployment', 'Service'].includes(kind))
