@@ -135,12 +135,11 @@ const usersName = (text: string): string =>
 
 function withValues(object: KubeObject): KubeObject {
   const { metadata, spec } = object;
-  if (object.kind === 'ConfigMap' && metadata.name === 'sutler-drivers')
+  if (metadata.name === 'sutler-drivers')
     object.data = {
       'drivers.yaml': inline('dict "drivers" .Values.drivers | toYaml | quote'),
     };
-  if (object.kind === 'NetworkPolicy' && metadata.name === 'sutler-egress' && spec?.egress)
-    spec.egress = [...spec.egress, ...rulesForMorePorts];
+  if (spec?.egress !== undefined) spec.egress = [...spec.egress, ...rulesForMorePorts];
   const template = spec?.template;
   if (spec === undefined || template === undefined) return object;
   const component = metadata.name.replace('sutler-', '');

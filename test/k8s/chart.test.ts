@@ -126,7 +126,8 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
       const found = template({ networkPolicy: { egress: true, egressPorts } }).find(
         ({ metadata }) => metadata.name === 'sutler-egress',
       );
-      return (found?.['spec'] as { readonly egress: readonly unknown[] }).egress;
+      const { egress = [] } = (found?.['spec'] ?? {}) as { readonly egress?: readonly unknown[] };
+      return egress;
     };
     assert.deepEqual(rulesOf([8443]), [
       ...rulesOf([]),
