@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -29,8 +29,8 @@ const LEASE_FLAGS = [
 
 export interface BedOptions {
   readonly kubeconfig: string;
-  /** Path of external-provisioner's binary. */
-  readonly upstream: string;
+  /** Path of external-provisioner's binary, where it is to be started. */
+  readonly upstream?: string;
   /** Claims or volumes that a provisioner works on at once. */
   readonly workerThreads: number;
   readonly driverDelayMs: number;
@@ -49,9 +49,15 @@ export interface ChangeOverBed extends ChangeOverPlace {
   readonly socket: string;
   /** Of external-provisioner. */
   readonly upstreamArgs: readonly string[];
-  startJobs(): Promise<Startable>;
   /** Starts a process of sutler with these arguments. */
   start(args: readonly string[]): Promise<Startable>;
+  readonly gateway: Startable;
+  /** Copies the data of Redis; the result ends Redis and starts it with the copy. */
+  backUpRedis(): Promise<() => Promise<void>>;
+  /** @param cli  of another version of sutler */
+  startGateway(cli?: string): Promise<Startable>;
+  startJobs(cli?: string): Promise<Startable>;
+  startIngest(cli?: string): Promise<Startable>;
   close(): Promise<readonly Error[]>;
 }
 
@@ -60,8 +66,22 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   const closers = new Closers();
   const folder = await mkdtemp(join(tmpdir(), 'sutler-change-over-'));
   closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-  const redis = await startRedisServer({ dataDir: join(folder, 'redis') });
+  const dataDir = join(folder, 'redis');
+  let redis = await startRedisServer({ dataDir });
   closers.add('Redis', () => redis.close());
+  const { port, url: redisUrl } = redis;
+  const backUpRedis = async (): Promise<() => Promise<void>> => {
+    const copy = `${dataDir}-backup`;
+    // The socket is no data, and can't be copied.
+    const filter = (path: string): boolean => !path.endsWith('.sock');
+    await cp(dataDir, copy, { recursive: true, filter });
+    return async () => {
+      await redis.close();
+      await rm(dataDir, { recursive: true });
+      await cp(copy, dataDir, { recursive: true });
+      redis = await startRedisServer({ dataDir, port, password: new URL(redisUrl).password });
+    };
+  };
   const ledger = new VolumeLedger(({ metadata }) =>
     String(metadata.get('user-agent')[0]).includes('grpc-go'),
   );
@@ -91,13 +111,14 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   });
   closers.add('class', () => kube.delete(classes, { name: className }));
 
-  const start = async (args: readonly string[]): Promise<Startable> => {
-    const process = await startSutlerProcess(args, { folder, redisUrl: redis.url });
+  const start = async (args: readonly string[], cli = CLI): Promise<Startable> => {
+    const process = await startSutlerProcess([cli, ...args], { folder, redisUrl });
     closers.add(args[0] ?? '', () => process.stop());
     return process;
   };
   const gateway = `unix://${join(folder, 'gateway.sock')}`;
-  await start(['csi-gateway', `--csi-address=unix://${socket}`, `--listen=${gateway}`]);
+  const startGateway = (cli?: string): Promise<Startable> =>
+    start(['csi-gateway', `--csi-address=unix://${socket}`, `--listen=${gateway}`], cli);
   const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`, '--timeout=10s'];
   const threads = `--worker-threads=${workerThreads}`;
   const upstreamArgs = argumentsOfUpstream({ ...options, socket });
@@ -106,7 +127,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     namespace: 'default',
     className,
     driver: driverName,
-    redisUrl: redis.url,
+    redisUrl,
     folder,
     socket,
     upstreamArgs,
@@ -121,10 +142,13 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
         handles.every((handle) => line.includes(handle))
       );
     },
-    startIngest: () => start(['ingest', ...common, ...LEASE_FLAGS, ...ingestFlags]),
-    startJobs: () => start(['jobs', ...common, ...LEASE_FLAGS.slice(0, 1), threads]),
+    gateway: await startGateway(),
+    backUpRedis,
+    startGateway,
+    startIngest: (cli) => start(['ingest', ...common, ...LEASE_FLAGS, ...ingestFlags], cli),
+    startJobs: (cli) => start(['jobs', ...common, ...LEASE_FLAGS.slice(0, 1), threads], cli),
     startOther: () => {
-      const upstream = startUpstream(options.upstream, upstreamArgs, folder);
+      const upstream = startUpstream(options.upstream ?? 'csi-provisioner', upstreamArgs, folder);
       closers.add('external-provisioner', () => upstream.stop());
       return Promise.resolve(upstream);
     },
@@ -160,15 +184,16 @@ function startUpstream(path: string, args: readonly string[], folder: string): S
   };
 }
 
-/** Starts a process of sutler, and waits until it has announced its endpoint. */
+/** Starts a process of sutler, and waits until it has announced its endpoint.
+ * @param args  the program, and its arguments */
 async function startSutlerProcess(
   args: readonly string[],
   { folder, redisUrl }: { readonly folder: string; readonly redisUrl: string },
 ): Promise<Startable> {
-  const [name = ''] = args;
+  const [, name = ''] = args;
   const child = spawn(
     process.execPath,
-    ['--enable-source-maps', CLI, ...args, '--http-endpoint=127.0.0.1:0'],
+    ['--enable-source-maps', ...args, '--http-endpoint=127.0.0.1:0'],
     {
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       env: { PATH: process.env['PATH'], HOME: folder, REDIS_URL: redisUrl },
