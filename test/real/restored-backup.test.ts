@@ -123,8 +123,8 @@ describe('a cluster and its Redis that are restored from backups of one moment',
     await bed.startIngest();
     await bed.startJobs();
     await create('after');
-    // Nothing is opened for one ownership period where Redis was restored. The controller that binds
-    // them was not restarted with the API server.
+    // Nothing is opened for one ownership period where Redis was restored. The controller that
+    // binds claims was not restarted with the API server.
     await until(() => haveVolumes(namesOf('after')), 'PVs', 120_000);
     t.diagnostic(/volume records may be lost.*/.exec(await log())?.[0] ?? 'no loss was noticed');
     assert.ok(await areBound([...namesOf('kept'), ...namesOf('deleted')]));
