@@ -15,7 +15,7 @@ import { until } from '../harness/until.ts';
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 /** `dist/cli.js` of another version; without it processes of one version are replaced. */
 const OTHER = process.env['OTHER_SUTLER'] ?? CLI;
-const claims = Number(process.env['UPDATE_CLAIMS'] ?? 1_000);
+const claims = Number(process.env['UPDATE_CLAIMS'] ?? 2_000);
 const PLAN: ChurnPlan = { claims, perSecond: 20, bursts: 1, deleteWithinMs: 3_000 };
 const NOTHING = { lost: [], madeTwice: [], madeAgain: [], left: [], leaked: [] };
 
@@ -45,9 +45,9 @@ describe('while claims are created and deleted', () => {
     let taken = 0;
     const result = await churn(bed, PLAN, async () => {
       const from = bed.ledger.creations;
-      const endMs = Date.now() + 3_000;
+      const endMs = Date.now() + 1_000;
       // Fewer are made where many claims are deleted before that.
-      await until(() => bed.ledger.creations >= from + 40 || Date.now() > endMs, 'some volumes');
+      await until(() => bed.ledger.creations >= from + 20 || Date.now() > endMs, 'some volumes');
       await steps[taken % steps.length]?.();
       taken += 1;
     });
