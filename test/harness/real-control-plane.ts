@@ -30,6 +30,9 @@ export interface RealControlPlane {
   /** Whether kube-controller-manager runs, so that claims become Bound. */
   readonly hasBinder: boolean;
   readonly hasScheduler: boolean;
+  /** File with an audit event of each request, one a line, if they were asked for. Absent for the
+   * cluster of KUBECONFIG. */
+  readonly auditLog?: string | undefined;
   /** Copies etcd's data. Absent for the cluster of KUBECONFIG.
    * @returns what stops etcd and kube-apiserver and starts them with that copy */
   backUp?(): Promise<() => Promise<void>>;
@@ -63,6 +66,8 @@ export interface ControlPlaneNeeds {
   readonly binder?: boolean;
   /** Feature gates to enable in kube-apiserver; in the cluster of KUBECONFIG they must be on. */
   readonly serverGates?: readonly string[];
+  /** The group whose requests kube-apiserver writes to RealControlPlane.auditLog. */
+  readonly auditedGroup?: string;
 }
 
 /** Finds a control plane. With KUBEBUILDER_ASSETS, the returned function starts etcd,
@@ -83,7 +88,8 @@ export function realControlPlane(
       ...required,
       ...(needs.binder === false ? {} : { controllerManager, scheduler }),
     };
-    return () => startWithFreePorts({ ...programs, serverGates: needs.serverGates ?? [] });
+    const { serverGates = [], auditedGroup } = needs;
+    return () => startWithFreePorts({ ...programs, serverGates, auditedGroup });
   }
   const kubeconfig = env['KUBECONFIG'];
   if (kubeconfig !== undefined && kubeconfig !== '') return () => openCluster(kubeconfig);
@@ -99,6 +105,7 @@ interface Programs {
 
 interface Plan extends Programs {
   readonly serverGates: readonly string[];
+  readonly auditedGroup?: string | undefined;
 }
 
 function findPrograms(folder: string, env: NodeJS.ProcessEnv): Programs {
@@ -154,12 +161,13 @@ async function start(programs: Plan): Promise<RealControlPlane> {
   try {
     const authority = await createAuthority(folder);
     const etcd = await startEtcd(programs.etcd, { folder, authority, children });
-    const gates = programs.serverGates;
+    const { serverGates: gates, auditedGroup } = programs;
     const server = await startApiServer(programs.apiServer, {
       folder,
       authority,
       children,
       gates,
+      auditedGroup,
       etcdUrl: etcd.url,
       etcdClient: etcd.client,
     });
@@ -275,13 +283,14 @@ async function startEtcd(program: string, { folder, authority, children }: Conte
 
 interface ApiServerContext extends Context {
   readonly gates: readonly string[];
+  readonly auditedGroup: string | undefined;
   readonly etcdUrl: string;
   readonly etcdClient: { readonly certFile: string; readonly keyFile: string };
 }
 
 async function startApiServer(
   program: string,
-  { folder, authority, children, gates, etcdUrl, etcdClient }: ApiServerContext,
+  { folder, authority, children, gates, auditedGroup, etcdUrl, etcdClient }: ApiServerContext,
 ) {
   const port = await freePort();
   const [serving, admin, keys] = await Promise.all([
@@ -294,6 +303,9 @@ async function startApiServer(
   await writeFile(tokenFile, `${token},sutler-test-admin,sutler-test-admin,"system:masters"\n`, {
     mode: 0o600,
   });
+  const auditLog = auditedGroup === undefined ? undefined : join(folder, 'audit.log');
+  const auditPolicy = join(folder, 'audit-policy.yaml');
+  await writeFile(auditPolicy, stringify(policyFor(auditedGroup ?? '')));
   const args = [
     `--etcd-servers=${etcdUrl}`,
     `--etcd-cafile=${authority.caFile}`,
@@ -322,6 +334,9 @@ async function startApiServer(
     ...(gates.length === 0
       ? []
       : [`--feature-gates=${gates.map((gate) => `${gate}=true`).join(',')}`]),
+    ...(auditLog === undefined
+      ? []
+      : [`--audit-policy-file=${auditPolicy}`, `--audit-log-path=${auditLog}`]),
   ];
   const url = `https://127.0.0.1:${port}`;
   const tls = { ca: await readFile(authority.caFile, 'utf8'), ...(await readCertificate(admin)) };
@@ -334,7 +349,16 @@ async function startApiServer(
   });
   const kubeconfig = join(folder, 'admin.kubeconfig');
   await writeKubeconfig(kubeconfig, { url, caFile: authority.caFile, ...admin });
-  return { url, tls, token, kubeconfig, program: server, apiServerPid: server.pid };
+  return { url, tls, token, kubeconfig, auditLog, program: server, apiServerPid: server.pid };
+}
+
+function policyFor(group: string): object {
+  return {
+    apiVersion: 'audit.k8s.io/v1',
+    kind: 'Policy',
+    omitStages: ['RequestReceived'],
+    rules: [{ level: 'Metadata', userGroups: [group] }, { level: 'None' }],
+  };
 }
 
 interface ClientContext extends Context {

@@ -1,18 +1,17 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { parse, stringify } from 'yaml';
 import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import { listAll } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { childrenOf } from '../../bench/proc.ts';
-import { Connection, textAt } from '../conformance/connection.ts';
+import { Connection } from '../conformance/connection.ts';
+import { accountKubeconfig } from '../harness/account-kubeconfig.ts';
 import { churn, type ChangeOverResult } from '../harness/change-over/scenario.ts';
 import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
 import { KUBECTL } from '../harness/kustomize.ts';
@@ -77,14 +76,7 @@ async function grantUpstreamRules(
   const inNamespace = `${RBAC}/namespaces/${namespace}`;
   await api.create(`${inNamespace}/roles`, { metadata, rules: NAMESPACE_RULES });
   await api.create(`${inNamespace}/rolebindings`, { metadata, subjects, roleRef: roleRef('Role') });
-  const tokens = `/api/v1/namespaces/${namespace}/serviceaccounts/${ACCOUNT}/token`;
-  const reply = await api.call('POST', tokens, { body: { spec: { expirationSeconds: 7200 } } });
-  const token = textAt(reply.body, 'status', 'token');
-  const admin = parse(await readFile(plane.kubeconfig, 'utf8')) as { users: object[] };
-  const [user] = admin.users;
-  const path = join(dirname(plane.kubeconfig), `${namespace}.kubeconfig`);
-  await writeFile(path, stringify({ ...admin, users: [{ ...user, user: { token } }] }));
-  return path;
+  return accountKubeconfig(api, plane, { namespace, name: ACCOUNT });
 }
 
 /** As upstream's users start it, with a Lease that is soon free. */

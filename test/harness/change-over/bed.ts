@@ -184,19 +184,25 @@ function startUpstream(path: string, args: readonly string[], folder: string): S
   };
 }
 
-/** Starts a process of sutler, and waits until it has announced its endpoint.
+/** Starts a process of sutler, and waits until it has announced its endpoint. Its log is a file of
+ * the folder, by the name of the process.
  * @param args  the program, and its arguments */
-async function startSutlerProcess(
+export async function startSutlerProcess(
   args: readonly string[],
-  { folder, redisUrl }: { readonly folder: string; readonly redisUrl: string },
+  o: {
+    readonly folder: string;
+    readonly redisUrl?: string;
+    readonly env?: Readonly<Record<string, string>>;
+  },
 ): Promise<Startable> {
+  const { folder, redisUrl, env } = o;
   const [, name = ''] = args;
   const child = spawn(
     process.execPath,
     ['--enable-source-maps', ...args, '--http-endpoint=127.0.0.1:0'],
     {
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-      env: { PATH: process.env['PATH'], HOME: folder, REDIS_URL: redisUrl },
+      env: { PATH: process.env['PATH'], HOME: folder, REDIS_URL: redisUrl, ...env },
     },
   );
   const file = createWriteStream(join(folder, `${name}.log`), { flags: 'a' });

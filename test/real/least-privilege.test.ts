@@ -1,0 +1,589 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { Queue } from 'bullmq';
+import { objectName } from '#src/capacity/objects.ts';
+import {
+  Controller,
+  type ControllerGetCapabilitiesResponse,
+  ControllerServiceCapability_RPC_Type,
+} from '#src/csi/generated/csi_pb.ts';
+import { Code } from '#src/csi/status.ts';
+import { PROVISIONED_BY, SELECTED_NODE, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
+import { queueName } from '#src/queue/queue-keys.ts';
+import { registerQueues } from '#src/queue/queues.ts';
+import { encodeJob } from '#src/records/open-records.ts';
+import { openRedis } from '#src/redis/connection.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { toTerm } from '#src/topology/term.ts';
+import type { DriverCall } from '../../sandbox/driver/server.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
+import {
+  at,
+  type Connection,
+  type Fields,
+  listAt,
+  type Reply,
+  textAt,
+} from '../conformance/connection.ts';
+import { claim, CLASSES, paths, secret, storageClass, VOLUMES } from '../conformance/objects.ts';
+import {
+  CENTRAL,
+  HOME,
+  LeastPrivilegeBed,
+  LOCAL,
+  NODE_KEY,
+} from '../harness/least-privilege/bed.ts';
+import type { Startable } from '../harness/change-over/scenario.ts';
+import { RIGHT, startTestDashboard } from '../harness/dashboard-server.ts';
+import { makeNode } from '../harness/real-nodes.ts';
+import { realControlPlane } from '../harness/real-control-plane.ts';
+import { denials } from '../harness/redis-users.ts';
+import { installCrdsIn, referenceGrantCrd, snapshotCrds } from '../harness/snapshot-crds.ts';
+import { until } from '../harness/until.ts';
+
+const SNAPSHOT_API = 'snapshot.storage.k8s.io/v1';
+const STORAGE = '/apis/storage.k8s.io/v1';
+const CAPACITIES = `${STORAGE}/namespaces/${HOME}/csistoragecapacities`;
+const CONTENTS = `/apis/${SNAPSHOT_API}/volumesnapshotcontents`;
+/** MONITOR does not show it; the page with the workers of a queue shows that it is used. */
+const UNSEEN = / \+client\|list$/;
+/** What each user of the dashboard may do, below the path of a queue. */
+const PROMOTIONS = { promoter: ['a~1/promote', 'b~1/promote', 'promote'], dashboard: [] } as const;
+const KINDS = ['claim', 'volume', 'snapshot', 'capacity'] as const;
+const NODES = ['node-1', 'node-2'] as const;
+
+// The cluster of KUBECONFIG shows no audit log.
+const skip = (process.env['KUBEBUILDER_ASSETS'] ?? '') === '' && 'no kube-apiserver to start';
+const openPlane = realControlPlane(process.env, {
+  binder: true,
+  serverGates: ['CrossNamespaceVolumeDataSource'],
+  auditedGroup: `system:serviceaccounts:${HOME}`,
+});
+
+let bed: LeastPrivilegeBed;
+let api: Connection;
+let namespace: string;
+
+describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip }, () => {
+  let leader: Startable;
+  let worker: Startable;
+  before(async () => {
+    bed = await LeastPrivilegeBed.open(openPlane);
+    ({ api } = bed);
+    await installCrdsIn(bed.plane.kubeconfig, [...snapshotCrds, referenceGrantCrd(['v1'])]);
+    namespace = await api.namespace();
+    await bed.createPod();
+    for (const name of NODES)
+      await makeNode(api, { name, driver: LOCAL, labels: { [NODE_KEY]: name } });
+    await bed.startDriver({ name: CENTRAL, onCall: attachOrRefuse });
+    for (const node of NODES)
+      await bed.startDriver(
+        {
+          name: LOCAL,
+          nodeId: node,
+          topology: { [NODE_KEY]: node },
+          capacityBytes: 3n * 1024n ** 3n,
+        },
+        node,
+      );
+    await createClass('central', {});
+    await createClass('local', { provisioner: LOCAL, volumeBindingMode: 'WaitForFirstConsumer' });
+    leader = await bed.startIngest(`--webhook-address=${bed.webhooks}`);
+    worker = await bed.startJobs();
+  });
+  after(() => bed.close());
+
+  it('provision a claim, and delete its volume', async () => {
+    await bind('plain');
+    await remove('plain');
+  });
+
+  it('wait for a secret that one name or one namespace grants, and send it', async () => {
+    for (const [home, name] of [
+      ['storage-secrets', 'driver-credentials'],
+      ['more-secrets', 'any'],
+    ] as const) {
+      await createClass(home, {
+        parameters: {
+          'csi.storage.k8s.io/provisioner-secret-name': name,
+          'csi.storage.k8s.io/provisioner-secret-namespace': home,
+        },
+      });
+      await create(home, { storageClassName: home });
+      await isWarned(home, /secrets ".*" not found/);
+      await api.create(paths(home).secrets, secret(name, { fields: { stringData: { key: 'v' } } }));
+      await isBound(home);
+      await remove(home);
+    }
+  });
+
+  it('clone a claim, whose source may go afterwards', async () => {
+    await bind('origin');
+    await bind('copy', { dataSource: { kind: 'PersistentVolumeClaim', name: 'origin' } });
+    await remove('origin');
+    await remove('copy');
+  });
+
+  it('wait for a snapshot and its content, restore it, and let go of it', async () => {
+    await bind('pictured');
+    const handle = await takeSnapshot('pictured');
+    await create('restored', { dataSource: sourceOf('picture') });
+    await isWarned('restored', /volumesnapshots.* "picture" not found/);
+    await makeSnapshot('picture', namespace);
+    await isWarned('restored', /snapshotcontent content-of-picture/);
+    await makeContent('picture', namespace, handle);
+    await isBound('restored');
+    await isReleased('picture', namespace);
+  });
+
+  it('restore a snapshot of another namespace that a ReferenceGrant opens', async () => {
+    const other = await api.namespace();
+    await bind('elsewhere');
+    await makeSnapshot('foreign', other);
+    await makeContent('foreign', other, await takeSnapshot('elsewhere'));
+    await api.create(`/apis/gateway.networking.k8s.io/v1/namespaces/${other}/referencegrants`, {
+      apiVersion: 'gateway.networking.k8s.io/v1',
+      kind: 'ReferenceGrant',
+      metadata: { name: 'open' },
+      spec: {
+        from: [{ group: '', kind: 'PersistentVolumeClaim', namespace }],
+        to: [{ group: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot' }],
+      },
+    });
+    await bind('across', { dataSourceRef: { ...sourceOf('foreign'), namespace: other } });
+  });
+
+  it('sweep a snapshot that kept the finalizer although nothing is restored from it', async () => {
+    await makeSnapshot('left', namespace, { finalizers: [SNAPSHOT_SOURCE_PROTECTION] });
+    await isReleased('left', namespace);
+  });
+
+  it('wait for a VolumeAttributesClass', async () => {
+    await create('fast', { volumeAttributesClassName: 'gold' });
+    await isWarned('fast', /gold.* not found/i);
+    await api.create(`${STORAGE}/volumeattributesclasses`, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'VolumeAttributesClass',
+      metadata: { name: 'gold' },
+      driverName: CENTRAL,
+      parameters: { speed: 'high' },
+    });
+    await isBound('fast');
+  });
+
+  it('delete a volume only when it is attached to no node', async () => {
+    const volume = textAt(await bind('attached'), 'metadata', 'name');
+    await api.create(`${STORAGE}/volumeattachments`, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'VolumeAttachment',
+      metadata: { name: 'attachment' },
+      spec: {
+        attacher: CENTRAL,
+        nodeName: NODES[0],
+        source: { persistentVolumeName: volume },
+      },
+    });
+    await api.call('DELETE', `${paths(namespace).claims}/attached`);
+    await isWarnedIn('default', volume, /still attached to node/);
+    await api.call('DELETE', `${STORAGE}/volumeattachments/attachment`);
+    await api.until(`${VOLUMES}/${volume}`, ({ status }) => status === 404);
+  });
+
+  it('keep a volume that two PersistentVolumes name, and say so again', async () => {
+    for (const name of ['twin-1', 'twin-2'])
+      await api.create(VOLUMES, {
+        apiVersion: 'v1',
+        kind: 'PersistentVolume',
+        metadata: { name, annotations: { [PROVISIONED_BY]: CENTRAL } },
+        spec: {
+          accessModes: ['ReadWriteOnce'],
+          capacity: { storage: '1Mi' },
+          csi: { driver: CENTRAL, volumeHandle: 'shared' },
+          persistentVolumeReclaimPolicy: 'Delete',
+          storageClassName: 'central',
+          claimRef: { namespace, name: `of-${name}`, uid: name },
+        },
+      });
+    await isWarnedIn('default', 'twin-1', /./);
+    await until(async () => {
+      const labels = { touched: String(Date.now()) };
+      await api.patch('merge', `${VOLUMES}/twin-1`, { metadata: { labels } });
+      const { used } = await bed.audited();
+      return used.has('sutler-ingest by sutler-ingest: patch /events');
+    }, 'the event of ingest is repeated');
+  });
+
+  it('move a claim from a node without room to another one, and publish what is left', async () => {
+    await create('big', localSpec('2Gi'), { [SELECTED_NODE]: NODES[0] });
+    await isBound('big');
+    await create('moved', localSpec('2Gi'), { [SELECTED_NODE]: NODES[0] });
+    const path = `${paths(namespace).claims}/moved`;
+    await api.until(
+      path,
+      ({ body }) => at(body, 'metadata', 'annotations', SELECTED_NODE) === undefined,
+    );
+    const annotations = { [SELECTED_NODE]: NODES[1] };
+    await api.patch('merge', path, { metadata: { annotations } });
+    await isBound('moved');
+    await api.until(CAPACITIES, ({ body }) =>
+      listAt(body, 'items').every((item) => at(item, 'capacity') === '1Gi'),
+    );
+  });
+
+  it('wait for a node on which the class may have volumes', async () => {
+    await createClass('rack', {
+      provisioner: LOCAL,
+      volumeBindingMode: 'WaitForFirstConsumer',
+      allowedTopologies: [{ matchLabelExpressions: [{ key: NODE_KEY, values: ['node-3'] }] }],
+    });
+    await create('late', { storageClassName: 'rack' }, { [SELECTED_NODE]: NODES[0] });
+    await isWarned('late', /./);
+    await makeNode(api, {
+      name: 'node-3',
+      driver: LOCAL,
+      labels: { [NODE_KEY]: 'node-3' },
+    });
+    await api.call('DELETE', `${paths(namespace).claims}/late`);
+  });
+
+  it('publish no capacity of a class that is gone, nor by the name of a foreign object', async () => {
+    const manager = { driver: LOCAL, managedBy: 'external-provisioner' };
+    const segment = toTerm({ [NODE_KEY]: NODES[0] });
+    const name = objectName(manager, { className: 'local-2', segment });
+    await api.create(CAPACITIES, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'CSIStorageCapacity',
+      metadata: { name },
+      storageClassName: 'other',
+    });
+    await createClass('local-2', {
+      provisioner: LOCAL,
+      volumeBindingMode: 'WaitForFirstConsumer',
+    });
+    const ofClass = ({ body }: Reply): number =>
+      listAt(body, 'items').filter((item) => at(item, 'storageClassName') === 'local-2').length;
+    await api.until(CAPACITIES, (reply) => ofClass(reply) >= 2);
+    await api.call('DELETE', `${CLASSES}/local-2`);
+    await api.until(CAPACITIES, (reply) => ofClass(reply) === 0);
+  });
+
+  it('read what a notice names', async () => {
+    const objects = [
+      { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: 'fast' },
+      { apiVersion: 'v1', kind: 'PersistentVolume', name: 'twin-1' },
+    ];
+    for (const [index, data] of objects.entries()) {
+      const reply = await fetch(`http://${bed.webhooks}/events`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/cloudevents+json' },
+        body: JSON.stringify({
+          specversion: '1.0',
+          id: String(index),
+          source: 'test',
+          type: 'dev.knative.apiserver.ref.update',
+          data,
+        }),
+      });
+      assert.ok(reply.ok, `${reply.status} ${await reply.text()}`);
+    }
+    await isUsed(/by sutler-ingest-webhooks: get \/persistentvolumes/);
+  });
+
+  it('repeat the event of a claim that the driver refuses', async () => {
+    await createClass('refused', { parameters: { refused: 'yes' } });
+    await create('refused', { storageClassName: 'refused' });
+    await isUsed(/sutler-jobs by sutler-jobs: patch \/events/);
+  });
+
+  it('lead in the place of an ingest that was killed', async () => {
+    // Without a watch of PersistentVolumes: jobs asks it which of them share a volume.
+    const next = await bed.startIngest('--event-source=webhook', '--resync-interval=2s');
+    await leader.kill();
+    leader = next;
+    await bind('after-the-leader');
+    await remove('after-the-leader');
+  });
+
+  it('take over what a killed worker ran', async () => {
+    isSlow = true;
+    await create('taken-over');
+    await until(() => isSlow === 'called', 'the driver is called');
+    await worker.kill();
+    isSlow = false;
+    worker = await bed.startJobs();
+    await isBound('taken-over');
+  });
+
+  it('wait for room on the nodes', async () => {
+    await createClass('roomy', { provisioner: LOCAL });
+    await create('roomy', { ...localSpec('100Gi'), storageClassName: 'roomy' });
+    await isWarned('roomy', /./);
+    await until(
+      () => bed.grants.unused().every((grant) => grant !== 'sutler-ingest %R~{csi}:room:*'),
+      'ingest reads whether there is more room',
+    );
+  });
+
+  it('forget completed jobs after a day, and lower priorities that have become high', async () => {
+    const completed = `{csi}:claims.${CENTRAL}:completed`;
+    const [job = ''] = await bed.data.zrange(completed, '0', '0');
+    await bed.data.zadd(completed, 1, job);
+    const key = `{csi}:fairness:claims.${CENTRAL}`;
+    await bed.data.set(key, 1_500_000);
+    await bind('after-a-day');
+    await until(async () => Number(await bed.data.get(key)) < 1_000, 'priorities are lowered');
+  });
+
+  it('show every page of the dashboard, and promote jobs of every kind', async () => {
+    const driver = 'unserved.csi.example';
+    const names: readonly string[] = await Promise.all(
+      KINDS.map(async (kind) => {
+        const name = queueName(kind, driver);
+        await registerQueues(bed.data, 'csi', [{ name, driver, kind }]);
+        const queue = new Queue(name, { connection: bed.data, prefix: '{csi}' });
+        for (const [jobId, priority] of [
+          ['a~1', 0],
+          ['b~1', 1],
+          ['c~1', 0],
+        ] as const)
+          await queue.add(kind, {}, { jobId, priority, delay: 3_600_000 });
+        await queue.close();
+        return name;
+      }),
+    );
+    for (const user of ['promoter', 'dashboard'] as const) {
+      const redis = { url: bed.redisUrlOf(user), role: 'plain', log: silentLog } as const;
+      const link = openRedis({ ...redis, name: user });
+      await until(() => link.trouble === undefined, 'Redis is usable');
+      const dashboard = await startTestDashboard(redis.url, { link, allowActions: true });
+      const send = (path: string, method = 'GET') =>
+        dashboard.send(`/queues/api/${path}`, { basic: RIGHT, method });
+      for (const name of names) {
+        for (const path of PROMOTIONS[user])
+          assert.ok((await send(`queues/${name}/${path}`, 'PUT')).status < 300, path);
+        for (const path of ['', '/logs', '/flow']) await send(`queues/${name}/a~1${path}`);
+        assert.equal((await send(`queues/${name}/workers`)).text, '{"workers":[]}');
+        for (const path of ['metrics', 'rate-limit', 'default-job-options'])
+          await send(`queues/${name}/${path}`);
+        for (const status of ['latest', 'waiting', 'prioritized', 'completed', 'delayed'])
+          await send(`queues?activeQueue=${name}&status=${status}&page=1`);
+      }
+      for (const path of ['redis/stats', 'job-schedulers', 'metrics/history']) await send(path);
+      await dashboard.close();
+      link.close();
+    }
+  });
+
+  it('find a volume that no PersistentVolume names', async () => {
+    const volume = await bind('orphaned');
+    const name = textAt(volume, 'metadata', 'name');
+    const kept = { spec: { persistentVolumeReclaimPolicy: 'Retain' } };
+    await api.patch('merge', `${VOLUMES}/${name}`, kept);
+    await api.call('DELETE', `${paths(namespace).claims}/orphaned`);
+    await api.call('DELETE', `${VOLUMES}/${name}`);
+    await api.until(paths(HOME).events, ({ body }) =>
+      listAt(body, 'items').some((event) => at(event, 'reason') === 'OrphanedVolumes'),
+    );
+  });
+
+  it('let an operator run every command, and remove what they leave', async () => {
+    for (const name of ['refused', 'roomy'])
+      await api.call('DELETE', `${paths(namespace).claims}/${name}`);
+    const why = '--why=test';
+    const record = `{csi}:volume:${CENTRAL}:`;
+    await bed.data.hset(`${record}uid-1`, { state: 'suspect', until: '0' });
+    assert.match(await bed.operate('forget', 'uid-1', why), /^forgot uid-1/);
+    assert.match(await bed.operate('audit'), /volumes/);
+    await worker.stop();
+    const job = encodeJob({ kind: 'claim', uid: 'uid-2', namespace: 'ns', name: 'c' });
+    await bed.data.hset(`${record}uid-2`, { state: 'suspect', until: '0', ep: 'node:no-node' });
+    await bed.data.hset(`{csi}:open:${CENTRAL}`, 'uid-2', job);
+    assert.match(await bed.operate('abandon', 'no-node', why, '--yes'), /done/);
+    assert.match(await bed.operate('drain'), /./);
+    assert.match(await bed.operate('drain', '--undo'), /is ended/);
+    await leader.stop();
+    await bed.data.del(await bed.data.keys('{csi}:heartbeat:*'));
+    assert.match(await bed.operate('uninstall', '--yes'), /./);
+    assert.deepEqual(await bed.data.keys('*'), []);
+  });
+
+  it('were refused nothing by the API server', async () => {
+    isEmpty([...(await bed.audited()).refused]);
+  });
+
+  it('have used every right that they have', async () => {
+    const { used } = await bed.audited();
+    isEmpty([...bed.rights].filter((right) => !used.has(right)));
+  });
+
+  it('were denied nothing by Redis', async () => {
+    isEmpty(await denials(bed.redis.redis));
+  });
+
+  it('have used every grant of their users of Redis', () => {
+    isEmpty(bed.grants.unused().filter((grant) => !UNSEEN.test(grant)));
+  });
+});
+
+async function createClass(name: string, fields: Fields): Promise<void> {
+  const object = storageClass(name, { fields: { provisioner: CENTRAL, ...fields } });
+  await api.create(CLASSES, object);
+}
+
+async function create(name: string, spec: Fields = {}, annotations: Fields = {}): Promise<void> {
+  const whole = {
+    storageClassName: 'central',
+    resources: { requests: { storage: '1Mi' } },
+    ...spec,
+  };
+  const { claims } = paths(namespace);
+  await api.create(claims, claim(name, { spec: whole, metadata: { annotations } }));
+}
+
+function localSpec(storage: string): Fields {
+  return { storageClassName: 'local', resources: { requests: { storage } } };
+}
+
+/** @returns its volume */
+async function isBound(name: string): Promise<unknown> {
+  const { body } = await api.until(
+    `${paths(namespace).claims}/${name}`,
+    (reply) => at(reply.body, 'status', 'phase') === 'Bound',
+  );
+  return api.read(`${VOLUMES}/${textAt(body, 'spec', 'volumeName')}`);
+}
+
+async function bind(name: string, spec: Fields = {}): Promise<unknown> {
+  await create(name, spec);
+  return isBound(name);
+}
+
+/** Deletes a claim, and waits until its volume is gone. */
+async function remove(name: string): Promise<void> {
+  const path = `${paths(namespace).claims}/${name}`;
+  const volume = textAt(await api.read(path), 'spec', 'volumeName');
+  await api.call('DELETE', path);
+  await api.until(`${VOLUMES}/${volume}`, ({ status }) => status === 404);
+  await api.until(path, ({ status }) => status === 404);
+}
+
+function isWarned(name: string, message: RegExp): Promise<unknown> {
+  return isWarnedIn(namespace, name, message);
+}
+
+async function isWarnedIn(where: string, name: string, message: RegExp): Promise<void> {
+  await api.until(
+    paths(where).events,
+    ({ body }) =>
+      listAt(body, 'items').some(
+        (event) => at(event, 'type') === 'Warning' && message.test(textAt(event, 'message')),
+      ),
+    { fieldSelector: `involvedObject.name=${name}` },
+  );
+}
+
+async function isUsed(right: RegExp): Promise<void> {
+  await until(
+    async () => [...(await bed.audited()).used].some((each) => right.test(each)),
+    `${right} is used`,
+  );
+}
+
+function sourceOf(name: string): Fields {
+  return { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name };
+}
+
+/** @returns the handle of a snapshot of a claim's volume */
+async function takeSnapshot(name: string): Promise<string> {
+  const volume = await isBound(name);
+  const { snapshot } = await bed
+    .clientOf(CENTRAL)
+    .call(
+      Controller.method.createSnapshot,
+      { sourceVolumeId: textAt(volume, 'spec', 'csi', 'volumeHandle'), name: `of-${name}` },
+      { timeoutMs: 10_000 },
+    );
+  return snapshot?.snapshotId ?? '';
+}
+
+function snapshotsIn(where: string): string {
+  return `/apis/${SNAPSHOT_API}/namespaces/${where}/volumesnapshots`;
+}
+
+/** Writes what the snapshot controller would write. */
+async function makeSnapshot(name: string, where: string, metadata: Fields = {}): Promise<void> {
+  const boundVolumeSnapshotContentName = `content-of-${name}`;
+  await api.create(snapshotsIn(where), {
+    apiVersion: SNAPSHOT_API,
+    kind: 'VolumeSnapshot',
+    metadata: { name, ...metadata },
+    spec: { source: { volumeSnapshotContentName: boundVolumeSnapshotContentName } },
+  });
+  await setStatus(`${snapshotsIn(where)}/${name}`, {
+    boundVolumeSnapshotContentName,
+    readyToUse: true,
+    restoreSize: '1Mi',
+  });
+}
+
+async function makeContent(name: string, where: string, snapshotHandle: string): Promise<void> {
+  const { metadata } = (await api.read(`${snapshotsIn(where)}/${name}`)) as Fields;
+  await api.create(CONTENTS, {
+    apiVersion: SNAPSHOT_API,
+    kind: 'VolumeSnapshotContent',
+    metadata: { name: `content-of-${name}` },
+    spec: {
+      deletionPolicy: 'Retain',
+      driver: CENTRAL,
+      source: { snapshotHandle },
+      volumeSnapshotRef: {
+        apiVersion: SNAPSHOT_API,
+        kind: 'VolumeSnapshot',
+        name,
+        namespace: where,
+        uid: textAt(metadata, 'uid'),
+      },
+    },
+  });
+  const restoreSize = 1024 ** 2;
+  await setStatus(`${CONTENTS}/content-of-${name}`, {
+    snapshotHandle,
+    readyToUse: true,
+    restoreSize,
+  });
+}
+
+async function setStatus(path: string, status: Fields): Promise<void> {
+  const reply = await api.patch('merge', `${path}/status`, { status });
+  assert.equal(reply.status, 200, reply.text);
+}
+
+async function isReleased(name: string, where: string): Promise<void> {
+  await api.until(
+    `${snapshotsIn(where)}/${name}`,
+    ({ body }) => listAt(body, 'metadata', 'finalizers').length === 0,
+  );
+}
+
+function isEmpty(list: readonly string[]): void {
+  assert.equal(list.join('\n'), '');
+}
+
+/** Whether the driver answers no creation; `called` once one was asked for. */
+let isSlow: boolean | 'called' = false;
+
+/** Has the sample driver attach volumes too, and refuse those of the class `refused`. */
+async function attachOrRefuse({ method, request, proceed }: DriverCall): Promise<unknown> {
+  if (method === 'CreateVolume' && at(request, 'parameters', 'refused') !== undefined)
+    throw new DriverStatus(Code.Internal, 'refused by the test');
+  if (method === 'CreateVolume' && isSlow) {
+    isSlow = 'called';
+    return new Promise(() => undefined);
+  }
+  if (method !== 'ControllerGetCapabilities') return undefined;
+  const answer = (await proceed()) as ControllerGetCapabilitiesResponse;
+  const type = ControllerServiceCapability_RPC_Type.PUBLISH_UNPUBLISH_VOLUME;
+  return {
+    capabilities: [...answer.capabilities, { type: { case: 'rpc', value: { type } } }],
+  };
+}
