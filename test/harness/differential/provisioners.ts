@@ -64,8 +64,12 @@ export function startUpstream(program: string, options: ProvisionerOptions): Pro
   });
 }
 
-/** Starts all processes of sutler with a Redis of their own, and waits until they are ready. */
-export async function startSutler(options: ProvisionerOptions): Promise<Provisioner> {
+/** Starts all processes of sutler with a Redis of their own, and waits until they are ready.
+ * @param isOnEachNode  one for each node in the place of upstream's, each with its own Redis */
+export async function startSutler(
+  options: ProvisionerOptions,
+  isOnEachNode = false,
+): Promise<Provisioner> {
   const closers = new Closers();
   const redis = await startRedisServer({ dataDir: join(options.folder, 'redis') });
   closers.add('Redis', () => redis.close());
@@ -74,7 +78,7 @@ export async function startSutler(options: ProvisionerOptions): Promise<Provisio
     const env = {
       PATH: process.env['PATH'],
       HOME: options.folder,
-      REDIS_URL: redis.url,
+      ...(isOnEachNode ? { NODE_NAME: name } : { REDIS_URL: redis.url }),
       ...options.env,
     };
     const child = startChild(
@@ -89,7 +93,7 @@ export async function startSutler(options: ProvisionerOptions): Promise<Provisio
     closers.add(name, () => child.stop(STOP_GRACE_MS));
     return child;
   };
-  const plan = options.nodes === undefined ? centralProcesses(options) : nodeProcesses(options);
+  const plan = isOnEachNode ? processOfEachNode(options) : planOf(options);
   const children = Object.entries(plan).map(([name, args]) => run(name, args));
   const stop = async (): Promise<void> => {
     await closers.close();
@@ -111,6 +115,21 @@ export async function startSutler(options: ProvisionerOptions): Promise<Provisio
 }
 
 type ProcessPlan = Readonly<Record<string, readonly string[]>>;
+
+function planOf(options: ProvisionerOptions): ProcessPlan {
+  return options.nodes === undefined ? centralProcesses(options) : nodeProcesses(options);
+}
+
+/** By the names of the nodes. */
+function processOfEachNode(options: ProvisionerOptions): ProcessPlan {
+  const { nodes = [] } = options;
+  return Object.fromEntries(
+    nodes.map(({ name, socket }) => [
+      name,
+      ['all', ...commonFlags(options), `--csi-address=unix://${socket}`],
+    ]),
+  );
+}
 
 function centralProcesses(options: ProvisionerOptions): ProcessPlan {
   return {

@@ -25,6 +25,8 @@ export interface DifferentialSuite extends Setting {
   readonly name: string;
   readonly scenarios: readonly Scenario[];
   readonly known: readonly KnownDifference[];
+  /** Whether sutler has a process on each node in the place of upstream's. */
+  readonly isOnEachNode?: boolean;
 }
 
 interface Stand {
@@ -112,7 +114,7 @@ function describeSuite(
       upstream = await playAll({ ...options, start: (how) => startUpstream(program, how) });
       sutler = await playAll({
         ...options,
-        start: startSutler,
+        start: (options) => startSutler(options, suite.isOnEachNode),
         expected: upstream,
         isKnown: isOnPurpose,
       });

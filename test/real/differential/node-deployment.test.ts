@@ -31,6 +31,14 @@ describeDifferential(
       scenarios: notImmediate,
       known: onPurpose,
     },
+    {
+      ...local,
+      name: 'a driver and a provisioner on each node',
+      flags: FLAGS,
+      scenarios: deployment,
+      known: onPurpose,
+      isOnEachNode: true,
+    },
   ],
   process.env,
 );
