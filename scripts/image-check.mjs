@@ -236,7 +236,8 @@ async function checkProvisioning(image, sample) {
   const api = start(sample, ['sandbox-api', `--kubeconfig-out=${kubeconfig}`]);
   const data = `--data-dir=${join(folder, 'volumes')}`;
   const driver = start(sample, ['sandbox-driver', `--csi-address=${socket}`, data]);
-  await until(() => existsSync(kubeconfig), 'the API of the sandbox: start', api);
+  const hasServer = () => existsSync(kubeconfig) && statSync(kubeconfig).size > 0;
+  await until(hasServer, 'the API of the sandbox: start', api);
   await until(() => existsSync(socket), 'the sample driver: start', driver);
   const call = clientOf(kubeconfig);
   await call('/apis/storage.k8s.io/v1/storageclasses', {
