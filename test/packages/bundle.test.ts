@@ -17,6 +17,7 @@ describe('the bundle of the image and of the tarball', () => {
   before(async () => {
     folder = await makeFolder();
     await cp(`${ROOT}/package.json`, folder.file('package.json'));
+    await cp(`${ROOT}/k8s`, folder.file('k8s'), { recursive: true });
     await run(process.execPath, [`${ROOT}/scripts/bundle.mjs`, folder.file('dist')]);
   });
   after(() => folder.remove());
@@ -40,6 +41,6 @@ describe('the bundle of the image and of the tarball', () => {
         found.push(named);
       }
     }
-    assert.deepEqual(found.toSorted(), ['../../package.json', '../bull-board-ui']);
+    assert.deepEqual(found.toSorted(), ['../../k8s/', '../../package.json', '../bull-board-ui']);
   });
 });
