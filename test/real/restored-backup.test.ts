@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
+import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { type Reflector, startReflector } from '#src/kube/reflector.ts';
@@ -88,7 +89,8 @@ describe('a cluster and its Redis that are restored from backups of one moment',
       await bed.kube.create<Claim>(claims, 'default', {
         apiVersion: 'v1',
         kind: 'PersistentVolumeClaim',
-        metadata: { name },
+        // As kube-controller-manager annotates it, which may not notice that the server went back.
+        metadata: { name, annotations: { [STORAGE_PROVISIONER]: bed.driver } },
         spec: {
           storageClassName: bed.className,
           accessModes: ['ReadWriteOnce'],
