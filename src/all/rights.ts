@@ -1,4 +1,5 @@
 import type { KubeClient } from '../kube/client.ts';
+import { ruleFor } from '../kube/missing-rights.ts';
 import * as kinds from '../kube/resources.ts';
 import type { Resource } from '../kube/resources.ts';
 import type { Flags } from '../runtime/flags.ts';
@@ -80,10 +81,7 @@ export async function missingRights(
   return needed.flatMap(({ feature, resources, verbs }) =>
     resources.flatMap((resource) => {
       const missing = verbs.filter((verb) => !resourceRules.some(grants(verb, resource)));
-      if (missing.length === 0) return [];
-      const { group, plural } = resource;
-      const rule = `{ apiGroups: ['${group}'], resources: [${plural}], verbs: [${missing.join(', ')}] }`;
-      return [{ feature, rule }];
+      return missing.length === 0 ? [] : [{ feature, rule: ruleFor(resource, missing) }];
     }),
   );
 }

@@ -27,7 +27,7 @@ export function nameMissingRights(
 ): KubeClient {
   const missing = new Set<string>();
   const judge = (resource: Resource, verb: Verb, at: unknown, error: unknown): void => {
-    const rule = ruleFor(resource, verb) + placeOf(at);
+    const rule = ruleFor(resource, [verb]) + placeOf(at);
     if (error === undefined) missing.delete(rule);
     else if (isRbac(error, verb) && !missing.has(rule)) {
       missing.add(rule);
@@ -64,8 +64,8 @@ export function nameMissingRights(
 }
 
 /** A rule as a role has it. */
-function ruleFor({ group, plural }: Resource, verb: Verb): string {
-  return `{ apiGroups: ['${group}'], resources: [${plural}], verbs: [${verb}] }`;
+export function ruleFor({ group, plural }: Resource, verbs: readonly string[]): string {
+  return `{ apiGroups: ['${group}'], resources: [${plural}], verbs: [${verbs.join(', ')}] }`;
 }
 
 /** @param at  a namespace, or what names one */

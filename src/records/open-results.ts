@@ -88,11 +88,12 @@ const FOR_ALL: ReadonlySet<NotOpened['kind']> = new Set(['no-data-epoch', 'quara
 export function explainNotOpened(answer: NotOpened, isSoftState = false): NotYet | Busy {
   if (answer.kind === 'busy') return answer;
   const { kind } = answer;
+  const isOfThisClaim = kind === 'quarantine' && isSoftState;
   return {
     kind: 'not-yet',
-    reason: kind === 'quarantine' && isSoftState ? MAY_BE_AT_WORK : whyNotOpened(answer),
+    reason: isOfThisClaim ? MAY_BE_AT_WORK : whyNotOpened(answer),
     waitMs: 'waitMs' in answer ? answer.waitMs : (WAIT_MS[kind] ?? 0),
-    isForAll: FOR_ALL.has(kind) && !(kind === 'quarantine' && isSoftState),
+    isForAll: FOR_ALL.has(kind) && !isOfThisClaim,
     isHalt: kind === 'other-leads' || kind === 'drained',
   };
 }
