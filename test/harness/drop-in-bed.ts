@@ -4,13 +4,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/open-client.ts';
 import type { Claim } from '#src/kube/objects.ts';
-import { claims, classes } from '#src/kube/resources.ts';
+import { claims } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
-import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { openDriverPlace } from './change-over/driver-place.ts';
 import type { ChurnPlace, Startable } from './change-over/scenario.ts';
 import { VolumeLedger } from './change-over/volume-ledger.ts';
 import { freePort } from './free-port.ts';
@@ -73,29 +71,8 @@ export class DropInBed implements ChurnPlace {
     const folder = await mkdtemp(join(tmpdir(), 'sutler-drop-in-'));
     closers.add('folder', () => rm(folder, { recursive: true, force: true }));
     const ledger = new VolumeLedger(() => false);
-    const driver = await startSampleDriver({
-      socket: join(folder, 'csi.sock'),
-      dataDir: join(folder, 'volumes'),
-      name: driverName,
-      delayMs: driverDelayMs,
-      onCall: ledger.onCall,
-    });
-    closers.add('driver', () => driver.close());
-    const kube = createKubeClient({
-      access: await loadClusterAccess({ kubeconfig, env: {} }),
-      userAgent: 'test',
-      log: silentLog,
-    });
-    closers.add('client', () => kube.close());
-    const className = driverName.replaceAll('.', '-');
-    await kube.create(classes, undefined, {
-      apiVersion: 'storage.k8s.io/v1',
-      kind: 'StorageClass',
-      metadata: { name: className },
-      provisioner: driverName,
-      reclaimPolicy: 'Delete',
-    });
-    closers.add('class', () => kube.delete(classes, { name: className }));
+    const place = { kubeconfig, folder, name: driverName, delayMs: driverDelayMs, ledger, closers };
+    const { driver, kube, className } = await openDriverPlace(place);
     const own = { folder, kubeconfig: o.ownKubeconfig ?? kubeconfig, closers };
     return new DropInBed({ kube, namespace, className, ledger, driver }, own);
   }

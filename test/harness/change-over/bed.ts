@@ -5,14 +5,10 @@ import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/open-client.ts';
-import { classes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver } from '../../../sandbox/driver/server.ts';
 import { startProgram } from '../program.ts';
 import { startRedisServer } from '../redis-server.ts';
+import { openDriverPlace } from './driver-place.ts';
 import type { ChangeOverPlace, Startable } from './scenario.ts';
 import { VolumeLedger } from './volume-ledger.ts';
 
@@ -86,30 +82,9 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     String(metadata.get('user-agent')[0]).includes('grpc-go'),
   );
   const driverName = `change-over-${Date.now().toString(36)}.csi.example`;
-  const className = driverName.replaceAll('.', '-');
   const socket = join(folder, 'csi.sock');
-  const driver = await startSampleDriver({
-    socket,
-    dataDir: join(folder, 'volumes'),
-    name: driverName,
-    delayMs: driverDelayMs,
-    onCall: ledger.onCall,
-  });
-  closers.add('driver', () => driver.close());
-  const kube = createKubeClient({
-    access: await loadClusterAccess({ kubeconfig, env: {} }),
-    userAgent: 'test',
-    log: silentLog,
-  });
-  closers.add('client', () => kube.close());
-  await kube.create(classes, undefined, {
-    apiVersion: 'storage.k8s.io/v1',
-    kind: 'StorageClass',
-    metadata: { name: className },
-    provisioner: driverName,
-    reclaimPolicy: 'Delete',
-  });
-  closers.add('class', () => kube.delete(classes, { name: className }));
+  const place = { kubeconfig, folder, name: driverName, delayMs: driverDelayMs, ledger, closers };
+  const { driver, kube, className } = await openDriverPlace(place);
 
   const start = async (args: readonly string[], cli = CLI): Promise<Startable> => {
     const process = await startSutlerProcess([cli, ...args], { folder, redisUrl });
