@@ -1,6 +1,6 @@
 import { excerpt, parseJson } from '../runtime/json.ts';
 import { ListDecoder, type PageInfo, WatchDecoder, type WatchEvent } from './decoders.ts';
-import { isNotFound, undecodableError } from './kube-error.ts';
+import { isNotFound, KubeError, undecodableError } from './kube-error.ts';
 import {
   type ApiCall,
   type CallOptions,
@@ -73,6 +73,9 @@ export interface KubeClient {
   get<T>(resource: Resource, ref: ObjectRef, o?: CallOptions): Promise<T | undefined>;
   /** One page if there is a limit, else all objects. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
+  /** What the server says of itself: its version, or the kinds of a group.
+   * @returns undefined if it has nothing at that path */
+  discover<T>(path: string): Promise<T | undefined>;
   /** Passes on the items of one page, or of all, as they arrive. */
   listItems(resource: Resource, o: ItemsOptions): Promise<PageInfo>;
   create<T>(
@@ -127,6 +130,7 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
         ...(next === '' ? {} : { continueToken: next }),
       };
     },
+    discover: (path) => discover(sender, path),
     async listItems(resource, o) {
       const call = describeCall(listCall(resource, o));
       let decoder = new ListDecoder(call.title, o.onItem);
@@ -176,6 +180,18 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     },
     close: () => sender.close(),
   };
+}
+
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
+async function discover<T>(sender: RequestSender, path: string): Promise<T | undefined> {
+  const call = { verb: 'get', resource: 'discovery', title: `get ${path}`, path } as const;
+  const rest = { contentType: '', accept: 'application/json', body: undefined, options: {} };
+  try {
+    return decode<T>(call.title, await sender.send({ ...call, ...rest }));
+  } catch (error) {
+    if (error instanceof KubeError && error.code === 404) return undefined;
+    throw error;
+  }
 }
 
 function listCall(resource: Resource, o: ListOptions): CallDescription {

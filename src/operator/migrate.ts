@@ -15,7 +15,7 @@ import { migrate as command } from './flags.ts';
 import { tellBack } from './migrate/back.ts';
 import { check, type Subject } from './migrate/check.ts';
 import type { Finding } from './migrate/findings.ts';
-import { type SortedArguments, sortArguments } from './migrate/arguments.ts';
+import { says, type SortedArguments, sortArguments } from './migrate/arguments.ts';
 import { type Components, migrate, type Migrated } from './migrate/kustomization.ts';
 import { type Fields, findProvisioner, findSocket, type Workload } from './migrate/provisioner.ts';
 
@@ -236,7 +236,7 @@ function report(o: {
       `2. make the Secret ${service}-tls in ${namespace} for the name ${names} (docs/gateway.md)`,
       '3. the same sutler migrate with --check says what still stands in the way',
       `4. ${applyCommands(out)}`,
-      `5. external-provisioner ends with its pod: sutler leads when the Lease ${leaseNamespace}/${leaseName(driverName)} is free`,
+      `5. sutler leads when the Lease ${leaseNamespace}/${leaseName(driverName)} is free, after the old pod`,
       `back: sutler migrate --back ${out}`,
     ]),
   ];
@@ -272,9 +272,7 @@ function checkResult({ plan, migrated, out }: Subject, findings: readonly Findin
 
 /** Components of k8s/ that the arguments ask for. */
 function neededComponents({ section }: SortedArguments): readonly string[] {
-  const says = (flag: string, text: string) =>
-    section.get(flag)?.some((each) => each.includes(text)) === true;
-  const isCapacity = says('enable-capacity', 'true');
-  const isTopology = !says('feature-gates', 'Topology=false');
+  const isCapacity = says(section, 'enable-capacity', 'true');
+  const isTopology = !says(section, 'feature-gates', 'Topology=false');
   return [...(isTopology ? ['topology'] : []), ...(isCapacity ? ['capacity'] : [])];
 }

@@ -8,6 +8,8 @@ import { isRefusal, NO_CLUSTER } from './error-text.ts';
 
 /** What is wrong with the settings of Redis, one line each with its fix. */
 export interface SettingsReport {
+  /** Of Redis, where it says so. */
+  readonly version?: string | undefined;
   /** Known to be wrong; empty when all is well. */
   readonly wrong: readonly string[];
   /** Not known: managed services hide some settings. */
@@ -33,6 +35,7 @@ export async function checkSettings(redis: Pick<Redis, 'info'>): Promise<Setting
     readFact(name) === undefined ? line : [],
   );
   return {
+    version: readFact('redis_version'),
     wrong: CHECKS.flatMap((check) => check(readFact) ?? []),
     unknown,
     forgets: readFact('aof_enabled') === '1' ? undefined : FORGETS,

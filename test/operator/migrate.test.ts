@@ -22,6 +22,7 @@ type Fields = Readonly<Record<string, unknown>>;
 interface Traits {
   readonly kind?: string;
   readonly namespace?: string;
+  readonly workload?: string;
   readonly image?: string;
   readonly name?: string;
   readonly container?: Fields;
@@ -40,7 +41,7 @@ function manifest(traits: Traits = {}): string {
   return stringify({
     apiVersion: 'apps/v1',
     kind,
-    metadata: { name: 'shop-controller', namespace, labels: { app: 'shop' } },
+    metadata: { name: traits.workload ?? 'shop-controller', namespace, labels: { app: 'shop' } },
     spec: {
       ...(kind === 'DaemonSet' ? {} : { replicas: 2 }),
       selector: { matchLabels: { app: 'shop' } },
@@ -135,6 +136,12 @@ describe('sutler migrate', () => {
       service.spec.ports.map(({ port }) => port),
       [23810, 23811],
     );
+  });
+
+  it('names the Service as Services may be named, whatever the name of the workload', async () => {
+    const { out_ } = await migrated({ workload: `shop.v1-${'x'.repeat(39)}-controller` });
+    const [{ metadata }] = read(out_, 'beside/objects.yaml') as [{ metadata: Fields }];
+    assert.equal(metadata['name'], `sutler-gateway-shop-v1-${'x'.repeat(39)}`);
   });
 
   it('leaves the pod’s other probes, labels and volumes alone', async () => {
@@ -321,6 +328,13 @@ describe('sutler migrate', () => {
     const { code, out } = await run(manifest({ args: ['--csi-address=$(ADDRESS)'] }), '--check');
     assert.equal(code, 1);
     assert.match(out, /kubectl -n storage scale deployment\/shop-controller --replicas=0/);
+  });
+
+  it('takes the last of an argument that is given twice', async () => {
+    const args = ['--csi-address=$(ADDRESS)', '--leader-election', '--leader-election=false'];
+    const { code, out } = await run(manifest({ args }), '--check');
+    assert.equal(code, 1);
+    assert.match(out, /has no --leader-election/);
   });
 
   it('overwrites nothing', async () => {

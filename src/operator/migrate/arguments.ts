@@ -73,6 +73,11 @@ export function sortArguments(
   };
 }
 
+/** @returns whether a value of the flag contains the text */
+export function says(section: SortedArguments['section'], flag: string, text: string): boolean {
+  return section.get(flag)?.some((each) => each.includes(text)) === true;
+}
+
 /** Flags whose value may stay open: what they say has no effect, or is of the processes. */
 const MAY_STAY_OPEN = /^--?(http-endpoint|metrics-address|v|kubeconfig|master)\b/;
 

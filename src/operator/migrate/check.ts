@@ -7,11 +7,14 @@ import { isForbidden } from '../../kube/kube-error.ts';
 import type { Lease } from '../../kube/objects.ts';
 import {
   accessReviews,
+  apiVersionOf,
   csiDrivers,
+  deployments,
   leases,
   namespaces,
   ownAccessReviews,
   pods,
+  type Resource,
   secrets,
 } from '../../kube/resources.ts';
 import { checkSettings } from '../../redis/settings.ts';
@@ -33,7 +36,8 @@ import {
   wrong,
 } from './findings.ts';
 import type { Migrated, Plan } from './kustomization.ts';
-import type { Fields } from './provisioner.ts';
+import type { Fields, Workload } from './provisioner.ts';
+import { judgeImages, judgeServer, neededKinds } from './versions.ts';
 
 /* Looks at the cluster, Redis and the gateway before a migration. Writes nothing. */
 
@@ -127,8 +131,42 @@ async function checkCluster(
       for await (const pod of listAll<Fields>(kube, pods)) all.push(pod);
       return judgePorts(migrated, all, out);
     });
+  await look('the version of the API server', async () => {
+    const needs = neededKinds(plan.sorted.section);
+    const kinds = await servedKinds(
+      kube,
+      needs.map(({ kind }) => kind),
+    );
+    const found = await kube.discover<{ readonly gitVersion: string }>('/version');
+    return judgeServer({ version: found?.gitVersion ?? 'of unknown version', kinds }, needs);
+  });
+  await look('the version of ingest and jobs', async () => {
+    const images = new Map<string, string>();
+    for (const name of ['ingest', 'jobs']) {
+      const at = { namespace: 'sutler', name: `sutler-${name}` };
+      const found = await kube.get<Workload>(deployments, at);
+      const container = found?.spec.template.spec.containers.find((each) => each.name === name);
+      if (container !== undefined) images.set(at.name, container.image);
+    }
+    return judgeImages(images, plan.image);
+  });
   findings.push(...(await checkRights(kube, subject)));
   return findings;
+}
+
+/** Those of the kinds that the API server has. */
+async function servedKinds(
+  kube: KubeClient,
+  kinds: readonly Resource[],
+): Promise<ReadonlySet<Resource>> {
+  const served = new Set<Resource>();
+  for (const kind of kinds) {
+    const group = await kube.discover<{ readonly resources: readonly { readonly name: string }[] }>(
+      `/apis/${apiVersionOf(kind)}`,
+    );
+    if (group?.resources.some(({ name }) => name === kind.plural) === true) served.add(kind);
+  }
+  return served;
 }
 
 const POLL_MS = 1_000;
@@ -226,8 +264,9 @@ async function checkRedis(
   prefix: string,
   { users }: Subject,
 ): Promise<readonly Finding[]> {
-  const { wrong: amiss, unknown, forgets } = await checkSettings(redis);
+  const { version, wrong: amiss, unknown, forgets } = await checkSettings(redis);
   const findings = [
+    ...(version === undefined ? [] : [note(`Redis is ${version}; 6.2 or later is needed`)]),
     ...amiss.map(wrong),
     ...(forgets === undefined ? [] : [wrong(forgets)]),
     ...unknown.map(note),

@@ -59,8 +59,8 @@ export function judgeElection(
   if (hasElection || isNodeDeployment || isReplacedFirst) return [];
   return [
     wrong(
-      'external-provisioner has no --leader-election, so it would work beside sutler until its pod ' +
-        `has ended: when the folder is written, kubectl -n ${namespace} scale ${kubectlName(workload)} --replicas=0`,
+      'external-provisioner has no --leader-election, so it works beside sutler until its pod ends: ' +
+        `after writing, kubectl -n ${namespace} scale ${kubectlName(workload)} --replicas=0`,
     ),
   ];
 }

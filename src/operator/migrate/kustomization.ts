@@ -58,7 +58,7 @@ export function migrate(plan: Plan, components: Components): Migrated {
   const { provisioner, driverName, sorted } = plan;
   const { workload } = provisioner;
   const namespace = workload.metadata.namespace ?? 'default';
-  const service = `sutler-gateway-${workload.metadata.name}`.slice(0, 63);
+  const service = serviceName(workload.metadata.name);
   const ports = freePorts(workload.spec.template.spec);
   const user = effective(workload.spec.template.spec, provisioner.container, 'runAsUser');
   const leaseNamespace = sorted.leaseNamespace ?? namespace;
@@ -89,6 +89,11 @@ export function migrate(plan: Plan, components: Components): Migrated {
     ports,
     user,
   };
+}
+
+/** Of a workload, whose name may be longer than a Service's, and have dots. */
+function serviceName(workload: string): string {
+  return `sutler-gateway-${workload.replaceAll('.', '-')}`.slice(0, 63).replace(/-+$/, '');
 }
 
 /** Two ports that no container of the pod names: with hostNetwork they are the node's. */

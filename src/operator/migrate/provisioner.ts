@@ -54,7 +54,7 @@ export function findProvisioner(objects: readonly unknown[]): Provisioner {
   const workloads = all.filter(isWorkload);
   if (workloads.length === 0)
     throw new UsageError(
-      'there is no Deployment, StatefulSet or DaemonSet in it: give the manifests of the driver’s controller',
+      'there is no Deployment, StatefulSet or DaemonSet in it: give the driver’s controller',
     );
   const found = workloads.flatMap((workload) =>
     workload.spec.template.spec.containers
@@ -146,7 +146,7 @@ export function findSocket({ name, volumeMounts = [] }: Container, address: stri
     .toSorted((a, b) => b.mountPath.length - a.mountPath.length);
   if (mount === undefined)
     throw new UsageError(
-      `no volume of the container ${name} contains its socket ${path}: mount the folder of the driver’s socket there`,
+      `no volume of the container ${name} contains its socket ${path}: mount its folder there`,
     );
   return { path, volume: mount.name, mountPath: mount.mountPath };
 }

@@ -4,6 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import {
+  referenceGrants,
+  type Resource,
+  storageCapacities,
+  volumeAttributesClasses,
+} from '#src/kube/resources.ts';
+import {
   type Finding,
   judgeCertificate,
   judgeElection,
@@ -14,6 +20,7 @@ import {
   rightsIn,
 } from '#src/operator/migrate/findings.ts';
 import type { Workload } from '#src/operator/migrate/provisioner.ts';
+import { judgeImages, judgeServer, neededKinds } from '#src/operator/migrate/versions.ts';
 import { makeCertificates } from '../../harness/csi-certificates.ts';
 import { readYaml } from '../../harness/real-manifests.ts';
 
@@ -131,6 +138,56 @@ describe('the ports of the gateway before a migration', () => {
   it('are free beside a pod with a network of its own, and one of the workload', () => {
     assert.equal(judge('other-1', { containers }), '');
     assert.equal(judge('shop-1', { hostNetwork: true, containers }), '');
+  });
+});
+
+describe('the API server before a migration', () => {
+  const judge = (version: string, section: Record<string, string>, absent: Resource[] = []) => {
+    const needs = neededKinds(new Map(Object.entries(section).map(([k, v]) => [k, [v]])));
+    const kinds = new Set(needs.map(({ kind }) => kind).filter((kind) => !absent.includes(kind)));
+    return textOf(judgeServer({ version, kinds }, needs));
+  };
+
+  it('has what is used, with the oldest version that has it too', () => {
+    const title = 'note: the API server is v1.36.3; what is used of it is there since Kubernetes';
+    assert.equal(judge('v1.36.3', {}), `${title} 1.22`);
+    assert.equal(judge('v1.36.3', { 'enable-capacity': 'true' }), `${title} 1.24`);
+    const gates = { 'feature-gates': 'Topology=true,VolumeAttributesClass=true' };
+    assert.equal(judge('v1.36.3', gates), `${title} 1.34`);
+  });
+  it('is too old without endPort in NetworkPolicies', () => {
+    assert.match(
+      judge('v1.21.14-eks-1', {}),
+      /^wrong: .*endPort.*: upgrade it to 1\.22 or later$/m,
+    );
+  });
+  it('lacks a kind that an argument asks for', () => {
+    assert.match(
+      judge('v1.23.4', { 'enable-capacity': 'true' }, [storageCapacities]),
+      /^wrong: .*csistoragecapacities of storage\.k8s\.io\/v1.*upgrade it to 1\.24, or take the flag/m,
+    );
+    assert.match(
+      judge('v1.36.3', { 'feature-gates': 'CrossNamespaceVolumeDataSource=true' }, [
+        referenceGrants,
+      ]),
+      /^wrong: .*referencegrants of gateway\.networking\.k8s\.io\/v1beta1.*install/m,
+    );
+  });
+  it('does not stand in the way without a kind that only some claims ask for', () => {
+    const said = judge('v1.33.0', {}, [volumeAttributesClasses]);
+    assert.doesNotMatch(said, /^wrong/m);
+    assert.match(said, /^note: .*volumeattributesclasses .* only for claims that name one/m);
+  });
+});
+
+describe('the image of the gateway before a migration', () => {
+  const running = new Map([['sutler-ingest', 'example.com/sutler:0.1.0']]);
+  it('is that of ingest and jobs', () => {
+    assert.equal(textOf(judgeImages(running, 'example.com/sutler:0.1.0')), '');
+    assert.match(
+      textOf(judgeImages(running, 'sutler:0.2.0')),
+      /--image=example\.com\/sutler:0\.1\.0,/,
+    );
   });
 });
 
