@@ -102,9 +102,11 @@ async function start(context: AllContext): Promise<void> {
 /** Says at the start which features lack a right. Whoever may not ask for that finds it out when
  * they are used (kube/missing-rights.ts). */
 async function nameMissingRights(context: AllContext): Promise<void> {
-  const { flags, env, log, closers, metrics } = context;
+  const { flags, env, log } = context;
+  const closers = new Closers();
+  context.closers.add('check of the rights', () => closers.close());
   try {
-    const kube = await openKubeClient('all', { flags, env, log, closers, metrics });
+    const kube = await openKubeClient('all', { flags, env, log, closers });
     const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
     for (const missing of await missingRights(kube, namespace, neededRights(flags)))
       log.warn(
@@ -113,6 +115,8 @@ async function nameMissingRights(context: AllContext): Promise<void> {
       );
   } catch (error) {
     log.debug({ err: error }, 'the rights of this account could not be read');
+  } finally {
+    await closers.close();
   }
 }
 
@@ -177,9 +181,9 @@ async function makeFolder(csiAddress: string): Promise<string> {
 }
 
 /** Removes the folders of processes that were killed: a container's volumes, and the memory of its
- * pod, outlive it. */
+ * pod, outlive it. A place that can't be listed is left as it is. */
 async function removeLeftovers(place: string): Promise<void> {
-  for (const name of await readdir(place)) {
+  for (const name of await readdir(place).catch(() => [])) {
     if (!LEFTOVER.test(name)) continue;
     const folder = join(place, name);
     const sockets = [REDIS_SOCKET, SOCKET].map((socket) => join(folder, socket));

@@ -54,14 +54,6 @@ interface Rule {
   readonly resourceNames?: readonly string[];
 }
 
-const RULES_REVIEWS: Resource = {
-  group: 'authorization.k8s.io',
-  version: 'v1',
-  plural: 'selfsubjectrulesreviews',
-  kind: 'SelfSubjectRulesReview',
-  namespaced: false,
-};
-
 /** Asks the API server for the rights of this account.
  * @param namespace  of the pod
  * @returns for each feature that lacks one the rule that grants it; none where the API server does
@@ -72,10 +64,9 @@ export async function missingRights(
   namespace: string,
   needed: readonly NeededRight[],
 ): Promise<readonly { readonly feature: string; readonly rule: string }[]> {
-  const review = { apiVersion: 'authorization.k8s.io/v1', kind: RULES_REVIEWS.kind };
   const { status } = await kube.create<{
     status?: { incomplete?: boolean; resourceRules?: readonly Rule[] };
-  }>(RULES_REVIEWS, undefined, { ...review, spec: { namespace } });
+  }>(kinds.ownRulesReviews, undefined, { spec: { namespace } });
   const { incomplete = true, resourceRules = [] } = status ?? {};
   if (incomplete) return [];
   return needed.flatMap(({ feature, resources, verbs }) =>

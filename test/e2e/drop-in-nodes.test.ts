@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
 import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim, KubeObject, StorageCapacity, Volume } from '#src/kube/objects.ts';
-import { loadClusterAccess } from '#src/kube/open-client.ts';
 import {
   claims,
   classes,
@@ -16,13 +15,11 @@ import {
   volumes,
 } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { selectedNodeOf } from '#src/volumes/eligibility.ts';
-import { startSandboxApi } from '../../sandbox/api/server.ts';
-import { startBinder } from '../../sandbox/binder/binder.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { VolumeLedger } from '../harness/change-over/volume-ledger.ts';
 import { type DropIn, startDropIn } from '../harness/drop-in-bed.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 
 const DRIVER = 'sample.csi.sutler.dev';
@@ -48,6 +45,7 @@ describe('sutler in the place of external-provisioner with --node-deployment', (
   const parts = new Map<string, NodePart>();
   let kube: KubeClient;
   let folder: string;
+  let cluster: SandboxCluster;
 
   const partOf = (node: string): NodePart => {
     const part = parts.get(node);
@@ -56,12 +54,7 @@ describe('sutler in the place of external-provisioner with --node-deployment', (
   };
   const startOn = async (node: string, socket: string): Promise<DropIn> => {
     const sutler = await startDropIn({
-      args: [
-        `--kubeconfig=${join(folder, 'kubeconfig')}`,
-        '--node-deployment',
-        ...TIMES,
-        ...CAPACITY,
-      ],
+      args: [`--kubeconfig=${cluster.kubeconfig}`, '--node-deployment', ...TIMES, ...CAPACITY],
       socket,
       namespace: 'default',
       env: { TMPDIR: folder, HOSTNAME: node, NODE_NAME: node, NAMESPACE: 'default' },
@@ -97,17 +90,11 @@ describe('sutler in the place of external-provisioner with --node-deployment', (
   };
 
   before(async () => {
-    const api = await startSandboxApi({ log: silentLog });
-    closers.add('API', () => api.close());
-    const binder = startBinder({ operations: api.operations, log: silentLog });
-    closers.add('binder', () => binder.close());
+    cluster = await openSandboxCluster({ binder: true });
+    closers.add('cluster', () => cluster.close());
     folder = await mkdtemp(join(tmpdir(), 'sutler-nodes-'));
     closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-    const kubeconfig = join(folder, 'kubeconfig');
-    await writeFile(kubeconfig, api.kubeconfig(), { mode: 0o600 });
-    const access = await loadClusterAccess({ kubeconfig, env: {} });
-    kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
-    closers.add('client', () => kube.close());
+    kube = await cluster.client();
     for (const volumeBindingMode of ['Immediate', 'WaitForFirstConsumer'])
       await kube.create(classes, undefined, {
         apiVersion: 'storage.k8s.io/v1',

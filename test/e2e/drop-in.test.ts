@@ -1,17 +1,13 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
-import { startSandboxApi } from '../../sandbox/api/server.ts';
-import { startBinder } from '../../sandbox/binder/binder.ts';
 import { DropInBed } from '../harness/drop-in-bed.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 
 const LEASE = [
@@ -27,14 +23,8 @@ describe('sutler in the place of external-provisioner', () => {
   const closers = new Closers();
   let bed: DropInBed;
   before(async () => {
-    const api = await startSandboxApi({ log: silentLog });
-    closers.add('API', () => api.close());
-    const binder = startBinder({ operations: api.operations, log: silentLog });
-    closers.add('binder', () => binder.close());
-    const folder = await mkdtemp(join(tmpdir(), 'sutler-kubeconfig-'));
-    closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-    const kubeconfig = join(folder, 'kubeconfig');
-    await writeFile(kubeconfig, api.kubeconfig(), { mode: 0o600 });
+    const { kubeconfig, close } = await openSandboxCluster({ binder: true });
+    closers.add('cluster', close);
     bed = await DropInBed.open({ kubeconfig, namespace: 'default', driverDelayMs: 200 });
   });
   after(async () => {

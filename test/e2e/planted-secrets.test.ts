@@ -8,7 +8,6 @@ import type { Claim } from '#src/kube/objects.ts';
 import { claims, classes, secrets } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startBinder } from '../../sandbox/binder/binder.ts';
 import { type Child, startChild } from '../../sandbox/children.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
@@ -74,12 +73,10 @@ describe('what the processes print', () => {
       ],
     });
     sentinelUrl = `rediss-sentinel://:${redis.password}@127.0.0.1:${port}/main`;
-    cluster = await openSandboxCluster();
+    cluster = await openSandboxCluster({ binder: true });
     closers.add('cluster', () => cluster.close());
     const token = /token"?: *"?([^\s"]+)/.exec(await readFile(cluster.kubeconfig, 'utf8'))?.[1];
     planted.set('bearer token', token ?? '');
-    const binder = startBinder({ operations: cluster.api.operations, log: silentLog });
-    closers.add('binder', () => binder.close());
     socket = folder.file('csi.sock');
     const driver = await startSampleDriver({
       socket,

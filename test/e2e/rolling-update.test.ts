@@ -1,20 +1,17 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { CreateVolumeRequest, DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
-import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { tokenAccess } from '../harness/kube-server.ts';
+import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { openJobs } from '#src/records/open-records.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSandboxApi } from '../../sandbox/api/server.ts';
-import { startBinder } from '../../sandbox/binder/binder.ts';
 import { type Child, startChild } from '../../sandbox/children.ts';
 import {
   type DriverCall,
@@ -24,6 +21,7 @@ import {
 import { VolumeStore } from '../../sandbox/driver/volume-store.ts';
 import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 
 const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
@@ -186,18 +184,9 @@ describe('a rolling update of a driver with three replicas', () => {
   before(async () => {
     dir = await mkdtemp(join(tmpdir(), 'sutler-'));
     closers.add('folder', () => rm(dir, { recursive: true, force: true }));
-    const api = await startSandboxApi({ log: silentLog });
-    closers.add('API', () => api.close());
-    const binder = startBinder({ operations: api.operations, log: silentLog });
-    closers.add('binder', () => binder.close());
-    const kubeconfig = join(dir, 'kubeconfig');
-    await writeFile(kubeconfig, api.kubeconfig(), { mode: 0o600 });
-    kube = createKubeClient({
-      access: tokenAccess(api),
-      userAgent: 'test',
-      log: silentLog,
-    });
-    closers.add('API client', () => kube.close());
+    const cluster = await openSandboxCluster({ binder: true });
+    closers.add('cluster', () => cluster.close());
+    kube = await cluster.client();
     redis = await startTestRedis();
     closers.add('Redis', () => redis.close());
 
@@ -208,7 +197,7 @@ describe('a rolling update of a driver with three replicas', () => {
     const addresses = replicas.map(({ address }) => address);
     const env = { PATH: process.env['PATH'], HOME: dir, REDIS_URL: redis.url };
     const common = [
-      `--kubeconfig=${kubeconfig}`,
+      `--kubeconfig=${cluster.kubeconfig}`,
       `--timeout=${TIMEOUT_MS}ms`,
       `--write-allowance=${WRITE_ALLOWANCE_MS}ms`,
       '-v=4',

@@ -5,9 +5,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, ClaimSpec } from '#src/kube/objects.ts';
 import { claims, classes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import type { Host } from '#src/runtime/process.ts';
-import { startBinder } from '../../sandbox/binder/binder.ts';
 import { makeFolder } from './csi-folder.ts';
 import { assertNothingDenied, redisUsers, urlOf } from './redis-users.ts';
 import { startTestRedis, type TestRedis } from './redis.ts';
@@ -32,10 +30,8 @@ export async function openParts(settings: readonly string[] = []): Promise<BedPa
   const redis = await startTestRedis({ settings: [...redisUsers(), ...settings] });
   closers.add('Redis', () => redis.close());
   closers.add('least rights', () => assertNothingDenied(redis.redis));
-  const cluster = await openSandboxCluster();
+  const cluster = await openSandboxCluster({ binder: true });
   closers.add('cluster', () => cluster.close());
-  const binder = startBinder({ operations: cluster.api.operations, log: silentLog });
-  closers.add('binder', () => binder.close());
   return { redis, cluster, kube: await cluster.client(), folder, closers };
 }
 

@@ -5,9 +5,10 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { ClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type SandboxApi, startSandboxApi } from '../../sandbox/api/server.ts';
+import { startBinder } from '../../sandbox/binder/binder.ts';
 import { tokenAccess } from './kube-server.ts';
 
-/** The sandbox's API server, without its volume binder, in this process. */
+/** The sandbox's API server, in this process. */
 export interface SandboxCluster {
   readonly api: SandboxApi;
   /** Path of a kubeconfig. */
@@ -18,11 +19,16 @@ export interface SandboxCluster {
   close(): Promise<void>;
 }
 
-export async function openSandboxCluster(): Promise<SandboxCluster> {
+/** @param o.binder  whether claims become Bound */
+export async function openSandboxCluster(
+  o: { readonly binder?: boolean } = {},
+): Promise<SandboxCluster> {
   const dir = await mkdtemp(join(tmpdir(), 'sutler-cluster-'));
   const api = await startSandboxApi({ log: silentLog });
   const kubeconfig = join(dir, 'kubeconfig');
-  await writeFile(kubeconfig, api.kubeconfig());
+  await writeFile(kubeconfig, api.kubeconfig(), { mode: 0o600 });
+  const binder =
+    o.binder === true ? startBinder({ operations: api.operations, log: silentLog }) : undefined;
   const access = tokenAccess(api);
   const clients: KubeClient[] = [];
   return {
@@ -36,6 +42,7 @@ export async function openSandboxCluster(): Promise<SandboxCluster> {
     },
     async close() {
       await Promise.all(clients.map((client) => client.close()));
+      await binder?.close();
       await api.close();
       await rm(dir, { recursive: true, force: true });
     },

@@ -1,15 +1,10 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
-import { startSandboxApi } from '../../sandbox/api/server.ts';
-import { startBinder } from '../../sandbox/binder/binder.ts';
 import { type ChangeOverBed, openChangeOverBed } from '../harness/change-over/bed.ts';
 import { type ChurnPlan, churn, type Startable } from '../harness/change-over/scenario.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
@@ -24,14 +19,9 @@ describe('while claims are created and deleted', () => {
   let kubeconfig = '';
   let bed: ChangeOverBed;
   before(async () => {
-    const api = await startSandboxApi({ log: silentLog });
-    closers.add('API', () => api.close());
-    const binder = startBinder({ operations: api.operations, log: silentLog });
-    closers.add('binder', () => binder.close());
-    const folder = await mkdtemp(join(tmpdir(), 'sutler-kubeconfig-'));
-    closers.add('folder', () => rm(folder, { recursive: true, force: true }));
-    kubeconfig = join(folder, 'kubeconfig');
-    await writeFile(kubeconfig, api.kubeconfig(), { mode: 0o600 });
+    const cluster = await openSandboxCluster({ binder: true });
+    closers.add('cluster', () => cluster.close());
+    ({ kubeconfig } = cluster);
   });
   beforeEach(async () => {
     bed = await openChangeOverBed({ kubeconfig, workerThreads: 10, driverDelayMs: 200 });

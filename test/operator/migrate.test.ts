@@ -11,6 +11,7 @@ import type { PodSpec, Workload } from '#src/operator/migrate/provisioner.ts';
 import { processes } from '#src/processes.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
+import { type DriverTraits, driverManifest } from '../harness/driver-manifest.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { redisUsers, urlOf } from '../harness/redis-users.ts';
@@ -18,54 +19,8 @@ import { type Ended, runSutler } from '../harness/run-sutler.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What differs between the manifests of drivers. */
-interface Traits {
-  readonly kind?: string;
-  readonly namespace?: string;
-  readonly workload?: string;
-  readonly image?: string;
-  readonly name?: string;
-  readonly container?: Fields;
-  readonly pod?: Fields;
-  readonly args?: readonly string[];
-  readonly others?: readonly Fields[];
-  readonly mountPath?: string;
-}
-
-const ADDRESS = { name: 'ADDRESS', value: '/plugin/csi.sock' };
-
-/** A driver's manifest, as its vendor may write it. */
-function manifest(traits: Traits = {}): string {
-  const { kind = 'Deployment', namespace = 'storage', mountPath = '/plugin' } = traits;
-  const { image = 'example.com/sig/csi-provisioner:v6.3.0', name = 'csi-provisioner' } = traits;
-  return stringify({
-    apiVersion: 'apps/v1',
-    kind,
-    metadata: { name: traits.workload ?? 'shop-controller', namespace, labels: { app: 'shop' } },
-    spec: {
-      ...(kind === 'DaemonSet' ? {} : { replicas: 2 }),
-      selector: { matchLabels: { app: 'shop' } },
-      template: {
-        metadata: { labels: { app: 'shop' } },
-        spec: {
-          containers: [
-            { name: 'shop-driver', image: 'example.com/shop:v1' },
-            {
-              name,
-              image,
-              args: traits.args ?? ['--csi-address=$(ADDRESS)', '--leader-election'],
-              env: [ADDRESS],
-              volumeMounts: [{ name: 'sockets', mountPath }],
-              ...traits.container,
-            },
-            ...(traits.others ?? []),
-          ],
-          volumes: [{ name: 'sockets', emptyDir: {} }],
-          ...traits.pod,
-        },
-      },
-    },
-  });
+function manifest(traits: DriverTraits = {}): string {
+  return stringify(driverManifest({ namespace: 'storage', ...traits }));
 }
 
 describe('sutler migrate', () => {
@@ -91,7 +46,7 @@ describe('sutler migrate', () => {
     parseAllDocuments(readFileSync(join(out, path), 'utf8')).map((each) => each.toJS() as unknown);
 
   /** The pod and its gateway after a migration. */
-  const migrated = async (traits: Traits = {}) => {
+  const migrated = async (traits: DriverTraits = {}) => {
     const ended = await run(manifest(traits));
     assert.equal(ended.code, 0, ended.err);
     const [workload] = read(ended.out_, 'workload.yaml') as [Workload];
@@ -139,7 +94,7 @@ describe('sutler migrate', () => {
   });
 
   it('names the Service as Services may be named, whatever the name of the workload', async () => {
-    const { out_ } = await migrated({ workload: `shop.v1-${'x'.repeat(39)}-controller` });
+    const { out_ } = await migrated({ name: `shop.v1-${'x'.repeat(39)}-controller` });
     const [{ metadata }] = read(out_, 'beside/objects.yaml') as [{ metadata: Fields }];
     assert.equal(metadata['name'], `sutler-gateway-shop-v1-${'x'.repeat(39)}`);
   });
@@ -152,8 +107,8 @@ describe('sutler migrate', () => {
   });
 
   it('finds external-provisioner by its program in an image with several', async () => {
-    const container = { command: ['/csi-provisioner'] };
-    const { pod } = await migrated({ image: 'example.com/shop-with-sidecars:v1', container });
+    const image = 'example.com/shop-with-sidecars:v1';
+    const { pod } = await migrated({ container: { image, command: ['/csi-provisioner'] } });
     assert.equal(pod.containers.length, 2);
   });
 
@@ -257,7 +212,7 @@ describe('sutler migrate', () => {
     'what is no YAML': ['a: [', /is no YAML/],
     'manifests without a workload': ['kind: ConfigMap', /there is no Deployment, StatefulSet or/],
     'a workload without external-provisioner': [
-      manifest({ name: 'other', image: 'example.com/other:v1' }),
+      manifest({ container: { name: 'other', image: 'example.com/other:v1' } }),
       /Deployment\/shop-controller has no container of external-provisioner/,
     ],
     'two containers of external-provisioner': [
@@ -265,7 +220,7 @@ describe('sutler migrate', () => {
       /there are 2 containers of external-provisioner/,
     ],
     'an image that is not known': [
-      manifest({ image: 'example.com/shop-maker:v1' }),
+      manifest({ container: { image: 'example.com/shop-maker:v1' } }),
       /has the image example\.com\/shop-maker:v1, which is not known/,
     ],
     'a value from a ConfigMap': [

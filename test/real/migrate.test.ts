@@ -16,6 +16,7 @@ import { Connection, textAt } from '../conformance/connection.ts';
 import { type ChangeOverBed, openChangeOverBed } from '../harness/change-over/bed.ts';
 import { churn, type Startable } from '../harness/change-over/scenario.ts';
 import { makeCertificates } from '../harness/csi-certificates.ts';
+import { driverManifest } from '../harness/driver-manifest.ts';
 import { freePort } from '../harness/free-port.ts';
 import { KUBECTL } from '../harness/kustomize.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
@@ -46,27 +47,7 @@ describe('sutler migrate, from a workload in the cluster', () => {
     const folder = await mkdtemp(join(tmpdir(), 'sutler-migrate-'));
     closers.add('folder', () => rm(folder, { recursive: true }));
     out = join(folder, 'out');
-    await api.create(`/apis/apps/v1/namespaces/${namespace}/deployments`, {
-      metadata: { name: 'shop-controller' },
-      spec: {
-        selector: { matchLabels: { app: 'shop' } },
-        template: {
-          metadata: { labels: { app: 'shop' } },
-          spec: {
-            containers: [
-              { name: 'shop-driver', image: 'example.com/shop:v1' },
-              {
-                name: 'csi-provisioner',
-                image: 'example.com/csi-provisioner:v6.3.0',
-                args: ['--csi-address=/plugin/csi.sock', '--leader-election'],
-                volumeMounts: [{ name: 'sockets', mountPath: '/plugin' }],
-              },
-            ],
-            volumes: [{ name: 'sockets', emptyDir: {} }],
-          },
-        },
-      },
-    });
+    await api.create(`/apis/apps/v1/namespaces/${namespace}/deployments`, driverManifest());
     const flags = ['-n', namespace, '--driver-name=shop.example', `--out=${out}`];
     const kubeconfig = `--kubeconfig=${plane.kubeconfig}`;
     const ended = await runSutler(
@@ -183,7 +164,9 @@ describe('sutler migrate, there and back', { skip: reason }, () => {
   const migrateAndBack = async (): Promise<void> => {
     const out = join(bed.folder, 'out');
     const workload = join(bed.folder, 'shop.yaml');
-    await writeFile(workload, stringify(shop(bed)));
+    const { upstreamArgs: args, socket } = bed;
+    const shop = { name: 'shop', namespace: 'default', args, mountPath: dirname(socket) };
+    await writeFile(workload, stringify(driverManifest({ ...shop, pod: { hostNetwork: true } })));
     await kubectl('create', '-f', workload);
     const first = await bed.startOther();
     await until(() => bed.ledger.madeBy('other') > 20, 'volumes of external-provisioner', 120_000);
@@ -321,33 +304,4 @@ interface Written {
 function ownAddress(): string | undefined {
   const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
   return all.find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
-}
-
-/** A driver's Deployment whose external-provisioner has the arguments of the one that runs. */
-function shop({ upstreamArgs, socket }: ChangeOverBed): object {
-  const labels = { app: 'shop' };
-  return {
-    apiVersion: 'apps/v1',
-    kind: 'Deployment',
-    metadata: { name: 'shop', namespace: 'default' },
-    spec: {
-      selector: { matchLabels: labels },
-      template: {
-        metadata: { labels },
-        spec: {
-          hostNetwork: true,
-          containers: [
-            { name: 'shop-driver', image: 'example.com/shop:v1' },
-            {
-              name: 'csi-provisioner',
-              image: 'example.com/csi-provisioner:v6.3.0',
-              args: upstreamArgs,
-              volumeMounts: [{ name: 'sockets', mountPath: dirname(socket) }],
-            },
-          ],
-          volumes: [{ name: 'sockets', emptyDir: {} }],
-        },
-      },
-    },
-  };
 }
