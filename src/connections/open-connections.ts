@@ -9,8 +9,12 @@ import { openRedisAccess, type RedisAccess } from '../redis/access.ts';
 import { ALWAYS_OURS, type ClusterMarker, watchClusterMarker } from '../redis/cluster-marker.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { redisFlags } from '../redis/flags.ts';
+import { removeProcess, writeProcess } from '../redis/processes.ts';
 import { type SettingsWatch, watchSettings } from '../redis/settings.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
 import type { ProcessContext } from '../runtime/process.ts';
+import { version } from '../runtime/version.ts';
 
 type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;
 
@@ -22,6 +26,8 @@ export interface Connections {
   readonly settings: SettingsWatch;
   /** Whether Redis belongs to the cluster of `kube`. */
   readonly marker: ClusterMarker;
+  /** The drivers that this process leads, for people to look at. */
+  readonly leads: Set<string>;
 }
 
 /** Opens the connections of a process, adds their checks to /readyz, and closes them with the
@@ -51,7 +57,39 @@ export async function openConnections(
   health.ready('redis', () => link.trouble ?? link.refusal);
   health.ready('redis-cluster', () => marker.trouble);
   health.ready('redis-settings', () => settings.trouble);
-  return { kube, redisAccess: access, link, settings, marker };
+  const leads = new Set<string>();
+  closers.add('report of this process', reportProcess(context, name, { link, marker, leads }));
+  return { kube, redisAccess: access, link, settings, marker, leads };
+}
+
+const REPORT_PERIOD_MS = 2_000;
+
+/** Writes to Redis what /readyz of this process says, for commands and the dashboard.
+ * @returns ends it */
+function reportProcess(
+  context: Context,
+  process: string,
+  { link, marker, leads }: Pick<Connections, 'link' | 'marker' | 'leads'>,
+): () => Promise<void> {
+  const { flags, health, log } = context;
+  const instance = instanceName(context);
+  const loop = new PollLoop({
+    step: async () => {
+      if (link.trouble !== undefined || !marker.isOurs) return;
+      const lines = health.troubles();
+      const entry = { process, instance, version, leads: [...leads], lines };
+      await writeProcess(link.redis, flags.redisPrefix, entry);
+    },
+    onError: (error) => log.debug({ err: error }, 'could not report this process; trying again'),
+    periodMs: REPORT_PERIOD_MS,
+    isAligned: true,
+    clock: systemClock,
+  });
+  return async () => {
+    await loop.stop();
+    if (link.trouble === undefined)
+      await removeProcess(link.redis, flags.redisPrefix, instance).catch(() => undefined);
+  };
 }
 
 /** A name that no other process has: host, pid and a random part. */

@@ -44,6 +44,8 @@ export interface LeadershipOptions {
   readonly softState: Pick<SoftState, 'check'> | undefined;
   /** Whether Redis belongs to our cluster. */
   readonly isRedisOurs: () => boolean;
+  /** The drivers that this process leads. */
+  readonly leads: Set<string>;
   readonly log: Logger;
 }
 
@@ -72,6 +74,7 @@ export class Leadership {
       this.#options;
     dataEpoch.beginLeading(lease.transitions);
     queue.allow(() => isRedisOurs() && lease.isLeader);
+    this.#options.leads.add(driver);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
     otherProvisioner.observe(undefined);
     // The check before the resync also tells the workers that no other provisioner leads, and they
@@ -83,8 +86,9 @@ export class Leadership {
 
   /** Another ingest leads, or none. */
   end(reason: string): void {
-    const { queue, pause, resync, log } = this.#options;
+    const { driver, leads, queue, pause, resync, log } = this.#options;
     queue.block();
+    leads.delete(driver);
     pause.forget();
     resync.stop();
     log.warn({ reason }, 'not leading any more: this ingest enqueues nothing');
@@ -153,7 +157,7 @@ export class Leadership {
 export function openLeadership(base: DriverDeps, source: ObjectSource, resync: Resync): Leadership {
   const { context, connections, driver, lease, queue, pause, softState } = base;
   const { flags, closers, health, log } = context;
-  const { kube, link, marker } = connections;
+  const { kube, leads, link, marker } = connections;
   const dataEpochs = redisDataEpochStore(link.redis, flags.redisPrefix, driver.name);
   const store =
     softState === undefined
@@ -179,8 +183,10 @@ export function openLeadership(base: DriverDeps, source: ObjectSource, resync: R
     otherProvisioner: new OtherProvisioner(dataEpochs, log),
     softState,
     isRedisOurs: () => marker.isOurs,
+    leads,
     log,
   });
+  closers.add('leading', () => leads.delete(driver.name));
   closers.add(
     'listener',
     marker.onChange((isOurs) => isOurs && leadership.resume()),
@@ -208,10 +214,16 @@ function openSweep(base: DriverDeps, source: ObjectSource): SnapshotSweep | unde
   return sweep;
 }
 
-/** Begins to compete for the Lease; with --leader-election=false, to lead. */
-export function openElection(base: DriverDeps, times: LeaseTimes, leadership: Leadership): void {
-  if (base.context.flags.leaderElection) competeForLease(base, times, leadership);
-  else leadAlways(base, leadership);
+/** Begins to compete for the Lease; with --leader-election=false, to lead.
+ * @returns why nobody leads, as far as this process knows; undefined if somebody does */
+export function openElection(
+  base: DriverDeps,
+  times: LeaseTimes,
+  leadership: Leadership,
+): () => string | undefined {
+  if (base.context.flags.leaderElection) return competeForLease(base, times, leadership);
+  leadAlways(base, leadership);
+  return () => undefined;
 }
 
 /** --leader-election=false: only one ingest of the driver may run. */
@@ -223,7 +235,11 @@ function leadAlways(base: DriverDeps, leadership: Leadership): void {
   leadership.begin(ALWAYS_LEADING);
 }
 
-function competeForLease(base: DriverDeps, times: LeaseTimes, leadership: Leadership): void {
+function competeForLease(
+  base: DriverDeps,
+  times: LeaseTimes,
+  leadership: Leadership,
+): () => string | undefined {
   const { context, connections, lease, queue } = base;
   const { flags, closers, health, log, metrics } = context;
   const labels = flags.leaderElectionLabels;
@@ -253,6 +269,7 @@ function competeForLease(base: DriverDeps, times: LeaseTimes, leadership: Leader
   );
   health.ready('leader-election', () => elector.trouble);
   tickEverySecond(base, leadership, elector);
+  return () => (elector.isLeader || elector.holder !== undefined ? undefined : elector.trouble);
 }
 
 const TICK_MS = 1_000;

@@ -37,6 +37,7 @@ import { LeaderOnlyQueue } from './leader-only-queue.ts';
 import { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { type Leadership, openElection, openLeadership } from './leadership.ts';
+import { PendingReport } from './pending-report.ts';
 import { ProvisioningPause } from './provisioning-pause.ts';
 import { Resync } from './resync.ts';
 
@@ -89,7 +90,30 @@ export async function startDriver(
   reportLostNotices(context, eventSource, leadership);
   await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
-  openElection(deps, times, leadership);
+  openPendingReport(deps, eventSource, handler, openElection(deps, times, leadership));
+}
+
+/** Tells people what waits. Without a watch nothing is in memory that could be told often. */
+function openPendingReport(
+  { context, connections: { link }, driver, queue, events }: DriverDeps,
+  { source, informers }: EventSource,
+  handler: EventHandler,
+  whyNoLeader: () => string | undefined,
+): void {
+  if (informers === undefined) return;
+  const { flags, closers, log } = context;
+  const report = new PendingReport({
+    pending: () => handler.pending(source),
+    isLeading: () => queue.isAllowing,
+    whyNoLeader,
+    link,
+    prefix: flags.redisPrefix,
+    driver: driver.name,
+    events,
+    clock: systemClock,
+    log,
+  });
+  closers.add('report of what waits', () => report.stop());
 }
 
 function reportLostNotices(

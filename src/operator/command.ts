@@ -1,5 +1,6 @@
-import { userInfo } from 'node:os';
+import { tmpdir, userInfo } from 'node:os';
 import type { Redis } from 'ioredis';
+import { stringify } from 'yaml';
 import type { KubeClient } from '../kube/client.ts';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { openKubeClient } from '../kube/open-client.ts';
@@ -11,6 +12,7 @@ import { openRedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError, isRefusal } from '../redis/error-text.ts';
 import type { redisFlags } from '../redis/flags.ts';
+import { findOwnRedis } from '../redis/server.ts';
 import { signalWithin, systemClock, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
@@ -30,7 +32,7 @@ export interface Result {
   readonly status: number;
   /** For people. */
   readonly lines: readonly string[];
-  /** For -o json. */
+  /** For -o json and yaml. */
   readonly json: unknown;
 }
 
@@ -70,7 +72,7 @@ export function runCommand<T extends Table>(
     // Table contains these, which Flags<T> does not show for a generic T; those of Redis only where
     // the command calls openRedis.
     const flags = context.flags as unknown as Flags<typeof commandFlags & typeof redisFlags>;
-    const isJson = flags.output === 'json';
+    const isJson = flags.output === 'json' || flags.output === 'yaml';
     const print = (line: string): unknown => stdout.write(`${escapeControls(line)}\n`);
     let link: RedisLink | undefined;
     try {
@@ -83,7 +85,7 @@ export function runCommand<T extends Table>(
         openKube: (kubeFlags) => openKubeClient(name, { ...context, flags: kubeFlags }),
         say: (line) => void (isJson || print(line)),
       });
-      for (const line of isJson ? jsonLines(json) : lines) print(line);
+      for (const line of isJson ? encode(json, flags.output) : lines) print(line);
       context.stop(status);
     } catch (error) {
       if (error instanceof UsageError) throw error;
@@ -102,13 +104,24 @@ async function connect(
   // What Redis' connection would log is thrown below.
   const log = context.log.child({}, { level: 'error' });
   const access = await openRedisAccess({ ...context, log });
-  const connection = { url: flags.redisUrl, role: 'plain', name: `sutler-${name}` } as const;
+  const url = flags.redisUrl === '' ? await ownRedis() : flags.redisUrl;
+  const connection = { url, role: 'plain', name: `sutler-${name}` } as const;
   const link = openRedis({ ...connection, access, log });
   closers.add('Redis', () => link.close());
   const ready = new Promise<boolean>((resolve) => link.onReady(resolve));
   await unlessAborted(ready, signalWithin(stopping, limitMs));
   if (link.trouble !== undefined) throw new Refusal(link.trouble);
   return link;
+}
+
+/** For a command that names no Redis. */
+async function ownRedis(): Promise<string> {
+  const url = await findOwnRedis([tmpdir(), '/dev/shm']);
+  if (url !== undefined) return url;
+  throw new UsageError(
+    '--redis-url (REDIS_URL) is missing, and no sutler all of this user runs here: name the Redis ' +
+      'of the installation, or run this in the container: kubectl exec … -- sutler …',
+  );
 }
 
 /** The error as one sentence that says what to do. */
@@ -124,10 +137,11 @@ function explain(error: unknown, link: RedisLink | undefined): string {
   return message;
 }
 
-function jsonLines(value: unknown): readonly string[] {
+function encode(value: unknown, format: string): readonly string[] {
   const toPlain = (_: string, each: unknown): unknown =>
     typeof each === 'bigint' ? each.toString() : each;
-  return JSON.stringify(value, toPlain, 2).split('\n');
+  const json = JSON.stringify(value, toPlain, 2);
+  return (format === 'json' ? json : stringify(JSON.parse(json)).trimEnd()).split('\n');
 }
 
 /** The driver that --driver-name names; without it, the only one that this installation serves.

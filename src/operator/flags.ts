@@ -11,9 +11,9 @@ export const commandFlags = defineFlags({
   output: {
     type: 'string',
     default: 'text',
-    values: ['text', 'json'],
+    values: ['text', 'wide', 'json', 'yaml'],
     short: 'o',
-    help: 'Format of what is printed.',
+    help: 'Format of what is printed; wide: text with all that is pending, in sutler status.',
   },
   ...logFlags,
 });
@@ -73,6 +73,68 @@ export const audit = {
       '--gateway=unix:///run/sutler/gateway.sock',
       '--driver-config=drivers.yaml --driver-name=nfs.csi.k8s.io -o json',
     ],
+  },
+};
+
+/** Flags of the commands that only look. */
+const lookFlags = defineFlags({
+  ...commandFlags,
+  ...kubeFlags,
+  ...redisFlags,
+  'redis-url': {
+    ...redisFlags['redis-url'],
+    default: '',
+    help:
+      'Redis of the installation. Empty: the own one of a sutler all on this machine, as in its ' +
+      'container.',
+  },
+  watch: {
+    type: 'bool',
+    default: false,
+    short: 'w',
+    help: 'Print it again whenever it changes, until interrupted.',
+  },
+});
+
+/** `sutler explain`. */
+export const explain = {
+  summary: 'says why a claim is pending, who has to act, and how; changes nothing',
+  flags: defineFlags({
+    ...lookFlags,
+    namespace: {
+      type: 'string',
+      default: 'default',
+      short: 'n',
+      help: 'Namespace of a claim that is given by its name alone.',
+    },
+  }),
+  command: {
+    word: '[NAMESPACE/]CLAIM',
+    exits: {
+      0: 'the claim is explained',
+      1: `there is no such claim, ${UNREACHABLE}`,
+      2: WRONG_USE,
+    },
+    examples: ['default/data', 'data -n default -o yaml', 'default/data --watch'],
+  },
+};
+
+/** `sutler status`. */
+export const status = {
+  summary:
+    'says what drivers, processes and queues do, what is pending, and what is wrong; ' +
+    'changes nothing',
+  flags: defineFlags({
+    ...lookFlags,
+    'driver-name': { type: 'string', default: '', help: 'The only driver to show. Empty: all.' },
+  }),
+  command: {
+    exits: {
+      0: 'nothing is wrong',
+      1: `somebody has to act, ${UNREACHABLE}`,
+      2: WRONG_USE,
+    },
+    examples: ['', '-o wide', '--driver-name=nfs.csi.k8s.io -o json'],
   },
 };
 

@@ -44,7 +44,13 @@ export function parseJob(data: unknown): ParsedJob {
   return parseKey(fields);
 }
 
-function parseKey({ kind, uid, namespace, name }: Readonly<Record<string, unknown>>): ParsedJob {
+/** Reads the fields of a key; never throws. */
+export function parseKey({
+  kind,
+  uid,
+  namespace,
+  name,
+}: Readonly<Record<string, unknown>>): ParsedJob {
   if (!isJobKind(kind)) return malformed(`its kind is none of ${JOB_KINDS.join(', ')}`);
   if (typeof uid !== 'string' || uid === '') return malformed('it has no uid');
   if (typeof name !== 'string' || name === '') return malformed('it has no name');

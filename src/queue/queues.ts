@@ -110,6 +110,28 @@ function codeOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined;
 }
 
+/** The job of a key, for people to look at. */
+export interface JobState {
+  readonly isActive: boolean;
+  /** How long after its last run the next one comes; undefined: as soon as a worker is free. */
+  readonly delayMs: number | undefined;
+}
+
+/** The job of a key; undefined: it has none. */
+export function readJob(
+  redis: Redis,
+  place: QueuePlace,
+  keyId: string,
+): Promise<JobState | undefined> {
+  return useQueue(redis, place, async (queue) => {
+    const jobId = await queue.getDeduplicationJobId(keyId);
+    if (jobId === null) return undefined;
+    const [job, state] = await Promise.all([queue.getJob(jobId), queue.getJobState(jobId)]);
+    if (job === undefined) return undefined;
+    return { isActive: state === 'active', delayMs: state === 'delayed' ? job.delay : undefined };
+  });
+}
+
 /** How many keys of a queue have a job: it waits, is delayed, or runs. */
 export function countJobs(redis: Redis, place: QueuePlace): Promise<number> {
   return useQueue(redis, place, (queue) =>

@@ -1,11 +1,11 @@
 import type { Redis } from 'ioredis';
-import { defineNamedScript } from '../redis/named-script.ts';
+import { defineNamedScript, defineScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { type JobKey, keyId } from './contract.ts';
 import { statusKey, waitsKey } from './queue-keys.ts';
 import type { Outcome } from './outcome.ts';
 import { GROUPS_LUA, waitGroups } from './dependency-index.ts';
-import { isFields, parseJson } from '../runtime/json.ts';
+import { isFields, listIn, parseJson } from '../runtime/json.ts';
 
 /** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes
  * it when one ends so; it expires after a day without a run. */
@@ -16,7 +16,23 @@ export interface RunStatus {
   readonly reason: string;
   /** Unix time of the last run's end. */
   readonly atMs: number;
+  /** Unix time of the first run since the key was last done, or had no status. */
+  readonly firstMs: number;
+  /** Runs since then. */
+  readonly runs: number;
+  /** What the key waits for; empty if no object ends its wait. */
+  readonly until: readonly WaitCondition[];
+  /** The last changes of the reason, the oldest first. */
+  readonly history: readonly StatusChange[];
   readonly infeasible?: InfeasibleBackoff;
+}
+
+/** From when on the runs of a key ended for another reason. */
+export interface StatusChange {
+  /** Unix time. */
+  readonly atMs: number;
+  /** Its beginning. */
+  readonly reason: string;
 }
 
 /** A delay that no edit ends while the key asks for the same scope. */
@@ -27,6 +43,8 @@ export interface InfeasibleBackoff {
 }
 
 const STATUS_TTL_MS = 86_400_000;
+const HISTORY_LENGTH = 8;
+const HISTORY_REASON_LENGTH = 200;
 
 /** Writes a status, and moves the key to its new groups of the wait list. `conditions` and
  * `infeasible` are JSON or ''. The stored back-off stays until another replaces it, also when it is
@@ -46,15 +64,24 @@ const write = defineNamedScript({
   lua: `${GROUPS_LUA}
 local lastOutcome, lastCount, lastGroups, lastInfeasible, lastReason =
   unpack(redis.call('HMGET', status, 'outcome', 'count', 'groups', 'infeasible', 'reason'))
+local first, runs, history = unpack(redis.call('HMGET', status, 'first', 'runs', 'history'))
 local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
 leaveGroups(waits, lastGroups, keyId)
 joinGroups(waits, groups, keyId)
-redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
-  'until', conditions, 'groups', groups, 'infeasible', infeasible == '' and lastInfeasible or infeasible)
-redis.call('PEXPIRE', status, ${STATUS_TTL_MS})
 -- Numbers, as of free bytes, may differ in each run that fails for the same reason.
 local function sense(text) return (string.gsub(text or '', '%d+', '0')) end
-return {'written', 'count', count, 'isNews', sense(lastReason) == sense(reason) and '0' or '1'}
+local isNews = sense(lastReason) ~= sense(reason)
+local changes = history and cjson.decode(history) or {}
+if isNews then
+  changes[#changes + 1] = {atMs, string.sub(reason, 1, ${HISTORY_REASON_LENGTH})}
+  if #changes > ${HISTORY_LENGTH} then table.remove(changes, 1) end
+end
+redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
+  'until', conditions, 'groups', groups,
+  'infeasible', infeasible == '' and lastInfeasible or infeasible,
+  'first', first or atMs, 'runs', (tonumber(runs) or 0) + 1, 'history', cjson.encode(changes))
+redis.call('PEXPIRE', status, ${STATUS_TTL_MS})
+return {'written', 'count', count, 'isNews', isNews and '1' or '0'}
 `,
 });
 
@@ -83,7 +110,9 @@ export interface StatusPlace {
 export async function writeStatus(
   redis: Redis,
   place: StatusPlace,
-  status: Omit<RunStatus, 'count'> & { readonly until?: readonly WaitCondition[] },
+  status: Pick<RunStatus, 'outcome' | 'reason' | 'atMs' | 'infeasible'> & {
+    readonly until?: readonly WaitCondition[];
+  },
 ): Promise<{ readonly count: number; readonly isNews: boolean }> {
   const { outcome, reason, atMs, until, infeasible } = status;
   return write.run(redis, keysOf(place), {
@@ -108,7 +137,41 @@ function keysOf({ prefix, driver, key }: StatusPlace) {
 
 /** Why a key waits; undefined when nothing is stored. */
 export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunStatus | undefined> {
-  const { outcome, count, reason, at, infeasible } = await redis.hgetall(keysOf(place).status);
+  return parseStatus(await redis.hgetall(keysOf(place).status));
+}
+
+/** Answers each status as names and values in turn. */
+const readMany = defineScript(`
+local found = {}
+for i = 2, #ARGV do found[i - 1] = redis.call('HGETALL', ARGV[1] .. ARGV[i]) end
+return found
+`);
+
+/** Keys that are read at a time: Redis does nothing else meanwhile. */
+const STATUSES_AT_ONCE = 1_000;
+
+/** Why many keys of a driver wait, by UID. */
+export async function readStatuses(
+  redis: Redis,
+  { prefix, driver }: Omit<StatusPlace, 'key'>,
+  uids: readonly string[],
+): Promise<ReadonlyMap<string, RunStatus>> {
+  const found = new Map<string, RunStatus>();
+  const root = statusKey(prefix, driver, '');
+  for (let i = 0; i < uids.length; i += STATUSES_AT_ONCE) {
+    const page = uids.slice(i, i + STATUSES_AT_ONCE);
+    const answers = (await readMany.run(redis, [], [root, ...page])) as readonly string[][];
+    for (const [at, fields] of answers.entries()) {
+      const entries = fields.flatMap((name, k) => (k % 2 === 0 ? [[name, fields[k + 1]]] : []));
+      const status = parseStatus(Object.fromEntries(entries) as Record<string, string>);
+      if (status !== undefined) found.set(page[at] ?? '', status);
+    }
+  }
+  return found;
+}
+
+function parseStatus(fields: Readonly<Record<string, string>>): RunStatus | undefined {
+  const { outcome, count, reason, at, first, runs, until, history, infeasible } = fields;
   if (outcome !== 'retry' && outcome !== 'later' && outcome !== 'running' && outcome !== 'parked')
     return undefined;
   return {
@@ -116,8 +179,31 @@ export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunS
     count: Number(count),
     reason: reason ?? '',
     atMs: Number(at),
+    firstMs: Number(first ?? at),
+    runs: Number(runs ?? count),
+    until: listIn(until).flatMap(asCondition),
+    history: listIn(history).flatMap(asChange),
     ...(infeasible ? parseInfeasible(infeasible) : {}),
   };
+}
+
+function asCondition(value: unknown): readonly WaitCondition[] {
+  if (!isFields(value)) return [];
+  const { resource, namespace, name, seen } = value;
+  if (typeof resource !== 'string' || typeof name !== 'string') return [];
+  return [
+    {
+      resource,
+      name,
+      seen: String(seen),
+      ...(typeof namespace === 'string' ? { namespace } : {}),
+    },
+  ];
+}
+
+function asChange(value: unknown): readonly StatusChange[] {
+  const [atMs, reason]: readonly unknown[] = Array.isArray(value) ? value : [];
+  return typeof atMs === 'number' && typeof reason === 'string' ? [{ atMs, reason }] : [];
 }
 
 function parseInfeasible(text: string): Pick<RunStatus, 'infeasible'> {

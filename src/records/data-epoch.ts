@@ -85,6 +85,26 @@ return {'ok'}
 `,
 });
 
+const quarantineScript = defineNamedScript({
+  keys: ['dataEpochKey'],
+  args: {},
+  answers: { left: { leftMs: 'number' } },
+  lua: `${RECORD_NOW}
+local quarantineUntil = tonumber(redis.call('HGET', dataEpochKey, 'quarantineUntil') or 0)
+return {'left', 'leftMs', math.max(0, quarantineUntil - now)}
+`,
+});
+
+/** How long nothing may be opened, since Redis lost data; 0: at once. */
+export async function quarantineLeftMs(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+): Promise<number> {
+  const keys = { dataEpochKey: dataEpochKey(prefix, driver) };
+  return (await quarantineScript.run(redis, keys, {})).leftMs;
+}
+
 /** What the leader learns from Redis, each second, about who may create and delete. */
 export interface LeaderFacts {
   /** Another provisioner led, or may have led, since the last term of one of ours. */

@@ -70,31 +70,54 @@ export async function openRecords(
   prefix: string,
   driver: string,
 ): Promise<readonly OpenRecord[]> {
+  const clock = await readRecordClock(redis, dataEpochKey(prefix, driver));
   const records: OpenRecord[] = [];
-  const { nowMs, redisNowMs } = await readRecordClock(redis, dataEpochKey(prefix, driver));
   for (const [id, job] of await openJobs(redis, prefix, driver)) {
-    const key = volumeRecordKey(prefix, driver, id);
-    const fields = ['amb', 'n', 'since', 'code', 'ans', 'ep', 'call'];
-    const [amb, n, since, code, answer, endpoint, call] = await redis.hmget(key, ...fields);
-    const [state, owner, until] = await redis.hmget(key, 'state', 'owner', 'until');
-    if (state === null || state === undefined) continue;
-    records.push({
-      id,
-      object: job.namespace === '' ? job.name : `${job.namespace}/${job.name}`,
-      state,
-      ambiguous: amb === '1',
-      attempts: Number(n),
-      sinceMs: Number(since),
-      lastCode: code ?? '',
-      handle: handleIn(answer ?? ''),
-      endpoint: endpoint ?? '',
-      job,
-      ownedForMs: owner ? Math.max(0, Number(until) - nowMs) : 0,
-      callEndMs: Number(call) > 0 ? Number(call) - nowMs + redisNowMs : 0,
-    });
+    const record = await readRecord(redis, { prefix, driver, id }, job, clock);
+    if (record !== undefined) records.push(record);
   }
   const rank = (record: OpenRecord): number => (record.state === 'suspect' ? 0 : 1);
   return records.sort((a, b) => rank(a) - rank(b) || a.sinceMs - b.sinceMs);
+}
+
+/** The open record of this id; undefined if there is none. */
+export async function openRecord(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+  id: string,
+): Promise<OpenRecord | undefined> {
+  const job = decodeJob((await redis.hget(openRecordsKey(prefix, driver), id)) ?? '');
+  if (job === undefined) return undefined;
+  const clock = await readRecordClock(redis, dataEpochKey(prefix, driver));
+  return readRecord(redis, { prefix, driver, id }, job, clock);
+}
+
+async function readRecord(
+  redis: Redis,
+  { prefix, driver, id }: { readonly prefix: string; readonly driver: string; readonly id: string },
+  job: JobKey,
+  { nowMs, redisNowMs }: { readonly nowMs: number; readonly redisNowMs: number },
+): Promise<OpenRecord | undefined> {
+  const key = volumeRecordKey(prefix, driver, id);
+  const fields = ['amb', 'n', 'since', 'code', 'ans', 'ep', 'call'];
+  const [amb, n, since, code, answer, endpoint, call] = await redis.hmget(key, ...fields);
+  const [state, owner, until] = await redis.hmget(key, 'state', 'owner', 'until');
+  if (state === null || state === undefined) return undefined;
+  return {
+    id,
+    object: job.namespace === '' ? job.name : `${job.namespace}/${job.name}`,
+    state,
+    ambiguous: amb === '1',
+    attempts: Number(n),
+    sinceMs: Number(since),
+    lastCode: code ?? '',
+    handle: handleIn(answer ?? ''),
+    endpoint: endpoint ?? '',
+    job,
+    ownedForMs: owner ? Math.max(0, Number(until) - nowMs) : 0,
+    callEndMs: Number(call) > 0 ? Number(call) - nowMs + redisNowMs : 0,
+  };
 }
 
 /** Records that one script reads. */

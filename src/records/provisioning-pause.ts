@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { WaitCondition } from '../rules/rule.ts';
+import { isFields, parseJson } from '../runtime/json.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DataEpochStore } from './data-epoch.ts';
 import { dataEpochKey, openRecordsKey } from './key-names.ts';
@@ -48,8 +49,8 @@ export function redisDrain(redis: Redis, prefix: string, driver: string) {
     async end(): Promise<boolean> {
       return (await redis.hdel(key, FIELD)) === 1;
     },
-    /** Whether it is set, the other provisioner that was seen since one of ours led, whether a
-     * leader of ours has confirmed Redis' data, and how many records are open. */
+    /** Whether it is set and by whom, the other provisioner that was seen since one of ours led,
+     * whether a leader of ours has confirmed Redis' data, and how many records are open. */
     async read() {
       const [[drain, foreign, dataEpoch], open] = await Promise.all([
         redis.hmget(key, FIELD, 'foreign', 'epoch'),
@@ -57,12 +58,19 @@ export function redisDrain(redis: Redis, prefix: string, driver: string) {
       ]);
       return {
         isDrained: typeof drain === 'string',
+        drain: parseDrain(drain ?? ''),
         otherProvisioner: foreign ?? undefined,
         isConfirmed: typeof dataEpoch === 'string',
         open,
       };
     },
   };
+}
+
+function parseDrain(text: string): Drain | undefined {
+  const drain = parseJson(text);
+  if (!isFields(drain)) return undefined;
+  return { by: String(drain['by']), atMs: Number(drain['atMs']) };
 }
 
 /** Tells the workers, through Redis, which other provisioner holds the driver's Lease (invariant

@@ -73,6 +73,11 @@ export class HealthChecks {
     };
   }
 
+  /** The failed checks and the notes of /readyz, a line each. */
+  troubles(): readonly string[] {
+    return this.#look('ready', '').lines.filter((line) => !line.startsWith('[+]'));
+  }
+
   /** @param asked  name of a check, group or part; '' for all */
   #look(page: HealthPage, asked: string): Look {
     const own = [...this.#checks[page]]

@@ -37,3 +37,9 @@ export function omitUnset<T extends object>(fields: T): SetFields<T> {
   const set = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
   return Object.fromEntries(set) as SetFields<T>;
 }
+
+/** The list that a JSON text is; an empty one if it is something else. */
+export function listIn(text = ''): readonly unknown[] {
+  const list = parseJson(text);
+  return Array.isArray(list) ? (list as readonly unknown[]) : [];
+}

@@ -50,13 +50,16 @@ export function whyOfOtherNode(claim: Claim, { ownNode }: DriverNames): string |
     : `node ${node} is selected for the claim, and this process serves ${ownNode} alone`;
 }
 
-function whyClassUnfit(
-  { metadata, provisioner, volumeBindingMode }: Class,
-  claim: Claim,
-  driver: DriverNames,
-): string | undefined {
+/** Whether the class leaves it to the first pod on which node the volume is made, and the scheduler
+ * has selected none yet. */
+export function waitsForPod(claim: Claim, { volumeBindingMode }: Class): boolean {
   const selectedNode = claim.metadata.annotations?.[keys.SELECTED_NODE] ?? '';
-  if (volumeBindingMode === 'WaitForFirstConsumer' && selectedNode === '')
+  return volumeBindingMode === 'WaitForFirstConsumer' && selectedNode === '';
+}
+
+function whyClassUnfit(cls: Class, claim: Claim, driver: DriverNames): string | undefined {
+  const { metadata, provisioner } = cls;
+  if (waitsForPod(claim, cls))
     return 'the class waits for the first consumer and no node is selected yet';
   return isKnownAs(driver, provisioner)
     ? undefined

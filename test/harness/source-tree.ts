@@ -24,6 +24,7 @@ export const RANK: Readonly<Record<string, number>> = {
   webhooks: 7,
   'node-local': 8,
   audit: 9,
+  explain: 9,
   capacity: 9,
   ingest: 10,
   jobs: 10,

@@ -38,6 +38,7 @@ describe('Leadership', () => {
       log: silentLog,
     });
     leadership = new Leadership({
+      leads: new Set(),
       driver: 'd.example',
       queue,
       resync,

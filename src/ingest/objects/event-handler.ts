@@ -1,7 +1,9 @@
+import type { PendingEntry } from '../../explain/pending-index.ts';
 import type { Claim, Volume } from '../../kube/objects.ts';
 import { keyOf } from '../../kube/resources.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Logger } from '../../runtime/log.ts';
+import { classNameOf } from '../../volumes/eligibility.ts';
 import { mayBeSame } from '../../volumes/handles.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
 import {
@@ -12,6 +14,7 @@ import {
   type Need,
   type PredicateDriver,
   volumeNeed,
+  whyPending,
 } from './predicates.ts';
 
 /** Looks for another PV with the handle of one whose deletion is about to be enqueued
@@ -112,6 +115,22 @@ export class EventHandler {
       const key = this.keyOfVolume(volume);
       if (key !== undefined && !(this.#mayShare(volume) && (await this.#isShared(volume))))
         yield key;
+    }
+  }
+
+  /** What is not done yet, for people to look at.
+   * @param source  one that has it in memory */
+  async *pending(source: Objects): AsyncGenerator<PendingEntry> {
+    for await (const claim of source.claims(() => true)) {
+      const why = whyPending(claim, this.driver, this.#lookups);
+      if (why === undefined) continue;
+      const { uid, namespace = '', name, creationTimestamp = '' } = claim.metadata;
+      const key = { kind: 'claim', uid, namespace, name } as const;
+      yield { key, className: classNameOf(claim), sinceMs: Date.parse(creationTimestamp), why };
+    }
+    for await (const volume of source.volumes(() => true)) {
+      const key = this.keyOfVolume(volume);
+      if (key !== undefined) yield { key, className: '', sinceMs: NaN, why: '' as const };
     }
   }
 

@@ -1,12 +1,18 @@
 /* Decides which claims and volumes need a job, and which of their changes matter to a job (what
  * controller-runtime calls a predicate). Pure. */
 import { isDeepStrictEqual } from 'node:util';
+import { NO_CLASS, NOT_ANNOTATED, type PendingWhy } from '../../explain/pending-index.ts';
 import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '../../kube/keys.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
-import { shouldProvision, whyOfOtherNode } from '../../volumes/eligibility.ts';
-import type { DriverNames } from '../../volumes/driver-facts.ts';
+import {
+  classNameOf,
+  shouldProvision,
+  waitsForPod,
+  whyOfOtherNode,
+} from '../../volumes/eligibility.ts';
+import { type DriverNames, isKnownAs } from '../../volumes/driver-facts.ts';
 import { isTerminatingCloneSource } from '../../volumes/data-source.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 
@@ -45,6 +51,34 @@ export function claimNeed(claim: Claim, driver: PredicateDriver, lookups: ClaimL
   if (verdict.kind === 'ignore') return verdict;
   if (lookups.hasVolume(uid)) return { kind: 'ignore', reason: 'the volume of the claim exists' };
   return job;
+}
+
+/** Why a claim that the driver has to do with is not Bound, for people to look at: '' if it has a
+ * job; undefined if nobody waits for a volume of it, or the scheduler has yet to choose its node. */
+export function whyPending(
+  claim: Claim,
+  driver: PredicateDriver,
+  lookups: ClaimLookups,
+): PendingWhy | undefined {
+  const { spec, status, metadata } = claim;
+  if ((spec.volumeName ?? '') !== '' || status?.phase === 'Bound') return undefined;
+  const need = claimNeed(claim, driver, lookups);
+  if (need.kind === 'job') return metadata.deletionTimestamp === undefined ? '' : undefined;
+  if (isAnnotated(claim) || lookups.hasVolume(metadata.uid)) return undefined;
+  return whyNotAnnotated(claim, driver, lookups);
+}
+
+function whyNotAnnotated(
+  claim: Claim,
+  driver: PredicateDriver,
+  lookups: ClaimLookups,
+): PendingWhy | undefined {
+  const className = classNameOf(claim);
+  // An empty class that is spelled out asks for a volume that exists.
+  if (className === '' && claim.spec.storageClassName !== undefined) return undefined;
+  const cls = lookups.classOf(className);
+  if (cls === undefined) return NO_CLASS;
+  return isKnownAs(driver, cls.provisioner) && !waitsForPod(claim, cls) ? NOT_ANNOTATED : undefined;
 }
 
 /** What a change means for the object's job.

@@ -91,7 +91,14 @@ function transformMeta(
   const annotations = pick(metadata.annotations ?? {}, annotationKeys);
   const finalizers = metadata.finalizers?.filter((name) => finalizerNames.includes(name)) ?? [];
   return {
-    ...pick(metadata, ['name', 'uid', 'resourceVersion', 'namespace', 'deletionTimestamp']),
+    ...pick(metadata, [
+      'name',
+      'uid',
+      'resourceVersion',
+      'namespace',
+      'creationTimestamp',
+      'deletionTimestamp',
+    ]),
     ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
     ...(finalizers.length === 0 ? {} : { finalizers }),
   };

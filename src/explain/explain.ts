@@ -1,0 +1,187 @@
+import type { Redis } from 'ioredis';
+import { type JobKey, keyId } from '../queue/contract.ts';
+import { queueName } from '../queue/queue-keys.ts';
+import { type JobState, readJob } from '../queue/queues.ts';
+import { readStatus, readStatuses, type RunStatus, type StatusChange } from '../queue/status.ts';
+import { type OpenRecord, openRecord } from '../records/open-records.ts';
+import { type Cause, driverCause, fine, isoTime, QUEUED, statusCause, wrong } from './causes.ts';
+import { type DriverState, readDriverState } from './driver-state.ts';
+import { NO_CLASS, NOT_ANNOTATED, type PendingEntry, readPending } from './pending-index.ts';
+
+/** Why a claim or volume is not done, and who has to do what. */
+export interface Explanation {
+  /** "namespace/claim", or the volume's name. */
+  readonly object: string;
+  /** Of a claim; '' if it names none. */
+  readonly className: string;
+  readonly driver: string;
+  readonly cause: Cause;
+  /** Unix ms: since when it waits; undefined: not known. */
+  readonly sinceMs: number | undefined;
+  /** Unix ms: when the next run comes; undefined: not known. */
+  readonly nextMs?: number | undefined;
+  /** How its last run ended; undefined if none has. */
+  readonly status?: RunStatus | undefined;
+  /** Its open volume record. */
+  readonly record?: OpenRecord | undefined;
+  /** Address of the gateway that is called. */
+  readonly gateway?: string;
+}
+
+/** What Redis says about one key. */
+export interface KeyFacts {
+  readonly state: DriverState;
+  readonly status: RunStatus | undefined;
+  readonly job: JobState | undefined;
+  readonly record: OpenRecord | undefined;
+}
+
+/** Reads it. Rejects while Redis can't be reached. */
+export async function readKeyFacts(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+  key: Pick<JobKey, 'kind' | 'uid'>,
+): Promise<KeyFacts> {
+  const place = { prefix, queue: queueName(key.kind, driver) };
+  const [state, status, job, record] = await Promise.all([
+    readDriverState(redis, prefix, driver),
+    readStatus(redis, { prefix, driver, key }),
+    readJob(redis, place, keyId(key)),
+    openRecord(redis, prefix, driver, key.uid),
+  ]);
+  return { state, status, job, record };
+}
+
+/** Explains an object that is not done by what Redis says.
+ * @param entry.why  as in PendingEntry */
+export function explainEntry(
+  { key, className, sinceMs, why }: PendingEntry,
+  { state, status, job, record }: KeyFacts,
+  nowMs: number,
+): Explanation {
+  const { namespace, name } = key;
+  const nextMs = status && job?.delayMs !== undefined ? status.atMs + job.delayMs : undefined;
+  return {
+    object: namespace === '' ? name : `${namespace}/${name}`,
+    className,
+    driver: state.driver,
+    cause: causeOf({ why, className, state, status, job }, nowMs),
+    sinceMs,
+    nextMs,
+    status,
+    record,
+    gateway: record?.endpoint || state.gateway,
+  };
+}
+
+function causeOf(
+  o: Pick<PendingEntry, 'why' | 'className'> & Omit<KeyFacts, 'record'>,
+  nowMs: number,
+): Cause {
+  const { why, className, state, status, job } = o;
+  if (why === NO_CLASS) return absentClass(className);
+  if (why === NOT_ANNOTATED)
+    return wrong('NotAnnotated', 'kube-controller-manager has not asked for a volume yet', [
+      'administrator',
+      'see that kube-controller-manager runs, and that the class is the one that is wanted',
+    ]);
+  if (job?.isActive === true && status === undefined)
+    return fine('Running', 'a worker is at it now', ['nobody', 'wait until its call has ended']);
+  return driverCause(state, nowMs) ?? (status === undefined ? QUEUED : statusCause(status));
+}
+
+/** Explains a claim whose class does not exist. */
+export function absentClass(className: string): Cause {
+  return className === ''
+    ? wrong('NoClass', 'the claim names no StorageClass, and none is the default', [
+        'user',
+        'name a class in the claim, or have the administrator mark one as the default',
+      ])
+    : wrong('ClassNotFound', `StorageClass "${className}" does not exist`, [
+        'user',
+        'name another class, or have the administrator create this one',
+      ]);
+}
+
+/** All that is pending for a driver, the oldest first. */
+export async function explainPending(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+  nowMs: number,
+): Promise<{ readonly state: DriverState; readonly pending: readonly Explanation[] }> {
+  const [state, entries] = await Promise.all([
+    readDriverState(redis, prefix, driver),
+    readPending(redis, prefix, driver),
+  ]);
+  const uids = entries.map(({ key }) => key.uid);
+  const statuses = await readStatuses(redis, { prefix, driver }, uids);
+  const pending = entries.map((entry) => {
+    const status = statuses.get(entry.key.uid);
+    return explainEntry(entry, { state, status, job: undefined, record: undefined }, nowMs);
+  });
+  return { state, pending };
+}
+
+/** For people: what is known of an object, a line each. */
+export function renderExplanation(e: Explanation, nowMs: number): readonly string[] {
+  const { cause, status, record, sinceMs, className, driver, gateway = '' } = e;
+  const whoActs = cause.actor === 'nobody' ? 'nobody has to act' : cause.actor;
+  const since = sinceMs === undefined ? '' : `${isoTime(sinceMs)} (${age(nowMs - sinceMs)})`;
+  const reason = status === undefined || status.reason === cause.sentence ? '' : status.reason;
+  const rows = {
+    cause: cause.name,
+    who: `${whoActs}: ${cause.step}`,
+    since,
+    class: className,
+    driver,
+    gateway,
+    runs: status === undefined ? '' : describeRuns(status, e.nextMs, nowMs),
+    reason,
+    record: record === undefined ? '' : describeRecord(record),
+  };
+  return [
+    `${e.object}: ${cause.sentence}`,
+    ...Object.entries(rows).flatMap(([name, text]) =>
+      text === '' ? [] : [`  ${`${name}:`.padEnd(10)}${text}`],
+    ),
+    ...describeHistory(status?.history ?? []),
+  ];
+}
+
+function describeRuns(
+  { runs, firstMs, atMs }: RunStatus,
+  nextMs: number | undefined,
+  nowMs: number,
+): string {
+  const next = nextMs === undefined ? '' : `, the next ${inWords(nextMs - nowMs)}`;
+  return `${runs} since ${isoTime(firstMs)}, the last at ${isoTime(atMs)}${next}`;
+}
+
+function describeHistory(history: readonly StatusChange[]): readonly string[] {
+  if (history.length < 2) return [];
+  return ['  timeline:', ...history.map(({ atMs, reason }) => `    ${isoTime(atMs)}  ${reason}`)];
+}
+
+function describeRecord({ state, attempts, lastCode, ownedForMs, sinceMs }: OpenRecord): string {
+  const code = lastCode === '' ? '' : `, last code ${lastCode}`;
+  const owned = ownedForMs > 0 ? `, a run has it for ${Math.ceil(ownedForMs / 1000)} s more` : '';
+  return `${state} since ${isoTime(sinceMs)}, ${attempts} attempts${code}${owned}`;
+}
+
+function inWords(ms: number): string {
+  return ms <= 1_000 ? 'now' : `in ${age(ms)}`;
+}
+
+/** A time span for people: 5s, 12m, 3h, 2d. */
+export function age(ms: number): string {
+  const units = [
+    [86_400_000, 'd'],
+    [3_600_000, 'h'],
+    [60_000, 'm'],
+  ] as const;
+  const found = units.find(([length]) => ms >= 2 * length);
+  const [length, unit] = found ?? [1_000, 's'];
+  return `${Math.max(0, Math.round(ms / length))}${unit}`;
+}

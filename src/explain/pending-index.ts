@@ -1,0 +1,84 @@
+import type { Redis } from 'ioredis';
+import { type JobKey, parseKey } from '../queue/contract.ts';
+import { keyPrefix } from '../redis/key-prefix.ts';
+import { listIn } from '../runtime/json.ts';
+
+/* What a driver has not done yet, for people to look at: the claims without a volume and the
+ * volumes to delete. The leading ingest keeps it in a hash in Redis (ingest/pending-report.ts), so
+ * that whoever shows it has to ask neither the API server nor every queue. An object is in it when
+ * it has waited for a second, so one that takes less costs nothing. */
+
+/** The class of the claim does not exist. */
+export const NO_CLASS = 'no-class';
+/** kube-controller-manager has not asked for a volume. */
+export const NOT_ANNOTATED = 'not-annotated';
+/** Why an object has no job; '' if it has one. */
+export type PendingWhy = '' | typeof NO_CLASS | typeof NOT_ANNOTATED;
+
+/** An object that waits. */
+export interface PendingEntry {
+  readonly key: JobKey;
+  /** Of a claim; '' if it names none. */
+  readonly className: string;
+  /** Unix time: when a claim was created, or a volume was first seen to need its deletion; NaN: the
+   * time when it is first seen. */
+  readonly sinceMs: number;
+  readonly why: PendingWhy;
+}
+
+/** Hash of the objects that wait, by UID. */
+export function pendingKey(prefix: string, driver: string): string {
+  return `${keyPrefix(prefix)}:pending:${driver}`;
+}
+
+/** Fields that one command writes. */
+const FIELDS_AT_ONCE = 500;
+
+/** What is written of an entry. */
+export function encodeEntry({ key, className, sinceMs, why }: PendingEntry): string {
+  const { kind, namespace, name } = key;
+  return JSON.stringify([kind, namespace, name, className, sinceMs, why]);
+}
+
+/** Writes entries by their UIDs, and removes others.
+ * @param change.isFirst  removes all that an earlier leader wrote */
+export async function writePending(
+  redis: Redis,
+  key: string,
+  change: {
+    readonly written: ReadonlyMap<string, string>;
+    readonly removed: readonly string[];
+    readonly isFirst: boolean;
+  },
+): Promise<void> {
+  const { removed, isFirst } = change;
+  const written = [...change.written];
+  if (isFirst) await redis.del(key);
+  for (let i = 0; i < written.length; i += FIELDS_AT_ONCE)
+    await redis.hset(key, new Map(written.slice(i, i + FIELDS_AT_ONCE)));
+  for (let i = 0; i < removed.length; i += FIELDS_AT_ONCE)
+    await redis.hdel(key, ...removed.slice(i, i + FIELDS_AT_ONCE));
+}
+
+/** All entries of a driver, the oldest first. */
+export async function readPending(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+): Promise<readonly PendingEntry[]> {
+  const fields = await redis.hgetall(pendingKey(prefix, driver));
+  return Object.entries(fields)
+    .flatMap(([uid, text]) => parseEntry(uid, text) ?? [])
+    .sort((a, b) => a.sinceMs - b.sinceMs);
+}
+
+function parseEntry(uid: string, text: string): PendingEntry | undefined {
+  const [kind, namespace, name, className, sinceMs, why] = listIn(text);
+  const parsed = parseKey({ kind, uid, namespace, name });
+  if (!parsed.ok || typeof className !== 'string' || typeof sinceMs !== 'number') return undefined;
+  return { key: parsed.key, className, sinceMs, why: isWhy(why) ? why : '' };
+}
+
+function isWhy(why: unknown): why is PendingWhy {
+  return why === NO_CLASS || why === NOT_ANNOTATED;
+}

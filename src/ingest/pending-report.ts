@@ -1,0 +1,150 @@
+import type { Redis } from 'ioredis';
+import { driverCause } from '../explain/causes.ts';
+import { readDriverState } from '../explain/driver-state.ts';
+import {
+  encodeEntry,
+  type PendingEntry,
+  pendingKey,
+  writePending,
+} from '../explain/pending-index.ts';
+import type { EventRecorder } from '../kube/events.ts';
+import type { RedisLink } from '../redis/connection.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
+import { keyOf } from '../kube/resources.ts';
+
+export interface PendingReportOptions {
+  /** What the driver has not done yet. */
+  readonly pending: () => AsyncIterable<PendingEntry>;
+  readonly isLeading: () => boolean;
+  /** Why nobody leads the driver; undefined if an ingest does, or another provisioner. */
+  readonly whyNoLeader: () => string | undefined;
+  readonly link: RedisLink;
+  readonly prefix: string;
+  readonly driver: string;
+  readonly events: Pick<EventRecorder, 'record'>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** What is done sooner is not reported. */
+const REPORTED_AFTER_MS = 1_000;
+const PERIOD_MS = 1_000;
+/** A report of many objects may take this part of the time. */
+const LARGEST_SHARE = 1 / 20;
+/** How often the event of a wait is renewed, so that it does not expire. */
+const RENEW_AFTER_MS = 120_000;
+/** Claims that one look tells why they wait: the oldest. */
+const MOST_TOLD = 500;
+
+/** Tells people what waits: in Redis, for commands and the dashboard, and in an event on each claim
+ * that waits for something outside of it (no worker, a drain, Redis). A claim that works costs
+ * nothing. */
+export class PendingReport {
+  readonly #options: PendingReportOptions;
+  readonly #key: string;
+  readonly #loop: PollLoop;
+  /** When this process first saw each object wait, by UID. */
+  #firstSeen = new Map<string, number>();
+  /** What Redis has, by UID; undefined: not known. */
+  #written: Map<string, string> | undefined;
+  /** The cause that claims were told last, and which claims. */
+  #told = { sentence: '', atMs: 0, uids: new Set<string>() };
+  readonly #unsubscribe: () => void;
+
+  constructor(options: PendingReportOptions) {
+    const { link, prefix, driver, clock, log } = options;
+    this.#options = options;
+    this.#key = pendingKey(prefix, driver);
+    this.#loop = new PollLoop({
+      step: () => this.#report(),
+      onError: (error) => log.debug({ err: error }, 'could not report what waits; trying again'),
+      periodMs: PERIOD_MS,
+      isAligned: true,
+      clock,
+    });
+    // Redis may have been emptied.
+    this.#unsubscribe = link.onReady(() => (this.#written = undefined));
+  }
+
+  async stop(): Promise<void> {
+    this.#unsubscribe();
+    await this.#loop.stop();
+  }
+
+  async #report(): Promise<number> {
+    const { isLeading, link, clock, whyNoLeader } = this.#options;
+    if (!isLeading()) this.#written = undefined;
+    if (!isLeading() && whyNoLeader() === undefined) return PERIOD_MS;
+    const startMs = clock.nowMs();
+    const entries = await this.#dueEntries(startMs);
+    if (isLeading() && link.trouble === undefined) await this.#write(entries);
+    if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, startMs);
+    return Math.max(PERIOD_MS, (clock.nowMs() - startMs) / LARGEST_SHARE);
+  }
+
+  async #dueEntries(nowMs: number): Promise<readonly PendingEntry[]> {
+    const seen = new Map<string, number>();
+    const due: PendingEntry[] = [];
+    for await (const entry of this.#options.pending()) {
+      const { uid } = entry.key;
+      const firstMs = this.#firstSeen.get(uid) ?? nowMs;
+      seen.set(uid, firstMs);
+      if (nowMs - firstMs < REPORTED_AFTER_MS) continue;
+      due.push(Number.isNaN(entry.sinceMs) ? { ...entry, sinceMs: firstMs } : entry);
+    }
+    this.#firstSeen = seen;
+    return due;
+  }
+
+  async #write(entries: readonly PendingEntry[]): Promise<void> {
+    const { link } = this.#options;
+    const known = this.#written;
+    const next = new Map(entries.map((entry) => [entry.key.uid, encodeEntry(entry)]));
+    const written = new Map([...next].filter(([uid, text]) => known?.get(uid) !== text));
+    const removed = [...(known?.keys() ?? [])].filter((uid) => !next.has(uid));
+    if (known !== undefined && written.size + removed.length === 0) return;
+    this.#written = undefined;
+    await writePending(link.redis, this.#key, { written, removed, isFirst: known === undefined });
+    this.#written = next;
+  }
+
+  /** Tells the claims that wait for something outside of them what that is. */
+  async #tell(entries: readonly PendingEntry[], nowMs: number): Promise<void> {
+    const sentence = await this.#whyAllWait(nowMs);
+    const isKnown = sentence === this.#told.sentence && nowMs - this.#told.atMs < RENEW_AFTER_MS;
+    if (!isKnown) this.#told = { sentence, atMs: nowMs, uids: new Set() };
+    if (sentence === '') return;
+    const claims = entries.filter(({ key, why }) => key.kind === 'claim' && why === '');
+    for (const { key } of claims.slice(0, MOST_TOLD)) {
+      if (this.#told.uids.has(key.uid)) continue;
+      this.#told.uids.add(key.uid);
+      const { namespace, name, uid } = key;
+      this.#options.events.record({
+        regarding: { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name, uid },
+        type: 'Warning',
+        reason: 'ProvisioningDelayed',
+        message: sentence,
+      });
+      this.#options.log.debug({ claim: keyOf(key), reason: sentence }, 'told why the claim waits');
+    }
+  }
+
+  /** Why no claim of the driver is worked on; '' if they are. */
+  async #whyAllWait(nowMs: number): Promise<string> {
+    const { link, prefix, driver, whyNoLeader } = this.#options;
+    const whyNot = whyNoLeader();
+    if (whyNot !== undefined) return `no ingest leads driver ${driver}: ${whyNot}`;
+    if (link.trouble !== undefined) return `provisioning waits for Redis: ${link.trouble}`;
+    const cause = await readCause(link.redis, { prefix, driver, nowMs });
+    return cause === undefined ? '' : `${cause.sentence}; ${cause.step}`;
+  }
+}
+
+async function readCause(
+  redis: Redis,
+  o: { readonly prefix: string; readonly driver: string; readonly nowMs: number },
+) {
+  return driverCause(await readDriverState(redis, o.prefix, o.driver), o.nowMs);
+}

@@ -1,0 +1,40 @@
+import { explainPending } from '../explain/explain.ts';
+import { renderStatus, reportDriver, type DriverReport } from '../explain/report.ts';
+import { listDrivers } from '../queue/queues.ts';
+import { systemClock } from '../runtime/clock.ts';
+import type { Invocation } from '../runtime/process.ts';
+import { chooseDriver, type Means, Refusal, type Result, runCommand } from './command.ts';
+import { status } from './flags.ts';
+import { repeat } from './repeat.ts';
+
+/** Says what an installation does, and what is wrong. */
+export function main(invocation: Invocation): Promise<void> {
+  return runCommand(invocation, { name: 'status', ...status }, run);
+}
+
+async function run(means: Means<typeof status.flags>): Promise<Result> {
+  const { flags } = means.context;
+  const { redisPrefix: prefix, driverName } = flags;
+  const redis = await means.openRedis();
+  return repeat(means, flags.watch, async () => {
+    const nowMs = systemClock.nowMs();
+    const drivers =
+      driverName === ''
+        ? await listDrivers(redis, prefix)
+        : [await chooseDriver(redis, prefix, driverName)];
+    if (drivers.length === 0)
+      throw new Refusal(
+        `this Redis and --redis-prefix=${prefix} have no driver: start ingest beside a driver`,
+      );
+    const reports: DriverReport[] = [];
+    for (const driver of drivers) {
+      const { state, pending } = await explainPending(redis, prefix, driver, nowMs);
+      reports.push(reportDriver(state, pending, nowMs));
+    }
+    return {
+      status: reports.every(({ isFine }) => isFine) ? 0 : 1,
+      lines: renderStatus(reports, nowMs, flags.output === 'wide'),
+      json: reports,
+    };
+  });
+}

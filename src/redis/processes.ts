@@ -1,0 +1,96 @@
+import type { Redis } from 'ioredis';
+import { keyPrefix } from './key-prefix.ts';
+import { defineNamedScript, REDIS_NOW } from './named-script.ts';
+import { isFields, parseJson } from '../runtime/json.ts';
+
+/* The processes that work on an installation, for people to look at: what /readyz of each says.
+ * Each writes its own entry every few seconds; one without news has ended. Times are Redis'. */
+
+/** A process of sutler. */
+export interface ProcessEntry {
+  /** `ingest` or `jobs`. */
+  readonly process: string;
+  readonly instance: string;
+  readonly version: string;
+  /** The drivers that it leads. */
+  readonly leads: readonly string[];
+  /** Failed checks and notes of its /readyz. */
+  readonly lines: readonly string[];
+}
+
+/** Hash of the processes of an installation, by instance. */
+export function processesKey(prefix: string): string {
+  return `${keyPrefix(prefix)}:processes`;
+}
+
+/** Without news for so long, a process has ended. */
+const GONE_MS = 10_000;
+
+const writeScript = defineNamedScript({
+  keys: ['processes'],
+  args: { instance: 'text', text: 'text' },
+  answers: { ok: {} },
+  lua: `${REDIS_NOW}
+redis.call('HSET', processes, instance, string.format('%.0f %s', now, text))
+local fields = redis.call('HGETALL', processes)
+for i = 1, #fields, 2 do
+  local at = tonumber(string.match(fields[i + 1], '^%d+'))
+  if not at or at < now - ${GONE_MS} then redis.call('HDEL', processes, fields[i]) end
+end
+return {'ok'}
+`,
+});
+
+const readScript = defineNamedScript({
+  keys: ['processes'],
+  args: {},
+  answers: { processes: { found: 'list' } },
+  lua: `${REDIS_NOW}
+local fields = redis.call('HGETALL', processes)
+local found = {}
+for i = 1, #fields, 2 do
+  local at, text = string.match(fields[i + 1], '^(%d+) (.*)$')
+  if at and tonumber(at) >= now - ${GONE_MS} then
+    found[#found + 1] = fields[i]
+    found[#found + 1] = text
+  end
+end
+return {'processes', 'found', found}
+`,
+});
+
+/** Writes what a process says of itself, and removes those that have ended. */
+export async function writeProcess(
+  redis: Redis,
+  prefix: string,
+  { instance, ...entry }: ProcessEntry,
+): Promise<void> {
+  const text = JSON.stringify(entry);
+  await writeScript.run(redis, { processes: processesKey(prefix) }, { instance, text });
+}
+
+/** Removes a process that ends. */
+export async function removeProcess(redis: Redis, prefix: string, name: string): Promise<void> {
+  await redis.hdel(processesKey(prefix), name);
+}
+
+/** The processes that are at work. */
+export async function readProcesses(
+  redis: Redis,
+  prefix: string,
+): Promise<readonly ProcessEntry[]> {
+  const { found } = await readScript.run(redis, { processes: processesKey(prefix) }, {});
+  return found
+    .flatMap((instance, i) => (i % 2 === 0 ? (parse(instance, found[i + 1] ?? '') ?? []) : []))
+    .sort((a, b) => (`${a.process} ${a.instance}` < `${b.process} ${b.instance}` ? -1 : 1));
+}
+
+function parse(instance: string, text: string): ProcessEntry | undefined {
+  const fields = parseJson(text);
+  if (!isFields(fields)) return undefined;
+  const { process, version, leads, lines } = fields;
+  if (typeof process !== 'string' || !Array.isArray(leads) || !Array.isArray(lines))
+    return undefined;
+  const texts = { leads: leads.map(String), lines: lines.map(String) };
+  return { process, instance, version: String(version), ...texts };
+}

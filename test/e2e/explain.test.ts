@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import type { Claim, Event } from '#src/kube/objects.ts';
+import { events as eventsOf } from '#src/kube/resources.ts';
+import { ProcessBed } from '../harness/process-bed.ts';
+import type { Running } from '../harness/run-main.ts';
+import { until } from '../harness/until.ts';
+
+/** Asks until the text is there, since a report is a second or two late. */
+async function answers(ask: () => Promise<string>, expected: RegExp): Promise<string> {
+  let text = '';
+  await until(async () => expected.test((text = await ask())), String(expected), 10_000).catch(() =>
+    assert.match(text, expected),
+  );
+  return text;
+}
+
+describe('why a claim is pending', () => {
+  let bed: ProcessBed;
+  let jobs: Running;
+  const explain = (claim: Claim) => () => bed.operate('explain', `default/${claim.metadata.name}`);
+  const status = () => bed.operate('status', '-o', 'wide');
+  const pending = (fields: object): Promise<Claim> => bed.newClaim('1Mi', fields);
+
+  before(async () => {
+    bed = await ProcessBed.open();
+    await bed.startIngest();
+    jobs = await bed.startJobs();
+  });
+  after(() => bed.close());
+
+  it('is nothing, where it is Bound', async () => {
+    const claim = await bed.newClaim();
+    await until(() => bed.isBound(claim), 'the claim is Bound');
+    assert.match(await explain(claim)(), /Bound to PersistentVolume/);
+    await answers(status, /: fine\n/);
+  });
+
+  it('is its class, which does not exist', async () => {
+    const claim = await pending({ storageClassName: 'absent' });
+    await answers(
+      explain(claim),
+      /StorageClass "absent" does not exist\n.*\n\s+who:\s+user: name another class/,
+    );
+    await answers(status, /ClassNotFound/);
+  });
+
+  it('is the secret of its class, which does not exist', async () => {
+    await bed.createClass('secret', {
+      provisioner: 'sample.csi.sutler.dev',
+      parameters: {
+        'csi.storage.k8s.io/provisioner-secret-name': 'none',
+        'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
+      },
+    });
+    const claim = await pending({ storageClassName: 'secret' });
+    const text = await answers(explain(claim), /secrets "none" not found\n\s+cause:\s+Secret\n/);
+    assert.match(text, /administrator: create or correct the Secret/);
+  });
+
+  it('is the driver’s refusal, with its code, the runs and the next one', async () => {
+    const claim = await bed.newClaim('100Ti');
+    const text = await answers(explain(claim), /cause:\s+(ResourceExhausted|OutOfRange)/);
+    await answers(explain(claim), /runs:\s+\d+ since .* the next (now|in )/);
+    assert.match(text, /rpc error: code = /);
+    await answers(status, /1 claims pending: (ResourceExhausted|OutOfRange)/);
+  });
+
+  it('is another driver, for whose class no sutler works', async () => {
+    await bed.createClass('other', { provisioner: 'other.example' });
+    const claim = await pending({ storageClassName: 'other' });
+    await answers(explain(claim), /class other belongs to other\.example, which no sutler/);
+  });
+
+  it('is the first pod, for which the class waits', async () => {
+    await bed.createClass('late', {
+      provisioner: 'sample.csi.sutler.dev',
+      volumeBindingMode: 'WaitForFirstConsumer',
+    });
+    const claim = await pending({ storageClassName: 'late' });
+    await answers(explain(claim), /it waits for the first pod that uses it/);
+  });
+
+  it('is a drain, told in an event too', async () => {
+    await bed.operate('drain');
+    const claim = await bed.newClaim();
+    await answers(explain(claim), /drained by .* since .*\n.*Drained\n.*sutler drain .*--undo/);
+    await until(
+      async () => (await eventsAbout(claim)).some((text) => /drained by/.test(text)),
+      'an event',
+    );
+    await bed.operate('drain', '--undo');
+    await until(() => bed.isBound(claim), 'the claim is Bound');
+  });
+
+  it('is that no worker lives, told in an event too', async () => {
+    await jobs.stop();
+    const claim = await bed.newClaim();
+    await answers(explain(claim), /no jobs process works for driver/);
+    await until(
+      async () => (await eventsAbout(claim)).some((text) => /start jobs/.test(text)),
+      'an event',
+    );
+  });
+
+  async function eventsAbout(claim: Claim): Promise<readonly string[]> {
+    const { items } = await bed.kube.list<Event>(eventsOf, { namespace: 'default' });
+    return items
+      .filter(({ involvedObject }) => involvedObject.uid === claim.metadata.uid)
+      .map(({ message }) => message);
+  }
+});
