@@ -32,6 +32,7 @@ const writeScript = defineNamedScript({
   answers: { ok: {} },
   lua: `${REDIS_NOW}
 redis.call('HSET', processes, instance, string.format('%.0f %s', now, text))
+redis.call('PEXPIRE', processes, ${GONE_MS})
 local fields = redis.call('HGETALL', processes)
 for i = 1, #fields, 2 do
   local at = tonumber(string.match(fields[i + 1], '^%d+'))

@@ -55,7 +55,7 @@ describe('why a claim is pending', () => {
     });
     const claim = await pending({ storageClassName: 'secret' });
     const text = await answers(explain(claim), /secrets "none" not found\n\s+cause:\s+Secret\n/);
-    assert.match(text, /administrator: create or correct the Secret/);
+    assert.match(text, /administrator: create the Secret/);
   });
 
   it('is the driver’s refusal, with its code, the runs and the next one', async () => {

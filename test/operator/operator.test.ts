@@ -152,7 +152,10 @@ describe('operator commands', () => {
         assert.equal(json.code, 2);
         assert.match(json.err, /unknown flag --json: did you mean --output=json\?/);
         assert.match((await sutler(name, '--worker-threads=4')).err, /unknown flag/);
-        assert.match((await sutler(name, '-o', 'yaml')).err, /"yaml" is not one of text, json/);
+        assert.match(
+          (await sutler(name, '-o', 'toml')).err,
+          /"toml" is not one of text, wide, json, yaml/,
+        );
       });
 
     it('ends with 1 and a sentence if Redis can’t be reached', async () => {

@@ -54,7 +54,8 @@ export function claimNeed(claim: Claim, driver: PredicateDriver, lookups: ClaimL
 }
 
 /** Why a claim that the driver has to do with is not Bound, for people to look at: '' if it has a
- * job; undefined if nobody waits for a volume of it, or the scheduler has yet to choose its node. */
+ * job; undefined if nobody waits for a volume of it, or the scheduler has yet to choose its node.
+ * */
 export function whyPending(
   claim: Claim,
   driver: PredicateDriver,
