@@ -138,7 +138,7 @@ function causeWithoutCode({ outcome, reason }: RunStatus): Cause {
 export const QUEUED: Cause = fine('Queued', 'it is about to be worked on', ['nobody', 'wait']);
 
 /** The gRPC code that a reason names; '' for none. */
-export function codeIn(reason: string): string {
+function codeIn(reason: string): string {
   return /\brpc error: code = (\w+)/.exec(reason)?.[1] ?? '';
 }
 

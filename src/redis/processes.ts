@@ -19,7 +19,7 @@ export interface ProcessEntry {
 }
 
 /** Hash of the processes of an installation, by instance. */
-export function processesKey(prefix: string): string {
+function processesKey(prefix: string): string {
   return `${keyPrefix(prefix)}:processes`;
 }
 
