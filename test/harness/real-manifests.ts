@@ -24,6 +24,36 @@ export interface ManifestObject {
 // Tests run from dist-dev/test/harness.
 export const K8S = fileURLToPath(new URL('../../../k8s', import.meta.url));
 
+const CLUSTER_SCOPED = new Set([
+  'Namespace',
+  'ClusterRole',
+  'ClusterRoleBinding',
+  'StorageClass',
+  'ValidatingWebhookConfiguration',
+]);
+const PLURALS: Readonly<Record<string, string>> = {
+  NetworkPolicy: 'networkpolicies',
+  StorageClass: 'storageclasses',
+};
+
+/** Where the API server keeps an object.
+ * @param home  the namespace of one that names none */
+export function pathOf(object: ManifestObject, home = 'sutler'): string {
+  return `${collectionOf(object, home)}/${object.metadata.name}`;
+}
+
+/** Where the API server keeps objects of its kind. */
+export function collectionOf(
+  { apiVersion, kind, metadata }: ManifestObject,
+  home?: string,
+): string {
+  const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+  const plural = PLURALS[kind] ?? `${kind.toLowerCase()}s`;
+  return CLUSTER_SCOPED.has(kind)
+    ? `${group}/${plural}`
+    : `${group}/namespaces/${metadata.namespace ?? home}/${plural}`;
+}
+
 /** Folders of `k8s/` with a kustomization. */
 export function manifestFolders(): readonly string[] {
   return readdirSync(K8S, { recursive: true, encoding: 'utf8' })

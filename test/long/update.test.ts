@@ -1,9 +1,18 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Closers } from '#src/runtime/closers.ts';
-import { type ChangeOverBed, openChangeOverBed } from '../harness/change-over/bed.ts';
+import { Connection } from '../conformance/connection.ts';
+import {
+  type BedOptions,
+  type ChangeOverBed,
+  openChangeOverBed,
+} from '../harness/change-over/bed.ts';
 import { type ChurnPlan, churn, type Startable } from '../harness/change-over/scenario.ts';
+import { readAuditLog } from '../harness/least-privilege/audited-rights.ts';
+import { grantShipped, HOME } from '../harness/least-privilege/shipped-rights.ts';
+import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 
@@ -12,19 +21,29 @@ const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 const OTHER = process.env['OTHER_SUTLER'] ?? CLI;
 const claims = Number(process.env['UPDATE_CLAIMS'] ?? 2_000);
 const PLAN: ChurnPlan = { claims, perSecond: 20, bursts: 1, deleteWithinMs: 3_000 };
-const NOTHING = { lost: [], madeTwice: [], madeAgain: [], left: [], leaked: [] };
+const NOTHING = { lost: [], madeTwice: [], madeAgain: [], left: [], leaked: [], refused: [] };
+
+/** On kube-apiserver ingest and jobs have exactly the rights of k8s/; the sandbox has no roles. */
+const isReal = (process.env['KUBEBUILDER_ASSETS'] ?? '') !== '';
+const auditedGroup = `system:serviceaccounts:${HOME}`;
 
 describe('while claims are created and deleted', () => {
   const closers = new Closers();
   let kubeconfig = '';
   let bed: ChangeOverBed;
+  let accounts: BedOptions['accounts'];
+  let refused = (): Promise<readonly string[]> => Promise.resolve([]);
   before(async () => {
-    const cluster = await openSandboxCluster({ binder: true });
+    const plane = isReal
+      ? await realControlPlane(process.env, { binder: true, auditedGroup })()
+      : undefined;
+    const cluster = plane ?? (await openSandboxCluster({ binder: true }));
     closers.add('cluster', () => cluster.close());
     ({ kubeconfig } = cluster);
+    if (plane !== undefined) ({ accounts, refused } = await grantBoth(plane));
   });
   beforeEach(async () => {
-    bed = await openChangeOverBed({ kubeconfig, workerThreads: 10, driverDelayMs: 200 });
+    bed = await openChangeOverBed({ kubeconfig, accounts, workerThreads: 10, driverDelayMs: 200 });
   });
   after(async () => assert.deepEqual(await closers.close(), []));
 
@@ -42,7 +61,8 @@ describe('while claims are created and deleted', () => {
       taken += 1;
     });
     const { lost, madeTwice, madeAgain, left, leaked } = result;
-    return { taken, faults: { lost, madeTwice, madeAgain, left, leaked: leaked.sutler } };
+    const faults = { lost, madeTwice, madeAgain, left, leaked: leaked.sutler };
+    return { taken, faults: { ...faults, refused: await refused() } };
   }
 
   it('each process is replaced by one of another version, and back, and no volume is lost', async (t) => {
@@ -96,3 +116,20 @@ describe('while claims are created and deleted', () => {
     assert.ok(taken >= 4, `scaled only ${taken} times`);
   });
 });
+
+/** Grants the rights of k8s/, and those that docs/upgrade.md keeps during an update.
+ * @returns besides, what lists the requests that the API server refused */
+async function grantBoth(plane: RealControlPlane) {
+  const api = new Connection(plane);
+  const { kubeconfigs: accounts } = await grantShipped(api, plane, { base: HOME, topology: HOME });
+  const kept = [
+    { apiGroups: [''], resources: ['persistentvolumeclaims'], verbs: ['patch'] },
+    { apiGroups: ['snapshot.storage.k8s.io'], resources: ['volumesnapshots'], verbs: ['patch'] },
+  ].map((value) => ({ op: 'add', path: '/rules/-', value }));
+  const role = '/apis/rbac.authorization.k8s.io/v1/clusterroles/sutler-jobs';
+  assert.equal((await api.patch('json', role, kept)).status, 200);
+  const refused = async (): Promise<readonly string[]> => [
+    ...readAuditLog(await readFile(plane.auditLog ?? '', 'utf8')).refused,
+  ];
+  return { accounts, refused };
+}

@@ -26,13 +26,8 @@ import {
   textAt,
 } from '../conformance/connection.ts';
 import { claim, CLASSES, paths, secret, storageClass, VOLUMES } from '../conformance/objects.ts';
-import {
-  CENTRAL,
-  HOME,
-  LeastPrivilegeBed,
-  LOCAL,
-  NODE_KEY,
-} from '../harness/least-privilege/bed.ts';
+import { CENTRAL, LeastPrivilegeBed, LOCAL, NODE_KEY } from '../harness/least-privilege/bed.ts';
+import { HOME } from '../harness/least-privilege/shipped-rights.ts';
 import type { Startable } from '../harness/change-over/scenario.ts';
 import { RIGHT, startTestDashboard } from '../harness/dashboard-server.ts';
 import { makeNode } from '../harness/real-nodes.ts';

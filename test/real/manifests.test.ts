@@ -17,10 +17,12 @@ import { NO_HELM, templateText } from '../harness/helm.ts';
 import { makeSecrets } from '../harness/make-secrets.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import {
+  collectionOf,
   K8S,
   type Manifest,
   manifestFolders,
   type ManifestObject,
+  pathOf,
   readManifests,
   readYaml,
 } from '../harness/real-manifests.ts';
@@ -30,17 +32,6 @@ const NAMESPACE = 'sutler';
 const TEXT = { type: 'string' };
 const DEPLOYMENTS = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments`;
 const SAMPLE_DRIVER = `${DEPLOYMENTS}/sutler-sample-driver`;
-const PLURALS: Readonly<Record<string, string>> = {
-  NetworkPolicy: 'networkpolicies',
-  StorageClass: 'storageclasses',
-};
-const CLUSTER_SCOPED = new Set([
-  'Namespace',
-  'ClusterRole',
-  'ClusterRoleBinding',
-  'StorageClass',
-  'ValidatingWebhookConfiguration',
-]);
 
 /** What a driver with topology needs besides. */
 const NODES: readonly string[] = ['list', 'watch'].flatMap((verb) => [
@@ -515,21 +506,13 @@ function inOrder(manifests: readonly Manifest[]): readonly Manifest[] {
 }
 
 async function apply(api: Connection, { file, object }: Manifest): Promise<void> {
-  const collection = pathOf(object).slice(0, -`/${object.metadata.name}`.length);
+  const collection = collectionOf(object, NAMESPACE);
   const check = await api.call('POST', collection, {
     body: object,
     query: { fieldValidation: 'Strict', dryRun: 'All' },
   });
   assert.equal(check.status, 201, `${file}: ${check.text}`);
   await api.create(collection, object);
-}
-
-function pathOf({ apiVersion, kind, metadata }: ManifestObject): string {
-  const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
-  const plural = PLURALS[kind] ?? `${kind.toLowerCase()}s`;
-  return CLUSTER_SCOPED.has(kind)
-    ? `${group}/${plural}/${metadata.name}`
-    : `${group}/namespaces/${metadata.namespace ?? NAMESPACE}/${plural}/${metadata.name}`;
 }
 
 /** Creates a pod of that template as a dry run: admission plug-ins check only pods. */

@@ -8,11 +8,12 @@ import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { parse, parseAllDocuments, stringify } from 'yaml';
+import { parseAllDocuments, stringify } from 'yaml';
 import { csiDrivers, endpointSlices } from '#src/kube/resources.ts';
 import type { Workload } from '#src/operator/migrate/provisioner.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { Connection, textAt } from '../conformance/connection.ts';
+import { Connection } from '../conformance/connection.ts';
+import { accountKubeconfig } from '../harness/account-kubeconfig.ts';
 import { type ChangeOverBed, openChangeOverBed } from '../harness/change-over/bed.ts';
 import { churn, type Startable } from '../harness/change-over/scenario.ts';
 import { makeCertificates } from '../harness/csi-certificates.ts';
@@ -20,15 +21,9 @@ import { driverManifest } from '../harness/driver-manifest.ts';
 import { freePort } from '../harness/free-port.ts';
 import { KUBECTL } from '../harness/kustomize.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
+import { type ManifestObject, pathOf } from '../harness/real-manifests.ts';
 import { runSutler } from '../harness/run-sutler.ts';
 import { until } from '../harness/until.ts';
-
-const PLURALS: Readonly<Record<string, string>> = {
-  Service: 'api/v1/NS/services',
-  NetworkPolicy: 'apis/networking.k8s.io/v1/NS/networkpolicies',
-  Role: 'apis/rbac.authorization.k8s.io/v1/NS/roles',
-  RoleBinding: 'apis/rbac.authorization.k8s.io/v1/NS/rolebindings',
-};
 
 const open = realControlPlane(process.env, { binder: false });
 
@@ -60,7 +55,7 @@ describe('sutler migrate, from a workload in the cluster', () => {
 
   const read = (path: string) =>
     parseAllDocuments(readFileSync(join(out, path), 'utf8')).map(
-      (each) => each.toJS() as { kind: string; metadata: { name: string } },
+      (each) => each.toJS() as ManifestObject,
     );
   /** As kubectl apply --server-side --dry-run=server does. */
   const dryRun = async (path: string, object: unknown): Promise<void> => {
@@ -77,10 +72,7 @@ describe('sutler migrate, from a workload in the cluster', () => {
   });
 
   it('writes objects beside it that the API server accepts', async () => {
-    for (const object of read('beside/objects.yaml')) {
-      const plural = PLURALS[object.kind]?.replace('NS', `namespaces/${namespace}`);
-      await dryRun(`/${plural}/${object.metadata.name}`, object);
-    }
+    for (const object of read('beside/objects.yaml')) await dryRun(pathOf(object), object);
   });
 
   it('says with --check what is missing in the cluster', async () => {
@@ -109,9 +101,7 @@ describe('sutler migrate, from a workload in the cluster', () => {
   it('looks with --check at the rights of a user who may not ask for those of others', async () => {
     const accounts = `/api/v1/namespaces/${namespace}/serviceaccounts`;
     await api.create(accounts, { metadata: { name: 'weak' } });
-    const reply = await api.call('POST', `${accounts}/weak/token`, { body: { spec: {} } });
-    const kubeconfig = join(out, '..', 'weak.kubeconfig');
-    await writeKubeconfig(kubeconfig, plane.kubeconfig, textAt(reply.body, 'status', 'token'));
+    const kubeconfig = await accountKubeconfig(api, plane, { namespace, name: 'weak' });
     const file = join(out, 'back', 'workload.yaml');
     const flags = [`--kubeconfig=${kubeconfig}`, '--driver-name=shop.example'];
     const { code, out: said } = await runSutler(['migrate', '--check', file, ...flags], {});
@@ -138,11 +128,15 @@ const reason =
 
 describe('sutler migrate, there and back', { skip: reason }, () => {
   const closers = new Closers();
+  let plane: RealControlPlane;
+  let api: Connection;
   let bed: ChangeOverBed;
   let kubeconfig: string;
   before(async () => {
-    const plane = await realControlPlane(process.env, { binder: true })();
+    plane = await realControlPlane(process.env, { binder: true })();
     closers.add('cluster', () => plane.close());
+    api = new Connection(plane);
+    closers.add('connection', () => api.close());
     ({ kubeconfig } = plane);
     bed = await openChangeOverBed({ kubeconfig, upstream, workerThreads: 20, driverDelayMs: 100 });
     closers.add('bed', async () => assert.deepEqual(await bed.close(), []));
@@ -191,9 +185,8 @@ describe('sutler migrate, there and back', { skip: reason }, () => {
       `--gateway-tls-ca=${tls}/ca.crt`,
     ];
     const start = async (name: string): Promise<Startable> => {
-      const token = await kubectl('-n', 'sutler', 'create', 'token', `sutler-${name}`);
-      const own = join(bed.folder, `${name}.kubeconfig`);
-      await writeKubeconfig(own, kubeconfig, token.trim());
+      const account = { namespace: 'sutler', name: `sutler-${name}` };
+      const own = await accountKubeconfig(api, plane, account);
       const files = [
         `--gateway-tls-cert=${tls}/${name}.crt`,
         `--gateway-tls-key=${tls}/${name}.key`,
@@ -284,12 +277,6 @@ describe('sutler migrate, there and back', { skip: reason }, () => {
     );
   });
 });
-
-/** The cluster of a kubeconfig, for the account of the token. */
-async function writeKubeconfig(path: string, admin: string, token: string): Promise<void> {
-  const { users: _, ...rest } = parse(await readFile(admin, 'utf8')) as { users: unknown };
-  await writeFile(path, stringify({ ...rest, users: [{ name: 'user', user: { token } }] }));
-}
 
 /** What `sutler migrate -o json` prints, as far as it is needed here. */
 interface Written {

@@ -5,19 +5,19 @@ import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { Redis } from 'ioredis';
 import { Closers } from '#src/runtime/closers.ts';
 import { startProgram } from '../program.ts';
 import { startRedisServer } from '../redis-server.ts';
+import { assertNothingDenied, redisUsers, urlOf } from '../redis-users.ts';
 import { openDriverPlace } from './driver-place.ts';
 import type { ChangeOverPlace, Startable } from './scenario.ts';
 import { VolumeLedger } from './volume-ledger.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
-const LEASE_NAMESPACE = 'default';
 /** Short, so that a Lease that is not released is soon free. */
 const LEASE_FLAGS = [
-  `--leader-election-namespace=${LEASE_NAMESPACE}`,
   '--leader-election-lease-duration=5s',
   '--leader-election-renew-deadline=4s',
   '--leader-election-retry-period=1s',
@@ -32,6 +32,8 @@ export interface BedOptions {
   readonly driverDelayMs: number;
   /** Of ingest. */
   readonly ingestFlags?: readonly string[];
+  /** Kubeconfigs of ingest and jobs, which then keep the Lease in `sutler`. */
+  readonly accounts?: Readonly<Record<'ingest' | 'jobs', string>> | undefined;
 }
 
 /** A place for change-overs whose parts are processes: gateway, one jobs process, ingest and
@@ -58,14 +60,19 @@ export interface ChangeOverBed extends ChangeOverPlace {
 }
 
 export async function openChangeOverBed(options: BedOptions): Promise<ChangeOverBed> {
-  const { kubeconfig, workerThreads, driverDelayMs, ingestFlags = [] } = options;
+  const { kubeconfig, workerThreads, driverDelayMs, ingestFlags = [], accounts } = options;
   const closers = new Closers();
   const folder = await mkdtemp(join(tmpdir(), 'sutler-change-over-'));
   closers.add('folder', () => rm(folder, { recursive: true, force: true }));
   const dataDir = join(folder, 'redis');
-  let redis = await startRedisServer({ dataDir });
+  let redis = await startRedisServer({ dataDir, settings: redisUsers() });
   closers.add('Redis', () => redis.close());
   const { port, url: redisUrl } = redis;
+  const admin = new Redis(redisUrl).on('error', () => undefined);
+  closers.add('least rights', async () => {
+    await assertNothingDenied(admin);
+    admin.disconnect();
+  });
   const backUpRedis = async (): Promise<() => Promise<void>> => {
     const copy = `${dataDir}-backup`;
     // The socket is no data, and can't be copied.
@@ -75,7 +82,8 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
       await redis.close();
       await rm(dataDir, { recursive: true });
       await cp(copy, dataDir, { recursive: true });
-      redis = await startRedisServer({ dataDir, port, password: new URL(redisUrl).password });
+      const { password } = new URL(redisUrl);
+      redis = await startRedisServer({ dataDir, port, password, settings: redisUsers() });
     };
   };
   const ledger = new VolumeLedger(({ metadata }) =>
@@ -86,16 +94,24 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   const place = { kubeconfig, folder, name: driverName, delayMs: driverDelayMs, ledger, closers };
   const { driver, kube, className } = await openDriverPlace(place);
 
-  const start = async (args: readonly string[], cli = CLI): Promise<Startable> => {
-    const process = await startSutlerProcess([cli, ...args], { folder, redisUrl });
+  const start = async (args: readonly string[], cli = CLI, url = redisUrl): Promise<Startable> => {
+    const process = await startSutlerProcess([cli, ...args], { folder, redisUrl: url });
     closers.add(args[0] ?? '', () => process.stop());
     return process;
   };
   const gateway = `unix://${join(folder, 'gateway.sock')}`;
   const startGateway = (cli?: string): Promise<Startable> =>
     start(['csi-gateway', `--csi-address=unix://${socket}`, `--listen=${gateway}`], cli);
-  const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`, '--timeout=10s'];
-  const threads = `--worker-threads=${workerThreads}`;
+  const lease = `--leader-election-namespace=${accounts === undefined ? 'default' : 'sutler'}`;
+  const startPart = (
+    name: 'ingest' | 'jobs',
+    flags: readonly string[],
+    cli?: string,
+  ): Promise<Startable> => {
+    const own = `--kubeconfig=${accounts?.[name] ?? kubeconfig}`;
+    const common = [own, lease, `--gateway=${gateway}`, '--timeout=10s'];
+    return start([name, ...common, ...flags], cli, urlOf(name, redisUrl));
+  };
   const upstreamArgs = argumentsOfUpstream({ ...options, socket });
   return {
     kube,
@@ -106,7 +122,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     folder,
     socket,
     upstreamArgs,
-    start,
+    start: (args) => start(args),
     ledger,
     handles: () => driver.volumes().map(({ handle }) => handle),
     isReported: async (handles) => {
@@ -120,8 +136,8 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     gateway: await startGateway(),
     backUpRedis,
     startGateway,
-    startIngest: (cli) => start(['ingest', ...common, ...LEASE_FLAGS, ...ingestFlags], cli),
-    startJobs: (cli) => start(['jobs', ...common, ...LEASE_FLAGS.slice(0, 1), threads], cli),
+    startIngest: (cli) => startPart('ingest', [...LEASE_FLAGS, ...ingestFlags], cli),
+    startJobs: (cli) => startPart('jobs', [`--worker-threads=${workerThreads}`], cli),
     startOther: () => {
       const upstream = startUpstream(options.upstream ?? 'csi-provisioner', upstreamArgs, folder);
       closers.add('external-provisioner', () => upstream.stop());
@@ -139,6 +155,7 @@ function argumentsOfUpstream(o: BedOptions & { readonly socket: string }): reado
     `--csi-address=${o.socket}`,
     `--worker-threads=${o.workerThreads}`,
     '--leader-election',
+    '--leader-election-namespace=default',
     ...LEASE_FLAGS,
     '--kube-api-qps=1000',
     '--kube-api-burst=1000',

@@ -18,23 +18,20 @@ import {
   startSampleDriver,
 } from '../../../sandbox/driver/server.ts';
 import { Connection } from '../../conformance/connection.ts';
-import { accountKubeconfig } from '../account-kubeconfig.ts';
 import { startSutlerProcess } from '../change-over/bed.ts';
 import type { Startable } from '../change-over/scenario.ts';
 import { makeFolder } from '../csi-folder.ts';
 import { freePort } from '../free-port.ts';
 import type { RealControlPlane } from '../real-control-plane.ts';
-import { type ManifestObject, readManifests } from '../real-manifests.ts';
 import { type RedisUser, redisUsers, urlOf } from '../redis-users.ts';
 import { runSutler } from '../run-sutler.ts';
 import { startTestRedis, type TestRedis } from '../redis.ts';
 import { type Audited, grantedRights, readAuditLog } from './audited-rights.ts';
 import { RedisGrants } from './redis-grants.ts';
+import { grantShipped, HOME } from './shipped-rights.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
-/** The namespace of ingest and jobs. */
-export const HOME = 'sutler';
 /** Where the driver on the nodes is. */
 const LOCAL_HOME = 'local-storage';
 /** The pod of jobs. */
@@ -60,7 +57,6 @@ const FOLDERS: Readonly<Record<string, string>> = {
   'secrets-by-name': 'storage-secrets',
   'secrets-by-namespace': 'more-secrets',
 };
-const KINDS = ['ServiceAccount', 'ClusterRole', 'ClusterRoleBinding', 'Role', 'RoleBinding'];
 
 /** ingest, jobs and gateways with exactly what k8s/ gives them: the tokens of their accounts and
  * the users of Redis. */
@@ -118,15 +114,7 @@ export class LeastPrivilegeBed {
     const access = await loadClusterAccess({ kubeconfig, env: {} });
     const kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
     closers.add('client', () => kube.close());
-    for (const name of new Set(Object.values(FOLDERS)))
-      await api.create('/api/v1/namespaces', { metadata: { name } });
-    const objects = Object.entries(FOLDERS).flatMap(([name, home]) => rightsIn(name, home));
-    for (const object of objects) await create(api, object);
-    const tokens = ['ingest', 'jobs'].map(async (name) => {
-      const account = { namespace: HOME, name: `sutler-${name}` };
-      return [name, await accountKubeconfig(api, plane, account)] as const;
-    });
-    const kubeconfigs = Object.fromEntries(await Promise.all(tokens));
+    const { objects, kubeconfigs } = await grantShipped(api, plane, FOLDERS);
     const redis = await startTestRedis({ settings: redisUsers() });
     closers.add('Redis', () => redis.close());
     const data = redis.redis.duplicate({ db: DATABASE });
@@ -314,25 +302,6 @@ export class LeastPrivilegeBed {
   async close(): Promise<void> {
     assert.deepEqual(await this.#closers.close(), []);
   }
-}
-
-function rightsIn(folder: string, home: string): readonly ManifestObject[] {
-  return readManifests(folder)
-    .map(({ object }) => object)
-    .filter(({ kind }) => KINDS.includes(kind))
-    .map((object) =>
-      object.kind.startsWith('ClusterRole') || object.kind === 'ServiceAccount'
-        ? object
-        : { ...object, metadata: { ...object.metadata, namespace: home } },
-    );
-}
-
-async function create(api: Connection, object: ManifestObject): Promise<void> {
-  const { apiVersion, kind, metadata } = object;
-  const group = apiVersion === 'v1' ? '/api/v1' : `/apis/${apiVersion}`;
-  const { namespace } = metadata;
-  const scope = namespace === undefined ? '' : `/namespaces/${namespace}`;
-  await api.create(`${group}${scope}/${kind.toLowerCase()}s`, object);
 }
 
 function ownerOf(kind: string, owner: unknown): object {
