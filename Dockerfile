@@ -36,7 +36,7 @@ CMD ["sandbox-driver", "--help"]
 # The last stage is what a build without --target makes. It contains nothing of the sandbox.
 FROM runtime AS sutler
 # Redis for sutler in the place of external-provisioner; with REDIS_URL it is not started. openssl for
-# the certificates of k8s/overlays/quickstart.
+# the certificates of k8s/make-secrets.
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends openssl redis-server \
   && rm -rf /var/lib/apt/lists/*

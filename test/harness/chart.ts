@@ -12,6 +12,7 @@ type Fields = Record<string, unknown>;
 interface Named extends Fields {
   readonly name: string;
 }
+type Labels = Readonly<Record<string, string>>;
 type Variables = readonly Named[] | undefined;
 interface Container extends Named {
   image: string;
@@ -26,18 +27,22 @@ interface Pod extends Fields {
 interface KubeObject extends Fields {
   readonly kind: string;
   readonly metadata: { name: string };
-  readonly spec?: {
+  spec?: Fields & {
     replicas?: unknown;
-    template?: { spec: Pod };
+    template?: { readonly metadata?: { readonly labels?: Labels }; spec: Pod };
     egress?: readonly unknown[];
   };
   data?: Fields;
 }
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
-const SINGLE = 'eq .Values.redis.mode "single"';
+const modeIs = (mode: string): string => `eq .Values.redis.mode "${mode}"`;
+const SINGLE = modeIs('single');
+const SENTINEL = modeIs('sentinel');
+const OWN = 'ne .Values.redis.mode "external"';
 const PLAIN = `or (${SINGLE}) .Values.redis.insecure`;
 const QUICKSTART = 'overlays/quickstart';
+const REDIS_SENTINEL = 'redis-sentinel';
 
 /** Values whose keys are those of Kubernetes. */
 const OPEN = new Set(['resources']);
@@ -57,8 +62,15 @@ const SOURCES: readonly (readonly [file: string, condition?: string])[] = [
   ['cert-manager/certificates.yaml', '.Values.certManager'],
   ['drivers/config-map.yaml'],
   [`${QUICKSTART}/redis.yaml`, SINGLE],
-  [`${QUICKSTART}/secrets.yaml`, SINGLE],
+  [`${REDIS_SENTINEL}/redis.yaml`, SENTINEL],
+  ['make-secrets/job.yaml', OWN],
 ];
+
+/** The folders whose ConfigMaps a file mounts. */
+const CONFIG_MAPS: Readonly<Record<string, readonly string[]>> = {
+  [`${QUICKSTART}/redis.yaml`]: ['redis'],
+  [`${REDIS_SENTINEL}/redis.yaml`]: ['redis', REDIS_SENTINEL],
+};
 
 /** A line that is nothing but a directive. */
 const line = (directive: string): string => `§${directive}§`;
@@ -74,7 +86,7 @@ const write = (value: unknown): string => stringify(value, { lineWidth: 0 });
 export function chartFiles(): ReadonlyMap<string, string> {
   const files = SOURCES.map(([file, condition]) => {
     const objects = readYaml(file) as readonly KubeObject[];
-    const extra = file.endsWith('/redis.yaml') ? [usersOfRedis()] : [];
+    const extra = (CONFIG_MAPS[file] ?? []).map(configMapOf);
     const text = [...objects, ...extra].map((object) => write(withValues(object))).join('---\n');
     const wrapped = condition === undefined ? text : `${line(`if ${condition}`)}\n${text}§end§\n`;
     const head = `# Made of k8s/${file} by npm run generate:chart.\n`;
@@ -123,15 +135,18 @@ function values(): string {
   });
 }
 
-/** The users of Redis. Their name ends in a hash of them, so that Redis starts anew with others. */
-function usersOfRedis(): KubeObject {
-  const text = readFileSync(join(ROOT, 'k8s/redis/users.acl'), 'utf8');
-  const metadata = { name: usersName(text), namespace: 'sutler' };
-  return { apiVersion: 'v1', kind: 'ConfigMap', metadata, data: { 'users.acl': text } };
+/** The ConfigMap that a folder's kustomization makes of files. Its name ends in a hash of them, so
+ * that Redis starts anew with others. */
+function configMapOf(folder: string): KubeObject {
+  const [{ configMapGenerator }] = readYaml(`${folder}/kustomization.yaml`) as readonly [
+    { readonly configMapGenerator: readonly [{ readonly name: string; files: readonly string[] }] },
+  ];
+  const [{ name, files }] = configMapGenerator;
+  const texts = files.map((file) => [file, readFileSync(join(ROOT, 'k8s', folder, file), 'utf8')]);
+  const hash = createHash('sha256').update(JSON.stringify(texts)).digest('hex').slice(0, 10);
+  const metadata = { name: `${name}-${hash}`, namespace: 'sutler' };
+  return { apiVersion: 'v1', kind: 'ConfigMap', metadata, data: Object.fromEntries(texts) };
 }
-
-const usersName = (text: string): string =>
-  `sutler-redis-users-${createHash('sha256').update(text).digest('hex').slice(0, 10)}`;
 
 function withValues(object: KubeObject): KubeObject {
   const { metadata, spec } = object;
@@ -143,33 +158,71 @@ function withValues(object: KubeObject): KubeObject {
   const template = spec?.template;
   if (spec === undefined || template === undefined) return object;
   const component = metadata.name.replace('sutler-', '');
+  if (object.kind === 'StatefulSet') object.spec = withVolumes(spec);
   // A Job can't be changed.
   if (object.kind === 'Job') metadata.name += `-${inline('.Release.Revision')}`;
   const isOurs = object.kind === 'Deployment';
   if (isOurs && component !== 'dashboard') spec.replicas = inline(`.Values.replicas.${component}`);
-  template.spec = podWithValues(template.spec, { component, isOurs });
+  template.spec = podWithValues(template.spec, {
+    component,
+    isOurs,
+    labels: labelsOf(template),
+  });
   return object;
+}
+
+const labelsOf = ({ metadata }: { readonly metadata?: { readonly labels?: Labels } }): Labels =>
+  metadata?.labels ?? {};
+
+/** Has volumes in the place of the emptyDir `data`, where there is a class for them. */
+function withVolumes(spec: NonNullable<KubeObject['spec']>): NonNullable<KubeObject['spec']> {
+  const { volumes = [] } = spec.template?.spec ?? {};
+  const at = volumes.findIndex((each) => (each as Named).name === 'data');
+  if (spec.template !== undefined)
+    spec.template.spec.volumes = [
+      ...volumes.slice(0, at),
+      line('if not .Values.redis.storageClass'),
+      volumes[at],
+      line('end'),
+      ...volumes.slice(at + 1),
+    ];
+  const claim = {
+    metadata: { name: 'data' },
+    spec: {
+      storageClassName: inline('.Values.redis.storageClass | quote'),
+      accessModes: ['ReadWriteOnce'],
+      resources: { requests: { storage: inline('.Values.redis.storageSize | quote') } },
+    },
+  };
+  return {
+    ...spec,
+    [line('if .Values.redis.storageClass')]: null,
+    volumeClaimTemplates: [claim],
+    [line('end')]: null,
+  };
 }
 
 function podWithValues(
   pod: Pod,
-  { component, isOurs }: { readonly component: string; readonly isOurs: boolean },
+  o: { readonly component: string; readonly isOurs: boolean; readonly labels: Labels },
 ): Pod {
+  const { component, isOurs } = o;
   const drivers = patchOf('drivers', component);
   const { env: driverEnv = [], volumeMounts: driverMounts = [] } = drivers?.containers[0] ?? {};
-  const single = patchOf(QUICKSTART, component)?.containers[0];
+  const ofModes = [QUICKSTART, REDIS_SENTINEL].flatMap(
+    (folder) => (patchOf(folder, component)?.containers[0]?.env ?? []) as readonly Named[],
+  );
   const more = isOurs ? listed(`.Values.env.${component}`, inline('toJson .')) : [];
   const containers = pod.containers.map(({ env, volumeMounts = [], resources, ...rest }) => ({
     ...rest,
-    image: inline(`.Values.${rest.name === 'redis' ? 'redis.image' : 'image'} | quote`),
-    env: [...merged(env as Variables, single?.env as Variables), ...driverEnv, ...more].map(
-      secretOfRedis(isOurs),
-    ),
+    image: inline(`.Values.${component === 'redis' ? 'redis.image' : 'image'} | quote`),
+    env: [...merged(env as Variables, ofModes), ...driverEnv, ...more].map(secretOfRedis(isOurs)),
     volumeMounts: [...volumeMounts, ...driverMounts],
     resources:
-      component === 'secrets' ? resources : inline(`toJson .Values.resources.${component}`),
+      component === 'secrets' ? resources : inline(`toJson .Values.resources.${rest.name}`),
   }));
-  const labels = `dict "app.kubernetes.io/name" "sutler" "app.kubernetes.io/component" "${component}"`;
+  const pairs = Object.entries(o.labels).flatMap(([name, value]) => [`"${name}"`, `"${value}"`]);
+  const labels = `dict ${pairs.join(' ')}`;
   const spread = `merge (dict "labelSelector" (dict "matchLabels" (${labels}))) . | toJson`;
   return {
     ...pod,
@@ -185,7 +238,11 @@ function podWithValues(
     containers,
     volumes: [...(pod.volumes ?? []), ...(drivers?.volumes ?? [])].map((volume) => {
       const { configMap } = volume as { configMap?: { name: string } };
-      if (configMap?.name === 'sutler-redis-users') configMap.name = usersOfRedis().metadata.name;
+      for (const folder of ['redis', REDIS_SENTINEL]) {
+        const { name } = configMapOf(folder).metadata;
+        if (name.startsWith(`${configMap?.name}-`) && configMap !== undefined)
+          configMap.name = name;
+      }
       return secretOfRedis(isOurs)(volume);
     }),
   };
@@ -209,21 +266,28 @@ const rulesForMorePorts: readonly unknown[] = [
   line('end'),
 ];
 
-/** The pod that a folder's kustomization merges into a Deployment of base/. */
+/** The pod that a folder's kustomization merges into a Deployment, or into the Job. */
 function patchOf(folder: string, component: string): Pod | undefined {
   const [{ patches = [] }] = readYaml(`${folder}/kustomization.yaml`) as readonly [
     { readonly patches?: readonly { readonly patch: string }[] },
   ];
   return patches
     .map(({ patch }) => parse(patch) as KubeObject)
-    .find(({ kind, metadata }) => kind === 'Deployment' && metadata.name === `sutler-${component}`)
+    .find(({ kind, metadata }) => kind !== 'ConfigMap' && metadata.name === `sutler-${component}`)
     ?.spec?.template?.spec;
 }
 
-/** Variables, with those that a Redis without TLS needs. */
+/** The modes in which a variable is set; others where Redis has no TLS. */
+const CONDITIONS: Readonly<Record<string, string>> = {
+  SUTLER_CLAIM_FINALIZER: OWN,
+  REDIS_PODS: SENTINEL,
+  REDIS_SENTINEL_USERNAME: SENTINEL,
+  REDIS_SENTINEL_PASSWORD: SENTINEL,
+};
+
+/** Variables, with those that some modes of Redis need. */
 function merged(env: Variables = [], patch: Variables = []): readonly unknown[] {
-  const conditionOf = ({ name }: Named): string =>
-    name === 'SUTLER_CLAIM_FINALIZER' ? SINGLE : PLAIN;
+  const conditionOf = ({ name }: Named): string => CONDITIONS[name] ?? PLAIN;
   const own = env.flatMap((entry): readonly unknown[] => {
     const other = patch.find(({ name }) => name === entry.name);
     if (other === undefined) return [entry];
@@ -239,14 +303,20 @@ function merged(env: Variables = [], patch: Variables = []): readonly unknown[] 
       line('end'),
     ];
   });
-  const added = patch
-    .filter(({ name }) => !env.some((entry) => entry.name === name))
-    .flatMap((entry) => [line(`if ${conditionOf(entry)}`), entry, line('end')]);
-  return [...own, ...added];
+  const added = new Map(patch.map((entry) => [entry.name, entry]));
+  for (const { name } of env) added.delete(name);
+  return [
+    ...own,
+    ...[...added.values()].flatMap((entry) => [
+      line(`if ${conditionOf(entry)}`),
+      entry,
+      line('end'),
+    ]),
+  ];
 }
 
-/** What names the Secret of Redis, with the name of the values. The single Redis reads the one that
- * the Job makes. */
+/** What names the Secret of Redis, with the name of the values. The Redis of the chart reads the one
+ * that the Job makes. */
 const secretOfRedis =
   (isOurs: boolean) =>
   (entry: unknown): unknown => {
@@ -255,7 +325,7 @@ const secretOfRedis =
       readonly valueFrom?: { readonly secretKeyRef?: { name: string } };
       readonly secret?: { secretName: string };
     };
-    const name = inline(`ternary "sutler-redis" .Values.redis.secret (${SINGLE})`);
+    const name = inline(`ternary "sutler-redis" .Values.redis.secret (${OWN})`);
     if (valueFrom?.secretKeyRef?.name === 'sutler-redis') valueFrom.secretKeyRef.name = name;
     if (secret?.secretName === 'sutler-redis') secret.secretName = name;
     return entry;

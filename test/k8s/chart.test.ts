@@ -48,7 +48,10 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     assert.match(helm(['lint', '--strict', CHART, '-n', 'sutler']), /0 chart\(s\) failed/);
   });
 
-  for (const values of [EVERYTHING, { redis: { mode: 'single' } }]) {
+  for (const values of [
+    EVERYTHING,
+    ...['single', 'sentinel'].map((mode) => ({ redis: { mode } })),
+  ]) {
     it(`has pods that the restricted profile allows, with ${JSON.stringify(values)}`, () => {
       const pods = podsOf(values);
       assert.ok(pods.size >= 3);
@@ -67,8 +70,9 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
       tolerations: [{ key: 'storage', operator: 'Exists' }],
       imagePullSecrets: [{ name: 'registry' }],
     };
-    for (const [name, pod] of podsOf({ ...values, redis: { mode: 'single' } }))
-      for (const [key, value] of Object.entries(values)) assert.deepEqual(pod[key], value, name);
+    for (const mode of ['single', 'sentinel'])
+      for (const [name, pod] of podsOf({ ...values, redis: { mode } }))
+        for (const [key, value] of Object.entries(values)) assert.deepEqual(pod[key], value, name);
   });
 
   it('gives each constraint of spreading the labels of its pods', () => {
@@ -97,6 +101,27 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     assert.equal(image, 'here/sutler:1');
     assert.deepEqual((set as Fields)['requests'], { ...resources.requests, cpu: '100m' });
     assert.deepEqual((env as readonly unknown[]).at(-1), entry);
+  });
+
+  it('gives each pod of Redis a volume, where there is a class', () => {
+    for (const mode of ['single', 'sentinel']) {
+      const values = { redis: { mode, storageClass: 'fast', storageSize: '5Gi' } };
+      const [found] = template(values).filter(({ kind }) => kind === 'StatefulSet');
+      assert.ok(found !== undefined);
+      const { volumeClaimTemplates } = found['spec'] as Fields;
+      assert.deepEqual(volumeClaimTemplates, [
+        {
+          metadata: { name: 'data' },
+          spec: {
+            storageClassName: 'fast',
+            accessModes: ['ReadWriteOnce'],
+            resources: { requests: { storage: '5Gi' } },
+          },
+        },
+      ]);
+      const volumes = podsOf(values).get('sutler-redis')?.['volumes'];
+      assert.doesNotMatch(JSON.stringify(volumes), /"name":"data"/);
+    }
   });
 
   it('reads Redis’ URLs from the Secret that is named', () => {
@@ -143,16 +168,20 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
   });
 
   it('refuses what it can’t do, with what to write', () => {
-    refuses({ redis: { mode: 'sentinel' } }, /run one of your own and take external/);
-    refuses({ redis: { mode: 'cluster' } }, /"cluster" is unknown; write external or single/);
+    refuses({ redis: { mode: 'cluster' } }, /"cluster" is unknown; write external, sentinel or/);
     refuses({ redis: { urls: { ingest: 'rediss://a' } } }, /redis.urls.jobs is missing/);
     refuses({ redis: { mode: 'single', urls: URLS } }, /write redis.mode: external/);
-    refuses({ redis: { mode: 'single' }, certManager: true }, /set certManager: false/);
+    refuses({ redis: { mode: 'sentinel' }, certManager: true }, /set certManager: false/);
+    refuses({ redis: { mode: 'sentinel', insecure: true } }, /remove redis.insecure/);
   });
 
   it('refuses a value that it does not know, and one of another type', () => {
-    refuses({ redis: { mod: 'single' } }, /redis: Additional property mod is not allowed/);
-    refuses({ replicas: { jobs: 'many' } }, /replicas.jobs: Invalid type/);
+    // In the words of helm 3 and of helm 4.
+    refuses(
+      { redis: { mod: 'single' } },
+      /redis'?: additional propert(y mod is|ies 'mod') not allow/i,
+    );
+    refuses({ replicas: { jobs: 'many' } }, /replicas[./]jobs'?: (Invalid type|got string)/);
   });
 
   it('refuses another namespace than sutler', () => {
@@ -180,12 +209,16 @@ describe(
       );
     });
 
-    it('makes the objects of overlays/quickstart with a single Redis', () => {
-      assert.deepEqual(
-        comparable(template({ redis: { mode: 'single' } })),
-        comparable(render({ resources: ['overlays/quickstart'] })),
-      );
-    });
+    for (const [mode, overlay] of [
+      ['single', 'quickstart'],
+      ['sentinel', 'production'],
+    ] as const)
+      it(`makes the objects of overlays/${overlay} with redis.mode ${mode}`, () => {
+        assert.deepEqual(
+          comparable(template({ redis: { mode } })),
+          comparable(render({ resources: [`overlays/${overlay}`] })),
+        );
+      });
 
     it('makes the objects of cert-manager', () => {
       const isForeign = ({ apiVersion }: ManifestObject) =>
@@ -206,7 +239,7 @@ function comparable(objects: readonly ManifestObject[]): ReadonlyMap<string, unk
       .filter(({ kind, metadata }) => kind !== 'Namespace' && metadata.name !== 'local-driver')
       .map((object) => {
         const text = JSON.stringify(object)
-          .replaceAll(/(sutler-redis-users)-\w{10}/g, '$1')
+          .replaceAll(/(sutler-redis-(?:users|sentinel))-\w{10}/g, '$1')
           .replace('"sutler-secrets-1"', '"sutler-secrets"');
         const plain = withoutEmpty(JSON.parse(text)) as ManifestObject;
         return [`${plain.kind} ${plain.metadata.name}`, plain] as const;
@@ -224,8 +257,7 @@ function withoutEmpty(value: unknown): unknown {
     const nameOf = (each: unknown): string => JSON.stringify((each as { name: string }).name);
     return isNamed ? items.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b))) : items;
   }
-  if (typeof value === 'string' && value.startsWith('drivers:')) return parse(value);
-  if (typeof value === 'string' && value.startsWith('#')) return parse(value);
+  if (typeof value === 'string' && /^drivers:/m.test(value)) return parse(value);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)

@@ -1,38 +1,18 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { after, before, describe, it } from 'node:test';
-import { type KubeServer, startKubeServer } from '../harness/kube-server.ts';
-import { makeSecrets } from '../harness/make-secrets.ts';
-
-interface Secret {
-  readonly metadata: { readonly name: string };
-  readonly stringData: Readonly<Record<string, string>>;
-}
+import { makeSecrets, type SecretServer, startSecretServer } from '../harness/make-secrets.ts';
 
 describe('the Job that makes the Secrets', () => {
-  const secrets = new Map<string, Secret>();
-  let server: KubeServer;
-  let isForbidden = false;
-  const run = () => makeSecrets({ url: server.url, token: 'a-token' });
-  const valueOf = (secret: string, key: string): string =>
-    secrets.get(secret)?.stringData[key] ?? '';
+  let secrets: SecretServer['secrets'];
+  let server: SecretServer['server'];
+  const run = (redisPods: readonly string[] = []) =>
+    makeSecrets({ url: server.url, token: 'a-token', redisPods });
+  const valueOf = (secret: string, key: string): string => secrets.get(secret)?.[key] ?? '';
   const certificateOf = (secret: string): X509Certificate =>
     new X509Certificate(valueOf(secret, 'tls.crt'));
   before(async () => {
-    server = await startKubeServer(({ method, path, body }, reply) => {
-      if (isForbidden) return reply.status(403, 'Forbidden', 'secrets is forbidden');
-      assert.ok(path.startsWith('/api/v1/namespaces/sutler/secrets'));
-      if (method === 'GET') {
-        const { stringData = {} } = secrets.get(path.split('/').at(-1) ?? '') ?? {};
-        const encode = (text: string): string => Buffer.from(text).toString('base64');
-        const pairs = Object.entries(stringData).map(([key, text]) => [key, encode(text)]);
-        return reply.json(200, { data: Object.fromEntries(pairs) });
-      }
-      const secret = JSON.parse(body) as Secret;
-      if (secrets.has(secret.metadata.name)) return reply.status(409, 'AlreadyExists', 'is there');
-      secrets.set(secret.metadata.name, secret);
-      reply.json(201, secret);
-    });
+    ({ secrets, server } = await startSecretServer());
     await run();
   });
   after(() => server.close());
@@ -87,8 +67,26 @@ describe('the Job that makes the Secrets', () => {
     assert.ok(certificateOf('sutler-jobs-tls').verify(authority.publicKey));
   });
 
+  it('with Sentinels, names them in the URLs, and has users and a certificate of theirs', async () => {
+    const authority = certificateOf('sutler-gateway-authority').publicKey;
+    secrets.delete('sutler-redis');
+    await run(['redis-0.redis', 'redis-1.redis']);
+    const password = valueOf('sutler-redis', 'jobs-password');
+    assert.equal(
+      valueOf('sutler-redis', 'jobs-url'),
+      `rediss-sentinel://sutler-jobs:${password}@redis-0.redis:26379,redis-1.redis:26379/main`,
+    );
+    for (const user of ['replica', 'sentinel', 'client'])
+      assert.match(valueOf('sutler-redis', `${user}-password`), /^[0-9a-f]{48}$/);
+    const certificate = certificateOf('sutler-redis-tls');
+    for (const name of ['redis-1.redis', 'redis-1.redis.sutler.svc'])
+      assert.equal(certificate.checkHost(name), name);
+    assert.ok(certificate.verify(new X509Certificate(valueOf('sutler-redis', 'ca.crt')).publicKey));
+    assert.ok(!certificate.verify(authority), 'no gateway can pose as Redis');
+  });
+
   it('fails with what the API server says', async () => {
-    isForbidden = true;
+    server.handler = (_, reply) => reply.status(403, 'Forbidden', 'secrets is forbidden');
     await assert.rejects(
       run(),
       /POST Secret sutler\/sutler-record-key: 403 .*secrets is forbidden/,

@@ -160,6 +160,8 @@ interface Kustomization {
   readonly images?: readonly { readonly name: string }[];
 }
 
+/** The container of the Redis for trying. */
+const TRIAL = 'overlays/quickstart/redis.yaml sutler-redis/redis';
 /** The components that an administrator copies to grant secrets; nothing includes them. */
 const SECRET_FOLDERS: readonly string[] = ['secrets-by-name', 'secrets-by-namespace'];
 const manifests = manifestFolders().flatMap(readManifests);
@@ -250,7 +252,7 @@ describe('k8s/', () => {
   it('uses only the images of sutler and Redis', () => {
     const others = containers.filter(({ container }) => !IMAGES.has(container.image));
     assert.deepEqual(
-      others.map(({ container }) => container.image),
+      [...new Set(others.map(({ container }) => container.image))],
       ['redis:7-bookworm'],
     );
   });
@@ -804,7 +806,7 @@ describe('k8s/', () => {
   });
 
   it('the Redis for trying has a password for each user, of the Secret that the Job makes', () => {
-    const redis = containers.find(({ container }) => container.name === 'redis')?.container;
+    const redis = containers.find(({ title }) => title === TRIAL)?.container;
     for (const { name, valueFrom } of redis?.env ?? []) {
       const user = name.replace('_PASSWORD', '').toLowerCase();
       assert.ok(redis?.args.join(' ').includes(`s/^user sutler-${user} on/& >$${name}/`));
@@ -824,10 +826,22 @@ describe('k8s/', () => {
   });
 
   it('runs Redis with an append-only file and without eviction', () => {
-    const redis =
-      containers.find(({ container }) => container.name === 'redis')?.container.args.join(' ') ??
-      '';
-    assert.match(redis, /--appendonly yes/);
-    assert.match(redis, /--maxmemory-policy noeviction/);
+    const args = containers.find(({ title }) => title === TRIAL)?.container.args.join(' ') ?? '';
+    const file = readFileSync(join(ROOT, 'k8s/redis-sentinel/redis.conf'), 'utf8');
+    for (const text of [args, file]) {
+      assert.match(text, /^(.*--)?appendonly yes\b/m);
+      assert.match(text, /^(.*--)?maxmemory-policy noeviction\b/m);
+    }
+  });
+
+  it('names the pods of Redis alike for each of them, and in the Job', () => {
+    const env = containers
+      .filter(({ title }) => title.startsWith('redis-sentinel/'))
+      .flatMap(({ container }) => container.env ?? [])
+      .filter(({ name }) => name === 'PODS');
+    const kustomization = readFileSync(join(ROOT, 'k8s/redis-sentinel/kustomization.yaml'), 'utf8');
+    const names = /name: REDIS_PODS\s+value: (.+)/.exec(kustomization)?.[1];
+    const pods = [0, 1, 2].map((i) => `sutler-redis-${i}.sutler-redis`).join(' ');
+    assert.deepEqual([names, ...env.map(({ value }) => value)], [pods, pods, pods]);
   });
 });

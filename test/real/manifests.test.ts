@@ -231,11 +231,13 @@ describe('k8s/ on kube-apiserver', () => {
       assert.equal(stderr, '');
     };
 
-    it('the quickstart is accepted as it is', () =>
-      tried(['-k', join(K8S, 'overlays/quickstart')]));
+    for (const overlay of ['quickstart', 'production'])
+      it(`overlays/${overlay} is accepted as it is`, () =>
+        tried(['-k', join(K8S, 'overlays', overlay)]));
 
     for (const values of [
       { redis: { mode: 'single' } },
+      { redis: { mode: 'sentinel', storageClass: 'fast' } },
       {
         redis: { urls: { ingest: 'rediss://a', jobs: 'rediss://b', dashboard: 'rediss://c' } },
         networkPolicy: { egress: true },
@@ -485,6 +487,8 @@ function whole(): readonly Manifest[] {
     manifestFolders()
       // Its objects are of kinds that only clusters with cert-manager have.
       .filter((folder) => folder !== 'cert-manager')
+      // Its objects have the names of those of the quickstart; it is tried with the overlay.
+      .filter((folder) => folder !== 'redis-sentinel')
       // What these grant, an administrator chooses.
       .filter((folder) => !folder.startsWith('secrets-by'))
       .flatMap(readManifests)
