@@ -315,7 +315,7 @@ function merged(env: Variables = [], patch: Variables = []): readonly unknown[] 
   ];
 }
 
-/** What names the Secret of Redis, with the name of the values. The Redis of the chart reads the one
+/** What names the Secret of Redis, with the name of the values. The chart's own Redis reads the one
  * that the Job makes. */
 const secretOfRedis =
   (isOurs: boolean) =>

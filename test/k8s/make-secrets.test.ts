@@ -67,7 +67,7 @@ describe('the Job that makes the Secrets', () => {
     assert.ok(certificateOf('sutler-jobs-tls').verify(authority.publicKey));
   });
 
-  it('with Sentinels, names them in the URLs, and has users and a certificate of theirs', async () => {
+  it('with Sentinels, makes URLs that name them, and their users and certificate', async () => {
     const authority = certificateOf('sutler-gateway-authority').publicKey;
     secrets.delete('sutler-redis');
     await run(['redis-0.redis', 'redis-1.redis']);
