@@ -228,7 +228,9 @@ describe('sutler migrate', () => {
       /the variable ADDRESS of the container csi-provisioner has no value in the manifest/,
     ],
     'a driver that sutler serves': [
-      manifest({ others: [{ name: 'csi-gateway', image: 'example.com/sutler:0.1.0' }] }),
+      manifest({
+        others: [{ name: 'csi-gateway', image: 'example.com/sutler:0.1.0', args: ['csi-gateway'] }],
+      }),
       /has sutler already, in the container csi-gateway/,
     ],
     'a flag that external-provisioner never had': [
@@ -248,6 +250,14 @@ describe('sutler migrate', () => {
       assert.equal(ended.err.trim().split('\n').length, 1);
       assert.equal(existsSync(ended.out_), false);
     });
+
+  it('takes out sutler itself where it is in the place of external-provisioner', async () => {
+    const { pod, out_ } = await migrated({ container: { image: 'example.com/sutler:0.1.0' } });
+    assert.equal(pod.containers.filter(({ name }) => name === 'csi-provisioner').length, 0);
+    const { code, out } = await runSutler(['migrate', '--back', out_], {});
+    assert.equal(code, 0);
+    assert.match(out, /^3\. kubectl replace --save-config -f \S+\/back\/workload\.yaml/m);
+  });
 
   it('says the steps back by the folder that it wrote', async () => {
     const { out_ } = await migrated();

@@ -79,9 +79,12 @@ export function findProvisioner(objects: readonly unknown[]): Provisioner {
   return { ...only, driverNames };
 }
 
-/** By its image, or its program in an image that has several. */
-function isProvisioner({ image, command: [program = ''] = [] }: Container): boolean {
-  return IMAGE.test(imageName(image)) || IMAGE.test(program);
+/** By its image, or its program in an image that has several. sutler in its place, which has flags
+ * only, is one too. */
+function isProvisioner({ image, command, args = [] }: Container): boolean {
+  const name = imageName(image);
+  const isInItsPlace = SUTLER.test(name) && !command && args[0]?.startsWith('-') !== false;
+  return IMAGE.test(name) || IMAGE.test(command?.[0] ?? '') || isInItsPlace;
 }
 
 /** "Deployment/ebs-csi-controller" */
@@ -120,8 +123,8 @@ function whyNone(workloads: readonly Workload[]): string {
 }
 
 function refuseServed(workload: Workload): void {
-  const served = workload.spec.template.spec.containers.find(({ image }) =>
-    SUTLER.test(imageName(image)),
+  const served = workload.spec.template.spec.containers.find(
+    (each) => SUTLER.test(imageName(each.image)) && !isProvisioner(each),
   );
   if (served !== undefined)
     throw new UsageError(
