@@ -43,7 +43,10 @@ describe('while claims are created and deleted', () => {
     if (plane !== undefined) ({ accounts, refused } = await grantBoth(plane));
   });
   beforeEach(async () => {
-    bed = await openChangeOverBed({ kubeconfig, accounts, workerThreads: 10, driverDelayMs: 200 });
+    // Writes claims too.
+    const jobsFlags = ['--claim-finalizer'];
+    const common = { workerThreads: 10, driverDelayMs: 200, jobsFlags };
+    bed = await openChangeOverBed({ kubeconfig, accounts, ...common });
   });
   after(async () => assert.deepEqual(await closers.close(), []));
 

@@ -95,7 +95,7 @@ describe('sutler migrate, from a workload in the cluster', () => {
         new RegExp(`\\n {2}the service account sutler/sutler-${account} may not `),
       );
     assert.match(said, /\nthe Lease \S+ is free\n/);
-    assert.match(said, /\nthe API server is v1\.\d+\.\S+; what is used of it is there since /);
+    assert.match(said, /\nthe API server is v\S+; what is used of it is there since /);
   });
 
   it('looks with --check at the rights of a user who may not ask for those of others', async () => {

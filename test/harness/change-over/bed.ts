@@ -30,8 +30,8 @@ export interface BedOptions {
   /** Claims or volumes that a provisioner works on at once. */
   readonly workerThreads: number;
   readonly driverDelayMs: number;
-  /** Of ingest. */
   readonly ingestFlags?: readonly string[];
+  readonly jobsFlags?: readonly string[];
   /** Kubeconfigs of ingest and jobs, which then keep the Lease in `sutler`. */
   readonly accounts?: Readonly<Record<'ingest' | 'jobs', string>> | undefined;
 }
@@ -60,7 +60,8 @@ export interface ChangeOverBed extends ChangeOverPlace {
 }
 
 export async function openChangeOverBed(options: BedOptions): Promise<ChangeOverBed> {
-  const { kubeconfig, workerThreads, driverDelayMs, ingestFlags = [], accounts } = options;
+  const { kubeconfig, workerThreads, driverDelayMs, accounts } = options;
+  const { ingestFlags = [], jobsFlags = [] } = options;
   const closers = new Closers();
   const folder = await mkdtemp(join(tmpdir(), 'sutler-change-over-'));
   closers.add('folder', () => rm(folder, { recursive: true, force: true }));
@@ -137,7 +138,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     backUpRedis,
     startGateway,
     startIngest: (cli) => startPart('ingest', [...LEASE_FLAGS, ...ingestFlags], cli),
-    startJobs: (cli) => startPart('jobs', [`--worker-threads=${workerThreads}`], cli),
+    startJobs: (cli) => startPart('jobs', [`--worker-threads=${workerThreads}`, ...jobsFlags], cli),
     startOther: () => {
       const upstream = startUpstream(options.upstream ?? 'csi-provisioner', upstreamArgs, folder);
       closers.add('external-provisioner', () => upstream.stop());
