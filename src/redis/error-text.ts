@@ -128,6 +128,7 @@ const REFUSALS: readonly Refusal[] = [
   },
   { word: /\bOOM\b/, fix: 'raise maxmemory' },
   { word: /\bMISCONF\b/, fix: 'check its disk' },
+  { word: /\bNOREPLICAS\b/, fix: 'start its replicas, or correct min-replicas-to-write' },
   { word: /\b(READONLY|MASTERDOWN)\b/, fix: NAME_THE_MASTER },
   { word: /\bLOADING\b/, fix: 'it goes on by itself when its data is read' },
   { word: /\b(MOVED|ASK|CROSSSLOT|CLUSTERDOWN)\b/, fix: NO_CLUSTER },

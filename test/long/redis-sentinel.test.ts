@@ -8,14 +8,20 @@ import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { watchTlsFiles } from '#src/runtime/tls-files.ts';
+import { startSandboxApi } from '../../sandbox/api/server.ts';
+import { startBinder } from '../../sandbox/binder/binder.ts';
+import { openChangeOverBed } from '../harness/change-over/bed.ts';
+import { type ChurnPlan, churn } from '../harness/change-over/scenario.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
-import { useHostsFile } from '../harness/host-names.ts';
+import { HOST_NAMES, useHostsFile } from '../harness/host-names.ts';
 import { makeSecrets, type SecretServer, startSecretServer } from '../harness/make-secrets.ts';
 import { makeRedisPods, NO_PODS, POD_NAMES, type RedisPod, TESTER } from '../harness/redis-pods.ts';
 import { sleep } from '../harness/queue.ts';
 import { until } from '../harness/until.ts';
 
 const SWITCH_MS = 15_000;
+const claims = Number(process.env['SENTINEL_CLAIMS'] ?? 1_500);
+const PLAN: ChurnPlan = { claims, perSecond: 20, bursts: 1, deleteWithinMs: 3_000 };
 
 describe('k8s/redis-sentinel, as processes', { skip: NO_PODS }, () => {
   const closers = new Closers();
@@ -23,6 +29,8 @@ describe('k8s/redis-sentinel, as processes', { skip: NO_PODS }, () => {
   let secrets: SecretServer['secrets'];
   let link: RedisLink;
   let ca = '';
+  let hosts = '';
+  let kubeconfig = '';
   let written = 0;
 
   const secretOf = (key: string): string => secrets.get('sutler-redis')?.[key] ?? '';
@@ -105,7 +113,8 @@ describe('k8s/redis-sentinel, as processes', { skip: NO_PODS }, () => {
     closers.add('folder', () => folder.remove());
     const made = await makeRedisPods({ folder: folder.path, secrets, closers });
     ({ pods } = made);
-    useHostsFile(made.hosts);
+    ({ hosts } = made);
+    useHostsFile(hosts);
     ca = folder.file('ca.crt');
     await writeFile(ca, secretOf('ca.crt'));
     const files = await watchTlsFiles({
@@ -115,6 +124,12 @@ describe('k8s/redis-sentinel, as processes', { skip: NO_PODS }, () => {
       log: silentLog,
     });
     closers.add('TLS files', () => files.close());
+    const api = await startSandboxApi({ log: silentLog });
+    closers.add('API', () => api.close());
+    const binder = startBinder({ operations: api.operations, log: silentLog });
+    closers.add('binder', () => binder.close());
+    kubeconfig = folder.file('kubeconfig');
+    await writeFile(kubeconfig, api.kubeconfig(), { mode: 0o600 });
     for (const pod of pods) pod.start();
     link = openRedis({
       url: secretOf('jobs-url'),
@@ -282,5 +297,50 @@ describe('k8s/redis-sentinel, as processes', { skip: NO_PODS }, () => {
             `${pod.name}:${port}`,
           );
         });
+  });
+
+  it('loses, doubles and leaks no volume while masters die', async (t) => {
+    const bed = await openChangeOverBed({
+      kubeconfig,
+      workerThreads: 10,
+      driverDelayMs: 200,
+      envOf: (name) => ({
+        REDIS_URL: secretOf(`${name}-url`),
+        REDIS_SENTINEL_USERNAME: 'sutler-client',
+        REDIS_SENTINEL_PASSWORD: secretOf('client-password'),
+        SUTLER_REDIS_TLS_CA: ca,
+        SUTLER_CLAIM_FINALIZER: 'true',
+        HOSTS_FILE: hosts,
+        NODE_OPTIONS: `--import=${HOST_NAMES}`,
+      }),
+    });
+    await bed.startIngest();
+    await bed.startJobs();
+    await bed.startJobs();
+    let switches = 0;
+    const result = await churn(bed, PLAN, async () => {
+      const from = bed.ledger.creations;
+      await until(() => bed.ledger.creations >= from + 20, 'some volumes', 120_000);
+      const master = await theMaster();
+      const startMs = Date.now();
+      await master.kill({ stays: true });
+      // As a crash of its node, and as the loss of it.
+      if (switches % 2 === 1) await master.wipe();
+      await until(async () => (await masters()).length === 1, 'another master', SWITCH_MS);
+      switches += 1;
+      const before = bed.ledger.creations;
+      await until(() => bed.ledger.creations > before, 'a volume', 240_000);
+      t.diagnostic(`a volume ${Date.now() - startMs} ms after the master died`);
+      master.start();
+      await until(areAllReady, 'all are ready');
+    });
+    const { lost, madeTwice, madeAgain, left, leaked } = result;
+    t.diagnostic(`${switches} times another master, ${bed.ledger.creations} volumes`);
+    assert.deepEqual(
+      { lost, madeTwice, madeAgain, left, leaked: leaked.sutler },
+      { lost: [], madeTwice: [], madeAgain: [], left: [], leaked: [] },
+    );
+    assert.deepEqual(await bed.close(), []);
+    assert.ok(switches > 1, 'masters died');
   });
 });

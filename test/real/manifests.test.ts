@@ -487,8 +487,8 @@ function whole(): readonly Manifest[] {
     manifestFolders()
       // Its objects are of kinds that only clusters with cert-manager have.
       .filter((folder) => folder !== 'cert-manager')
-      // Its objects have the names of those of the quickstart; it is tried with the overlay.
-      .filter((folder) => folder !== 'redis-sentinel')
+      // Either has a Redis of the same name; both are tried with their overlays.
+      .filter((folder) => folder !== 'redis-sentinel' && folder !== 'overlays/quickstart')
       // What these grant, an administrator chooses.
       .filter((folder) => !folder.startsWith('secrets-by'))
       .flatMap(readManifests)

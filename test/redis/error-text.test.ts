@@ -7,6 +7,7 @@ import { describeRedisError } from '#src/redis/error-text.ts';
 const REFUSALS: readonly (readonly [said: string, fix: string])[] = [
   ["OOM command not allowed when used memory > 'maxmemory'.", 'raise maxmemory'],
   ['MISCONF Errors writing to the AOF file: No space left on device', 'check its disk'],
+  ['NOREPLICAS Not enough good replicas to write.', 'start its replicas'],
   ["READONLY You can't write against a read only replica.", 'name the master in --redis-url'],
   ['MASTERDOWN Link with MASTER is down', 'name the master in --redis-url'],
   ['LOADING Redis is loading the dataset in memory', 'it goes on by itself'],

@@ -34,6 +34,8 @@ export interface BedOptions {
   readonly jobsFlags?: readonly string[];
   /** Kubeconfigs of ingest and jobs, which then keep the Lease in `sutler`. */
   readonly accounts?: Readonly<Record<'ingest' | 'jobs', string>> | undefined;
+  /** Variables of ingest and jobs. */
+  readonly envOf?: (name: 'ingest' | 'jobs') => Readonly<Record<string, string>>;
 }
 
 /** A place for change-overs whose parts are processes: gateway, one jobs process, ingest and
@@ -95,8 +97,12 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   const place = { kubeconfig, folder, name: driverName, delayMs: driverDelayMs, ledger, closers };
   const { driver, kube, className } = await openDriverPlace(place);
 
-  const start = async (args: readonly string[], cli = CLI, url = redisUrl): Promise<Startable> => {
-    const process = await startSutlerProcess([cli, ...args], { folder, redisUrl: url });
+  const start = async (
+    args: readonly string[],
+    cli = CLI,
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<Startable> => {
+    const process = await startSutlerProcess([cli, ...args], { folder, redisUrl, env });
     closers.add(args[0] ?? '', () => process.stop());
     return process;
   };
@@ -111,7 +117,8 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   ): Promise<Startable> => {
     const own = `--kubeconfig=${accounts?.[name] ?? kubeconfig}`;
     const common = [own, lease, `--gateway=${gateway}`, '--timeout=10s'];
-    return start([name, ...common, ...flags], cli, urlOf(name, redisUrl));
+    const env = { REDIS_URL: urlOf(name, redisUrl), ...options.envOf?.(name) };
+    return start([name, ...common, ...flags], cli, env);
   };
   const upstreamArgs = argumentsOfUpstream({ ...options, socket });
   return {
