@@ -9,18 +9,13 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const [folder = 'bundle'] = process.argv.slice(2);
 
 /** BullMQ loads these, if ever, for databases and tracing that sutler does not use. */
 const OUTSIDE = ['pg', 'redis', 'bullmq-otel'];
 
-await build({
+/** Options of esbuild for every program that joins src/ with its packages. */
+export const options = {
   absWorkingDir: root,
-  entryPoints: ['src/cli.ts'],
-  outdir: folder,
-  // As deep as the folders of dist/, because sources name package.json and cli.js relative to
-  // themselves.
-  chunkNames: 'parts/[name]-[hash]',
   bundle: true,
   splitting: true,
   format: 'esm',
@@ -37,8 +32,20 @@ await build({
     ].join('\n'),
   },
   logLevel: 'warning',
-});
+};
 
-// Bull Board's pages, which src/dashboard/boards.ts finds here.
-const ui = dirname(createRequire(import.meta.url).resolve('@bull-board/ui/package.json'));
-cpSync(join(ui, 'dist'), join(folder, 'bull-board-ui', 'dist'), { recursive: true });
+if (process.argv[1] === fileURLToPath(import.meta.url)) await bundle(process.argv[2] ?? 'bundle');
+
+async function bundle(folder) {
+  await build({
+    ...options,
+    entryPoints: ['src/cli.ts'],
+    outdir: folder,
+    // As deep as the folders of dist/, because sources name package.json and cli.js relative to
+    // themselves.
+    chunkNames: 'parts/[name]-[hash]',
+  });
+  // Bull Board's pages, which src/dashboard/boards.ts finds here.
+  const ui = dirname(createRequire(import.meta.url).resolve('@bull-board/ui/package.json'));
+  cpSync(join(ui, 'dist'), join(folder, 'bull-board-ui', 'dist'), { recursive: true });
+}

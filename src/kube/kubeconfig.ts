@@ -75,7 +75,7 @@ interface Entries extends Pick<Selected, 'where' | 'cluster' | 'user'> {
 
 /** Reads the file. Entries that lack a required field count as absent, since others may be used. */
 async function findEntries(path: string, contextName: string | undefined): Promise<Entries> {
-  const { KubeConfig } = await import('@kubernetes/client-node');
+  const { KubeConfig } = await import('./client-node.ts');
   const file = new KubeConfig();
   const fields = await parseFile(path);
   file.loadFromString(JSON.stringify(fields), { onInvalidEntry: 'filter' });
@@ -236,7 +236,7 @@ function refusePlaintext({ where, server, cluster, user, plugin, tokenFile }: Se
 
 /** @throws UsageError for a file that can't be read, by the field that names it */
 async function configure({ where, cluster, user }: Selected): Promise<KubeConfig> {
-  const { KubeConfig } = await import('@kubernetes/client-node');
+  const { KubeConfig } = await import('./client-node.ts');
   for (const [field, path] of [
     ['certificate-authority', cluster.caFile],
     ['client-certificate', user.certFile],

@@ -303,7 +303,7 @@ describe('after a watch has ended', () => {
 
   it('resumes from the last version, without trouble, if it fell silent', async () => {
     const { clock, sleptMs } = recordSleeps();
-    const reflector = start({ idleTimeoutMs: 60, clock });
+    const reflector = start({ idleTimeoutMs: 500, clock });
     await synced(reflector);
     await until(() => cluster.watches.length === 2, 'another was opened');
     assert.deepEqual([lists().length, reflector.trouble, sleptMs], [1, undefined, []]);

@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
-const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+/** What tsc compiled; scripts/join-tests.mjs joins a program that is named in one piece. */
+const CLI = fileURLToPath(new URL('../../../', import.meta.url)) + 'dist/cli.js';
 
 /** A process of sutler that notes which files it loads. */
 export interface TracedProcess {
