@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
-import { EventEmitter } from 'node:events';
+import { spawn } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
 import { describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { dispatch, flagsOf, type Process } from '#src/dispatch.ts';
 import { defineFlags } from '#src/runtime/flags.ts';
 import type { Host, Invocation } from '#src/runtime/process.ts';
+
+const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
 /** Dispatches an argument list to two processes, of which each only records how it was started. */
 async function run(...words: string[]) {
@@ -80,4 +84,18 @@ describe('dispatch', () => {
       assert.equal(err, `sutler: ${unknown}; choose read, write, drop\n`);
       assert.deepEqual([out, loaded], ['', []]);
     });
+});
+
+describe('the program', () => {
+  it('ends at a SIGTERM while it still loads its process', async () => {
+    // Sends itself the signal when the first handler is there.
+    const signals =
+      "process.once('newListener', () => setImmediate(() => process.kill(process.pid, 'SIGTERM')))";
+    const child = spawn(
+      process.execPath,
+      [`--import=data:text/javascript,${encodeURIComponent(signals)}`, CLI, 'csi-gateway'],
+      { stdio: 'ignore' },
+    );
+    assert.deepEqual(await once(child, 'exit'), [143, null]);
+  });
 });
