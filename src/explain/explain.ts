@@ -111,12 +111,22 @@ export async function explainPending(
   driver: string,
   nowMs: number,
 ): Promise<{ readonly state: DriverState; readonly pending: readonly Explanation[] }> {
-  const [state, entries] = await Promise.all([
-    readDriverState(redis, prefix, driver),
-    readPending(redis, prefix, driver),
-  ]);
+  const entries = await readPending(redis, prefix, driver);
+  return explainEntries(redis, { prefix, driver }, entries, nowMs);
+}
+
+/** Explains entries by the state of the driver and the ends of their last runs. */
+export async function explainEntries(
+  redis: Redis,
+  { prefix, driver }: { readonly prefix: string; readonly driver: string },
+  entries: readonly PendingEntry[],
+  nowMs: number,
+): Promise<{ readonly state: DriverState; readonly pending: readonly Explanation[] }> {
   const uids = entries.map(({ key }) => key.uid);
-  const statuses = await readStatuses(redis, { prefix, driver }, uids);
+  const [state, statuses] = await Promise.all([
+    readDriverState(redis, prefix, driver),
+    readStatuses(redis, { prefix, driver }, uids),
+  ]);
   const pending = entries.map((entry) => {
     const status = statuses.get(entry.key.uid);
     return explainEntry(entry, { state, status, job: undefined, record: undefined }, nowMs);

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { driverCause } from '../explain/causes.ts';
 import { readDriverState } from '../explain/driver-state.ts';
+import { explainEntries } from '../explain/explain.ts';
 import {
   encodeEntry,
   type PendingEntry,
@@ -8,10 +9,14 @@ import {
   writePending,
 } from '../explain/pending-index.ts';
 import type { EventRecorder } from '../kube/events.ts';
+import { queueName } from '../queue/queue-keys.ts';
+import { countWaiting } from '../queue/queues.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Registry } from '../runtime/metrics.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
+import { PendingMetrics } from './pending-metrics.ts';
 import { keyOf } from '../kube/resources.ts';
 
 export interface PendingReportOptions {
@@ -24,6 +29,7 @@ export interface PendingReportOptions {
   readonly prefix: string;
   readonly driver: string;
   readonly events: Pick<EventRecorder, 'record'>;
+  readonly metrics: Registry;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -33,6 +39,8 @@ const REPORTED_AFTER_MS = 1_000;
 const PERIOD_MS = 1_000;
 /** A report of many objects may take this part of the time. */
 const LARGEST_SHARE = 1 / 20;
+/** How often the metrics are brought up to date. */
+const MEASURE_MS = 5_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
 const RENEW_AFTER_MS = 120_000;
 /** Claims that one look tells why they wait: the oldest. */
@@ -51,12 +59,15 @@ export class PendingReport {
   #written: Map<string, string> | undefined;
   /** The cause that claims were told last, and which claims. */
   #told = { sentence: '', atMs: 0, uids: new Set<string>() };
+  readonly #metrics: PendingMetrics;
+  #measuredMs = -Infinity;
   readonly #unsubscribe: () => void;
 
   constructor(options: PendingReportOptions) {
     const { link, prefix, driver, clock, log } = options;
     this.#options = options;
     this.#key = pendingKey(prefix, driver);
+    this.#metrics = new PendingMetrics(options.metrics, driver);
     this.#loop = new PollLoop({
       step: () => this.#report(),
       onError: (error) => log.debug({ err: error }, 'could not report what waits; trying again'),
@@ -71,17 +82,40 @@ export class PendingReport {
   async stop(): Promise<void> {
     this.#unsubscribe();
     await this.#loop.stop();
+    this.#metrics.clear();
   }
 
   async #report(): Promise<number> {
     const { isLeading, link, clock, whyNoLeader } = this.#options;
-    if (!isLeading()) this.#written = undefined;
+    if (!isLeading()) this.#forget();
     if (!isLeading() && whyNoLeader() === undefined) return PERIOD_MS;
     const startMs = clock.nowMs();
     const entries = await this.#dueEntries(startMs);
-    if (isLeading() && link.trouble === undefined) await this.#write(entries);
+    if (isLeading() && link.trouble === undefined) {
+      await this.#write(entries);
+      await this.#measure(entries, startMs);
+    }
     if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, startMs);
     return Math.max(PERIOD_MS, (clock.nowMs() - startMs) / LARGEST_SHARE);
+  }
+
+  #forget(): void {
+    this.#written = undefined;
+    this.#metrics.clear();
+    this.#measuredMs = -Infinity;
+  }
+
+  async #measure(entries: readonly PendingEntry[], nowMs: number): Promise<void> {
+    if (nowMs - this.#measuredMs < MEASURE_MS) return;
+    this.#measuredMs = nowMs;
+    const { link, prefix, driver } = this.#options;
+    const oldestFirst = entries.toSorted((a, b) => a.sinceMs - b.sinceMs);
+    const place = { prefix, driver };
+    const { state, pending } = await explainEntries(link.redis, place, oldestFirst, nowMs);
+    this.#metrics.show(state, pending, nowMs);
+    const depthOf = (kind: 'claim' | 'volume'): Promise<number> =>
+      countWaiting(link.redis, { prefix, queue: queueName(kind, driver) });
+    this.#metrics.showDepths({ claims: await depthOf('claim'), volumes: await depthOf('volume') });
   }
 
   async #dueEntries(nowMs: number): Promise<readonly PendingEntry[]> {

@@ -101,7 +101,7 @@ function openPendingReport(
   whyNoLeader: () => string | undefined,
 ): void {
   if (informers === undefined) return;
-  const { flags, closers, log } = context;
+  const { flags, closers, log, metrics } = context;
   const report = new PendingReport({
     pending: () => handler.pending(source),
     isLeading: () => queue.isAllowing,
@@ -110,6 +110,7 @@ function openPendingReport(
     prefix: flags.redisPrefix,
     driver: driver.name,
     events,
+    metrics,
     clock: systemClock,
     log,
   });

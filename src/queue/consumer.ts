@@ -20,6 +20,7 @@ import { waitingKeys } from './queues.ts';
 import { lastRun, type Run } from './run.ts';
 import { RunLocks } from './run-locks.ts';
 import type { WorkerConnection } from './connections.ts';
+import { workqueueMetrics } from './workqueue-metrics.ts';
 
 export interface ConsumerOptions {
   readonly connection: WorkerConnection;
@@ -62,6 +63,7 @@ export class Consumer {
   readonly #options: ConsumerOptions;
   readonly #queue: string;
   readonly #metrics: ConsumerMetrics;
+  readonly #workqueue: ReturnType<typeof workqueueMetrics>;
   readonly #labels: { readonly driver: string; readonly kind: JobKind };
   readonly #link: RedisLink;
   readonly #locks: RunLocks;
@@ -82,6 +84,7 @@ export class Consumer {
     this.#queue = queueName(kind, driver);
     this.#labels = { driver, kind };
     this.#metrics = consumerMetrics(options.metrics);
+    this.#workqueue = workqueueMetrics(options.metrics, kind);
     const onLockLost = (): void => this.#metrics.locksLost.inc(this.#labels);
     this.#locks = new RunLocks({ lockMs, log, onLockLost });
     this.#link = connection.link;
@@ -183,6 +186,7 @@ export class Consumer {
     this.#options.connection.leave(this.#queue);
     for (const end of this.#unsubscribe) end();
     for (const part of [this.#breaker, this.#watchdog]) part.stop();
+    this.#workqueue.close();
     const deadlineMs = Date.now() + graceMs;
     const closing = this.#worker.close();
     let isClosed = closing === undefined;
@@ -272,12 +276,8 @@ export class Consumer {
     const startedMs = Date.now();
     const signal = this.#locks.begin(jobId, keyId(key), job.processedOn ?? startedMs);
     if (signal === undefined) return this.#outcomes.delay(taken, BUSY_MS);
-    this.#metrics.inFlight.set(this.#labels, this.#locks.size);
-    if (job.attemptsStarted === 1) {
-      const waitedMs = Math.max(0, startedMs - job.timestamp);
-      this.#metrics.waitSeconds.observe(this.#labels, waitedMs / 1000);
-    }
-    let outcome: Outcome;
+    const endWork = this.#countRun(job, startedMs);
+    let outcome: Outcome | undefined;
     try {
       // BullMQ hands over a job that it was fetching when the worker was paused or closed.
       if (this.#isClosing || this.#isPaused || this.#breaker.isOpen)
@@ -286,19 +286,35 @@ export class Consumer {
       const { reachedDriver } = trial;
       outcome = await this.#process(key, {
         signal,
+        queuedMs: job.timestamp,
         reachedDriver,
         ...lastRun(this.#link.redis, this.#options, job, key),
       });
       trial.end(outcome);
     } finally {
       this.#locks.end(jobId);
-      this.#metrics.inFlight.set(this.#labels, this.#locks.size);
-      this.#metrics.runSeconds.observe(this.#labels, (Date.now() - startedMs) / 1000);
+      endWork(outcome);
     }
     // A run that did not reach the driver because of the shutdown: another worker may take the job.
     if (this.#isClosing && outcome.kind === 'later' && signal.aborted)
       return this.#outcomes.returnToWait(taken);
     return this.#applyOutcome(taken, outcome);
+  }
+
+  /** @returns counts the end of the run */
+  #countRun(job: Job, startedMs: number): (outcome: Outcome | undefined) => void {
+    const { inFlight, waitSeconds, runSeconds } = this.#metrics;
+    const labels = this.#labels;
+    inFlight.set(labels, this.#locks.size);
+    const isFirst = job.attemptsStarted === 1;
+    const waitedMs = isFirst ? Math.max(0, startedMs - job.timestamp) : undefined;
+    if (waitedMs !== undefined) waitSeconds.observe(labels, waitedMs / 1000);
+    const endWork = this.#workqueue.begin(waitedMs);
+    return (outcome) => {
+      endWork(outcome?.kind === 'done');
+      inFlight.set(labels, this.#locks.size);
+      runSeconds.observe(labels, (Date.now() - startedMs) / 1000);
+    };
   }
 
   async #process(key: JobKey, run: Run): Promise<Outcome> {

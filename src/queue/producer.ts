@@ -14,6 +14,7 @@ import { markPendingPromotion, promoteKey, registerQueues } from './queues.ts';
 import { requeueLostJobs } from './lost-jobs.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import type { ProducerConnection } from './connections.ts';
+import { workqueueMetrics } from './workqueue-metrics.ts';
 
 export interface ProducerOptions {
   readonly connection: ProducerConnection;
@@ -55,6 +56,7 @@ export class Producer {
   readonly #link: RedisLink;
   readonly #unsubscribe: readonly (() => void)[];
   readonly #kinds: readonly JobKind[];
+  readonly #workqueues: ReadonlyMap<JobKind, ReturnType<typeof workqueueMetrics>>;
   readonly #fairness = new Fairness();
   readonly #pending = new PendingKeys();
   readonly #stopping = new AbortController();
@@ -71,6 +73,9 @@ export class Producer {
     this.#options = options;
     this.#kinds = options.kinds ?? USUAL_KINDS;
     this.#metrics = producerMetrics(options.metrics);
+    this.#workqueues = new Map(
+      this.#kinds.map((kind) => [kind, workqueueMetrics(options.metrics, kind)]),
+    );
     this.#link = connection.link;
     this.#unsubscribe = [
       connection.onEmptied(() => {
@@ -123,6 +128,7 @@ export class Producer {
       await unlessAborted(this.waitUntilFlushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
     for (const end of this.#unsubscribe) end();
+    for (const workqueue of this.#workqueues.values()) workqueue.close();
     // A Redis that does not answer must not delay the end of a driver, whose requests are lost
     // anyway.
     await Promise.race([this.#flushing, systemClock.sleep(CLOSE_FLUSH_MS)]);
@@ -275,6 +281,7 @@ export class Producer {
       for (const { data } of deduplicated) this.#fairness.refund(data.namespace);
     const labels = { driver: this.#options.driver, kind };
     this.#metrics.added.inc(labels, jobs.length - deduplicated.length);
+    this.#workqueues.get(kind)?.added(jobs.length - deduplicated.length);
     this.#metrics.deduplicated.inc(labels, deduplicated.length);
   }
 

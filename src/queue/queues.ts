@@ -139,6 +139,11 @@ export function countJobs(redis: Redis, place: QueuePlace): Promise<number> {
   );
 }
 
+/** How many jobs of a queue no worker has taken yet; delayed ones are not counted. */
+export function countWaiting(redis: Redis, place: QueuePlace): Promise<number> {
+  return useQueue(redis, place, (queue) => queue.getJobCountByTypes('wait', 'prioritized'));
+}
+
 /** How many jobs a worker could take now: those that wait and the delayed ones that are due; 0
  * while the queue is paused or at one of its limits. */
 export function countTakeableJobs(redis: Redis, place: QueuePlace): Promise<number> {

@@ -15,6 +15,8 @@ export interface Run {
   /** How much longer, in milliseconds, an infeasible back-off of this scope lasts; 0: not. Sends a
    * command too. Never rejects. */
   readonly infeasibleBackoffMs: (scope: string) => Promise<number>;
+  /** When the job was added, Unix ms: some moments after the object needed it. */
+  readonly queuedMs: number;
   /** To be called when the driver has answered this run, whatever it said. */
   readonly reachedDriver: () => void;
 }

@@ -178,6 +178,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     const infeasible = backoffs.get(key.uid);
     const run = {
       signal: new AbortController().signal,
+      queuedMs: Date.now(),
       reachedDriver: () => undefined,
       lastReason: () => Promise.resolve(reasons.get(key.uid)),
       infeasibleBackoffMs: (scope: string) =>

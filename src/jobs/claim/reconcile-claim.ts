@@ -48,7 +48,7 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   }
   const attempt = startAttempt(deps, { id: job.uid, job, dataEpoch, wasBegun }, startMs);
   const outcome = await createOrFinish(deps, { attempt, claim, run }, intent);
-  countAttempt(deps, { claim, intent, outcome, startMs });
+  countAttempt(deps, { claim, intent, outcome, startMs, queuedMs: run.queuedMs });
   return releaseUnneeded(deps, { uid: job.uid, claim, wasBegun }, outcome);
 }
 
@@ -94,13 +94,20 @@ async function createOrFinish(
  * are not counted. */
 function countAttempt(
   { clock, reports: { counts } }: Dependencies,
-  ended: { claim: Claim | undefined; intent: Intent; outcome: Outcome; startMs: number },
+  ended: {
+    readonly claim: Claim | undefined;
+    readonly intent: Intent;
+    readonly outcome: Outcome;
+    readonly startMs: number;
+    readonly queuedMs: number;
+  },
 ): void {
-  const { claim, intent, outcome, startMs } = ended;
+  const { claim, intent, outcome, startMs, queuedMs } = ended;
   if (intent.kind === 'none' || outcome.kind === 'later') return;
   const isDone = outcome.kind === 'done' && outcome.needsNode !== true;
+  const endMs = clock.nowMs();
   if (isDone && intent.kind !== 'populator')
-    counts.countProvisioned(claim, clock.nowMs() - startMs);
+    counts.countProvisioned(claim, { tookMs: endMs - startMs, queuedMs, endMs });
   else counts.countNotProvisioned(claim);
 }
 

@@ -1,0 +1,91 @@
+import type { DriverState } from '../explain/driver-state.ts';
+import type { Explanation } from '../explain/explain.ts';
+import { metricsIn, type Registry } from '../runtime/metrics.ts';
+
+type Labels = Readonly<Record<'driver' | 'class' | 'cause', string>>;
+
+const LABELS = ['driver', 'class', 'cause'] as const;
+const DRIVER = ['driver'] as const;
+
+/** What waits, as metrics. The leader alone has them, so that sums over processes are right. */
+export class PendingMetrics {
+  readonly #driver: string;
+  readonly #pending;
+  readonly #oldest;
+  readonly #deletions;
+  readonly #states;
+  readonly #depth;
+  /** Those that have a value. */
+  #shown: readonly Labels[] = [];
+
+  constructor(registry: Registry, driver: string) {
+    const { gauge } = metricsIn(registry);
+    this.#driver = driver;
+    this.#pending = gauge(
+      'sutler_claims_pending',
+      'Claims that have waited for a second or more, by the cause that sutler explain names.',
+      LABELS,
+    );
+    this.#oldest = gauge(
+      'sutler_claims_pending_oldest_seconds',
+      'Age of the oldest claim that waits, by class and cause.',
+      LABELS,
+    );
+    this.#depth = gauge(
+      'workqueue_depth',
+      'Jobs that no worker has taken yet; of claims and volumes, by name.',
+      ['name'],
+    );
+    this.#deletions = gauge('sutler_deletions_pending', 'Volumes that wait for deletion.', DRIVER);
+    this.#states = {
+      drained: gauge('sutler_drained', '1 while an operator drains the driver.', DRIVER),
+      quarantined: gauge(
+        'sutler_quarantined',
+        '1 while nothing is begun, because Redis lost data.',
+        DRIVER,
+      ),
+      open: gauge('sutler_records_open', 'Open volume records.', DRIVER),
+    };
+  }
+
+  /** Shows how many jobs of the queues `claims` and `volumes` no worker has taken yet. */
+  showDepths(depths: Readonly<Record<string, number>>): void {
+    for (const [name, jobs] of Object.entries(depths)) this.#depth.set({ name }, jobs);
+  }
+
+  /** Shows what waits now.
+   * @param pending  the oldest first */
+  show(state: DriverState, pending: readonly Explanation[], nowMs: number): void {
+    const driver = { driver: this.#driver };
+    this.#removeClaims();
+    const shown = new Map<string, Labels>();
+    for (const { object, className, cause, sinceMs = nowMs } of pending) {
+      if (!object.includes('/')) continue;
+      const labels = { ...driver, class: className, cause: cause.name };
+      const id = `${className} ${cause.name}`;
+      if (!shown.has(id)) this.#oldest.set(labels, Math.max(0, nowMs - sinceMs) / 1_000);
+      shown.set(id, labels);
+      this.#pending.inc(labels);
+    }
+    this.#shown = [...shown.values()];
+    this.#deletions.set(driver, pending.filter(({ object }) => !object.includes('/')).length);
+    this.#states.drained.set(driver, state.drain === undefined ? 0 : 1);
+    this.#states.quarantined.set(driver, state.quarantineMs > 0 ? 1 : 0);
+    this.#states.open.set(driver, state.openRecords);
+  }
+
+  /** This process does not lead any more. */
+  clear(): void {
+    this.#removeClaims();
+    this.#depth.reset();
+    const { drained, quarantined, open } = this.#states;
+    for (const gauge of [this.#deletions, drained, quarantined, open])
+      gauge.remove({ driver: this.#driver });
+  }
+
+  #removeClaims(): void {
+    for (const labels of this.#shown)
+      for (const gauge of [this.#pending, this.#oldest]) gauge.remove(labels);
+    this.#shown = [];
+  }
+}

@@ -1,0 +1,60 @@
+import { metricsIn, type Registry } from '../runtime/metrics.ts';
+import type { JobKind } from './contract.ts';
+
+const NAME = ['name'] as const;
+/** Client-go's: from 10 ns, each ten times the one before. */
+const SECONDS = Array.from({ length: 10 }, (_, k) => Number(`1e${k - 8}`));
+const TIMES = { labelNames: NAME, buckets: SECONDS };
+
+/** The metrics that client-go has of external-provisioner's work queues, under the names of its
+ * queues: `claims` and `volumes`. Those of one registry share them. */
+export function workqueueMetrics(registry: Registry, kind: JobKind) {
+  const { counter, histogram, sum } = metricsIn(registry);
+  const labels = { name: `${kind}s` };
+  const adds = counter('workqueue_adds_total', 'Jobs that Redis took.', NAME);
+  const retries = counter('workqueue_retries_total', 'Runs after which the key waits.', NAME);
+  const queueSeconds = histogram(
+    'workqueue_queue_duration_seconds',
+    'From adding a job to its first run.',
+    TIMES,
+  );
+  const workSeconds = histogram('workqueue_work_duration_seconds', 'Duration of a run.', TIMES);
+  /** When each run that is under way began. */
+  const began = new Map<symbol, number>();
+  const agesSeconds = (): readonly number[] =>
+    [...began.values()].map((ms) => (Date.now() - ms) / 1_000);
+  // So that rates begin at 0.
+  for (const each of [adds, retries]) each.inc(labels, 0);
+  const endUnfinished = sum(
+    'workqueue_unfinished_work_seconds',
+    'Sum of the ages of the runs under way.',
+    () => agesSeconds().reduce((total, age) => total + age, 0),
+    labels,
+  );
+  const endLongest = sum(
+    'workqueue_longest_running_processor_seconds',
+    'Age of the oldest run under way.',
+    () => Math.max(0, ...agesSeconds()),
+    labels,
+  );
+  return {
+    close(): void {
+      endUnfinished();
+      endLongest();
+    },
+    added: (jobs: number): void => adds.inc(labels, jobs),
+    /** @param waitedMs  of the first run of a job
+     * @returns what to call at its end */
+    begin(waitedMs: number | undefined): (isDone: boolean) => void {
+      if (waitedMs !== undefined) queueSeconds.observe(labels, waitedMs / 1_000);
+      const run = Symbol('run');
+      const startMs = Date.now();
+      began.set(run, startMs);
+      return (isDone) => {
+        began.delete(run);
+        workSeconds.observe(labels, (Date.now() - startMs) / 1_000);
+        if (!isDone) retries.inc(labels);
+      };
+    },
+  };
+}
