@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { describe, it } from 'node:test';
+import { driverCause, statusCause } from '#src/explain/causes.ts';
+import type { DriverState } from '#src/explain/driver-state.ts';
+import type { RunStatus } from '#src/queue/status.ts';
+
+const NOW_MS = Date.UTC(2026, 0, 2);
+const SOURCES = new URL('../../../src/', import.meta.url);
+
+const state = (fields: Partial<DriverState> = {}): DriverState => ({
+  driver: 'd.example',
+  processes: [{ process: 'ingest', instance: 'i', version: '1', leads: ['d.example'], lines: [] }],
+  isConfirmed: true,
+  quarantineMs: 0,
+  otherProvisioner: undefined,
+  drain: undefined,
+  gateway: 'unix:///g',
+  workerAgeMs: 100,
+  openRecords: 0,
+  ...fields,
+});
+
+const status = (fields: Partial<RunStatus>): RunStatus => ({
+  outcome: 'retry',
+  count: 1,
+  reason: '',
+  atMs: NOW_MS,
+  firstMs: NOW_MS,
+  runs: 1,
+  until: [],
+  history: [],
+  ...fields,
+});
+
+const nameOf = (fields: Partial<DriverState>) => driverCause(state(fields), NOW_MS)?.name;
+
+describe('the cause for which no claim of a driver is worked on', () => {
+  const cases: readonly [string | undefined, Partial<DriverState>][] = [
+    [undefined, {}],
+    ['NoLeader', { processes: [] }],
+    ['NoLeader', { isConfirmed: false }],
+    ['OtherProvisioner', { processes: [], otherProvisioner: 'x' }],
+    ['Drained', { drain: { by: 'ann', atMs: NOW_MS } }],
+    ['Quarantine', { quarantineMs: 5_000 }],
+    ['NoWorker', { workerAgeMs: 4_000 }],
+    ['NoWorker', { workerAgeMs: undefined }],
+  ];
+  for (const [name = 'none', fields] of cases)
+    it(`is ${name} with ${JSON.stringify(fields)}`, () =>
+      assert.equal(nameOf(fields) ?? 'none', name));
+
+  it('says who drains since when, and how that ends', () => {
+    const { sentence, step } = driverCause(state({ drain: { by: 'ann', atMs: NOW_MS } }), 0) ?? {};
+    assert.equal(sentence, 'drained by ann since 2026-01-02T00:00:00Z');
+    assert.equal(step, 'run: sutler drain --driver-name=d.example --undo');
+  });
+
+  it('says until when a quarantine lasts', () =>
+    assert.match(
+      driverCause(state({ quarantineMs: 5_000 }), NOW_MS)?.sentence ?? '',
+      /before 2026-01-02T00:00:05Z/,
+    ));
+});
+
+describe('the cause for which a claim is not done', () => {
+  const rpc = (code: string): string => `rpc error: code = ${code} desc = no`;
+  const until = (resource: string) => [{ resource, namespace: 'ns', name: 'n', seen: '' }];
+  const cases: readonly [string, Partial<RunStatus>][] = [
+    ['ResourceExhausted', { reason: rpc('ResourceExhausted') }],
+    ['Internal', { reason: rpc('Internal') }],
+    ['Unreachable', { outcome: 'later', reason: rpc('Unavailable') }],
+    ['Unavailable', { reason: rpc('Unavailable') }],
+    ['Secret', { outcome: 'parked', reason: 'x', until: until('secrets') }],
+    ['Source', { outcome: 'parked', reason: 'x', until: until('volumesnapshots') }],
+    ['Secret', { reason: 'error getting secret a in namespace b: forbidden' }],
+    ['Forbidden', { reason: 'persistentvolumes is forbidden: no' }],
+    ['Later', { outcome: 'later', reason: 'the claim has changed meanwhile' }],
+    ['Refused', { reason: 'claim Selector is not supported' }],
+  ];
+  for (const [name, fields] of cases)
+    it(`is ${name} after a run with ${JSON.stringify(fields)}`, () =>
+      assert.equal(statusCause(status(fields)).name, name));
+
+  it('names the object that it waits for', () =>
+    assert.match(
+      statusCause(status({ outcome: 'parked', reason: 'x', until: until('secrets') })).sentence,
+      /\(waits for secrets ns\/n\)/,
+    ));
+
+  it('is nobody’s fault while the driver works on it', () => {
+    const { isFine, actor } = statusCause(status({ outcome: 'running', reason: rpc('Aborted') }));
+    assert.deepEqual([isFine, actor], [true, 'nobody']);
+  });
+});
+
+it('docs/troubleshooting.md has every cause that the code names', () => {
+  const page = readFileSync(new URL('../docs/troubleshooting.md', SOURCES), 'utf8');
+  const files = ['explain/causes.ts', 'explain/explain.ts', 'operator/explain.ts'];
+  const text = files.map((file) => readFileSync(new URL(file, SOURCES), 'utf8')).join('');
+  const named = [...text.matchAll(/(?:fine|wrong)\(\s*'(\w+)'|^ {2}\w+: \[\s*'(\w+)', \[/gm)];
+  const codes = [...text.matchAll(/^ {2}([A-Z]\w+): \[/gm)].map(([, code]) => code);
+  const names = [...named.map(([, first, second]) => first ?? second), ...codes];
+  assert.ok(names.length > 30, names.join());
+  assert.deepEqual(
+    names.filter((name) => !page.includes(`**${name}**`)),
+    [],
+  );
+});
