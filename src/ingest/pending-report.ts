@@ -37,8 +37,8 @@ export interface PendingReportOptions {
 /** What is done sooner is not reported. */
 const REPORTED_AFTER_MS = 1_000;
 const PERIOD_MS = 1_000;
-/** A report of many objects may take this part of the time. */
-const LARGEST_SHARE = 1 / 20;
+/** The pause after a report grows with what is in it, since going through it takes CPU time. */
+const PAUSE_MS_PER_ENTRY = 0.1;
 /** How often the metrics are brought up to date. */
 const MEASURE_MS = 5_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
@@ -96,7 +96,7 @@ export class PendingReport {
       await this.#measure(entries, startMs);
     }
     if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, startMs);
-    return Math.max(PERIOD_MS, (clock.nowMs() - startMs) / LARGEST_SHARE);
+    return PERIOD_MS + entries.length * PAUSE_MS_PER_ENTRY;
   }
 
   #forget(): void {
