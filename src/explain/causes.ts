@@ -61,8 +61,13 @@ const OBJECTS: Readonly<Record<string, readonly [name: string, advice: Advice]>>
   csinodes: ['Nodes', ['administrator', 'see that the driver is registered on a node that fits']],
 };
 
-/** Why none of the driver's claims is worked on; undefined if they are. */
-export function driverCause(state: DriverState, nowMs: number): Cause | undefined {
+/** Why none of the driver's claims is worked on; undefined if they are.
+ * @param isSoftState  a loss of Redis' data keeps only claims waiting that were begun */
+export function driverCause(
+  state: DriverState,
+  nowMs: number,
+  isSoftState = false,
+): Cause | undefined {
   const { driver, drain, otherProvisioner: other, quarantineMs, isConfirmed } = state;
   if (other !== undefined)
     return wrong('OtherProvisioner', `${other} holds the Lease of driver ${driver}`, [
@@ -80,7 +85,7 @@ export function driverCause(state: DriverState, nowMs: number): Cause | undefine
       `run: sutler drain --driver-name=${driver} --undo`,
     ]);
   const until = isoTime(nowMs + quarantineMs);
-  if (quarantineMs > 0)
+  if (quarantineMs > 0 && !isSoftState)
     return fine('Quarantine', `Redis lost data: nothing is begun before ${until}`, [
       'nobody',
       'it goes on when calls of before have ended',

@@ -1,4 +1,3 @@
-import type { Redis } from 'ioredis';
 import { driverCause } from '../explain/causes.ts';
 import { readDriverState } from '../explain/driver-state.ts';
 import { explainEntries } from '../explain/explain.ts';
@@ -25,6 +24,8 @@ export interface PendingReportOptions {
   readonly isLeading: () => boolean;
   /** Why nobody leads the driver; undefined if an ingest does, or another provisioner. */
   readonly whyNoLeader: () => string | undefined;
+  /** Redis is this process' own. */
+  readonly isSoftState: boolean;
   readonly link: RedisLink;
   readonly prefix: string;
   readonly driver: string;
@@ -167,18 +168,12 @@ export class PendingReport {
 
   /** Why no claim of the driver is worked on; '' if they are. */
   async #whyAllWait(nowMs: number): Promise<string> {
-    const { link, prefix, driver, whyNoLeader } = this.#options;
+    const { link, prefix, driver, isSoftState, whyNoLeader } = this.#options;
     const whyNot = whyNoLeader();
     if (whyNot !== undefined) return `no ingest leads driver ${driver}: ${whyNot}`;
     if (link.trouble !== undefined) return `provisioning waits for Redis: ${link.trouble}`;
-    const cause = await readCause(link.redis, { prefix, driver, nowMs });
+    const state = await readDriverState(link.redis, prefix, driver);
+    const cause = driverCause(state, nowMs, isSoftState);
     return cause === undefined ? '' : `${cause.sentence}; ${cause.step}`;
   }
-}
-
-async function readCause(
-  redis: Redis,
-  o: { readonly prefix: string; readonly driver: string; readonly nowMs: number },
-) {
-  return driverCause(await readDriverState(redis, o.prefix, o.driver), o.nowMs);
 }

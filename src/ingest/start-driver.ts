@@ -95,7 +95,7 @@ export async function startDriver(
 
 /** Tells people what waits. Without a watch nothing is in memory that could be told often. */
 function openPendingReport(
-  { context, connections: { link }, driver, queue, events }: DriverDeps,
+  { context, connections: { link }, driver, queue, events, softState }: DriverDeps,
   { source, informers }: EventSource,
   handler: EventHandler,
   whyNoLeader: () => string | undefined,
@@ -106,6 +106,7 @@ function openPendingReport(
     pending: () => handler.pending(source),
     isLeading: () => queue.isAllowing,
     whyNoLeader,
+    isSoftState: softState !== undefined,
     link,
     prefix: flags.redisPrefix,
     driver: driver.name,

@@ -61,6 +61,9 @@ describe('the cause for which no claim of a driver is worked on', () => {
       driverCause(state({ quarantineMs: 5_000 }), NOW_MS)?.sentence ?? '',
       /before 2026-01-02T00:00:05Z/,
     ));
+
+  it('is no quarantine where Redis is the process’ own', () =>
+    assert.equal(driverCause(state({ quarantineMs: 5_000 }), NOW_MS, true), undefined));
 });
 
 describe('the cause for which a claim is not done', () => {
