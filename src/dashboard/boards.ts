@@ -13,6 +13,9 @@ import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { callerOf } from './login.ts';
+import { pathOf } from './pending-page.ts';
+import { refuse } from './refusals.ts';
 import { addressOf, isReading } from './request-checks.ts';
 
 export interface BoardsOptions {
@@ -55,7 +58,14 @@ export class Boards {
           hideDocsLink: true,
           sortQueues: true,
           locale: { lng: 'en-US' },
-          miscLinks: [{ text: 'Log out', url: '/logout' }],
+          // A job that fails is delayed, and has the reason as its error.
+          jobDetails: { defaultTab: 'Error' },
+          // Those of an idle queue are none; the first page has them.
+          showWorkers: false,
+          miscLinks: [
+            { text: 'What is pending, and why', url: '/' },
+            { text: 'Log out', url: '/logout' },
+          ],
         },
       },
     });
@@ -109,8 +119,8 @@ export class Boards {
 }
 
 const DESCRIPTIONS: Readonly<Record<JobKind, string>> = {
-  claim: 'claims to provision',
-  volume: 'volumes to delete',
+  claim: 'claims to provision; what fails is delayed',
+  volume: 'volumes to delete; what fails is delayed',
   snapshot: 'snapshots to remove our finalizer from',
   capacity: 'storage capacities to ask the driver for',
 };
@@ -124,6 +134,11 @@ function createQueueAdapter(
     readOnlyMode: !allowActions,
     allowRetries: false,
     description: `${DESCRIPTIONS[kind]}; driver ${driver}`,
+    externalJobUrl: ({ data }) => {
+      const parsed = parseJob(data);
+      const isShown = parsed.ok && (kind === 'claim' || kind === 'volume');
+      return { displayText: 'Why it is pending', href: isShown ? pathOf(keyOf(parsed.key)) : '/' };
+    },
   });
   // A job's name is only its kind; show its object too.
   adapter.setFormatter('name', (job: { readonly data?: unknown }) => {
@@ -133,7 +148,13 @@ function createQueueAdapter(
   return adapter;
 }
 
-/** Removes the links to fonts on another site from Bull Board's page. */
+/** No job of ours is ever in these states, so their tabs would say that nothing fails. */
+const HIDDEN = ['failed', 'waiting-children', 'paused']
+  .map((status) => `li:has(> a[href$="status=${status}"]) { display: none }`)
+  .join('\n');
+
+/** Removes the links to fonts on another site from Bull Board's page, and the tabs of states that
+ * no job of ours has. */
 class LocalPageAdapter extends ExpressAdapter {
   constructor() {
     super();
@@ -145,7 +166,8 @@ class LocalPageAdapter extends ExpressAdapter {
       const { name, params } = view.handler({ basePath: this.basePath, uiConfig: this.uiConfig });
       response.render(name, params, (error: Error | null, html) => {
         if (error !== null) return next(error);
-        response.send(html.replaceAll(/<link\b[^>]*\bhref="https?:[^>]*>/g, ''));
+        const ours = html.replaceAll(/<link\b[^>]*\bhref="https?:[^>]*>/g, '');
+        response.send(ours.replace('</head>', `<style>${HIDDEN}</style></head>`));
       });
     });
     return this;
@@ -158,6 +180,7 @@ class LocalPageAdapter extends ExpressAdapter {
 
 const READ_ONLY =
   'the dashboard is read-only; start it with --dashboard-allow-actions to promote delayed jobs';
+const VIEWER = 'a viewer may only read: log in as the user of --dashboard-user';
 const PROMOTE_ONLY =
   'the dashboard can only promote delayed jobs: ' +
   'other actions bypass what keeps a key from running twice';
@@ -166,18 +189,29 @@ const PROMOTE_ONLY =
  * retry, clean, drain, obliterate or add, a key could run twice at the same time or not at all. */
 const PROMOTE_PATH = /^\/api\/queues\/[^/]+\/(?:[^/]+\/)?promote$/;
 
-/** Refuses every request that changes something. If actions are allowed, PUT …/promote passes. */
-export function guardActions(allowActions: boolean, log: Logger): RequestHandler {
+/** Refuses every request that changes something. If an operator sends it and actions are allowed,
+ * those that `isKnown` names pass. */
+export function guardActions(
+  { allowActions, log }: Pick<BoardsOptions, 'allowActions' | 'log'>,
+  isKnown: (method: string, path: string) => boolean = isPromotion,
+): RequestHandler {
   return (request, response, next) => {
     const { method, path, originalUrl } = request;
     if (isReading(method)) return next();
-    const fields = { method, path: originalUrl, address: addressOf(request) };
-    if (allowActions && method === 'PUT' && PROMOTE_PATH.test(path)) {
-      log.info(fields, 'dashboard: promoting jobs');
+    const { user, role } = callerOf(response);
+    const fields = { user, method, path: originalUrl, address: addressOf(request) };
+    const mayAct = allowActions && role === 'operator';
+    if (mayAct && isKnown(method, path)) {
+      log.info(fields, 'dashboard: an operator acts');
       return next();
     }
     log.warn(fields, 'dashboard: refused an action');
-    if (allowActions) response.status(403).json({ error: PROMOTE_ONLY });
-    else response.status(405).set('allow', 'GET, HEAD').json({ error: READ_ONLY });
+    if (!allowActions) response.set('allow', 'GET, HEAD');
+    const detail = mayAct ? PROMOTE_ONLY : allowActions ? VIEWER : READ_ONLY;
+    refuse(request, response, allowActions ? 403 : 405, detail);
   };
+}
+
+function isPromotion(method: string, path: string): boolean {
+  return method === 'PUT' && PROMOTE_PATH.test(path);
 }

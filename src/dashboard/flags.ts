@@ -32,7 +32,11 @@ export const flags = defineFlags({
       'X-Forwarded-For and X-Forwarded-Proto are believed. Without it, all clients behind a ' +
       'proxy share one limit of wrong passwords.',
   },
-  'dashboard-user': { type: 'string', default: 'admin', help: 'User name of the dashboard.' },
+  'dashboard-user': {
+    type: 'string',
+    default: 'admin',
+    help: 'User name of the dashboard’s operator.',
+  },
   'dashboard-password': {
     type: 'string',
     default: '',
@@ -41,11 +45,23 @@ export const flags = defineFlags({
       'Password of the dashboard, of 12 characters at least. Set it by its variable: every user ' +
       'of the machine can read arguments. Empty: generated at start and logged once.',
   },
+  'dashboard-viewer-user': {
+    type: 'string',
+    default: 'viewer',
+    help: 'User name of somebody who may only read, also with --dashboard-allow-actions.',
+  },
+  'dashboard-viewer-password': {
+    type: 'string',
+    default: '',
+    env: 'SUTLER_DASHBOARD_VIEWER_PASSWORD',
+    help: 'Password of that user, as --dashboard-password. Empty: there is none.',
+  },
   'dashboard-allow-actions': {
     type: 'bool',
     default: false,
     help:
-      'Lets the dashboard promote delayed jobs. Retry, clean, add, pause and other actions ' +
+      'Lets the operator try a claim or volume now, drain a driver and end that, and promote ' +
+      'delayed jobs. Retry, clean, add, pause and other actions ' +
       'stay refused: they bypass what keeps a key from running twice.',
   },
 });

@@ -4,14 +4,30 @@ import session from 'express-session';
 import QuickLRU from 'quick-lru';
 import type { Logger } from '../runtime/log.ts';
 import { loginPage, logoutPage, refusedPage } from './pages.ts';
-import { PasswordCheck, type PasswordCheckOptions, type Verdict } from './password-check.ts';
+import {
+  PasswordCheck,
+  type PasswordCheckOptions,
+  type Role,
+  type Verdict,
+} from './password-check.ts';
 import { isReading } from './request-checks.ts';
 import express, { type Request, type RequestHandler, type Response } from 'express';
 
 declare module 'express-session' {
   interface SessionData {
-    isLoggedIn: true;
+    caller: Caller;
   }
+}
+
+/** Who sends a request. */
+export interface Caller {
+  readonly user: string;
+  readonly role: Role;
+}
+
+/** Who sends a request that `required` has passed on. */
+export function callerOf({ locals }: Response): Caller {
+  return locals['caller'] as Caller;
 }
 
 /** The cookie with a browser's session. */
@@ -35,7 +51,7 @@ export interface Login {
   close(): void;
 }
 
-/** Login of a single user with a password. */
+/** Login with user and password. */
 export function createLogin(options: LoginOptions): Login {
   const passwords = new PasswordCheck(options);
   return {
@@ -90,23 +106,25 @@ function createPages(passwords: PasswordCheck, sessionMs: number): RequestHandle
     response.send(loginPage(safeNext(request.query['next']), ''));
   });
   pages.post('/login', parseForm, async (request, response) => {
-    if (originOf(request) === 'other') return void response.status(403).send(refusedPage(REFUSED));
+    if (originOf(request) === 'other')
+      return void response.status(403).send(refusedPage('Refused', REFUSED));
     const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
     const next = safeNext(nextField);
     const verdict = await passwords.check(request, user, password);
     if (verdict.result === 'limited')
       return void limit(response, verdict).send(loginPage(next, limitedText(verdict)));
-    if (verdict.result === 'wrong')
+    if (verdict.role === undefined)
       return void response.status(401).send(loginPage(next, 'Wrong user or password.'));
     await renewSession(request);
-    request.session.isLoggedIn = true;
+    request.session.caller = { user, role: verdict.role };
     return response.redirect(303, next);
   });
   pages.get('/logout', (_request, response) => {
     response.send(logoutPage());
   });
   pages.post('/logout', (request, response) => {
-    if (originOf(request) === 'other') return void response.status(403).send(refusedPage(REFUSED));
+    if (originOf(request) === 'other')
+      return void response.status(403).send(refusedPage('Refused', REFUSED));
     request.session.destroy(() => response.clearCookie(COOKIE).redirect(303, '/login'));
   });
   return pages;
@@ -134,9 +152,9 @@ function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
     const verdict = basic && (await passwords.check(request, basic.user, basic.password));
     if (verdict?.result === 'limited')
       return limit(response, verdict).json({ error: limitedText(verdict) });
-    const isLoggedIn =
-      verdict === undefined ? request.session.isLoggedIn === true : verdict.result === 'ok';
-    if (!isLoggedIn) return askForLogin(request, response);
+    const caller = basic ? asCaller(basic.user, verdict?.role) : request.session.caller;
+    if (caller === undefined) return askForLogin(request, response);
+    response.locals['caller'] = caller;
     if (isReading(request.method)) return next();
     const from = originOf(request);
     // A page of another site may make the browser send its cookie: only the origin tells such a
@@ -150,6 +168,10 @@ function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
     const error = 'requests that change something must come from the dashboard’s own pages';
     response.status(403).json({ error });
   };
+}
+
+function asCaller(user: string, role: Role | undefined): Caller | undefined {
+  return role && { user, role };
 }
 
 /** Whether a page of the dashboard or of another site sent a request, by the browser's headers;
@@ -172,12 +194,12 @@ function askForLogin(request: Request, response: Response): void {
   response.status(401).json({ error });
 }
 
+const OWN_PAGE = /^\/(?:(?:queues|claims|volumes|drivers)\/|\?|$)(?!.*\.\.)[\w./~%?=&:@+,-]*$/;
+
 /** The page to open after the login: only one of the dashboard, so that a link to the login can't
  * lead to another site. */
 function safeNext(next: unknown): string {
-  return typeof next === 'string' && /^\/queues\/(?!.*\.\.)[\w./~%?=&:@+,-]*$/.test(next)
-    ? next
-    : '/queues/';
+  return typeof next === 'string' && OWN_PAGE.test(next) ? next : '/';
 }
 
 function fieldsOf(body: unknown): Readonly<Record<string, string>> {

@@ -37,8 +37,17 @@ export async function start(context: DashboardContext): Promise<void> {
     address: flags.dashboardAddress,
     hosts: flags.dashboardHosts,
     trustedProxies: flags.dashboardTrustedProxies,
-    user: flags.dashboardUser,
-    password: generated === '' ? flags.dashboardPassword : generated,
+    accounts: {
+      operator: {
+        user: flags.dashboardUser,
+        password: generated === '' ? flags.dashboardPassword : generated,
+      },
+      ...(flags.dashboardViewerPassword === ''
+        ? {}
+        : {
+            viewer: { user: flags.dashboardViewerUser, password: flags.dashboardViewerPassword },
+          }),
+    },
     allowActions: flags.dashboardAllowActions,
     link,
     prefix: flags.redisPrefix,
@@ -77,11 +86,13 @@ function readRepeatedly(link: RedisLink, prefix: string, log: Logger): () => voi
 /** @throws UsageError */
 function checkFlags({ flags, log }: DashboardContext): void {
   keyPrefix(flags.redisPrefix);
-  if (flags.dashboardUser === '' || flags.dashboardUser.includes(':'))
-    throw new UsageError(
-      '--dashboard-user: must not be empty or contain a colon, which HTTP basic can’t carry',
-    );
-  checkPassword(flags.dashboardPassword);
+  const { dashboardUser, dashboardViewerUser } = flags;
+  checkUser('--dashboard-user', dashboardUser);
+  checkUser('--dashboard-viewer-user', dashboardViewerUser);
+  if (dashboardUser === dashboardViewerUser)
+    throw new UsageError('--dashboard-viewer-user: must differ from --dashboard-user');
+  checkPassword('--dashboard-password', flags.dashboardPassword);
+  checkPassword('--dashboard-viewer-password', flags.dashboardViewerPassword);
   const { dashboardAddress: address } = flags;
   const { host } = parseListenAddress('dashboard-address', address);
   if (host === undefined || !isLoopback(host))
@@ -95,15 +106,23 @@ function checkFlags({ flags, log }: DashboardContext): void {
 const MIN_PASSWORD_LENGTH = 12;
 const MIN_DIFFERENT_CHARACTERS = 5;
 
+/** @throws UsageError */
+function checkUser(flag: string, user: string): void {
+  if (user === '' || user.includes(':'))
+    throw new UsageError(
+      `${flag}: must not be empty or contain a colon, which HTTP basic can’t carry`,
+    );
+}
+
 /** @throws UsageError, which doesn't contain the password */
-function checkPassword(password: string): void {
+function checkPassword(flag: string, password: string): void {
   const characters = Array.from(password);
   const isWeak =
     characters.length < MIN_PASSWORD_LENGTH || new Set(characters).size < MIN_DIFFERENT_CHARACTERS;
   if (password !== '' && isWeak)
     throw new UsageError(
-      `--dashboard-password (SUTLER_DASHBOARD_PASSWORD): too weak; give at least ` +
+      `${flag} (or its variable): too weak; give at least ` +
         `${MIN_PASSWORD_LENGTH} characters, ${MIN_DIFFERENT_CHARACTERS} of them different, ` +
-        'or leave it out: then one is generated at start and logged once',
+        'or leave it out: then an operator’s is generated at start and logged once',
     );
 }

@@ -1,12 +1,14 @@
+import { type Content, Markup, markup } from './markup.ts';
+
 /** The login form.
  * @param next  path to redirect to, checked by the caller
  * @param problem  why the form is shown again; empty at first */
 export function loginPage(next: string, problem: string): string {
-  return page(
+  return smallPage(
     'Log in',
-    `${problem === '' ? '' : note(problem)}
+    markup`${problem === '' ? undefined : note(problem)}
 <form method="post" action="/login">
-<input type="hidden" name="next" value="${escape(next)}">
+<input type="hidden" name="next" value="${next}">
 <label>User<input name="user" autocomplete="username" required autofocus></label>
 <label>Password
 <input name="password" type="password" autocomplete="current-password" required></label>
@@ -17,63 +19,127 @@ export function loginPage(next: string, problem: string): string {
 
 /** Asks for a confirmation, because following a link must not log the user out. */
 export function logoutPage(): string {
-  const form = '<form method="post" action="/logout"><button>Log out</button></form>';
-  return page('Log out', `${form}\n${BACK}`);
+  return smallPage(
+    'Log out',
+    markup`<form method="post" action="/logout"><button>Log out</button></form>\n${BACK}`,
+  );
 }
 
 /** Shown instead of the queues while Redis can't be read; reloads itself. */
 export function troublePage(trouble: string): string {
-  return page('Waiting', `${note(trouble)}\n<p>This page reloads every 3 seconds.</p>`, 3);
+  const body = markup`${note(trouble)}\n<p>This page reloads every 3 seconds.</p>`;
+  return smallPage('Waiting', body, 3);
 }
 
-export function refusedPage(reason: string): string {
-  return page('Refused', `${note(reason)}\n${BACK}`);
+/** Says why a request is refused. */
+export function refusedPage(title: string, reason: string): string {
+  return smallPage(title, markup`${note(reason)}\n${BACK}`);
 }
 
-const BACK = '<p><a href="/queues/">Back to the queues</a></p>';
+const BACK = markup`<p><a href="/">Back to what is pending</a></p>`;
 
-function note(text: string): string {
-  return `<p class="note" role="alert">${escape(text)}</p>`;
+function note(text: string): Markup {
+  return markup`<p class="note" role="alert">${text}</p>`;
 }
 
-function page(title: string, body: string, refreshSeconds?: number): string {
-  return `<!doctype html>
+function smallPage(title: string, body: Markup, refreshSeconds?: number): string {
+  return page(
+    title,
+    markup`<main class="small"><h1>${title}</h1>\n${body}\n</main>`,
+    refreshSeconds,
+  );
+}
+
+/** A page with the links to the others. */
+export function fullPage(title: string, body: Content): string {
+  return page(
+    title,
+    markup`<header><strong>sutler</strong>
+<nav aria-label="Pages"><a href="/">Pending</a> <a href="/queues/">Queues</a>
+<a href="/logout">Log out</a></nav></header>
+<main>${body}</main>`,
+  );
+}
+
+function page(title: string, body: Markup, refreshSeconds?: number): string {
+  const refresh = markup`<meta http-equiv="refresh" content="${refreshSeconds}">`;
+  return markup`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex">
 <link rel="icon" href="data:,">
-${refreshSeconds === undefined ? '' : `<meta http-equiv="refresh" content="${refreshSeconds}">`}
-<title>${escape(title)} · sutler</title>
-<style>
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { display: grid; place-items: center; min-height: 100vh; margin: 0;
-  background: light-dark(#f4f5f7, #151a21); }
-main { width: min(22rem, 88vw); padding: 2rem; border-radius: 8px;
-  background: light-dark(#fff, #1e242d); box-shadow: 0 1px 4px #0003; }
-h1 { margin: 0 0 1rem; font-size: 1.25rem; }
-label { display: block; margin-bottom: 1rem; }
-input { display: block; box-sizing: border-box; width: 100%; margin-top: .25rem; padding: .5rem;
-  font: inherit; }
-button { width: 100%; padding: .6rem; border: 0; border-radius: 4px; background: #2f5d8a;
-  color: #fff; font: inherit; cursor: pointer; }
-.note { padding: .6rem .8rem; border-left: 4px solid #c7781d;
-  background: light-dark(#fdf3e4, #33291b); overflow-wrap: anywhere; }
-</style>
+${refreshSeconds === undefined ? undefined : refresh}
+<title>${title} · sutler</title>
+<style>${new Markup(STYLE)}</style>
 </head>
-<body><main><h1>sutler</h1>
+<body>
 ${body}
-</main></body>
+</body>
 </html>
-`;
+`.text;
 }
 
-function escape(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
-    .replaceAll("'", '&#39;');
+/** Light and dark, from 320 pixels on: below 800 each row of a table is a block. */
+const STYLE = `
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif;
+  --page: light-dark(#f4f5f7, #151a21); --card: light-dark(#fff, #1e242d);
+  --line: light-dark(#d8dce2, #39424f); --quiet: light-dark(#565f6b, #a4afbd);
+  --link: light-dark(#1d5a94, #7db7ef); --bad: light-dark(#a8321f, #ff9d8a);
+  --fine: light-dark(#24703c, #7fce97); }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); overflow-wrap: anywhere; }
+a { color: var(--link); }
+header { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; padding: .75rem 1rem;
+  background: var(--card); border-bottom: 1px solid var(--line); }
+header nav { display: flex; flex-wrap: wrap; gap: 0 1rem; }
+main { max-width: 90rem; margin: 0 auto; padding: 1rem; }
+details form { margin-top: .5rem; }
+summary { color: var(--link); cursor: pointer; }
+main.small { width: min(24rem, 100% - 2rem); margin: 15vh auto 0; padding: 1.5rem; }
+main.small, .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
+h1 { margin: 0 0 .75rem; font-size: 1.35rem; }
+h2 { margin: 1.5rem 0 .5rem; font-size: 1.1rem; }
+.card h2 { margin: 0; font-size: 1rem; }
+.cards { display: grid; gap: 1rem; align-items: start;
+  grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); }
+.card { padding: .75rem 1rem; }
+.card p { margin: .5rem 0 0; }
+.card svg { display: block; width: 100%; height: 2.5rem; fill: var(--link); }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .5rem 0 0; }
+dt, .quiet { color: var(--quiet); }
+dd, ul, ol { margin: 0; }
+ul, ol { padding-left: 1.2rem; }
+.bad { color: var(--bad); font-weight: 600; }
+.fine { color: var(--fine); font-weight: 600; }
+.row { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; margin: .5rem 0; }
+.row > a { padding: .15rem .7rem; border: 1px solid var(--line); border-radius: 1rem;
+  background: var(--card); text-decoration: none; }
+.row > a[aria-current] { border-color: var(--link); font-weight: 600; }
+table { width: 100%; table-layout: fixed; border-collapse: collapse; background: var(--card);
+  border: 1px solid var(--line); }
+th { width: 8%; }
+th:nth-child(1) { width: 16%; }
+th:nth-child(4) { width: auto; }
+th:nth-child(5) { width: 5%; }
+th:nth-child(7) { width: 24%; }
+th, td { padding: .4rem .6rem; border-bottom: 1px solid var(--line); text-align: left;
+  vertical-align: top; }
+th { color: var(--quiet); font-weight: 600; }
+.small label { display: block; margin-bottom: 1rem; }
+input { display: block; width: 100%; padding: .45rem .5rem; font: inherit; }
+button { padding: .5rem 1rem; border: 0; border-radius: 4px; background: #2f5d8a; color: #fff;
+  font: inherit; cursor: pointer; }
+.small button { width: 100%; }
+.note { padding: .6rem .8rem; border-left: 4px solid #c7781d;
+  background: light-dark(#fdf3e4, #33291b); }
+code { padding: 0 .25rem; border-radius: 3px; background: light-dark(#eceef1, #2a323d); }
+@media (max-width: 50rem) {
+  thead { display: none; }
+  table, tbody, tr, td { display: block; }
+  tr { padding: .4rem 0; border-bottom: 1px solid var(--line); }
+  td { padding: .1rem .6rem; border: 0; }
+  td::before { content: attr(data-name) ': '; color: var(--quiet); }
 }
+`;

@@ -7,9 +7,16 @@ import { isLoopback } from '../runtime/address.ts';
 import type { Logger } from '../runtime/log.ts';
 import { addressOf } from './request-checks.ts';
 
-export interface PasswordCheckOptions {
+/** Who may do what: an operator may act, if the dashboard allows actions; a viewer only reads. */
+export type Role = 'operator' | 'viewer';
+
+export interface Account {
   readonly user: string;
   readonly password: string;
+}
+
+export interface PasswordCheckOptions {
+  readonly accounts: Readonly<Partial<Record<Role, Account>>>;
   readonly log: Logger;
   readonly metrics: Registry;
   /** How long wrong passwords count; a minute if absent. */
@@ -18,6 +25,8 @@ export interface PasswordCheckOptions {
 
 export interface Verdict {
   readonly result: 'ok' | 'wrong' | 'limited';
+  /** Of a right password. */
+  readonly role: Role | undefined;
   /** How long who is limited has to wait; otherwise 0. */
   readonly waitSeconds: number;
 }
@@ -43,8 +52,11 @@ interface Limit {
  * says nothing. */
 export class PasswordCheck {
   readonly #log: Logger;
-  readonly #user: Buffer;
-  readonly #password: Buffer;
+  readonly #accounts: readonly {
+    readonly role: Role;
+    readonly user: Buffer;
+    readonly password: Buffer;
+  }[];
   readonly #results: Counter<'result'>;
   readonly #failures = new MemoryStore();
   /** Networks that have sent a wrong password. */
@@ -52,10 +64,13 @@ export class PasswordCheck {
   /** Networks and users that have logged in from there. */
   readonly #known = new QuickLRU<string, true>({ maxSize: 1_000 });
 
-  constructor({ user, password, log, metrics, failureWindowMs = WINDOW_MS }: PasswordCheckOptions) {
+  constructor({ accounts, log, metrics, failureWindowMs = WINDOW_MS }: PasswordCheckOptions) {
     this.#log = log;
-    this.#user = digest(user);
-    this.#password = digest(password);
+    this.#accounts = Object.entries(accounts).map(([role, { user, password }]) => ({
+      role: role as Role,
+      user: digest(user),
+      password: digest(password),
+    }));
     this.#failures.init({ windowMs: failureWindowMs } as Options);
     this.#results = new Counter({
       name: 'sutler_dashboard_logins_total',
@@ -71,7 +86,8 @@ export class PasswordCheck {
     const network = networkOf(address);
     const limits = this.#limitsOf(network, user);
     const waitMs = await this.#waitMs(limits);
-    const result = waitMs > 0 ? 'limited' : this.#isRight(user, password) ? 'ok' : 'wrong';
+    const role = waitMs > 0 ? undefined : this.#roleOf(user, password);
+    const result = waitMs > 0 ? 'limited' : role === undefined ? 'wrong' : 'ok';
     this.#results.inc({ result });
     if (result === 'ok') this.#known.set(pairOf(network, user), true);
     if (result === 'wrong') {
@@ -79,7 +95,7 @@ export class PasswordCheck {
       for (const { key } of limits) await this.#failures.increment(key);
       this.#log.warn({ address, path: request.path }, 'dashboard: wrong user or password');
     }
-    return { result, waitSeconds: Math.ceil(waitMs / 1000) };
+    return { result, role, waitSeconds: Math.ceil(waitMs / 1000) };
   }
 
   close(): void {
@@ -109,9 +125,13 @@ export class PasswordCheck {
   }
 
   /** Takes the same time however many characters are right. */
-  #isRight(user: string, password: string): boolean {
-    const isUser = timingSafeEqual(digest(user), this.#user);
-    return timingSafeEqual(digest(password), this.#password) && isUser;
+  #roleOf(user: string, password: string): Role | undefined {
+    const given = { user: digest(user), password: digest(password) };
+    const matches = this.#accounts.map((account) => {
+      const isUser = timingSafeEqual(given.user, account.user);
+      return timingSafeEqual(given.password, account.password) && isUser;
+    });
+    return this.#accounts[matches.indexOf(true)]?.role;
   }
 }
 

@@ -1,5 +1,5 @@
 import express from 'express';
-import type { ErrorRequestHandler, Express, Request, RequestHandler, Response } from 'express';
+import type { ErrorRequestHandler, Express, Request, RequestHandler } from 'express';
 import helmet from 'helmet';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
@@ -7,7 +7,8 @@ import { HttpServer } from '../runtime/http-server.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Boards, type BoardsOptions, guardActions } from './boards.ts';
 import { createLogin, type Login, type LoginOptions } from './login.ts';
-import { troublePage } from './pages.ts';
+import { PendingRoutes } from './pending-routes.ts';
+import { refuse, sendUnavailable } from './refusals.ts';
 import { checkRequests, parseHosts, parseProxies, reportUnnamedProxy } from './request-checks.ts';
 
 export interface DashboardOptions extends LoginOptions, Omit<BoardsOptions, 'mountPath'> {
@@ -22,7 +23,7 @@ export interface DashboardOptions extends LoginOptions, Omit<BoardsOptions, 'mou
 }
 
 export interface Dashboard {
-  /** Of the page with the queues. */
+  /** Of the first page. */
   readonly url: string;
   close(): Promise<void>;
 }
@@ -45,7 +46,7 @@ export async function startDashboard(options: DashboardOptions): Promise<Dashboa
   const server = new HttpServer({ idleMs: IDLE_MS }, app);
   const { url, close } = await server.listen('dashboard-address', options.address);
   return {
-    url: `${url}${MOUNT_PATH}/`,
+    url: `${url}/`,
     async close() {
       await close();
       login.close();
@@ -73,16 +74,12 @@ function createApp(
   app.use(reportUnnamedProxy(isProxy, log));
   app.use(login.pages);
   app.use(login.required);
-  app.get('/', (_request, response) => response.redirect(303, `${MOUNT_PATH}/`));
-  app.use(
-    MOUNT_PATH,
-    guardActions(options.allowActions, log),
-    limitTime(options.answerMs ?? ANSWER_MS),
-    refreshBoards(options.link, boards),
-    boards.router,
-  );
-  app.use((_request, response) => {
-    response.status(404).type('text').send(`not found: the queues are at ${MOUNT_PATH}/\n`);
+  app.use(limitTime(options.answerMs ?? ANSWER_MS));
+  app.use(new PendingRoutes(options).router);
+  app.use(MOUNT_PATH, guardActions(options), refreshBoards(options.link, boards), boards.router);
+  app.use((request, response) => {
+    const detail = `there is no such page; the queues are at ${MOUNT_PATH}/`;
+    refuse(request, response, 404, detail);
   });
   app.use(answerErrors(log));
   return app;
@@ -153,22 +150,18 @@ function refreshBoards(link: RedisLink, boards: Boards): RequestHandler {
   };
 }
 
-function sendUnavailable({ path }: Request, response: Response, trouble: string): void {
-  response.status(503).set('retry-after', '3');
-  if (path.startsWith('/api/')) response.json({ error: trouble });
-  else response.send(troublePage(trouble));
-}
-
 /** Logs an error of a handler, and answers without its details. */
 function answerErrors(log: Logger): ErrorRequestHandler {
   // Express recognises an error handler by its four parameters.
-  return (error: unknown, { path }, response, _next) => {
+  return (error: unknown, request: Request, response, _next) => {
+    const { path } = request;
     if (response.headersSent)
       return log.debug({ err: error, path }, 'dashboard: a handler failed after its time limit');
     const status = statusOf(error);
-    if (status < 500) return response.status(status).json({ error: 'the request is invalid' });
-    log.error({ err: error, path }, 'dashboard: request failed');
-    response.status(status).json({ error: 'internal error: see the log of the dashboard' });
+    if (status >= 500) log.error({ err: error, path }, 'dashboard: request failed');
+    const detail =
+      status < 500 ? 'the request is invalid' : 'internal error: see the log of the dashboard';
+    refuse(request, response, status, detail);
   };
 }
 

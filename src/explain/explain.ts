@@ -10,6 +10,7 @@ import { NO_CLASS, NOT_ANNOTATED, type PendingEntry, readPending } from './pendi
 
 /** Why a claim or volume is not done, and who has to do what. */
 export interface Explanation {
+  readonly uid: string;
   /** "namespace/claim", or the volume's name. */
   readonly object: string;
   /** Of a claim; '' if it names none. */
@@ -60,19 +61,27 @@ export function explainEntry(
   { state, status, job, record }: KeyFacts,
   nowMs: number,
 ): Explanation {
-  const { namespace, name } = key;
-  const nextMs = status && job?.delayMs !== undefined ? status.atMs + job.delayMs : undefined;
+  const { uid, namespace, name } = key;
   return {
+    uid,
     object: namespace === '' ? name : `${namespace}/${name}`,
     className,
     driver: state.driver,
     cause: causeOf({ why, className, state, status, job }, nowMs),
     sinceMs,
-    nextMs,
+    nextMs: nextRunMs(status, job),
     status,
     record,
     gateway: record?.endpoint || state.gateway,
   };
+}
+
+/** Unix ms: when the next run of a key comes; undefined: not known. */
+export function nextRunMs(
+  status: RunStatus | undefined,
+  job: JobState | undefined,
+): number | undefined {
+  return status && job?.delayMs !== undefined ? status.atMs + job.delayMs : undefined;
 }
 
 function causeOf(
@@ -136,6 +145,17 @@ export async function explainEntries(
 
 /** For people: what is known of an object, a line each. */
 export function renderExplanation(e: Explanation, nowMs: number): readonly string[] {
+  return [
+    `${e.object}: ${e.cause.sentence}`,
+    ...Object.entries(describe(e, nowMs)).map(
+      ([name, text]) => `  ${`${name}:`.padEnd(10)}${text}`,
+    ),
+    ...describeHistory(e.status?.history ?? []),
+  ];
+}
+
+/** For people: what is known of an object, by the name of the fact. */
+export function describe(e: Explanation, nowMs: number): Readonly<Record<string, string>> {
   const { cause, status, record, sinceMs, className, driver, gateway = '' } = e;
   const whoActs = cause.actor === 'nobody' ? 'nobody has to act' : cause.actor;
   const since = sinceMs === undefined ? '' : `${isoTime(sinceMs)} (${age(nowMs - sinceMs)})`;
@@ -151,13 +171,7 @@ export function renderExplanation(e: Explanation, nowMs: number): readonly strin
     reason,
     record: record === undefined ? '' : describeRecord(record),
   };
-  return [
-    `${e.object}: ${cause.sentence}`,
-    ...Object.entries(rows).flatMap(([name, text]) =>
-      text === '' ? [] : [`  ${`${name}:`.padEnd(10)}${text}`],
-    ),
-    ...describeHistory(status?.history ?? []),
-  ];
+  return Object.fromEntries(Object.entries(rows).filter(([, text]) => text !== ''));
 }
 
 function describeRuns(
@@ -180,7 +194,8 @@ function describeRecord({ state, attempts, lastCode, ownedForMs, sinceMs }: Open
   return `${state} since ${isoTime(sinceMs)}, ${attempts} attempts${code}${owned}`;
 }
 
-function inWords(ms: number): string {
+/** When something comes, for people. */
+export function inWords(ms: number): string {
   return ms <= 1_000 ? 'now' : `in ${age(ms)}`;
 }
 

@@ -72,6 +72,16 @@ export async function readPending(
     .sort((a, b) => a.sinceMs - b.sinceMs);
 }
 
+/** The entry of one object; undefined if it is not pending. */
+export async function readPendingEntry(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+  uid: string,
+): Promise<PendingEntry | undefined> {
+  return parseEntry(uid, (await redis.hget(pendingKey(prefix, driver), uid)) ?? '');
+}
+
 function parseEntry(uid: string, text: string): PendingEntry | undefined {
   const [kind, namespace, name, className, sinceMs, why] = listIn(text);
   const parsed = parseKey({ kind, uid, namespace, name });

@@ -40,7 +40,7 @@ export function reportDriver(
 }
 
 /** Counts by cause, the largest first. */
-function countCauses(pending: readonly Explanation[]): readonly CauseCount[] {
+export function countCauses(pending: readonly Explanation[]): readonly CauseCount[] {
   const byCause = new Map<string, { count: number; oldest: Explanation }>();
   for (const oldest of pending) {
     const known = byCause.get(oldest.cause.name);

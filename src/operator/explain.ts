@@ -136,8 +136,9 @@ async function explainByRedis(
 }
 
 function simple(claim: Claim, cause: Cause, driver = ''): Explanation {
-  const { namespace = '', name, creationTimestamp } = claim.metadata;
+  const { uid, namespace = '', name, creationTimestamp } = claim.metadata;
   return {
+    uid,
     object: `${namespace}/${name}`,
     className: classNameOf(claim),
     driver,

@@ -118,17 +118,46 @@ export interface JobState {
 }
 
 /** The job of a key; undefined: it has none. */
-export function readJob(
+export async function readJob(
   redis: Redis,
   place: QueuePlace,
   keyId: string,
 ): Promise<JobState | undefined> {
-  return useQueue(redis, place, async (queue) => {
+  return (await readJobs(redis, place, [keyId]))[0];
+}
+
+/** The job of each key; undefined for those that have none. */
+export function readJobs(
+  redis: Redis,
+  place: QueuePlace,
+  keyIds: readonly string[],
+): Promise<readonly (JobState | undefined)[]> {
+  const read = async (queue: Queue, keyId: string): Promise<JobState | undefined> => {
     const jobId = await queue.getDeduplicationJobId(keyId);
     if (jobId === null) return undefined;
     const [job, state] = await Promise.all([queue.getJob(jobId), queue.getJobState(jobId)]);
     if (job === undefined) return undefined;
     return { isActive: state === 'active', delayMs: state === 'delayed' ? job.delay : undefined };
+  };
+  return useQueue(redis, place, (queue) => Promise.all(keyIds.map((each) => read(queue, each))));
+}
+
+/** How many jobs of a queue were completed in each of the last minutes, the oldest first. */
+export function completedPerMinute(
+  redis: Redis,
+  place: QueuePlace,
+  minutes: number,
+  nowMs: number,
+): Promise<readonly number[]> {
+  return useQueue(redis, place, async (queue) => {
+    const { meta, data } = await queue.getMetrics('completed', 0, minutes - 1);
+    const perMinute = Array.from({ length: minutes }, () => 0);
+    // The newest of `data` is the minute before that in which BullMQ wrote last.
+    const written = Math.floor(meta.prevTS / 60_000);
+    const newestAt = minutes - 1 - (Math.floor(nowMs / 60_000) - written);
+    for (const [i, count] of [meta.count - meta.prevCount, ...data].entries())
+      if (newestAt - i in perMinute) perMinute[newestAt - i] = count;
+    return perMinute;
   });
 }
 

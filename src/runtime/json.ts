@@ -40,6 +40,7 @@ export function omitUnset<T extends object>(fields: T): SetFields<T> {
 
 /** The list that a JSON text is; an empty one if it is something else. */
 export function listIn(text = ''): readonly unknown[] {
-  const list = parseJson(text);
+  // An error costs much more than a text that is parsed.
+  const list = text === '' ? [] : parseJson(text);
   return Array.isArray(list) ? (list as readonly unknown[]) : [];
 }

@@ -206,6 +206,8 @@ describe('actions', () => {
     dashboard = await startTestDashboard(redis.server.url);
     const before = await redis.contents();
     for (const { path, name } of routes.filter(({ method }) => method === 'GET')) {
+      // The first page has the workers.
+      if (path.endsWith('/workers')) continue;
       const reply = await dashboard.send(fillIn(path, jobId), { basic: RIGHT });
       assert.ok([200, 204, 404].includes(reply.status), `${name}: ${reply.status} ${reply.text}`);
     }

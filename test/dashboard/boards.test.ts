@@ -57,7 +57,10 @@ describe('boards', () => {
     await redis.fill('d.example', [volume]);
     const [claims, volumes] = await shown('claims.d.example');
     assert.equal(claims?.name, 'claims.d.example');
-    assert.equal(claims.description, 'claims to provision; driver d.example');
+    assert.equal(
+      claims.description,
+      'claims to provision; what fails is delayed; driver d.example',
+    );
     assert.equal(claims.readOnlyMode, true);
     assert.equal(claims.allowRetries, false);
     assert.equal(claims.counts['prioritized'], 1);
@@ -65,7 +68,10 @@ describe('boards', () => {
       claims.jobs.map(({ name, data }) => [name, data]),
       [['claim ns/data', { v: 1, ...claim }]],
     );
-    assert.equal(volumes?.description, 'volumes to delete; driver d.example');
+    assert.equal(
+      volumes?.description,
+      'volumes to delete; what fails is delayed; driver d.example',
+    );
     const [, opened] = await shown('volumes.d.example');
     assert.equal(opened?.jobs[0]?.name, 'volume pvc-u2');
   });

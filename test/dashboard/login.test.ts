@@ -92,7 +92,7 @@ describe('login', () => {
       const sent = await send('/login', form({ user: USER, password: PASSWORD, next }));
       const location = new URL(String(sent.headers.location), 'http://dashboard.example');
       assert.equal(location.host, 'dashboard.example', next);
-      assert.match(location.pathname, /^\/queues\//, next);
+      assert.equal(location.pathname, '/', next);
       assert.match(cookieOf(sent), /^sutler_session=s%3A[\w-]{32}\./, next);
     }
     const escaped = await send(`/login?next=${encodeURIComponent('/queues/"><script>')}`);
@@ -298,7 +298,7 @@ describe('login', () => {
   it('allows only its own scripts and no frames by its headers', async () => {
     const { send, logIn } = await start();
     const cookie = await logIn();
-    for (const path of ['/login', '/queues/', '/queues/api/queues', '/nowhere']) {
+    for (const path of ['/login', '/', '/queues/', '/queues/api/queues', '/nowhere']) {
       const { headers } = await send(path, { headers: { cookie } });
       const policy = String(headers['content-security-policy']);
       assert.match(policy, /default-src 'none'; ?script-src 'self';/);

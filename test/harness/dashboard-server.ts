@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { Agent, type Dispatcher, request } from 'undici';
 import { type Dashboard, type DashboardOptions, startDashboard } from '#src/dashboard/server.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
-import { jobData, type JobKey } from '#src/queue/contract.ts';
+import { jobData, type JobKey, keyId } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/queues.ts';
@@ -45,7 +45,12 @@ export async function startBoardRedis(): Promise<BoardRedis> {
         keys.map((key) => ({
           name: kind,
           data: jobData(key),
-          opts: { jobId: `${key.name}~1`, priority: 1, delay: delayMs },
+          opts: {
+            jobId: `${key.name}~1`,
+            priority: 1,
+            delay: delayMs,
+            deduplication: { id: keyId(key) },
+          },
         })),
       );
       return queue;
@@ -100,8 +105,7 @@ export async function startTestDashboard(
     address: '127.0.0.1:0',
     hosts: [],
     trustedProxies: [],
-    user: USER,
-    password: PASSWORD,
+    accounts: { operator: { user: USER, password: PASSWORD } },
     allowActions: false,
     link,
     prefix: PREFIX,

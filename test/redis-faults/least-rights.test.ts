@@ -130,6 +130,7 @@ describe('the users of k8s/redis/users.acl', () => {
     let reader: RunningDashboard;
     let promoter: RunningDashboard;
     let queue: Queue;
+    let pending: string;
     const addDelayed = async (id: string, priority = 0): Promise<unknown> =>
       queue.add('claim', {}, { jobId: id, delay: 3_600_000, priority });
     const promote = (dashboard: RunningDashboard, job: string) =>
@@ -139,6 +140,7 @@ describe('the users of k8s/redis/users.acl', () => {
       });
     before(async () => {
       await jobs.stop();
+      pending = `/claims/default/${(await bed.newClaim()).metadata.name}`;
       queue = new Queue(QUEUE, { connection: bed.redis.redis, prefix: '{csi}' });
       await addDelayed('a~1');
       await addDelayed('b~1', 1);
@@ -155,6 +157,12 @@ describe('the users of k8s/redis/users.acl', () => {
     });
 
     it('show all pages, and nothing is denied', async () => {
+      for (const dashboard of [reader, promoter])
+        for (const path of ['/', pending])
+          await until(
+            async () => (await dashboard.send(path, { basic: RIGHT })).status === 200,
+            path,
+          );
       const paths = ['', `/${QUEUE}/a~1`, `/${QUEUE}/a~1/logs`, `/${QUEUE}/a~1/flow`];
       for (const dashboard of [reader, promoter])
         for (const path of [...paths, `?activeQueue=${QUEUE}&status=delayed&page=1`]) {
@@ -172,6 +180,20 @@ describe('the users of k8s/redis/users.acl', () => {
       const all = `/queues/api/queues/${QUEUE}/promote`;
       assert.equal((await promoter.send(all, { method: 'PUT', basic: RIGHT })).status, 200);
       assert.equal(await queue.getJobState('c~1'), 'waiting');
+      assert.deepEqual(await denials(bed.redis.redis), []);
+    });
+
+    it('try a claim now, and drain and resume, as sutler-promoter', async () => {
+      for (const path of [
+        `${pending}/run`,
+        `/drivers/${DRIVER}/drain`,
+        `/drivers/${DRIVER}/resume`,
+      ])
+        assert.equal(
+          (await promoter.send(path, { method: 'POST', basic: RIGHT })).status,
+          303,
+          path,
+        );
       assert.deepEqual(await denials(bed.redis.redis), []);
     });
 
@@ -196,7 +218,8 @@ describe('the users of k8s/redis/users.acl', () => {
       ['ZREM', `{csi}:${QUEUE}:prioritized`, 'b~1'],
       ['EVAL', "return redis.call('SET', KEYS[1], 'x')", '1', '{csi}:epoch'],
       ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:${QUEUE}:a~1`],
-      ['EVAL', "return redis.call('HGET', KEYS[1], 'request')", '1', `{csi}:volume:${DRIVER}:u`],
+      ['HSET', `{csi}:volume:${DRIVER}:u`, 'state', 'stored'],
+      ['HSETNX', `{csi}:open:${DRIVER}`, 'u', 'x'],
     ],
     ingest: [
       ['HSET', `{csi}:volume:${DRIVER}:uid`, 'state', 'stored'],
@@ -244,7 +267,7 @@ describe('the users of k8s/redis/users.acl', () => {
         ['DEL', `{csi}:${QUEUE}:a~1`],
         ['UNLINK', '{csi}:queues'],
         ['GET', '{csi}:epoch'],
-        ['HGETALL', `{csi}:volume:${DRIVER}:uid`],
+        ['HDEL', `{csi}:open:${DRIVER}`, 'uid'],
         ['RPUSH', `{csi}:${QUEUE}:wait`, 'x'],
       ] as const)
         await assert.rejects(redis.call(command, ...args), /NOPERM/, command);

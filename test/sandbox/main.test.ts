@@ -199,7 +199,7 @@ Done: every claim was provisioned and deleted, and nothing is left.
       redis: 'redis://127.0.0.1:2',
       'all pid': '33',
       http: 'http://127.0.0.1:3',
-      dashboard: 'http://127.0.0.1:4/queues/',
+      dashboard: 'http://127.0.0.1:4/',
       'dashboard user': 'admin',
       'dashboard password': 'secret',
     };
@@ -221,7 +221,7 @@ Running:
   logs             /data/logs
 
 Open the dashboard:
-  http://127.0.0.1:4/queues/  (user admin, password secret)
+  http://127.0.0.1:4/  (user admin, password secret)
 
 Or try in another terminal:
   . /data/shell    # points kubectl and sutler at the sandbox

@@ -1,0 +1,148 @@
+import {
+  explainEntry,
+  explainPending,
+  type Explanation,
+  nextRunMs,
+  readKeyFacts,
+} from '../explain/explain.ts';
+import { readPendingEntry } from '../explain/pending-index.ts';
+import { type DriverReport, reportDriver } from '../explain/report.ts';
+import { keyId, type JobKind } from '../queue/contract.ts';
+import { queueName } from '../queue/queue-keys.ts';
+import { completedPerMinute, type JobState, listDrivers, readJobs } from '../queue/queues.ts';
+import { type OpenRecord, openRecords } from '../records/open-records.ts';
+import type { RedisLink } from '../redis/connection.ts';
+import type { Clock } from '../runtime/clock.ts';
+
+/** A driver, for the first page. */
+export interface DriverView extends DriverReport {
+  /** undefined where too many records are open to look at each. */
+  readonly suspects: readonly OpenRecord[] | undefined;
+  /** Claims done in each of the last 60 minutes, the oldest first. */
+  readonly perMinute: readonly number[];
+}
+
+/** Everything that is not done, the oldest first. */
+export interface Overview {
+  readonly atMs: number;
+  readonly drivers: readonly DriverView[];
+  readonly claims: readonly Explanation[];
+  readonly volumes: readonly Explanation[];
+}
+
+/** A pending object, and its job. */
+export interface Row extends Explanation {
+  readonly isRunning: boolean;
+}
+
+const CACHE_MS = 1_000;
+const MINUTES = 60;
+/** Open records of a driver that are looked at. */
+const MOST_RECORDS = 500;
+
+/** Reads what is pending. Methods reject while Redis can't be reached. */
+export class PendingView {
+  readonly #link: RedisLink;
+  readonly #prefix: string;
+  readonly #clock: Clock;
+  #cached: { untilMs: number; readonly overview: Promise<Overview> } | undefined;
+
+  constructor(o: { readonly link: RedisLink; readonly prefix: string; readonly clock: Clock }) {
+    this.#link = o.link;
+    this.#prefix = o.prefix;
+    this.#clock = o.clock;
+  }
+
+  /** Read a second ago at most, or under way, for all who ask. */
+  overview(): Promise<Overview> {
+    const cached = this.#cached;
+    if (cached !== undefined && this.#clock.nowMs() < cached.untilMs) return cached.overview;
+    const overview = this.#read(this.#clock.nowMs());
+    const read = { untilMs: Infinity, overview };
+    this.#cached = read;
+    const expire = (inMs: number) => (): void => {
+      read.untilMs = this.#clock.nowMs() + inMs;
+    };
+    overview.then(expire(CACHE_MS), expire(0));
+    return overview;
+  }
+
+  /** With what only some rows need: when each runs next. */
+  async withJobs(shown: readonly Explanation[]): Promise<readonly Row[]> {
+    const jobs = new Map<string, JobState | undefined>();
+    const queues = new Set(shown.map(queueOf));
+    const read = async (queue: string): Promise<void> => {
+      const group = shown.filter((each) => queueOf(each) === queue);
+      const ids = group.map((each) => keyId({ kind: kindOf(each), uid: each.uid }));
+      const found = await readJobs(this.#link.redis, { prefix: this.#prefix, queue }, ids);
+      for (const [i, { uid }] of group.entries()) jobs.set(uid, found[i]);
+    };
+    await Promise.all([...queues].map(read));
+    return shown.map((each) => {
+      const job = jobs.get(each.uid);
+      return { ...each, nextMs: nextRunMs(each.status, job), isRunning: job?.isActive === true };
+    });
+  }
+
+  /** Explains one object as of now; undefined: it is not pending. */
+  async explain(object: string): Promise<Explanation | undefined> {
+    const { claims, volumes } = await this.overview();
+    const found = [...claims, ...volumes].find((each) => each.object === object);
+    if (found === undefined) return undefined;
+    const { driver, uid } = found;
+    const entry = await readPendingEntry(this.#link.redis, this.#prefix, driver, uid);
+    if (entry === undefined) return undefined;
+    const facts = await readKeyFacts(this.#link.redis, this.#prefix, driver, entry.key);
+    return explainEntry(entry, facts, this.#clock.nowMs());
+  }
+
+  /** What was read is old: somebody has changed something. */
+  forget(): void {
+    this.#cached = undefined;
+  }
+
+  async #read(nowMs: number): Promise<Overview> {
+    const drivers: DriverView[] = [];
+    // One after the other: each may be large.
+    for (const driver of await listDrivers(this.#link.redis, this.#prefix))
+      drivers.push(await this.#readDriver(driver, nowMs));
+    const pending = onceEach(drivers.flatMap((each) => each.pending));
+    const claims = pending.filter((each) => kindOf(each) === 'claim');
+    const volumes = pending.filter((each) => kindOf(each) === 'volume');
+    return { atMs: nowMs, drivers, claims, volumes };
+  }
+
+  async #readDriver(driver: string, nowMs: number): Promise<DriverView> {
+    const { redis } = this.#link;
+    const prefix = this.#prefix;
+    const place = { prefix, queue: queueName('claim', driver) };
+    const [{ state, pending }, perMinute] = await Promise.all([
+      explainPending(redis, prefix, driver, nowMs),
+      completedPerMinute(redis, place, MINUTES, nowMs),
+    ]);
+    const records =
+      state.openRecords > MOST_RECORDS ? undefined : await openRecords(redis, prefix, driver);
+    const suspects = records?.filter((record) => record.state === 'suspect');
+    return { ...reportDriver(state, pending, nowMs), suspects, perMinute };
+  }
+}
+
+/** Of claims and volumes. */
+export function kindOf({ object }: Pick<Explanation, 'object'>): JobKind {
+  return object.includes('/') ? 'claim' : 'volume';
+}
+
+/** The queue that has its job. */
+export function queueOf(e: Pick<Explanation, 'object' | 'driver'>): string {
+  return queueName(kindOf(e), e.driver);
+}
+
+/** Several drivers list a claim whose class does not exist. */
+function onceEach(pending: readonly Explanation[]): readonly Explanation[] {
+  const byUid = new Map<string, Explanation>();
+  for (const each of pending)
+    // Of a driver that is gone, the list may be from before the class existed.
+    if ((byUid.get(each.uid)?.cause.name ?? 'ClassNotFound') === 'ClassNotFound')
+      byUid.set(each.uid, each);
+  return [...byUid.values()].sort((a, b) => (a.sinceMs ?? 0) - (b.sinceMs ?? 0));
+}

@@ -1,0 +1,264 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import {
+  encodeEntry,
+  NO_CLASS,
+  type PendingEntry,
+  pendingKey,
+  writePending,
+} from '#src/explain/pending-index.ts';
+import { writeStatus } from '#src/queue/status.ts';
+import { dataEpochKey } from '#src/records/key-names.ts';
+import { createLogger } from '#src/runtime/log.ts';
+import {
+  type BoardRedis,
+  cookieOf,
+  form,
+  PREFIX,
+  type Reply,
+  RIGHT,
+  type RunningDashboard,
+  startBoardRedis,
+  startTestDashboard,
+  USER,
+} from '../harness/dashboard-server.ts';
+
+const DRIVER = 'd.example';
+const HOUR_MS = 3_600_000;
+const VIEWER = { user: 'viewer', password: 'reads: only-this' } as const;
+const AS_VIEWER: readonly [string, string] = [VIEWER.user, VIEWER.password];
+const HTML = { accept: 'text/html' };
+
+function claimOf(n: number, o: Partial<PendingEntry> = {}): PendingEntry {
+  const key = { kind: 'claim', uid: `uid-${n}`, namespace: 'ns', name: `claim-${n}` } as const;
+  return { key, className: 'gold', sinceMs: Date.now() - HOUR_MS + n, why: '', ...o };
+}
+
+describe('the first page of the dashboard', () => {
+  let redis: BoardRedis;
+  let dashboard: RunningDashboard;
+  let logged = '';
+
+  const get = async (path: string): Promise<string> => {
+    const { status, text } = await dashboard.send(path, { basic: RIGHT });
+    assert.equal(status, 200, text);
+    return text;
+  };
+  const post = (path: string, basic = RIGHT, headers = {}): Promise<Reply> =>
+    dashboard.send(path, { method: 'POST', basic, headers });
+  const list = async (entries: readonly PendingEntry[], driver = DRIVER): Promise<void> => {
+    const written = new Map(entries.map((entry) => [entry.key.uid, encodeEntry(entry)]));
+    const change = { written, removed: [], isFirst: false };
+    await writePending(redis.redis, pendingKey(PREFIX, driver), change);
+  };
+  const fail = (entry: PendingEntry, reason: string, atMs = Date.now()): Promise<unknown> =>
+    writeStatus(
+      redis.redis,
+      { prefix: PREFIX, driver: DRIVER, key: entry.key },
+      { outcome: 'retry', reason, atMs },
+    );
+  /** As a leader and a worker of the driver write. */
+  const beAtWork = async (): Promise<void> => {
+    const entry = { process: 'ingest', version: '1', leads: [DRIVER], lines: [] };
+    const inAnHourMs = Date.now() + HOUR_MS;
+    await redis.redis.hset(dataEpochKey(PREFIX, DRIVER), { epoch: 'e' });
+    await redis.redis.hset('{csi}:processes', 'i-1', `${inAnHourMs} ${JSON.stringify(entry)}`);
+    await redis.redis.set(`{csi}:heartbeat:claims.${DRIVER}`, `${inAnHourMs} 0`);
+  };
+  const rowsOf = (text: string): readonly string[] =>
+    [...text.matchAll(/<tr><td.*?<\/tr>/gs)].map(([row]) =>
+      row
+        .replaceAll(/<[^>]*>/g, ' ')
+        .replaceAll(/\s+/g, ' ')
+        .trim(),
+    );
+
+  before(async () => {
+    redis = await startBoardRedis();
+  });
+  beforeEach(async () => {
+    logged = '';
+    await redis.redis.flushall();
+    await redis.fill(DRIVER, [claimOf(1).key], HOUR_MS);
+    await beAtWork();
+    dashboard = await startTestDashboard(redis.server.url, {
+      allowActions: true,
+      log: createLogger({
+        name: 'test',
+        verbosity: 0,
+        format: 'json',
+        write: (line) => (logged += line),
+      }),
+    });
+  });
+  afterEach(() => dashboard.close());
+  after(() => redis.close());
+
+  it('lists what is pending, the oldest first, with cause, runs, next run and step', async () => {
+    const full = 'rpc error: code = ResourceExhausted desc = the pool is full';
+    await list([claimOf(2), claimOf(1)]);
+    await fail(claimOf(1), full);
+    const [first, second, ...others] = rowsOf(await get('/'));
+    assert.match(
+      first ?? '',
+      /^ns\/claim-1 gold 60m ResourceExhausted rpc error: .* is full 1 in /,
+    );
+    assert.match(first ?? '', / in (60m|1h) administrator: free or add capacity/);
+    assert.match(second ?? '', /^ns\/claim-2 gold 60m Queued /);
+    assert.deepEqual(others, []);
+  });
+
+  it('lists a claim whose class does not exist once, however many drivers do', async () => {
+    await redis.fill('other.example', [claimOf(9).key]);
+    const orphan = claimOf(3, { why: NO_CLASS, className: 'absent' });
+    for (const driver of [DRIVER, 'other.example']) await list([orphan], driver);
+    const rows = rowsOf(await get('/'));
+    assert.equal(rows.length, 1);
+    assert.match(rows[0] ?? '', /ClassNotFound StorageClass &quot;absent&quot; does not exist/);
+  });
+
+  it('says of each driver what keeps all of its claims waiting', async () => {
+    await redis.redis.del('{csi}:processes');
+    assert.match(
+      await get('/'),
+      /no ingest leads driver d\.example .*; administrator: start ingest/,
+    );
+  });
+
+  it('has fifty rows, and finds the others by page, cause, class and namespace', async () => {
+    const key = { kind: 'claim', uid: 'x', namespace: 'team-b', name: 'data' } as const;
+    await list(Array.from({ length: 70 }, (_, n) => claimOf(n)));
+    await list([claimOf(80, { key, className: 'silver' })]);
+    await fail(claimOf(5), 'error getting secret a in namespace b: not found');
+    const rows = async (query: string): Promise<readonly string[]> =>
+      rowsOf(await get(`/?${query}`));
+    assert.equal((await rows('')).length, 50);
+    assert.match((await rows('page=2'))[0] ?? '', /^ns\/claim-50 /);
+    assert.equal((await rows('page=999')).length, 21, 'the last page');
+    for (const [query, object] of [
+      ['cause=Secret', 'ns/claim-5'],
+      ['class=silver', 'team-b/data'],
+      ['namespace=team-b', 'team-b/data'],
+    ] as const)
+      assert.deepEqual(
+        (await rows(query)).map((row) => row.split(' ')[0]),
+        [object],
+        query,
+      );
+    assert.match(await get('/'), />Queued 70<.*>Secret 1</s);
+  });
+
+  it('neither scans Redis nor writes to it', async () => {
+    await list([claimOf(1), claimOf(2)]);
+    const before = await redis.contents();
+    await redis.redis.config('RESETSTAT');
+    await get('/');
+    await get('/claims/ns/claim-1');
+    assert.doesNotMatch(await redis.redis.info('commandstats'), /cmdstat_(keys|scan|smembers):/);
+    assert.deepEqual(await redis.contents(), before);
+  });
+
+  it('has a page for each object, with the changes of its reason', async () => {
+    await list([claimOf(1)]);
+    await fail(claimOf(1), 'the first reason', Date.parse('2026-01-02T03:04:05Z'));
+    await fail(claimOf(1), 'the second reason');
+    const text = await get('/claims/ns/claim-1');
+    assert.match(text, /<title>ns\/claim-1 · sutler<\/title>/);
+    assert.match(text, /2026-01-02T03:04:05Z<\/time> the first reason.*the second reason/s);
+    assert.match(text, /2 since 2026-01-02T03:04:05Z, the last at .*, the next in /);
+  });
+
+  it('shows names and reasons as text, never as markup', async () => {
+    const evil = "\"><script>alert(1)</script><img src=x onerror='a'>";
+    const key = { ...claimOf(1).key, name: evil };
+    await list([claimOf(1, { key, className: evil })]);
+    await fail(claimOf(1), evil);
+    const pages = [
+      await get(`/?namespace=${encodeURIComponent(evil)}`),
+      await get('/'),
+      await get(`/claims/ns/${encodeURIComponent(evil)}`),
+      (
+        await dashboard.send(`/claims/x/${encodeURIComponent(evil)}`, {
+          basic: RIGHT,
+          headers: HTML,
+        })
+      ).text,
+    ];
+    for (const page of pages) assert.doesNotMatch(page, /<script|<img/);
+  });
+
+  it('tries a claim now for an operator, with a line in the log', async () => {
+    await list([claimOf(1)]);
+    assert.match(await get('/claims/ns/claim-1'), /<button>Try now<\/button>/);
+    const reply = await post('/claims/ns/claim-1/run');
+    assert.equal(reply.headers.location, '/claims/ns/claim-1?said=promoted');
+    assert.equal(await redis.redis.zcard(`{csi}:claims.${DRIVER}:delayed`), 0);
+    assert.match(await get('/claims/ns/claim-1?said=promoted'), /It is tried now/);
+    assert.match(
+      logged,
+      new RegExp(`"user":"${USER}","method":"POST","path":"/claims/ns/claim-1/run"`),
+    );
+  });
+
+  it('drains a driver and ends that for an operator, who is named', async () => {
+    assert.match(await get('/'), /starts nothing new.*<button>Drain: d\.example</s);
+    assert.equal((await post(`/drivers/${DRIVER}/drain`)).status, 303);
+    assert.match(await get('/'), new RegExp(`drained by ${USER} \\(dashboard\\) since `));
+    assert.equal((await post(`/drivers/${DRIVER}/resume`)).status, 303);
+    assert.doesNotMatch(await get('/'), /drained by/);
+  });
+
+  it('lets nobody else act: a viewer, another site, or without --dashboard-allow-actions', async () => {
+    const { server } = redis;
+    const accounts = { operator: { user: RIGHT[0], password: RIGHT[1] }, viewer: VIEWER };
+    await dashboard.close();
+    dashboard = await startTestDashboard(server.url, { allowActions: true, accounts });
+    await list([claimOf(1)]);
+    const paths = ['/claims/ns/claim-1/run', `/drivers/${DRIVER}/drain`];
+    const promote = `/queues/api/queues/claims.${DRIVER}/promote`;
+    const before = await redis.contents();
+    const page = await dashboard.send('/claims/ns/claim-1', { basic: AS_VIEWER });
+    assert.equal(page.status, 200);
+    assert.doesNotMatch(page.text, /Try now/);
+    for (const path of paths) {
+      assert.equal((await post(path, AS_VIEWER)).status, 403, path);
+      assert.equal((await post(path, RIGHT, { origin: 'http://evil.example' })).status, 403, path);
+    }
+    assert.equal((await dashboard.send(promote, { method: 'PUT', basic: AS_VIEWER })).status, 403);
+    const cookie = cookieOf(await dashboard.send('/login', form({ ...VIEWER })));
+    const asBrowser = { cookie, 'sec-fetch-site': 'same-origin', ...HTML };
+    const refused = await dashboard.send(paths[0] ?? '', { method: 'POST', headers: asBrowser });
+    assert.match(refused.text, /<h1>Forbidden<\/h1>/);
+    await dashboard.close();
+    dashboard = await startTestDashboard(server.url, { accounts });
+    for (const path of paths) assert.equal((await post(path)).status, 405, path);
+    assert.deepEqual(await redis.contents(), before);
+  });
+
+  it('refuses what it does not understand, as a page or as RFC 9457 says', async () => {
+    const long = 'a'.repeat(254);
+    for (const [path, status] of [
+      ['/?page=0', 400],
+      ['/?page=1e9', 400],
+      ['/?show=pods', 400],
+      ['/?class=a&class=b', 400],
+      [`/?namespace=${long}`, 400],
+      ['/claims/ns/%ff', 400],
+      ['/claims/ns/absent', 404],
+      ['/volumes/pvc-absent', 404],
+      ['/claims/ns', 404],
+      [`/drivers/${DRIVER}/drain`, 404],
+      [`/?class=${'a'.repeat(1 << 20)}`, 431],
+    ] as const) {
+      const reply = await dashboard.send(path, { basic: RIGHT });
+      const name = path.slice(0, 60);
+      assert.equal(reply.status, status, name);
+      if (status === 431) continue;
+      assert.equal(reply.headers['content-type'], 'application/problem+json; charset=utf-8', name);
+      const page = await dashboard.send(path, { basic: RIGHT, headers: HTML });
+      assert.match(page.text, /<p class="note" role="alert">/, name);
+    }
+    assert.equal((await dashboard.send('/')).status, 401);
+    assert.equal((await post('/drivers/absent.example/drain')).status, 404);
+  });
+});
