@@ -128,6 +128,8 @@ function plaintextTo(host: string): string {
   );
 }
 
+const SENTINEL_ANSWER_MS = 3_000;
+
 function sentinelSettings(settings: RedisSettings, access: RedisAccess): RedisSettings {
   const { sentinelUsername, sentinelPassword, insecure } = access;
   if (settings.sentinels === undefined) {
@@ -138,6 +140,8 @@ function sentinelSettings(settings: RedisSettings, access: RedisAccess): RedisSe
     );
   }
   return {
+    // Else one that is frozen would be waited for without end, and the next never asked.
+    sentinelCommandTimeout: SENTINEL_ANSWER_MS,
     ...(sentinelUsername === '' ? {} : { sentinelUsername }),
     ...(sentinelPassword === '' ? {} : { sentinelPassword }),
     ...(settings.tls === undefined && !insecure ? { natMap: refuseRemoteAddress } : {}),

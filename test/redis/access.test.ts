@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { copyFile, mkdir } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import {
@@ -362,6 +363,16 @@ describe('Sentinels without TLS', () => {
     const access = await redis.access({ ca: redis.authority.caFile });
     const url = `rediss-sentinel://${host}`;
     await isUsable(open(url, { ...access, hasPlaintextSentinels: true }), 'connected');
+  });
+
+  it('are passed over by one that does not answer', async () => {
+    const frozen = createServer(() => undefined).listen(0, '127.0.0.1');
+    await once(frozen, 'listening');
+    const { port } = frozen.address() as AddressInfo;
+    const access = await redis.access({ ca: redis.authority.caFile });
+    const url = `rediss-sentinel://${host.replace('@', `@127.0.0.1:${port},`)}`;
+    await isUsable(open(url, { ...access, hasPlaintextSentinels: true }), 'connected');
+    frozen.close();
   });
 
   it('can’t lead a process to a master beyond loopback without TLS', async () => {
