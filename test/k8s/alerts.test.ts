@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { describe, it } from 'node:test';
+import { stringify } from 'yaml';
+import { K8S, readYaml } from '../harness/real-manifests.ts';
+
+interface Rule {
+  readonly alert: string;
+  readonly expr: string;
+  readonly annotations: { readonly runbook: string };
+}
+interface PrometheusRule {
+  readonly spec: { readonly groups: readonly [{ readonly rules: readonly Rule[] }] };
+}
+
+/** Series that make an alert fire, and others that don't, as `NAME VALUES` with a value each five
+ * minutes. */
+interface Case {
+  readonly fires: readonly string[];
+  readonly quiet: readonly string[];
+}
+
+const AT = '{job="sutler-ingest",instance="a",driver="d"}';
+const JOBS = '{job="sutler-jobs",instance="b",driver="d",kind="claim"}';
+const LEADS = `sutler_deletions_pending${AT} 0x40`;
+const oldest = (cause: string, values: string): string =>
+  `sutler_claims_pending_oldest_seconds{driver="d",class="c",cause="${cause}"} ${values}`;
+const pending = (cause: string, values: string): string =>
+  `sutler_claims_pending{driver="d",class="c",cause="${cause}"} ${values}`;
+const status = (instance: string, value: string): string =>
+  `leader_election_master_status{job="sutler-ingest",instance="${instance}",name="d"} ${value}`;
+const gateway = (value: string): string => `sutler_gateway_driver_ready{instance="g"} ${value}`;
+
+const CASES: Readonly<Record<string, Case>> = {
+  SutlerClaimsPending: {
+    fires: [LEADS, oldest('ResourceExhausted', '0+300x40')],
+    quiet: [
+      LEADS,
+      oldest('WaitForFirstConsumer', '0+300x40'),
+      oldest('Drained', '0+300x40'),
+      oldest('ResourceExhausted', '300x40'),
+    ],
+  },
+  SutlerClaimsSlow: {
+    fires: [LEADS, oldest('DeadlineExceeded', '0+300x40')],
+    quiet: [LEADS, oldest('DeadlineExceeded', '3000x40'), oldest('Quarantine', '0+300x40')],
+  },
+  SutlerNoLeader: {
+    fires: [LEADS, status('a', '0x40'), status('b', '0x40')],
+    quiet: [LEADS, status('a', '1x40'), status('b', '0x40')],
+  },
+  SutlerNoWorker: {
+    fires: [LEADS, pending('NoWorker', '3x40')],
+    quiet: [LEADS, pending('Queued', '3x40')],
+  },
+  SutlerDriverUnreachable: {
+    fires: [LEADS, `sutler_queue_driver_down${JOBS} 1x40`],
+    quiet: [LEADS, `sutler_queue_driver_down${JOBS} 0 1 1 0x40`],
+  },
+  SutlerGatewayNotReady: {
+    fires: [LEADS, gateway('0x40')],
+    quiet: [LEADS, gateway('1x40')],
+  },
+  SutlerDrained: {
+    fires: [LEADS, `sutler_drained${AT} 1x40`],
+    quiet: [LEADS, `sutler_drained${AT} 0x27 1x12`],
+  },
+  SutlerQuarantined: {
+    fires: [LEADS, `sutler_quarantined${AT} 1x40`],
+    quiet: [LEADS, `sutler_quarantined${AT} 0x40`],
+  },
+  SutlerRecordsOpen: {
+    fires: [LEADS, `sutler_records_open${AT} 3x40`, `sutler_queue_runs_in_flight${JOBS} 2x40`],
+    quiet: [
+      LEADS,
+      `sutler_records_open${AT} 3x40`,
+      `sutler_queue_runs_in_flight${JOBS} 2x40`,
+      pending('Later', '1x40'),
+      // Of a process that led when it did its audit.
+      'sutler_open_records{instance="b",driver="d",state="suspect"} 1x40',
+    ],
+  },
+  SutlerVolumesOrphaned: {
+    fires: [LEADS, `sutler_orphan_volumes${AT} 2x40`],
+    quiet: [LEADS, `sutler_orphan_volumes${AT} 0x40`],
+  },
+  SutlerVolumesMissing: {
+    fires: [LEADS, `sutler_missing_volumes${AT} 2x40`],
+    quiet: [LEADS, `sutler_missing_volumes${AT} 0x40`],
+  },
+  SutlerRedisAway: {
+    fires: [LEADS, `sutler_queue_dirty_keys${AT} 5x40`],
+    quiet: [LEADS, `sutler_queue_dirty_keys${AT} 5x36 0x3`],
+  },
+  SutlerRedisLostData: {
+    fires: [LEADS, `sutler_queue_redis_emptied_total${AT} _x29 1x10`],
+    quiet: [LEADS, `sutler_queue_redis_emptied_total${AT} 1x40`],
+  },
+  SutlerDown: {
+    fires: [LEADS, 'up{job="sutler-jobs",instance="b"} 0x40'],
+    quiet: [LEADS, 'up{job="sutler-jobs",instance="b"} 1x40', 'up{job="other"} 0x40'],
+  },
+};
+
+const [{ spec }] = readYaml('monitoring/prometheus-rule.yaml') as readonly [PrometheusRule];
+const [{ rules }] = spec.groups;
+const dashboard = readFileSync(join(K8S, 'monitoring/grafana-dashboard.json'), 'utf8');
+const document = (path: string): string => readFileSync(join(K8S, '..', path), 'utf8');
+
+const PROMTOOL = (process.env['PATH'] ?? '')
+  .split(delimiter)
+  .map((folder) => join(folder, 'promtool'))
+  .find((path) => existsSync(path));
+
+describe('k8s/monitoring', () => {
+  it('asks for metrics that docs/metrics.md has', () => {
+    const queries = [
+      ...rules.map(({ expr }) => expr),
+      ...[...dashboard.matchAll(/"expr": (".*")/g)].map(
+        ([, text = '']) => JSON.parse(text) as string,
+      ),
+      readFileSync(join(K8S, 'autoscaling/keda/scaled-object.yaml'), 'utf8'),
+    ];
+    assert.ok(queries.length > 30);
+    const known = new Set(
+      [...document('docs/metrics.md').matchAll(/^- `(\w+)`/gm)].map(([, name]) => name),
+    );
+    const unknown = queries
+      .flatMap((text) => text.match(/\b(?:sutler|controller|csi|workqueue|leader)_\w+/g) ?? [])
+      .filter((name) => !known.has(name) && !known.has(name.replace(/_(?:bucket|count|sum)$/, '')));
+    assert.deepEqual(unknown, []);
+  });
+
+  it('has a run book in docs/ for each alert, at the place that it names', () => {
+    for (const { alert, annotations } of rules) {
+      const [path = '', anchor = ''] = annotations.runbook.split('#');
+      const text = document(path);
+      const heading = new RegExp(`^## ${anchor}$`, 'im').exec(text);
+      assert.ok(heading !== null, annotations.runbook);
+      if (anchor === 'alerts') assert.ok(text.includes(`**${alert}**`), alert);
+    }
+  });
+
+  it('has a case below for each alert', () =>
+    assert.deepEqual(
+      rules.map(({ alert }) => alert),
+      Object.keys(CASES),
+    ));
+});
+
+/** What must fire after 190 minutes of these series. */
+const outcomes = [
+  ...Object.entries(CASES).flatMap(([alert, { fires, quiet }]) => [
+    { name: `${alert} fires`, series: fires, alerts: [alert] },
+    { name: `${alert} stays quiet`, series: quiet, alerts: [] },
+  ]),
+  {
+    name: 'SutlerNoLeader fires where Prometheus finds no ingest',
+    series: ['up{job="sutler-jobs"} 1x40'],
+    alerts: ['SutlerNoLeader'],
+  },
+  {
+    name: 'SutlerRecordsOpen fires for records that the audit suspects',
+    series: [LEADS, 'sutler_open_records{instance="a",driver="d",state="suspect"} 1x40'],
+    alerts: ['SutlerRecordsOpen'],
+  },
+];
+
+describe(
+  'k8s/monitoring, by promtool',
+  { skip: PROMTOOL === undefined && 'no promtool on PATH (of Prometheus)' },
+  () => {
+    it('has each alert fire for its series, and no other', () => {
+      const folder = mkdtempSync(join(tmpdir(), 'sutler-alerts-'));
+      const tests = outcomes.map(({ name, series, alerts }) => ({
+        name,
+        interval: '5m',
+        input_series: series.map((each) => {
+          const at = each.indexOf('} ') + 1;
+          return { series: each.slice(0, at), values: each.slice(at + 1) };
+        }),
+        promql_expr_test: [
+          {
+            expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
+            eval_time: '190m',
+            exp_samples: alerts.map((alert) => ({ labels: `{alertname="${alert}"}`, value: 1 })),
+          },
+        ],
+      }));
+      try {
+        writeFileSync(join(folder, 'rules.yaml'), stringify(spec));
+        const file = join(folder, 'test.yaml');
+        writeFileSync(
+          file,
+          stringify({ rule_files: ['rules.yaml'], evaluation_interval: '5m', tests }),
+        );
+        execFileSync(PROMTOOL ?? '', ['test', 'rules', file], { encoding: 'utf8', stdio: 'pipe' });
+      } finally {
+        rmSync(folder, { recursive: true });
+      }
+    });
+  },
+);
