@@ -34,6 +34,12 @@ interface KubeObject extends Fields {
   };
   data?: Fields;
 }
+interface ConfigMapArgs {
+  readonly name: string;
+  readonly files: readonly string[];
+  /** With `disableNameSuffixHash`. */
+  readonly options?: { readonly labels: Labels };
+}
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const modeIs = (mode: string): string => `eq .Values.redis.mode "${mode}"`;
@@ -43,6 +49,8 @@ const OWN = 'ne .Values.redis.mode "external"';
 const PLAIN = `or (${SINGLE}) .Values.redis.insecure`;
 const QUICKSTART = 'overlays/quickstart';
 const REDIS_SENTINEL = 'redis-sentinel';
+/** Of this file the chart has the ConfigMap that it makes. */
+const MONITORING = 'monitoring/kustomization.yaml';
 
 /** Values whose keys are those of Kubernetes. */
 const OPEN = new Set(['resources']);
@@ -58,6 +66,9 @@ const SOURCES: readonly (readonly [file: string, condition?: string])[] = [
   ['base/network-policy.yaml', '.Values.networkPolicy.enabled'],
   ['egress/network-policy.yaml', '.Values.networkPolicy.egress'],
   ['monitoring/service-monitor.yaml', '.Values.monitoring.serviceMonitor'],
+  ['monitoring/pod-monitor.yaml', '.Values.monitoring.serviceMonitor'],
+  ['monitoring/prometheus-rule.yaml', '.Values.monitoring.prometheusRule'],
+  [MONITORING, '.Values.monitoring.grafanaDashboard'],
   ['topology/rbac.yaml', '.Values.topology'],
   ['cert-manager/certificates.yaml', '.Values.certManager'],
   ['drivers/config-map.yaml'],
@@ -66,10 +77,11 @@ const SOURCES: readonly (readonly [file: string, condition?: string])[] = [
   ['make-secrets/job.yaml', OWN],
 ];
 
-/** The folders whose ConfigMaps a file mounts. */
+/** The folders whose ConfigMaps go with a file. */
 const CONFIG_MAPS: Readonly<Record<string, readonly string[]>> = {
   [`${QUICKSTART}/redis.yaml`]: ['redis'],
   [`${REDIS_SENTINEL}/redis.yaml`]: ['redis', REDIS_SENTINEL],
+  [MONITORING]: ['monitoring'],
 };
 
 /** A line that is nothing but a directive. */
@@ -78,6 +90,7 @@ const line = (directive: string): string => `§${directive}§`;
 const inline = (expression: string): string => `⟦${expression}⟧`;
 const toTemplate = (yaml: string): string =>
   yaml
+    .replaceAll('{{', '{{ "{{" }}')
     .replaceAll(/^.*§(.*)§.*$/gm, (_, directive: string) => `{{- ${directive} }}`)
     .replaceAll(/⟦(.*?)⟧/g, (_, expression: string) => `{{ ${expression} }}`);
 const write = (value: unknown): string => stringify(value, { lineWidth: 0 });
@@ -85,7 +98,7 @@ const write = (value: unknown): string => stringify(value, { lineWidth: 0 });
 /** Every file of charts/sutler that is made of k8s/: its path there, and its content. */
 export function chartFiles(): ReadonlyMap<string, string> {
   const files = SOURCES.map(([file, condition]) => {
-    const objects = readYaml(file) as readonly KubeObject[];
+    const objects = (file === MONITORING ? [] : readYaml(file)) as readonly KubeObject[];
     const extra = (CONFIG_MAPS[file] ?? []).map(configMapOf);
     const text = [...objects, ...extra].map((object) => write(withValues(object))).join('---\n');
     const wrapped = condition === undefined ? text : `${line(`if ${condition}`)}\n${text}§end§\n`;
@@ -136,15 +149,18 @@ function values(): string {
 }
 
 /** The ConfigMap that a folder's kustomization makes of files. Its name ends in a hash of them, so
- * that Redis starts anew with others. */
+ * that Redis starts anew with others, unless `options` say otherwise. */
 function configMapOf(folder: string): KubeObject {
   const [{ configMapGenerator }] = readYaml(`${folder}/kustomization.yaml`) as readonly [
-    { readonly configMapGenerator: readonly [{ readonly name: string; files: readonly string[] }] },
+    { readonly configMapGenerator: readonly [ConfigMapArgs] },
   ];
-  const [{ name, files }] = configMapGenerator;
+  const [{ name, files, options }] = configMapGenerator;
   const texts = files.map((file) => [file, readFileSync(join(ROOT, 'k8s', folder, file), 'utf8')]);
   const hash = createHash('sha256').update(JSON.stringify(texts)).digest('hex').slice(0, 10);
-  const metadata = { name: `${name}-${hash}`, namespace: 'sutler' };
+  const metadata =
+    options === undefined
+      ? { name: `${name}-${hash}`, namespace: 'sutler' }
+      : { name, namespace: 'sutler', labels: options.labels };
   return { apiVersion: 'v1', kind: 'ConfigMap', metadata, data: Object.fromEntries(texts) };
 }
 

@@ -16,7 +16,7 @@ interface Pod extends Fields {
 
 const EVERYTHING = {
   topology: true,
-  monitoring: { serviceMonitor: true },
+  monitoring: { serviceMonitor: true, prometheusRule: true, grafanaDashboard: true },
   networkPolicy: { egress: true },
 };
 const URLS = { ingest: 'rediss://a:1', jobs: 'rediss://b:1', dashboard: 'rediss://c:1' };

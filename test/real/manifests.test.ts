@@ -115,6 +115,11 @@ const RIGHTS: Readonly<
 
 /** The fields that Knative's definition of a sink names; the rest of a spec is kept there, too. */
 const SINK = { uri: TEXT, CACerts: TEXT, audience: TEXT };
+const ENDPOINTS = {
+  type: 'array',
+  items: { type: 'object', properties: { port: TEXT, path: TEXT } },
+};
+const ANY = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
 /** Kinds of others, as far as k8s/ uses them. The definitions of Argo Events keep every field, so
  * that nothing below `spec` is checked there either. */
 const FOREIGN_KINDS: readonly ForeignKind[] = [
@@ -145,19 +150,33 @@ const FOREIGN_KINDS: readonly ForeignKind[] = [
       type: 'object',
       required: ['selector', 'endpoints'],
       properties: {
-        selector: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
-        endpoints: {
-          type: 'array',
-          items: { type: 'object', properties: { port: TEXT, path: TEXT } },
-        },
+        namespaceSelector: { type: 'object', properties: { any: { type: 'boolean' } } },
+        selector: ANY,
+        endpoints: ENDPOINTS,
       },
     },
   },
+  {
+    group: 'monitoring.coreos.com',
+    version: 'v1',
+    kind: 'PodMonitor',
+    spec: {
+      type: 'object',
+      required: ['selector'],
+      properties: {
+        namespaceSelector: { type: 'object', properties: { any: { type: 'boolean' } } },
+        selector: ANY,
+        podMetricsEndpoints: ENDPOINTS,
+      },
+    },
+  },
+  { group: 'monitoring.coreos.com', version: 'v1', kind: 'PrometheusRule', spec: ANY },
+  { group: 'keda.sh', version: 'v1alpha1', kind: 'ScaledObject', spec: ANY },
   ...['EventSource', 'Sensor'].map((kind) => ({
     group: 'argoproj.io',
     version: 'v1alpha1',
     kind,
-    spec: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
+    spec: ANY,
   })),
 ];
 
@@ -241,7 +260,7 @@ describe('k8s/ on kube-apiserver', () => {
       {
         redis: { urls: { ingest: 'rediss://a', jobs: 'rediss://b', dashboard: 'rediss://c' } },
         networkPolicy: { egress: true },
-        monitoring: { serviceMonitor: true },
+        monitoring: { serviceMonitor: true, prometheusRule: true, grafanaDashboard: true },
         topology: true,
         priorityClassName: 'system-cluster-critical',
         tolerations: [{ key: 'storage', operator: 'Exists' }],
