@@ -122,7 +122,6 @@ describe('k8s/monitoring', () => {
       ...[...dashboard.matchAll(/"expr": (".*")/g)].map(
         ([, text = '']) => JSON.parse(text) as string,
       ),
-      readFileSync(join(K8S, 'autoscaling/keda/scaled-object.yaml'), 'utf8'),
     ];
     assert.ok(queries.length > 30);
     const known = new Set(
