@@ -349,9 +349,11 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     );
     const listed = { kind: 'claim', uid: 'uid-3', namespace: 'ns', name: 'listed' } as const;
     const entry = encodeEntry({ key: listed, className: '', sinceMs: 1, why: '' });
+    const open = `{csi}:open:${driver}`;
+    const record = `{csi}:volume:${driver}:${listed.uid}`;
     await bed.data.hset(pendingKey('csi', driver), listed.uid, entry);
-    await bed.data.hset(`{csi}:open:${driver}`, listed.uid, encodeJob(listed));
-    await bed.data.hset(`{csi}:volume:${driver}:${listed.uid}`, { state: 'suspect', until: '0' });
+    await bed.data.hset(open, listed.uid, encodeJob(listed));
+    await bed.data.hset(record, { state: 'suspect', until: '0' });
     for (const user of ['promoter', 'dashboard'] as const) {
       const redis = { url: bed.redisUrlOf(user), role: 'plain', log: silentLog } as const;
       const link = openRedis({ ...redis, name: user });
@@ -380,6 +382,8 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
       await dashboard.close();
       link.close();
     }
+    // An operator removes nothing while a record is open.
+    await bed.data.del(open, record);
   });
 
   it('find a volume that no PersistentVolume names', async () => {
@@ -395,6 +399,8 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
   });
 
   it('let an operator run every command, and remove what they leave', async () => {
+    assert.match(await bed.operate('explain', `${namespace}/refused`), /cause:/);
+    assert.match(await bed.operate('status'), /driver/);
     for (const name of ['refused', 'roomy'])
       await api.call('DELETE', `${paths(namespace).claims}/${name}`);
     const why = '--why=test';
