@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text as readAll } from 'node:stream/consumers';
@@ -17,7 +18,14 @@ import { check, type Subject } from './migrate/check.ts';
 import type { Finding } from './migrate/findings.ts';
 import { says, type SortedArguments, sortArguments } from './migrate/arguments.ts';
 import { type Components, migrate, type Migrated } from './migrate/kustomization.ts';
-import { type Fields, findProvisioner, findSocket, type Workload } from './migrate/provisioner.ts';
+import {
+  type Container,
+  type Fields,
+  findProvisioner,
+  findSocket,
+  type Provisioner,
+  type Workload,
+} from './migrate/provisioner.ts';
 
 /** Writes the manifests by which a driver's external-provisioner is replaced; or says what stands
  * in the way of that, or how it is undone. */
@@ -43,22 +51,24 @@ async function run(means: MigrateMeans): Promise<Result> {
     kube !== undefined && WORKLOAD.test(source)
       ? [await readWorkload(kube, source, flags.namespace || 'default')]
       : parse(yaml, source, await readManifests(source));
-  const provisioner = findProvisioner(objects);
+  const provisioner = findProvisioner(objects, flags.check);
   const { workload, container, driverNames } = provisioner;
-  const sorted = sortArguments(workload, container, known);
+  const replaced = await readReplaced(yaml, flags.out, provisioner);
+  const sorted = sortArguments(workload, replaced ?? withAddressAlone(container), known);
   const driverName = chooseName(flags.driverName, driverNames);
   const plan = {
     provisioner: withNamespace(provisioner, flags.namespace),
     socket: findSocket(container, sorted.csiAddress),
     sorted,
     driverName,
-    image: flags.image || `sutler:${version}`,
+    image: flags.image || imageOf(provisioner),
   };
   const migrated = migrate(plan, await readComponents(yaml, sorted.isNodeDeployment));
   if (flags.check) {
     const roles = await readRoles(yaml, neededComponents(sorted));
     const users = (await readFile(new URL('redis/users.acl', K8S), 'utf8')).split('\n');
-    const subject = { plan, migrated, out: flags.out, roles, users };
+    const hasArguments = replaced !== undefined;
+    const subject = { plan, migrated, out: flags.out, roles, users, hasArguments };
     return checkResult(subject, await check(means, kube, subject));
   }
   await write(yaml, flags.out, driverName, migrated);
@@ -106,6 +116,26 @@ async function readManifests(source: string): Promise<string> {
   } catch (cause) {
     throw new UsageError(`${source} can't be read: ${messageOf(cause)}`, { cause });
   }
+}
+
+/** The container of external-provisioner; where the gateway has replaced it, that of the folder, if
+ * it has that workload. */
+async function readReplaced(
+  yaml: Yaml,
+  out: string,
+  { workload: { kind, metadata }, container, isServed }: Provisioner,
+): Promise<Container | undefined> {
+  if (!isServed) return container;
+  const path = join(out, 'back', 'workload.yaml');
+  if (!existsSync(path)) return undefined;
+  const found = findProvisioner(parse(yaml, path, await readManifests(path)));
+  const isIt = found.workload.kind === kind && found.workload.metadata.name === metadata.name;
+  return isIt ? found.container : undefined;
+}
+
+/** Of a gateway, what external-provisioner's container had too. */
+function withAddressAlone({ args = [], ...container }: Container): Container {
+  return { ...container, args: args.filter((arg) => arg.startsWith('--csi-address=')) };
 }
 
 type Yaml = Pick<typeof yamlPackage, 'parseAllDocuments' | 'stringify'>;
@@ -156,6 +186,11 @@ async function readComponents(yaml: Yaml, isNodeDeployment: boolean): Promise<Co
     rbac: await read(`${folder}/rbac.yaml`),
     lease: await read('driver-lease/rbac.yaml'),
   };
+}
+
+/** Of the gateway: that which it has. */
+function imageOf({ isServed, container }: Provisioner): string {
+  return isServed ? container.image : `sutler:${version}`;
 }
 
 function chooseName(given: string, found: readonly string[]): string {
@@ -232,7 +267,8 @@ function report(o: {
     ...list('arguments without effect', sorted.withoutEffect),
     ...list('next', [
       '1. install sutler (k8s/README.md), with the components ' +
-        `${['drivers', ...neededComponents(sorted)].join(', ')}; add ${out}/drivers.yaml to its ConfigMap`,
+        `${['drivers', ...neededComponents(sorted)].join(', ')} (topology if the driver has that, ` +
+        `VOLUME_ACCESSIBILITY_CONSTRAINTS); add ${out}/drivers.yaml to its ConfigMap`,
       `2. make the Secret ${service}-tls in ${namespace} for the name ${names} (docs/gateway.md)`,
       '3. the same sutler migrate with --check says what still stands in the way',
       `4. ${applyCommands(out)}`,
@@ -253,18 +289,21 @@ function applyCommands(out: string): string {
 function checkResult({ plan, migrated, out }: Subject, findings: readonly Finding[]): Result {
   const wrong = findings.filter(({ kind }) => kind === 'wrong');
   const title = `${migrated.workload.kind} ${migrated.namespace}/${migrated.workload.metadata.name}`;
+  const { isServed } = plan.provisioner;
+  const next = isServed
+    ? `migrated; back: sutler migrate --back ${out}`
+    : `next: ${applyCommands(out)} (${out} is what sutler migrate writes without --check)`;
+  const what = isServed ? 'is amiss after' : 'stands in the way of';
   return {
     status: wrong.length === 0 ? 0 : 1,
     lines: [
       `${title}, driver ${plan.driverName}: ` +
         (wrong.length === 0
-          ? 'nothing stands in the way of the migration'
-          : 'this stands in the way of the migration; nothing was changed:'),
+          ? `nothing ${what} the migration`
+          : `this ${what} the migration; nothing was changed:`),
       ...wrong.map(({ text }) => `  ${text}`),
       ...findings.flatMap(({ kind, text }) => (kind === 'note' ? text : [])),
-      wrong.length === 0
-        ? `next: ${applyCommands(out)} (${out} is what sutler migrate writes without --check)`
-        : 'next: mend these, and run this again',
+      wrong.length === 0 ? next : 'next: mend these, and run this again',
     ],
     json: { driver: plan.driverName, findings },
   };

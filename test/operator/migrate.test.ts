@@ -295,6 +295,19 @@ describe('sutler migrate', () => {
     assert.match(out, /kubectl -n storage scale deployment\/shop-controller --replicas=0/);
   });
 
+  it('looks with --check at a workload that is migrated, by what the folder keeps of it', async () => {
+    const args = ['--csi-address=$(ADDRESS)', '--leader-election-namespace=leases'];
+    const { out_ } = await migrated({ args });
+    const served = readFileSync(join(out_, 'workload.yaml'), 'utf8');
+    const again = await run(served, '--check', `--out=${out_}`);
+    assert.equal(again.code, 0, again.err);
+    assert.match(again.out, /nothing is amiss after the migration\n/);
+    assert.doesNotMatch(again.out, /has no --leader-election|not checked: what external-/);
+    const elsewhere = await run(served, '--check');
+    assert.equal(elsewhere.code, 0, elsewhere.err);
+    assert.match(elsewhere.out, /\nnot checked: what external-provisioner’s arguments asked for; /);
+  });
+
   it('takes the last of an argument that is given twice', async () => {
     const args = ['--csi-address=$(ADDRESS)', '--leader-election', '--leader-election=false'];
     const { code, out } = await run(manifest({ args }), '--check');

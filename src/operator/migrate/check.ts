@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { leaseRecord } from '../../election/kube-lease-store.ts';
 import { holderOf, leaseName, type Observation, observe } from '../../election/lease.ts';
+import type { DriverInfo } from '../../gateway-client/driver-watch.ts';
 import { openDriver } from '../../gateway-client/open-driver.ts';
 import { type KubeClient, listAll } from '../../kube/client.ts';
 import { isForbidden } from '../../kube/kube-error.ts';
@@ -50,6 +51,13 @@ export interface Subject {
   readonly roles: ReadonlyMap<string, readonly Fields[]>;
   /** Lines of k8s/redis/users.acl. */
   readonly users: readonly string[];
+  /** Whether external-provisioner's arguments are known. */
+  readonly hasArguments: boolean;
+}
+
+/** What the driver says of itself; undefined: it was not asked, or does not answer. */
+interface Answer {
+  readonly capabilities: DriverInfo['pluginCapabilities'] | undefined;
 }
 
 type CheckMeans = Means<typeof command.flags>;
@@ -63,22 +71,34 @@ export async function check(
   const { flags } = means.context;
   const { plan, migrated } = subject;
   const { workload } = plan.provisioner;
-  const findings = [...judgeElection(workload, plan.sorted, migrated.namespace)];
+  const hasGateway = flags.gateway.length > 0 || flags.gatewayService !== '';
+  const driver =
+    hasGateway && kube !== undefined
+      ? await askGateway(means, kube, plan)
+      : note('not checked: the gateway; give --gateway and --kubeconfig when it runs');
+  const capabilities = 'pluginCapabilities' in driver ? driver.pluginCapabilities : undefined;
+  const findings = plan.provisioner.isServed
+    ? []
+    : [...judgeElection(workload, plan.sorted, migrated.namespace)];
+  if (!subject.hasArguments)
+    findings.push(
+      note(
+        `not checked: what external-provisioner’s arguments asked for; ${subject.out} does not have ` +
+          'this workload as it was: name by --out the folder that sutler migrate wrote',
+      ),
+    );
   if (kube === undefined) findings.push(note('not checked: the cluster; give --kubeconfig'));
-  else findings.push(...(await checkCluster(means, kube, subject)));
+  else findings.push(...(await checkCluster(means, kube, { ...subject, capabilities })));
   if (flags.redisUrl === '') findings.push(note('not checked: Redis; give --redis-url'));
   else findings.push(...(await checkRedis(await means.openRedis(), flags.redisPrefix, subject)));
-  const hasGateway = flags.gateway.length > 0 || flags.gatewayService !== '';
-  if (!hasGateway || kube === undefined)
-    findings.push(note('not checked: the gateway; give --gateway and --kubeconfig when it runs'));
-  else findings.push(...(await checkGateway(means, kube, plan)));
+  findings.push('kind' in driver ? driver : note(`the gateway answers for ${plan.driverName}`));
   return findings;
 }
 
 async function checkCluster(
   { context, say }: CheckMeans,
   kube: KubeClient,
-  subject: Subject,
+  subject: Subject & Answer,
 ): Promise<readonly Finding[]> {
   const { migrated, plan, out } = subject;
   const { namespace, leaseNamespace, service } = migrated;
@@ -106,7 +126,9 @@ async function checkCluster(
     const seen = await observeLease(kube, at, { stopping: context.stopping, say });
     const { durationMs = 0 } = seen?.record ?? {};
     const holder = holderOf(seen, systemClock.nowMs());
-    return [judgeLease(workload, { holder, durationMs, title: `${leaseNamespace}/${at.name}` })];
+    return [
+      judgeLease(plan.provisioner, { holder, durationMs, title: `${leaseNamespace}/${at.name}` }),
+    ];
   });
   await look('the gateway’s certificate', async () => {
     const name = `${service}.${namespace}.svc`;
@@ -194,16 +216,22 @@ async function observeLease(
 
 /** Those of ingest and jobs; where the caller may not ask for them, the caller's own to apply what
  * is written. */
-async function checkRights(kube: KubeClient, subject: Subject): Promise<readonly Finding[]> {
+async function checkRights(
+  kube: KubeClient,
+  subject: Subject & Answer,
+): Promise<readonly Finding[]> {
+  const { capabilities } = subject;
+  const hasTopology = capabilities?.has('VOLUME_ACCESSIBILITY_CONSTRAINTS');
   try {
     const findings = [];
     for (const [folder, objects] of subject.roles) {
+      if (folder === 'topology' && hasTopology === false) continue;
       const rights = rightsIn(objects);
       const allowed = await Promise.all(rights.map((right) => mayAccount(kube, right)));
       findings.push(
         ...judgeRights(
           rights.filter((_, i) => allowed[i] === false),
-          folder,
+          { folder, isNeeded: folder !== 'topology' || hasTopology === true },
         ),
       );
     }
@@ -339,20 +367,21 @@ const MOST_ARGUMENTS = 5;
 /** Longer than an idle gateway takes to connect to its driver. */
 const GATEWAY_LIMIT_MS = 20_000;
 
-async function checkGateway(
+/** @returns what the driver says of itself, or that no gateway answers */
+async function askGateway(
   { context }: CheckMeans,
   kube: KubeClient,
   { driverName }: Plan,
-): Promise<readonly Finding[]> {
+): Promise<DriverInfo | Finding> {
   // What it would log is in the finding.
   const log = context.log.child({}, { level: 'error' });
   const { driver } = await openDriver({ ...context, log }, kube, { name: driverName });
   const found = await driver.waitUntilKnown(signalWithin(context.stopping, GATEWAY_LIMIT_MS));
-  if (found !== undefined) return [note(`the gateway answers for ${driverName}`)];
-  return [
+  return (
+    found ??
     wrong(
       `no gateway of ${driverName} answers (${driver.trouble ?? 'no answer'}): start it, or correct ` +
         '--gateway, --gateway-service and the TLS files',
-    ),
-  ];
+    )
+  );
 }

@@ -3,7 +3,7 @@ import { otherHolder } from '../../election/lease.ts';
 import { isFields } from '../../runtime/json.ts';
 import type { SortedArguments } from './arguments.ts';
 import type { Migrated, Ports } from './kustomization.ts';
-import type { Fields, Workload } from './provisioner.ts';
+import type { Fields, Provisioner, Workload } from './provisioner.ts';
 
 /* What stands in the way of a migration. Pure. */
 
@@ -25,11 +25,17 @@ export function kubectlName({ kind, metadata }: Workload): string {
 /** @param o.holder  undefined: nobody
  * @param o.title  namespace and name of the Lease */
 export function judgeLease(
-  workload: Workload,
+  { workload, isServed }: Pick<Provisioner, 'workload' | 'isServed'>,
   o: { readonly holder: string | undefined; readonly durationMs: number; readonly title: string },
 ): Finding {
   const { holder, title } = o;
-  if (holder === undefined) return note(`the Lease ${title} is free`);
+  if (holder === undefined)
+    return isServed
+      ? wrong(
+          `nobody holds the Lease ${title}, so nobody provisions: see /readyz and the log of ingest ` +
+            '(kubectl -n sutler logs deploy/sutler-ingest)',
+        )
+      : note(`the Lease ${title} is free`);
   if (otherHolder(holder) === undefined) return note(`sutler holds the Lease ${title}`);
   const free = `${o.durationMs / 1000} s after it has ended`;
   // A pod with the node's network has the node's name.
@@ -198,16 +204,20 @@ function rightsOf(rule: Rule, whose: Pick<Right, 'account' | 'namespace'>): read
 }
 
 /** @param missing  rights that an account does not have
- * @param folder  of k8s/, which grants them */
-export function judgeRights(missing: readonly Right[], folder: string): readonly Finding[] {
+ * @param o.folder  of k8s/, which grants them
+ * @param o.isNeeded  false: only if the driver has topology, which is not known */
+export function judgeRights(
+  missing: readonly Right[],
+  { folder, isNeeded }: { readonly folder: string; readonly isNeeded: boolean },
+): readonly Finding[] {
   const accounts = new Set(missing.map(({ account }) => account));
   return [...accounts].map((account) => {
     const rights = missing.filter((right) => right.account === account);
     const [first] = rights;
     const more = rights.length > 1 ? ` and ${rights.length - 1} more` : '';
-    return wrong(
+    const text =
       `the service account sutler/${account} may not ${first?.verb} ${first?.resource}${more}: ` +
-        `install what k8s/${folder} grants (k8s/README.md)`,
-    );
+      `install what k8s/${folder} grants (k8s/README.md)`;
+    return isNeeded ? wrong(text) : note(`if the driver has topology (--gateway asks it): ${text}`);
   });
 }

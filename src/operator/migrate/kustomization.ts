@@ -59,7 +59,7 @@ export function migrate(plan: Plan, components: Components): Migrated {
   const { workload } = provisioner;
   const namespace = workload.metadata.namespace ?? 'default';
   const service = serviceName(workload.metadata.name);
-  const ports = freePorts(workload.spec.template.spec);
+  const ports = freePorts(workload.spec.template.spec, provisioner.container);
   const user = effective(workload.spec.template.spec, provisioner.container, 'runAsUser');
   const leaseNamespace = sorted.leaseNamespace ?? namespace;
   const fit = (objects: readonly Fields[], at = namespace) =>
@@ -96,9 +96,9 @@ function serviceName(workload: string): string {
   return `sutler-gateway-${workload.replaceAll('.', '-')}`.slice(0, 63).replace(/-+$/, '');
 }
 
-/** Two ports that no container of the pod names: with hostNetwork they are the node's. */
-function freePorts({ containers }: PodSpec): Ports {
-  const text = JSON.stringify(containers);
+/** Two ports that no other container of the pod names: with hostNetwork they are the node's. */
+function freePorts({ containers }: PodSpec, replaced: Container): Ports {
+  const text = JSON.stringify(containers.filter((each) => each !== replaced));
   const isTaken = (port: number): boolean => new RegExp(`\\b${port}\\b`).test(text);
   let gateway = GATEWAY_PORT;
   while (isTaken(gateway) || isTaken(gateway + 1)) gateway += 2;

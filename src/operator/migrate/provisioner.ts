@@ -38,6 +38,8 @@ export interface Container extends Fields {
 export interface Provisioner {
   readonly workload: Workload;
   readonly container: Container;
+  /** sutler serves the driver: the container is the gateway, and external-provisioner's is gone. */
+  readonly isServed: boolean;
   /** Of the CSIDriver objects beside it. */
   readonly driverNames: readonly string[];
 }
@@ -48,8 +50,9 @@ const IMAGE = /(^|\/)[a-z.-]*(csi|external)-provisioner$/;
 const SUTLER = /(^|\/)sutler$/;
 
 /** Finds the one container of external-provisioner in the objects.
+ * @param maySeeServed  without one, the gateway in its place will do
  * @throws UsageError where there is none, or more than one */
-export function findProvisioner(objects: readonly unknown[]): Provisioner {
+export function findProvisioner(objects: readonly unknown[], maySeeServed = false): Provisioner {
   const all = objects.flatMap(itemsOf);
   const workloads = all.filter(isWorkload);
   if (workloads.length === 0)
@@ -59,8 +62,13 @@ export function findProvisioner(objects: readonly unknown[]): Provisioner {
   const found = workloads.flatMap((workload) =>
     workload.spec.template.spec.containers
       .filter(isProvisioner)
-      .map((container) => ({ workload, container })),
+      .map((container) => ({ workload, container, isServed: false })),
   );
+  if (found.length === 0 && maySeeServed)
+    for (const workload of workloads) {
+      const container = workload.spec.template.spec.containers.find(isGateway);
+      if (container !== undefined) found.push({ workload, container, isServed: true });
+    }
   const [only, ...others] = found;
   if (only === undefined) throw new UsageError(whyNone(workloads));
   if (others.length > 0) {
@@ -70,7 +78,7 @@ export function findProvisioner(objects: readonly unknown[]): Provisioner {
         'give the manifest of one of these workloads, with one of them',
     );
   }
-  refuseServed(only.workload);
+  if (!only.isServed) refuseServed(only.workload);
   const driverNames = all.flatMap((each) =>
     each['kind'] === 'CSIDriver' && isFields(each['metadata'])
       ? String(each['metadata']['name'])
@@ -85,6 +93,11 @@ function isProvisioner({ image, command, args = [] }: Container): boolean {
   const name = imageName(image);
   const isInItsPlace = SUTLER.test(name) && !command && args[0]?.startsWith('-') !== false;
   return IMAGE.test(name) || IMAGE.test(command?.[0] ?? '') || isInItsPlace;
+}
+
+/** As `sutler migrate` writes it. */
+function isGateway({ name, image }: Container): boolean {
+  return name === 'csi-gateway' && SUTLER.test(imageName(image));
 }
 
 /** "Deployment/ebs-csi-controller" */

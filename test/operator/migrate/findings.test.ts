@@ -38,7 +38,12 @@ const textOf = (findings: readonly Finding[]): string =>
 
 describe('the Lease before a migration', () => {
   const judge = (holder: string | undefined, pod: object = {}): string =>
-    textOf([judgeLease(workload({}, pod), { holder, durationMs: 15_000, title: 'ns/d' })]);
+    textOf([
+      judgeLease(
+        { workload: workload({}, pod), isServed: false },
+        { holder, durationMs: 15_000, title: 'ns/d' },
+      ),
+    ]);
 
   it('does not stand in the way while a pod of the workload holds it', () => {
     assert.match(judge('shop-5d8-x'), /^note: .*is free .* 15 s after it has ended$/);
@@ -52,6 +57,14 @@ describe('the Lease before a migration', () => {
   });
   it('stands in the way while another provisioner holds it', () => {
     assert.match(judge('other-0'), /^wrong: other-0 holds .*kubectl get pods -A \| grep other-0/);
+  });
+});
+
+describe('the Lease after a migration', () => {
+  it('has to be held', () => {
+    const served = { workload: workload(), isServed: true };
+    const free = { holder: undefined, durationMs: 15_000, title: 'ns/d' };
+    assert.match(textOf([judgeLease(served, free)]), /^wrong: nobody holds the Lease ns\/d, so/);
   });
 });
 
@@ -204,8 +217,14 @@ describe('the rights of ingest and jobs before a migration', () => {
   });
   it('are named with what grants them where they are missing', () => {
     assert.match(
-      textOf(judgeRights(rights, 'base')),
+      textOf(judgeRights(rights, { folder: 'base', isNeeded: true })),
       /^wrong: .*sutler\/sutler-jobs may not get persistentvolumeclaims and \d+ more: .*k8s\/base/,
+    );
+  });
+  it('do not stand in the way where only topology needs them, and nobody knows of any', () => {
+    assert.match(
+      textOf(judgeRights(rights, { folder: 'topology', isNeeded: false })),
+      /^note: if the driver has topology .*may not .*k8s\/topology/,
     );
   });
 });
