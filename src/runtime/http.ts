@@ -4,6 +4,7 @@ import type { HealthChecks } from './health.ts';
 import { UsageError } from './flags.ts';
 import { HttpServer } from './http-server.ts';
 import type { Logger } from './log.ts';
+import { metricsIn } from './metrics.ts';
 import type { processFlags } from './process-flags.ts';
 import type { ProcessContext } from './process.ts';
 
@@ -52,8 +53,8 @@ const FRESH_MS = 1_000;
  * (/readyz/NAME).
  * @throws UsageError when the port is taken or the address is not this machine's */
 export function startHttp(options: HttpOptions): ReturnType<HttpServer['listen']> {
-  const { metrics, log } = options;
-  const readMetrics = collectOnce(metrics);
+  const { metrics, health, log } = options;
+  const readMetrics = collectOnce(metrics, health);
   let logged: unknown;
   const server = new HttpServer({ idleMs: IDLE_MS }, (request, response) => {
     answer(options, readMetrics, request)
@@ -74,16 +75,30 @@ export function startHttp(options: HttpOptions): ReturnType<HttpServer['listen']
 
 /** Collects the metrics once for all who ask at about the same time. They get the same bytes, or
  * the same error. */
-function collectOnce(metrics: Registry | undefined): () => Promise<Buffer> {
+function collectOnce(metrics: Registry | undefined, health: HealthChecks): () => Promise<Buffer> {
   let text: Promise<Buffer> | undefined;
   const collect = async (): Promise<Buffer> => {
     try {
+      if (metrics !== undefined) showFailedChecks(metrics, health);
       return Buffer.from((await metrics?.metrics()) ?? '');
     } finally {
       setTimeout(() => (text = undefined), FRESH_MS).unref();
     }
   };
   return () => (text ??= collect());
+}
+
+function showFailedChecks(metrics: Registry, health: HealthChecks): void {
+  const failed = metricsIn(metrics).gauge(
+    'sutler_check_failed',
+    '1 for each check of /readyz that fails, by its name; absent while it does not.',
+    ['check'],
+  );
+  failed.reset();
+  for (const line of health.troubles()) {
+    const [, check] = /^\[-\]([^:]+): /.exec(line) ?? [];
+    if (check !== undefined) failed.set({ check }, 1);
+  }
 }
 
 interface Page {

@@ -32,6 +32,8 @@ const pending = (cause: string, values: string): string =>
   `sutler_claims_pending{driver="d",class="c",cause="${cause}"} ${values}`;
 const status = (instance: string, value: string): string =>
   `leader_election_master_status{job="sutler-ingest",instance="${instance}",name="d"} ${value}`;
+const failed = (check: string, values: string): string =>
+  `sutler_check_failed{job="sutler-ingest",instance="a",check="${check}"} ${values}`;
 const gateway = (value: string): string => `sutler_gateway_driver_ready{instance="g"} ${value}`;
 
 const CASES: Readonly<Record<string, Case>> = {
@@ -92,8 +94,12 @@ const CASES: Readonly<Record<string, Case>> = {
     quiet: [LEADS, `sutler_missing_volumes${AT} 0x40`],
   },
   SutlerRedisAway: {
-    fires: [LEADS, `sutler_queue_dirty_keys${AT} 5x40`],
-    quiet: [LEADS, `sutler_queue_dirty_keys${AT} 5x36 0x3`],
+    fires: [LEADS, failed('ingest/redis-settings', '1x40')],
+    quiet: [LEADS, failed('redis', '1x36 _x3')],
+  },
+  SutlerNotReady: {
+    fires: [LEADS, failed('kubernetes', '1x40')],
+    quiet: [LEADS, failed('driver', '1x40'), failed('kubernetes', '1x36 _x3')],
   },
   SutlerRedisLostData: {
     fires: [LEADS, `sutler_queue_redis_emptied_total${AT} _x29 1x10`],

@@ -61,8 +61,16 @@ describe('HTTP endpoint', () => {
     await own.close();
   });
 
-  it('serves metrics', async () =>
-    assert.match((await get('/metrics')).text, /process_cpu_seconds_total/));
+  it('serves metrics, with the checks of /readyz that fail', async () => {
+    wrong = 'down';
+    const { text } = await get('/metrics');
+    wrong = undefined;
+    assert.match(text, /process_cpu_seconds_total/);
+    assert.deepEqual(text.match(/^sutler_check_failed.*/gm), [
+      'sutler_check_failed{check="redis"} 1',
+    ]);
+  });
+
   it('answers 404 elsewhere, also at the five paths of Go’s profiler (Q-51)', async () => {
     const profiler = ['', 'cmdline', 'profile', 'symbol', 'trace'].map(
       (name) => `/debug/pprof/${name}`,
