@@ -256,7 +256,10 @@ describe('sutler migrate', () => {
     assert.equal(pod.containers.filter(({ name }) => name === 'csi-provisioner').length, 0);
     const { code, out } = await runSutler(['migrate', '--back', out_], {});
     assert.equal(code, 0);
-    assert.match(out, /^3\. kubectl replace --save-config -f \S+\/back\/workload\.yaml/m);
+    assert.match(
+      out,
+      /^3\. if they .*: sutler uninstall --yes\n4\. kubectl replace -.*\/back\/workload\.yaml/m,
+    );
   });
 
   it('says the steps back by the folder that it wrote', async () => {
@@ -265,6 +268,7 @@ describe('sutler migrate', () => {
     assert.equal(code, 0, err);
     assert.match(out, /nothing was changed\. whether volume records are open was not checked/);
     assert.match(out, /^1\. sutler drain --wait --driver-name=shop\.example$/m);
+    assert.match(out, /^2\. .*out of the drivers\.yaml of your kustomization .*kubectl apply -k/m);
     assert.match(
       out,
       /^3\. kubectl replace --save-config -f \S+\/back\/workload\.yaml; kubectl -n storage /m,

@@ -8,7 +8,7 @@ import type { Means, Result } from '../command.ts';
 import { readDrainState } from '../drain.ts';
 import type { migrate as command } from '../flags.ts';
 import { kubectlName } from './findings.ts';
-import { type Fields, findProvisioner, type Workload } from './provisioner.ts';
+import { type Fields, findProvisioner, isSutler, type Workload } from './provisioner.ts';
 
 /** What `sutler migrate` wrote into a folder. */
 interface Written {
@@ -16,6 +16,8 @@ interface Written {
   readonly driver: string;
   /** As it was before. */
   readonly workload: Workload;
+  /** Whether sutler was in the place of external-provisioner there. */
+  readonly isDropIn: boolean;
   readonly namespace: string;
   readonly service: string;
   /** Namespace of the Lease. */
@@ -47,7 +49,8 @@ export async function tellBack(
   return {
     status: 0,
     lines: [
-      `back to external-provisioner for ${driver}; nothing was changed. ${records}`,
+      `back to ${written.isDropIn ? 'sutler in the driver’s pod' : 'external-provisioner'} for ` +
+        `${driver}; nothing was changed. ${records}`,
       '',
       ...steps.map((step, i) => `${i + 1}. ${step}`),
     ],
@@ -56,21 +59,27 @@ export async function tellBack(
 }
 
 function stepsBack(written: Written): readonly string[] {
-  const { out, driver, workload, namespace, service, leaseNamespace } = written;
+  const { out, driver, workload, isDropIn, namespace, service, leaseNamespace } = written;
   const name = kubectlName(workload);
   const lease = leaseName(driver);
   return [
     `sutler drain --wait --driver-name=${driver}`,
     `have ingest release the Lease: kubectl -n sutler scale deploy sutler-ingest sutler-jobs ` +
-      `--replicas=0; if they serve other drivers too, take ${driver} out of the ConfigMap ` +
-      'sutler-drivers instead (kubectl -n sutler edit configmap sutler-drivers)',
+      `--replicas=0; if they serve other drivers too, take ${driver} out of the drivers.yaml of your ` +
+      'kustomization instead and kubectl apply -k it (k8s/README.md), which undoes a kubectl edit',
+    // Later the Lease is held by sutler, and uninstall refuses.
+    ...(isDropIn
+      ? ['if they serve no other driver, before the next step: sutler uninstall --yes']
+      : []),
     `kubectl replace --save-config -f ${out}/back/workload.yaml; ` +
       `kubectl -n ${namespace} rollout status ${name}`,
-    `look at kubectl -n ${leaseNamespace} get lease ${lease}: its holder is not sutler; and at ` +
+    `look at kubectl -n ${leaseNamespace} get lease ${lease}: its holder is ` +
+      `${isDropIn ? `sutler in a pod of ${name}` : 'not sutler'}; and at ` +
       'kubectl get pvc -A: claims that were Pending become Bound',
     `kubectl delete -k ${out}/beside; kubectl -n ${namespace} delete secret ${service}-tls`,
-    'to be rid of sutler: sutler uninstall. To come back to it: sutler migrate again, and then ' +
-      `sutler drain --undo --driver-name=${driver}`,
+    `${isDropIn ? '' : 'to be rid of sutler: sutler uninstall. '}To come back to ` +
+      `${isDropIn ? 'its workers' : 'it'}: sutler migrate again, and then ` +
+      `sutler drain --undo --driver-name=${driver}${isDropIn ? ', unless it was uninstalled' : ''}`,
   ];
 }
 
@@ -84,7 +93,8 @@ async function readWritten(
     return parse(file, await readFile(file, 'utf8'));
   };
   try {
-    const { workload } = findProvisioner(await read('back/workload.yaml'));
+    const { workload, container } = findProvisioner(await read('back/workload.yaml'));
+    const isDropIn = isSutler(container);
     const [config] = await read('drivers.yaml');
     const drivers = isFields(config) && isFields(config['drivers']) ? config['drivers'] : {};
     const [[driver, section] = ['', undefined]] = Object.entries(drivers);
@@ -92,7 +102,7 @@ async function readWritten(
     const [namespace = '', service = ''] = where.split('/');
     if (service === '') throw new Error('drivers.yaml has no gateway-service');
     const leaseNamespace = String((section as Fields)['leader-election-namespace']);
-    return { out, driver, workload, namespace, service, leaseNamespace };
+    return { out, driver, workload, isDropIn, namespace, service, leaseNamespace };
   } catch (cause) {
     throw new UsageError(
       `${out} is no folder that sutler migrate wrote (${messageOf(cause)}): name its --out`,

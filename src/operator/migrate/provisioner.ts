@@ -95,9 +95,13 @@ function isProvisioner({ image, command, args = [] }: Container): boolean {
   return IMAGE.test(name) || IMAGE.test(command?.[0] ?? '') || isInItsPlace;
 }
 
+export function isSutler({ image }: Container): boolean {
+  return SUTLER.test(imageName(image));
+}
+
 /** As `sutler migrate` writes it. */
-function isGateway({ name, image }: Container): boolean {
-  return name === 'csi-gateway' && SUTLER.test(imageName(image));
+function isGateway(container: Container): boolean {
+  return container.name === 'csi-gateway' && isSutler(container);
 }
 
 /** "Deployment/ebs-csi-controller" */
@@ -137,7 +141,7 @@ function whyNone(workloads: readonly Workload[]): string {
 
 function refuseServed(workload: Workload): void {
   const served = workload.spec.template.spec.containers.find(
-    (each) => SUTLER.test(imageName(each.image)) && !isProvisioner(each),
+    (each) => isSutler(each) && !isProvisioner(each),
   );
   if (served !== undefined)
     throw new UsageError(
