@@ -12,7 +12,8 @@ import { build, compiledTests, fail, findRedis, install, root, testFiles } from 
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 7_200_000 } };
 
 /** Shows that a test file needs a process of its own: it measures time or memory, starts processes,
- * or has hooks outside of a suite, which would apply to the tests of other files. */
+ * or has hooks outside of a suite, which would apply to the tests of other files. So do those of
+ * e2e/: one after another they would take longer than a file may. */
 const NEEDS_A_PROCESS =
   /\b(performance|memoryUsage)\b|node:child_process|Date\.now|\bprocess\.|^(before|after)(Each)?\(/m;
 
@@ -93,7 +94,11 @@ function groupFiles(all) {
   const open = new Map();
   for (const file of all) {
     const group = open.get(folderOf(file));
-    if (set !== undefined || NEEDS_A_PROCESS.test(readFileSync(file, 'utf8'))) {
+    if (
+      set !== undefined ||
+      folderOf(file) === 'e2e' ||
+      NEEDS_A_PROCESS.test(readFileSync(file, 'utf8'))
+    ) {
       groups.push([file]);
     } else if (group !== undefined && group.length < FILES_PER_PROCESS) {
       group.push(file);

@@ -4,6 +4,9 @@ import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 type Labels = Readonly<Record<'driver' | 'class' | 'cause', string>>;
 
+type Depths = Readonly<Record<'claims' | 'volumes', number>>;
+
+const NO_DEPTHS: Depths = { claims: 0, volumes: 0 };
 const LABELS = ['driver', 'class', 'cause'] as const;
 const DRIVER = ['driver'] as const;
 
@@ -14,12 +17,13 @@ export class PendingMetrics {
   readonly #oldest;
   readonly #deletions;
   readonly #states;
-  readonly #depth;
+  readonly #endDepths: readonly (() => void)[];
+  #depths: Depths = NO_DEPTHS;
   /** Those that have a value. */
   #shown: readonly Labels[] = [];
 
   constructor(registry: Registry, driver: string) {
-    const { gauge } = metricsIn(registry);
+    const { gauge, sum } = metricsIn(registry);
     this.#driver = driver;
     this.#pending = gauge(
       'sutler_claims_pending',
@@ -31,10 +35,13 @@ export class PendingMetrics {
       'Age of the oldest claim that waits, by class and cause.',
       LABELS,
     );
-    this.#depth = gauge(
-      'workqueue_depth',
-      'Jobs that no worker has taken yet; of claims and volumes, by name.',
-      ['name'],
+    this.#endDepths = (['claims', 'volumes'] as const).map((name) =>
+      sum(
+        'workqueue_depth',
+        'Jobs that no worker has taken yet; of claims and volumes, by name.',
+        () => this.#depths[name],
+        { name },
+      ),
     );
     this.#deletions = gauge('sutler_deletions_pending', 'Volumes that wait for deletion.', DRIVER);
     this.#states = {
@@ -49,8 +56,8 @@ export class PendingMetrics {
   }
 
   /** Shows how many jobs of the queues `claims` and `volumes` no worker has taken yet. */
-  showDepths(depths: Readonly<Record<string, number>>): void {
-    for (const [name, jobs] of Object.entries(depths)) this.#depth.set({ name }, jobs);
+  showDepths(depths: Depths): void {
+    this.#depths = depths;
   }
 
   /** Shows what waits now.
@@ -77,10 +84,16 @@ export class PendingMetrics {
   /** This process does not lead any more. */
   clear(): void {
     this.#removeClaims();
-    this.#depth.reset();
+    this.#depths = NO_DEPTHS;
     const { drained, quarantined, open } = this.#states;
     for (const gauge of [this.#deletions, drained, quarantined, open])
       gauge.remove({ driver: this.#driver });
+  }
+
+  /** The driver is not served any more. */
+  close(): void {
+    this.clear();
+    for (const end of this.#endDepths) end();
   }
 
   #removeClaims(): void {

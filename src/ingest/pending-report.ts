@@ -83,7 +83,7 @@ export class PendingReport {
   async stop(): Promise<void> {
     this.#unsubscribe();
     await this.#loop.stop();
-    this.#metrics.clear();
+    this.#metrics.close();
   }
 
   async #report(): Promise<number> {

@@ -135,9 +135,12 @@ export function readJobs(
   const read = async (queue: Queue, keyId: string): Promise<JobState | undefined> => {
     const jobId = await queue.getDeduplicationJobId(keyId);
     if (jobId === null) return undefined;
-    const [job, state] = await Promise.all([queue.getJob(jobId), queue.getJobState(jobId)]);
+    const job: Job | undefined = await queue.getJob(jobId);
     if (job === undefined) return undefined;
-    return { isActive: state === 'active', delayMs: state === 'delayed' ? job.delay : undefined };
+    const isDelayed = await job.isDelayed();
+    // For a moment also one that has just been promoted.
+    const isActive = !isDelayed && job.processedOn !== undefined;
+    return { isActive, delayMs: isDelayed ? job.delay : undefined };
   };
   return useQueue(redis, place, (queue) => Promise.all(keyIds.map((each) => read(queue, each))));
 }
