@@ -45,8 +45,8 @@ RUN apt-get update \
 COPY --from=build /app/bundle ./dist
 # What `sutler migrate` puts beside a driver, and the program that makes Secrets in a cluster.
 COPY k8s ./k8s
-# Some manifests name external-provisioner's program.
+# Some manifests name external-provisioner's program; kubectl exec finds sutler by its own name.
 RUN printf '#!/bin/sh\nexec node --enable-source-maps /app/dist/cli.js "$@"\n' > /csi-provisioner \
-  && chmod 755 /csi-provisioner
+  && chmod 755 /csi-provisioner && ln -s /csi-provisioner /usr/local/bin/sutler
 # Without arguments it takes the place of external-provisioner's container.
 ENTRYPOINT ["node", "--enable-source-maps", "/app/dist/cli.js"]

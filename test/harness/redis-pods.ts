@@ -55,6 +55,8 @@ export interface RedisPod {
   wipe(): Promise<void>;
   /** Has the pod another address, from its next start. */
   moveTo(address: string): Promise<void>;
+  /** What a command prints in a container. */
+  exec(command: readonly string[]): Promise<string>;
   /** Whether the probe of a container succeeds. */
   probe(kind: 'livenessProbe' | 'readinessProbe', container: Container['name']): Promise<boolean>;
 }
@@ -164,11 +166,15 @@ class Pod {
 
   probe(kind: 'livenessProbe' | 'readinessProbe', name: string): Promise<boolean> {
     const container = CONTAINERS.find((each) => each.name === name);
-    const [program = '', ...args] = this.#wrapped(container?.[kind].exec.command ?? []);
-    return run(program, args, { env: this.#env(), timeout: 5_000 }).then(
+    return this.exec(container?.[kind].exec.command ?? []).then(
       () => true,
       () => false,
     );
+  }
+
+  async exec(command: readonly string[]): Promise<string> {
+    const [program = '', ...args] = this.#wrapped(command);
+    return (await run(program, args, { env: this.#env(), timeout: 5_000 })).stdout;
   }
 
   #run(container: Container): void {

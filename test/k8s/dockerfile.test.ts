@@ -42,4 +42,7 @@ describe('the Dockerfile', () => {
 
   it('has a program at the path of external-provisioner’s, which some manifests name', () =>
     assert.match(read('Dockerfile'), / > \/csi-provisioner /));
+
+  it('has sutler on PATH, as kubectl exec in the docs calls it', () =>
+    assert.match(read('Dockerfile'), /ln -s \/csi-provisioner \/usr\/local\/bin\/sutler$/m));
 });

@@ -1,5 +1,10 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
+import { type AddressInfo, connect as dial, createServer } from 'node:net';
+import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { DEFAULT_ACCESS } from '#src/redis/access.ts';
@@ -17,6 +22,8 @@ import { HOST_NAMES, useHostsFile } from '../harness/host-names.ts';
 import { makeSecrets, type SecretServer, startSecretServer } from '../harness/make-secrets.ts';
 import { makeRedisPods, NO_PODS, POD_NAMES, type RedisPod, TESTER } from '../harness/redis-pods.ts';
 import { sleep } from '../harness/queue.ts';
+import { K8S } from '../harness/real-manifests.ts';
+import { runSutler } from '../harness/run-sutler.ts';
 import { until } from '../harness/until.ts';
 
 const SWITCH_MS = 15_000;
@@ -297,6 +304,35 @@ describe('k8s/redis-sentinel, as processes', { skip: NO_PODS }, () => {
             `${pod.name}:${port}`,
           );
         });
+  });
+
+  it('is reached by a command as k8s/README.md says', async () => {
+    const readme = readFileSync(join(K8S, 'README.md'), 'utf8');
+    const [, block = ''] = /```sh\n(master=[^`]*)```/.exec(readme) ?? [];
+    const [, ask = ''] = / sh -c '([^']*)'/.exec(block) ?? [];
+    const [first] = pods;
+    // The pod listens on its address alone.
+    const said = await first?.exec(['sh', '-c', ask.replace(' -p ', ` -h ${first.name} -p `)]);
+    const master = said?.split('\n')[0] ?? '';
+    assert.equal(master, (await theMaster()).name);
+    const forward = createServer((socket) => {
+      const there = dial({ host: master, port: 6379 });
+      for (const each of [socket, there]) each.on('error', () => undefined);
+      socket.pipe(there).pipe(socket);
+    }).listen(0, '127.0.0.1');
+    await once(forward, 'listening');
+    const { port } = forward.address() as AddressInfo;
+    const [, edits = ''] = /operator-url \| (sed '[^']*')/.exec(block) ?? [];
+    const url = execFileSync('sh', ['-c', edits], { input: secretOf('operator-url') });
+    const env = {
+      REDIS_URL: String(url).trim().replace(':6379', `:${port}`),
+      SUTLER_REDIS_TLS_CA: ca,
+      SUTLER_REDIS_TLS_SERVER_NAME: master,
+    };
+    const { code, err } = await runSutler(['drain'], env);
+    forward.close();
+    assert.equal(code, 2);
+    assert.match(err, /--driver-name is missing: name the driver \(this Redis .* have none\)/);
   });
 
   it('loses, doubles and leaks no volume while masters die', async (t) => {
