@@ -40,20 +40,22 @@ export function encodeEntry({ key, className, sinceMs, why }: PendingEntry): str
   return JSON.stringify([kind, namespace, name, className, sinceMs, why]);
 }
 
-/** Writes entries by their UIDs, and removes others.
- * @param change.isFirst  removes all that an earlier leader wrote */
+/** What is written, by UID, as `encodeEntry` gives it. */
+export async function readWritten(redis: Redis, key: string): Promise<Map<string, string>> {
+  return new Map(Object.entries(await redis.hgetall(key)));
+}
+
+/** Writes entries by their UIDs, and removes others. */
 export async function writePending(
   redis: Redis,
   key: string,
   change: {
     readonly written: ReadonlyMap<string, string>;
     readonly removed: readonly string[];
-    readonly isFirst: boolean;
   },
 ): Promise<void> {
-  const { removed, isFirst } = change;
+  const { removed } = change;
   const written = [...change.written];
-  if (isFirst) await redis.del(key);
   for (let i = 0; i < written.length; i += FIELDS_AT_ONCE)
     await redis.hset(key, new Map(written.slice(i, i + FIELDS_AT_ONCE)));
   for (let i = 0; i < removed.length; i += FIELDS_AT_ONCE)

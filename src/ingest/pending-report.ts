@@ -5,6 +5,7 @@ import {
   encodeEntry,
   type PendingEntry,
   pendingKey,
+  readWritten,
   writePending,
 } from '../explain/pending-index.ts';
 import type { EventRecorder } from '../kube/events.ts';
@@ -135,13 +136,13 @@ export class PendingReport {
 
   async #write(entries: readonly PendingEntry[]): Promise<void> {
     const { link } = this.#options;
-    const known = this.#written;
+    // What an earlier leader has written, or this one before a failure.
+    const known = this.#written ?? (await readWritten(link.redis, this.#key));
     const next = new Map(entries.map((entry) => [entry.key.uid, encodeEntry(entry)]));
-    const written = new Map([...next].filter(([uid, text]) => known?.get(uid) !== text));
-    const removed = [...(known?.keys() ?? [])].filter((uid) => !next.has(uid));
-    if (known !== undefined && written.size + removed.length === 0) return;
+    const written = new Map([...next].filter(([uid, text]) => known.get(uid) !== text));
+    const removed = [...known.keys()].filter((uid) => !next.has(uid));
     this.#written = undefined;
-    await writePending(link.redis, this.#key, { written, removed, isFirst: known === undefined });
+    await writePending(link.redis, this.#key, { written, removed });
     this.#written = next;
   }
 

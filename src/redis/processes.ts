@@ -31,12 +31,12 @@ const writeScript = defineNamedScript({
   args: { instance: 'text', text: 'text' },
   answers: { ok: {} },
   lua: `${REDIS_NOW}
+local fields = redis.call('HGETALL', processes)
 redis.call('HSET', processes, instance, string.format('%.0f %s', now, text))
 redis.call('PEXPIRE', processes, ${GONE_MS})
-local fields = redis.call('HGETALL', processes)
 for i = 1, #fields, 2 do
   local at = tonumber(string.match(fields[i + 1], '^%d+'))
-  if not at or at < now - ${GONE_MS} then redis.call('HDEL', processes, fields[i]) end
+  if fields[i] ~= instance and (not at or at < now - ${GONE_MS}) then redis.call('HDEL', processes, fields[i]) end
 end
 return {'ok'}
 `,
