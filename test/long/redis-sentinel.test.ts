@@ -97,6 +97,17 @@ describe('k8s/redis-sentinel, as processes', { skip: NO_PODS }, () => {
         return false;
       },
     );
+  /** Replication is asynchronous: a write that only lost pods have is lost with them. */
+  const haveAllTheWrite = async (): Promise<boolean> => {
+    const found = await Promise.all(
+      pods.map(({ name }) =>
+        asking(connect(name, TESTER.user, TESTER.password), (redis) =>
+          redis.get('{csi}:openings:test'),
+        ).catch(() => undefined),
+      ),
+    );
+    return found.every((value) => value === String(written));
+  };
   const replicasAndMaster = async (): Promise<readonly RedisPod[]> => {
     const roles = await Promise.all(pods.map(roleOf));
     return pods.filter((_, i) => roles[i] !== undefined);
@@ -154,6 +165,7 @@ describe('k8s/redis-sentinel, as processes', { skip: NO_PODS }, () => {
   beforeEach(async () => {
     await until(areAllReady, 'all pods are ready');
     await until(tryWrite, 'a write');
+    await until(haveAllTheWrite, 'all have the write');
   });
   afterEach(() => {
     for (const pod of pods) pod.signal('SIGCONT');
