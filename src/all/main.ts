@@ -13,7 +13,7 @@ import { start as startIngest } from '../ingest/main.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import { flags as jobsFlags } from '../jobs/flags.ts';
 import { start as startJobs } from '../jobs/main.ts';
-import { keepRedisServer, REDIS_SOCKET } from '../redis/server.ts';
+import { keepRedisServer, OWN_FOLDER, REDIS_SOCKET } from '../redis/server.ts';
 import { parseRedisUrl, redisAddress } from '../redis/access.ts';
 import { Closers } from '../runtime/closers.ts';
 import { messageOf } from '../runtime/error-message.ts';
@@ -157,8 +157,6 @@ function openSoftState(context: AllContext, node?: string): SoftState | undefine
 }
 
 const PREFIX = 'sutler-';
-/** As mkdtemp names them; that of openLastingFolder is longer. */
-const LEFTOVER = /^sutler-\w{6}$/;
 
 /** Folders for sockets, in turn: a container may have a read-only file system, but /dev/shm is in
  * memory. */
@@ -184,7 +182,7 @@ async function makeFolder(csiAddress: string): Promise<string> {
  * pod, outlive it. A place that can't be listed is left as it is. */
 async function removeLeftovers(place: string): Promise<void> {
   for (const name of await readdir(place).catch(() => [])) {
-    if (!LEFTOVER.test(name)) continue;
+    if (!OWN_FOLDER.test(name)) continue;
     const folder = join(place, name);
     const sockets = [REDIS_SOCKET, SOCKET].map((socket) => join(folder, socket));
     // Another user's can't be read; one that has no socket yet is that of a process that starts.

@@ -1,11 +1,11 @@
 import { isoTime } from '../explain/causes.ts';
 import { type DriverState, hasWorker, leaderOf } from '../explain/driver-state.ts';
-import { age, describe, type Explanation, inWords } from '../explain/explain.ts';
+import { age, describe, type Explanation, inWords, kindOf } from '../explain/explain.ts';
 import { countCauses } from '../explain/report.ts';
 import { explainForOperator } from '../records/forget.ts';
 import { type Content, type Markup, markup } from './markup.ts';
 import { fullPage } from './pages.ts';
-import { type DriverView, kindOf, type Overview, queueOf, type Row } from './pending-view.ts';
+import { type DriverView, type Overview, queueOf, type Row } from './pending-view.ts';
 
 /** What the first page shows of all that is pending. */
 export interface Filter {
@@ -264,7 +264,7 @@ ${history.length === 0 ? undefined : markup`<h2>Timeline</h2>\n<ol>${history}</o
 /** The path of an object's page. */
 export function pathOf(object: string): string {
   const path = object.split('/').map(encodeURIComponent).join('/');
-  return object.includes('/') ? `/claims/${path}` : `/volumes/${path}`;
+  return kindOf({ object }) === 'claim' ? `/claims/${path}` : `/volumes/${path}`;
 }
 
 function link(filter: Filter, text: string, isCurrent = false): Markup {

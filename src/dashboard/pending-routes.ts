@@ -1,5 +1,5 @@
 import express, { type Request, type RequestHandler, type Response } from 'express';
-import type { Explanation } from '../explain/explain.ts';
+import { type Explanation, kindOf } from '../explain/explain.ts';
 import { keyId } from '../queue/contract.ts';
 import { listDrivers, promoteUnlessRunning, useQueue } from '../queue/queues.ts';
 import { redisDrain } from '../records/provisioning-pause.ts';
@@ -14,7 +14,7 @@ import {
   pathOf,
   pendingPage,
 } from './pending-page.ts';
-import { kindOf, PendingView, queueOf } from './pending-view.ts';
+import { PendingView, queueOf } from './pending-view.ts';
 import { refuse, RequestRefused, sendUnavailable } from './refusals.ts';
 
 type Options = Omit<BoardsOptions, 'mountPath'>;

@@ -2,12 +2,13 @@ import {
   explainEntry,
   explainPending,
   type Explanation,
+  kindOf,
   nextRunMs,
   readKeyFacts,
 } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
 import { type DriverReport, reportDriver } from '../explain/report.ts';
-import { keyId, type JobKind } from '../queue/contract.ts';
+import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { completedPerMinute, type JobState, listDrivers, readJobs } from '../queue/queues.ts';
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
@@ -125,11 +126,6 @@ export class PendingView {
     const suspects = records?.filter((record) => record.state === 'suspect');
     return { ...reportDriver(state, pending, nowMs), suspects, perMinute };
   }
-}
-
-/** Of claims and volumes. */
-export function kindOf({ object }: Pick<Explanation, 'object'>): JobKind {
-  return object.includes('/') ? 'claim' : 'volume';
 }
 
 /** The queue that has its job. */

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
-import { type JobKey, keyId } from '../queue/contract.ts';
+import { keyOf } from '../kube/resources.ts';
+import { type JobKey, type JobKind, keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { type JobState, readJob } from '../queue/queues.ts';
 import { readStatus, readStatuses, type RunStatus, type StatusChange } from '../queue/status.ts';
@@ -27,6 +28,11 @@ export interface Explanation {
   readonly record?: OpenRecord | undefined;
   /** Address of the gateway that is called. */
   readonly gateway?: string;
+}
+
+/** Of a claim or a volume. */
+export function kindOf({ object }: Pick<Explanation, 'object'>): JobKind {
+  return object.includes('/') ? 'claim' : 'volume';
 }
 
 /** What Redis says about one key. */
@@ -61,10 +67,9 @@ export function explainEntry(
   { state, status, job, record }: KeyFacts,
   nowMs: number,
 ): Explanation {
-  const { uid, namespace, name } = key;
   return {
-    uid,
-    object: namespace === '' ? name : `${namespace}/${name}`,
+    uid: key.uid,
+    object: keyOf(key),
     className,
     driver: state.driver,
     cause: causeOf({ why, className, state, status, job }, nowMs),

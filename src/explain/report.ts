@@ -1,6 +1,6 @@
 import { type Cause, driverCause } from './causes.ts';
 import { type DriverState, hasWorker, leaderOf } from './driver-state.ts';
-import { age, type Explanation } from './explain.ts';
+import { age, type Explanation, kindOf } from './explain.ts';
 
 /** Claims or volumes that wait for the same cause. */
 export interface CauseCount {
@@ -34,8 +34,8 @@ export function reportDriver(
     lines.map((line) => `${process} ${instance}: ${line}`),
   );
   const isFine = (cause?.isFine ?? true) && pending.every((each) => each.cause.isFine);
-  const claims = countCauses(pending.filter(({ object }) => object.includes('/')));
-  const volumes = countCauses(pending.filter(({ object }) => !object.includes('/')));
+  const claims = countCauses(pending.filter((each) => kindOf(each) === 'claim'));
+  const volumes = countCauses(pending.filter((each) => kindOf(each) === 'volume'));
   return { state, cause, isFine, troubles, claims, volumes, pending };
 }
 

@@ -1,5 +1,5 @@
 import type { DriverState } from '../explain/driver-state.ts';
-import type { Explanation } from '../explain/explain.ts';
+import { type Explanation, kindOf } from '../explain/explain.ts';
 import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 type Labels = Readonly<Record<'driver' | 'class' | 'cause', string>>;
@@ -66,8 +66,8 @@ export class PendingMetrics {
     const driver = { driver: this.#driver };
     this.#removeClaims();
     const shown = new Map<string, Labels>();
-    for (const { object, className, cause, sinceMs = nowMs } of pending) {
-      if (!object.includes('/')) continue;
+    const claims = pending.filter((each) => kindOf(each) === 'claim');
+    for (const { className, cause, sinceMs = nowMs } of claims) {
       const labels = { ...driver, class: className, cause: cause.name };
       const id = `${className} ${cause.name}`;
       if (!shown.has(id)) this.#oldest.set(labels, Math.max(0, nowMs - sinceMs) / 1_000);
@@ -75,7 +75,7 @@ export class PendingMetrics {
       this.#pending.inc(labels);
     }
     this.#shown = [...shown.values()];
-    this.#deletions.set(driver, pending.filter(({ object }) => !object.includes('/')).length);
+    this.#deletions.set(driver, pending.length - claims.length);
     this.#states.drained.set(driver, state.drain === undefined ? 0 : 1);
     this.#states.quarantined.set(driver, state.quarantineMs > 0 ? 1 : 0);
     this.#states.open.set(driver, state.openRecords);

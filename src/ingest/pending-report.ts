@@ -45,7 +45,7 @@ const PAUSE_MS_PER_ENTRY = 0.1;
 const MEASURE_MS = 5_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
 const RENEW_AFTER_MS = 120_000;
-/** Claims that one look tells why they wait: the oldest. */
+/** Claims that one look tells why they wait. */
 const MOST_TOLD = 500;
 
 /** Tells people what waits: in Redis, for commands and the dashboard, and in an event on each claim

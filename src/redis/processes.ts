@@ -36,7 +36,8 @@ redis.call('HSET', processes, instance, string.format('%.0f %s', now, text))
 redis.call('PEXPIRE', processes, ${GONE_MS})
 for i = 1, #fields, 2 do
   local at = tonumber(string.match(fields[i + 1], '^%d+'))
-  if fields[i] ~= instance and (not at or at < now - ${GONE_MS}) then redis.call('HDEL', processes, fields[i]) end
+  local isGone = not at or at < now - ${GONE_MS}
+  if isGone and fields[i] ~= instance then redis.call('HDEL', processes, fields[i]) end
 end
 return {'ok'}
 `,

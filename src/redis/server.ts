@@ -33,7 +33,7 @@ interface RedisServerOptions {
 export const REDIS_SOCKET = 'redis.sock';
 
 /** The folder of `sutler all`, as mkdtemp names it; that of its gateway is longer. */
-const OWN_FOLDER = /^sutler-\w{6}$/;
+export const OWN_FOLDER = /^sutler-\w{6}$/;
 
 /** The URL of the Redis that a `sutler all` of this user runs on this machine, as for a command in
  * its container; undefined: there is none.
