@@ -21,7 +21,7 @@ import { keyOf } from '../kube/resources.ts';
 
 export interface PendingReportOptions {
   /** What the driver has not done yet. */
-  readonly pending: () => AsyncIterable<PendingEntry>;
+  readonly pending: () => Iterable<PendingEntry>;
   readonly isLeading: () => boolean;
   /** Why nobody leads the driver; undefined if an ingest does, or another provisioner. */
   readonly whyNoLeader: () => string | undefined;
@@ -92,7 +92,7 @@ export class PendingReport {
     if (!isLeading()) this.#forget();
     if (!isLeading() && whyNoLeader() === undefined) return PERIOD_MS;
     const startMs = clock.nowMs();
-    const entries = await this.#dueEntries(startMs);
+    const entries = this.#dueEntries(startMs);
     if (isLeading() && link.trouble === undefined) {
       await this.#write(entries);
       await this.#measure(entries, startMs);
@@ -120,10 +120,10 @@ export class PendingReport {
     this.#metrics.showDepths({ claims: await depthOf('claim'), volumes: await depthOf('volume') });
   }
 
-  async #dueEntries(nowMs: number): Promise<readonly PendingEntry[]> {
+  #dueEntries(nowMs: number): readonly PendingEntry[] {
     const seen = new Map<string, number>();
     const due: PendingEntry[] = [];
-    for await (const entry of this.#options.pending()) {
+    for (const entry of this.#options.pending()) {
       const { uid } = entry.key;
       const firstMs = this.#firstSeen.get(uid) ?? nowMs;
       seen.set(uid, firstMs);

@@ -93,17 +93,16 @@ export async function startDriver(
   openPendingReport(deps, eventSource, handler, openElection(deps, times, leadership));
 }
 
-/** Tells people what waits. Without a watch nothing is in memory that could be told often. */
+/** Tells people what waits. */
 function openPendingReport(
   { context, connections: { link }, driver, queue, events, softState }: DriverDeps,
-  { source, informers }: EventSource,
+  { source }: EventSource,
   handler: EventHandler,
   whyNoLeader: () => string | undefined,
 ): void {
-  if (informers === undefined) return;
   const { flags, closers, log, metrics } = context;
   const report = new PendingReport({
-    pending: () => handler.pending(source),
+    pending: () => handler.pending(source.unfinished()),
     isLeading: () => queue.isAllowing,
     whyNoLeader,
     isSoftState: softState !== undefined,

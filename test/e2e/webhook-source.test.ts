@@ -52,6 +52,22 @@ describe('ingest without a watch of claims and volumes', () => {
     }
   });
 
+  it('reports a claim as pending until it is deleted', async () => {
+    const { bed, close } = await openNoticedBed({ lost: 0, doubled: 0, late: 0 });
+    try {
+      await bed.startIngest('--event-source=webhook');
+      await bed.startJobs();
+      const { metadata } = await bed.newClaim('100Ti');
+      const says = (text: RegExp) => async (): Promise<boolean> =>
+        text.test(await bed.operate('status', '-o', 'wide'));
+      await until(says(/1 claims pending: (ResourceExhausted|OutOfRange)/), 'the claim is told');
+      await bed.kube.delete(claims, { namespace: 'default', name: metadata.name });
+      await until(says(/: fine\n/), 'nothing is told');
+    } finally {
+      await close();
+    }
+  });
+
   it('asks once for each object that it may not read, names the rule, and recovers', async () => {
     const { bed, close } = await openNoticedBed({ lost: 0, doubled: 0, late: 0 });
     try {

@@ -2,7 +2,7 @@ import QuickLRU from 'quick-lru';
 import type { KubeClient } from '../../kube/client.ts';
 import type { Claim, Class, KubeObject, Volume } from '../../kube/objects.ts';
 import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
-import { claims, classes, volumes } from '../../kube/resources.ts';
+import { claims, classes, keyOf, volumes } from '../../kube/resources.ts';
 import { objectId } from '../../queue/dependency-index.ts';
 import { unlessAborted } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
@@ -10,10 +10,15 @@ import type { Logger } from '../../runtime/log.ts';
 import type { Registry } from '../../runtime/metrics.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { isPending } from '../../volumes/data-source.ts';
-import type { ObjectSource, ServedDriver, ServedDrivers } from '../objects/object-source.ts';
+import type {
+  ObjectSource,
+  ServedDriver,
+  ServedDrivers,
+  Unfinished,
+} from '../objects/object-source.ts';
 import { transformClaim, transformClass, transformVolume } from '../objects/transforms.ts';
 import type { Look } from './look-queue.ts';
-import { type PacedLists, Unwanted } from './paced-lists.ts';
+import { type Listing, type PacedLists, Unwanted } from './paced-lists.ts';
 
 export interface WebhookSourceOptions {
   readonly client: KubeClient;
@@ -105,9 +110,13 @@ export class WebhookSource implements ObjectSource {
     const id = objectId(target);
     const version = (object as KubeObject | undefined)?.metadata.resourceVersion ?? '';
     this.#options.drivers.tellVersion(id, version);
-    if (object === undefined) return;
+    const isClaim = target.resource === claims.plural;
+    if (object === undefined) {
+      (isClaim ? this.#claims : this.#volumes).delete(keyOf(target));
+      return;
+    }
     try {
-      if (target.resource === claims.plural) this.#offerClaim(transformClaim(object), true);
+      if (isClaim) this.#offerClaim(transformClaim(object), true);
       else this.#offerVolume(transformVolume(object), true);
     } catch (error) {
       this.#options.log.error(
@@ -119,31 +128,44 @@ export class WebhookSource implements ObjectSource {
 
   /** Lists all claims. Objects that have changed since they were seen last are offered to all
    * drivers. */
-  async *claims(isWanted: () => boolean): AsyncGenerator<Claim> {
-    await this.#options.waitUntilReading(this.#stopped.signal);
+  claims(isWanted: () => boolean): AsyncGenerator<Claim> {
     const listing = { resource: claims, transform: transformClaim, isWanted };
-    for await (const page of this.#options.lists.pages(listing))
-      for (const claim of page) {
-        this.#offerClaim(claim, false);
-        yield claim;
-      }
+    return this.#list(listing, this.#claims, (claim) => this.#offerClaim(claim, false));
   }
 
   /** Lists all volumes, as `claims` does claims. */
-  async *volumes(isWanted: () => boolean): AsyncGenerator<Volume> {
-    await this.#options.waitUntilReading(this.#stopped.signal);
+  volumes(isWanted: () => boolean): AsyncGenerator<Volume> {
     const listing = { resource: volumes, transform: transformVolume, isWanted };
-    for await (const page of this.#options.lists.pages(listing))
-      for (const volume of page) {
-        this.#offerVolume(volume, false);
-        yield volume;
-      }
+    return this.#list(listing, this.#volumes, (volume) => this.#offerVolume(volume, false));
+  }
+
+  unfinished(): Unfinished {
+    return {
+      claims: [...this.#claims.values()].map(({ object }) => object),
+      volumes: [...this.#volumes.values()].map(({ object }) => object),
+    };
   }
 
   async stop(): Promise<void> {
     this.#stopped.abort();
     this.#options.lists.stop();
     await this.#classes.stop();
+  }
+
+  async *#list<T>(
+    listing: Listing<T>,
+    known: QuickLRU<string, Remembered<T>>,
+    offer: (object: T) => void,
+  ): AsyncGenerator<T> {
+    await this.#options.waitUntilReading(this.#stopped.signal);
+    const before = [...known];
+    for await (const page of this.#options.lists.pages(listing))
+      for (const object of page) {
+        offer(object);
+        yield object;
+      }
+    // What was not seen again does not exist any more.
+    for (const [key, seen] of before) if (known.peek(key) === seen) known.delete(key);
   }
 
   /** @param isLook  whether a claim is offered too that no look has offered yet; a list leaves that
@@ -217,8 +239,8 @@ function remember<T extends Claim | Volume>(
   object: T,
   { isLook, isUnfinished }: { readonly isLook: boolean; readonly isUnfinished: boolean },
 ): { readonly previous?: T; readonly isNew: boolean } {
-  const { namespace = '', name, uid } = object.metadata;
-  const key = `${namespace}/${name}`;
+  const { uid } = object.metadata;
+  const key = keyOf(object.metadata);
   const found = known.get(key);
   const before = found?.object.metadata.uid === uid ? found : undefined;
   const wasOffered = before?.isOffered ?? false;

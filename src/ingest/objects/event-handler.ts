@@ -6,6 +6,7 @@ import type { Logger } from '../../runtime/log.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { mayBeSame } from '../../volumes/handles.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
+import type { Unfinished } from './object-source.ts';
 import {
   type ClaimLookups,
   claimNeed,
@@ -118,17 +119,16 @@ export class EventHandler {
     }
   }
 
-  /** What is not done yet, for people to look at.
-   * @param source  one that has it in memory */
-  async *pending(source: Objects): AsyncGenerator<PendingEntry> {
-    for await (const claim of source.claims(() => true)) {
+  /** What is not done yet, for people to look at. */
+  *pending({ claims, volumes }: Unfinished): Generator<PendingEntry> {
+    for (const claim of claims) {
       const why = whyPending(claim, this.driver, this.#lookups);
       if (why === undefined) continue;
       const { uid, namespace = '', name, creationTimestamp = '' } = claim.metadata;
       const key = { kind: 'claim', uid, namespace, name } as const;
       yield { key, className: classNameOf(claim), sinceMs: Date.parse(creationTimestamp), why };
     }
-    for await (const volume of source.volumes(() => true)) {
+    for (const volume of volumes) {
       const key = this.keyOfVolume(volume);
       if (key !== undefined) yield { key, className: '', sinceMs: NaN, why: '' as const };
     }

@@ -12,7 +12,7 @@ import { shouldDelete } from '../../volumes/deletion.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { isPending, isTerminatingCloneSource } from '../../volumes/data-source.ts';
-import type { ObjectSource, ServedDriver, ServedDrivers } from './object-source.ts';
+import type { ObjectSource, ServedDriver, ServedDrivers, Unfinished } from './object-source.ts';
 import { type Observer, PendingCache } from './pending-cache.ts';
 import { transformClaim, transformClass, transformVolume } from './transforms.ts';
 import { VolumeIndex } from './volume-index.ts';
@@ -135,6 +135,10 @@ export class Informers implements ObjectSource {
   // oxlint-disable-next-line typescript/require-await -- as above
   async *volumes(): AsyncGenerator<Volume> {
     yield* this.#pendingVolumes.list();
+  }
+
+  unfinished(): Unfinished {
+    return { claims: this.#pendingClaims.list(), volumes: this.#pendingVolumes.list() };
   }
 
   /** Whether changes of PVs arrive at once, so that `sharedHandles` misses none. */

@@ -1,6 +1,12 @@
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import type { EventHandler } from './event-handler.ts';
 
+/** Objects that may not be done, as they were seen last. */
+export interface Unfinished {
+  readonly claims: Iterable<Claim>;
+  readonly volumes: Iterable<Volume>;
+}
+
 /** A driver that is served by a source. */
 export interface ServedDriver {
   /** Told of each change of a claim or volume that may concern a job. */
@@ -70,6 +76,8 @@ export interface ObjectSource {
   claims(isWanted: () => boolean): AsyncIterable<Claim>;
   /** The volumes, as the claims. */
   volumes(isWanted: () => boolean): AsyncIterable<Volume>;
+  /** What it has in memory. */
+  unfinished(): Unfinished;
   /** For /readyz: why what is known is incomplete or out of date. */
   readonly trouble: string | undefined;
   stop(): Promise<void>;

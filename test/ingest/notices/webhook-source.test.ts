@@ -130,6 +130,30 @@ describe('webhook source, whose notices and lists', () => {
     assert.deepEqual(observed, ['pv']);
   });
 
+  it('tell what is pending, until a look or a list finds it done or gone', async () => {
+    const pending = (): string[] =>
+      [...handler.pending(source.unfinished())].map(({ key }) => key.name).sort();
+    const gone = (name: string) => kube.delete(claims, { namespace: 'default', name });
+    for (const name of ['bound', 'gone-1', 'gone-2']) await newClaim(name);
+    await newVolume('pv', 'Released');
+    await outstanding();
+    const rest = ['gone-2', 'pv'];
+    assert.deepEqual(pending(), ['bound', 'gone-1', ...rest]);
+    await kube.patch(
+      claims,
+      { namespace: 'default', name: 'bound' },
+      { type: 'merge', body: { spec: { volumeName: 'pv-of-it' } } },
+    );
+    await lookAtClaim('bound');
+    await gone('gone-1');
+    await lookAtClaim('gone-1');
+    assert.deepEqual(pending(), rest);
+    await gone('gone-2');
+    await setPhase('pv', 'Bound');
+    await outstanding();
+    assert.deepEqual(pending(), []);
+  });
+
   it('enqueue nothing for an object that does not exist', async () => {
     await lookAtClaim('a');
     await look('persistentvolumes', 'pv');
