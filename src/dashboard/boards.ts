@@ -1,20 +1,17 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createBullBoard } from '@bull-board/api';
-import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
-import type { AppViewRoute } from '@bull-board/api/typings/app';
-import { ExpressAdapter } from '@bull-board/express';
+import type { UITheme } from '@bull-board/api/typings/app';
 import { Queue } from 'bullmq';
 import type { Express, RequestHandler } from 'express';
-import { keyOf } from '../kube/resources.ts';
-import { type JobKind, parseJob } from '../queue/contract.ts';
 import { listQueues, type QueueEntry } from '../queue/queues.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { BoardPage } from './board-page.ts';
+import { BoardQueue } from './board-queue.ts';
 import { callerOf } from './login.ts';
-import { pathOf } from './pending-page.ts';
 import { refuse } from './refusals.ts';
 import { addressOf, isReading } from './request-checks.ts';
 
@@ -33,6 +30,12 @@ const REFRESH_PERIOD_MS = 1000;
 /** Bull Board's pages beside the bundle (scripts/bundle.mjs). */
 const BUNDLED_UI = fileURLToPath(new URL('../bull-board-ui', import.meta.url));
 
+/** Colors that differ enough from what is behind them (WCAG AA). */
+const THEME: UITheme = {
+  light: { 'muted-foreground': '#4d5662', destructive: '#a8321f', 'sidebar-primary': '#0b5a51' },
+  dark: { 'muted-foreground': '#a4afbd', destructive: '#ff9d8a' },
+};
+
 /** Bull Board with the queues in the registry. Shows none before the first refresh. */
 export class Boards {
   readonly router: Express;
@@ -45,7 +48,7 @@ export class Boards {
 
   constructor(options: BoardsOptions) {
     this.#options = options;
-    const serverAdapter = new LocalPageAdapter();
+    const serverAdapter = new BoardPage();
     serverAdapter.setBasePath(options.mountPath);
     this.router = serverAdapter.getRouter();
     this.#board = createBullBoard({
@@ -58,10 +61,12 @@ export class Boards {
           hideDocsLink: true,
           sortQueues: true,
           locale: { lng: 'en-US' },
-          // A job that fails is delayed, and has the reason as its error.
+          // The reason why its object waits (board-queue.ts).
           jobDetails: { defaultTab: 'Error' },
-          // Those of an idle queue are none; the first page has them.
+          // Those of an idle queue are none; the first page has them, and Redis' address.
           showWorkers: false,
+          hideRedisDetails: true,
+          theme: THEME,
           miscLinks: [
             { text: 'What is pending, and why', url: '/' },
             { text: 'Log out', url: '/logout' },
@@ -100,11 +105,14 @@ export class Boards {
   }
 
   async #show(entry: QueueEntry): Promise<void> {
-    const { link, allowActions, log } = this.#options;
+    const { link, prefix, log } = this.#options;
     const { name } = entry;
-    const prefix = keyPrefix(this.#options.prefix);
     // Without skipMetasUpdate, opening a queue would write to it.
-    const queue = new Queue(name, { connection: link.redis, prefix, skipMetasUpdate: true });
+    const queue = new Queue(name, {
+      connection: link.redis,
+      prefix: keyPrefix(prefix),
+      skipMetasUpdate: true,
+    });
     queue.on('error', (error) => log.debug({ err: error, queue: name }, 'queue connection error'));
     try {
       await queue.waitUntilReady();
@@ -114,104 +122,38 @@ export class Boards {
       throw error;
     }
     this.#queues.set(name, queue);
-    this.#board.addQueue(createQueueAdapter(queue, entry, allowActions));
-  }
-}
-
-const DESCRIPTIONS: Readonly<Record<JobKind, string>> = {
-  claim: 'claims to provision; what fails is delayed',
-  volume: 'volumes to delete; what fails is delayed',
-  snapshot: 'snapshots to remove our finalizer from',
-  capacity: 'storage capacities to ask the driver for',
-};
-
-function createQueueAdapter(
-  queue: Queue,
-  { kind, driver }: QueueEntry,
-  allowActions: boolean,
-): BullMQAdapter {
-  const adapter = new BullMQAdapter(queue, {
-    readOnlyMode: !allowActions,
-    allowRetries: false,
-    description: `${DESCRIPTIONS[kind]}; driver ${driver}`,
-    externalJobUrl: ({ data }) => {
-      const parsed = parseJob(data);
-      const isShown = parsed.ok && (kind === 'claim' || kind === 'volume');
-      return { displayText: 'Why it is pending', href: isShown ? pathOf(keyOf(parsed.key)) : '/' };
-    },
-  });
-  // A job's name is only its kind; show its object too.
-  adapter.setFormatter('name', (job: { readonly data?: unknown }) => {
-    const parsed = parseJob(job.data);
-    return parsed.ok ? `${parsed.key.kind} ${keyOf(parsed.key)}` : parsed.reason;
-  });
-  return adapter;
-}
-
-/** No job of ours is ever in these states, so their tabs would say that nothing fails. */
-const HIDDEN = ['failed', 'waiting-children', 'paused']
-  .map((status) => `li:has(> a[href$="status=${status}"]) { display: none }`)
-  .join('\n');
-
-/** Removes the links to fonts on another site from Bull Board's page, and the tabs of states that
- * no job of ours has. */
-class LocalPageAdapter extends ExpressAdapter {
-  constructor() {
-    super();
-    this.app.disable('x-powered-by');
-  }
-
-  override setEntryRoute(view: AppViewRoute): ExpressAdapter {
-    this.app.get(view.route, (_request, response, next) => {
-      const { name, params } = view.handler({ basePath: this.basePath, uiConfig: this.uiConfig });
-      response.render(name, params, (error: Error | null, html) => {
-        if (error !== null) return next(error);
-        const ours = html.replaceAll(/<link\b[^>]*\bhref="https?:[^>]*>/g, '');
-        response.send(ours.replace('</head>', `<style>${HIDDEN}</style></head>`));
-      });
-    });
-    return this;
-  }
-
-  override getRouter(): Express {
-    return this.app;
+    this.#board.addQueue(new BoardQueue(queue, entry, { link, prefix }));
   }
 }
 
 const READ_ONLY =
-  'the dashboard is read-only; start it with --dashboard-allow-actions to promote delayed jobs';
+  'the dashboard is read-only; start it with --dashboard-allow-actions to act on what is pending';
 const VIEWER = 'a viewer may only read: log in as the user of --dashboard-user';
-const PROMOTE_ONLY =
-  'the dashboard can only promote delayed jobs: ' +
-  'other actions bypass what keeps a key from running twice';
+const BOARDS_ONLY_SHOW =
+  'nobody acts in the queues: that bypasses what keeps a key from running twice; ' +
+  'have a claim or volume tried now on its own page';
 
-/** The actions that are safe on a live queue: a promoted job keeps its deduplication key. After
- * retry, clean, drain, obliterate or add, a key could run twice at the same time or not at all. */
-const PROMOTE_PATH = /^\/api\/queues\/[^/]+\/(?:[^/]+\/)?promote$/;
-
-/** Refuses every request that changes something. If an operator sends it and actions are allowed,
- * those that `isKnown` names pass. */
+/** Refuses every request that changes something, but for those of an operator to our own pages, if
+ * actions are allowed.
+ * @param isBoard  the pages are Bull Board's */
 export function guardActions(
   { allowActions, log }: Pick<BoardsOptions, 'allowActions' | 'log'>,
-  isKnown: (method: string, path: string) => boolean = isPromotion,
+  isBoard: boolean,
 ): RequestHandler {
   return (request, response, next) => {
-    const { method, path, originalUrl } = request;
+    const { method, originalUrl: path } = request;
     if (isReading(method)) return next();
     const { user, role } = callerOf(response);
-    const fields = { user, method, path: originalUrl, address: addressOf(request) };
-    const mayAct = allowActions && role === 'operator';
-    if (mayAct && isKnown(method, path)) {
+    const fields = { user, method, path, address: addressOf(request) };
+    const mayAct = role === 'operator';
+    if (allowActions && mayAct && !isBoard) {
       log.info(fields, 'dashboard: an operator acts');
       return next();
     }
     log.warn(fields, 'dashboard: refused an action');
-    if (!allowActions) response.set('allow', 'GET, HEAD');
-    const detail = mayAct ? PROMOTE_ONLY : allowActions ? VIEWER : READ_ONLY;
-    refuse(request, response, allowActions ? 403 : 405, detail);
+    const isReadOnly = isBoard || !allowActions;
+    if (isReadOnly) response.set('allow', 'GET, HEAD');
+    const detail = !allowActions ? READ_ONLY : mayAct ? BOARDS_ONLY_SHOW : VIEWER;
+    refuse(response, isReadOnly ? 405 : 403, detail);
   };
-}
-
-function isPromotion(method: string, path: string): boolean {
-  return method === 'PUT' && PROMOTE_PATH.test(path);
 }

@@ -3,13 +3,14 @@ import type { IncomingMessage } from 'node:http';
 import session from 'express-session';
 import QuickLRU from 'quick-lru';
 import type { Logger } from '../runtime/log.ts';
-import { loginPage, logoutPage, refusedPage } from './pages.ts';
+import { loginPage, logoutPage } from './pages.ts';
 import {
   PasswordCheck,
   type PasswordCheckOptions,
   type Role,
   type Verdict,
 } from './password-check.ts';
+import { refuse } from './refusals.ts';
 import { isReading } from './request-checks.ts';
 import express, { type Request, type RequestHandler, type Response } from 'express';
 
@@ -87,6 +88,7 @@ class Sessions extends session.Store {
 }
 
 const REFUSED = 'Requests from another site’s page are not accepted.';
+const WRONG = 'Wrong user or password.';
 
 function createPages(passwords: PasswordCheck, sessionMs: number): RequestHandler {
   const pages = express.Router();
@@ -103,18 +105,18 @@ function createPages(passwords: PasswordCheck, sessionMs: number): RequestHandle
   );
   const parseForm = express.urlencoded({ extended: false, limit: '4kb', inflate: false });
   pages.get('/login', (request, response) => {
-    response.send(loginPage(safeNext(request.query['next']), ''));
+    response.send(loginPage(safeNext(request.query['next'])));
   });
   pages.post('/login', parseForm, async (request, response) => {
-    if (originOf(request) === 'other')
-      return void response.status(403).send(refusedPage('Refused', REFUSED));
+    if (originOf(request) === 'other') return refuse(response, 403, REFUSED);
     const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
     const next = safeNext(nextField);
     const verdict = await passwords.check(request, user, password);
-    if (verdict.result === 'limited')
-      return void limit(response, verdict).send(loginPage(next, limitedText(verdict)));
-    if (verdict.role === undefined)
-      return void response.status(401).send(loginPage(next, 'Wrong user or password.'));
+    if (verdict.role === undefined) {
+      const problem = verdict.result === 'limited' ? limit(response, verdict) : WRONG;
+      const status = verdict.result === 'limited' ? 429 : 401;
+      return refuse(response, status, problem, loginPage(next, problem, user));
+    }
     await renewSession(request);
     request.session.caller = { user, role: verdict.role };
     return response.redirect(303, next);
@@ -123,8 +125,7 @@ function createPages(passwords: PasswordCheck, sessionMs: number): RequestHandle
     response.send(logoutPage());
   });
   pages.post('/logout', (request, response) => {
-    if (originOf(request) === 'other')
-      return void response.status(403).send(refusedPage('Refused', REFUSED));
+    if (originOf(request) === 'other') return refuse(response, 403, REFUSED);
     request.session.destroy(() => response.clearCookie(COOKIE).redirect(303, '/login'));
   });
   return pages;
@@ -137,21 +138,18 @@ function renewSession({ session: own }: Request): Promise<void> {
   });
 }
 
-function limitedText({ waitSeconds }: Verdict): string {
+/** Sets the header of the answer to somebody who is limited.
+ * @returns its text */
+function limit(response: Response, { waitSeconds }: Verdict): string {
+  response.set('retry-after', String(waitSeconds));
   return `Too many wrong passwords were sent: try again in ${waitSeconds} s.`;
-}
-
-/** Sets status and headers of the answer to somebody who is limited. */
-function limit(response: Response, { waitSeconds }: Verdict): Response {
-  return response.status(429).set('retry-after', String(waitSeconds));
 }
 
 function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
   return async (request, response, next) => {
     const basic = basicOf(request);
     const verdict = basic && (await passwords.check(request, basic.user, basic.password));
-    if (verdict?.result === 'limited')
-      return limit(response, verdict).json({ error: limitedText(verdict) });
+    if (verdict?.result === 'limited') return refuse(response, 429, limit(response, verdict));
     const caller = basic ? asCaller(basic.user, verdict?.role) : request.session.caller;
     if (caller === undefined) return askForLogin(request, response);
     response.locals['caller'] = caller;
@@ -165,8 +163,8 @@ function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
     const origin = headers.origin?.replaceAll(/[^\x21-\x7e]/g, '?').slice(0, 100);
     const fields = { method, path, origin };
     log.warn(fields, 'dashboard: refused a request that is not from its own pages');
-    const error = 'requests that change something must come from the dashboard’s own pages';
-    response.status(403).json({ error });
+    const detail = 'requests that change something must come from the dashboard’s own pages';
+    refuse(response, 403, detail);
   };
 }
 
@@ -190,8 +188,8 @@ function askForLogin(request: Request, response: Response): void {
   // Only to scripts: a browser would open a password dialog of its own on top of the page.
   if (request.headers['sec-fetch-mode'] === undefined)
     response.set('www-authenticate', 'Basic realm="sutler", charset="UTF-8"');
-  const error = 'not logged in: reload the page, or send user and password by HTTP basic';
-  response.status(401).json({ error });
+  const detail = 'not logged in: reload the page, or send user and password by HTTP basic';
+  refuse(response, 401, detail);
 }
 
 const OWN_PAGE = /^\/(?:(?:queues|claims|volumes|drivers)\/|\?|$)(?!.*\.\.)[\w./~%?=&:@+,-]*$/;

@@ -2,16 +2,19 @@ import { type Content, Markup, markup } from './markup.ts';
 
 /** The login form.
  * @param next  path to redirect to, checked by the caller
- * @param problem  why the form is shown again; empty at first */
-export function loginPage(next: string, problem: string): string {
+ * @param problem  why the form is shown again; empty at first
+ * @param user  who was entered then */
+export function loginPage(next: string, problem = '', user = ''): string {
+  const focus = markup` autofocus`;
   return smallPage(
     'Log in',
     markup`${problem === '' ? undefined : note(problem)}
 <form method="post" action="/login">
 <input type="hidden" name="next" value="${next}">
-<label>User<input name="user" autocomplete="username" required autofocus></label>
-<label>Password
-<input name="password" type="password" autocomplete="current-password" required></label>
+<label>User<input name="user" value="${user}" autocomplete="username"
+required${user === '' ? focus : undefined}></label>
+<label>Password<input name="password" type="password" autocomplete="current-password"
+required${user === '' ? undefined : focus}></label>
 <button>Log in</button>
 </form>`,
   );

@@ -1,6 +1,5 @@
 import express, { type Request, type RequestHandler, type Response } from 'express';
-import { type Explanation, kindOf } from '../explain/explain.ts';
-import { keyId } from '../queue/contract.ts';
+import type { Explanation } from '../explain/explain.ts';
 import { listDrivers, promoteUnlessRunning, useQueue } from '../queue/queues.ts';
 import { redisDrain } from '../records/provisioning-pause.ts';
 import { describeRedisError } from '../redis/error-text.ts';
@@ -13,8 +12,9 @@ import {
   PAGE_ROWS,
   pathOf,
   pendingPage,
+  urlOf,
 } from './pending-page.ts';
-import { PendingView, queueOf } from './pending-view.ts';
+import { keyIdOf, PendingView, queueOf } from './pending-view.ts';
 import { refuse, RequestRefused, sendUnavailable } from './refusals.ts';
 
 type Options = Omit<BoardsOptions, 'mountPath'>;
@@ -25,11 +25,11 @@ type Handler = (request: Request, response: Response) => Promise<Answer>;
 const OBJECTS = ['/claims/:namespace/:name', '/volumes/:name'];
 
 /** What an operator did to a job, by the query of the page that it leads to. */
-const SAID: Readonly<Record<string, string>> = {
+const SAID = {
   promoted: 'It is tried now.',
   running: 'A worker is at it already: nothing was changed.',
   waiting: 'It has no delayed job: nothing was changed.',
-};
+} as const;
 
 /** The pages about what is pending, and what operators do there. */
 export class PendingRoutes {
@@ -41,9 +41,10 @@ export class PendingRoutes {
     this.#options = options;
     this.#view = new PendingView(options);
     const { router } = this;
-    const act = guardActions(options, (method) => method === 'POST');
+    const act = guardActions(options, false);
     router.get('/', this.#answer(this.#showAll));
     router.get(OBJECTS, this.#answer(this.#showOne));
+    router.post('/run', act, this.#answer(this.#tryAll));
     router.post(
       OBJECTS.map((path) => `${path}/run`),
       act,
@@ -60,7 +61,7 @@ export class PendingRoutes {
     return async (request, response) => {
       const { link, log } = this.#options;
       try {
-        if (link.trouble !== undefined) return sendUnavailable(request, response, link.trouble);
+        if (link.trouble !== undefined) return sendUnavailable(response, link.trouble);
         const answer = await handle(request, response);
         // Otherwise the time limit has answered.
         if (response.headersSent) return;
@@ -68,11 +69,10 @@ export class PendingRoutes {
         else response.redirect(303, answer.next);
       } catch (error) {
         if (response.headersSent) return;
-        if (error instanceof RequestRefused)
-          return refuse(request, response, error.status, error.message);
+        if (error instanceof RequestRefused) return refuse(response, error.status, error.message);
         log.warn({ err: error, path: request.path }, 'dashboard: could not read what is pending');
         const trouble = link.trouble ?? describeRedisError(link.address, error);
-        sendUnavailable(request, response, trouble);
+        sendUnavailable(response, trouble);
       }
     };
   }
@@ -98,19 +98,36 @@ export class PendingRoutes {
   readonly #showOne: Handler = async (request, response) => {
     const explanation = await this.#explain(request);
     const { said: done } = request.query;
-    const said = typeof done === 'string' && Object.hasOwn(SAID, done) ? SAID[done] : undefined;
+    const [, said] = Object.entries(SAID).find(([name]) => name === done) ?? [];
     const nowMs = this.#options.clock.nowMs();
     return { page: objectPage(explanation, nowMs, this.#mayAct(response), said) };
   };
 
   readonly #tryNow: Handler = async (request) => {
     const explanation = await this.#explain(request);
-    const { link, prefix } = this.#options;
-    const id = keyId({ kind: kindOf(explanation), uid: explanation.uid });
-    const place = { prefix, queue: queueOf(explanation) };
-    const said = await useQueue(link.redis, place, (queue) => promoteUnlessRunning(queue, id));
+    const [said] = await this.#run([explanation]);
     return { next: `${pathOf(explanation.object)}?said=${said}` };
   };
+
+  readonly #tryAll: Handler = async ({ query }) => {
+    const filter = parseFilter(query);
+    const overview = await this.#view.overview();
+    await this.#run(filterPending(overview[filter.show], filter));
+    return { next: urlOf(filter) };
+  };
+
+  /** Has objects tried now.
+   * @returns what became of each */
+  async #run(tried: readonly Explanation[]): Promise<readonly (keyof typeof SAID)[]> {
+    const { link, prefix } = this.#options;
+    const run = (queue: string): Promise<(keyof typeof SAID)[]> => {
+      const ids = tried.filter((each) => queueOf(each) === queue).map(keyIdOf);
+      return useQueue(link.redis, { prefix, queue }, (opened) =>
+        Promise.all(ids.map((id) => promoteUnlessRunning(opened, id))),
+      );
+    };
+    return (await Promise.all([...new Set(tried.map(queueOf))].map(run))).flat();
+  }
 
   readonly #changeDrain: Handler = async ({ params, path }, response) => {
     const { link, prefix, clock } = this.#options;

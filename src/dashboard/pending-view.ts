@@ -74,8 +74,8 @@ export class PendingView {
     const queues = new Set(shown.map(queueOf));
     const read = async (queue: string): Promise<void> => {
       const group = shown.filter((each) => queueOf(each) === queue);
-      const ids = group.map((each) => keyId({ kind: kindOf(each), uid: each.uid }));
-      const found = await readJobs(this.#link.redis, { prefix: this.#prefix, queue }, ids);
+      const place = { prefix: this.#prefix, queue };
+      const found = await readJobs(this.#link.redis, place, group.map(keyIdOf));
       for (const [i, { uid }] of group.entries()) jobs.set(uid, found[i]);
     };
     await Promise.all([...queues].map(read));
@@ -126,6 +126,11 @@ export class PendingView {
     const suspects = records?.filter((record) => record.state === 'suspect');
     return { ...reportDriver(state, pending, nowMs), suspects, perMinute };
   }
+}
+
+/** The identity of its key. */
+export function keyIdOf(e: Pick<Explanation, 'object' | 'uid'>): string {
+  return keyId({ kind: kindOf(e), uid: e.uid });
 }
 
 /** The queue that has its job. */

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import type { Request, Response } from 'express';
+import type { Response } from 'express';
 import { refusedPage, troublePage } from './pages.ts';
 
 /** Thrown by a handler for a request that it refuses.
@@ -13,19 +13,21 @@ export class RequestRefused extends Error {
 }
 
 /** Answers with a page to a browser that opens one, otherwise as RFC 9457 says. */
-export function refuse(request: Request, response: Response, status: number, detail: string): void {
-  const title = STATUS_CODES[status] ?? '';
+export function refuse(
+  response: Response,
+  status: number,
+  detail: string,
+  page = refusedPage(STATUS_CODES[status] ?? '', detail),
+): void {
   response.status(status);
-  if (request.accepts(['json', 'html']) === 'html')
-    return void response.send(refusedPage(title, detail));
+  if (response.req.accepts(['json', 'html']) === 'html') return void response.send(page);
   // Bull Board's page shows `error`.
-  const problem = { title, status, detail, error: detail };
+  const problem = { title: STATUS_CODES[status], status, detail, error: detail };
   response.type('application/problem+json').send(JSON.stringify(problem));
 }
 
 /** Answers that Redis can't be read. */
-export function sendUnavailable(request: Request, response: Response, trouble: string): void {
-  response.status(503).set('retry-after', '3');
-  if (request.originalUrl.startsWith('/queues/api/')) response.json({ error: trouble });
-  else response.send(troublePage(trouble));
+export function sendUnavailable(response: Response, trouble: string): void {
+  response.set('retry-after', '3');
+  refuse(response, 503, trouble, troublePage(trouble));
 }

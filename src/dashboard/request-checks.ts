@@ -3,30 +3,33 @@ import type { Request, RequestHandler } from 'express';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
+import { refuse } from './refusals.ts';
 
 /** Longer than a login, and than what promoting a job sends. */
 const MAX_BODY_BYTES = 16 * 1024;
 
 const MISDIRECTED =
   'this dashboard is not served under the host name of this request; ' +
-  'if the name is one of its own, start it with --dashboard-hosts=NAME\n';
+  'if the name is one of its own, start it with --dashboard-hosts=NAME';
 
 /** Refuses requests that no browser or script of a user sends: for another host name, too long, or
  * written so that a proxy may read them differently. */
 export function checkRequests(isServedHost: (header: string) => boolean): RequestHandler {
-  return ({ url, headers, headersDistinct }, response, next) => {
+  return (request, response, next) => {
+    const { url, headers, headersDistinct } = request;
     const { host: hosts = [], 'transfer-encoding': codings = [] } = headersDistinct;
-    const refuse = (status: number, reason: string): void => {
+    const close = (status: number, reason: string): void => {
       // What follows on this connection may be the rest of this request.
-      response.status(status).set('connection', 'close').type('text').send(reason);
+      response.set('connection', 'close');
+      refuse(response, status, reason);
     };
     if (!/^\/[\x21-\x7e]*$/.test(url) || hosts.length > 1)
-      return refuse(400, 'the request has no plain path, or several hosts\n');
+      return close(400, 'the request has no plain path, or several hosts');
     if (codings.length > 1 || (codings[0] ?? 'chunked').toLowerCase() !== 'chunked')
-      return refuse(400, 'only Transfer-Encoding: chunked is accepted\n');
-    if (!isServedHost(hosts[0] ?? '')) return refuse(421, MISDIRECTED);
+      return close(400, 'only Transfer-Encoding: chunked is accepted');
+    if (!isServedHost(hosts[0] ?? '')) return close(421, MISDIRECTED);
     if (Number(headers['content-length'] ?? 0) > MAX_BODY_BYTES)
-      return refuse(413, `a request may have ${MAX_BODY_BYTES} bytes\n`);
+      return close(413, `a request may have ${MAX_BODY_BYTES} bytes`);
     next();
   };
 }

@@ -76,10 +76,15 @@ function createApp(
   app.use(login.required);
   app.use(limitTime(options.answerMs ?? ANSWER_MS));
   app.use(new PendingRoutes(options).router);
-  app.use(MOUNT_PATH, guardActions(options), refreshBoards(options.link, boards), boards.router);
-  app.use((request, response) => {
+  app.use(
+    MOUNT_PATH,
+    guardActions(options, true),
+    refreshBoards(options.link, boards),
+    boards.router,
+  );
+  app.use((_request, response) => {
     const detail = `there is no such page; the queues are at ${MOUNT_PATH}/`;
-    refuse(request, response, 404, detail);
+    refuse(response, 404, detail);
   });
   app.use(answerErrors(log));
   return app;
@@ -121,13 +126,13 @@ function isAsset(path: string): boolean {
 
 /** Answers 503 if the board does not answer in time, as while Redis hangs. */
 function limitTime(limitMs: number): RequestHandler {
-  return (request, response, next) => {
+  return (_request, response, next) => {
     const timer = setTimeout(() => {
       if (response.headersSent) return;
       // So that the board's own late answer is dropped.
       response.set('connection', 'close');
       const trouble = `Redis did not answer within ${limitMs / 1000} s; try again`;
-      sendUnavailable(request, response, trouble);
+      sendUnavailable(response, trouble);
     }, limitMs);
     response.once('close', () => clearTimeout(timer));
     next();
@@ -146,7 +151,7 @@ function refreshBoards(link: RedisLink, boards: Boards): RequestHandler {
     }
     if (response.headersSent) return;
     if (trouble === undefined) next();
-    else sendUnavailable(request, response, trouble);
+    else sendUnavailable(response, trouble);
   };
 }
 
@@ -161,7 +166,7 @@ function answerErrors(log: Logger): ErrorRequestHandler {
     if (status >= 500) log.error({ err: error, path }, 'dashboard: request failed');
     const detail =
       status < 500 ? 'the request is invalid' : 'internal error: see the log of the dashboard';
-    refuse(request, response, status, detail);
+    refuse(response, status, detail);
   };
 }
 

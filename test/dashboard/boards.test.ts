@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { TEXTS } from '#src/dashboard/board-page.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { registryKey } from '#src/queue/queue-keys.ts';
+import { writeStatus } from '#src/queue/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import {
   type BoardRedis,
@@ -15,16 +17,26 @@ import {
 import { startTestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
+const EVIL = '<img src=x onerror=alert(1)>';
 const claim: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
 const volume: JobKey = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u2' };
+
+interface ShownJob {
+  readonly name: string;
+  readonly data: unknown;
+  readonly failedReason: string;
+  readonly timestamp: number;
+  readonly delay: number;
+  readonly opts: { readonly delay: number };
+}
 
 interface ShownQueue {
   readonly name: string;
   readonly description?: string;
   readonly readOnlyMode: boolean;
-  readonly allowRetries: boolean;
+  readonly statuses: readonly string[];
   readonly counts: Readonly<Record<string, number>>;
-  readonly jobs: readonly { readonly name: string; readonly data: unknown }[];
+  readonly jobs: readonly ShownJob[];
 }
 
 describe('boards', () => {
@@ -57,23 +69,70 @@ describe('boards', () => {
     await redis.fill('d.example', [volume]);
     const [claims, volumes] = await shown('claims.d.example');
     assert.equal(claims?.name, 'claims.d.example');
-    assert.equal(
-      claims.description,
-      'claims to provision; what fails is delayed; driver d.example',
-    );
+    assert.equal(claims.description, 'claims to provision; driver d.example');
     assert.equal(claims.readOnlyMode, true);
-    assert.equal(claims.allowRetries, false);
     assert.equal(claims.counts['prioritized'], 1);
     assert.deepEqual(
       claims.jobs.map(({ name, data }) => [name, data]),
       [['claim ns/data', { v: 1, ...claim }]],
     );
-    assert.equal(
-      volumes?.description,
-      'volumes to delete; what fails is delayed; driver d.example',
-    );
+    assert.equal(volumes?.description, 'volumes to delete; driver d.example');
     const [, opened] = await shown('volumes.d.example');
     assert.equal(opened?.jobs[0]?.name, 'volume pvc-u2');
+  });
+
+  it('show why a delayed job waits, and when its next run comes, as the first page does', async () => {
+    const queue = await redis.fill('d.example', [claim], 60_000);
+    const job = await queue.getJob('data~1');
+    const lastMs = (job?.timestamp ?? 0) + 600_000;
+    const status = { outcome: 'later', reason: EVIL, atMs: lastMs } as const;
+    await writeStatus(redis.redis, { prefix: PREFIX, driver: 'd.example', key: claim }, status);
+    const one = await dashboard.send('/queues/api/queues/claims.d.example/data~1', {
+      basic: RIGHT,
+    });
+    const [listed] = await shown('claims.d.example');
+    for (const each of [listed?.jobs[0], (JSON.parse(one.text) as { job: ShownJob }).job]) {
+      assert.equal(each?.failedReason, EVIL);
+      // Bull Board's page adds the delay to the time when the job was added.
+      assert.equal(each.timestamp + each.delay, lastMs + 60_000);
+      assert.equal(each.opts.delay, each.delay, 'or it says that the time is not known');
+      assert.deepEqual(
+        ['priority', 'deduplicationId', 'attemptsStarted'].filter((name) => name in each),
+        [],
+      );
+    }
+  });
+
+  for (const [path, status] of [
+    ['queues?activeQueue=%25E0%25A4%25A', 400],
+    ['queues?activeQueue=a&activeQueue=b', 400],
+    ['queues?activeQueue=claims.d.example&status=evil', 400],
+    ['queues/absent/data~1', 404],
+    ['queues/claims.d.example/absent~1', 404],
+    ['queues/claims.d.example/delayed', 404],
+    ['queues/claims.d.example/meta', 404],
+  ] as const)
+    it(`answer ${status} to ${path}`, async () => {
+      await redis.fill('d.example', [claim], 60_000);
+      await shown();
+      const reply = await dashboard.send(`/queues/api/${path}`, { basic: RIGHT });
+      assert.equal(reply.status, status, reply.text);
+    });
+
+  it('have no tab of a state that no job of ours has', async () => {
+    await redis.fill('d.example', [claim]);
+    const [queue] = await shown();
+    const expected = ['latest', 'active', 'waiting', 'prioritized', 'completed', 'delayed'];
+    assert.deepEqual(queue?.statuses, expected);
+  });
+
+  it('have texts that are true of our jobs, each in the place of one of Bull Board’s', async () => {
+    const path = '/queues/static/locales/en-US/messages.json';
+    const { text } = await dashboard.send(path, { basic: RIGHT });
+    for (const [theirs, ours] of Object.entries(TEXTS)) {
+      assert.ok(text.includes(JSON.stringify(ours)), ours);
+      assert.ok(!text.includes(JSON.stringify(theirs)), theirs);
+    }
   });
 
   it('show the queue of snapshots', async () => {
@@ -133,7 +192,7 @@ describe('boards', () => {
       const startedMs = Date.now();
       const [api, page] = await Promise.all([
         dashboard.send('/queues/api/queues', { basic: RIGHT }),
-        dashboard.send('/queues/', { basic: RIGHT }),
+        dashboard.send('/queues/', { basic: RIGHT, headers: { accept: 'text/html' } }),
       ]);
       assert.ok(Date.now() - startedMs < 3000);
       assert.deepEqual([api.status, page.status], [503, 503]);

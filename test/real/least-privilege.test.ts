@@ -12,6 +12,7 @@ import { PROVISIONED_BY, SELECTED_NODE, SNAPSHOT_SOURCE_PROTECTION } from '#src/
 import { queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { encodeEntry, pendingKey } from '#src/explain/pending-index.ts';
+import { jobData, keyId } from '#src/queue/contract.ts';
 import { encodeJob } from '#src/records/open-records.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -41,10 +42,15 @@ const SNAPSHOT_API = 'snapshot.storage.k8s.io/v1';
 const STORAGE = '/apis/storage.k8s.io/v1';
 const CAPACITIES = `${STORAGE}/namespaces/${HOME}/csistoragecapacities`;
 const CONTENTS = `/apis/${SNAPSHOT_API}/volumesnapshotcontents`;
-/** What each user of the dashboard may do, below the path of a queue. */
-const PROMOTIONS = { promoter: ['a~1/promote', 'b~1/promote', 'promote'], dashboard: [] } as const;
 const UNSERVED = 'unserved.csi.example';
-const DRAINS = [`/drivers/${UNSERVED}/drain`, `/drivers/${UNSERVED}/resume`];
+/** What the promoter may do. */
+const ACTIONS = [
+  '/claims/ns/a/run',
+  '/run',
+  '/run?show=volumes',
+  `/drivers/${UNSERVED}/drain`,
+  `/drivers/${UNSERVED}/resume`,
+];
 const KINDS = ['claim', 'volume', 'snapshot', 'capacity'] as const;
 const NODES = ['node-1', 'node-2'] as const;
 
@@ -330,28 +336,33 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     await until(async () => Number(await bed.data.get(key)) < 1_000, 'priorities are lowered');
   });
 
-  it('show every page of the dashboard, and promote jobs of every kind', async () => {
+  it('show every page of the dashboard, try claims and volumes now, and drain', async () => {
     const driver = UNSERVED;
     const names: readonly string[] = await Promise.all(
       KINDS.map(async (kind) => {
         const name = queueName(kind, driver);
         await registerQueues(bed.data, 'csi', [{ name, driver, kind }]);
         const queue = new Queue(name, { connection: bed.data, prefix: '{csi}' });
-        for (const [jobId, priority] of [
-          ['a~1', 0],
-          ['b~1', 1],
-          ['c~1', 0],
-        ] as const)
-          await queue.add(kind, {}, { jobId, priority, delay: 3_600_000 });
+        // A promoted job waits, or is prioritized.
+        for (const [object, priority] of [
+          ['a', 0],
+          ['b', 1],
+        ] as const) {
+          const namespace = kind === 'volume' ? '' : 'ns';
+          const key = { kind, uid: `${kind}-${object}`, namespace, name: object };
+          const deduplication = { id: keyId(key) };
+          const opts = { jobId: `${object}~1`, priority, delay: 3_600_000, deduplication };
+          await queue.add(kind, jobData(key), opts);
+          const entry = encodeEntry({ key, className: '', sinceMs: 1, why: '' });
+          await bed.data.hset(pendingKey('csi', driver), key.uid, entry);
+        }
         await queue.close();
         return name;
       }),
     );
-    const listed = { kind: 'claim', uid: 'uid-3', namespace: 'ns', name: 'listed' } as const;
-    const entry = encodeEntry({ key: listed, className: '', sinceMs: 1, why: '' });
+    const listed = { kind: 'claim', uid: 'claim-a', namespace: 'ns', name: 'a' } as const;
     const open = `{csi}:open:${driver}`;
     const record = `{csi}:volume:${driver}:${listed.uid}`;
-    await bed.data.hset(pendingKey('csi', driver), listed.uid, entry);
     await bed.data.hset(open, listed.uid, encodeJob(listed));
     await bed.data.hset(record, { state: 'suspect', until: '0' });
     for (const user of ['promoter', 'dashboard'] as const) {
@@ -359,11 +370,14 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
       const link = openRedis({ ...redis, name: user });
       await until(() => link.trouble === undefined, 'Redis is usable');
       const dashboard = await startTestDashboard(redis.url, { link, allowActions: true });
-      const send = (path: string, method = 'GET') =>
-        dashboard.send(`/queues/api/${path}`, { basic: RIGHT, method });
+      const send = (path: string) => dashboard.send(`/queues/api/${path}`, { basic: RIGHT });
+      for (const path of user === 'promoter' ? ACTIONS : [])
+        assert.equal(
+          (await dashboard.send(path, { basic: RIGHT, method: 'POST' })).status,
+          303,
+          path,
+        );
       for (const name of names) {
-        for (const path of PROMOTIONS[user])
-          assert.ok((await send(`queues/${name}/${path}`, 'PUT')).status < 300, path);
         for (const path of ['', '/logs', '/flow']) await send(`queues/${name}/a~1${path}`);
         for (const path of ['metrics', 'rate-limit', 'default-job-options'])
           await send(`queues/${name}/${path}`);
@@ -371,14 +385,8 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
           await send(`queues?activeQueue=${name}&status=${status}&page=1`);
       }
       for (const path of ['redis/stats', 'job-schedulers', 'metrics/history']) await send(path);
-      for (const path of ['/', '/claims/ns/listed'])
+      for (const path of ['/', '/claims/ns/a', '/volumes/b'])
         assert.equal((await dashboard.send(path, { basic: RIGHT })).status, 200, path);
-      for (const path of user === 'promoter' ? DRAINS : [])
-        assert.equal(
-          (await dashboard.send(path, { basic: RIGHT, method: 'POST' })).status,
-          303,
-          path,
-        );
       await dashboard.close();
       link.close();
     }

@@ -131,20 +131,11 @@ describe('the users of k8s/redis/users.acl', () => {
     let promoter: RunningDashboard;
     let queue: Queue;
     let pending: string;
-    const addDelayed = async (id: string, priority = 0): Promise<unknown> =>
-      queue.add('claim', {}, { jobId: id, delay: 3_600_000, priority });
-    const promote = (dashboard: RunningDashboard, job: string) =>
-      dashboard.send(`/queues/api/queues/${QUEUE}/${encodeURIComponent(job)}/promote`, {
-        method: 'PUT',
-        basic: RIGHT,
-      });
     before(async () => {
       await jobs.stop();
       pending = `/claims/default/${(await bed.newClaim()).metadata.name}`;
       queue = new Queue(QUEUE, { connection: bed.redis.redis, prefix: '{csi}' });
-      await addDelayed('a~1');
-      await addDelayed('b~1', 1);
-      await addDelayed('c~1');
+      await queue.add('claim', {}, { jobId: 'a~1', delay: 3_600_000 });
       const url = bed.redis.url;
       const options = { allowActions: true };
       reader = await startTestDashboard(urlOf('dashboard', url), options);
@@ -172,20 +163,10 @@ describe('the users of k8s/redis/users.acl', () => {
       assert.deepEqual(await denials(bed.redis.redis), []);
     });
 
-    it('promote jobs as sutler-promoter', async () => {
-      assert.equal((await promote(promoter, 'a~1')).status, 204);
-      assert.equal((await promote(promoter, 'b~1')).status, 204);
-      assert.equal(await queue.getJobState('a~1'), 'waiting');
-      assert.equal(await queue.getJobState('b~1'), 'prioritized');
-      const all = `/queues/api/queues/${QUEUE}/promote`;
-      assert.equal((await promoter.send(all, { method: 'PUT', basic: RIGHT })).status, 200);
-      assert.equal(await queue.getJobState('c~1'), 'waiting');
-      assert.deepEqual(await denials(bed.redis.redis), []);
-    });
-
     it('try a claim now, and drain and resume, as sutler-promoter', async () => {
       for (const path of [
         `${pending}/run`,
+        '/run',
         `/drivers/${DRIVER}/drain`,
         `/drivers/${DRIVER}/resume`,
       ])
@@ -197,10 +178,9 @@ describe('the users of k8s/redis/users.acl', () => {
       assert.deepEqual(await denials(bed.redis.redis), []);
     });
 
-    it('promote nothing as sutler-dashboard, and the job stays delayed', async () => {
-      await addDelayed('d~1');
-      assert.equal((await promote(reader, 'd~1')).status, 500);
-      assert.equal(await queue.getJobState('d~1'), 'delayed');
+    it('try nothing now as sutler-dashboard', async () => {
+      const reply = await reader.send(`${pending}/run`, { method: 'POST', basic: RIGHT });
+      assert.equal(reply.status, 503);
     });
   });
 
@@ -216,6 +196,7 @@ describe('the users of k8s/redis/users.acl', () => {
     promoter: [
       ['HSET', `{csi}:${QUEUE}:meta`, 'paused', '1'],
       ['ZREM', `{csi}:${QUEUE}:prioritized`, 'b~1'],
+      ['ZREM', '{csi}:snapshots.d:delayed', 'a~1'],
       ['EVAL', "return redis.call('SET', KEYS[1], 'x')", '1', '{csi}:epoch'],
       ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:${QUEUE}:a~1`],
       ['HSET', `{csi}:volume:${DRIVER}:u`, 'state', 'stored'],
