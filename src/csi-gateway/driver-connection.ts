@@ -4,6 +4,7 @@ import { Code, CsiError } from '../csi/status.ts';
 import { type Address, formatAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { Outage } from '../runtime/outage.ts';
 import { callUnary, type Peer, type UnaryAnswer, type UnaryRequest } from '../csi/unary-call.ts';
 import { formatTimeout, frameMessage } from '../csi/grpc-wire.ts';
 import { endStuckSession } from './end-stuck-session.ts';
@@ -54,9 +55,6 @@ const RECONNECT_MAX_MS = 500;
 /** Interval between Probes of a driver that is not ready, as in csi-lib-utils rpc/common.go
  * ProbeForever. */
 const PROBE_RETRY_MS = 1_000;
-/** How old the last log line about waiting must be before a new reason is logged. Reasons that
- * change while a driver restarts are not worth a line each. */
-const NEW_REASON_MS = 10_000;
 /** Calls in a row without a response in time after which the connection is replaced. By default
  * that takes twice ten seconds, longer than a busy driver should need for a Probe. */
 const MAX_UNANSWERED = 2;
@@ -93,9 +91,13 @@ export class DriverConnection {
   #identity: DriverIdentity | undefined;
   #trouble: string | undefined;
   #running: Promise<void> | undefined;
+  readonly #outage: Outage;
+  /** The facts about the driver that were logged. */
+  #shown = '';
 
   constructor(options: DriverConnectionOptions) {
     this.#options = options;
+    this.#outage = new Outage(options.log);
     // Sessions of single calls listen too.
     setMaxListeners(0, this.#stop.signal);
     this.#address = formatAddress(options.address);
@@ -196,32 +198,24 @@ export class DriverConnection {
   /** Ends the connection; calls under way end as ambiguous. */
   async close(): Promise<void> {
     this.#stop.abort();
+    this.#outage.forget();
     this.#session?.destroy();
     await this.#running;
   }
 
   async #run(): Promise<void> {
-    const { address, clock, log, maxMessageBytes, probeTimeoutMs: timeoutMs } = this.#options;
+    const { address, clock, maxMessageBytes, probeTimeoutMs: timeoutMs } = this.#options;
     const { signal } = this.#stop;
     let retryMs = RECONNECT_MIN_MS;
-    /** The last log line about waiting. A lost connection has its own log line. */
-    let logged: { readonly reason: string; readonly atMs: number } | undefined;
     while (!signal.aborted) {
       const opened = await openSession(address, { timeoutMs, maxMessageBytes, signal });
       if (typeof opened !== 'string') {
         retryMs = RECONNECT_MIN_MS;
         await this.#useSession(opened);
-        logged = { reason: '', atMs: clock.nowMs() };
         continue;
       }
       this.#trouble = `waiting for the driver at ${this.#address}: ${opened}`;
-      const shouldLog =
-        logged === undefined ||
-        (logged.reason !== opened && clock.nowMs() - logged.atMs >= NEW_REASON_MS);
-      if (shouldLog) {
-        logged = { reason: opened, atMs: clock.nowMs() };
-        log.info({ address: this.#address, reason: opened }, 'waiting for the driver');
-      }
+      this.#logTrouble(opened);
       await clock.sleep(retryMs, signal);
       retryMs = Math.min(retryMs * 2, RECONNECT_MAX_MS);
     }
@@ -254,8 +248,7 @@ export class DriverConnection {
     this.#trouble = `lost the driver at ${this.#address}`;
     metrics.setDriverReady(false);
     if (!session.closed) session.close();
-    if (!this.#stop.signal.aborted)
-      log.warn({ address: this.#address }, 'lost the driver, reconnecting');
+    if (!this.#stop.signal.aborted) this.#logTrouble('the connection was lost');
   }
 
   /** Probes until the session is lost or answers nothing: the connection may be at fault then, and
@@ -279,15 +272,21 @@ export class DriverConnection {
   }
 
   #setTrouble(trouble: string | undefined): void {
-    const { log, metrics } = this.#options;
+    const { metrics } = this.#options;
     metrics.setDriverReady(trouble === undefined);
     if (trouble === this.#trouble) return;
     this.#trouble = trouble;
-    if (trouble !== undefined)
-      return log.warn({ address: this.#address, reason: trouble }, 'the driver is not ready');
+    if (trouble !== undefined) return this.#logTrouble(trouble);
     const { name, vendorVersion, capabilities } = this.#identity ?? {};
     const controller = [...(capabilities?.controller ?? [])];
-    log.info({ driver: name, version: vendorVersion, controller }, 'the driver is ready');
+    const facts = { driver: name, version: vendorVersion, controller };
+    const shown = JSON.stringify(facts);
+    this.#outage.ended(facts, 'the driver is ready', shown !== this.#shown);
+    this.#shown = shown;
+  }
+
+  #logTrouble(reason: string): void {
+    this.#outage.met(reason, { address: this.#address, reason }, 'the driver is not ready');
   }
 
   /** Ends early, but not before PROBE_RETRY_MS, when a forwarded call got no response in time. */

@@ -9,6 +9,7 @@ import {
 } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { traceIdIn } from '../runtime/trace-id.ts';
 import type { CallLimiter, CallSlot, LimitReached } from './call-limiter.ts';
 import type { UnaryAnswer, UnaryResponse } from '../csi/unary-call.ts';
 import type { DriverConnection } from './driver-connection.ts';
@@ -312,7 +313,7 @@ export class Forwarder {
     this.#options.logCall?.(log, {
       path: call.path,
       caller: call.caller,
-      trace: getSingle(call.headers, 'traceparent'),
+      trace: traceIdIn(getSingle(call.headers, 'traceparent')),
       request: call.message,
       response: driverSaid ? reply.answer.body.subarray(5) : undefined,
       code,

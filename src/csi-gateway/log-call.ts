@@ -12,7 +12,7 @@ export interface CallRecord {
   readonly path: string;
   /** Name of the caller (Caller.name). */
   readonly caller: string;
-  /** The caller's W3C traceparent header. */
+  /** The id of the caller's trace. */
   readonly trace: string | undefined;
   readonly request: Uint8Array | undefined;
   readonly response: Uint8Array | undefined;
@@ -36,7 +36,7 @@ export function logCall(log: Logger, call: CallRecord): void {
     {
       method: call.path.slice(0, 200),
       caller: call.caller,
-      ...(call.trace === undefined ? {} : { trace: call.trace.slice(0, 100) }),
+      ...(call.trace === undefined ? {} : { trace: call.trace }),
       code: codeName(call.code),
       ...(call.details === '' ? {} : { details }),
       driverSaid: call.driverSaid,

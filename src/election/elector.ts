@@ -3,6 +3,7 @@ import type { Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { metricsIn } from '../runtime/metrics.ts';
+import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import {
   acquireDelayMs,
@@ -35,6 +36,7 @@ export interface ElectorOptions extends LeaseTimes {
 
 const UNHEALTHY_AFTER_MS = 20_000;
 const RELEASE_TIMEOUT_MS = 3000;
+const UNREACHABLE = 'could not read or write the Lease; trying again';
 
 /** Waits until the Lease is free, acquires it, and renews it until closed.
  *
@@ -58,12 +60,14 @@ export class Elector {
   #renewedMs = 0;
   #isClosing = false;
   #trouble: string | undefined;
+  readonly #outage: Outage;
 
   /** @throws UsageError for times that can't work together */
   constructor(options: ElectorOptions) {
     checkLeaseTimes(options);
     const { store, clock, metrics, leaseName, retryPeriodMs, log } = options;
     this.#options = options;
+    this.#outage = new Outage(log);
     this.#clock = clock;
     const { counter, gauge } = metricsIn(metrics);
     this.#status = gauge('leader_election_master_status', 'Whether this process leads: 1 or 0.', [
@@ -116,6 +120,7 @@ export class Elector {
   async close(): Promise<void> {
     const isFirst = !this.#isClosing;
     this.#isClosing = true;
+    this.#outage.forget();
     this.#endWatch();
     await this.#loop.stop();
     if (!isFirst || !this.#hasLease) return;
@@ -136,14 +141,11 @@ export class Elector {
     const startedMs = this.#clock.nowMs();
     try {
       const takenMs = await this.#withLimit(renewDeadlineMs, (signal) => this.#attempt(signal));
+      this.#reportTrouble(undefined);
       this.#trouble = undefined;
       if (takenMs !== undefined) return Math.max(1, Math.min(delayMs, takenMs));
     } catch (error) {
-      const level = this.#trouble === messageOf(error) ? 'debug' : 'warn';
-      log[level](
-        { err: error, lease: leaseName },
-        'could not read or write the Lease; trying again',
-      );
+      this.#reportTrouble(error);
       this.#trouble = messageOf(error);
       return delayMs;
     }
@@ -160,12 +162,13 @@ export class Elector {
   }
 
   async #renew(): Promise<number> {
-    const { retryPeriodMs, renewDeadlineMs, leaseName, log } = this.#options;
+    const { retryPeriodMs, renewDeadlineMs } = this.#options;
     const startedMs = this.#clock.nowMs();
     const deadlineMs = this.#renewedMs + renewDeadlineMs;
     try {
       const limitMs = deadlineMs - startedMs;
       const takenMs = await this.#withLimit(limitMs, (signal) => this.#attempt(signal));
+      this.#reportTrouble(undefined);
       if (takenMs === undefined) {
         this.#renewedMs = startedMs;
         return retryPeriodMs;
@@ -173,9 +176,16 @@ export class Elector {
       this.#stopLeading(`held by ${this.holder ?? 'no process'}`);
       return Math.max(1, Math.min(takenMs, this.#acquireDelayMs()));
     } catch (error) {
-      log.warn({ err: error, lease: leaseName }, 'could not renew the Lease; trying again');
+      this.#reportTrouble(error);
       return Math.max(0, Math.min(retryPeriodMs, deadlineMs - this.#clock.nowMs()));
     }
+  }
+
+  /** @param error  undefined: the Lease can be read and written */
+  #reportTrouble(error: unknown): void {
+    const lease = this.#options.leaseName;
+    if (error === undefined) this.#outage.ended({ lease }, 'the Lease can be read and written');
+    else this.#outage.met(messageOf(error), { err: error, lease }, UNREACHABLE);
   }
 
   #acquireDelayMs(): number {

@@ -1,13 +1,13 @@
 import type { Redis } from 'ioredis';
 import { keyOf } from '../kube/resources.ts';
-import { type JobKey, type JobKind, keyId } from '../queue/contract.ts';
+import { type JobKey, type JobKind, keyId, traceOf } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { type JobState, readJob } from '../queue/queues.ts';
 import { readStatus, readStatuses, type RunStatus, type StatusChange } from '../queue/status.ts';
 import { type OpenRecord, openRecord } from '../records/open-records.ts';
 import { type Cause, driverCause, fine, isoTime, QUEUED, statusCause, wrong } from './causes.ts';
 import { type DriverState, readDriverState } from './driver-state.ts';
-import { NO_CLASS, NOT_ANNOTATED, type PendingEntry, readPending } from './pending-index.ts';
+import { NO_CLASS, type PendingEntry, readPending } from './pending-index.ts';
 
 /** Why a claim or volume is not done, and who has to do what. */
 export interface Explanation {
@@ -94,15 +94,19 @@ function causeOf(
   nowMs: number,
 ): Cause {
   const { why, className, state, status, job } = o;
-  if (why === NO_CLASS) return absentClass(className);
-  if (why === NOT_ANNOTATED)
-    return wrong('NotAnnotated', 'kube-controller-manager has not asked for a volume yet', [
-      'administrator',
-      'see that kube-controller-manager runs, and that the class is the one that is wanted',
-    ]);
+  if (why !== '') return whyNoJob(why, className);
   if (job?.isActive === true && status === undefined)
     return fine('Running', 'a worker is at it now', ['nobody', 'wait until its call has ended']);
   return driverCause(state, nowMs) ?? (status === undefined ? QUEUED : statusCause(status));
+}
+
+/** Explains a claim that has no job. */
+export function whyNoJob(why: Exclude<PendingEntry['why'], ''>, className: string): Cause {
+  if (why === NO_CLASS) return absentClass(className);
+  return wrong('NotAnnotated', 'kube-controller-manager has not asked for a volume yet', [
+    'administrator',
+    'see that kube-controller-manager runs, and that the class is the one that is wanted',
+  ]);
 }
 
 /** Explains a claim whose class does not exist. */
@@ -172,6 +176,7 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
     class: className,
     driver,
     gateway,
+    trace: traceOf({ kind: kindOf(e), uid: e.uid, name: e.object }) ?? '',
     runs: status === undefined ? '' : describeRuns(status, e.nextMs, nowMs),
     reason,
     record: record === undefined ? '' : describeRecord(record),

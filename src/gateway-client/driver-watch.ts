@@ -2,6 +2,7 @@ import { readControllerCapabilities, readPluginCapabilities } from '../csi/capab
 import { type Clock, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { CsiClient } from './client.ts';
 import type { GatewayPool } from './pool.ts';
@@ -39,9 +40,11 @@ export class DriverWatch {
   #current: DriverInfo | undefined;
   #trouble: string | undefined;
   #isSkewed = false;
+  readonly #outage: Outage;
 
   constructor(options: DriverWatchOptions) {
     this.#options = options;
+    this.#outage = new Outage(options.log);
     const addresses = options.gateways.inOrder().map(({ address }) => address);
     this.#trouble =
       addresses.length === 0
@@ -76,26 +79,25 @@ export class DriverWatch {
   }
 
   close(): void {
+    this.#outage.forget();
     void this.#loop.stop();
   }
 
   /** @returns how long to wait before the driver is asked again, in ms */
   async #poll(): Promise<number> {
-    const { log } = this.#options;
     const { name: expected } = this.#options.expected ?? {};
     const answer = await askGateways(this.#options, this.#current?.name ?? expected);
     if (typeof answer === 'string') {
-      if (answer !== this.#trouble)
-        log.warn({ reason: answer }, 'the driver does not answer through its gateway; waiting');
+      const message = 'the driver does not answer through its gateway; waiting';
+      this.#outage.met(answer, { reason: answer }, message);
       this.#trouble = answer;
       return RETRY_MS;
     }
     this.#warnOfSkew();
     const { name, controllerCapabilities } = answer;
-    if (this.#current === undefined)
-      log.info({ driver: name, capabilities: [...controllerCapabilities] }, 'driver found');
-    else if (this.#trouble !== undefined)
-      log.info({ driver: name }, 'the driver answers through its gateway again');
+    const isFirst = this.#current === undefined;
+    const facts = { driver: name, capabilities: [...controllerCapabilities] };
+    this.#outage.ended(facts, 'the driver answers through its gateway', isFirst);
     this.#current = answer;
     this.#trouble = undefined;
     this.#resolveFirst(answer);

@@ -158,7 +158,7 @@ export class GatewayFailover {
     const health = healthAfterProbe(before, result, startedMs);
     this.#health.set(address, health);
     if (before.kind !== health.kind)
-      this.#options.log.info({ gateway: address, ...health }, 'health of a gateway changed');
+      this.#options.log.debug({ gateway: address, ...health }, 'health of a gateway changed');
   }
 
   /** @returns what is wrong */

@@ -1,6 +1,6 @@
 import { driverCause } from '../explain/causes.ts';
 import { readDriverState } from '../explain/driver-state.ts';
-import { explainEntries } from '../explain/explain.ts';
+import { explainEntries, whyNoJob } from '../explain/explain.ts';
 import {
   encodeEntry,
   type PendingEntry,
@@ -8,16 +8,18 @@ import {
   readWritten,
   writePending,
 } from '../explain/pending-index.ts';
+import { regardingClaim } from '../kube/event-correlation.ts';
 import type { EventRecorder } from '../kube/events.ts';
+import { logFields } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { countWaiting } from '../queue/queues.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
+import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { PendingMetrics } from './pending-metrics.ts';
-import { keyOf } from '../kube/resources.ts';
 
 export interface PendingReportOptions {
   /** What the driver has not done yet. */
@@ -63,11 +65,13 @@ export class PendingReport {
   #told = { sentence: '', atMs: 0, uids: new Set<string>() };
   readonly #metrics: PendingMetrics;
   #measuredMs = -Infinity;
+  readonly #outage: Outage;
   readonly #unsubscribe: () => void;
 
   constructor(options: PendingReportOptions) {
     const { link, prefix, driver, clock, log } = options;
     this.#options = options;
+    this.#outage = new Outage(log);
     this.#key = pendingKey(prefix, driver);
     this.#metrics = new PendingMetrics(options.metrics, driver);
     this.#loop = new PollLoop({
@@ -83,6 +87,7 @@ export class PendingReport {
 
   async stop(): Promise<void> {
     this.#unsubscribe();
+    this.#outage.forget();
     await this.#loop.stop();
     this.#metrics.close();
   }
@@ -90,7 +95,10 @@ export class PendingReport {
   async #report(): Promise<number> {
     const { isLeading, link, clock, whyNoLeader } = this.#options;
     if (!isLeading()) this.#forget();
-    if (!isLeading() && whyNoLeader() === undefined) return PERIOD_MS;
+    if (!isLeading() && whyNoLeader() === undefined) {
+      this.#outage.forget();
+      return PERIOD_MS;
+    }
     const startMs = clock.nowMs();
     const entries = this.#dueEntries(startMs);
     if (isLeading() && link.trouble === undefined) {
@@ -98,6 +106,7 @@ export class PendingReport {
       await this.#measure(entries, startMs);
     }
     if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, startMs);
+    else this.#outage.forget();
     return PERIOD_MS + entries.length * PAUSE_MS_PER_ENTRY;
   }
 
@@ -135,7 +144,7 @@ export class PendingReport {
   }
 
   async #write(entries: readonly PendingEntry[]): Promise<void> {
-    const { link } = this.#options;
+    const { link, log } = this.#options;
     // What an earlier leader has written, or this one before a failure.
     const known = this.#written ?? (await readWritten(link.redis, this.#key));
     const next = new Map(entries.map((entry) => [entry.key.uid, encodeEntry(entry)]));
@@ -144,6 +153,12 @@ export class PendingReport {
     this.#written = undefined;
     await writePending(link.redis, this.#key, { written, removed });
     this.#written = next;
+    for (const { key, why, className } of entries)
+      if (why !== '' && written.has(key.uid))
+        log.warn(
+          { ...logFields(key), reason: whyNoJob(why, className).sentence },
+          'the claim waits',
+        );
   }
 
   /** Tells the claims that wait for something outside of them what that is. */
@@ -151,19 +166,19 @@ export class PendingReport {
     const sentence = await this.#whyAllWait(nowMs);
     const isKnown = sentence === this.#told.sentence && nowMs - this.#told.atMs < RENEW_AFTER_MS;
     if (!isKnown) this.#told = { sentence, atMs: nowMs, uids: new Set() };
-    if (sentence === '') return;
+    if (sentence === '') return this.#outage.ended({}, 'claims are worked on again');
     const claims = entries.filter(({ key, why }) => key.kind === 'claim' && why === '');
+    this.#outage.met(sentence, { claims: claims.length, reason: sentence }, 'claims wait');
     for (const { key } of claims.slice(0, MOST_TOLD)) {
       if (this.#told.uids.has(key.uid)) continue;
       this.#told.uids.add(key.uid);
-      const { namespace, name, uid } = key;
       this.#options.events.record({
-        regarding: { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name, uid },
+        regarding: regardingClaim(key),
         type: 'Warning',
         reason: 'ProvisioningDelayed',
         message: sentence,
       });
-      this.#options.log.debug({ claim: keyOf(key), reason: sentence }, 'told why the claim waits');
+      this.#options.log.debug({ ...logFields(key), reason: sentence }, 'told why the claim waits');
     }
   }
 

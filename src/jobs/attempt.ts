@@ -21,7 +21,7 @@ export interface Attempt {
 }
 
 /** What the steps of a run need of it. */
-export type RunHandle = Pick<Run, 'signal' | 'reachedDriver' | 'lastReason'>;
+export type RunHandle = Omit<Run, 'infeasibleBackoffMs'>;
 
 /** An attempt at the volume of a claim. */
 export interface ClaimAttempt {

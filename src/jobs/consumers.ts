@@ -1,4 +1,5 @@
 import { performance } from 'node:perf_hooks';
+import { regardingClaim } from '../kube/event-correlation.ts';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { Consumer } from '../queue/consumer.ts';
 import { type JobKey, type JobKind, logFields } from '../queue/contract.ts';
@@ -148,10 +149,9 @@ function reportOutages(o: {
     step: async () => {
       const reason = consumer.driverTrouble;
       if (reason === undefined) return undefined;
-      for (const { namespace, name, uid } of await consumer.waitingKeys(MOST_CLAIMS)) {
-        const regarding = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name, uid };
+      for (const key of await consumer.waitingKeys(MOST_CLAIMS)) {
         events.record({
-          regarding,
+          regarding: regardingClaim(key),
           type: 'Warning',
           reason: 'ProvisioningFailed',
           message: reason,

@@ -19,9 +19,9 @@ interface ProvisionTimes {
   readonly endMs: number;
 }
 
-/** The API server gives the creation of a claim in whole seconds: its job, which comes some
- * milliseconds later, tells it better, unless it came in a later second. */
-function createdAtMs({ metadata }: Claim, queuedMs: number): number {
+/** When a claim was created, Unix ms. The API server gives it in whole seconds: its job, which
+ * comes some milliseconds later, tells it better, unless it came in a later second. */
+export function createdAtMs({ metadata }: Claim, queuedMs: number): number {
   const secondMs = Date.parse(metadata.creationTimestamp ?? '');
   if (Number.isNaN(secondMs)) return queuedMs;
   return queuedMs < secondMs + 1_000 ? Math.max(secondMs, queuedMs) : secondMs + 500;

@@ -1,6 +1,6 @@
 import type { CsiError } from '../csi/status.ts';
 import { nodeOf } from '../gateway-client/gateway-address.ts';
-import type { EventInput } from '../kube/event-correlation.ts';
+import { type EventInput, regardingClaim } from '../kube/event-correlation.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
 import { untilGatewayIsReady } from '../node-local/wait-conditions.ts';
 import type { Outcome } from '../queue/outcome.ts';
@@ -96,9 +96,7 @@ export function recordClaimEvent(
   event: Omit<EventInput, 'regarding'>,
 ): void {
   if (claim === undefined) return;
-  const { namespace = '', name, uid, resourceVersion } = claim.metadata;
-  const object = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name };
-  events.record({ ...event, regarding: { ...object, uid, resourceVersion } });
+  events.record({ ...event, regarding: regardingClaim(claim.metadata) });
 }
 
 /** Warns on the claim that this run ended without a volume. */

@@ -13,6 +13,13 @@ export interface Regarding {
   readonly resourceVersion?: string;
 }
 
+/** What an event on a claim is about. */
+export function regardingClaim(claim: Omit<Regarding, 'kind' | 'apiVersion'>): Regarding {
+  const { namespace = '', name, uid, resourceVersion } = claim;
+  const object = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name, uid };
+  return resourceVersion === undefined ? object : { ...object, resourceVersion };
+}
+
 export interface EventInput {
   readonly regarding: Regarding;
   readonly type: 'Normal' | 'Warning';

@@ -3,6 +3,7 @@ import type { Registry } from 'prom-client';
 import { backoffMs, type Clock, systemClock, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { Outage } from '../runtime/outage.ts';
 import { type KubeClient, PAGE_SIZE } from './client.ts';
 import type { WatchEvent } from './decoders.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
@@ -84,11 +85,13 @@ export class ListWatch {
   #endReport: (() => void) | undefined;
   /** Cycles in a row that failed or brought nothing. */
   #failures = 0;
+  readonly #outage: Outage;
 
   /** Starts at once. */
   constructor(options: ListWatchOptions, sink: ObjectSink) {
     const { resource, namespace } = options;
     this.#options = options;
+    this.#outage = new Outage(options.log);
     this.#sink = sink;
     this.#metrics = createReflectorMetrics(resource.plural, options.metrics);
     this.#clock = options.clock ?? systemClock;
@@ -131,6 +134,7 @@ export class ListWatch {
   async stop(): Promise<void> {
     this.#stopped.abort(new Error(`the watch of ${this.#title} is stopped`));
     this.#cycle.abort(this.#stopped.signal.reason);
+    this.#outage.forget();
     this.#endFirstList();
     this.#endReport?.();
     await this.#running;
@@ -256,6 +260,7 @@ export class ListWatch {
           openedMs = performance.now();
           this.#isOpen = true;
           this.#trouble = undefined;
+          this.#outage.ended({ resource: resource.plural }, 'the watch goes on');
         },
         onEvent: (event) => this.#apply(event),
       });
@@ -278,12 +283,9 @@ export class ListWatch {
   #fail(error: unknown): number {
     this.#failures = this.#isGood ? 1 : this.#failures + 1;
     const pauseMs = this.#recover(error);
-    const { resource, log } = this.#options;
-    if (this.#failures === 1 || this.#failures % 10 === 0)
-      log[pauseMs === 0 ? 'debug' : 'warn'](
-        { resource: resource.plural, failures: this.#failures, error: messageOf(error) },
-        'watch interrupted',
-      );
+    const fields = { resource: this.#options.resource.plural, error: messageOf(error) };
+    if (pauseMs === 0) this.#options.log.debug(fields, 'watch interrupted');
+    else this.#outage.met(fields.error, fields, 'watch interrupted');
     return pauseMs;
   }
 

@@ -16,6 +16,7 @@ import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Invocation } from '../runtime/process.ts';
+import { traceId } from '../runtime/trace-id.ts';
 import { classNameOf, shouldProvision, waitsForPod } from '../volumes/eligibility.ts';
 import { isKnownAs } from '../volumes/driver-facts.ts';
 import { type Means, Refusal, type Result, runCommand } from './command.ts';
@@ -45,7 +46,8 @@ async function run(means: Means<typeof explain.flags>): Promise<Result> {
         prefix: flags.redisPrefix,
         nowMs,
       }));
-    return { status: 0, lines: renderExplanation(explanation, nowMs), json: explanation };
+    const lines = renderExplanation(explanation, nowMs);
+    return { status: 0, lines, json: { ...explanation, trace: traceId(explanation.uid) } };
   });
 }
 

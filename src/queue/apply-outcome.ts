@@ -2,6 +2,7 @@ import { DelayedError, type Job, WaitingError } from 'bullmq';
 import type { Redis } from 'ioredis';
 import type { Backoff } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { BLIP_MS } from '../runtime/outage.ts';
 import { type JobKey, logFields } from './contract.ts';
 import { type Outcome, requeueDelayMs, retryDelayMs, shownReason } from './outcome.ts';
 import { takePendingPromotion } from './queues.ts';
@@ -40,7 +41,8 @@ class CountedFailure extends Error {
 }
 
 /** Makes BullMQ do what the outcome of a run asks for, writes the key's status, and logs a failure
- * whose reason is another than before. */
+ * whose reason is another than before: at once, or if the driver was not reached, when that has
+ * lasted for a second. */
 export class OutcomeApplier {
   readonly #options: OutcomeApplierOptions;
 
@@ -105,6 +107,7 @@ export class OutcomeApplier {
     const until = 'until' in outcome ? outcome.until : undefined;
     const reason = shownReason(outcome.reason);
     const { count, isNews } = await writeStatus(redis, place, {
+      newsAfterMs: newsAfterMs(outcome),
       outcome: outcome.kind,
       reason,
       atMs,
@@ -118,8 +121,15 @@ export class OutcomeApplier {
           }
         : {}),
     });
-    if (isNews && outcome.kind !== 'later')
-      log.warn({ ...logFields(key), outcome: outcome.kind, reason }, 'run failed');
+    if (isNews) log.warn({ ...logFields(key), outcome: outcome.kind, reason }, 'run failed');
     return count;
   }
+}
+
+/** How long the reason of an outcome has to last before it is logged. That of a full gateway never
+ * is: calls are made as fast as they may be. */
+function newsAfterMs(outcome: Outcome): number {
+  if (outcome.kind !== 'later') return 0;
+  if (outcome.isGatewayFull === true) return Number.MAX_SAFE_INTEGER;
+  return (outcome.delayMs ?? 0) < BLIP_MS ? BLIP_MS : 0;
 }

@@ -1,6 +1,7 @@
 import { type Backoff, backoffMs, systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
+import { Outage } from '../runtime/outage.ts';
 import type { Outcome } from './outcome.ts';
 
 interface CircuitBreakerOptions {
@@ -21,6 +22,7 @@ const TRIAL_PASSES_AFTER_MS = 2_000;
 /** While keys wait for a driver that is down, a trial run says so each few seconds. Where none did
  * for so long, as when the last of them was deleted, nobody knows whether it still is. */
 const KNOWN_MS = 30_000;
+const MESSAGE = "the driver can't be reached: the queue pauses, with one trial run at a time";
 
 /** Limits how many runs a worker may have under way while its driver can't be reached. The consumer
  * passes the limit to BullMQ.
@@ -52,10 +54,12 @@ export class CircuitBreaker {
   /** Runs under way that began before the last opening. */
   #runningOlder = 0;
   #openings = 0;
+  readonly #outage: Outage;
 
   constructor(options: CircuitBreakerOptions) {
     this.#options = options;
     this.#allowed = options.concurrency;
+    this.#outage = new Outage(options.log);
   }
 
   /** Calls the listener when `limit` or `isOpen` changed. */
@@ -122,15 +126,12 @@ export class CircuitBreaker {
   stop(): void {
     this.#stopped.abort();
     clearTimeout(this.#forgetting);
+    this.#outage.forget();
   }
 
   #open(reason: string): void {
-    const { pause, knownMs = KNOWN_MS, log } = this.#options;
-    if (this.#reason === undefined)
-      log.warn(
-        { reason },
-        "the driver can't be reached: the queue pauses, with one trial run at a time",
-      );
+    const { pause, knownMs = KNOWN_MS } = this.#options;
+    this.#outage.met('', { reason }, MESSAGE);
     this.#reason = reason;
     this.#isOpen = true;
     this.#allowed = 1;
@@ -151,13 +152,13 @@ export class CircuitBreaker {
   #forget(): void {
     if (this.#reason === undefined) return;
     this.#reason = undefined;
-    this.#options.log.info('no run has called the driver since: whether it is there is not known');
+    this.#outage.ended({}, 'no run has called the driver since: whether it is there is not known');
     this.#changes.notify();
   }
 
   #noteReached(): void {
     if (this.#reason === undefined) return;
-    this.#options.log.info('the driver can be reached again: the queue resumes');
+    this.#outage.ended({}, 'the driver can be reached again: the queue resumes');
     this.#reason = undefined;
     this.#failures = 0;
     this.#changes.notify();

@@ -287,6 +287,7 @@ export class Consumer {
       outcome = await this.#process(key, {
         signal,
         queuedMs: job.timestamp,
+        count: job.attemptsStarted,
         reachedDriver,
         ...lastRun(this.#link.redis, this.#options, job, key),
       });

@@ -1,3 +1,5 @@
+import { traceId } from '../runtime/trace-id.ts';
+
 /** Version of a job's data, the wire format between ingest and jobs. The two are rolled out
  * separately, so every change of the data needs a new version. */
 export const CONTRACT_VERSION = 1;
@@ -76,7 +78,14 @@ export function keyId(key: Pick<JobKey, 'kind' | 'uid'>): string {
 /** The fields by which log lines name a key. */
 export function logFields(key: JobKey): Readonly<Record<string, string>> {
   const object = key.namespace === '' ? key.name : `${key.namespace}/${key.name}`;
-  return { [key.kind]: object, key: keyId(key) };
+  const trace = traceOf(key);
+  return { [key.kind]: object, ...(trace === undefined ? { key: keyId(key) } : { trace }) };
+}
+
+/** The trace of a key's object. That of a volume is its claim's: unless --volume-name-uuid-length
+ * shortens the claim's UID, the name ends in it. */
+export function traceOf({ kind, uid, name }: Omit<JobKey, 'namespace'>): string | undefined {
+  return (kind === 'volume' ? traceId(name.slice(-36)) : undefined) ?? traceId(uid);
 }
 
 /** A readable job id, unique by its last part. ':', which is BullMQ's separator, becomes '-', like

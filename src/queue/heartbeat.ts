@@ -5,6 +5,7 @@ import type { RedisLink } from '../redis/connection.ts';
 import { flushMarkerKey } from '../redis/flush-detector.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
+import { Outage } from '../runtime/outage.ts';
 import { everyPeriod } from '../runtime/clock.ts';
 import { DELAYED_SCORE_PER_MS, heartbeatKey, type QueuePlace, queueRoot } from './queue-keys.ts';
 
@@ -126,7 +127,7 @@ export function startHeartbeat(
   const { prefix, onMarker, log } = options;
   const queues = new Set<string>();
   let pending: { readonly sinceMs: number; readonly written: Promise<void> } | undefined;
-  let wasSilent = false;
+  const silence = new Outage(log);
   let hasJobs = true;
   /** Whether the last heartbeat unblocked workers if jobs waited: every other one does. */
   let unblocks = false;
@@ -175,11 +176,7 @@ export function startHeartbeat(
   const endTicks = everyPeriod(PERIOD_MS, () => {
     if (link.trouble === undefined) writeQuietly();
     tickedMs = performance.now();
-    // A connection that is lost is reported by the link.
-    const isSilent = link.trouble === undefined && describeSilence() !== undefined;
-    if (isSilent && !wasSilent)
-      log.warn({ redis: link.address }, 'Redis does not answer; waiting for it');
-    wasSilent = isSilent;
+    logSilence(silence, link, describeSilence());
   });
   // After a reconnect the client sends queued commands first. So the heartbeat reaches Redis before
   // a worker takes any job that came due in between.
@@ -200,9 +197,21 @@ export function startHeartbeat(
     write,
     stop() {
       endTicks();
+      silence.forget();
       link.redis.off('close', writeQuietly);
     },
   };
+}
+
+/** A connection that is lost is reported by the link. */
+function logSilence(
+  outage: Outage,
+  { address: redis, trouble }: RedisLink,
+  silence: string | undefined,
+): void {
+  if (trouble !== undefined) return outage.forget();
+  if (silence === undefined) outage.ended({ redis }, 'Redis answers again');
+  else outage.met('', { redis }, 'Redis does not answer; waiting for it');
 }
 
 /** How long ago some worker of a queue wrote its heartbeat, in ms; undefined: never. */

@@ -98,7 +98,7 @@ export class RunLocks {
     run.abort.abort(new Error(reason));
     if (reason === 'shutdown') return;
     this.#options.onLockLost();
-    this.#options.log.warn(
+    this.#options.log.debug(
       { job: jobId, reason },
       'a run lost its lock: it starts no more calls; calls that were sent go on',
     );

@@ -17,6 +17,8 @@ export interface Run {
   readonly infeasibleBackoffMs: (scope: string) => Promise<number>;
   /** When the job was added, Unix ms: some moments after the object needed it. */
   readonly queuedMs: number;
+  /** How many runs the job has had, this one included. */
+  readonly count: number;
   /** To be called when the driver has answered this run, whatever it said. */
   readonly reachedDriver: () => void;
 }

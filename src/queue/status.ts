@@ -59,24 +59,28 @@ const write = defineNamedScript({
     conditions: 'text',
     groups: 'text',
     infeasible: 'text',
+    newsAfterMs: 'number',
   },
   answers: { written: { count: 'number', isNews: 'flag' } },
   lua: `${GROUPS_LUA}
 local lastOutcome, lastCount, lastGroups, lastInfeasible, lastReason =
   unpack(redis.call('HMGET', status, 'outcome', 'count', 'groups', 'infeasible', 'reason'))
-local first, runs, history = unpack(redis.call('HMGET', status, 'first', 'runs', 'history'))
+local first, runs, history, told =
+  unpack(redis.call('HMGET', status, 'first', 'runs', 'history', 'told'))
 local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
 leaveGroups(waits, lastGroups, keyId)
 joinGroups(waits, groups, keyId)
 -- Numbers, as of free bytes, may differ in each run that fails for the same reason.
 local function sense(text) return (string.gsub(text or '', '%d+', '0')) end
-local isNews = sense(lastReason) ~= sense(reason)
 local changes = history and cjson.decode(history) or {}
-if isNews then
+if sense(lastReason) ~= sense(reason) then
+  told = '0'
   changes[#changes + 1] = {atMs, string.sub(reason, 1, ${HISTORY_REASON_LENGTH})}
   if #changes > ${HISTORY_LENGTH} then table.remove(changes, 1) end
 end
-redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
+local sinceMs = atMs - (changes[#changes] or {atMs})[1]
+local isNews = told ~= '1' and sinceMs >= newsAfterMs
+redis.call('HSET', status, 'told', isNews and '1' or told or '0', 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
   'until', conditions, 'groups', groups,
   'infeasible', infeasible == '' and lastInfeasible or infeasible,
   'first', first or atMs, 'runs', (tonumber(runs) or 0) + 1, 'history', cjson.encode(changes))
@@ -106,15 +110,16 @@ export interface StatusPlace {
 
 /** Writes why a key waits and, in the same step, for which versions of which objects.
  * @returns how many runs in a row, this one included, had the same outcome, and whether the reason
- *          is another than before, apart from its numbers */
+ *          is another than before, apart from its numbers, for `newsAfterMs` now: true once */
 export async function writeStatus(
   redis: Redis,
   place: StatusPlace,
   status: Pick<RunStatus, 'outcome' | 'reason' | 'atMs' | 'infeasible'> & {
     readonly until?: readonly WaitCondition[];
+    readonly newsAfterMs?: number;
   },
 ): Promise<{ readonly count: number; readonly isNews: boolean }> {
-  const { outcome, reason, atMs, until, infeasible } = status;
+  const { outcome, reason, atMs, until, infeasible, newsAfterMs = 0 } = status;
   return write.run(redis, keysOf(place), {
     keyId: keyId(place.key),
     outcome,
@@ -123,6 +128,7 @@ export async function writeStatus(
     conditions: until === undefined ? '' : JSON.stringify(until),
     groups: waitGroups(until ?? []),
     infeasible: infeasible ? JSON.stringify(infeasible) : '',
+    newsAfterMs,
   });
 }
 

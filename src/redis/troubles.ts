@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Command } from 'ioredis';
 import type { Logger } from '../runtime/log.ts';
+import { Outage } from '../runtime/outage.ts';
 import { describeRedisError, isDenial } from './error-text.ts';
 
 // What is logged, and said in /readyz, of a Redis that is away, that refuses, or that denies.
@@ -8,14 +9,12 @@ import { describeRedisError, isDenial } from './error-text.ts';
 /** Logs for all connections of a process that Redis can't be reached, and that it can again: each
  * once, not once for each connection and for each way in which it fails to connect. */
 export class OutageLog {
-  readonly #log: Logger;
+  readonly #outage: Outage;
   /** The connections that are away. */
   readonly #away = new Set<object>();
-  /** What was said since the first of them was. */
-  readonly #said = new Set<string>();
 
   constructor(log: Logger) {
-    this.#log = log;
+    this.#outage = new Outage(log);
   }
 
   /** @param trouble  one line, with what to do */
@@ -23,24 +22,20 @@ export class OutageLog {
     const kind = /can't be reached|does not answer|connection lost/.test(trouble)
       ? 'unreachable'
       : trouble;
-    const level = this.#said.has(kind) ? 'debug' : 'warn';
     this.#away.add(connection);
-    this.#said.add(kind);
-    this.#log[level]({ redis, trouble }, 'Redis is not usable; waiting for it');
+    this.#outage.met(kind, { redis, trouble }, 'Redis is not usable; waiting for it');
   }
 
   /** @param first  whether this is the first time that the connection is usable */
   back(connection: object, redis: string, first: boolean): void {
     this.#away.delete(connection);
-    const level = this.#away.size === 0 ? 'info' : 'debug';
-    if (this.#away.size === 0) this.#said.clear();
-    this.#log[level]({ redis, first }, 'Redis is usable');
+    if (this.#away.size === 0) this.#outage.ended({ redis }, 'Redis is usable', first);
   }
 
   /** The connection is closed. */
   forget(connection: object): void {
     this.#away.delete(connection);
-    if (this.#away.size === 0) this.#said.clear();
+    if (this.#away.size === 0) this.#outage.forget();
   }
 }
 

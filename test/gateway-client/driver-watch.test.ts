@@ -87,16 +87,17 @@ describe('DriverWatch', () => {
   it('logs once that the driver answers again', async () => {
     const lines: string[] = [];
     const write = (line: string) => void lines.push(line);
-    const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write });
+    const log = createLogger({ name: 'test', verbosity: 5, format: 'text', write });
     watch = new DriverWatch({ gateways, timeoutMs: 5_000, clock, log });
     await clock.waitForSleep();
+    lines.length = 0;
     info = () => ({ name: '' });
     await clock.next();
     info = () => ({ name: 'csi/example-1' });
     await clock.next();
     await clock.next();
     assert.equal(
-      lines.filter((line) => line.includes('answers through its gateway again')).length,
+      lines.filter((line) => line.includes('the driver answers through its gateway')).length,
       1,
     );
   });

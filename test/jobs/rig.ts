@@ -179,6 +179,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     const run = {
       signal: new AbortController().signal,
       queuedMs: Date.now(),
+      count: 1,
       reachedDriver: () => undefined,
       lastReason: () => Promise.resolve(reasons.get(key.uid)),
       infeasibleBackoffMs: (scope: string) =>

@@ -12,6 +12,27 @@ describe('a reason', () => {
   });
 });
 
+describe('a reason that is to be told', () => {
+  let redis: TestRedis;
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+
+  it('when it has lasted for a second is told then, once', async () => {
+    const target = { prefix: 'csi', driver: 'd.example', key: claimKey('told') };
+    const told: string[] = [];
+    const write = async (reason: string, atMs: number, newsAfterMs = 1_000): Promise<void> => {
+      const status = { outcome: 'later', reason, atMs, newsAfterMs } as const;
+      if ((await writeStatus(redis.redis, target, status)).isNews) told.push(`${reason} ${atMs}`);
+    };
+    for (const atMs of [0, 500, 1_000, 1_500]) await write('not forwarded', atMs);
+    for (const atMs of [2_000, 2_999]) await write('the gateway is full', atMs);
+    for (const atMs of [4_000, 6_000]) await write('refused', atMs, 0);
+    assert.deepEqual(told, ['not forwarded 1000', 'refused 4000']);
+  });
+});
+
 describe('an infeasible back-off', () => {
   let redis: TestRedis;
   let serial = 0;

@@ -251,7 +251,7 @@ describe('a Redis with TLS', () => {
   it('whose refused certificate is reported once, not at each attempt', async () => {
     const lines: string[] = [];
     const write = (line: string): void => void lines.push(line);
-    const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write });
+    const log = createLogger({ name: 'test', verbosity: 4, format: 'text', write });
     const link = openRedis({ url: redis.url(), role: 'plain', log });
     let attempts = 0;
     link.redis.on('close', () => (attempts += 1));

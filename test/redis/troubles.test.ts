@@ -33,7 +33,9 @@ describe('a denial of Redis', () => {
   });
 });
 
-it('an outage is logged after a connection was closed during the one before', () => {
+it('an outage is logged after a connection was closed during the one before', (t) => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => mock.timers.reset());
   const lines: string[] = [];
   const outages = new OutageLog(
     createLogger({ name: 'test', verbosity: 0, format: 'text', write: (line) => lines.push(line) }),
@@ -48,5 +50,6 @@ it('an outage is logged after a connection was closed during the one before', ()
   outages.back(kept, 'a:1', false);
   outages.forget(closed);
   lose();
+  mock.timers.tick(1_000);
   assert.match(lines.join(''), /WARN.*not usable/);
 });

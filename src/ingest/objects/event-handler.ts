@@ -1,7 +1,7 @@
 import type { PendingEntry } from '../../explain/pending-index.ts';
 import type { Claim, Volume } from '../../kube/objects.ts';
 import { keyOf } from '../../kube/resources.ts';
-import type { JobKey } from '../../queue/contract.ts';
+import { type JobKey, logFields } from '../../queue/contract.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { mayBeSame } from '../../volumes/handles.ts';
@@ -161,8 +161,10 @@ export class EventHandler {
   }
 
   #enqueue(need: Need, object: string, how: EnqueueHow): void {
-    if (need.kind === 'job') this.queue[how](need.key);
-    else this.#log.debug({ object, reason: need.reason }, 'needs no job');
+    if (need.kind !== 'job')
+      return this.#log.debug({ object, reason: need.reason }, 'needs no job');
+    this.#log.debug(logFields(need.key), 'needs a job');
+    this.queue[how](need.key);
   }
 
   #claimNeed(claim: Claim): Need {

@@ -13,7 +13,7 @@ import { RECORD_CHANGED, reportProvisioningFailed, waitForRecord } from '../outc
 import { releaseRestoredSnapshot } from '../release-sources.ts';
 import { sendPlanned, sendStored } from './create-volume.ts';
 import { endWithoutCreation, type Intent } from './decide-intent.ts';
-import { reportSuccess } from './store-volume.ts';
+import { logSuccess, reportSuccess } from './store-volume.ts';
 
 /** Continues with a record that earlier runs left, by its state. */
 export function continueRecord(
@@ -80,6 +80,7 @@ async function replayCreation(
   }
   if (replay.isOfEarlierTerm) return sendStored(deps, claimAttempt, replay);
   await records.closeStored(attempt.id, attempt.owner);
+  logSuccess(deps, claimAttempt, volume);
   await reportSuccess(deps, claim, pvTemplate);
   return { kind: 'done', note: `volume ${name} exists already` };
 }

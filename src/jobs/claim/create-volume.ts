@@ -9,6 +9,7 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { noteReached, type Run } from '../../queue/run.ts';
 import type { Replay } from '../../records/open-results.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
+import { traceHeaders } from '../../runtime/trace-id.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/persistent-volume.ts';
 import { type ClaimAttempt, MAX_READ_AGE_MS } from '../attempt.ts';
@@ -105,7 +106,7 @@ async function callCreateVolume(
 
 async function sendCreateVolume(
   { cluster, driver: { csi, timeoutMs } }: Dependencies,
-  { claim, attempt: { notAfterMs }, run, stored }: OpenCreation,
+  { claim, attempt: { id, notAfterMs }, run, stored }: OpenCreation,
   secrets: SecretValues,
 ): Promise<VolumeAnswer | BadAnswer> {
   const { endpoint: gateway, pvTemplate } = stored;
@@ -117,7 +118,8 @@ async function sendCreateVolume(
   }, SLOW_CALL_MS);
   try {
     const migrated = pvTemplate.isMigrated === true;
-    const settings = { timeoutMs, notAfterMs, gateway, migrated, stopping: run.signal };
+    const metadata = traceHeaders(id);
+    const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata, stopping: run.signal };
     const request = withSecrets(stored.request, secrets);
     return readAnswer(await noteReached(run, csi.createVolume(request, settings)), pvTemplate);
   } finally {
@@ -192,7 +194,7 @@ async function cleanUpVolume(
     return `PersistentVolume ${name} exists`;
   const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
   const isMigrated = pvTemplate.isMigrated === true;
-  const call = { handle, isMigrated, gateway, notAfterMs, run };
+  const call = { id: attempt.id, handle, isMigrated, gateway, notAfterMs, run };
   const ends = { notSent: leaveRecord, unknown: leaveRecord, deleted: leaveRecord };
   let failure = 'reading its PersistentVolume took too long';
   for (let i = 0; i < MAX_CLEAN_UP_CALLS && clock.nowMs() < notAfterMs; i += 1) {

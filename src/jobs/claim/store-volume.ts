@@ -1,6 +1,7 @@
 import { isAlreadyExists, KubeError } from '../../kube/kube-error.ts';
 import type { Claim, NewVolume, Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
+import { logFields } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { DUPLICATE_LEFT, forgetCommand } from '../../records/forget.ts';
 import type { Replay } from '../../records/open-results.ts';
@@ -14,6 +15,7 @@ import {
 } from '../../volumes/persistent-volume.ts';
 import { type ClaimAttempt, MAX_READ_AGE_MS } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
+import { createdAtMs } from '../operation-counts.ts';
 import { recordClaimEvent, reportDeletionFailed, reportProvisioningFailed } from '../outcomes.ts';
 import { readClaim, readSecretValues } from '../read-objects.ts';
 import { releaseRestoredSnapshot } from '../release-sources.ts';
@@ -64,14 +66,11 @@ async function closeRecord(
   created: CreatedVolume,
   volume: NewVolume,
 ): Promise<Outcome> {
-  const { attempt, claim, stored, answer, wasLong } = created;
+  const { attempt, claim, stored, wasLong } = created;
   const { name } = volume.metadata;
   await deps.redis.records.closeStored(attempt.id, attempt.owner);
   deps.reports.capacity.volumeChanged(volume.spec);
-  deps.reports.log.info(
-    { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: name, handle: answer.handle },
-    'volume provisioned',
-  );
+  logSuccess(deps, created, volume);
   // A claim that was deleted during a long call gets no event.
   const isGone =
     wasLong &&
@@ -79,6 +78,25 @@ async function closeRecord(
     (await readClaim(deps.cluster.kube, claim.metadata).catch(() => claim)) === undefined;
   await reportSuccess(deps, isGone ? undefined : claim, stored.pvTemplate);
   return { kind: 'done', note: `volume ${name}` };
+}
+
+/** Logs the one line about a claim that got its volume. */
+export function logSuccess(
+  { clock, reports }: Dependencies,
+  { attempt, claim, run }: ClaimAttempt,
+  volume: NewVolume | Volume,
+): void {
+  reports.log.info(
+    {
+      ...logFields(attempt.job),
+      class: volume.spec.storageClassName,
+      volume: volume.metadata.name,
+      handle: identityOf(volume)?.id,
+      pendingMs: claim && clock.nowMs() - createdAtMs(claim, run.queuedMs),
+      runs: run.count,
+    },
+    'volume provisioned',
+  );
 }
 
 /** Releases the snapshot that the volume was restored from, and records the event of success. */
@@ -228,6 +246,7 @@ async function deleteDuplicate(
   const error = await sendDeleteVolume(
     deps.driver,
     {
+      id: attempt.id,
       run,
       handle: answer.handle,
       isMigrated: stored.pvTemplate.isMigrated === true,

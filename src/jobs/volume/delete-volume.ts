@@ -6,6 +6,7 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { noteReached } from '../../queue/run.ts';
 import { MAX_SHARERS, VIEW_CONDITION } from '../../records/shared-handles.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
+import { traceHeaders, traceId } from '../../runtime/trace-id.ts';
 import { type DeletionPlan, planDeletion } from '../../volumes/deletion.ts';
 import { explainShared, identityOf, mayBeSame } from '../../volumes/handles.ts';
 import type { Attempt, RunHandle, VolumeRun } from '../attempt.ts';
@@ -15,6 +16,8 @@ import { readSecretValues, type SecretProblem, type SecretValues } from '../read
 
 /** A DeleteVolume that may be sent. */
 interface DeleteCall {
+  /** Key of the volume record. */
+  readonly id: string;
   readonly run: RunHandle;
   readonly handle: string;
   readonly isMigrated: boolean;
@@ -36,10 +39,11 @@ interface RecordEnds {
  * @returns why it failed; undefined if the volume is gone */
 export async function sendDeleteVolume(
   { csi, timeoutMs }: CsiDriver,
-  { run, handle, isMigrated: migrated, gateway, notAfterMs, ends }: DeleteCall,
+  { id, run, handle, isMigrated: migrated, gateway, notAfterMs, ends }: DeleteCall,
   secrets: SecretValues,
 ): Promise<CsiError | undefined> {
-  const settings = { timeoutMs, notAfterMs, gateway, migrated, stopping: run.signal };
+  const metadata = traceHeaders(id);
+  const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata, stopping: run.signal };
   try {
     await noteReached(run, csi.deleteVolume({ volumeId: handle, secrets }, settings));
   } catch (error) {
@@ -74,7 +78,7 @@ export function deletionEnds({ records }: RedisState, { id, owner }: Attempt): R
 }
 
 /** A deletion whose record this run owns. */
-interface OpenDeletion extends VolumeRun, Pick<DeleteCall, 'gateway' | 'notAfterMs' | 'ends'> {
+interface OpenDeletion extends VolumeRun, Omit<DeleteCall, 'handle' | 'isMigrated'> {
   readonly plan: Extract<DeletionPlan, { kind: 'delete' }>;
 }
 
@@ -88,7 +92,7 @@ export async function callDeleteVolume(
   deletion: OpenDeletion,
 ): Promise<Outcome | undefined> {
   const { driver, reports } = deps;
-  const { plan, volume } = deletion;
+  const { id, plan, volume } = deletion;
   const { handle, isMigrated } = plan;
   const secrets = await readSecretValues(deps.cluster.kube, plan.secret.ref);
   if (secrets.kind !== 'values') return handleSecretProblem(deps.cluster.events, deletion, secrets);
@@ -98,7 +102,8 @@ export async function callDeleteVolume(
   if (error !== undefined) return handleFailure(deps, deletion, error);
   reports.capacity.volumeChanged(volume.spec);
   await driver.nodeLocal?.room.grown();
-  reports.log.info({ volume: volume.metadata.name, handle }, 'volume deleted');
+  const { name } = volume.metadata;
+  reports.log.info({ volume: name, trace: traceId(id), handle }, 'volume deleted');
   return undefined;
 }
 

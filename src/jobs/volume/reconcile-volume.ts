@@ -155,7 +155,7 @@ async function deleteInDriver(
       const { endpoint: gateway = plan.planned } = opened;
       const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
       const ends = deletionEnds(deps.redis, attempt);
-      return callDeleteVolume(deps, { ends, volume, run, plan, gateway, notAfterMs });
+      return callDeleteVolume(deps, { id, ends, volume, run, plan, gateway, notAfterMs });
     }
     case 'gone':
       return undefined;

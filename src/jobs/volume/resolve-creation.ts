@@ -84,5 +84,6 @@ async function deleteBesideAnswer(
   const ends = { notSent: keep, unknown: keep, deleted: keep };
   const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
   const gateway = stored.endpoint;
-  return callDeleteVolume(deps, { ends, volume, run, plan, gateway, notAfterMs });
+  const { id } = attempt;
+  return callDeleteVolume(deps, { id, ends, volume, run, plan, gateway, notAfterMs });
 }

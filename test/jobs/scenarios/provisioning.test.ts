@@ -5,6 +5,7 @@ import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { CLAIM_FINALIZER, VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim, ClaimSpec, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
+import { createLogger } from '#src/runtime/log.ts';
 import type { Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import {
@@ -295,6 +296,37 @@ describe('provisioning', () => {
       assert.deepEqual(await rig.volumeOf(claim), before);
       assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
     });
+  });
+
+  it('logs one line for the claim and one for the deletion, in the trace of both calls', async () => {
+    const lines: Readonly<Record<string, unknown>>[] = [];
+    const write = (line: string): void =>
+      void lines.push(JSON.parse(line) as Readonly<Record<string, unknown>>);
+    const log = createLogger({ name: 'jobs', verbosity: 0, format: 'json', write });
+    const claim = await rig.claim({ className: 'common' });
+    await rig.provision(claim, { log });
+    const created = await rig.volumeOf(claim);
+    assert.ok(created !== undefined);
+    await rig.remove(await rig.setPhase(created, 'Released'), { log });
+    const { name: volume } = created.metadata;
+    const handle = created.spec.csi?.volumeHandle;
+    const trace = claim.metadata.uid.replaceAll('-', '');
+    const { pendingMs, ...line } = lines[0] ?? {};
+    assert.ok(Number(pendingMs) >= 0 && Number(pendingMs) < 60_000);
+    const of = { claim: `default/${claim.metadata.name}`, trace, class: 'common' };
+    const common = { level: 'info', process: 'jobs' };
+    const [first, second] = [line['time'], lines[1]?.['time']];
+    assert.deepEqual(
+      [line, ...lines.slice(1)],
+      [
+        { ...common, time: first, ...of, volume, handle, runs: 1, msg: 'volume provisioned' },
+        { ...common, time: second, volume, trace, handle, msg: 'volume deleted' },
+      ],
+    );
+    for (const method of ['CreateVolume', 'DeleteVolume'] as const) {
+      const [sent] = callsOf(rig, method)[0]?.metadata.get('traceparent') ?? [];
+      assert.match(String(sent), new RegExp(`^00-${trace}-[0-9a-f]{16}-01$`));
+    }
   });
 
   it('deletes a volume that is Released when it is read (P-100)', async () => {

@@ -147,6 +147,8 @@ describe('DeleteVolume', () => {
       const { uid, name } = volume.metadata;
       const run = {
         signal: AbortSignal.abort(),
+        queuedMs: 0,
+        count: 1,
         reachedDriver: () => undefined,
         lastReason: () => Promise.resolve(undefined),
       };

@@ -1,0 +1,56 @@
+import type { Logger } from './log.ts';
+
+/** What lasts less heals by itself, and nobody needs to hear of it. */
+export const BLIP_MS = 1_000;
+
+/** Warns of an outage when it has lasted for a second, and of each further reason; logs its end
+ * with its length. One that ends sooner is logged at debug level. */
+export class Outage {
+  readonly #log: Logger;
+  /** Unix time. */
+  #sinceMs: number | undefined;
+  /** The reasons of this outage, without their numbers. */
+  readonly #reasons = new Set<string>();
+  #isTold = false;
+  #warn: () => void = () => undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  /** To be called each time the trouble is met. */
+  met(reason: string, fields: object, message: string): void {
+    const sense = reason.replaceAll(/\d+/g, '0');
+    if (this.#reasons.has(sense)) return;
+    this.#reasons.add(sense);
+    this.#log[this.#isTold ? 'warn' : 'debug'](fields, message);
+    this.#warn = () => this.#log.warn(fields, message);
+    if (this.#sinceMs !== undefined) return;
+    this.#sinceMs = Date.now();
+    this.#timer = setTimeout(() => this.#tell(), BLIP_MS).unref();
+  }
+
+  #tell(): void {
+    this.#isTold = true;
+    this.#warn();
+  }
+
+  /** To be called whenever the trouble is not there.
+   * @param isNews  logs it at info level in any case */
+  ended(fields: object, message: string, isNews = false): void {
+    const lastedMs = this.#sinceMs && Date.now() - this.#sinceMs;
+    const isTold = this.#isTold;
+    this.forget();
+    if (isTold || isNews) this.#log.info({ ...fields, lastedMs }, message);
+    else if (lastedMs !== undefined) this.#log.debug({ ...fields, lastedMs }, message);
+  }
+
+  /** Ends it without a word. */
+  forget(): void {
+    clearTimeout(this.#timer);
+    this.#sinceMs = undefined;
+    this.#isTold = false;
+    this.#reasons.clear();
+  }
+}
