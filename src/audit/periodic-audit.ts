@@ -28,7 +28,7 @@ export interface PeriodicAudit {
  * and, when their number changes, in the log and as events. */
 export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit {
   const { ports, isLeading, log } = options;
-  const publish = createAuditMetrics(ports.driver, options.metrics);
+  const shown = createAuditMetrics(options);
   let reported = { orphans: 0, missing: 0 };
   let running: Promise<void> | undefined;
   let isAfterOther = false;
@@ -36,7 +36,7 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
   const auditOnce = async (): Promise<void> => {
     try {
       const report = await audit(ports);
-      publish(report);
+      shown.show(report);
       const found = { orphans: report.orphans.length, missing: report.missing.length };
       if (found.orphans > 0 && found.orphans !== reported.orphans) reportOrphans(options, report);
       if (found.missing > 0 && found.missing !== reported.missing) reportMissing(options, report);
@@ -66,6 +66,7 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
     stop() {
       clearInterval(timer);
       clearTimeout(second);
+      shown.close();
     },
   };
 }
@@ -123,29 +124,40 @@ function reportOrphans(
   events.record({ type: 'Warning', reason: 'OrphanedVolumes', message, regarding });
 }
 
-function createAuditMetrics(driver: string, metrics: Registry): (report: AuditReport) => void {
-  const { gauge } = metricsIn(metrics);
-  const orphans = gauge(
-    'sutler_orphan_volumes',
-    'Volumes of the driver that no PersistentVolume names, by the last audit.',
-    ['driver'],
-  );
-  const missing = gauge(
-    'sutler_missing_volumes',
-    'PersistentVolumes whose volume the driver does not list, by the last audit.',
-    ['driver'],
-  );
-  const openRecords = gauge(
-    'sutler_open_records',
-    'Open volume records by state, by the last audit.',
-    ['driver', 'state'],
-  );
-  return (report) => {
-    orphans.set({ driver }, report.orphans.length);
-    missing.set({ driver }, report.missing.length);
-    for (const state of ['creating', 'suspect', 'deleting']) {
-      const records = report.openRecords.filter((record) => record.state === state);
-      openRecords.set({ driver, state }, records.length);
-    }
+/** What the last audit found, as metrics, while this process leads. */
+function createAuditMetrics({ ports: { driver }, isLeading, metrics }: PeriodicAuditOptions) {
+  const { sum } = metricsIn(metrics);
+  let report: AuditReport | undefined;
+  const last = (): AuditReport | undefined => {
+    if (!isLeading()) report = undefined;
+    return report;
+  };
+  const ends = [
+    sum(
+      'sutler_orphan_volumes',
+      'Volumes of the driver that no PersistentVolume names, by the last audit.',
+      () => last()?.orphans.length,
+      { driver },
+    ),
+    sum(
+      'sutler_missing_volumes',
+      'PersistentVolumes whose volume the driver does not list, by the last audit.',
+      () => last()?.missing.length,
+      { driver },
+    ),
+    ...['creating', 'suspect', 'deleting'].map((state) =>
+      sum(
+        'sutler_open_records',
+        'Open volume records by state, by the last audit.',
+        () => last()?.openRecords.filter((record) => record.state === state).length,
+        { driver, state },
+      ),
+    ),
+  ];
+  return {
+    show: (next: AuditReport): void => void (report = next),
+    close(): void {
+      for (const end of ends) end();
+    },
   };
 }

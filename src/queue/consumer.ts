@@ -83,7 +83,7 @@ export class Consumer {
     this.#options = options;
     this.#queue = queueName(kind, driver);
     this.#labels = { driver, kind };
-    this.#metrics = consumerMetrics(options.metrics);
+    this.#metrics = consumerMetrics(options.metrics, this.#labels);
     this.#workqueue = workqueueMetrics(options.metrics, kind);
     const onLockLost = (): void => this.#metrics.locksLost.inc(this.#labels);
     this.#locks = new RunLocks({ lockMs, log, onLockLost });
@@ -304,17 +304,16 @@ export class Consumer {
 
   /** @returns counts the end of the run */
   #countRun(job: Job, startedMs: number): (outcome: Outcome | undefined) => void {
-    const { inFlight, waitSeconds, runSeconds } = this.#metrics;
+    const { inFlight } = this.#metrics;
     const labels = this.#labels;
     inFlight.set(labels, this.#locks.size);
     const isFirst = job.attemptsStarted === 1;
-    const waitedMs = isFirst ? Math.max(0, startedMs - job.timestamp) : undefined;
-    if (waitedMs !== undefined) waitSeconds.observe(labels, waitedMs / 1000);
-    const endWork = this.#workqueue.begin(waitedMs);
+    const endWork = this.#workqueue.begin(
+      isFirst ? Math.max(0, startedMs - job.timestamp) : undefined,
+    );
     return (outcome) => {
       endWork(outcome?.kind === 'done');
       inFlight.set(labels, this.#locks.size);
-      runSeconds.observe(labels, (Date.now() - startedMs) / 1000);
     };
   }
 

@@ -1,19 +1,27 @@
 import { metricsIn, type Registry } from '../runtime/metrics.ts';
+import type { JobKind } from './contract.ts';
+import type { Outcome } from './outcome.ts';
 
-const SECONDS = [
-  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
-];
 const DRIVER = ['driver'] as const;
 const PLACE = ['driver', 'kind'] as const;
-const TIMES = { labelNames: PLACE, buckets: SECONDS };
+const OUTCOMES = ['done', 'retry', 'later', 'running', 'parked'] satisfies Outcome['kind'][];
 
 export type ProducerMetrics = ReturnType<typeof producerMetrics>;
 export type ConsumerMetrics = ReturnType<typeof consumerMetrics>;
 
-/** What producers count. Those of one registry share their metrics. */
-export function producerMetrics(registry: Registry) {
-  const { counter, gauge } = metricsIn(registry);
-  return {
+/** What producers count. Those of one registry share their metrics.
+ * @param dirty  keys with a request that Redis has not taken */
+export function producerMetrics(
+  registry: Registry,
+  o: {
+    readonly driver: string;
+    readonly kinds: readonly JobKind[];
+    readonly dirty: () => number;
+  },
+) {
+  const { counter, sum } = metricsIn(registry);
+  const { driver, kinds } = o;
+  const metrics = {
     requests: counter(
       'sutler_queue_requests_total',
       'Requests to reconcile a key, before deduplication.',
@@ -22,26 +30,30 @@ export function producerMetrics(registry: Registry) {
     added: counter('sutler_queue_jobs_added_total', 'Jobs that Redis took.', PLACE),
     deduplicated: counter('sutler_queue_jobs_deduplicated_total', 'Keys that had a job.', PLACE),
     rejected: counter('sutler_queue_batches_rejected_total', 'Batches that Redis refused.', DRIVER),
-    dirty: gauge(
+    emptied: counter('sutler_queue_redis_emptied_total', 'Times that Redis was emptied.', DRIVER),
+    close: sum(
       'sutler_queue_dirty_keys',
       'Keys with a request that Redis has not taken.',
-      DRIVER,
+      o.dirty,
+      { driver },
     ),
-    emptied: counter('sutler_queue_redis_emptied_total', 'Times that Redis was emptied.', DRIVER),
   };
+  for (const each of [metrics.rejected, metrics.emptied]) each.inc({ driver }, 0);
+  for (const kind of kinds)
+    for (const each of [metrics.requests, metrics.added, metrics.deduplicated])
+      each.inc({ driver, kind }, 0);
+  return metrics;
 }
 
-/** What consumers count. Those of one registry share their metrics. */
-export function consumerMetrics(registry: Registry) {
-  const { counter, gauge, histogram } = metricsIn(registry);
-  return {
+/** What consumers count. Those of one registry share their metrics.
+ * @param labels  of this consumer, whose counters begin at 0 */
+export function consumerMetrics(
+  registry: Registry,
+  labels: { readonly driver: string; readonly kind: JobKind },
+) {
+  const { counter, gauge } = metricsIn(registry);
+  const metrics = {
     runs: counter('sutler_queue_runs_total', 'Runs by outcome.', [...PLACE, 'outcome']),
-    waitSeconds: histogram(
-      'sutler_queue_wait_seconds',
-      'From adding a job to its first run.',
-      TIMES,
-    ),
-    runSeconds: histogram('sutler_queue_run_seconds', 'Duration of a run.', TIMES),
     inFlight: gauge('sutler_queue_runs_in_flight', 'Runs under way in this process.', PLACE),
     locksLost: counter(
       'sutler_queue_locks_lost_total',
@@ -59,4 +71,8 @@ export function consumerMetrics(registry: Registry) {
       PLACE,
     ),
   };
+  for (const outcome of OUTCOMES) metrics.runs.inc({ ...labels, outcome }, 0);
+  for (const each of [metrics.locksLost, metrics.stalled]) each.inc(labels, 0);
+  for (const each of [metrics.inFlight, metrics.driverDown]) each.set(labels, 0);
+  return metrics;
 }

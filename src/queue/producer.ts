@@ -62,6 +62,8 @@ export class Producer {
   readonly #stopping = new AbortController();
   readonly #uniqueBase = randomBytes(6).toString('base64url');
   #serial = 0;
+  /** Requests of the batch that Redis has not answered yet. */
+  #adding = 0;
   #queues: Queues | undefined;
   #flushing: Promise<void> | undefined;
   /** When the next batch would be due if none was quick. */
@@ -72,7 +74,8 @@ export class Producer {
     const { connection, driver } = options;
     this.#options = options;
     this.#kinds = options.kinds ?? USUAL_KINDS;
-    this.#metrics = producerMetrics(options.metrics);
+    const dirty = (): number => this.#pending.size + this.#adding;
+    this.#metrics = producerMetrics(options.metrics, { driver, kinds: this.#kinds, dirty });
     this.#workqueues = new Map(
       this.#kinds.map((kind) => [kind, workqueueMetrics(options.metrics, kind)]),
     );
@@ -127,7 +130,7 @@ export class Producer {
     if (this.#link.trouble === undefined)
       await unlessAborted(this.waitUntilFlushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
-    for (const end of this.#unsubscribe) end();
+    for (const end of [...this.#unsubscribe, this.#metrics.close]) end();
     for (const workqueue of this.#workqueues.values()) workqueue.close();
     // A Redis that does not answer must not delay the end of a driver, whose requests are lost
     // anyway.
@@ -159,8 +162,10 @@ export class Producer {
       const queues = await this.#openQueues();
       if (queues === undefined) continue;
       await this.#pauseForBatch();
-      const isRefused = await this.#addBatch(queues, this.#pending.take(BATCH_KEYS));
-      this.#metrics.dirty.set({ driver: this.#options.driver }, this.#pending.size);
+      const batch = this.#pending.take(BATCH_KEYS);
+      this.#adding = batch.length;
+      const isRefused = await this.#addBatch(queues, batch);
+      this.#adding = 0;
       refusals = isRefused ? refusals + 1 : 0;
       if (isRefused) await systemClock.sleep(backoffMs(REFUSED_PAUSE, refusals), signal);
     }

@@ -30,7 +30,8 @@ export async function forgetDriver(registry: Registry, driver: string): Promise<
 
 interface Source {
   readonly labels: Readonly<Record<string, string>>;
-  readonly read: () => number;
+  /** undefined: no value now. */
+  readonly read: () => number | undefined;
 }
 
 /** Of gauges that are sums. */
@@ -59,7 +60,10 @@ export function metricsIn(registry: Registry) {
       const sources = new Set<Source>();
       const collect = (): void => {
         created.reset();
-        for (const each of sources) created.inc(each.labels, each.read());
+        for (const { labels: of, read: value } of sources) {
+          const part = value();
+          if (part !== undefined) created.inc(of, part);
+        }
       };
       const labelNames = Object.keys(labels);
       const created: Gauge = new Gauge({ name, help, labelNames, registers, collect });

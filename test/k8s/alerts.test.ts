@@ -81,8 +81,6 @@ const CASES: Readonly<Record<string, Case>> = {
       `sutler_records_open${AT} 3x40`,
       `sutler_queue_runs_in_flight${JOBS} 2x40`,
       pending('Later', '1x40'),
-      // Of a process that led when it did its audit.
-      'sutler_open_records{instance="b",driver="d",state="suspect"} 1x40',
     ],
   },
   SutlerVolumesOrphaned: {
