@@ -8,7 +8,9 @@ import { sliceOfVolume, type VolumeSlice } from './volume-slice.ts';
 /** When things happened to one claim, on the bench's monotonic clock, in ms. */
 export interface Track {
   readonly name: string;
-  /** The API server answered the create, or the delete. */
+  /** The create, or the delete, was sent. */
+  sentMs?: number;
+  /** The API server answered it. */
   answeredMs?: number;
   /** A watch showed the PV, or its end. */
   volumeMs?: number;
@@ -136,6 +138,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
         track !== undefined && !o.signal.aborted;
         track = queue.shift()
       ) {
+        track.sentMs = performance.now();
         await o.send(track.name);
         track.answeredMs = performance.now();
         changed(track);

@@ -6,6 +6,8 @@ import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { failWith } from './claim-cases.ts';
+import { createOperationCounts } from '#src/jobs/operation-counts.ts';
+import { Registry } from '#src/runtime/metrics.ts';
 import { openRig, type Rig } from './rig.ts';
 
 describe('the metrics of attempts at claims', () => {
@@ -82,4 +84,29 @@ describe('the metrics of attempts at claims', () => {
     });
     assert.deepEqual(await countedBy(alien), {});
   });
+});
+
+describe('the time from the creation of a claim, which the API server gives in seconds, to its volume', () => {
+  const createdMs = Date.UTC(2026, 0, 1);
+  const metadata = { creationTimestamp: '2026-01-01T00:00:00Z' };
+  /** Of a claim whose job was added so long after the second of its creation, and whose volume was
+   * written 100 ms later. */
+  const toldMs = async (queuedAfterMs: number): Promise<number> => {
+    const registry = new Registry();
+    const queuedMs = createdMs + queuedAfterMs;
+    const claim = { metadata, spec: {} } as Claim;
+    const times = { tookMs: 0, queuedMs, endMs: queuedMs + 100 };
+    createOperationCounts(registry).countProvisioned(claim, times);
+    const sum = /created_to_volume_seconds_sum\{class=""\} (\S+)/.exec(await registry.metrics());
+    return Math.round(Number(sum?.[1]) * 1_000);
+  };
+
+  it('begins with its job, where that was added in the same second', async () =>
+    assert.equal(await toldMs(400), 100));
+
+  it('begins a little before the end of that second, where its job was added a little after', async () =>
+    assert.equal(await toldMs(1_020), 100 + 40));
+
+  it('begins in the middle of that second, where its job was added much later', async () =>
+    assert.equal(await toldMs(9_000), 100 + 8_500));
 });

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { stringify } from 'yaml';
+import { findProgram } from '../harness/prometheus.ts';
 import { K8S, readYaml } from '../harness/real-manifests.ts';
 
 interface Rule {
@@ -114,10 +115,7 @@ const [{ rules }] = spec.groups;
 const dashboard = readFileSync(join(K8S, 'monitoring/grafana-dashboard.json'), 'utf8');
 const document = (path: string): string => readFileSync(join(K8S, '..', path), 'utf8');
 
-const PROMTOOL = (process.env['PATH'] ?? '')
-  .split(delimiter)
-  .map((folder) => join(folder, 'promtool'))
-  .find((path) => existsSync(path));
+const PROMTOOL = findProgram('promtool');
 
 describe('k8s/monitoring', () => {
   it('asks for metrics that docs/metrics.md has', () => {
@@ -135,6 +133,23 @@ describe('k8s/monitoring', () => {
       .flatMap((text) => text.match(/\b(?:sutler|controller|csi|workqueue|leader)_\w+/g) ?? [])
       .filter((name) => !known.has(name) && !known.has(name.replace(/_(?:bucket|count|sum)$/, '')));
     assert.deepEqual(unknown, []);
+  });
+
+  it('has panels of their own number, which fill Grafana’s grid of 24 columns once', () => {
+    const { panels } = JSON.parse(dashboard) as {
+      readonly panels: readonly {
+        readonly id: number;
+        readonly gridPos: Readonly<Record<'x' | 'y' | 'w' | 'h', number>>;
+      }[];
+    };
+    const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+      Array.from({ length: w * h }, (_, i) => (y + Math.floor(i / w)) * 24 + x + (i % w)),
+    );
+    assert.deepEqual(
+      cells.toSorted((a, b) => a - b),
+      Array.from(cells, (_, i) => i),
+    );
+    assert.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
   });
 
   it('has a run book in docs/ for each alert, at the place that it names', () => {

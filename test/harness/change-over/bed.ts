@@ -38,6 +38,12 @@ export interface BedOptions {
   readonly envOf?: (name: 'ingest' | 'jobs') => Readonly<Record<string, string>>;
 }
 
+/** A process of sutler. */
+export interface SutlerProcess extends Startable {
+  /** Of its HTTP endpoint. */
+  readonly url: string;
+}
+
 /** A place for change-overs whose parts are processes: gateway, one jobs process, ingest and
  * external-provisioner. The driver and Redis are there too. */
 export interface ChangeOverBed extends ChangeOverPlace {
@@ -51,13 +57,13 @@ export interface ChangeOverBed extends ChangeOverPlace {
   readonly upstreamArgs: readonly string[];
   /** Starts a process of sutler with these arguments. */
   start(args: readonly string[]): Promise<Startable>;
-  readonly gateway: Startable;
+  readonly gateway: SutlerProcess;
   /** Copies the data of Redis; the result ends Redis and starts it with the copy. */
   backUpRedis(): Promise<() => Promise<void>>;
   /** @param cli  of another version of sutler */
-  startGateway(cli?: string): Promise<Startable>;
-  startJobs(cli?: string): Promise<Startable>;
-  startIngest(cli?: string): Promise<Startable>;
+  startGateway(cli?: string): Promise<SutlerProcess>;
+  startJobs(cli?: string): Promise<SutlerProcess>;
+  startIngest(cli?: string): Promise<SutlerProcess>;
   close(): Promise<readonly Error[]>;
 }
 
@@ -101,20 +107,20 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     args: readonly string[],
     cli = CLI,
     env: Readonly<Record<string, string>> = {},
-  ): Promise<Startable> => {
+  ): Promise<SutlerProcess> => {
     const process = await startSutlerProcess([cli, ...args], { folder, redisUrl, env });
     closers.add(args[0] ?? '', () => process.stop());
     return process;
   };
   const gateway = `unix://${join(folder, 'gateway.sock')}`;
-  const startGateway = (cli?: string): Promise<Startable> =>
+  const startGateway = (cli?: string): Promise<SutlerProcess> =>
     start(['csi-gateway', `--csi-address=unix://${socket}`, `--listen=${gateway}`], cli);
   const lease = `--leader-election-namespace=${accounts === undefined ? 'default' : 'sutler'}`;
   const startPart = (
     name: 'ingest' | 'jobs',
     flags: readonly string[],
     cli?: string,
-  ): Promise<Startable> => {
+  ): Promise<SutlerProcess> => {
     const own = `--kubeconfig=${accounts?.[name] ?? kubeconfig}`;
     const common = [own, lease, `--gateway=${gateway}`, '--timeout=10s'];
     const env = { REDIS_URL: urlOf(name, redisUrl), ...options.envOf?.(name) };
@@ -184,6 +190,11 @@ function startUpstream(path: string, args: readonly string[], folder: string): S
   };
 }
 
+/** What a process tells when it has started. */
+interface Announced {
+  readonly facts: Readonly<Record<string, string>>;
+}
+
 /** Starts a process of sutler, and waits until it has announced its endpoint. Its log is a file of
  * the folder, by the name of the process.
  * @param args  the program, and its arguments */
@@ -194,7 +205,7 @@ export async function startSutlerProcess(
     readonly redisUrl?: string;
     readonly env?: Readonly<Record<string, string>>;
   },
-): Promise<Startable> {
+): Promise<SutlerProcess> {
   const { folder, redisUrl, env } = o;
   const [, name = ''] = args;
   const child = spawn(
@@ -217,11 +228,15 @@ export async function startSutlerProcess(
   const exited = once(child, 'exit').then(() => process.removeListener('exit', killNow));
   const failed = exited.then(() => Promise.reject(new Error(`${name} ended: ${output}`)));
   failed.catch(() => undefined);
-  await Promise.race([once(child, 'message'), failed]);
+  const [message] = (await Promise.race([once(child, 'message'), failed])) as [Announced];
   const end = async (signal: 'SIGTERM' | 'SIGKILL'): Promise<void> => {
     child.kill(signal);
     await exited;
     file.end();
   };
-  return { stop: () => end('SIGTERM'), kill: () => end('SIGKILL') };
+  return {
+    url: message.facts['http'] ?? '',
+    stop: () => end('SIGTERM'),
+    kill: () => end('SIGKILL'),
+  };
 }

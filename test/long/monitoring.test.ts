@@ -1,0 +1,218 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { Redis } from 'ioredis';
+import { Closers } from '#src/runtime/closers.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims } from '#src/kube/resources.ts';
+import { openRecordsKey } from '#src/records/key-names.ts';
+import { redisDrain } from '#src/records/provisioning-pause.ts';
+import { percentile } from '../../bench/percentile.ts';
+import { startWorkload, type Track, type Workload } from '../../bench/workload.ts';
+import {
+  type ChangeOverBed,
+  openChangeOverBed,
+  type SutlerProcess,
+} from '../harness/change-over/bed.ts';
+import {
+  type Prometheus,
+  skipsPrometheus,
+  startPrometheus,
+  type Target,
+} from '../harness/prometheus.ts';
+import { K8S, readYaml } from '../harness/real-manifests.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import { until } from '../harness/until.ts';
+
+const CLAIMS = 600;
+/** How much sooner alerts fire than in a cluster, so that a wrong one shows in a short run. */
+const SOONER = 30;
+
+interface Rule {
+  readonly alert: string;
+  readonly for?: string;
+}
+interface PrometheusRule {
+  readonly spec: {
+    readonly groups: readonly [{ readonly name: string; readonly rules: readonly Rule[] }];
+  };
+}
+/** What /api/v1/rules says. */
+interface Groups {
+  readonly groups: readonly {
+    readonly rules: readonly { readonly name: string; readonly health: string }[];
+  }[];
+}
+interface Dashboard {
+  readonly panels: readonly {
+    readonly title: string;
+    readonly targets: readonly { readonly expr: string }[];
+  }[];
+}
+
+const [{ spec }] = readYaml('monitoring/prometheus-rule.yaml') as readonly [PrometheusRule];
+const [{ name, rules }] = spec.groups;
+const dashboard = JSON.parse(
+  readFileSync(join(K8S, 'monitoring/grafana-dashboard.json'), 'utf8'),
+) as Dashboard;
+/** Gauges of what an installation has, which the leader alone tells. */
+const OF_LEADER =
+  'sutler_(claims_pending|claims_pending_oldest_seconds|deletions_pending|drained|quarantined|records_open)';
+
+describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus }, () => {
+  const closers = new Closers();
+  let bed: ChangeOverBed;
+  let redis: Redis;
+  let workload: Workload;
+  let prometheus: Prometheus;
+  let ingest: SutlerProcess[];
+  let jobs: SutlerProcess[];
+  let made: readonly Track[] = [];
+  const signal = AbortSignal.timeout(600_000);
+  const names = (prefix: string, count: number): string[] =>
+    Array.from({ length: count }, (_, i) => `${prefix}-${i}`);
+  const targets = (): readonly Target[] => [
+    { job: 'sutler-gateway', url: bed.gateway.url },
+    ...ingest.map(({ url }) => ({ job: 'sutler-ingest', url })),
+    ...jobs.map(({ url }) => ({ job: 'sutler-jobs', url })),
+  ];
+  const valueOf = async (expr: string): Promise<number | undefined> =>
+    (await prometheus.query(expr))[0]?.values[0];
+  /** Waits for the next measure of the leader, and its scrape. */
+  const says = async (sums: Readonly<Record<string, number>>): Promise<void> => {
+    for (const [expr, expected] of Object.entries(sums)) {
+      let told: number | undefined;
+      await until(async () => (told = await valueOf(expr)) === expected, expr, 20_000).catch(() =>
+        assert.equal(told, expected, expr),
+      );
+    }
+  };
+
+  before(async () => {
+    const cluster = await openSandboxCluster({ binder: true });
+    closers.add('cluster', () => cluster.close());
+    const { kubeconfig } = cluster;
+    bed = await openChangeOverBed({ kubeconfig, workerThreads: 10, driverDelayMs: 400 });
+    closers.add('bed', async () => assert.deepEqual(await bed.close(), []));
+    redis = new Redis(bed.redisUrl);
+    closers.add('connection', () => redis.disconnect());
+    ingest = [await bed.startIngest(), await bed.startIngest()];
+    jobs = [await bed.startJobs(), await bed.startJobs()];
+    const isMeasured = async (): Promise<boolean> => {
+      const pages = ingest.map(async ({ url }) => (await fetch(`${url}/metrics`)).text());
+      return /^sutler_deletions_pending\{/m.test((await Promise.all(pages)).join(''));
+    };
+    await until(isMeasured, 'a leader measures');
+    const sooner = rules.map((rule) => {
+      const [, count = '0', unit] = /^(\d+)([mh])$/.exec(rule.for ?? '') ?? [];
+      return { ...rule, for: `${(Number(count) * (unit === 'h' ? 3_600 : 60)) / SOONER}s` };
+    });
+    const { folder } = bed;
+    const scaled = { groups: [{ name, rules: sooner }] };
+    prometheus = await startPrometheus({ folder, targets: targets(), rules: scaled, closers });
+    const { kube: client, driver, namespace } = bed;
+    const pace = { concurrency: 20, log: silentLog };
+    workload = await startWorkload({ client, driver, namespace, ...pace });
+    closers.add('workload', () => workload.stop());
+    made = await workload.create(names('load', CLAIMS), signal);
+    await workload.remove(names('load', CLAIMS / 2), signal);
+  });
+  after(async () => assert.deepEqual(await closers.close(), []));
+
+  it('has data for each query of the dashboard', async () => {
+    const empty: string[] = [];
+    for (const { title, targets: queries } of dashboard.panels)
+      for (const { expr } of queries) {
+        const series = await prometheus.history(expr.replaceAll('$__rate_interval', '5s'));
+        if (!series.some(({ values }) => values.some((each) => !Number.isNaN(each))))
+          empty.push(`${title}: ${expr}`);
+      }
+    assert.deepEqual(empty, []);
+  });
+
+  it('evaluates each rule, and fires no alert', async () => {
+    const { groups } = (await prometheus.get('rules')) as Groups;
+    assert.deepEqual(
+      groups.flatMap((group) => group.rules.map(({ name: alert, health }) => [alert, health])),
+      rules.map(({ alert }) => [alert, 'ok']),
+    );
+    const fired = await prometheus.history('ALERTS{alertstate="firing"}');
+    assert.deepEqual(
+      fired.map(({ labels }) => labels['alertname']),
+      [],
+    );
+  });
+
+  it('tells quantiles from the creation of a claim to its volume as a client does', async (t) => {
+    for (const share of [0.5, 0.9, 0.99]) {
+      const told = await valueOf(
+        `histogram_quantile(${share}, sum by (le) (sutler_claim_created_to_volume_seconds_bucket))`,
+      );
+      assert.ok(told);
+      // The API server creates a claim between the two.
+      const [sent = NaN, answered = NaN] = (['sentMs', 'answeredMs'] as const).map((from) =>
+        percentile(
+          made.map((track) => ((track.volumeMs ?? NaN) - (track[from] ?? NaN)) / 1_000),
+          share,
+        ),
+      );
+      const measured = `${answered.toFixed(3)} to ${sent.toFixed(3)} s`;
+      t.diagnostic(`${share}: ${told.toFixed(3)} s, of the client ${measured}`);
+      assert.ok(told > 0.95 * answered && told < 1.05 * sent, `${told} s in place of ${measured}`);
+    }
+  });
+
+  it('has right sums over processes: while drained, where all workers died, of a new leader, and in quarantine', async () => {
+    const drain = redisDrain(redis, 'csi', bed.driver);
+    await says({ 'sum(sutler_drained)': 0, 'sum(sutler_quarantined)': 0 });
+    await drain.begin({ by: 'test', atMs: Date.now() });
+    await Promise.all(names('drained', 7).map((each) => workload.createOnly(each)));
+    await says({
+      'sum(sutler_drained)': 1,
+      'sum by (cause) (sutler_claims_pending)': 7,
+      'count(sutler_claims_pending_oldest_seconds)': 1,
+    });
+    await drain.end();
+    await says({ 'sum(sutler_drained)': 0, 'sum(sutler_records_open)': 0 });
+    assert.deepEqual(await prometheus.query('sutler_claims_pending'), []);
+
+    await Promise.all(names('left', 100).map((each) => workload.createOnly(each)));
+    const open = (): Promise<number> => redis.hlen(openRecordsKey('csi', bed.driver));
+    await until(async () => (await open()) > 0, 'some are begun');
+    await Promise.all(jobs.map((each) => each.kill()));
+    jobs = [];
+    await prometheus.setTargets(targets());
+    await Promise.all(
+      names('load', 3).map(async (_, i) => {
+        const claim = `load-${CLAIMS - 1 - i}`;
+        await bed.kube.delete(claims, { namespace: bed.namespace, name: claim });
+      }),
+    );
+    const unbound = async (): Promise<number> => {
+      const { items } = await bed.kube.list<Claim>(claims, { namespace: bed.namespace });
+      return items.filter(({ status }) => status?.phase !== 'Bound').length;
+    };
+    const left = async (): Promise<Readonly<Record<string, number>>> => ({
+      'sum(sutler_records_open)': await open(),
+      'sum(sutler_claims_pending)': await unbound(),
+      'sum(sutler_deletions_pending)': 3,
+      'sum by (name) (workqueue_depth{name="volumes"})': 3,
+    });
+    await says(await left());
+    const ofLeader = `count(count by (instance) ({__name__=~"${OF_LEADER}"}))`;
+    await says({ [ofLeader]: 1 });
+
+    const led = await prometheus.query('sutler_deletions_pending');
+    const leader = ingest.find(({ url }) => url.endsWith(led[0]?.labels['instance'] ?? '-'));
+    await leader?.stop();
+    ingest = ingest.filter((each) => each !== leader);
+    assert.equal(ingest.length, 1);
+    await prometheus.setTargets(targets());
+    await says({ ...(await left()), [ofLeader]: 1 });
+
+    await redis.flushall();
+    await says({ 'sum(sutler_quarantined)': 1, [ofLeader]: 1 });
+  });
+});
