@@ -36,7 +36,7 @@ export interface Row extends Explanation {
   readonly isRunning: boolean;
 }
 
-const CACHE_MS = 1_000;
+const CACHE_MS = 500;
 const MINUTES = 60;
 /** Open records of a driver that are looked at. */
 const MOST_RECORDS = 500;
@@ -54,7 +54,7 @@ export class PendingView {
     this.#clock = o.clock;
   }
 
-  /** Read a second ago at most, or under way, for all who ask. */
+  /** Read half a second ago at most, or under way, for all who ask. */
   overview(): Promise<Overview> {
     const cached = this.#cached;
     if (cached !== undefined && this.#clock.nowMs() < cached.untilMs) return cached.overview;

@@ -1,5 +1,5 @@
 import { driverCause } from '../explain/causes.ts';
-import { readDriverState } from '../explain/driver-state.ts';
+import type { DriverState } from '../explain/driver-state.ts';
 import { explainEntries, whyNoJob } from '../explain/explain.ts';
 import {
   encodeEntry,
@@ -38,13 +38,13 @@ export interface PendingReportOptions {
   readonly log: Logger;
 }
 
-/** What is done sooner is not reported. */
-const REPORTED_AFTER_MS = 1_000;
-const PERIOD_MS = 1_000;
+/** What is done sooner is not reported. A second at least, since the first look may come late. */
+const REPORTED_AFTER_MS = 900;
+const PERIOD_MS = 500;
 /** The pause after a report grows with what is in it, since going through it takes CPU time. */
 const PAUSE_MS_PER_ENTRY = 0.1;
-/** How often the metrics are brought up to date. */
-const MEASURE_MS = 5_000;
+/** How often the metrics are brought up to date while nothing waits. */
+const MEASURE_IDLE_MS = 5_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
 const RENEW_AFTER_MS = 120_000;
 /** Claims that one look tells why they wait. */
@@ -101,11 +101,12 @@ export class PendingReport {
     }
     const startMs = clock.nowMs();
     const entries = this.#dueEntries(startMs);
+    let state: DriverState | undefined;
     if (isLeading() && link.trouble === undefined) {
       await this.#write(entries);
-      await this.#measure(entries, startMs);
+      state = await this.#measure(entries, startMs);
     }
-    if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, startMs);
+    if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, state, startMs);
     else this.#outage.forget();
     return PERIOD_MS + entries.length * PAUSE_MS_PER_ENTRY;
   }
@@ -116,8 +117,12 @@ export class PendingReport {
     this.#measuredMs = -Infinity;
   }
 
-  async #measure(entries: readonly PendingEntry[], nowMs: number): Promise<void> {
-    if (nowMs - this.#measuredMs < MEASURE_MS) return;
+  /** @returns the state of the driver, where something waits */
+  async #measure(
+    entries: readonly PendingEntry[],
+    nowMs: number,
+  ): Promise<DriverState | undefined> {
+    if (entries.length === 0 && nowMs - this.#measuredMs < MEASURE_IDLE_MS) return undefined;
     this.#measuredMs = nowMs;
     const { link, prefix, driver } = this.#options;
     const oldestFirst = entries.toSorted((a, b) => a.sinceMs - b.sinceMs);
@@ -127,6 +132,7 @@ export class PendingReport {
     const depthOf = (kind: 'claim' | 'volume'): Promise<number> =>
       countWaiting(link.redis, { prefix, queue: queueName(kind, driver) });
     this.#metrics.showDepths({ claims: await depthOf('claim'), volumes: await depthOf('volume') });
+    return state;
   }
 
   #dueEntries(nowMs: number): readonly PendingEntry[] {
@@ -162,8 +168,12 @@ export class PendingReport {
   }
 
   /** Tells the claims that wait for something outside of them what that is. */
-  async #tell(entries: readonly PendingEntry[], nowMs: number): Promise<void> {
-    const sentence = await this.#whyAllWait(nowMs);
+  async #tell(
+    entries: readonly PendingEntry[],
+    state: DriverState | undefined,
+    nowMs: number,
+  ): Promise<void> {
+    const sentence = this.#whyAllWait(state, nowMs);
     const isKnown = sentence === this.#told.sentence && nowMs - this.#told.atMs < RENEW_AFTER_MS;
     if (!isKnown) this.#told = { sentence, atMs: nowMs, uids: new Set() };
     if (sentence === '') return this.#outage.ended({}, 'claims are worked on again');
@@ -182,13 +192,14 @@ export class PendingReport {
     }
   }
 
-  /** Why no claim of the driver is worked on; '' if they are. */
-  async #whyAllWait(nowMs: number): Promise<string> {
-    const { link, prefix, driver, isSoftState, whyNoLeader } = this.#options;
+  /** Why no claim of the driver is worked on; '' if they are.
+   * @param state  undefined while Redis can't be reached, and where this process does not lead */
+  #whyAllWait(state: DriverState | undefined, nowMs: number): string {
+    const { link, driver, isSoftState, whyNoLeader } = this.#options;
     const whyNot = whyNoLeader();
     if (whyNot !== undefined) return `no ingest leads driver ${driver}: ${whyNot}`;
-    if (link.trouble !== undefined) return `provisioning waits for Redis: ${link.trouble}`;
-    const state = await readDriverState(link.redis, prefix, driver);
+    if (state === undefined)
+      return link.trouble === undefined ? '' : `provisioning waits for Redis: ${link.trouble}`;
     const cause = driverCause(state, nowMs, isSoftState);
     return cause === undefined ? '' : `${cause.sentence}; ${cause.step}`;
   }

@@ -22,15 +22,19 @@ export interface BedParts {
 }
 
 /** Starts a Redis with the users of k8s/redis, and a cluster with a volume binder.
- * @param settings  of the redis-server */
-export async function openParts(settings: readonly string[] = []): Promise<BedParts> {
+ * @param settings     of the redis-server
+ * @param openCluster  absent: starts the sandbox's */
+export async function openParts(
+  settings: readonly string[] = [],
+  openCluster: () => Promise<SandboxCluster> = () => openSandboxCluster({ binder: true }),
+): Promise<BedParts> {
   const closers = new Closers();
   const folder = await makeFolder();
   closers.add('folder', () => folder.remove());
   const redis = await startTestRedis({ settings: [...redisUsers(), ...settings] });
   closers.add('Redis', () => redis.close());
   closers.add('least rights', () => assertNothingDenied(redis.redis));
-  const cluster = await openSandboxCluster({ binder: true });
+  const cluster = await openCluster();
   closers.add('cluster', () => cluster.close());
   return { redis, cluster, kube: await cluster.client(), folder, closers };
 }

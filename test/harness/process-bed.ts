@@ -13,6 +13,7 @@ import { ClusterBed, openParts } from './cluster-bed.ts';
 import { startTestGateway } from './csi-gateway.ts';
 import { urlOf } from './redis-users.ts';
 import { runSutler } from './run-sutler.ts';
+import type { SandboxCluster } from './sandbox-cluster.ts';
 
 /** Name of the sample driver. */
 export const DRIVER = 'sample.csi.sutler.dev';
@@ -30,21 +31,34 @@ interface BedOptions {
   readonly gatewayAheadMs?: number;
   /** Of the driver; absent: one without topology. */
   readonly pools?: NonNullable<SampleDriverOptions['pools']>;
+  /** Absent: the sandbox's. */
+  readonly openCluster?: () => Promise<SandboxCluster>;
 }
+
+type Gateway = Pick<Awaited<ReturnType<typeof startTestGateway>>, 'close'>;
 
 /** A bed with a class, a sample driver and its gateway. */
 export class ProcessBed extends ClusterBed {
   readonly driver: SampleDriver;
+  readonly #startGateway: () => Promise<Gateway>;
+  #gateway: Gateway | undefined;
   #serial = 0;
 
-  private constructor(driver: SampleDriver, ...args: ConstructorParameters<typeof ClusterBed>) {
+  private constructor(
+    o: {
+      readonly driver: SampleDriver;
+      readonly startGateway: () => Promise<Gateway>;
+    },
+    ...args: ConstructorParameters<typeof ClusterBed>
+  ) {
     super(...args);
-    this.driver = driver;
+    this.driver = o.driver;
+    this.#startGateway = o.startGateway;
   }
 
   static async open(options: BedOptions = {}): Promise<ProcessBed> {
     const { settings, flags = [], gatewayFlags, env = {}, onCall, pools } = options;
-    const parts = await openParts(settings);
+    const parts = await openParts(settings, options.openCluster);
     const { closers, folder } = parts;
     const recordKeys = folder.file('record-keys');
     await writeFile(recordKeys, `${randomBytes(32).toString('hex')}\n`);
@@ -58,9 +72,8 @@ export class ProcessBed extends ClusterBed {
     const listen = { kind: 'unix', path: folder.file('gateway.sock') } as const;
     const nowMs = (): number => Date.now() + (options.gatewayAheadMs ?? 0);
     const clock = { ...systemClock, nowMs };
-    const gateway = await startTestGateway(folder, { listen, probeTimeoutMs: 5000, clock });
-    closers.add('gateway', () => gateway.close());
-    const bed = new ProcessBed(driver, parts, {
+    const startGateway = () => startTestGateway(folder, { listen, probeTimeoutMs: 5000, clock });
+    const bed = new ProcessBed({ driver, startGateway }, parts, {
       flags: [
         ...(gatewayFlags ?? [`--gateway=unix://${listen.path}`]),
         '--timeout=1s',
@@ -70,6 +83,8 @@ export class ProcessBed extends ClusterBed {
       jobsFlags: [`--record-key-file=${recordKeys}`],
       env,
     });
+    closers.add('gateway', () => bed.stopGateway());
+    await bed.startGateway();
     await bed.createClass('sample', { provisioner: DRIVER });
     return bed;
   }
@@ -83,6 +98,15 @@ export class ProcessBed extends ClusterBed {
     const own = this.argv.filter((flag) => (/^--([^=]+)/.exec(flag)?.[1] ?? '') in flags);
     const { out, err } = await runSutler([command, ...args, ...own, redis], this.env);
     return out + err;
+  }
+
+  async startGateway(): Promise<void> {
+    this.#gateway = await this.#startGateway();
+  }
+
+  async stopGateway(): Promise<void> {
+    await this.#gateway?.close();
+    this.#gateway = undefined;
   }
 
   newClaim(storage = '1Mi', spec: Partial<ClaimSpec> = {}): Promise<Claim> {

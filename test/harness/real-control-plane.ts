@@ -68,6 +68,8 @@ export interface ControlPlaneNeeds {
   readonly serverGates?: readonly string[];
   /** The group whose requests kube-apiserver writes to RealControlPlane.auditLog. */
   readonly auditedGroup?: string;
+  /** How long kube-apiserver keeps events; absent: an hour. */
+  readonly eventTtl?: string | undefined;
 }
 
 /** Finds a control plane. With KUBEBUILDER_ASSETS, the returned function starts etcd,
@@ -88,8 +90,8 @@ export function realControlPlane(
       ...required,
       ...(needs.binder === false ? {} : { controllerManager, scheduler }),
     };
-    const { serverGates = [], auditedGroup } = needs;
-    return () => startWithFreePorts({ ...programs, serverGates, auditedGroup });
+    const { serverGates = [], auditedGroup, eventTtl = '1h' } = needs;
+    return () => startWithFreePorts({ ...programs, serverGates, auditedGroup, eventTtl });
   }
   const kubeconfig = env['KUBECONFIG'];
   if (kubeconfig !== undefined && kubeconfig !== '') return () => openCluster(kubeconfig);
@@ -106,6 +108,7 @@ interface Programs {
 interface Plan extends Programs {
   readonly serverGates: readonly string[];
   readonly auditedGroup?: string | undefined;
+  readonly eventTtl: string;
 }
 
 function findPrograms(folder: string, env: NodeJS.ProcessEnv): Programs {
@@ -161,13 +164,14 @@ async function start(programs: Plan): Promise<RealControlPlane> {
   try {
     const authority = await createAuthority(folder);
     const etcd = await startEtcd(programs.etcd, { folder, authority, children });
-    const { serverGates: gates, auditedGroup } = programs;
+    const { serverGates: gates, auditedGroup, eventTtl } = programs;
     const server = await startApiServer(programs.apiServer, {
       folder,
       authority,
       children,
       gates,
       auditedGroup,
+      eventTtl,
       etcdUrl: etcd.url,
       etcdClient: etcd.client,
     });
@@ -284,13 +288,23 @@ async function startEtcd(program: string, { folder, authority, children }: Conte
 interface ApiServerContext extends Context {
   readonly gates: readonly string[];
   readonly auditedGroup: string | undefined;
+  readonly eventTtl: string;
   readonly etcdUrl: string;
   readonly etcdClient: { readonly certFile: string; readonly keyFile: string };
 }
 
 async function startApiServer(
   program: string,
-  { folder, authority, children, gates, auditedGroup, etcdUrl, etcdClient }: ApiServerContext,
+  {
+    folder,
+    authority,
+    children,
+    gates,
+    auditedGroup,
+    eventTtl,
+    etcdUrl,
+    etcdClient,
+  }: ApiServerContext,
 ) {
   const port = await freePort();
   const [serving, admin, keys] = await Promise.all([
@@ -331,6 +345,7 @@ async function startApiServer(
     // With the default, 5 minutes, no test would see a resourceVersion expire.
     '--etcd-compaction-interval=10s',
     '--profiling=false',
+    `--event-ttl=${eventTtl}`,
     ...(gates.length === 0
       ? []
       : [`--feature-gates=${gates.map((gate) => `${gate}=true`).join(',')}`]),
