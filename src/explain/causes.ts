@@ -111,7 +111,16 @@ export function statusCause(status: RunStatus): Cause {
     const [actor, step] = CODES[code] ?? DRIVER_LOG;
     return { name: code, sentence: reason, isFine: actor === 'nobody', actor, step };
   }
-  return objectCause(status) ?? causeWithoutCode(status);
+  return limitCause(status) ?? objectCause(status) ?? causeWithoutCode(status);
+}
+
+/** Of what waits for its turn (jobs/in-turn.ts). */
+function limitCause({ outcome, reason }: RunStatus): Cause | undefined {
+  const [, limit] = /^class ".*\((sutler\.dev\/max-[a-z-]+)(?:: 0)?\)/.exec(reason) ?? [];
+  if (outcome !== 'later' || limit === undefined) return undefined;
+  return reason.endsWith(': 0)')
+    ? wrong('Limited', reason, ['administrator', `remove or raise ${limit} of the StorageClass`])
+    : fine('Limited', reason, ['nobody', 'it goes on when it is its turn']);
 }
 
 function objectCause({ reason, until }: RunStatus): Cause | undefined {

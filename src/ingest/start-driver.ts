@@ -25,6 +25,7 @@ import { Listeners } from '../runtime/listeners.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { explainShared } from '../volumes/handles.ts';
+import { openClassWarnings } from './class-warnings.ts';
 import { DemandWatch } from './dependencies/demand-watch.ts';
 import { DependencyWatcher } from './dependencies/dependency-watcher.ts';
 import { FollowedObjects } from './dependencies/followed-objects.ts';
@@ -80,7 +81,7 @@ export async function startDriver(
   const dependencies = openDependencies(deps, followed, changes);
   openHandlePublisher(deps, eventSource, dependencies);
   openAudit(deps);
-  openLimits(deps);
+  openLimits(deps, eventSource.source);
   openCapacity(deps, eventSource.source, changes);
   const leadership = openLeadership(
     deps,
@@ -330,8 +331,11 @@ function openHandlePublisher(
 const LIMITS_PERIOD_MS = 5_000;
 
 /** Keeps the limits of the driver's queues in Redis as the flags say, while this ingest leads: at
- * once when they change, and again where Redis has lost them. */
-function openLimits({ context, connections: { link, marker }, driver, queue }: DriverDeps): void {
+ * once when they change, and again where Redis has lost them. Those of a class are in the class. */
+function openLimits(deps: DriverDeps, source: ObjectSource): void {
+  openClassWarnings(deps, source);
+  const { context, connections, driver, queue } = deps;
+  const { link, marker } = connections;
   const { closers, log, flagChanges } = context;
   let { flags } = context;
   const store = async (): Promise<void> => {

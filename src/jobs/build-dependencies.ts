@@ -5,6 +5,7 @@ import { repeatWhileFull } from '../gateway-client/pool.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { openNodeLocal } from '../node-local/open-node-local.ts';
+import { ClassTurns } from '../queue/class-turns.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { VolumeNames } from '../records/names-in-use.ts';
 import { openSources } from '../records/open-records.ts';
@@ -17,6 +18,9 @@ import type { FeatureGates } from '../volumes/flags.ts';
 import type { DriverCaches } from './caches.ts';
 import type { Dependencies, DriverDeps } from './dependencies.ts';
 import { createOperationCounts } from './operation-counts.ts';
+
+/** How long after a run could have ended its key keeps a turn of its class without another run. */
+const KEEP_TURN_MS = 120_000;
 
 /** Makes what the runs of claims, volumes and snapshots work with. */
 export function buildDependencies(
@@ -64,6 +68,11 @@ export function buildDependencies(
       records: traceCalls(records, 'records', log),
       newOwner: createOwnerNames(instance),
       names: new VolumeNames(link.redis, flags.redisPrefix, driver.name),
+      turns: new ClassTurns(link.redis, {
+        prefix: flags.redisPrefix,
+        driver: driver.name,
+        keepMs: ownershipMs(flags) + KEEP_TURN_MS,
+      }),
       openSources: () => openSources(link.redis, flags.redisPrefix, driver.name),
       sharersOf: redisSharedHandles(link.redis, flags.redisPrefix, driver.name).sharersOf,
     },

@@ -1,6 +1,7 @@
 import type { KubeClient } from '../kube/client.ts';
 import type { Class, KubeObject, VolumeAttachment } from '../kube/objects.ts';
 import { type Change, type Reflector, startReflector } from '../kube/reflector.ts';
+import { CLASS_SETTINGS } from '../kube/keys.ts';
 import { classes, volumeAttachments } from '../kube/resources.ts';
 import { unlessAborted } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -96,8 +97,10 @@ export function startCaches(options: {
 
 /** Drops the metadata that no processor reads; the managed fields are the largest part. */
 function trimMetadata<T extends KubeObject>(object: T): T {
-  const { name, uid, resourceVersion } = object.metadata;
-  return { ...object, metadata: { name, uid, resourceVersion } };
+  const { name, uid, resourceVersion, annotations = {} } = object.metadata;
+  const kept = Object.entries(annotations).filter(([key]) => CLASS_SETTINGS.includes(key));
+  const settings = kept.length === 0 ? {} : { annotations: Object.fromEntries(kept) };
+  return { ...object, metadata: { name, uid, resourceVersion, ...settings } };
 }
 
 /** VolumeAttachments by the name of their PV. Those of pods' inline volumes have no PV and are left

@@ -8,6 +8,7 @@ import type { KubeClient } from '../kube/client.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Class, VolumeAttachment } from '../kube/objects.ts';
 import type { NodeLocal } from '../node-local/open-node-local.ts';
+import type { ClassTurns } from '../queue/class-turns.ts';
 import type { WorkerConnection } from '../queue/connections.ts';
 import type { VolumeNames } from '../records/names-in-use.ts';
 import type { RecordKeys } from '../records/record-seal.ts';
@@ -77,6 +78,8 @@ export interface RedisState {
   readonly newOwner: () => string;
   /** Which claim each shortened volume name is reserved for. */
   readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
+  /** The turns of classes that limit how many volumes are created and deleted. */
+  readonly turns: Pick<ClassTurns, 'take' | 'end'>;
   /** Reads from the open records the UIDs of the snapshots and claims that volumes are being
    * created from. */
   readonly openSources: () => Promise<ReadonlySet<string>>;

@@ -49,6 +49,17 @@ export const DATA_EPOCH = 'sutler.dev/epoch';
  * `<id>/<sequence>/<server>`. Read and written by ingest, with the renewals of the Lease. */
 export const DATA_EPOCH_SEQUENCE = 'sutler.dev/sequence';
 
+// Annotations of classes, our own. Written by administrators; read by ingest and jobs
+// (src/volumes/class-settings.ts).
+
+/** How many volumes of the class all workers together create at once, and delete; 0 pauses it. */
+export const MAX_IN_FLIGHT = 'sutler.dev/max-in-flight';
+/** How many volumes of the class they begin to create in a second, and to delete. */
+export const MAX_PER_SECOND = 'sutler.dev/max-per-second';
+/** How long a creation may take before it counts as failing. */
+export const CREATION_TIMEOUT = 'sutler.dev/creation-timeout';
+export const CLASS_SETTINGS = [MAX_IN_FLIGHT, MAX_PER_SECOND, CREATION_TIMEOUT];
+
 // Finalizers.
 
 /** Keeps a volume object until the driver's volume is deleted. Added by jobs at creation and to

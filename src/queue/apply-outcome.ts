@@ -127,9 +127,11 @@ export class OutcomeApplier {
 }
 
 /** How long the reason of an outcome has to last before it is logged. That of a full gateway never
- * is: calls are made as fast as they may be. */
+ * is: calls are made as fast as they may be. Nor is a wait for a turn, or for a driver that may
+ * take so long. */
 function newsAfterMs(outcome: Outcome): number {
+  if (outcome.kind === 'running' && outcome.isUsual === true) return Number.MAX_SAFE_INTEGER;
   if (outcome.kind !== 'later') return 0;
-  if (outcome.isGatewayFull === true) return Number.MAX_SAFE_INTEGER;
+  if (outcome.isGatewayFull === true || outcome.isTurn === true) return Number.MAX_SAFE_INTEGER;
   return (outcome.delayMs ?? 0) < BLIP_MS ? BLIP_MS : 0;
 }

@@ -15,16 +15,19 @@ export type Outcome =
   /** Failed. The next run comes after a back-off that grows with every failure, and after
    * `minDelayMs` at the earliest. `isAbsent`: it is proven that no volume was made.
    * `infeasibleScope`: the delay is an infeasible back-off, which no edit ends as long as the scope
-   * (the UID of the claim's class) is the same; see Run.infeasibleBackoffMs. */
+   * (the UID of the claim's class) is the same; see Run.infeasibleBackoffMs. `mayBeAtWork`: a call
+   * whose end is unknown may still be at work behind the driver. */
   | {
       readonly kind: 'retry';
       readonly reason: string;
       readonly minDelayMs?: number;
       readonly isAbsent?: true;
       readonly infeasibleScope?: string;
+      readonly mayBeAtWork?: true;
     }
   /** Did not reach the driver, so it counts as no failure. `delayMs`: when what it waits for ends;
    * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.
+   * `isTurn`: it waits for its turn, and the next run comes exactly then.
    * `isDriverDown`: no other key would reach the driver either, so the circuit breaker opens.
    * `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows, so the
    * circuit breaker stays or becomes closed. `until`: the next run comes at once when one of these
@@ -34,12 +37,18 @@ export type Outcome =
       readonly reason: string;
       readonly until?: readonly WaitCondition[];
       readonly delayMs?: number;
+      readonly isTurn?: boolean;
       readonly isDriverDown?: boolean;
       readonly isGatewayFull?: boolean;
     }
   /** The driver or another run still works on it; the next run polls it. `delayMs`: when that has
-   * ended for sure, if known. */
-  | { readonly kind: 'running'; readonly reason: string; readonly delayMs?: number }
+   * ended for sure, if known. `isUsual`: it may take that long. */
+  | {
+      readonly kind: 'running';
+      readonly reason: string;
+      readonly delayMs?: number;
+      readonly isUsual?: boolean;
+    }
   /** Fails until one of these objects changes: the next run comes when one does, or after the
    * longest delay. */
   | { readonly kind: 'parked'; readonly reason: string; readonly until?: readonly WaitCondition[] };
@@ -60,7 +69,8 @@ export const WORKER_STOPPING: Outcome = {
  *   later    grows with each such run from 0.5 s to 30 s, full jitter; 0.5 s to 1 s while the
  *            driver can't be reached, since the circuit breaker keeps the queue from running then,
  *            and while its gateway is full, since the call has waited before the run ended; a wait
- *            whose end is known takes that long and up to half as much again
+ *            whose end is known takes that long and up to half as much again, or exactly that long
+ *            where the end is the key's own
  *   running  grows with each such run from 1 s to 30 s; no longer than until its end where that is
  *            known, and up to half as much again
  *   parked   --retry-interval-max, unless its object changes before
@@ -118,7 +128,7 @@ export function requeueDelayMs(
         return pollDelayMs(1, { startMs: DRIVER_DOWN_OR_FULL_MS, maxMs }, random);
       return outcome.delayMs === undefined
         ? wholeMs(backoffMs(cap(LATER), runs) * random)
-        : delayBeyondMs(outcome.delayMs, random);
+        : delayBeyondMs(outcome.delayMs, outcome.isTurn === true ? 0 : random);
     case 'running':
       return Math.min(
         pollDelayMs(runs, cap(POLL), random),

@@ -48,6 +48,11 @@ export function waitsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:waits:${driver}`;
 }
 
+/** What the keys of a class' turns begin with; queue/class-turns.ts. */
+export function turnsKey(prefix: string, queue: string, className: string): string {
+  return `${keyPrefix(prefix)}:turns:${queue}:${className}`;
+}
+
 /** Unix ms of the queue's last heartbeat; queue/heartbeat.ts. */
 export function heartbeatKey(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:heartbeat:${queue}`;

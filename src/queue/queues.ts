@@ -89,10 +89,12 @@ export async function promoteUnlessRunning(
   return state === 'active' || state === 'delayed' ? 'running' : 'waiting';
 }
 
-/** Promotes the job of a key if it is delayed, and does nothing otherwise. */
-export async function promoteKey(queue: Queue, keyId: string): Promise<void> {
+/** Promotes the job of a key if it is delayed, and does nothing otherwise.
+ * @returns whether the key has a job */
+export async function promoteKey(queue: Queue, keyId: string): Promise<boolean> {
   const jobId = await queue.getDeduplicationJobId(keyId);
   if (jobId !== null) await promoteJob(queue, jobId);
+  return jobId !== null;
 }
 
 /** @returns whether the job was delayed, and is not any more */

@@ -26,6 +26,8 @@ export interface Replay {
   readonly settlesInMs: number;
   /** Another provisioner leads, or may have led since the record was opened. */
   readonly isOfEarlierTerm: boolean;
+  /** When the first call was to be sent, Unix ms. */
+  readonly sinceMs: number;
   /** gRPC code of the last attempt, '' where it had none. */
   readonly lastCode: string;
   /** The driver's answer, when only the PV write is missing. */

@@ -37,7 +37,8 @@ import type { VolumeRequest } from './stored-request.ts';
  * Answers   opened    with the given request
  *           replay    with the stored request, which has to be sent again. `settlesInMs`: time
  *                     until no call of unknown end is at work any more, 0 where none is.
- *                     `isOfEarlierTerm`: another provisioner may have led since it was opened
+ *                     `isOfEarlierTerm`: another provisioner may have led since it was opened.
+ *                     `sinceMs`: when the first call was to be sent, by Redis' clock
  *           closed    there is nothing to do for this mode. `waitMs`: until a record that is `gone`
  *                     is forgotten, else 0
  *           none      no record, and the mode opens none
@@ -55,6 +56,7 @@ const openCreateScript = defineNamedScript({
       ambiguous: 'flag',
       settlesInMs: 'number',
       isOfEarlierTerm: 'flag',
+      sinceMs: 'number',
       lastCode: 'text',
       ...REQUEST,
       answer: 'text',
@@ -70,11 +72,11 @@ if state == 'gone' then
   end
 end
 local function answerReplay(settlesInMs)
-  local req, skel, secretRef, ep, ans, code, openedIn, seal = unpack(redis.call(
-    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code', 'term', 'seal'))
+  local req, skel, secretRef, ep, ans, code, openedIn, seal, since = unpack(redis.call(
+    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code', 'term', 'seal', 'since'))
   local isOfEarlierTerm = (otherProvisioner or (openedIn or '') ~= (term or '')) and '1' or '0'
   return {'replay', 'dataEpoch', dataEpoch, 'count', countOpening(), 'ambiguous', amb,
-    'settlesInMs', settlesInMs, 'isOfEarlierTerm', isOfEarlierTerm,
+    'settlesInMs', settlesInMs, 'isOfEarlierTerm', isOfEarlierTerm, 'sinceMs', since or redisNow,
     'request', req or '', 'pvTemplate', skel or '',
     'secret', secretRef or '', 'endpoint', ep or '', 'seal', seal or '', 'answer', ans or '',
     'lastCode', code or ''}
@@ -289,7 +291,7 @@ export class VolumeRecords extends RecordEnds {
       return { kind: 'opened', ...endpointField(endpoint) };
     }
     const { request, pvTemplate, secret, seal, ambiguous, settlesInMs } = answer;
-    const { isOfEarlierTerm, lastCode } = answer;
+    const { isOfEarlierTerm, sinceMs, lastCode } = answer;
     const found = { request, pvTemplate, secret, endpoint, seal };
     const decoded = this.requests.decode(id, found, answer.answer, whyUnfit);
     if (typeof decoded === 'string') {
@@ -300,7 +302,8 @@ export class VolumeRecords extends RecordEnds {
       return { kind: 'unusable', reason };
     }
     this.leftOpenCreations.addTakenUp(id, { job, texts: found, dataEpoch, count });
-    return { kind: 'replay', ...decoded, ambiguous, settlesInMs, isOfEarlierTerm, lastCode };
+    const history = { ambiguous, settlesInMs, isOfEarlierTerm, sinceMs, lastCode };
+    return { kind: 'replay', ...decoded, ...history };
   }
 
   /** Opens the deletion of the volume that has this handle.

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
+import type { Event } from '#src/kube/objects.ts';
+import { classes, events } from '#src/kube/resources.ts';
+import { statusKey } from '#src/queue/queue-keys.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { type BedDriver, DriverBed } from '../harness/driver-bed.ts';
 import { isReady, readiness, type Running } from '../harness/run-main.ts';
@@ -84,6 +87,34 @@ describe('a change of --driver-config', () => {
       Object.keys(await stored()).some((key) => ['concurrency', 'max'].includes(key));
     await until(async () => !(await hasLimits()), 'removed', 15_000);
     assert.equal(linesOf(ingest, 'it begins anew').length, anew);
+  });
+
+  it('is not needed for the limits of a class, which its annotations change', async () => {
+    const annotate = (annotations: Readonly<Record<string, string | null>>) =>
+      bed.kube.patch(
+        classes,
+        { name: ONE },
+        { type: 'merge', body: { metadata: { annotations } } },
+      );
+    await annotate({ 'sutler.dev/max-in-flight': '0', 'sutler.dev/max-per-second': 'many' });
+    const warning = async (): Promise<string | undefined> => {
+      const list = await bed.kube.list<Event>(events, { namespace: 'default' });
+      return list.items.find(({ involvedObject: { kind } }) => kind === 'StorageClass')?.message;
+    };
+    await until(async () => (await warning()) !== undefined, 'a warning on the class', 15_000);
+    assert.match(
+      (await warning()) ?? '',
+      /^annotation sutler.dev\/max-per-second is ignored: "many" is not a number; write a number/,
+    );
+    const claim = await bed.newClaim(ONE);
+    const status = statusKey('csi', ONE, claim.metadata.uid);
+    await until(
+      async () => /is paused/.test((await bed.redis.redis.hget(status, 'reason')) ?? ''),
+      'it waits',
+      15_000,
+    );
+    await annotate({ 'sutler.dev/max-in-flight': null, 'sutler.dev/max-per-second': null });
+    await until(() => bed.isBound(claim), 'the claim is bound', 15_000);
   });
 
   it('that can’t be used is reported by line, and the last good content stays in use', async () => {

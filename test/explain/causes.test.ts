@@ -33,6 +33,10 @@ const status = (fields: Partial<RunStatus>): RunStatus => ({
   ...fields,
 });
 
+const AT_LIMIT =
+  'class "a" creates at most 4 volumes at once (sutler.dev/max-in-flight), 7 wait before this one';
+const PAUSED = 'class "a" is paused (sutler.dev/max-in-flight: 0)';
+
 const nameOf = (fields: Partial<DriverState>) => driverCause(state(fields), NOW_MS)?.name;
 
 describe('the cause for which no claim of a driver is worked on', () => {
@@ -79,6 +83,8 @@ describe('the cause for which a claim is not done', () => {
     ['Secret', { reason: 'error getting secret a in namespace b: forbidden' }],
     ['Forbidden', { reason: 'persistentvolumes is forbidden: no' }],
     ['Later', { outcome: 'later', reason: 'the claim has changed meanwhile' }],
+    ['Limited', { outcome: 'later', reason: AT_LIMIT, until: until('storageclasses') }],
+    ['Limited', { outcome: 'later', reason: PAUSED, until: until('storageclasses') }],
     ['Refused', { reason: 'claim Selector is not supported' }],
   ];
   for (const [name, fields] of cases)
@@ -90,6 +96,13 @@ describe('the cause for which a claim is not done', () => {
       statusCause(status({ outcome: 'parked', reason: 'x', until: until('secrets') })).sentence,
       /\(waits for secrets ns\/n\)/,
     ));
+
+  it('is nobody’s fault while others of the class come first, and an administrator’s pause', () => {
+    const of = (reason: string) => statusCause(status({ outcome: 'later', reason }));
+    assert.deepEqual([of(AT_LIMIT).isFine, of(AT_LIMIT).actor], [true, 'nobody']);
+    assert.deepEqual([of(PAUSED).isFine, of(PAUSED).actor], [false, 'administrator']);
+    assert.equal(of(PAUSED).step, 'remove or raise sutler.dev/max-in-flight of the StorageClass');
+  });
 
   it('is nobody’s fault while the driver works on it', () => {
     const { isFine, actor } = statusCause(status({ outcome: 'running', reason: rpc('Aborted') }));

@@ -18,6 +18,7 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { EventCorrelator, type EventInput } from '#src/kube/event-correlation.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
+import { ClassTurns } from '#src/queue/class-turns.ts';
 import type { Run } from '#src/queue/run.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { type Outcome, shownReason } from '#src/queue/outcome.ts';
@@ -146,6 +147,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
       return records;
     },
     openSources: () => openSources(redis, 'csi', DRIVER),
+    turns: new ClassTurns(redis, { prefix: 'csi', driver: DRIVER, keepMs: 60_000 }),
     names: new VolumeNames(redis, 'csi', DRIVER),
     events: { record: (event) => recordOnce(event) },
     counts: createOperationCounts(metrics),

@@ -129,6 +129,7 @@ describe('Consumer', () => {
 
   it('logs a failure once, until its reason is another one, whatever numbers are in it', async () => {
     const reasons = [
+      'usual',
       '1 of 7 GiB free',
       '2 of 7 GiB free',
       'no route',
@@ -146,7 +147,9 @@ describe('Consumer', () => {
     bench.consumer(
       () => {
         const reason = reasons[runs++];
-        return reason === undefined ? done : { kind: 'running', reason };
+        return reason === undefined
+          ? done
+          : { kind: 'running', reason, isUsual: reason.startsWith('usual') };
       },
       { log, backoff: { startMs: 1, maxMs: 1 } },
     );

@@ -119,6 +119,18 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     }
   });
 
+  it('create the volumes of a class in turns, and warn of an annotation of it', async () => {
+    const metadata = {
+      name: 'limited',
+      annotations: { 'sutler.dev/max-in-flight': '1', 'sutler.dev/max-per-second': 'many' },
+    };
+    await createClass('limited', { metadata });
+    for (const name of ['limited-1', 'limited-2'])
+      await create(name, { storageClassName: 'limited' });
+    for (const name of ['limited-1', 'limited-2']) await isBound(name);
+    await isWarnedIn('default', 'limited', /max-per-second is ignored: "many" is not a number/);
+  });
+
   it('clone a claim, whose source may go afterwards', async () => {
     await bind('origin');
     await bind('copy', { dataSource: { kind: 'PersistentVolumeClaim', name: 'origin' } });

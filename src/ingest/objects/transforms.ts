@@ -68,11 +68,11 @@ export function transformVolume(raw: unknown): Volume {
   };
 }
 
-/** Leaves out the parameters, which only jobs need; they read the class afresh. */
+/** Leaves out the parameters, which only jobs need. */
 export function transformClass(raw: unknown): Class {
   const cls = raw as Class;
   return {
-    metadata: transformMeta(cls.metadata),
+    metadata: transformMeta(cls.metadata, keys.CLASS_SETTINGS),
     ...pick(cls, ['provisioner', 'volumeBindingMode']),
   };
 }

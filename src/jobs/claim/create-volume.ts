@@ -2,6 +2,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeRequestSchema as RequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import { nodeOf } from '../../gateway-client/gateway-address.ts';
+import { CREATION_TIMEOUT } from '../../kube/keys.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { classes, volumes } from '../../kube/resources.ts';
@@ -10,6 +11,7 @@ import { noteReached, type Run } from '../../queue/run.ts';
 import type { Replay } from '../../records/open-results.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
 import { traceHeaders } from '../../runtime/trace-id.ts';
+import { readClassSettings } from '../../volumes/class-settings.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/persistent-volume.ts';
 import { type ClaimAttempt, MAX_READ_AGE_MS } from '../attempt.ts';
@@ -90,7 +92,7 @@ async function callCreateVolume(
     answer = await sendCreateVolume(deps, creation, values);
   } catch (error) {
     if (error instanceof CsiError) {
-      const outcome = await handleFailure(deps, creation, error);
+      const outcome = await handleFailure(deps, { ...creation, sentMs }, error);
       if (!error.notForwarded) capacity.creationFailed(stored);
       return outcome;
     }
@@ -250,7 +252,7 @@ export function judgeCreateFailure(
 
 async function handleFailure(
   deps: Dependencies,
-  creation: OpenCreation,
+  creation: SentCreation,
   error: CsiError,
 ): Promise<Outcome> {
   const { attempt, claim, stored, replay } = creation;
@@ -266,17 +268,65 @@ async function handleFailure(
       // A record that is open for a node that may never come back stays so; the user is told.
       if ((outcome.kind === 'parked' && replay !== undefined) || isDriverDown(outcome))
         reportProvisioningFailed(events, claim, outcome.reason);
-      return outcome;
+      return outcome.kind === 'running'
+        ? { ...outcome, isUsual: usualTime(deps, creation) !== undefined }
+        : outcome;
     }
     case 'refused':
       return handleRefusal(deps, creation, error, failure.infeasible);
-    case 'ambiguous': {
-      const reason = error.message;
+    case 'ambiguous':
       await records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
-      reportProvisioningFailed(events, claim, reason);
-      return { kind: failure.running ? 'running' : 'retry', reason };
-    }
+      return handleUnknownEnd(deps, creation, error.message, failure.running);
   }
+}
+
+/** How long the driver may fill a volume from a content source, unless the class says. Of other
+ * volumes each such call is a failure, as in upstream. */
+const FILL_MS = 3_600_000;
+
+/** A creation for which a call was sent. */
+interface SentCreation extends OpenCreation {
+  readonly sentMs: number;
+}
+
+/** Since when the driver is at work, and until when that is no failure, by the class.
+ * @returns undefined if it is one */
+function usualTime(
+  deps: Dependencies,
+  { claim, stored, replay, sentMs }: SentCreation,
+): { readonly since: string; readonly until: string } | undefined {
+  const { creationTimeoutMs } = readClassSettings(classOf(deps, claim));
+  const sinceMs = replay?.sinceMs ?? sentMs;
+  const fallbackMs = stored.pvTemplate.source === undefined ? 0 : FILL_MS;
+  const untilMs = sinceMs + (creationTimeoutMs ?? fallbackMs);
+  if (deps.clock.nowMs() >= untilMs) return undefined;
+  return { since: new Date(sinceMs).toISOString(), until: new Date(untilMs).toISOString() };
+}
+
+/** The driver may still be at work: warns, unless it may take that long. */
+function handleUnknownEnd(
+  deps: Dependencies,
+  creation: SentCreation,
+  answer: string,
+  isRunning: boolean,
+): Outcome {
+  const { claim, replay } = creation;
+  const { events } = deps.cluster;
+  const usual = isRunning ? usualTime(deps, creation) : undefined;
+  if (usual === undefined) {
+    reportProvisioningFailed(events, claim, answer);
+    return isRunning
+      ? { kind: 'running', reason: answer }
+      : { kind: 'retry', reason: answer, mayBeAtWork: true };
+  }
+  // The same text for each call, so that it is one event, whose count is that of the calls.
+  const message =
+    `The driver is at work on the volume since ${usual.since}; it is asked again and again, ` +
+    `which counts as failing from ${usual.until} on (${CREATION_TIMEOUT} of the class)`;
+  // The first call has an event of its own.
+  if (replay !== undefined)
+    recordClaimEvent(events, claim, { type: 'Normal', reason: 'Provisioning', message });
+  return { kind: 'running', reason: `${message}: ${answer}`, isUsual: true };
 }
 
 /** Handles a refusal by the driver itself. It proves that no volume exists if the record could be

@@ -4,11 +4,12 @@ import type { Claim } from '../../kube/objects.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import type { Run } from '../../queue/run.ts';
-import { selectedNodeOf } from '../../volumes/eligibility.ts';
+import { classNameOf, selectedNodeOf } from '../../volumes/eligibility.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { type ClaimAttempt, startAttempt } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { addClaimFinalizer, removeClaimFinalizer } from '../finalizers.ts';
+import { inTurn } from '../in-turn.ts';
 import { reportProvisioningFailed, waitForRecord } from '../outcomes.ts';
 import { readClaim } from '../read-objects.ts';
 import { releaseCloneSource } from '../release-sources.ts';
@@ -37,19 +38,30 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   if (decided.kind === 'create') claim = decided.claim ?? claim;
   const intent = canBeTraced(deps, claim, wasBegun) ? decided : UNTRACEABLE;
   if (run.signal.aborted) return WORKER_STOPPING;
-  if (claim !== undefined && intent.kind === 'create' && deps.settings.usesClaimFinalizer) {
-    const marked = await addClaimFinalizer(kube, claim).catch((error: unknown) => {
-      if (error instanceof KubeError && !isOutage(error))
-        reportProvisioningFailed(deps.cluster.events, claim, error.message);
-      throw error;
-    });
-    if (marked === undefined) return { kind: 'later', reason: 'the claim has changed meanwhile' };
-    claim = marked;
-  }
-  const attempt = startAttempt(deps, { id: job.uid, job, dataEpoch, wasBegun }, startMs);
-  const outcome = await createOrFinish(deps, { attempt, claim, run }, intent);
-  countAttempt(deps, { claim, intent, outcome, startMs, queuedMs: run.queuedMs });
-  return releaseUnneeded(deps, { uid: job.uid, claim, wasBegun }, outcome);
+  const work = async (): Promise<Outcome> => {
+    if (claim !== undefined && intent.kind === 'create' && deps.settings.usesClaimFinalizer) {
+      const marked = await markClaim(deps, claim);
+      if (marked === undefined) return { kind: 'later', reason: 'the claim has changed meanwhile' };
+      claim = marked;
+    }
+    const attempt = startAttempt(deps, { id: job.uid, job, dataEpoch, wasBegun }, startMs);
+    const outcome = await createOrFinish(deps, { attempt, claim, run }, intent);
+    countAttempt(deps, { claim, intent, outcome, startMs, queuedMs: run.queuedMs });
+    return releaseUnneeded(deps, { uid: job.uid, claim, wasBegun }, outcome);
+  };
+  return claim === undefined || intent.kind !== 'create'
+    ? work()
+    : inTurn(deps, job, deps.cluster.classOf(classNameOf(claim)), work);
+}
+
+/** Adds our finalizer. The user is told if it is refused.
+ * @returns undefined if the claim has changed meanwhile */
+function markClaim({ cluster }: Dependencies, claim: Claim): Promise<Claim | undefined> {
+  return addClaimFinalizer(cluster.kube, claim).catch((error: unknown) => {
+    if (error instanceof KubeError && !isOutage(error))
+      reportProvisioningFailed(cluster.events, claim, error.message);
+    throw error;
+  });
 }
 
 /** With soft state nothing is begun for a claim that is being deleted: it takes no new finalizer,

@@ -17,6 +17,7 @@ import {
 import { MAX_READ_AGE_MS, type RunHandle, startAttempt, type VolumeRun } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { setVolumeFinalizer } from '../finalizers.ts';
+import { inTurn } from '../in-turn.ts';
 import { reportDeletionFailed, waitForRecord, whyNodesAreUnknown } from '../outcomes.ts';
 import { callDeleteVolume, deletionEnds, planDeletionOf, refuseDeletion } from './delete-volume.ts';
 import { resolveCreation } from './resolve-creation.ts';
@@ -125,10 +126,12 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
       'the volume is deleted without a secret',
     );
   if (run.signal.aborted) return WORKER_STOPPING;
-  return (
-    (await deleteInDriver(deps, released, { ...plan, planned: gateway.address })) ??
-    deletePersistentVolume(deps, volume)
-  );
+  const cls = deps.cluster.classOf(volume.spec.storageClassName ?? '');
+  return inTurn(deps, released.job, cls, async () => {
+    const planned = { ...plan, planned: gateway.address };
+    const ended = await deleteInDriver(deps, released, planned);
+    return ended ?? deletePersistentVolume(deps, volume);
+  });
 }
 
 type PlannedDeletion = Extract<DeletionPlan, { kind: 'delete' }> & {

@@ -314,6 +314,24 @@ describe('reconcileClaim, with a content source', () => {
       assert.ok((await readClaim(source.claim))?.metadata.finalizers?.includes(CLONE_PROTECTION));
     });
 
+    it('is cloned for an hour without a warning, and other volumes are not', async () => {
+      const source = await boundClaim();
+      const claim = await claimOf(cloning(source.claim));
+      rig.onCall = () => {
+        throw new DriverStatus(Code.DeadlineExceeded, 'still copying');
+      };
+      for (let i = 0; i < 2; i += 1)
+        assert.equal((await rig.provision(claim, parts)).kind, 'running');
+      const [event, ...others] = rig.events;
+      assert.deepEqual(others, []);
+      assert.equal(`${event?.type} ${event?.reason}`, 'Normal Provisioning');
+      const [, since = '', until = ''] =
+        / since (\S+);.* from (\S+) on/.exec(event?.message ?? '') ?? [];
+      assert.equal(new Date(until).getTime() - new Date(since).getTime(), 3_600_000);
+      await rig.provision(await claimOf({}), parts);
+      assert.equal(rig.events.at(-1)?.type, 'Warning');
+    });
+
     it('whose clone is too small stays; the clone is deleted (D-04)', async () => {
       const source = await boundClaim();
       const claim = await claimOf({

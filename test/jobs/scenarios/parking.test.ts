@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import type { Parts } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 const parameters = {
@@ -38,6 +41,125 @@ describe('a run that can’t send its call', () => {
     assert.deepEqual(outcome.until, [
       { resource: 'storageclasses', name: claim.spec.storageClassName, seen: '' },
     ]);
+  });
+
+  describe('of a class with limits', () => {
+    /** The classes with annotations of ours. */
+    const annotated = (settings: Record<string, string>): Pick<Parts, 'classOf'> => ({
+      classOf: (name) => {
+        const cls = rig.parts.classOf(name);
+        const annotations = Object.fromEntries(
+          Object.entries(settings).map(([key, value]) => [`sutler.dev/${key}`, value]),
+        );
+        return cls && { ...cls, metadata: { ...cls.metadata, annotations } };
+      },
+    });
+    const PAUSED = annotated({ 'max-in-flight': '0' });
+    const ONE = annotated({ 'max-in-flight': '1' });
+    const inClass = () => rig.claim({ className: 'limited' });
+    const failWith = (code: (typeof Code)[keyof typeof Code]) => {
+      rig.onCall = () => {
+        throw new DriverStatus(code, 'no');
+      };
+    };
+    const rejects = () => Promise.reject(new Error('asked for a turn'));
+
+    it('waits until a paused class changes, tells nobody, and begins nothing', async () => {
+      const claim = await inClass();
+      const outcome = await rig.provision(claim, { ...PAUSED, usesClaimFinalizer: true });
+      assert.ok(outcome.kind === 'later', JSON.stringify(outcome));
+      assert.equal(outcome.reason, 'class "limited" is paused (sutler.dev/max-in-flight: 0)');
+      const seen = rig.parts.classOf('limited')?.metadata.resourceVersion;
+      assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: 'limited', seen }]);
+      assert.deepEqual(await rig.record(claim.metadata.uid), {}, 'nothing is open');
+      assert.deepEqual([rig.events, rig.driver.calls], [[], []]);
+      assert.equal((await rig.provision(claim)).kind, 'done');
+    });
+
+    it('waits while another creation may be at work, and for no longer', async () => {
+      const [first, second] = [await inClass(), await inClass()];
+      for (const code of [Code.DeadlineExceeded, Code.Unavailable]) {
+        failWith(code);
+        await rig.provision(first, ONE);
+        const outcome = await rig.provision(second, ONE);
+        assert.ok(outcome.kind === 'later', JSON.stringify(outcome));
+        assert.match(
+          outcome.reason,
+          /creates at most 1 volumes at once .*, 0 wait before this one/,
+        );
+      }
+      rig.onCall = () => undefined;
+      assert.equal((await rig.provision(first, ONE)).kind, 'done');
+      assert.equal((await rig.provision(second, ONE)).kind, 'done');
+    });
+
+    it('does not wait for one that the driver has refused', async () => {
+      const [first, second] = [await inClass(), await inClass()];
+      failWith(Code.Internal);
+      assert.equal((await rig.provision(first, ONE)).kind, 'retry');
+      rig.onCall = () => undefined;
+      assert.equal((await rig.provision(second, ONE)).kind, 'done');
+    });
+
+    it('waits for its start by the limit of a second', async () => {
+      const of = annotated({ 'max-per-second': '0.2' });
+      await rig.provision(await inClass(), of);
+      const outcome = await rig.provision(await inClass(), of);
+      assert.ok(outcome.kind === 'later' && outcome.isTurn, JSON.stringify(outcome));
+      assert.match(
+        outcome.reason,
+        /at most 0.2 volumes a second .*, it is the turn of this one in/,
+      );
+      assert.ok((outcome.delayMs ?? 0) <= 5_000 && (outcome.delayMs ?? 0) > 4_000);
+    });
+
+    it('deletes nothing while the class is paused', async () => {
+      const claim = await inClass();
+      await rig.provision(claim);
+      const volume = await rig.volumeOf(claim);
+      assert.ok(volume);
+      const released = await rig.setPhase(volume, 'Released');
+      const outcome = await rig.remove(released, PAUSED);
+      assert.ok(outcome.kind === 'later' && /is paused/.test(outcome.reason), outcome.kind);
+      assert.equal((await rig.remove(released)).kind, 'done');
+    });
+
+    it('asks for no turn if the class has no limit', async () => {
+      const turns = { take: rejects, end: rejects };
+      const claim = await inClass();
+      assert.equal((await rig.provision(claim, { turns })).kind, 'done');
+    });
+
+    it('waits while Redis can’t be asked for a turn', async () => {
+      const claim = await inClass();
+      const outcome = await rig.provision(claim, {
+        ...ONE,
+        turns: { take: rejects, end: rejects },
+      });
+      assert.equal(outcome.kind, 'later');
+      assert.deepEqual(await rig.record(claim.metadata.uid), {}, 'nothing is open');
+    });
+
+    it('is told by a Warning that its creation takes long only after the class’s time', async () => {
+      const claim = await inClass();
+      failWith(Code.DeadlineExceeded);
+      const patient = annotated({ 'creation-timeout': '20m' });
+      for (let i = 0; i < 3; i += 1) {
+        const outcome = await rig.provision(claim, patient);
+        assert.ok(outcome.kind === 'running' && outcome.isUsual === true, JSON.stringify(outcome));
+      }
+      const [told = '', ...others] = new Set(rig.events.map(({ message }) => message));
+      assert.match(told, /^The driver is at work on the volume since .+ as failing from /);
+      assert.deepEqual(others, []);
+      assert.equal(rig.events.length, 2, 'the second and the third call');
+      rig.events.length = 0;
+      const outcome = await rig.provision(claim, annotated({ 'creation-timeout': '1ms' }));
+      assert.ok(outcome.kind === 'running' && outcome.isUsual !== true, JSON.stringify(outcome));
+      assert.deepEqual(
+        rig.events.map(({ type, reason }) => `${type} ${reason}`),
+        ['Warning ProvisioningFailed'],
+      );
+    });
   });
 
   it('reports that the driver is down for all keys if the gateway has none', async () => {

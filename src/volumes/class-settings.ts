@@ -1,0 +1,53 @@
+import { CREATION_TIMEOUT, MAX_IN_FLIGHT, MAX_PER_SECOND } from '../kube/keys.ts';
+import type { Class } from '../kube/objects.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import { type FlagSpec, parseValue } from '../runtime/flags.ts';
+import { shorten } from '../runtime/printable.ts';
+
+/** What the annotations of a class say; undefined where one is absent or can't be read. */
+export interface ClassSettings {
+  readonly maxInFlight: number | undefined;
+  readonly maxPerSecond: number | undefined;
+  readonly creationTimeoutMs: number | undefined;
+  /** What is wrong with each annotation that can't be read, and what to write. */
+  readonly unreadable: readonly string[];
+}
+
+const SPECS = {
+  [MAX_IN_FLIGHT]: {
+    spec: { type: 'int', default: 0, min: 0, help: '' },
+    form: 'a whole number; 0 pauses the class',
+  },
+  [MAX_PER_SECOND]: {
+    spec: { type: 'float', default: 0, min: 0.001, help: '' },
+    form: 'a number from 0.001 on, like 0.5 or 20',
+  },
+  [CREATION_TIMEOUT]: {
+    spec: { type: 'durationMs', min: '0s', help: '' },
+    form: 'a duration like 90s, 20m or 1h30m',
+  },
+} as const satisfies Readonly<Record<string, { spec: FlagSpec; form: string }>>;
+
+/** Longer values are none, and are not shown whole. */
+const MAX_VALUE_LENGTH = 60;
+
+/** Reads the annotations of a class by which its administrator limits what is asked of the driver.
+ */
+export function readClassSettings(cls: Class | undefined): ClassSettings {
+  const unreadable: string[] = [];
+  const read = (name: keyof typeof SPECS): number | undefined => {
+    const text = cls?.metadata.annotations?.[name];
+    if (text === undefined) return undefined;
+    const { spec, form } = SPECS[name];
+    try {
+      return Number(parseValue(spec, [shorten(text, MAX_VALUE_LENGTH)]));
+    } catch (error) {
+      unreadable.push(`annotation ${name} is ignored: ${messageOf(error)}; write ${form}`);
+      return undefined;
+    }
+  };
+  const maxInFlight = read(MAX_IN_FLIGHT);
+  const maxPerSecond = read(MAX_PER_SECOND);
+  const creationTimeoutMs = read(CREATION_TIMEOUT);
+  return { maxInFlight, maxPerSecond, creationTimeoutMs, unreadable };
+}

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { readClassSettings } from '#src/volumes/class-settings.ts';
+
+const settingsOf = (annotations: Record<string, string>) =>
+  readClassSettings({
+    metadata: { name: 'c', uid: 'u', resourceVersion: '1', annotations },
+    provisioner: 'd.example',
+  });
+
+describe('the annotations of a class', () => {
+  it('limit nothing where there are none, or no class', () => {
+    const none = {
+      maxInFlight: undefined,
+      maxPerSecond: undefined,
+      creationTimeoutMs: undefined,
+      unreadable: [],
+    };
+    assert.deepEqual(settingsOf({}), none);
+    assert.deepEqual(readClassSettings(undefined), none);
+  });
+
+  it('say how many at once, how many a second, and how long a creation may take', () =>
+    assert.deepEqual(
+      settingsOf({
+        'sutler.dev/max-in-flight': '0',
+        'sutler.dev/max-per-second': '0.5',
+        'sutler.dev/creation-timeout': '20m',
+      }),
+      { maxInFlight: 0, maxPerSecond: 0.5, creationTimeoutMs: 1_200_000, unreadable: [] },
+    ));
+
+  for (const [name, values] of [
+    ['max-in-flight', ['', '-1', '1.5', 'four', '1e3', ' 4']],
+    ['max-per-second', ['', '0', '-2', 'NaN', 'Infinity', '1/2']],
+    ['creation-timeout', ['', '20', '-5m', 'soon']],
+  ] as const)
+    for (const value of values)
+      it(`are ignored, with a text for people, as in ${name}: "${value}"`, () => {
+        const { unreadable, ...read } = settingsOf({ [`sutler.dev/${name}`]: value });
+        assert.deepEqual(new Set(Object.values(read)), new Set([undefined]));
+        const [text = ''] = unreadable;
+        assert.match(text, new RegExp(`^annotation sutler.dev/${name} is ignored: .+; write an? `));
+        assert.ok(text.includes(value), text);
+      });
+
+  it('are shown cut where they are long', () => {
+    const [text = ''] = settingsOf({ 'sutler.dev/max-in-flight': '9'.repeat(100_000) }).unreadable;
+    assert.ok(text.length < 250, text);
+    assert.match(text, /100000 characters/);
+  });
+});
