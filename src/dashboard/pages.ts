@@ -108,8 +108,10 @@ h2 { margin: 1.5rem 0 .5rem; font-size: 1.1rem; }
 .cards { display: grid; gap: 1rem; align-items: start;
   grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); }
 .card { padding: .75rem 1rem; }
-.card p { margin: .5rem 0 0; }
-.card svg { display: block; width: 100%; height: 2.5rem; fill: var(--link); }
+.card p { margin: .25rem 0 0; }
+.card svg { display: block; width: 100%; height: 2.5rem; margin-top: .75rem; fill: var(--link);
+  border-bottom: 1px solid var(--line); }
+.card path:not(:last-child) { opacity: .4; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .5rem 0 0; }
 dt, .quiet { color: var(--quiet); }
 dd, ul, ol { margin: 0; }
@@ -117,6 +119,7 @@ ul, ol { padding-left: 1.2rem; }
 .bad { color: var(--bad); font-weight: 600; }
 .fine { color: var(--fine); font-weight: 600; }
 .row { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; margin: .5rem 0; }
+.row .row { margin: 0; }
 .row > a { padding: .15rem .7rem; border: 1px solid var(--line); border-radius: 1rem;
   background: var(--card); text-decoration: none; }
 .row > a[aria-current] { border-color: var(--link); font-weight: 600; }

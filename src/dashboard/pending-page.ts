@@ -2,6 +2,7 @@ import { isoTime } from '../explain/causes.ts';
 import { type DriverState, hasWorker, leaderOf } from '../explain/driver-state.ts';
 import { age, describe, type Explanation, inWords, kindOf } from '../explain/explain.ts';
 import { countCauses } from '../explain/report.ts';
+import { describeTimes, quantiles } from '../explain/time-to-volume.ts';
 import { explainForOperator } from '../records/forget.ts';
 import { type Content, type Markup, markup } from './markup.ts';
 import { fullPage } from './pages.ts';
@@ -61,7 +62,7 @@ ${suspectSection(drivers)}`,
 }
 
 function driverCard(view: DriverView, mayAct: boolean): Markup {
-  const { state, cause, isFine, suspects, perMinute } = view;
+  const { state, cause, isFine, suspects, perMinute, provisioned } = view;
   const { driver, drain, gateway, openRecords, quarantineMs } = state;
   const facts: Readonly<Record<string, Content>> = {
     Leader: leaderOf(state) ?? bad('none'),
@@ -75,7 +76,8 @@ function driverCard(view: DriverView, mayAct: boolean): Markup {
 <span class="${isFine ? 'fine' : 'bad'}">${isFine ? 'fine' : 'somebody has to act'}</span></h2>
 ${cause && markup`<p class="note">${cause.sentence}; ${cause.actor}: ${cause.step}</p>`}
 ${definitions(facts)}
-${chart(perMinute)}
+${throughput(perMinute)}
+${times(provisioned)}
 ${mayAct ? drainForm(driver, drain !== undefined) : undefined}
 </section>`;
 }
@@ -122,18 +124,37 @@ function bad(text: string): Markup {
 
 const CHART_HEIGHT = 30;
 
-/** A bar for each minute. */
-function chart(perMinute: readonly number[]): Markup {
-  const most = Math.max(...perMinute);
+function throughput(perMinute: readonly number[]): Markup {
   const total = perMinute.reduce((sum, count) => sum + count, 0);
+  const most = Math.max(...perMinute);
   const text = `${total} claims done in the last hour, at most ${most} in a minute`;
-  const bars = perMinute.map((count, i) => {
-    const height = most === 0 ? 0 : (count / most) * CHART_HEIGHT;
-    return height && `M${i * 4} ${CHART_HEIGHT}v-${height.toFixed(1)}h3v${height.toFixed(1)}z`;
+  return chart(text, [perMinute]);
+}
+
+function times(byMinute: DriverView['provisioned']): Content {
+  const text = describeTimes(byMinute.flat());
+  if (text === '') return undefined;
+  const found = byMinute.map(quantiles);
+  const [half, most] = (['halfMs', 'mostMs'] as const).map((name) =>
+    found.map((each) => each?.[name] ?? 0),
+  );
+  return chart(`Claims of the last hour: ${text}`, [most ?? [], half ?? []]);
+}
+
+/** A bar for each minute.
+ * @param series  the tallest first */
+function chart(text: string, series: readonly (readonly number[])[]): Markup {
+  const most = Math.max(...series.flat());
+  const paths = series.map((values) => {
+    const bars = values.map((value, i) => {
+      const height = most === 0 ? 0 : (value / most) * CHART_HEIGHT;
+      return height && `M${i * 4} ${CHART_HEIGHT}v-${height.toFixed(1)}h3v${height.toFixed(1)}z`;
+    });
+    return markup`<path d="${bars.filter(Boolean).join('')}"/>`;
   });
-  const box = `0 0 ${perMinute.length * 4} ${CHART_HEIGHT}`;
+  const box = `0 0 ${(series[0]?.length ?? 0) * 4} ${CHART_HEIGHT}`;
   return markup`<svg viewBox="${box}" preserveAspectRatio="none"
-role="img" aria-label="${text}"><path d="${bars.filter(Boolean).join('')}"/></svg>
+role="img" aria-label="${text}">${paths}</svg>
 <p class="quiet">${text}</p>`;
 }
 
@@ -153,8 +174,8 @@ function pendingSection(o: {
   return markup`<h2 id="list">${lists[filter.show]}</h2>
 <nav class="row" aria-label="Lists">${tabs}</nav>
 ${causeLinks(all, filter)}
-${filter.show === 'claims' ? form(filter) : undefined}
-${mayAct && found > 0 ? runForm(`/run${urlOf(filter).slice(1)}`, `Try all ${found} now`) : undefined}
+<div class="row">${filter.show === 'claims' ? form(filter) : undefined}
+${mayAct && found > 0 ? runForm(runAllPath(filter), `Try all ${found} now`) : undefined}</div>
 ${table(rows, overview.atMs, filter)}
 ${paging(found, filter)}`;
 }
@@ -180,6 +201,10 @@ function form(filter: Filter): Markup {
   return markup`<form class="row" method="get" action="/">
 <input type="hidden" name="cause" value="${filter.cause}">${fields}<button>Filter</button>
 </form>`;
+}
+
+function runAllPath(filter: Filter): string {
+  return `/run${urlOf(filter).slice(1)}`;
 }
 
 function runForm(path: string, text: string): Markup {

@@ -8,6 +8,7 @@ import {
 } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
 import { type DriverReport, reportDriver } from '../explain/report.ts';
+import { type Provisioned, readProvisioned } from '../explain/time-to-volume.ts';
 import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { completedPerMinute, type JobState, listDrivers, readJobs } from '../queue/queues.ts';
@@ -21,6 +22,8 @@ export interface DriverView extends DriverReport {
   readonly suspects: readonly OpenRecord[] | undefined;
   /** Claims done in each of the last 60 minutes, the oldest first. */
   readonly perMinute: readonly number[];
+  /** Those that got a volume, for each of these minutes; of the last 500 of the driver. */
+  readonly provisioned: readonly (readonly Provisioned[])[];
 }
 
 /** Everything that is not done, the oldest first. */
@@ -117,15 +120,23 @@ export class PendingView {
     const { redis } = this.#link;
     const prefix = this.#prefix;
     const place = { prefix, queue: queueName('claim', driver) };
-    const [{ state, pending }, perMinute] = await Promise.all([
+    const [{ state, pending }, perMinute, provisioned] = await Promise.all([
       explainPending(redis, prefix, driver, nowMs),
       completedPerMinute(redis, place, MINUTES, nowMs),
+      readProvisioned(redis, prefix, driver),
     ]);
+    const byMinute = Array.from({ length: MINUTES }, (_, i) =>
+      provisioned.filter(({ atMs }) => minuteOf(nowMs) - minuteOf(atMs) === MINUTES - 1 - i),
+    );
     const records =
       state.openRecords > MOST_RECORDS ? undefined : await openRecords(redis, prefix, driver);
     const suspects = records?.filter((record) => record.state === 'suspect');
-    return { ...reportDriver(state, pending, nowMs), suspects, perMinute };
+    return { ...reportDriver(state, pending, nowMs), suspects, perMinute, provisioned: byMinute };
   }
+}
+
+function minuteOf(ms: number): number {
+  return Math.floor(ms / 60_000);
 }
 
 /** The identity of its key. */

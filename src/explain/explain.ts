@@ -8,6 +8,7 @@ import { type OpenRecord, openRecord } from '../records/open-records.ts';
 import { type Cause, driverCause, fine, isoTime, QUEUED, statusCause, wrong } from './causes.ts';
 import { type DriverState, readDriverState } from './driver-state.ts';
 import { NO_CLASS, type PendingEntry, readPending } from './pending-index.ts';
+import { describeTimes, type Provisioned, readProvisioned } from './time-to-volume.ts';
 
 /** Why a claim or volume is not done, and who has to do what. */
 export interface Explanation {
@@ -28,6 +29,8 @@ export interface Explanation {
   readonly record?: OpenRecord | undefined;
   /** Address of the gateway that is called. */
   readonly gateway?: string;
+  /** How long claims of its class take, for people. */
+  readonly usual?: string;
 }
 
 /** Of a claim or a volume. */
@@ -41,6 +44,8 @@ export interface KeyFacts {
   readonly status: RunStatus | undefined;
   readonly job: JobState | undefined;
   readonly record: OpenRecord | undefined;
+  /** The driver's last claims that got a volume. */
+  readonly provisioned: readonly Provisioned[];
 }
 
 /** Reads it. Rejects while Redis can't be reached. */
@@ -51,20 +56,21 @@ export async function readKeyFacts(
   key: Pick<JobKey, 'kind' | 'uid'>,
 ): Promise<KeyFacts> {
   const place = { prefix, queue: queueName(key.kind, driver) };
-  const [state, status, job, record] = await Promise.all([
+  const [state, status, job, record, provisioned] = await Promise.all([
     readDriverState(redis, prefix, driver),
     readStatus(redis, { prefix, driver, key }),
     readJob(redis, place, keyId(key)),
     openRecord(redis, prefix, driver, key.uid),
+    key.kind === 'claim' ? readProvisioned(redis, prefix, driver) : [],
   ]);
-  return { state, status, job, record };
+  return { state, status, job, record, provisioned };
 }
 
 /** Explains an object that is not done by what Redis says.
  * @param entry.why  as in PendingEntry */
 export function explainEntry(
   { key, className, sinceMs, why }: PendingEntry,
-  { state, status, job, record }: KeyFacts,
+  { state, status, job, record, provisioned }: KeyFacts,
   nowMs: number,
 ): Explanation {
   return {
@@ -78,6 +84,7 @@ export function explainEntry(
     status,
     record,
     gateway: record?.endpoint || state.gateway,
+    usual: describeTimes(provisioned.filter((each) => each.className === className)),
   };
 }
 
@@ -90,7 +97,7 @@ export function nextRunMs(
 }
 
 function causeOf(
-  o: Pick<PendingEntry, 'why' | 'className'> & Omit<KeyFacts, 'record'>,
+  o: Pick<PendingEntry, 'why' | 'className'> & Omit<KeyFacts, 'record' | 'provisioned'>,
   nowMs: number,
 ): Cause {
   const { why, className, state, status, job } = o;
@@ -147,7 +154,8 @@ export async function explainEntries(
   ]);
   const pending = entries.map((entry) => {
     const status = statuses.get(entry.key.uid);
-    return explainEntry(entry, { state, status, job: undefined, record: undefined }, nowMs);
+    const facts = { state, status, job: undefined, record: undefined, provisioned: [] };
+    return explainEntry(entry, facts, nowMs);
   });
   return { state, pending };
 }
@@ -174,6 +182,7 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
     who: `${whoActs}: ${cause.step}`,
     since,
     class: className,
+    usual: e.usual ?? '',
     driver,
     gateway,
     trace: traceOf({ kind: kindOf(e), uid: e.uid, name: e.object }) ?? '',

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { Worker } from 'bullmq';
 import {
   encodeEntry,
   NO_CLASS,
@@ -7,8 +8,10 @@ import {
   pendingKey,
   writePending,
 } from '#src/explain/pending-index.ts';
+import { provisionedNote } from '#src/explain/time-to-volume.ts';
 import { writeStatus } from '#src/queue/status.ts';
 import { dataEpochKey } from '#src/records/key-names.ts';
+import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import {
   type BoardRedis,
@@ -23,6 +26,7 @@ import {
   startTestDashboard,
   USER,
 } from '../harness/dashboard-server.ts';
+import { until } from '../harness/until.ts';
 
 const DRIVER = 'd.example';
 const HOUR_MS = 3_600_000;
@@ -167,6 +171,25 @@ describe('the first page of the dashboard', () => {
     assert.match(text, /<title>ns\/claim-1 · sutler<\/title>/);
     assert.match(text, /2026-01-02T03:04:05Z<\/time> the first reason.*the second reason/s);
     assert.match(text, /2 since 2026-01-02T03:04:05Z, the last at .*, the next in /);
+  });
+
+  it('shows how long claims of the last hour took, and what is usual for a class', async () => {
+    await list([claimOf(1), claimOf(2, { className: 'silver' })]);
+    const queue = await redis.fill(DRIVER, [claimOf(3).key, claimOf(4).key, claimOf(5).key]);
+    const notes = [provisionedNote('pvc-1', 'gold'), provisionedNote('pvc-2', 'gold'), 'gone'];
+    const connection = redis.redis.duplicate({ maxRetriesPerRequest: null });
+    const prefix = keyPrefix(PREFIX);
+    const worker = new Worker(queue.name, async () => notes.pop(), { connection, prefix });
+    await until(async () => (await queue.getCompletedCount()) === 3, 'all are complete');
+    await worker.close();
+    connection.disconnect();
+    const usual = /half of the last 2 had a volume within [\d.]+ s, 99 % within [\d.]+ s/;
+    assert.match(
+      await get('/'),
+      new RegExp(`aria-label="Claims of the last hour: ${usual.source}`),
+    );
+    assert.match(await get('/claims/ns/claim-1'), usual);
+    assert.doesNotMatch(await get('/claims/ns/claim-2'), /usual/);
   });
 
   it('shows names and reasons as text, never as markup', async () => {

@@ -1,3 +1,4 @@
+import { provisionedNote } from '../../explain/time-to-volume.ts';
 import { isAlreadyExists, KubeError } from '../../kube/kube-error.ts';
 import type { Claim, NewVolume, Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
@@ -77,7 +78,7 @@ async function closeRecord(
     claim !== undefined &&
     (await readClaim(deps.cluster.kube, claim.metadata).catch(() => claim)) === undefined;
   await reportSuccess(deps, isGone ? undefined : claim, stored.pvTemplate);
-  return { kind: 'done', note: `volume ${name}` };
+  return { kind: 'done', note: provisionedNote(name, volume.spec.storageClassName ?? '') };
 }
 
 /** Logs the one line about a claim that got its volume. */

@@ -1,0 +1,61 @@
+import type { Redis } from 'ioredis';
+import { queueName } from '../queue/queue-keys.ts';
+import { useQueue } from '../queue/queues.ts';
+
+/* How long the last claims of a driver took until they had a volume. BullMQ keeps complete jobs for
+ * a while (queue/consumer.ts), with their times and the note of the run: a claim costs no command
+ * more. */
+
+/** A claim that got a volume. */
+export interface Provisioned {
+  readonly className: string;
+  /** Unix ms. */
+  readonly atMs: number;
+  /** From when its job was added. */
+  readonly tookMs: number;
+}
+
+/** The note of a run that stored a PersistentVolume. */
+export function provisionedNote(volume: string, className: string): string {
+  return `volume ${volume} of class ${className}`;
+}
+
+const NOTE = /^volume \S+ of class (.*)$/;
+/** Each costs a read of Redis and some 50 µs. */
+const MOST_JOBS = 500;
+
+/** The last claims that got a volume. Rejects while Redis can't be reached. */
+export function readProvisioned(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+): Promise<readonly Provisioned[]> {
+  return useQueue(redis, { prefix, queue: queueName('claim', driver) }, async (queue) => {
+    const jobs = await queue.getCompleted(0, MOST_JOBS - 1);
+    return jobs.flatMap(({ returnvalue, timestamp, finishedOn: atMs = 0 }) => {
+      const className = NOTE.exec(String(returnvalue))?.[1];
+      return className === undefined ? [] : [{ className, atMs, tookMs: atMs - timestamp }];
+    });
+  });
+}
+
+/** The time in which half of some claims had a volume, and that of 99 %; undefined for none. */
+export function quantiles(
+  provisioned: readonly Provisioned[],
+): { readonly halfMs: number; readonly mostMs: number } | undefined {
+  const times = provisioned.map(({ tookMs }) => tookMs).sort((a, b) => a - b);
+  const [halfMs, mostMs] = [0.5, 0.99].map((part) => times[Math.ceil(part * times.length) - 1]);
+  return halfMs === undefined || mostMs === undefined ? undefined : { halfMs, mostMs };
+}
+
+/** For people; '' for none. */
+export function describeTimes(provisioned: readonly Provisioned[]): string {
+  const found = quantiles(provisioned);
+  if (found === undefined) return '';
+  const inSeconds = (ms: number): string => `${Number((ms / 1_000).toPrecision(2))} s`;
+  const { halfMs, mostMs } = found;
+  return (
+    `half of the last ${provisioned.length} had a volume within ${inSeconds(halfMs)}, ` +
+    `99 % within ${inSeconds(mostMs)}`
+  );
+}

@@ -1,0 +1,23 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { describeTimes, quantiles } from '#src/explain/time-to-volume.ts';
+
+const took = (times: readonly number[]) =>
+  times.map((tookMs) => ({ className: 'gold', atMs: 0, tookMs }));
+
+describe('the time to a volume', () => {
+  it('is that of half of the claims, and of 99 % of them', () => {
+    const hundred = Array.from({ length: 100 }, (_, i) => 100 - i);
+    assert.deepEqual(quantiles(took(hundred)), { halfMs: 50, mostMs: 99 });
+    assert.deepEqual(quantiles(took([7])), { halfMs: 7, mostMs: 7 });
+    assert.equal(quantiles([]), undefined);
+  });
+
+  it('is told in seconds of two digits, and not at all without a claim', () => {
+    assert.equal(
+      describeTimes(took([254, 1_234, 120_400])),
+      'half of the last 3 had a volume within 1.2 s, 99 % within 120 s',
+    );
+    assert.equal(describeTimes([]), '');
+  });
+});
