@@ -119,7 +119,7 @@ function limitCause({ outcome, reason }: RunStatus): Cause | undefined {
   const [, limit] = /^class ".*\((sutler\.dev\/max-[a-z-]+)(?:: 0)?\)/.exec(reason) ?? [];
   if (outcome !== 'later' || limit === undefined) return undefined;
   return reason.endsWith(': 0)')
-    ? wrong('Limited', reason, ['administrator', `remove or raise ${limit} of the StorageClass`])
+    ? wrong('Paused', reason, ['administrator', `remove or raise ${limit} of the StorageClass`])
     : fine('Limited', reason, ['nobody', 'it goes on when it is its turn']);
 }
 

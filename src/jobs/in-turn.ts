@@ -2,7 +2,7 @@ import { KubeError } from '../kube/kube-error.ts';
 import { MAX_IN_FLIGHT, MAX_PER_SECOND } from '../kube/keys.ts';
 import type { Class } from '../kube/objects.ts';
 import { classes } from '../kube/resources.ts';
-import type { Turn, TurnLimits } from '../queue/class-turns.ts';
+import type { TurnLimits, TurnWait } from '../queue/class-turns.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { askRedis } from '../records/ask-redis.ts';
@@ -23,45 +23,38 @@ export async function inTurn(
   if (cls === undefined || (maxInFlight ?? maxPerSecond) === undefined) return work();
   const { name, resourceVersion: seen } = cls.metadata;
   const limits = { className: name, maxInFlight, maxPerSecond };
-  const turn = await askRedis(turns.take(key, limits));
-  if (turn.kind === 'waits' || turn.startsInMs > 0) {
-    const reason = whyItWaits(key, limits, turn);
+  const wait = await askRedis(turns.take(key, limits));
+  if (wait !== undefined) {
     const until = [{ resource: classes.plural, name, seen }];
-    return turn.kind === 'waits'
-      ? { kind: 'later', reason, until, delayMs: turn.askInMs, isTurn: true }
-      : { kind: 'later', reason, delayMs: turn.startsInMs, isTurn: true };
+    const reason = whyItWaits(key, limits, wait);
+    return { kind: 'later', reason, until, delayMs: wait.askInMs, isTurn: true };
   }
-  let mayBeAtWork = true;
-  try {
-    const outcome = await work();
-    mayBeAtWork =
-      outcome.kind === 'running' || (outcome.kind === 'retry' && outcome.mayBeAtWork === true);
-    return outcome;
-  } catch (error) {
-    mayBeAtWork = !(error instanceof KubeError);
+  const end = (): Promise<void> =>
+    turns.end(key, limits).catch((error: unknown) => {
+      log.debug({ err: error, class: name }, 'a turn was not ended; it expires');
+    });
+  const outcome = await work().catch(async (error: unknown) => {
+    if (error instanceof KubeError) await end();
     throw error;
-  } finally {
-    // Otherwise the turn expires.
-    if (!mayBeAtWork)
-      await turns
-        .end(key, limits)
-        .catch((error: unknown) => log.debug({ err: error, class: name }, 'turn not ended'));
-  }
+  });
+  const mayBeAtWork =
+    outcome.kind === 'running' || (outcome.kind === 'retry' && outcome.mayBeAtWork === true);
+  if (!mayBeAtWork) await end();
+  return outcome;
 }
 
 function whyItWaits(
   { kind }: JobKey,
   { className, maxInFlight, maxPerSecond }: TurnLimits,
-  turn: Turn,
+  { before, isFull, askInMs }: TurnWait,
 ): string {
-  const what = `class "${className}"`;
-  if (maxInFlight === 0) return `${what} is paused (${MAX_IN_FLIGHT}: 0)`;
-  const does = `${what} ${kind === 'claim' ? 'creates' : 'deletes'} at most`;
+  if (maxInFlight === 0) return `class "${className}" is paused (${MAX_IN_FLIGHT}: 0)`;
+  const most = isFull
+    ? `${maxInFlight} volumes at once (${MAX_IN_FLIGHT})`
+    : `${maxPerSecond} volumes a second (${MAX_PER_SECOND})`;
   const when =
-    turn.kind === 'waits'
-      ? `${turn.before} wait before this one`
-      : `it is the turn of this one in ${Math.ceil(turn.startsInMs / 1_000)} s`;
-  return turn.kind === 'waits' && turn.isFull
-    ? `${does} ${maxInFlight} volumes at once (${MAX_IN_FLIGHT}), ${when}`
-    : `${does} ${maxPerSecond} volumes a second (${MAX_PER_SECOND}), ${when}`;
+    before === undefined
+      ? `it is the turn of this one in ${Math.ceil(askInMs / 1_000)} s`
+      : `${before} wait before this one`;
+  return `class "${className}" ${kind === 'claim' ? 'creates' : 'deletes'} at most ${most}, ${when}`;
 }

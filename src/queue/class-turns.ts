@@ -24,17 +24,15 @@ export interface TurnLimits {
 
 type KeyRef = Pick<JobKey, 'kind' | 'uid'>;
 
-export type Turn =
-  /** The run may go on, in `startsInMs`. */
-  | { readonly kind: 'taken'; readonly startsInMs: number }
-  /** `before`: keys that come first. `isFull`: there are as many turns as there may be at once.
-   * `askInMs`: when to ask again, if the job is not promoted before. */
-  | {
-      readonly kind: 'waits';
-      readonly before: number;
-      readonly isFull: boolean;
-      readonly askInMs: number;
-    };
+/** Why a key waits. */
+export interface TurnWait {
+  /** Keys that come first; undefined: it has its turn, which starts in `askInMs`. */
+  readonly before: number | undefined;
+  /** There are as many turns as there may be at once. */
+  readonly isFull: boolean;
+  /** When to ask again, if the job is not promoted before. */
+  readonly askInMs: number;
+}
 
 /** How long before it starts a turn is given, at most. */
 const AHEAD_MS = 10_000;
@@ -128,34 +126,30 @@ return {'ended', 'given', given}
 /** The turns of one driver's classes. Methods reject when Redis can't be asked. */
 export class ClassTurns {
   readonly #redis: Redis;
-  readonly #place: { readonly prefix: string; readonly driver: string };
-  readonly #keepMs: number;
+  readonly #place: { readonly prefix: string; readonly driver: string; readonly keepMs: number };
 
-  /** @param keepMs  how long a key keeps its turn without a run; longer than any run */
-  constructor(
-    redis: Redis,
-    { keepMs, ...place }: { prefix: string; driver: string; keepMs: number },
-  ) {
+  /** @param place.keepMs  how long a key keeps its turn without a run; longer than any run */
+  constructor(redis: Redis, place: { prefix: string; driver: string; keepMs: number }) {
     this.#redis = redis;
     this.#place = place;
-    this.#keepMs = keepMs;
   }
 
-  /** Asks for a turn; a key that has one keeps it, and starts once. */
-  async take(key: KeyRef, limits: TurnLimits): Promise<Turn> {
+  /** Asks for a turn; a key that has one keeps it, and starts once.
+   * @returns undefined if the run may go on */
+  async take(key: KeyRef, limits: TurnLimits): Promise<TurnWait | undefined> {
     const [keys, args] = this.#inputOf(key, limits);
-    const { given, ...turn } = await takeScript.run(this.#redis, keys, {
-      ...args,
-      keepMs: this.#keepMs,
-    });
-    await this.#promote(key, limits, given);
-    if (turn.kind === 'taken') return turn;
+    const { keepMs } = this.#place;
+    const turn = await takeScript.run(this.#redis, keys, { ...args, keepMs });
+    await this.#promote(key, limits, turn.given);
+    if (turn.kind === 'taken')
+      return turn.startsInMs === 0
+        ? undefined
+        : { before: undefined, isFull: false, askInMs: turn.startsInMs };
     const { before, isFull, nextInMs } = turn;
     // While one starts at least every AHEAD_MS, its run gives the next turn.
     const inMs = nextInMs + before * Math.max(args.intervalMs, AHEAD_MS) - AHEAD_MS / 2;
     const soonMs = isFull || args.intervalMs === 0 ? Infinity : Math.max(1_000, inMs);
-    const askInMs = Math.min(soonMs, ASK_MS + before * ASK_MS_PER_KEY);
-    return { kind: 'waits', before, isFull, askInMs };
+    return { before, isFull, askInMs: Math.min(soonMs, ASK_MS + before * ASK_MS_PER_KEY) };
   }
 
   /** Ends the turn of a key, so that others get it. */

@@ -84,7 +84,7 @@ describe('the cause for which a claim is not done', () => {
     ['Forbidden', { reason: 'persistentvolumes is forbidden: no' }],
     ['Later', { outcome: 'later', reason: 'the claim has changed meanwhile' }],
     ['Limited', { outcome: 'later', reason: AT_LIMIT, until: until('storageclasses') }],
-    ['Limited', { outcome: 'later', reason: PAUSED, until: until('storageclasses') }],
+    ['Paused', { outcome: 'later', reason: PAUSED, until: until('storageclasses') }],
     ['Refused', { reason: 'claim Selector is not supported' }],
   ];
   for (const [name, fields] of cases)

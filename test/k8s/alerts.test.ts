@@ -42,6 +42,7 @@ const CASES: Readonly<Record<string, Case>> = {
     fires: [LEADS, oldest('ResourceExhausted', '0+300x40')],
     quiet: [
       LEADS,
+      oldest('Limited', '1000x40'),
       oldest('WaitForFirstConsumer', '0+300x40'),
       oldest('Drained', '0+300x40'),
       oldest('ResourceExhausted', '300x40'),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { ClassTurns, type Turn, type TurnLimits } from '#src/queue/class-turns.ts';
+import { ClassTurns, type TurnLimits, type TurnWait } from '#src/queue/class-turns.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
@@ -13,9 +13,9 @@ const limits = (maxInFlight?: number, maxPerSecond?: number): TurnLimits => ({
   maxPerSecond,
 });
 const [A, B, C] = [claimKey('a'), claimKey('b'), claimKey('c')] as const;
-const startOf = (turn: Turn): number => {
-  assert.ok(turn.kind === 'taken', JSON.stringify(turn));
-  return turn.startsInMs;
+const startOf = (wait: TurnWait | undefined): number => {
+  assert.equal(wait?.before, undefined, 'it has its turn');
+  return wait?.askInMs ?? 0;
 };
 
 describe('the turns of a class', () => {
@@ -33,15 +33,15 @@ describe('the turns of a class', () => {
     turns = open(60_000);
   });
   const isTaken = async (key: JobKey, of: TurnLimits): Promise<boolean> =>
-    (await turns.take(key, of)).kind === 'taken';
+    (await turns.take(key, of)) === undefined;
 
   it('are as many at once as the class says, and the others wait in a line', async () => {
     assert.equal(await isTaken(A, limits(2)), true);
     assert.equal(await isTaken(B, limits(2)), true);
-    const waits = { kind: 'waits', isFull: true };
-    assert.deepEqual(await turns.take(C, limits(2)), { ...waits, before: 0, askInMs: 30_000 });
-    const next = await turns.take(claimKey('d'), limits(2));
-    assert.deepEqual(next, { ...waits, before: 1, askInMs: 30_100 });
+    const next = await turns.take(C, limits(2));
+    assert.deepEqual(next, { before: 0, isFull: true, askInMs: 30_000 });
+    const last = await turns.take(claimKey('d'), limits(2));
+    assert.deepEqual(last, { before: 1, isFull: true, askInMs: 30_100 });
   });
 
   it('are kept by keys that ask again, and end', async () => {
@@ -85,7 +85,7 @@ describe('the turns of a class', () => {
     await turns.take(A, of);
     await turns.take(B, of);
     const waits = await turns.take(C, of);
-    assert.ok(waits.kind === 'waits' && !waits.isFull, JSON.stringify(waits));
+    assert.ok(waits?.before === 0 && !waits.isFull, JSON.stringify(waits));
     assert.ok(waits.askInMs > 7_000 && waits.askInMs < 9_000, String(waits.askInMs));
     assert.ok(startOf(await turns.take(C, limits(undefined, 0.3))) < 10_000);
   });
@@ -125,12 +125,9 @@ describe('the turns of a class', () => {
       let running = 0;
       let done = 0;
       const process = async (key: JobKey): Promise<Outcome> => {
-        const turn = await turns.take(key, of);
-        const reason = turn.kind;
-        if (turn.kind === 'waits')
-          return { kind: 'later', reason, delayMs: turn.askInMs, isTurn: true };
-        if (turn.startsInMs > 0)
-          return { kind: 'later', reason, delayMs: turn.startsInMs, isTurn: true };
+        const wait = await turns.take(key, of);
+        if (wait !== undefined)
+          return { kind: 'later', reason: 'waits', delayMs: wait.askInMs, isTurn: true };
         startsAtMs.push(bench.runsOf(key).at(-1)?.atMs ?? 0);
         most = Math.max(most, (running += 1));
         await sleep(runMs);
