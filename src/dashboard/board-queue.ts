@@ -3,18 +3,11 @@ import type { JobStatus } from '@bull-board/api/typings/app';
 import type { Job, Queue } from 'bullmq';
 import { nextRunMs } from '../explain/explain.ts';
 import { keyOf } from '../kube/resources.ts';
-import { type JobKind, parseJob } from '../queue/contract.ts';
+import { parseJob } from '../queue/contract.ts';
 import type { QueueEntry } from '../queue/queues.ts';
 import { readStatuses, type RunStatus } from '../queue/status.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { pathOf } from './pending-page.ts';
-
-const DESCRIPTIONS: Readonly<Record<JobKind, string>> = {
-  claim: 'claims to provision',
-  volume: 'volumes to delete',
-  snapshot: 'snapshots to remove our finalizer from',
-  capacity: 'storage capacities to ask the driver for',
-};
 
 /** States that no job of ours is ever in: their tabs would say that nothing fails. */
 const UNUSED: readonly JobStatus[] = ['failed', 'waiting-children'];
@@ -30,7 +23,6 @@ export class BoardQueue extends BullMQAdapter {
   ) {
     super(queue, {
       readOnlyMode: true,
-      description: `${DESCRIPTIONS[kind]}; driver ${driver}`,
       externalJobUrl: ({ data, finishedOn }) => {
         const parsed = parseJob(data);
         const isShown = parsed.ok && !finishedOn && (kind === 'claim' || kind === 'volume');

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { createBullBoard } from '@bull-board/api';
 import type { UITheme } from '@bull-board/api/typings/app';
 import { Queue } from 'bullmq';
-import type { Express, RequestHandler } from 'express';
+import type { Express } from 'express';
 import { listQueues, type QueueEntry } from '../queue/queues.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
@@ -11,9 +11,6 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { BoardPage } from './board-page.ts';
 import { BoardQueue } from './board-queue.ts';
-import { callerOf } from './login.ts';
-import { refuse } from './refusals.ts';
-import { addressOf, isReading } from './request-checks.ts';
 
 export interface BoardsOptions {
   readonly link: RedisLink;
@@ -21,7 +18,6 @@ export interface BoardsOptions {
   readonly prefix: string;
   /** Where the router is mounted; Bull Board's page loads its assets from below it. */
   readonly mountPath: string;
-  readonly allowActions: boolean;
   readonly log: Logger;
   readonly clock: Clock;
 }
@@ -124,36 +120,4 @@ export class Boards {
     this.#queues.set(name, queue);
     this.#board.addQueue(new BoardQueue(queue, entry, { link, prefix }));
   }
-}
-
-const READ_ONLY =
-  'the dashboard is read-only; start it with --dashboard-allow-actions to act on what is pending';
-const VIEWER = 'a viewer may only read: log in as the user of --dashboard-user';
-const BOARDS_ONLY_SHOW =
-  'nobody acts in the queues: that bypasses what keeps a key from running twice; ' +
-  'have a claim or volume tried now on its own page';
-
-/** Refuses every request that changes something, but for those of an operator to our own pages, if
- * actions are allowed.
- * @param isBoard  the pages are Bull Board's */
-export function guardActions(
-  { allowActions, log }: Pick<BoardsOptions, 'allowActions' | 'log'>,
-  isBoard: boolean,
-): RequestHandler {
-  return (request, response, next) => {
-    const { method, originalUrl: path } = request;
-    if (isReading(method)) return next();
-    const { user, role } = callerOf(response);
-    const fields = { user, method, path, address: addressOf(request) };
-    const mayAct = role === 'operator';
-    if (allowActions && mayAct && !isBoard) {
-      log.info(fields, 'dashboard: an operator acts');
-      return next();
-    }
-    log.warn(fields, 'dashboard: refused an action');
-    const isReadOnly = isBoard || !allowActions;
-    if (isReadOnly) response.set('allow', 'GET, HEAD');
-    const detail = !allowActions ? READ_ONLY : mayAct ? BOARDS_ONLY_SHOW : VIEWER;
-    refuse(response, isReadOnly ? 405 : 403, detail);
-  };
 }

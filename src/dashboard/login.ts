@@ -4,14 +4,9 @@ import session from 'express-session';
 import QuickLRU from 'quick-lru';
 import type { Logger } from '../runtime/log.ts';
 import { loginPage, logoutPage } from './pages.ts';
-import {
-  PasswordCheck,
-  type PasswordCheckOptions,
-  type Role,
-  type Verdict,
-} from './password-check.ts';
+import { PasswordCheck, type PasswordCheckOptions, type Verdict } from './password-check.ts';
 import { refuse } from './refusals.ts';
-import { isReading } from './request-checks.ts';
+import { addressOf, isReading } from './request-checks.ts';
 import express, { type Request, type RequestHandler, type Response } from 'express';
 
 declare module 'express-session' {
@@ -23,12 +18,33 @@ declare module 'express-session' {
 /** Who sends a request. */
 export interface Caller {
   readonly user: string;
-  readonly role: Role;
+  readonly mayAct: boolean;
 }
 
 /** Who sends a request that `required` has passed on. */
 export function callerOf({ locals }: Response): Caller {
   return locals['caller'] as Caller;
+}
+
+const MAY_NOT_ACT =
+  'only the user of --dashboard-user may act here, and only with --dashboard-allow-actions';
+
+/** Refuses every request that changes something, but for those of a user who may act.
+ * @param refusal  why nobody may act on a page */
+export function guardActions(log: Logger, refusal?: string): RequestHandler {
+  return (request, response, next) => {
+    const { method, originalUrl: path } = request;
+    if (isReading(method)) return next();
+    const { user, mayAct } = callerOf(response);
+    const fields = { user, method, path, address: addressOf(request) };
+    const isRefused = !mayAct || refusal !== undefined;
+    log[isRefused ? 'warn' : 'info'](
+      fields,
+      isRefused ? 'dashboard: refused an action' : 'dashboard: an operator acts',
+    );
+    if (isRefused) refuse(response, 403, refusal ?? MAY_NOT_ACT);
+    else next();
+  };
 }
 
 /** The cookie with a browser's session. */
@@ -112,13 +128,13 @@ function createPages(passwords: PasswordCheck, sessionMs: number): RequestHandle
     const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
     const next = safeNext(nextField);
     const verdict = await passwords.check(request, user, password);
-    if (verdict.role === undefined) {
+    if (verdict.mayAct === undefined) {
       const problem = verdict.result === 'limited' ? limit(response, verdict) : WRONG;
       const status = verdict.result === 'limited' ? 429 : 401;
       return refuse(response, status, problem, loginPage(next, problem, user));
     }
     await renewSession(request);
-    request.session.caller = { user, role: verdict.role };
+    request.session.caller = { user, mayAct: verdict.mayAct };
     return response.redirect(303, next);
   });
   pages.get('/logout', (_request, response) => {
@@ -150,7 +166,7 @@ function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
     const basic = basicOf(request);
     const verdict = basic && (await passwords.check(request, basic.user, basic.password));
     if (verdict?.result === 'limited') return refuse(response, 429, limit(response, verdict));
-    const caller = basic ? asCaller(basic.user, verdict?.role) : request.session.caller;
+    const caller = basic ? asCaller(basic.user, verdict?.mayAct) : request.session.caller;
     if (caller === undefined) return askForLogin(request, response);
     response.locals['caller'] = caller;
     if (isReading(request.method)) return next();
@@ -168,8 +184,8 @@ function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
   };
 }
 
-function asCaller(user: string, role: Role | undefined): Caller | undefined {
-  return role && { user, role };
+function asCaller(user: string, mayAct: boolean | undefined): Caller | undefined {
+  return mayAct === undefined ? undefined : { user, mayAct };
 }
 
 /** Whether a page of the dashboard or of another site sent a request, by the browser's headers;

@@ -37,18 +37,18 @@ export async function start(context: DashboardContext): Promise<void> {
     address: flags.dashboardAddress,
     hosts: flags.dashboardHosts,
     trustedProxies: flags.dashboardTrustedProxies,
-    accounts: {
-      operator: {
+    accounts: [
+      {
         user: flags.dashboardUser,
-        password: generated === '' ? flags.dashboardPassword : generated,
+        password: generated || flags.dashboardPassword,
+        mayAct: flags.dashboardAllowActions,
       },
-      ...(flags.dashboardViewerPassword === ''
-        ? {}
-        : {
-            viewer: { user: flags.dashboardViewerUser, password: flags.dashboardViewerPassword },
-          }),
-    },
-    allowActions: flags.dashboardAllowActions,
+      {
+        user: flags.dashboardViewerUser,
+        password: flags.dashboardViewerPassword,
+        mayAct: false,
+      },
+    ].filter(({ password }) => password !== ''),
     link,
     prefix: flags.redisPrefix,
     log,

@@ -7,16 +7,15 @@ import { isLoopback } from '../runtime/address.ts';
 import type { Logger } from '../runtime/log.ts';
 import { addressOf } from './request-checks.ts';
 
-/** Who may do what: an operator may act, if the dashboard allows actions; a viewer only reads. */
-export type Role = 'operator' | 'viewer';
-
 export interface Account {
   readonly user: string;
   readonly password: string;
+  /** Whoever may not only reads. */
+  readonly mayAct: boolean;
 }
 
 export interface PasswordCheckOptions {
-  readonly accounts: Readonly<Partial<Record<Role, Account>>>;
+  readonly accounts: readonly Account[];
   readonly log: Logger;
   readonly metrics: Registry;
   /** How long wrong passwords count; a minute if absent. */
@@ -26,7 +25,7 @@ export interface PasswordCheckOptions {
 export interface Verdict {
   readonly result: 'ok' | 'wrong' | 'limited';
   /** Of a right password. */
-  readonly role: Role | undefined;
+  readonly mayAct: boolean | undefined;
   /** How long who is limited has to wait; otherwise 0. */
   readonly waitSeconds: number;
 }
@@ -53,9 +52,9 @@ interface Limit {
 export class PasswordCheck {
   readonly #log: Logger;
   readonly #accounts: readonly {
-    readonly role: Role;
     readonly user: Buffer;
     readonly password: Buffer;
+    readonly mayAct: boolean;
   }[];
   readonly #results: Counter<'result'>;
   readonly #failures = new MemoryStore();
@@ -66,10 +65,10 @@ export class PasswordCheck {
 
   constructor({ accounts, log, metrics, failureWindowMs = WINDOW_MS }: PasswordCheckOptions) {
     this.#log = log;
-    this.#accounts = Object.entries(accounts).map(([role, { user, password }]) => ({
-      role: role as Role,
+    this.#accounts = accounts.map(({ user, password, mayAct }) => ({
       user: digest(user),
       password: digest(password),
+      mayAct,
     }));
     this.#failures.init({ windowMs: failureWindowMs } as Options);
     this.#results = new Counter({
@@ -86,8 +85,8 @@ export class PasswordCheck {
     const network = networkOf(address);
     const limits = this.#limitsOf(network, user);
     const waitMs = await this.#waitMs(limits);
-    const role = waitMs > 0 ? undefined : this.#roleOf(user, password);
-    const result = waitMs > 0 ? 'limited' : role === undefined ? 'wrong' : 'ok';
+    const mayAct = waitMs > 0 ? undefined : this.#mayAct(user, password);
+    const result = waitMs > 0 ? 'limited' : mayAct === undefined ? 'wrong' : 'ok';
     this.#results.inc({ result });
     if (result === 'ok') this.#known.set(pairOf(network, user), true);
     if (result === 'wrong') {
@@ -95,7 +94,7 @@ export class PasswordCheck {
       for (const { key } of limits) await this.#failures.increment(key);
       this.#log.warn({ address, path: request.path }, 'dashboard: wrong user or password');
     }
-    return { result, role, waitSeconds: Math.ceil(waitMs / 1000) };
+    return { result, mayAct, waitSeconds: Math.ceil(waitMs / 1000) };
   }
 
   close(): void {
@@ -125,13 +124,13 @@ export class PasswordCheck {
   }
 
   /** Takes the same time however many characters are right. */
-  #roleOf(user: string, password: string): Role | undefined {
+  #mayAct(user: string, password: string): boolean | undefined {
     const given = { user: digest(user), password: digest(password) };
     const matches = this.#accounts.map((account) => {
       const isUser = timingSafeEqual(given.user, account.user);
       return timingSafeEqual(given.password, account.password) && isUser;
     });
-    return this.#accounts[matches.indexOf(true)]?.role;
+    return this.#accounts[matches.indexOf(true)]?.mayAct;
   }
 }
 

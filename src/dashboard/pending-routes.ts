@@ -1,10 +1,9 @@
-import express, { type Request, type RequestHandler, type Response } from 'express';
+import express, { type Request, type RequestHandler } from 'express';
 import type { Explanation } from '../explain/explain.ts';
 import { listDrivers, promoteUnlessRunning, useQueue } from '../queue/queues.ts';
 import { redisDrain } from '../records/provisioning-pause.ts';
-import { describeRedisError } from '../redis/error-text.ts';
-import { type BoardsOptions, guardActions } from './boards.ts';
-import { callerOf } from './login.ts';
+import type { BoardsOptions } from './boards.ts';
+import { callerOf, guardActions } from './login.ts';
 import {
   type Filter,
   filterPending,
@@ -15,12 +14,9 @@ import {
   urlOf,
 } from './pending-page.ts';
 import { keyIdOf, PendingView, queueOf } from './pending-view.ts';
-import { refuse, RequestRefused, sendUnavailable } from './refusals.ts';
+import { RequestRefused } from './refusals.ts';
 
 type Options = Omit<BoardsOptions, 'mountPath'>;
-/** A page, or the path of the one that the browser opens next. */
-type Answer = { readonly page: string } | { readonly next: string };
-type Handler = (request: Request, response: Response) => Promise<Answer>;
 
 const OBJECTS = ['/claims/:namespace/:name', '/volumes/:name'];
 
@@ -41,79 +37,56 @@ export class PendingRoutes {
     this.#options = options;
     this.#view = new PendingView(options);
     const { router } = this;
-    const act = guardActions(options, false);
-    router.get('/', this.#answer(this.#showAll));
-    router.get(OBJECTS, this.#answer(this.#showOne));
-    router.post('/run', act, this.#answer(this.#tryAll));
+    const act = guardActions(options.log);
+    router.get('/', this.#showAll);
+    router.get(OBJECTS, this.#showOne);
+    router.post('/run', act, this.#tryAll);
     router.post(
       OBJECTS.map((path) => `${path}/run`),
       act,
-      this.#answer(this.#tryNow),
+      this.#tryNow,
     );
-    router.post(
-      ['/drivers/:driver/drain', '/drivers/:driver/resume'],
-      act,
-      this.#answer(this.#changeDrain),
-    );
+    router.post(['/drivers/:driver/drain', '/drivers/:driver/resume'], act, this.#changeDrain);
   }
 
-  #answer(handle: Handler): RequestHandler {
-    return async (request, response) => {
-      const { link, log } = this.#options;
-      try {
-        if (link.trouble !== undefined) return sendUnavailable(response, link.trouble);
-        const answer = await handle(request, response);
-        // Otherwise the time limit has answered.
-        if (response.headersSent) return;
-        if ('page' in answer) response.send(answer.page);
-        else response.redirect(303, answer.next);
-      } catch (error) {
-        if (response.headersSent) return;
-        if (error instanceof RequestRefused) return refuse(response, error.status, error.message);
-        log.warn({ err: error, path: request.path }, 'dashboard: could not read what is pending');
-        const trouble = link.trouble ?? describeRedisError(link.address, error);
-        sendUnavailable(response, trouble);
-      }
-    };
-  }
-
-  readonly #showAll: Handler = async ({ query }, response) => {
+  readonly #showAll: RequestHandler = async ({ query }, response) => {
     const filter = parseFilter(query);
     const overview = await this.#view.overview();
     const found = filterPending(overview[filter.show], filter);
-    const page = Math.min(filter.page, Math.max(1, Math.ceil(found.length / PAGE_ROWS)));
-    const rows = await this.#view.withJobs(found.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS));
-    return {
-      page: pendingPage({
-        overview,
-        filter: { ...filter, page },
-        found: found.length,
-        rows,
-        redis: this.#options.link.address,
-        mayAct: this.#mayAct(response),
-      }),
-    };
+    const number = Math.min(filter.page, Math.max(1, Math.ceil(found.length / PAGE_ROWS)));
+    const rows = await this.#view.withJobs(
+      found.slice((number - 1) * PAGE_ROWS, number * PAGE_ROWS),
+    );
+    const page = pendingPage({
+      overview,
+      filter: { ...filter, page: number },
+      found: found.length,
+      rows,
+      redis: this.#options.link.address,
+      mayAct: callerOf(response).mayAct,
+    });
+    response.send(page);
   };
 
-  readonly #showOne: Handler = async (request, response) => {
+  readonly #showOne: RequestHandler = async (request, response) => {
     const explanation = await this.#explain(request);
     const { said: done } = request.query;
     const [, said] = Object.entries(SAID).find(([name]) => name === done) ?? [];
     const nowMs = this.#options.clock.nowMs();
-    return { page: objectPage(explanation, nowMs, this.#mayAct(response), said) };
+    response.send(objectPage(explanation, nowMs, callerOf(response).mayAct, said));
   };
 
-  readonly #tryNow: Handler = async (request) => {
+  readonly #tryNow: RequestHandler = async (request, response) => {
     const explanation = await this.#explain(request);
     const [said] = await this.#run([explanation]);
-    return { next: `${pathOf(explanation.object)}?said=${said}` };
+    response.redirect(303, `${pathOf(explanation.object)}?said=${said}`);
   };
 
-  readonly #tryAll: Handler = async ({ query }) => {
+  readonly #tryAll: RequestHandler = async ({ query }, response) => {
     const filter = parseFilter(query);
     const overview = await this.#view.overview();
     await this.#run(filterPending(overview[filter.show], filter));
-    return { next: urlOf(filter) };
+    response.redirect(303, urlOf(filter));
   };
 
   /** Has objects tried now.
@@ -129,7 +102,7 @@ export class PendingRoutes {
     return (await Promise.all([...new Set(tried.map(queueOf))].map(run))).flat();
   }
 
-  readonly #changeDrain: Handler = async ({ params, path }, response) => {
+  readonly #changeDrain: RequestHandler = async ({ params, path }, response) => {
     const { link, prefix, clock } = this.#options;
     const driver = String(params['driver']);
     if (!(await listDrivers(link.redis, prefix)).includes(driver))
@@ -138,12 +111,8 @@ export class PendingRoutes {
     const by = `${callerOf(response).user} (dashboard)`;
     await (path.endsWith('/drain') ? drain.begin({ by, atMs: clock.nowMs() }) : drain.end());
     this.#view.forget();
-    return { next: '/' };
+    response.redirect(303, '/');
   };
-
-  #mayAct(response: Response): boolean {
-    return this.#options.allowActions && callerOf(response).role === 'operator';
-  }
 
   /** @throws RequestRefused for an object that is not pending */
   async #explain({ params }: Request): Promise<Explanation> {

@@ -1,6 +1,7 @@
-import { BlockList, isIP } from 'node:net';
-import type { Request, RequestHandler } from 'express';
+import { isIP } from 'node:net';
+import express, { type Request, type RequestHandler } from 'express';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import { refuse } from './refusals.ts';
@@ -94,24 +95,15 @@ function hostOf(header: string): string | undefined {
  * @returns whether an address is one of them
  * @throws UsageError */
 export function parseProxies(items: readonly string[]): (address: string) => boolean {
-  const proxies = new BlockList();
-  for (const item of items) {
-    const [address = '', bits] = item.split('/');
-    const version = isIP(address);
-    const maxBits = version === 4 ? 32 : 128;
-    const prefixBits = bits === undefined ? maxBits : /^\d{1,3}$/.test(bits) ? Number(bits) : -1;
-    // A prefix of 0 bits would believe everybody.
-    if (version === 0 || item.split('/').length > 2 || prefixBits < 1 || prefixBits > maxBits)
-      throw new UsageError(
-        `--dashboard-trusted-proxies: "${item}" is not an IP address or network; ` +
-          'write 10.1.2.3 or 10.1.0.0/16',
-      );
-    proxies.addSubnet(address, prefixBits, version === 4 ? 'ipv4' : 'ipv6');
+  const app = express();
+  try {
+    app.set('trust proxy', [...items]);
+  } catch (error) {
+    throw new UsageError(
+      `--dashboard-trusted-proxies: ${messageOf(error)}; write 10.1.2.3 or 10.1.0.0/16`,
+    );
   }
-  return (address) => {
-    const version = isIP(address);
-    return version !== 0 && proxies.check(address, version === 4 ? 'ipv4' : 'ipv6');
-  };
+  return app.get('trust proxy fn') as (address: string) => boolean;
 }
 
 /** The address of the client: that of the connection, or the one that trusted proxies report. */

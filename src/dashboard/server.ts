@@ -1,14 +1,13 @@
 import express from 'express';
-import type { ErrorRequestHandler, Express, Request, RequestHandler } from 'express';
+import type { ErrorRequestHandler, Express, RequestHandler } from 'express';
 import helmet from 'helmet';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { HttpServer } from '../runtime/http-server.ts';
-import type { Logger } from '../runtime/log.ts';
-import { Boards, type BoardsOptions, guardActions } from './boards.ts';
-import { createLogin, type Login, type LoginOptions } from './login.ts';
+import { Boards, type BoardsOptions } from './boards.ts';
+import { createLogin, guardActions, type Login, type LoginOptions } from './login.ts';
 import { PendingRoutes } from './pending-routes.ts';
-import { refuse, sendUnavailable } from './refusals.ts';
+import { refuse, RequestRefused, sendUnavailable } from './refusals.ts';
 import { checkRequests, parseHosts, parseProxies, reportUnnamedProxy } from './request-checks.ts';
 
 export interface DashboardOptions extends LoginOptions, Omit<BoardsOptions, 'mountPath'> {
@@ -29,6 +28,9 @@ export interface Dashboard {
 }
 
 const MOUNT_PATH = '/queues';
+const BOARDS_ONLY_SHOW =
+  'nobody acts in the queues: that bypasses what keeps a key from running twice; ' +
+  'have a claim or volume tried now on its own page';
 
 /** Longer than the limit of one Redis command, so that the command's own error arrives first. */
 const ANSWER_MS = 8000;
@@ -75,18 +77,14 @@ function createApp(
   app.use(login.pages);
   app.use(login.required);
   app.use(limitTime(options.answerMs ?? ANSWER_MS));
+  app.use(requireRedis(options.link));
   app.use(new PendingRoutes(options).router);
-  app.use(
-    MOUNT_PATH,
-    guardActions(options, true),
-    refreshBoards(options.link, boards),
-    boards.router,
-  );
+  app.use(MOUNT_PATH, guardActions(log, BOARDS_ONLY_SHOW), refreshBoards(boards), boards.router);
   app.use((_request, response) => {
     const detail = `there is no such page; the queues are at ${MOUNT_PATH}/`;
     refuse(response, 404, detail);
   });
-  app.use(answerErrors(log));
+  app.use(answerErrors(options));
   return app;
 }
 
@@ -139,34 +137,33 @@ function limitTime(limitMs: number): RequestHandler {
   };
 }
 
-/** Answers 503 at once if Redis can't be reached; otherwise shows the queues of the registry. */
-function refreshBoards(link: RedisLink, boards: Boards): RequestHandler {
-  return async (request, response, next) => {
-    if (isAsset(request.baseUrl + request.path)) return next();
-    let { trouble } = link;
-    try {
-      if (trouble === undefined) await boards.refresh();
-    } catch (error) {
-      trouble = link.trouble ?? describeRedisError(link.address, error);
-    }
-    if (response.headersSent) return;
-    if (trouble === undefined) next();
-    else sendUnavailable(response, trouble);
+/** Answers 503 at once while Redis can't be reached. */
+function requireRedis(link: RedisLink): RequestHandler {
+  return ({ path }, response, next) => {
+    if (link.trouble === undefined || isAsset(path)) next();
+    else sendUnavailable(response, link.trouble);
   };
 }
 
-/** Logs an error of a handler, and answers without its details. */
-function answerErrors(log: Logger): ErrorRequestHandler {
+/** Shows the queues of the registry. */
+function refreshBoards(boards: Boards): RequestHandler {
+  return async ({ baseUrl, path }, response, next) => {
+    if (!isAsset(baseUrl + path)) await boards.refresh();
+    if (!response.headersSent) next();
+  };
+}
+
+/** Answers what a handler throws: a refusal, or an error of Redis. */
+function answerErrors({ log, link }: Pick<DashboardOptions, 'log' | 'link'>): ErrorRequestHandler {
   // Express recognises an error handler by its four parameters.
-  return (error: unknown, request: Request, response, _next) => {
-    const { path } = request;
+  return (error: unknown, { path }, response, _next) => {
     if (response.headersSent)
       return log.debug({ err: error, path }, 'dashboard: a handler failed after its time limit');
+    if (error instanceof RequestRefused) return refuse(response, error.status, error.message);
     const status = statusOf(error);
-    if (status >= 500) log.error({ err: error, path }, 'dashboard: request failed');
-    const detail =
-      status < 500 ? 'the request is invalid' : 'internal error: see the log of the dashboard';
-    refuse(response, status, detail);
+    if (status < 500) return refuse(response, status, 'the request is invalid');
+    log.warn({ err: error, path }, 'dashboard: could not answer a request');
+    sendUnavailable(response, link.trouble ?? describeRedisError(link.address, error));
   };
 }
 

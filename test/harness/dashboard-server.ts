@@ -97,7 +97,7 @@ export const RIGHT: readonly [string, string] = [USER, PASSWORD];
 
 export async function startTestDashboard(
   redisUrl: string,
-  o: Partial<DashboardOptions> = {},
+  { allowActions = false, ...o }: Partial<DashboardOptions> & { allowActions?: boolean } = {},
 ): Promise<RunningDashboard> {
   const link = openRedis({ url: redisUrl, role: 'plain', log: silentLog });
   const ready = new Promise<void>((resolve) => link.onReady(() => resolve()));
@@ -105,8 +105,7 @@ export async function startTestDashboard(
     address: '127.0.0.1:0',
     hosts: [],
     trustedProxies: [],
-    accounts: { operator: { user: USER, password: PASSWORD } },
-    allowActions: false,
+    accounts: [{ user: USER, password: PASSWORD, mayAct: allowActions }],
     link,
     prefix: PREFIX,
     log: silentLog,
