@@ -109,6 +109,7 @@ h2 { margin: 1.5rem 0 .5rem; font-size: 1.1rem; }
   grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); }
 .card { padding: .75rem 1rem; }
 .card p { margin: .25rem 0 0; }
+:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 .card svg { display: block; width: 100%; height: 2.5rem; margin-top: .75rem; fill: var(--link);
   border-bottom: 1px solid var(--line); }
 .card path:not(:last-child) { opacity: .4; }
