@@ -53,6 +53,24 @@ describe('documents', () => {
     assert.equal(read('docs/flags.md'), await formatMarkdown(flagsDocument()));
   });
 
+  it('quote log lines as src/ writes them', () => {
+    const [, section = ''] =
+      /^## In the log$(.*?)^## /ms.exec(read('docs/troubleshooting.md')) ?? [];
+    const entries = section.slice(section.indexOf('\n- ')).replaceAll(/\s+/g, ' ');
+    const quoted = [...entries.matchAll(/`([a-zA-Z]+ [^`]*)`/g)].map(([, text = '']) => text);
+    const others = ['kubectl describe', 'sutler explain'];
+    const lines = quoted.filter((text) => !others.includes(text));
+    assert.ok(lines.length > 15, `${lines.length} lines`);
+    const sources = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => read(join('src', name)));
+    const isWritten = (line: string): boolean => sources.some((source) => source.includes(line));
+    assert.deepEqual(
+      lines.filter((line) => !isWritten(line)),
+      [],
+    );
+  });
+
   it('list the metrics that there are (else: npm run generate:metrics)', async () => {
     assert.equal(read('docs/metrics.md'), await metricsPage());
   });

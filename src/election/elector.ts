@@ -3,7 +3,7 @@ import type { Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { metricsIn } from '../runtime/metrics.ts';
-import { Outage } from '../runtime/outage.ts';
+import { BLIP_MS, Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import {
   acquireDelayMs,
@@ -67,7 +67,7 @@ export class Elector {
     checkLeaseTimes(options);
     const { store, clock, metrics, leaseName, retryPeriodMs, log } = options;
     this.#options = options;
-    this.#outage = new Outage(log);
+    this.#outage = new Outage(log, retryPeriodMs + BLIP_MS);
     this.#clock = clock;
     const { counter, gauge } = metricsIn(metrics);
     this.#status = gauge('leader_election_master_status', 'Whether this process leads: 1 or 0.', [
@@ -156,7 +156,7 @@ export class Elector {
     this.#renewedMs = startedMs;
     this.#hasLease = true;
     this.#status.set({ name: leaseName }, 1);
-    log.info({ lease: leaseName, identity }, 'leading');
+    log.debug({ lease: leaseName, identity }, 'leading');
     this.#notify(() => this.#options.onStartedLeading(this));
     return retryPeriodMs;
   }
@@ -252,7 +252,7 @@ export class Elector {
     const { leaseName, identity, log } = this.#options;
     this.#hasLease = false;
     this.#status.set({ name: leaseName }, 0);
-    log.warn({ lease: leaseName, identity, reason }, 'not leading any more');
+    log.debug({ lease: leaseName, identity, reason }, 'not leading any more');
     this.#notify(() => this.#options.onStoppedLeading(reason));
   }
 

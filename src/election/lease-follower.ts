@@ -1,6 +1,7 @@
 import { type Clock, signalWithin } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { BLIP_MS, Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { holderOf, type Observation, observe, otherHolder } from './lease.ts';
 import type { LeaseStore, StoredLease } from './kube-lease-store.ts';
@@ -22,6 +23,8 @@ const SILENCE_MS = 5_000;
 const GET_TIMEOUT_MS = 5_000;
 const RETRY_MS = 1_000;
 
+const UNKNOWN = 'it is not known which provisioner leads; going on with what ingest says';
+
 /** Follows a Lease without competing for it, and knows whether another provisioner holds it, as an
  * elector would: by the local clock, never by the times in the Lease. */
 export class LeaseFollower {
@@ -33,10 +36,12 @@ export class LeaseFollower {
   #seen: Observation | undefined;
   #heardMs = -Infinity;
   #trouble: string | undefined;
+  readonly #outage: Outage;
 
   constructor(options: LeaseFollowerOptions) {
     const { store, clock, log, lease } = options;
     this.#options = options;
+    this.#outage = new Outage(log, RETRY_MS + BLIP_MS);
     this.#firstRead = new Promise((resolve) => (this.#endFirstRead = resolve));
     this.#loop = new PollLoop({
       step: (signal) => this.#poll(signal),
@@ -65,6 +70,7 @@ export class LeaseFollower {
 
   async stop(): Promise<void> {
     this.#endWatch();
+    this.#outage.forget();
     await this.#loop.stop();
     this.#endFirstRead();
   }
@@ -72,7 +78,7 @@ export class LeaseFollower {
   /** Reads the Lease, unless the watch has just told of it.
    * @returns how long to wait before the next step, in ms */
   async #poll(stopped: AbortSignal): Promise<number> {
-    const { store, clock, log } = this.#options;
+    const { store, clock } = this.#options;
     const silentMs = clock.nowMs() - this.#heardMs;
     // Negative: the clock was set back.
     if (silentMs >= 0 && silentMs < SILENCE_MS) return SILENCE_MS - silentMs;
@@ -81,11 +87,7 @@ export class LeaseFollower {
       return SILENCE_MS;
     } catch (error) {
       const trouble = messageOf(error);
-      if (this.#trouble !== trouble && !stopped.aborted)
-        log.warn(
-          { trouble },
-          'it is not known which provisioner leads; going on with what ingest says',
-        );
+      if (!stopped.aborted) this.#outage.met(trouble, { trouble }, UNKNOWN);
       this.#trouble = trouble;
       return RETRY_MS;
     } finally {
@@ -96,6 +98,7 @@ export class LeaseFollower {
   #heard(stored: StoredLease | undefined): void {
     const { clock, lease, onSeen } = this.#options;
     this.#heardMs = clock.nowMs();
+    this.#outage.ended({ lease }, 'it is known which provisioner leads');
     this.#seen = observe(this.#seen, stored?.record, this.#heardMs);
     this.#trouble =
       stored === undefined

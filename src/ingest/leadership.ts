@@ -91,7 +91,7 @@ export class Leadership {
     leads.delete(driver);
     pause.forget();
     resync.stop();
-    log.warn({ reason }, 'not leading any more: this ingest enqueues nothing');
+    log.warn({ driver, reason }, 'not leading any more: this ingest enqueues nothing');
   }
 
   /** Redis belongs to our cluster again: passes on the keys that were kept meanwhile. */

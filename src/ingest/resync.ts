@@ -101,7 +101,9 @@ export class Resync {
       queue.ensureQueued(key);
       count += 1;
     }
-    log.info({ reason, keys: count }, 'enqueued everything outstanding');
+    // What leads to the others has a line of its own, unless it healed within a second.
+    const level = reason === 'leading' ? 'info' : 'debug';
+    log[level]({ reason, keys: count }, 'enqueued everything outstanding');
   }
 
   async #enqueueSpread(signal: AbortSignal): Promise<void> {

@@ -1,7 +1,7 @@
 import { type Backoff, backoffMs, systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
-import { Outage } from '../runtime/outage.ts';
+import { BLIP_MS, Outage } from '../runtime/outage.ts';
 import type { Outcome } from './outcome.ts';
 
 interface CircuitBreakerOptions {
@@ -54,12 +54,13 @@ export class CircuitBreaker {
   /** Runs under way that began before the last opening. */
   #runningOlder = 0;
   #openings = 0;
+  /** The first trial run comes up to a second after the driver is back. */
   readonly #outage: Outage;
 
   constructor(options: CircuitBreakerOptions) {
     this.#options = options;
     this.#allowed = options.concurrency;
-    this.#outage = new Outage(options.log);
+    this.#outage = new Outage(options.log, 2 * BLIP_MS);
   }
 
   /** Calls the listener when `limit` or `isOpen` changed. */

@@ -196,7 +196,7 @@ class Link implements RedisLink {
     const first = !this.#hasConnected;
     this.#hasConnected = true;
     this.#isUnannounced = false;
-    this.#outages.back(this, this.address, first);
+    this.#outages.back(this, this.address);
     this.#listeners.notify(first);
   }
 

@@ -26,10 +26,9 @@ export class OutageLog {
     this.#outage.met(kind, { redis, trouble }, 'Redis is not usable; waiting for it');
   }
 
-  /** @param first  whether this is the first time that the connection is usable */
-  back(connection: object, redis: string, first: boolean): void {
+  back(connection: object, redis: string): void {
     this.#away.delete(connection);
-    if (this.#away.size === 0) this.#outage.ended({ redis }, 'Redis is usable', first);
+    if (this.#away.size === 0) this.#outage.ended({ redis }, 'Redis is usable');
   }
 
   /** The connection is closed. */

@@ -7,6 +7,7 @@ export const BLIP_MS = 1_000;
  * with its length. One that ends sooner is logged at debug level. */
 export class Outage {
   readonly #log: Logger;
+  readonly #afterMs: number;
   /** Unix time. */
   #sinceMs: number | undefined;
   /** The reasons of this outage, without their numbers. */
@@ -15,8 +16,10 @@ export class Outage {
   #warn: () => void = () => undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(log: Logger) {
+  /** @param afterMs  how long it has to last to be warned of */
+  constructor(log: Logger, afterMs = BLIP_MS) {
     this.#log = log;
+    this.#afterMs = afterMs;
   }
 
   /** To be called each time the trouble is met. */
@@ -28,7 +31,7 @@ export class Outage {
     this.#warn = () => this.#log.warn(fields, message);
     if (this.#sinceMs !== undefined) return;
     this.#sinceMs = Date.now();
-    this.#timer = setTimeout(() => this.#tell(), BLIP_MS).unref();
+    this.#timer = setTimeout(() => this.#tell(), this.#afterMs).unref();
   }
 
   #tell(): void {

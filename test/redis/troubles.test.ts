@@ -47,7 +47,7 @@ it('an outage is logged after a connection was closed during the one before', (t
   };
   lose();
   outages.away(closed, 'a:1', "Redis at a:1 can't be reached");
-  outages.back(kept, 'a:1', false);
+  outages.back(kept, 'a:1');
   outages.forget(closed);
   lose();
   mock.timers.tick(1_000);

@@ -165,7 +165,10 @@ export class DependencyWatcher {
       const pauseMs = Math.min(REPEAT_MAX_MS, REPEAT_START_MS * 2 ** withoutEffect);
       this.#promotions.set(group, { version, withoutEffect, notBeforeMs: nowMs + pauseMs });
       this.#promotedKeys.inc({ driver }, promoted);
-      log.info({ object, keys: promoted }, 'an object changed: promoted the keys that wait for it');
+      log.debug(
+        { object, keys: promoted },
+        'an object changed: promoted the keys that wait for it',
+      );
     }
     // A running key may have read the object before the change and be about to park.
     return running > 0;
