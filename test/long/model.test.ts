@@ -42,6 +42,11 @@ describe('the protocol of the volume record, all interleavings', { timeout: 1_80
       protocol: CHANGED_OVER,
       leastStates: 1_000_000,
     },
+    {
+      title: 'without exception when sutler is drained before that',
+      protocol: { ...CHANGED_OVER, isDrainedFirst: true, isOpenAtChangeExcused: false },
+      leastStates: 100_000,
+    },
   ])
     it(`holds ${title}`, async (t) => {
       const { states, transitions, depth, finding } = await exploreApart(protocol);

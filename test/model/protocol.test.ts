@@ -25,7 +25,6 @@ function exploreWith(
 
 // npm run test:long -- model searches all states of larger bounds.
 describe('the protocol of the volume record, all interleavings', () => {
-  /** Searches the whole space, or all of it up to `maxDepth` steps. */
   const holds = (t: TestContext, leastStates: number, exploration: Exploration): void => {
     const { states, transitions, depth, finding } = exploration;
     t.diagnostic(`${states} states, ${transitions} transitions, depth ${depth}`);
@@ -45,9 +44,9 @@ describe('the protocol of the volume record, all interleavings', () => {
   it('holds when another provisioner leads for a while, up to 14 steps', (t) =>
     holds(t, 10_000, exploreWith(CHANGED_OVER, {}, SERIAL, 14)));
 
-  it('holds without exception when sutler is drained before that', (t) => {
+  it('holds without exception when sutler is drained before that, up to 20 steps', (t) => {
     const drained = { ...SERIAL, isDrainedFirst: true, isOpenAtChangeExcused: false };
-    holds(t, 100_000, exploreWith(CHANGED_OVER, {}, drained));
+    holds(t, 10_000, exploreWith(CHANGED_OVER, {}, drained, 20));
   });
 });
 

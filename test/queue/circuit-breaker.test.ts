@@ -112,7 +112,7 @@ describe('CircuitBreaker', () => {
       concurrency: 4,
       pause: { startMs: 10, maxMs: 10 },
       trialPassesAfterMs: 50,
-      knownMs: 200,
+      knownMs: 600,
       log: silentLog,
     });
   });
@@ -126,9 +126,9 @@ describe('CircuitBreaker', () => {
 
   it('is not said to be down any more when no run has called it for a while', async () => {
     await open();
-    await sleep(150);
+    await sleep(350);
     await open();
-    await sleep(150);
+    await sleep(350);
     assert.match(breaker.trouble ?? '', /not connected/, 'the second run has called it since');
     breaker.begin().end(done);
     await until(() => breaker.trouble === undefined, 'the trouble is forgotten', 5_000);
