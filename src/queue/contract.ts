@@ -79,7 +79,9 @@ export function keyId(key: Pick<JobKey, 'kind' | 'uid'>): string {
 export function logFields(key: JobKey): Readonly<Record<string, string>> {
   const object = key.namespace === '' ? key.name : `${key.namespace}/${key.name}`;
   const trace = traceOf(key);
-  return { [key.kind]: object, ...(trace === undefined ? { key: keyId(key) } : { trace }) };
+  return trace === undefined
+    ? { [key.kind]: object, key: keyId(key) }
+    : { [key.kind]: object, trace };
 }
 
 /** The trace of a key's object. That of a volume is its claim's: unless --volume-name-uuid-length

@@ -41,12 +41,14 @@ it('an interval of 30 days is cut to the longest timer instead of firing at once
   assert.deepEqual(delays, [2_147_483_647]);
 });
 
-it('after another provisioner audits at once, and reports what it left after the least age', async (t) => {
+it('after another provisioner audits at once, and reports what it left while it leads', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval', 'setTimeout'] });
   let nowMs = 1_000_000;
   let ledger: ReadonlyMap<string, number> = new Map();
   let audits = 0;
   const reported: string[] = [];
+  const metrics = createRegistry();
+  let isLeading = true;
   const listVolumes = () =>
     Promise.resolve(
       create(ListVolumesResponseSchema, { entries: [{ volume: { volumeId: 'left-behind' } }] }),
@@ -72,9 +74,9 @@ it('after another provisioner audits at once, and reports what it left after the
     events: { record: ({ message }) => void reported.push(message) },
     regarding: REGARDING,
     intervalMs: 3_600_000,
-    isLeading: () => true,
+    isLeading: () => isLeading,
     log: silentLog,
-    metrics: createRegistry(),
+    metrics,
   });
   t.after(() => auditing.stop());
   auditing.runSoon();
@@ -85,4 +87,10 @@ it('after another provisioner audits at once, and reports what it left after the
   t.mock.timers.tick(70_000);
   await until(() => audits === 2, 'the second audit');
   assert.match(reported.join(), /^1 volumes of this driver are named by no PersistentVolume/);
+  const orphans = /^sutler_orphan_volumes\{driver="d.example"\} 1$/m;
+  assert.match(await metrics.metrics(), orphans);
+  isLeading = false;
+  assert.doesNotMatch(await metrics.metrics(), orphans);
+  isLeading = true;
+  assert.doesNotMatch(await metrics.metrics(), orphans, 'another may have led since');
 });

@@ -18,13 +18,14 @@ async function answers(ask: () => Promise<string>, expected: RegExp): Promise<st
 describe('why a claim is pending', () => {
   let bed: ProcessBed;
   let jobs: Running;
+  let ingest: Running;
   const explain = (claim: Claim) => () => bed.operate('explain', `default/${claim.metadata.name}`);
   const status = () => bed.operate('status', '-o', 'wide');
   const pending = (fields: object): Promise<Claim> => bed.newClaim('1Mi', fields);
 
   before(async () => {
     bed = await ProcessBed.open();
-    await bed.startIngest();
+    ingest = await bed.startIngest();
     jobs = await bed.startJobs();
   });
   after(() => bed.close());
@@ -36,13 +37,21 @@ describe('why a claim is pending', () => {
     await answers(status, /: fine\n/);
   });
 
-  it('is its class, which does not exist', async () => {
+  it('is its class, which does not exist, told once in the log, too', async () => {
     const claim = await pending({ storageClassName: 'absent' });
     await answers(
       explain(claim),
       /StorageClass "absent" does not exist\n.*\n\s+who:\s+user: name another class/,
     );
     await answers(status, /ClassNotFound/);
+    const said = ingest.output.filter((line) => line.includes('the claim waits'));
+    assert.match(
+      said.join(''),
+      /^\S+ WARN ingest: the claim waits .*"absent\\" does not exist"\n$/,
+    );
+    const trace = claim.metadata.uid.replaceAll('-', '');
+    assert.match(said.join(''), new RegExp(`trace=${trace} `));
+    assert.match(await explain(claim)(), new RegExp(`trace: +${trace}\n`));
   });
 
   it('is the secret of its class, which does not exist', async () => {
@@ -93,13 +102,17 @@ describe('why a claim is pending', () => {
     await until(() => bed.isBound(claim), 'the claim is Bound');
   });
 
-  it('is that no worker lives, told in an event too', async () => {
+  it('is that no worker lives, told in an event and in the log, too', async () => {
     await jobs.stop();
     const claim = await bed.newClaim();
     await answers(explain(claim), /no jobs process works for driver/);
     await until(
       async () => (await eventsAbout(claim)).some((text) => /start jobs/.test(text)),
       'an event',
+    );
+    await answers(
+      () => Promise.resolve(ingest.output.join('')),
+      /WARN ingest: claims wait claims=\d+ reason="no jobs process works/,
     );
   });
 

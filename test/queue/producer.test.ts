@@ -47,6 +47,23 @@ describe('Producer', () => {
     assert.equal(await bench.metric('sutler_queue_requests_total', { driver }), 1001);
   });
 
+  it('counts what a Redis that hangs has not taken', async () => {
+    const producer = bench.producer();
+    producer.ensureQueued(claimKey('first'));
+    await producer.waitUntilFlushed();
+    const dirty = () => bench.metric('sutler_queue_dirty_keys', { driver });
+    redis.freeze();
+    try {
+      for (const name of ['a', 'b', 'c']) producer.ensureQueued(claimKey(name));
+      await until(() => producer.pending === 0, 'they are sent');
+      assert.equal(await dirty(), 3);
+    } finally {
+      redis.thaw();
+    }
+    await producer.waitUntilFlushed();
+    assert.equal(await dirty(), 0);
+  });
+
   it('makes no job for a promotion alone, and one when another request asks for it', async () => {
     const producer = bench.producer();
     producer.promote(claimKey('a'));
