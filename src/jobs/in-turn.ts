@@ -9,21 +9,30 @@ import { askRedis } from '../records/ask-redis.ts';
 import { readClassSettings } from '../volumes/class-settings.ts';
 import type { Dependencies } from './dependencies.ts';
 
+/** Whose turn it is. */
+interface TurnOf {
+  readonly key: JobKey;
+  /** Undefined if it is not known, or gone. */
+  readonly cls: Class | undefined;
+  /** Whether a volume is to be created or deleted. Otherwise a turn ends that an earlier run could
+   * not end, because its process or Redis went away. */
+  readonly isNeeded: boolean;
+}
+
 /** Creates or deletes a volume when the limits of its class allow it, else ends the run. A class
  * without limits costs nothing.
  * @param work  opens the record and calls the driver
  * @throws RecordsUnavailable, and what `work` throws */
 export async function inTurn(
   { redis: { turns }, reports: { log } }: Dependencies,
-  key: JobKey,
-  cls: Class | undefined,
+  { key, cls, isNeeded }: TurnOf,
   work: () => Promise<Outcome>,
 ): Promise<Outcome> {
   const { maxInFlight, maxPerSecond } = readClassSettings(cls);
   if (cls === undefined || (maxInFlight ?? maxPerSecond) === undefined) return work();
   const { name, resourceVersion: seen } = cls.metadata;
   const limits = { className: name, maxInFlight, maxPerSecond };
-  const wait = await askRedis(turns.take(key, limits));
+  const wait = isNeeded ? await askRedis(turns.take(key, limits)) : undefined;
   if (wait !== undefined) {
     const until = [{ resource: classes.plural, name, seen }];
     const reason = whyItWaits(key, limits, wait);

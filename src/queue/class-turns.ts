@@ -37,7 +37,7 @@ export interface TurnWait {
 /** How long before it starts a turn is given, at most. */
 const AHEAD_MS = 10_000;
 /** A turn that was given to a key in the line expires if its run does not come until then. */
-const GIVEN_MS = 60_000;
+const GIVEN_MS = 30_000;
 /** Turns that one script gives, at most: Redis does nothing else meanwhile. */
 const MOST_GIVEN = 100;
 /** A start that is so near counts as come: clocks differ. */

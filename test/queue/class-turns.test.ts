@@ -59,8 +59,7 @@ describe('the turns of a class', () => {
   });
 
   it('of keys that do not run again expire, and then the first in the line has one', async () => {
-    turns = open(50);
-    await turns.take(A, limits(1));
+    await open(50).take(A, limits(1));
     await turns.take(B, limits(1));
     await turns.take(C, limits(1));
     await until(() => isTaken(B, limits(1)), 'the first one has it');

@@ -49,9 +49,8 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
     countAttempt(deps, { claim, intent, outcome, startMs, queuedMs: run.queuedMs });
     return releaseUnneeded(deps, { uid: job.uid, claim, wasBegun }, outcome);
   };
-  return claim === undefined || intent.kind !== 'create'
-    ? work()
-    : inTurn(deps, job, deps.cluster.classOf(classNameOf(claim)), work);
+  const cls = claim && deps.cluster.classOf(classNameOf(claim));
+  return inTurn(deps, { key: job, cls, isNeeded: intent.kind === 'create' }, work);
 }
 
 /** Adds our finalizer. The user is told if it is refused.

@@ -127,7 +127,7 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
     );
   if (run.signal.aborted) return WORKER_STOPPING;
   const cls = deps.cluster.classOf(volume.spec.storageClassName ?? '');
-  return inTurn(deps, released.job, cls, async () => {
+  return inTurn(deps, { key: released.job, cls, isNeeded: true }, async () => {
     const planned = { ...plan, planned: gateway.address };
     const ended = await deleteInDriver(deps, released, planned);
     return ended ?? deletePersistentVolume(deps, volume);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { claims } from '#src/kube/resources.ts';
 import type { Parts } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 
@@ -98,6 +99,19 @@ describe('a run that can’t send its call', () => {
       failWith(Code.Internal);
       assert.equal((await rig.provision(first, ONE)).kind, 'retry');
       rig.onCall = () => undefined;
+      assert.equal((await rig.provision(second, ONE)).kind, 'done');
+    });
+
+    it('does not wait for one that has its volume, and whose turn was not ended', async () => {
+      const [first, second] = [await inClass(), await inClass()];
+      const { take } = rig.parts.turns;
+      const turns = { take: take.bind(rig.parts.turns), end: rejects };
+      assert.equal((await rig.provision(first, { ...ONE, turns })).kind, 'done');
+      assert.equal((await rig.provision(second, ONE)).kind, 'later');
+      const body = { spec: { volumeName: (await rig.volumeOf(first))?.metadata.name } };
+      const { namespace = '', name } = first.metadata;
+      await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body });
+      assert.equal((await rig.provision(first, ONE)).kind, 'done');
       assert.equal((await rig.provision(second, ONE)).kind, 'done');
     });
 
