@@ -31,7 +31,8 @@ const STYLE = `#root {
   :is(small, [class^="description-"]) { opacity: 1 }
 }`;
 
-/** Gives the page the title of what it shows, and names to the buttons that have only a picture. */
+/** Gives the page the title of what it shows, names to the buttons that have only a picture, and
+ * the links to other rows the role of a list. */
 const SCRIPT = `
 const names = [['ul > li > [class*="button-"]:has(> svg)', ['Full screen', 'Settings', 'Pages']],
   ['[class*="copyBtn-"]', ['Copy']]];
@@ -39,6 +40,7 @@ const name = () => {
   for (const [selector, texts] of names)
     document.querySelectorAll(selector + ':not([aria-label])').forEach((button, i) =>
       button.setAttribute('aria-label', texts[i % texts.length]));
+  document.querySelector('ul[role="navigation"]')?.removeAttribute('role');
   const [, queue, job] = /\\/queue\\/([^/]+)(?:\\/([^/]+))?/.exec(location.pathname) ?? [];
   const title = [job, queue, 'Queues'].find((part) => part !== undefined);
   document.title = decodeURIComponent(title) + ' · sutler';

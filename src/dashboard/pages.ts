@@ -120,7 +120,6 @@ ul, ol { padding-left: 1.2rem; }
 .bad { color: var(--bad); font-weight: 600; }
 .fine { color: var(--fine); font-weight: 600; }
 .row { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; margin: .5rem 0; }
-.row .row { margin: 0; }
 .row > a { padding: .15rem .7rem; border: 1px solid var(--line); border-radius: 1rem;
   background: var(--card); text-decoration: none; }
 .row > a[aria-current] { border-color: var(--link); font-weight: 600; }
@@ -147,6 +146,7 @@ code { padding: 0 .25rem; border-radius: 3px; background: light-dark(#eceef1, #2
   table, tbody, tr, td { display: block; }
   tr { padding: .4rem 0; border-bottom: 1px solid var(--line); }
   td { padding: .1rem .6rem; border: 0; }
+  td:empty { display: none; }
   td::before { content: attr(data-name) ': '; color: var(--quiet); }
 }
 `;

@@ -163,9 +163,8 @@ function pendingSection(o: {
   readonly filter: Filter;
   readonly found: number;
   readonly rows: readonly Row[];
-  readonly mayAct: boolean;
 }): Markup {
-  const { overview, filter, found, rows, mayAct } = o;
+  const { overview, filter, found, rows } = o;
   const all = overview[filter.show];
   const lists = { claims: 'Claims that are not Bound', volumes: 'Volumes to delete' } as const;
   const tabs = (['claims', 'volumes'] as const).map((show) =>
@@ -174,8 +173,7 @@ function pendingSection(o: {
   return markup`<h2 id="list">${lists[filter.show]}</h2>
 <nav class="row" aria-label="Lists">${tabs}</nav>
 ${causeLinks(all, filter)}
-<div class="row">${filter.show === 'claims' ? form(filter) : undefined}
-${mayAct && found > 0 ? runForm(runAllPath(filter), `Try all ${found} now`) : undefined}</div>
+${filter.show === 'claims' ? form(filter) : undefined}
 ${table(rows, overview.atMs, filter)}
 ${paging(found, filter)}`;
 }
@@ -201,14 +199,6 @@ function form(filter: Filter): Markup {
   return markup`<form class="row" method="get" action="/">
 <input type="hidden" name="cause" value="${filter.cause}">${fields}<button>Filter</button>
 </form>`;
-}
-
-function runAllPath(filter: Filter): string {
-  return `/run${urlOf(filter).slice(1)}`;
-}
-
-function runForm(path: string, text: string): Markup {
-  return markup`<form method="post" action="${path}"><button>${text}</button></form>`;
 }
 
 const COLUMNS = ['Object', 'Class', 'Pending for', 'Cause', 'Runs', 'Next run', 'To do'] as const;
@@ -275,6 +265,8 @@ export function objectPage(e: Explanation, nowMs: number, mayAct: boolean, said 
   const history = (status?.history ?? []).map(
     ({ atMs, reason }) => markup`<li>${time(atMs, isoTime(atMs))} ${reason}</li>`,
   );
+  const run = markup`<form method="post" action="${pathOf(object)}/run">
+<button>Try now</button></form>`;
   const command =
     kindOf(e) === 'claim' ? `sutler explain ${object}` : `kubectl describe pv ${object}`;
   return fullPage(
@@ -284,7 +276,7 @@ ${said === '' ? undefined : markup`<p class="note" role="status">${said}</p>`}
 <p class="${cause.isFine ? 'fine' : 'bad'}">${cause.sentence}</p>
 ${definitions(describe(e, nowMs))}
 ${history.length === 0 ? undefined : markup`<h2>Timeline</h2>\n<ol>${history}</ol>`}
-<div class="row">${mayAct ? runForm(`${pathOf(object)}/run`, 'Try now') : undefined}
+<div class="row">${mayAct ? run : undefined}
 <a href="${queue}">Its queue</a></div>
 <p class="quiet">In a terminal: <code>${command}</code></p>`,
   );
@@ -301,8 +293,7 @@ function link(filter: Filter, text: string, isCurrent = false): Markup {
   return markup`<a href="${urlOf(filter)}"${current}>${text}</a>`;
 }
 
-/** The path of the first page with a filter. */
-export function urlOf(filter: Filter): string {
+function urlOf(filter: Filter): string {
   const changed = Object.entries(filter).filter(
     ([name, value]) => value !== NO_FILTER[name as keyof Filter],
   );

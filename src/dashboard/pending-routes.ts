@@ -11,7 +11,6 @@ import {
   PAGE_ROWS,
   pathOf,
   pendingPage,
-  urlOf,
 } from './pending-page.ts';
 import { keyIdOf, PendingView, queueOf } from './pending-view.ts';
 import { RequestRefused } from './refusals.ts';
@@ -40,7 +39,6 @@ export class PendingRoutes {
     const act = guardActions(options.log);
     router.get('/', this.#showAll);
     router.get(OBJECTS, this.#showOne);
-    router.post('/run', act, this.#tryAll);
     router.post(
       OBJECTS.map((path) => `${path}/run`),
       act,
@@ -78,29 +76,12 @@ export class PendingRoutes {
 
   readonly #tryNow: RequestHandler = async (request, response) => {
     const explanation = await this.#explain(request);
-    const [said] = await this.#run([explanation]);
+    const { link, prefix } = this.#options;
+    const said = await useQueue(link.redis, { prefix, queue: queueOf(explanation) }, (queue) =>
+      promoteUnlessRunning(queue, keyIdOf(explanation)),
+    );
     response.redirect(303, `${pathOf(explanation.object)}?said=${said}`);
   };
-
-  readonly #tryAll: RequestHandler = async ({ query }, response) => {
-    const filter = parseFilter(query);
-    const overview = await this.#view.overview();
-    await this.#run(filterPending(overview[filter.show], filter));
-    response.redirect(303, urlOf(filter));
-  };
-
-  /** Has objects tried now.
-   * @returns what became of each */
-  async #run(tried: readonly Explanation[]): Promise<readonly (keyof typeof SAID)[]> {
-    const { link, prefix } = this.#options;
-    const run = (queue: string): Promise<(keyof typeof SAID)[]> => {
-      const ids = tried.filter((each) => queueOf(each) === queue).map(keyIdOf);
-      return useQueue(link.redis, { prefix, queue }, (opened) =>
-        Promise.all(ids.map((id) => promoteUnlessRunning(opened, id))),
-      );
-    };
-    return (await Promise.all([...new Set(tried.map(queueOf))].map(run))).flat();
-  }
 
   readonly #changeDrain: RequestHandler = async ({ params, path }, response) => {
     const { link, prefix, clock } = this.#options;

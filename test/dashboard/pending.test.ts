@@ -224,20 +224,6 @@ describe('the first page of the dashboard', () => {
     );
   });
 
-  it('tries all that the filter finds for an operator', async () => {
-    const delayed = `{csi}:claims.${DRIVER}:delayed`;
-    await redis.fill(DRIVER, [claimOf(2).key, claimOf(3).key], HOUR_MS);
-    await list([claimOf(1), claimOf(2, { className: 'silver' }), claimOf(3)]);
-    assert.match(
-      await get('/?class=gold'),
-      /action="\/run\?class=gold#list"><button>Try all 2 now/,
-    );
-    assert.equal((await post('/run?class=gold')).headers.location, '/?class=gold#list');
-    assert.deepEqual(await redis.redis.zrange(delayed, '0', '-1'), ['claim-2~1']);
-    assert.equal((await post('/run')).status, 303);
-    assert.equal(await redis.redis.zcard(delayed), 0);
-  });
-
   it('drains a driver and ends that for an operator, who is named', async () => {
     assert.match(await get('/'), /starts nothing new.*<button>Drain: d\.example</s);
     assert.equal((await post(`/drivers/${DRIVER}/drain`)).status, 303);
@@ -252,13 +238,13 @@ describe('the first page of the dashboard', () => {
     await dashboard.close();
     dashboard = await startTestDashboard(server.url, { accounts });
     await list([claimOf(1)]);
-    const paths = ['/claims/ns/claim-1/run', '/run', `/drivers/${DRIVER}/drain`];
+    const paths = ['/claims/ns/claim-1/run', `/drivers/${DRIVER}/drain`];
     const before = await redis.contents();
     const page = await dashboard.send('/claims/ns/claim-1', { basic: AS_VIEWER });
     assert.equal(page.status, 200);
     assert.doesNotMatch(page.text, /Try now/);
     const first = await dashboard.send('/', { basic: AS_VIEWER });
-    assert.doesNotMatch(first.text, /Try all|Drain …/);
+    assert.doesNotMatch(first.text, /Drain …/);
     for (const path of paths) {
       assert.equal((await post(path, AS_VIEWER)).status, 403, path);
       assert.equal((await post(path, RIGHT, { origin: 'http://evil.example' })).status, 403, path);

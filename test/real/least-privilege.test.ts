@@ -46,8 +46,9 @@ const UNSERVED = 'unserved.csi.example';
 /** What the promoter may do. */
 const ACTIONS = [
   '/claims/ns/a/run',
-  '/run',
-  '/run?show=volumes',
+  '/claims/ns/b/run',
+  '/volumes/a/run',
+  '/volumes/b/run',
   `/drivers/${UNSERVED}/drain`,
   `/drivers/${UNSERVED}/resume`,
 ];

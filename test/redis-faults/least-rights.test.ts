@@ -166,7 +166,6 @@ describe('the users of k8s/redis/users.acl', () => {
     it('try a claim now, and drain and resume, as sutler-promoter', async () => {
       for (const path of [
         `${pending}/run`,
-        '/run',
         `/drivers/${DRIVER}/drain`,
         `/drivers/${DRIVER}/resume`,
       ])
