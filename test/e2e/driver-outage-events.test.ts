@@ -35,7 +35,7 @@ describe('claims that wait for a driver that is down', () => {
         return claims.every(({ metadata: { uid } }) => messages.has(uid));
       },
       'each claim has an event',
-      30_000,
+      90_000,
     );
     for (const message of (await told()).values()) assert.match(message, /driver.*csi\.sock/);
   });

@@ -238,7 +238,7 @@ describe('a Redis that', { concurrency: true }, () => {
         await until(() => /Redis (is not usable|does not answer)/.test(logged()), 'it is logged');
       await fault.repair?.(bed.redis);
       const repairedMs = Date.now();
-      for (const claim of made) await until(() => bed.isBound(claim), 'a claim is bound');
+      for (const claim of made) await until(() => bed.isBound(claim), 'a claim is bound', 120_000);
       t.diagnostic(`all bound ${Date.now() - repairedMs} ms after the repair`);
       await untilReady(processes);
       assert.deepEqual(doubles, []);
