@@ -45,7 +45,7 @@ describe('a back end that makes two volumes a second, and two workers', () => {
     for (const claim of claims) await until(() => bed.isBound(claim), 'bound', 30_000);
     const { items } = await bed.kube.list<Event>(events);
     assert.deepEqual(
-      items.filter(({ type }) => type === 'Warning').map(({ message }) => message),
+      items.filter(({ reason }) => reason === 'ProvisioningFailed').map(({ message }) => message),
       [],
     );
     assert.equal(calls, count, 'each volume took one call');
