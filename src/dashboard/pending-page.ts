@@ -1,9 +1,9 @@
-import { isoTime } from '../explain/causes.ts';
-import { type DriverState, hasWorker, leaderOf } from '../explain/driver-state.ts';
-import { age, describe, type Explanation, inWords, kindOf } from '../explain/explain.ts';
+import { leaderOf, whyNoWorker } from '../explain/driver-state.ts';
+import { describe, type Explanation, inWords, kindOf } from '../explain/explain.ts';
 import { countCauses } from '../explain/report.ts';
 import { describeTimes, quantiles } from '../explain/time-to-volume.ts';
 import { explainForOperator } from '../records/forget.ts';
+import { age, isoTime } from '../runtime/printable.ts';
 import { type Content, type Markup, markup } from './markup.ts';
 import { fullPage } from './pages.ts';
 import { type DriverView, type Overview, queueOf, type Row } from './pending-view.ts';
@@ -64,10 +64,11 @@ ${suspectSection(drivers)}`,
 function driverCard(view: DriverView, mayAct: boolean): Markup {
   const { state, cause, isFine, suspects, perMinute, provisioned } = view;
   const { driver, drain, gateway, openRecords, quarantineMs } = state;
+  const noWorker = whyNoWorker(state);
   const facts: Readonly<Record<string, Content>> = {
     Leader: leaderOf(state) ?? bad('none'),
     Gateway: gateway === '' ? bad('none is named') : gateway,
-    Workers: workersOf(state),
+    Workers: noWorker === undefined ? 'at work' : bad(noWorker),
     Drain: drain === undefined ? 'no' : bad(`by ${drain.by} since ${isoTime(drain.atMs)}`),
     Quarantine: quarantineMs > 0 ? bad(`${age(quarantineMs)} more`) : 'no',
     Records: `${openRecords} open, ${suspects?.length ?? 'not counted:'} suspect`,
@@ -80,12 +81,6 @@ ${throughput(perMinute)}
 ${times(provisioned)}
 ${mayAct ? drainForm(driver, drain !== undefined) : undefined}
 </section>`;
-}
-
-function workersOf(state: DriverState): Content {
-  const { workerAgeMs: ageMs } = state;
-  if (hasWorker(state)) return 'at work';
-  return bad(ageMs === undefined ? 'none was seen' : `none for ${age(ageMs)}`);
 }
 
 /** Unfolded before it can be sent, since it ends what users wait for. */

@@ -1,11 +1,5 @@
-import {
-  explainEntry,
-  explainPending,
-  type Explanation,
-  kindOf,
-  nextRunMs,
-  readKeyFacts,
-} from '../explain/explain.ts';
+import type { DriverPlace } from '../explain/driver-state.ts';
+import { explainOne, type Explanation, kindOf, nextRunMs } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
 import { type DriverReport, reportDriver } from '../explain/report.ts';
 import { type Provisioned, readProvisioned } from '../explain/time-to-volume.ts';
@@ -93,11 +87,9 @@ export class PendingView {
     const { claims, volumes } = await this.overview();
     const found = [...claims, ...volumes].find((each) => each.object === object);
     if (found === undefined) return undefined;
-    const { driver, uid } = found;
-    const entry = await readPendingEntry(this.#link.redis, this.#prefix, driver, uid);
-    if (entry === undefined) return undefined;
-    const facts = await readKeyFacts(this.#link.redis, this.#prefix, driver, entry.key);
-    return explainEntry(entry, facts, this.#clock.nowMs());
+    const place = this.#placeOf(found.driver);
+    const entry = await readPendingEntry(place, found.uid);
+    return entry && explainOne(place, entry, this.#clock.nowMs());
   }
 
   /** What was read is old: somebody has changed something. */
@@ -117,21 +109,24 @@ export class PendingView {
   }
 
   async #readDriver(driver: string, nowMs: number): Promise<DriverView> {
-    const { redis } = this.#link;
-    const prefix = this.#prefix;
-    const place = { prefix, queue: queueName('claim', driver) };
-    const [{ state, pending }, perMinute, provisioned] = await Promise.all([
-      explainPending(redis, prefix, driver, nowMs),
-      completedPerMinute(redis, place, MINUTES, nowMs),
-      readProvisioned(redis, prefix, driver),
+    const place = this.#placeOf(driver);
+    const { redis, prefix } = place;
+    const [report, perMinute, provisioned] = await Promise.all([
+      reportDriver(place, nowMs),
+      completedPerMinute(redis, { prefix, queue: queueName('claim', driver) }, MINUTES, nowMs),
+      readProvisioned(place),
     ]);
     const byMinute = Array.from({ length: MINUTES }, (_, i) =>
       provisioned.filter(({ atMs }) => minuteOf(nowMs) - minuteOf(atMs) === MINUTES - 1 - i),
     );
-    const records =
-      state.openRecords > MOST_RECORDS ? undefined : await openRecords(redis, prefix, driver);
+    const isCounted = report.state.openRecords <= MOST_RECORDS;
+    const records = isCounted ? await openRecords(redis, prefix, driver) : undefined;
     const suspects = records?.filter((record) => record.state === 'suspect');
-    return { ...reportDriver(state, pending, nowMs), suspects, perMinute, provisioned: byMinute };
+    return { ...report, suspects, perMinute, provisioned: byMinute };
+  }
+
+  #placeOf(driver: string): DriverPlace {
+    return { redis: this.#link.redis, prefix: this.#prefix, driver };
   }
 }
 

@@ -1,5 +1,7 @@
+import { NO_CLASS, type PendingWhy } from './pending-index.ts';
 import type { RunStatus } from '../queue/status.ts';
 import type { WaitCondition } from '../rules/rule.ts';
+import { isoTime } from '../runtime/printable.ts';
 import { type DriverState, hasWorker, leaderOf } from './driver-state.ts';
 
 /** Who can end a wait. `nobody`: it goes on by itself. */
@@ -7,11 +9,11 @@ export type Actor = 'nobody' | 'user' | 'administrator' | 'driver vendor';
 
 /** Why a claim or volume is not done. */
 export interface Cause {
-  /** For metrics and filters: a gRPC code, or one of the names below. */
+  /** For metrics and filters: a gRPC code, or another name of CAUSES. */
   readonly name: string;
   /** One sentence: what it waits for, or what failed. */
   readonly sentence: string;
-  /** It goes on by itself: nothing is wrong. */
+  /** Nothing is wrong. */
   readonly isFine: boolean;
   readonly actor: Actor;
   /** What that one does. */
@@ -20,10 +22,44 @@ export interface Cause {
 
 type Advice = readonly [actor: Actor, step: string];
 
-const DRIVER_LOG: Advice = ['driver vendor', 'see the log of the CSI driver for this volume name'];
-
-/** By gRPC code. */
-const CODES: Readonly<Record<string, Advice>> = {
+/** Who acts, and how, by the name of the cause. */
+export const CAUSES = {
+  // Of all claims of a driver.
+  OtherProvisioner: ['administrator', 'stop that provisioner, if sutler is to work in its place'],
+  NoLeader: ['administrator', 'start ingest; its /readyz says what it waits for'],
+  Drained: ['administrator', 'end the drain: sutler drain --undo'],
+  Quarantine: ['nobody', 'it goes on when calls of before have ended'],
+  NoWorker: ['administrator', 'start jobs; its /readyz says what it waits for'],
+  // Of a claim without a job.
+  Lost: ['administrator', 'restore the PersistentVolume, or delete the claim'],
+  Bound: ['nobody', 'nothing is to be done'],
+  Binding: ['nobody', 'kube-controller-manager binds the two'],
+  NoClass: ['user', 'name a class in the claim, or have the administrator mark one as the default'],
+  ClassNotFound: ['user', 'name another class, or have the administrator create this one'],
+  NoProvisioning: ['administrator', 'create a PersistentVolume that fits it'],
+  OtherDriver: ['administrator', 'look at the provisioner of that driver'],
+  WaitForFirstConsumer: ['user', 'create a pod with this claim; the scheduler then selects a node'],
+  NotAnnotated: [
+    'administrator',
+    'see that kube-controller-manager runs, and that the class is the one that is wanted',
+  ],
+  // Of a claim or volume with a job.
+  Queued: ['nobody', 'wait'],
+  Running: ['nobody', 'wait until its call has ended'],
+  Later: ['nobody', 'it is tried again by itself'],
+  Limited: ['nobody', 'it goes on when it is its turn'],
+  Paused: ['administrator', 'remove or raise sutler.dev/max-in-flight of the StorageClass'],
+  Unreachable: ['administrator', 'start the driver and its gateway, or see why they do not answer'],
+  Forbidden: ['administrator', 'grant what is refused, or change the policy'],
+  Refused: ['user', 'correct what the reason names'],
+  // It waits for an object.
+  Secret: ['administrator', 'create the Secret, correct it, or grant sutler to read it'],
+  Class: ['administrator', 'create or correct the StorageClass'],
+  Source: ['user', 'create what it is to be filled from, or wait until that is ready'],
+  Volume: ['administrator', 'look at the PersistentVolume'],
+  Attached: ['user', 'end what uses the volume, so that it is detached'],
+  Nodes: ['administrator', 'see that the driver is registered on a node that fits'],
+  // Codes of gRPC.
   InvalidArgument: [
     'administrator',
     'correct the parameters of the StorageClass (delete it and create it again), or the claim',
@@ -43,22 +79,37 @@ const CODES: Readonly<Record<string, Advice>> = {
   Aborted: ['nobody', 'the driver works on this volume already: it is asked again'],
   Canceled: ['nobody', 'the call is repeated'],
   Unavailable: ['administrator', 'see why the driver or its storage can’t be reached'],
-};
+} as const satisfies Readonly<Record<string, Advice>>;
 
-/** By the resource that a key waits for: name of the cause, who acts, and how. */
-const OBJECTS: Readonly<Record<string, readonly [name: string, advice: Advice]>> = {
-  secrets: ['Secret', ['administrator', 'create or correct the Secret']],
-  storageclasses: ['Class', ['administrator', 'create or correct the StorageClass']],
-  volumesnapshots: ['Source', ['user', 'create the VolumeSnapshot, or wait until it is ready']],
-  volumesnapshotcontents: ['Source', ['user', 'wait until the VolumeSnapshot is ready']],
-  persistentvolumeclaims: [
-    'Source',
-    ['user', 'create the claim to clone, or wait until it is Bound'],
-  ],
-  persistentvolumes: ['Volume', ['administrator', 'look at the PersistentVolume']],
-  volumeattachments: ['Attached', ['user', 'end what uses the volume, so that it is detached']],
-  nodes: ['Nodes', ['administrator', 'see that the driver is registered on a node that fits']],
-  csinodes: ['Nodes', ['administrator', 'see that the driver is registered on a node that fits']],
+/** Of another code. */
+const DRIVER_LOG: Advice = ['driver vendor', 'see the log of the CSI driver for this volume name'];
+
+/** As they should be, although somebody has the next step. */
+const IN_ORDER: readonly string[] = ['NoProvisioning', 'WaitForFirstConsumer'];
+
+/** A cause by its name.
+ * @param step  where it depends on more than the name */
+export function causeNamed(name: keyof typeof CAUSES, sentence: string, step?: string): Cause {
+  const [actor, usual] = CAUSES[name];
+  return causeOf(name, sentence, [actor, step ?? usual]);
+}
+
+function causeOf(name: string, sentence: string, [actor, step]: Advice): Cause {
+  const isFine = actor === 'nobody' || IN_ORDER.includes(name);
+  return { name, sentence, isFine, actor, step };
+}
+
+/** The cause of what waits for an object, by its resource. */
+const OBJECTS: Readonly<Record<string, keyof typeof CAUSES>> = {
+  secrets: 'Secret',
+  storageclasses: 'Class',
+  volumesnapshots: 'Source',
+  volumesnapshotcontents: 'Source',
+  persistentvolumeclaims: 'Source',
+  persistentvolumes: 'Volume',
+  volumeattachments: 'Attached',
+  nodes: 'Nodes',
+  csinodes: 'Nodes',
 };
 
 /** Why none of the driver's claims is worked on; undefined if they are.
@@ -70,108 +121,64 @@ export function driverCause(
 ): Cause | undefined {
   const { driver, drain, otherProvisioner: other, quarantineMs, isConfirmed } = state;
   if (other !== undefined)
-    return wrong('OtherProvisioner', `${other} holds the Lease of driver ${driver}`, [
-      'administrator',
-      'stop that provisioner, if sutler is to work in its place',
-    ]);
+    return causeNamed('OtherProvisioner', `${other} holds the Lease of driver ${driver}`);
   if (leaderOf(state) === undefined || !isConfirmed)
-    return wrong('NoLeader', `no ingest leads driver ${driver} and has confirmed Redis’ data`, [
-      'administrator',
-      'start ingest; its /readyz says what it waits for',
-    ]);
+    return causeNamed('NoLeader', `no ingest leads driver ${driver} and has confirmed Redis’ data`);
   if (drain !== undefined)
-    return wrong('Drained', `drained by ${drain.by} since ${isoTime(drain.atMs)}`, [
-      'administrator',
+    return causeNamed(
+      'Drained',
+      `drained by ${drain.by} since ${isoTime(drain.atMs)}`,
       `run: sutler drain --driver-name=${driver} --undo`,
-    ]);
+    );
   const until = isoTime(nowMs + quarantineMs);
   if (quarantineMs > 0 && !isSoftState)
-    return fine('Quarantine', `Redis lost data: nothing is begun before ${until}`, [
-      'nobody',
-      'it goes on when calls of before have ended',
-    ]);
+    return causeNamed('Quarantine', `Redis lost data: nothing is begun before ${until}`);
   return hasWorker(state)
     ? undefined
-    : wrong('NoWorker', `no jobs process works for driver ${driver}`, [
-        'administrator',
-        'start jobs; its /readyz says what it waits for',
-      ]);
+    : causeNamed('NoWorker', `no jobs process works for driver ${driver}`);
+}
+
+/** Why a claim has no job. */
+export function whyNoJob(why: Exclude<PendingWhy, ''>, className: string): Cause {
+  if (why !== NO_CLASS)
+    return causeNamed('NotAnnotated', 'kube-controller-manager has not asked for a volume yet');
+  return className === ''
+    ? causeNamed('NoClass', 'the claim names no StorageClass, and none is the default')
+    : causeNamed('ClassNotFound', `StorageClass "${className}" does not exist`);
 }
 
 /** Why a key whose run has ended is not done. */
 export function statusCause(status: RunStatus): Cause {
   const { outcome, reason } = status;
-  const code = codeIn(reason);
+  const [, code] = /\brpc error: code = (\w+)/.exec(reason) ?? [];
   if (outcome === 'later' && code === 'Unavailable')
-    return wrong('Unreachable', `the driver can't be reached: ${reason}`, [
-      'administrator',
-      'start the driver and its gateway, or see why they do not answer',
-    ]);
-  if (code !== '') {
-    const [actor, step] = CODES[code] ?? DRIVER_LOG;
-    return { name: code, sentence: reason, isFine: actor === 'nobody', actor, step };
-  }
+    return causeNamed('Unreachable', `the driver can't be reached: ${reason}`);
+  const advices: Readonly<Record<string, Advice>> = CAUSES;
+  if (code !== undefined) return causeOf(code, reason, advices[code] ?? DRIVER_LOG);
   return limitCause(status) ?? objectCause(status) ?? causeWithoutCode(status);
 }
 
 /** Of what waits for its turn (jobs/in-turn.ts). */
 function limitCause({ outcome, reason }: RunStatus): Cause | undefined {
-  const [, limit] = /^class ".*\((sutler\.dev\/max-[a-z-]+)(?:: 0)?\)/.exec(reason) ?? [];
-  if (outcome !== 'later' || limit === undefined) return undefined;
-  return reason.endsWith(': 0)')
-    ? wrong('Paused', reason, ['administrator', `remove or raise ${limit} of the StorageClass`])
-    : fine('Limited', reason, ['nobody', 'it goes on when it is its turn']);
+  if (outcome !== 'later' || !/^class ".*\(sutler\.dev\/max-/.test(reason)) return undefined;
+  return causeNamed(reason.endsWith(': 0)') ? 'Paused' : 'Limited', reason);
 }
 
 function objectCause({ reason, until }: RunStatus): Cause | undefined {
   for (const condition of until) {
-    const known = OBJECTS[condition.resource];
-    if (known !== undefined)
-      return wrong(known[0], `${reason} (waits for ${nameOf(condition)})`, known[1]);
+    const name = OBJECTS[condition.resource];
+    if (name !== undefined) return causeNamed(name, `${reason} (waits for ${nameOf(condition)})`);
   }
   return undefined;
 }
 
 function causeWithoutCode({ outcome, reason }: RunStatus): Cause {
-  if (outcome === 'later' || outcome === 'running')
-    return fine('Later', reason, ['nobody', 'it is tried again by itself']);
-  if (reason.startsWith('error getting secret'))
-    return wrong('Secret', reason, [
-      'administrator',
-      'create the Secret, or grant sutler to read it',
-    ]);
-  if (/forbidden|denied/i.test(reason))
-    return wrong('Forbidden', reason, [
-      'administrator',
-      'grant what is refused, or change the policy',
-    ]);
-  return wrong('Refused', reason, ['user', 'correct what the reason names']);
-}
-
-/** A key that has a job, which no run has ended yet. */
-export const QUEUED: Cause = fine('Queued', 'it is about to be worked on', ['nobody', 'wait']);
-
-/** The gRPC code that a reason names; '' for none. */
-function codeIn(reason: string): string {
-  return /\brpc error: code = (\w+)/.exec(reason)?.[1] ?? '';
+  if (outcome === 'later' || outcome === 'running') return causeNamed('Later', reason);
+  if (reason.startsWith('error getting secret')) return causeNamed('Secret', reason);
+  return causeNamed(/forbidden|denied/i.test(reason) ? 'Forbidden' : 'Refused', reason);
 }
 
 function nameOf({ resource, namespace = '', name }: WaitCondition): string {
   const of = namespace === '' ? '' : `${namespace}/`;
   return name === '*' ? resource : `${resource} ${of}${name}`;
-}
-
-/** Somebody has to act. */
-export function wrong(name: string, sentence: string, [actor, step]: Advice): Cause {
-  return { name, sentence, isFine: false, actor, step };
-}
-
-/** It goes on by itself, or is as it should be. */
-export function fine(name: string, sentence: string, [actor, step]: Advice): Cause {
-  return { name, sentence, isFine: true, actor, step };
-}
-
-/** For people: to the second. */
-export function isoTime(ms: number): string {
-  return `${new Date(ms).toISOString().slice(0, 19)}Z`;
 }

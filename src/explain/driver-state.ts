@@ -5,6 +5,7 @@ import { redisActiveGateway } from '../records/active-gateway.ts';
 import { quarantineLeftMs } from '../records/data-epoch.ts';
 import { type Drain, redisDrain } from '../records/provisioning-pause.ts';
 import { type ProcessEntry, readProcesses } from '../redis/processes.ts';
+import { age } from '../runtime/printable.ts';
 
 /** What Redis says about all claims of a driver. */
 export interface DriverState {
@@ -25,12 +26,16 @@ export interface DriverState {
   readonly openRecords: number;
 }
 
+/** Where Redis has what is known of a driver. */
+export interface DriverPlace {
+  readonly redis: Redis;
+  readonly prefix: string;
+  readonly driver: string;
+}
+
 /** Reads it. Rejects while Redis can't be reached. */
-export async function readDriverState(
-  redis: Redis,
-  prefix: string,
-  driver: string,
-): Promise<DriverState> {
+export async function readDriverState(place: DriverPlace): Promise<DriverState> {
+  const { redis, prefix, driver } = place;
   const queue = queueName('claim', driver);
   const [processes, pause, quarantineMs, gateway, workerAgeMs] = await Promise.all([
     readProcesses(redis, prefix),
@@ -40,17 +45,8 @@ export async function readDriverState(
     readHeartbeat(redis, { prefix, queue }),
   ]);
   const { isConfirmed, otherProvisioner, drain, open: openRecords } = pause;
-  return {
-    driver,
-    processes,
-    isConfirmed,
-    quarantineMs,
-    otherProvisioner,
-    drain,
-    gateway: gateway.endpoint,
-    workerAgeMs,
-    openRecords,
-  };
+  const known = { isConfirmed, otherProvisioner, drain, openRecords };
+  return { driver, processes, ...known, quarantineMs, gateway: gateway.endpoint, workerAgeMs };
 }
 
 /** The instance of the ingest that leads the driver; undefined: none does. */
@@ -62,6 +58,14 @@ export function leaderOf({ processes, driver }: DriverState): string | undefined
 const WORKER_GONE_MS = 3_000;
 
 /** Whether a worker takes the jobs of the driver. */
-export function hasWorker({ workerAgeMs }: Pick<DriverState, 'workerAgeMs'>): boolean {
-  return workerAgeMs !== undefined && workerAgeMs < WORKER_GONE_MS;
+export function hasWorker(state: Pick<DriverState, 'workerAgeMs'>): boolean {
+  return whyNoWorker(state) === undefined;
+}
+
+/** For people; undefined: there is one. */
+export function whyNoWorker({
+  workerAgeMs: ageMs,
+}: Pick<DriverState, 'workerAgeMs'>): string | undefined {
+  if (ageMs === undefined) return 'none was seen';
+  return ageMs < WORKER_GONE_MS ? undefined : `none for ${age(ageMs)}`;
 }

@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import { type JobKey, parseKey } from '../queue/contract.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { listIn } from '../runtime/json.ts';
+import type { DriverPlace } from './driver-state.ts';
 
 /* What a driver has not done yet, for people to look at: the claims without a volume and the
  * volumes to delete. The leading ingest keeps it in a hash in Redis (ingest/pending-report.ts), so
@@ -62,23 +63,15 @@ export async function writePending(
     await redis.hdel(key, ...removed.slice(i, i + FIELDS_AT_ONCE));
 }
 
-/** All entries of a driver, the oldest first. */
-export async function readPending(
-  redis: Redis,
-  prefix: string,
-  driver: string,
-): Promise<readonly PendingEntry[]> {
-  const fields = await redis.hgetall(pendingKey(prefix, driver));
-  return Object.entries(fields)
-    .flatMap(([uid, text]) => parseEntry(uid, text) ?? [])
-    .sort((a, b) => a.sinceMs - b.sinceMs);
+/** All entries of a driver. */
+export async function readPending(place: DriverPlace): Promise<readonly PendingEntry[]> {
+  const fields = await place.redis.hgetall(pendingKey(place.prefix, place.driver));
+  return Object.entries(fields).flatMap(([uid, text]) => parseEntry(uid, text) ?? []);
 }
 
 /** The entry of one object; undefined if it is not pending. */
 export async function readPendingEntry(
-  redis: Redis,
-  prefix: string,
-  driver: string,
+  { redis, prefix, driver }: DriverPlace,
   uid: string,
 ): Promise<PendingEntry | undefined> {
   return parseEntry(uid, (await redis.hget(pendingKey(prefix, driver), uid)) ?? '');

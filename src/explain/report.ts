@@ -1,6 +1,15 @@
+import { readStatuses } from '../queue/status.ts';
+import { age } from '../runtime/printable.ts';
 import { type Cause, driverCause } from './causes.ts';
-import { type DriverState, hasWorker, leaderOf } from './driver-state.ts';
-import { age, type Explanation, kindOf } from './explain.ts';
+import {
+  type DriverPlace,
+  type DriverState,
+  leaderOf,
+  readDriverState,
+  whyNoWorker,
+} from './driver-state.ts';
+import { explainEntry, type Explanation, kindOf } from './explain.ts';
+import { type PendingEntry, readPending } from './pending-index.ts';
 
 /** Claims or volumes that wait for the same cause. */
 export interface CauseCount {
@@ -19,16 +28,27 @@ export interface DriverReport {
   readonly troubles: readonly string[];
   readonly claims: readonly CauseCount[];
   readonly volumes: readonly CauseCount[];
+  /** The oldest first. */
   readonly pending: readonly Explanation[];
 }
 
-/** Sums up what is pending for a driver.
- * @param pending  the oldest first */
-export function reportDriver(
-  state: DriverState,
-  pending: readonly Explanation[],
+/** Explains all that is pending for a driver, by its state and the ends of the last runs, and sums
+ * it up. Rejects while Redis can't be reached.
+ * @param entries  what is pending; undefined: as Redis has it */
+export async function reportDriver(
+  place: DriverPlace,
   nowMs: number,
-): DriverReport {
+  entries?: readonly PendingEntry[],
+): Promise<DriverReport> {
+  const due = (entries ?? (await readPending(place))).toSorted((a, b) => a.sinceMs - b.sinceMs);
+  const uids = due.map(({ key }) => key.uid);
+  const [state, statuses] = await Promise.all([
+    readDriverState(place),
+    readStatuses(place.redis, place, uids),
+  ]);
+  const pending = due.map((entry) =>
+    explainEntry(entry, { state, status: statuses.get(entry.key.uid) }, nowMs),
+  );
   const cause = driverCause(state, nowMs);
   const troubles = state.processes.flatMap(({ process, instance, lines }) =>
     lines.map((line) => `${process} ${instance}: ${line}`),
@@ -53,20 +73,16 @@ export function countCauses(pending: readonly Explanation[]): readonly CauseCoun
 /** Pending objects that are shown without -o wide. */
 const SHOWN = 10;
 
-/** For people: a driver after the other. */
-export function renderStatus(
-  reports: readonly DriverReport[],
+/** For people.
+ * @param isWide  with all that is pending */
+export function renderReport(
+  report: DriverReport,
   nowMs: number,
   isWide: boolean,
 ): readonly string[] {
-  return reports.flatMap((report) => renderDriver(report, nowMs, isWide));
-}
-
-function renderDriver(report: DriverReport, nowMs: number, isWide: boolean): readonly string[] {
   const { state, cause, troubles, pending } = report;
-  const { processes, gateway, workerAgeMs, openRecords } = state;
-  const jobsProcesses = processes.filter((each) => each.process === 'jobs').length;
-  const gone = workerAgeMs === undefined ? 'none was seen' : `none for ${age(workerAgeMs)}`;
+  const { processes, gateway, openRecords } = state;
+  const workers = processes.filter((each) => each.process === 'jobs').length;
   const shown = pending.slice(0, isWide ? pending.length : SHOWN);
   const more = pending.length - shown.length;
   return [
@@ -74,7 +90,7 @@ function renderDriver(report: DriverReport, nowMs: number, isWide: boolean): rea
     ...(cause === undefined ? [] : [`  ${cause.sentence}; ${cause.actor}: ${cause.step}`]),
     `  leader:  ${leaderOf(state) ?? 'none'}`,
     `  gateway: ${gateway === '' ? 'none is named' : gateway}`,
-    `  workers: ${hasWorker(state) ? `${jobsProcesses} processes` : gone}`,
+    `  workers: ${whyNoWorker(state) ?? `${workers} processes`}`,
     `  records: ${openRecords} open`,
     ...troubles.map((line) => `  ${line}`),
     ...renderCounts('claims', report.claims, nowMs),

@@ -1,5 +1,5 @@
-import type { DriverState } from '../explain/driver-state.ts';
-import { type Explanation, kindOf } from '../explain/explain.ts';
+import { kindOf } from '../explain/explain.ts';
+import type { DriverReport } from '../explain/report.ts';
 import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 type Labels = Readonly<Record<'driver' | 'class' | 'cause', string>>;
@@ -55,14 +55,10 @@ export class PendingMetrics {
     };
   }
 
-  /** Shows how many jobs of the queues `claims` and `volumes` no worker has taken yet. */
-  showDepths(depths: Depths): void {
-    this.#depths = depths;
-  }
-
   /** Shows what waits now.
-   * @param pending  the oldest first */
-  show(state: DriverState, pending: readonly Explanation[], nowMs: number): void {
+   * @param depths  how many jobs of each queue no worker has taken yet */
+  show({ state, pending }: DriverReport, depths: Depths, nowMs: number): void {
+    this.#depths = depths;
     const driver = { driver: this.#driver };
     this.#removeClaims();
     const shown = new Map<string, Labels>();

@@ -1,6 +1,5 @@
-import { driverCause } from '../explain/causes.ts';
+import { driverCause, whyNoJob } from '../explain/causes.ts';
 import type { DriverState } from '../explain/driver-state.ts';
-import { explainEntries, whyNoJob } from '../explain/explain.ts';
 import {
   encodeEntry,
   type PendingEntry,
@@ -8,6 +7,7 @@ import {
   readWritten,
   writePending,
 } from '../explain/pending-index.ts';
+import { reportDriver } from '../explain/report.ts';
 import { regardingClaim } from '../kube/event-correlation.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import { logFields } from '../queue/contract.ts';
@@ -125,14 +125,13 @@ export class PendingReport {
     if (entries.length === 0 && nowMs - this.#measuredMs < MEASURE_IDLE_MS) return undefined;
     this.#measuredMs = nowMs;
     const { link, prefix, driver } = this.#options;
-    const oldestFirst = entries.toSorted((a, b) => a.sinceMs - b.sinceMs);
-    const place = { prefix, driver };
-    const { state, pending } = await explainEntries(link.redis, place, oldestFirst, nowMs);
-    this.#metrics.show(state, pending, nowMs);
+    const { redis } = link;
+    const report = await reportDriver({ redis, prefix, driver }, nowMs, entries);
     const depthOf = (kind: 'claim' | 'volume'): Promise<number> =>
-      countWaiting(link.redis, { prefix, queue: queueName(kind, driver) });
-    this.#metrics.showDepths({ claims: await depthOf('claim'), volumes: await depthOf('volume') });
-    return state;
+      countWaiting(redis, { prefix, queue: queueName(kind, driver) });
+    const depths = { claims: await depthOf('claim'), volumes: await depthOf('volume') };
+    this.#metrics.show(report, depths, nowMs);
+    return report.state;
   }
 
   #dueEntries(nowMs: number): readonly PendingEntry[] {

@@ -1,16 +1,10 @@
 import type { Redis } from 'ioredis';
-import { type Cause, fine, wrong } from '../explain/causes.ts';
-import {
-  absentClass,
-  explainEntry,
-  type Explanation,
-  readKeyFacts,
-  renderExplanation,
-} from '../explain/explain.ts';
-import { NOT_ANNOTATED } from '../explain/pending-index.ts';
+import { type Cause, causeNamed, whyNoJob } from '../explain/causes.ts';
+import { type Explanation, explainOne, renderExplanation } from '../explain/explain.ts';
+import { NO_CLASS, NOT_ANNOTATED } from '../explain/pending-index.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
-import { claims, classes, volumes } from '../kube/resources.ts';
+import { claims, classes, keyOf, volumes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
@@ -40,12 +34,12 @@ async function run(means: Means<typeof explain.flags>): Promise<Result> {
     if (claim === undefined)
       throw new Refusal(`there is no claim ${ref.namespace}/${ref.name}: kubectl get pvc -A`);
     const explanation =
-      (await explainWithoutRedis(kube, claim)) ??
-      (await explainByRedis(kube, (redis ??= await openRedis()), {
-        claim,
-        prefix: flags.redisPrefix,
-        nowMs,
-      }));
+      (await explainByVolume(kube, claim)) ??
+      (await explainByClass(
+        kube,
+        { redis: (redis ??= await openRedis()), prefix: flags.redisPrefix },
+        { claim, nowMs },
+      ));
     const lines = renderExplanation(explanation, nowMs);
     return { status: 0, lines, json: { ...explanation, trace: traceId(explanation.uid) } };
   });
@@ -58,93 +52,57 @@ function parseClaim(word: string, namespace: string): { namespace: string; name:
   return second === undefined ? { namespace, name: first } : { namespace: first, name: second };
 }
 
-/** A claim that is Bound, or nobody's work. */
-async function explainWithoutRedis(
-  kube: KubeClient,
-  claim: Claim,
-): Promise<Explanation | undefined> {
+/** @returns undefined for a claim that names no PersistentVolume */
+async function explainByVolume(kube: KubeClient, claim: Claim): Promise<Explanation | undefined> {
   const name = claim.spec.volumeName ?? '';
   if (name === '') return undefined;
   const volume = await kube.get<Volume>(volumes, { name });
-  const isBound = claim.status?.phase === 'Bound';
   if (volume === undefined)
-    return simple(
-      claim,
-      wrong('Lost', `its PersistentVolume ${name} does not exist`, [
-        'administrator',
-        'restore the PersistentVolume, or delete the claim',
-      ]),
-    );
+    return explained(claim, causeNamed('Lost', `its PersistentVolume ${name} does not exist`));
+  const isBound = claim.status?.phase === 'Bound';
+  const verb = isBound ? 'Bound to' : 'names';
   const created = volume.metadata.creationTimestamp ?? '';
-  const sentence = `${isBound ? 'Bound to' : 'names'} PersistentVolume ${name}, created ${created}`;
-  return simple(
-    claim,
-    fine(isBound ? 'Bound' : 'Binding', sentence, [
-      'nobody',
-      isBound ? 'nothing is to be done' : 'kube-controller-manager binds the two',
-    ]),
-    volume.spec.csi?.driver,
-  );
+  const sentence = `${verb} PersistentVolume ${name}, created ${created}`;
+  const cause = causeNamed(isBound ? 'Bound' : 'Binding', sentence);
+  return explained(claim, cause, volume.spec.csi?.driver);
 }
 
-async function explainByRedis(
+async function explainByClass(
   kube: KubeClient,
-  redis: Redis,
-  o: { readonly claim: Claim; readonly prefix: string; readonly nowMs: number },
+  { redis, prefix }: { readonly redis: Redis; readonly prefix: string },
+  { claim, nowMs }: { readonly claim: Claim; readonly nowMs: number },
 ): Promise<Explanation> {
-  const { claim, prefix, nowMs } = o;
   const className = classNameOf(claim);
+  if (className === '' && claim.spec.storageClassName !== undefined) {
+    const sentence = 'it asks for a PersistentVolume that exists (class "")';
+    return explained(claim, causeNamed('NoProvisioning', sentence));
+  }
   const cls = className === '' ? undefined : await kube.get<Class>(classes, { name: className });
-  if (cls === undefined)
-    return simple(
-      claim,
-      className === '' && claim.spec.storageClassName !== undefined
-        ? fine('NoProvisioning', 'it asks for a PersistentVolume that exists (class "")', [
-            'administrator',
-            'create a PersistentVolume that fits it',
-          ])
-        : absentClass(className),
-    );
+  if (cls === undefined) return explained(claim, whyNoJob(NO_CLASS, className));
   const drivers = await listDrivers(redis, prefix);
   const known = drivers.map((name) => ({ name, inTreeName: inTreeNameOf(name) }));
   const driver = known.find((each) => isKnownAs(each, cls.provisioner));
-  if (driver === undefined)
-    return simple(
-      claim,
-      wrong(
-        'OtherDriver',
-        `class ${className} belongs to ${cls.provisioner}, which no sutler of this Redis serves ` +
-          `(it serves ${drivers.join(', ') || 'none'})`,
-        ['administrator', 'look at the provisioner of that driver'],
-      ),
-      cls.provisioner,
-    );
-  const verdict = shouldProvision(claim, driver, () => cls);
-  if (verdict.kind === 'ignore' && waitsForPod(claim, cls))
-    return simple(
-      claim,
-      fine('WaitForFirstConsumer', 'it waits for the first pod that uses it', [
-        'user',
-        'create a pod with this claim; the scheduler then selects a node',
-      ]),
-      driver.name,
-    );
+  if (driver === undefined) {
+    const sentence =
+      `class ${className} belongs to ${cls.provisioner}, which no sutler of this Redis serves ` +
+      `(it serves ${drivers.join(', ') || 'none'})`;
+    return explained(claim, causeNamed('OtherDriver', sentence), cls.provisioner);
+  }
+  const isOurs = shouldProvision(claim, driver, () => cls).kind !== 'ignore';
+  if (!isOurs && waitsForPod(claim, cls)) {
+    const sentence = 'it waits for the first pod that uses it';
+    return explained(claim, causeNamed('WaitForFirstConsumer', sentence), driver.name);
+  }
   const { uid, namespace = '', name, creationTimestamp = '' } = claim.metadata;
   const key = { kind: 'claim', uid, namespace, name } as const;
-  const why = verdict.kind === 'ignore' ? NOT_ANNOTATED : '';
-  const facts = await readKeyFacts(redis, prefix, driver.name, key);
   const sinceMs = Date.parse(creationTimestamp);
-  return explainEntry({ key, className, sinceMs, why }, facts, nowMs);
+  const entry = { key, className, sinceMs, why: isOurs ? '' : NOT_ANNOTATED } as const;
+  return explainOne({ redis, prefix, driver: driver.name }, entry, nowMs);
 }
 
-function simple(claim: Claim, cause: Cause, driver = ''): Explanation {
-  const { uid, namespace = '', name, creationTimestamp } = claim.metadata;
-  return {
-    uid,
-    object: `${namespace}/${name}`,
-    className: classNameOf(claim),
-    driver,
-    cause,
-    sinceMs: creationTimestamp === undefined ? undefined : Date.parse(creationTimestamp),
-  };
+function explained(claim: Claim, cause: Cause, driver = ''): Explanation {
+  const { uid, creationTimestamp } = claim.metadata;
+  const sinceMs = creationTimestamp === undefined ? undefined : Date.parse(creationTimestamp);
+  const className = classNameOf(claim);
+  return { uid, object: keyOf(claim.metadata), className, driver, cause, sinceMs };
 }

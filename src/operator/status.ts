@@ -1,5 +1,4 @@
-import { explainPending } from '../explain/explain.ts';
-import { renderStatus, reportDriver, type DriverReport } from '../explain/report.ts';
+import { type DriverReport, renderReport, reportDriver } from '../explain/report.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Invocation } from '../runtime/process.ts';
@@ -27,13 +26,11 @@ async function run(means: Means<typeof status.flags>): Promise<Result> {
         `this Redis and --redis-prefix=${prefix} have no driver: start ingest beside a driver`,
       );
     const reports: DriverReport[] = [];
-    for (const driver of drivers) {
-      const { state, pending } = await explainPending(redis, prefix, driver, nowMs);
-      reports.push(reportDriver(state, pending, nowMs));
-    }
+    for (const driver of drivers)
+      reports.push(await reportDriver({ redis, prefix, driver }, nowMs));
     return {
       status: reports.every(({ isFine }) => isFine) ? 0 : 1,
-      lines: renderStatus(reports, nowMs, flags.output === 'wide'),
+      lines: reports.flatMap((each) => renderReport(each, nowMs, flags.output === 'wide')),
       json: reports,
     };
   });

@@ -21,3 +21,19 @@ export function shorten(text: string, maxCharacters: number): string {
 function unicodeEscape(code: number): string {
   return `\\u${code.toString(16).padStart(4, '0')}`;
 }
+
+/** For people: to the second. */
+export function isoTime(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, 19)}Z`;
+}
+
+/** A time span for people: 5s, 12m, 3h, 2d. */
+export function age(ms: number): string {
+  const units = [
+    [86_400_000, 'd'],
+    [3_600_000, 'h'],
+    [60_000, 'm'],
+  ] as const;
+  const [length, unit] = units.find(([each]) => ms >= 2 * each) ?? [1_000, 's'];
+  return `${Math.max(0, Math.round(ms / length))}${unit}`;
+}

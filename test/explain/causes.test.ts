@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
-import { driverCause, statusCause } from '#src/explain/causes.ts';
+import { CAUSES, driverCause, statusCause } from '#src/explain/causes.ts';
 import type { DriverState } from '#src/explain/driver-state.ts';
 import type { RunStatus } from '#src/queue/status.ts';
 
 const NOW_MS = Date.UTC(2026, 0, 2);
-const SOURCES = new URL('../../../src/', import.meta.url);
 
 const state = (fields: Partial<DriverState> = {}): DriverState => ({
   driver: 'd.example',
@@ -110,16 +109,10 @@ describe('the cause for which a claim is not done', () => {
   });
 });
 
-it('docs/troubleshooting.md has every cause that the code names', () => {
-  const page = readFileSync(new URL('../docs/troubleshooting.md', SOURCES), 'utf8');
-  const files = ['explain/causes.ts', 'explain/explain.ts', 'operator/explain.ts'];
-  const text = files.map((file) => readFileSync(new URL(file, SOURCES), 'utf8')).join('');
-  const named = [...text.matchAll(/(?:fine|wrong)\(\s*'(\w+)'|^ {2}\w+: \[\s*'(\w+)', \[/gm)];
-  const codes = [...text.matchAll(/^ {2}([A-Z]\w+): \[/gm)].map(([, code]) => code);
-  const names = [...named.map(([, first, second]) => first ?? second), ...codes];
-  assert.ok(names.length > 30, names.join());
+it('docs/troubleshooting.md has every cause', () => {
+  const page = readFileSync(new URL('../../../docs/troubleshooting.md', import.meta.url), 'utf8');
   assert.deepEqual(
-    names.filter((name) => !page.includes(`**${name}**`)),
+    Object.keys(CAUSES).filter((name) => !page.includes(`**${name}**`)),
     [],
   );
 });
