@@ -18,6 +18,12 @@ import { version } from '../runtime/version.ts';
 
 type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;
 
+/** Takes the drivers that a process leads. */
+export interface LedDrivers {
+  add(driver: string): void;
+  delete(driver: string): void;
+}
+
 /** What ingest and jobs both connect to, whatever drivers they serve. */
 export interface Connections {
   readonly kube: KubeClient;
@@ -27,7 +33,7 @@ export interface Connections {
   /** Whether Redis belongs to the cluster of `kube`. */
   readonly marker: ClusterMarker;
   /** The drivers that this process leads, for people to look at. */
-  readonly leads: Set<string>;
+  readonly leads: LedDrivers;
 }
 
 /** Opens the connections of a process, adds their checks to /readyz, and closes them with the
@@ -57,22 +63,23 @@ export async function openConnections(
   health.ready('redis', () => link.trouble ?? link.refusal);
   health.ready('redis-cluster', () => marker.trouble);
   health.ready('redis-settings', () => settings.trouble);
-  const leads = new Set<string>();
-  closers.add('report of this process', reportProcess(context, name, { link, marker, leads }));
+  const leads = reportProcess(context, name, { link, marker });
   return { kube, redisAccess: access, link, settings, marker, leads };
 }
 
 const REPORT_PERIOD_MS = 2_000;
 
-/** Writes to Redis what /readyz of this process says, for commands and the dashboard.
- * @returns ends it */
+/** Writes to Redis what /readyz of this process says, for commands and the dashboard, and at once
+ * when it begins or ends to lead a driver.
+ * @returns takes the drivers that it leads */
 function reportProcess(
   context: Context,
   process: string,
-  { link, marker, leads }: Pick<Connections, 'link' | 'marker' | 'leads'>,
-): () => Promise<void> {
-  const { flags, health, log } = context;
+  { link, marker }: Pick<Connections, 'link' | 'marker'>,
+): LedDrivers {
+  const { flags, closers, health, log } = context;
   const instance = instanceName(context);
+  const leads = new Set<string>();
   const loop = new PollLoop({
     step: async () => {
       if (link.trouble !== undefined || !marker.isOurs) return;
@@ -85,10 +92,19 @@ function reportProcess(
     isAligned: true,
     clock: systemClock,
   });
-  return async () => {
+  closers.add('report of this process', async () => {
     await loop.stop();
     if (link.trouble === undefined)
       await removeProcess(link.redis, flags.redisPrefix, instance).catch(() => undefined);
+  });
+  return {
+    add(driver) {
+      leads.add(driver);
+      loop.runNow();
+    },
+    delete(driver) {
+      if (leads.delete(driver)) loop.runNow();
+    },
   };
 }
 

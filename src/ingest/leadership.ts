@@ -1,3 +1,4 @@
+import type { LedDrivers } from '../connections/open-connections.ts';
 import { instanceName } from '../connections/open-connections.ts';
 import { Elector } from '../election/elector.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
@@ -45,7 +46,7 @@ export interface LeadershipOptions {
   /** Whether Redis belongs to our cluster. */
   readonly isRedisOurs: () => boolean;
   /** The drivers that this process leads. */
-  readonly leads: Set<string>;
+  readonly leads: LedDrivers;
   readonly log: Logger;
 }
 
