@@ -28,7 +28,8 @@ export interface PeriodicAudit {
  * and, when their number changes, in the log and as events. */
 export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit {
   const { ports, isLeading, log } = options;
-  const shown = createAuditMetrics(options);
+  let last: AuditReport | undefined;
+  const endMetrics = showAudit(options, () => (last = isLeading() ? last : undefined));
   let reported = { orphans: 0, missing: 0 };
   let running: Promise<void> | undefined;
   let isAfterOther = false;
@@ -36,7 +37,7 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
   const auditOnce = async (): Promise<void> => {
     try {
       const report = await audit(ports);
-      shown.show(report);
+      last = report;
       const found = { orphans: report.orphans.length, missing: report.missing.length };
       if (found.orphans > 0 && found.orphans !== reported.orphans) reportOrphans(options, report);
       if (found.missing > 0 && found.missing !== reported.missing) reportMissing(options, report);
@@ -66,7 +67,7 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
     stop() {
       clearInterval(timer);
       clearTimeout(second);
-      shown.close();
+      for (const end of endMetrics) end();
     },
   };
 }
@@ -95,44 +96,38 @@ function logNotNamedYet({ ports, log }: PeriodicAuditOptions, report: AuditRepor
 }
 
 /** PVs whose volume is missing: their data may be lost. */
-function reportMissing(
-  { ports: { driver }, events, regarding, log }: PeriodicAuditOptions,
-  { missing }: AuditReport,
-): void {
-  const named = missing.slice(0, MOST_NAMED).map(({ persistentVolume }) => persistentVolume);
-  log.warn(
-    { driver, missing: missing.length, persistentVolumes: named },
+function reportMissing(options: PeriodicAuditOptions, { missing }: AuditReport): void {
+  const names = missing.slice(0, MOST_NAMED).map(({ persistentVolume }) => persistentVolume);
+  options.log.warn(
+    { driver: options.ports.driver, missing: missing.length, persistentVolumes: names },
     'the driver does not list the volumes of these PersistentVolumes; sutler audit lists all',
   );
-  const message =
-    `the driver does not list the volumes of ${missing.length} PersistentVolumes; ` +
-    'sutler audit lists them';
-  events.record({ type: 'Warning', reason: 'MissingVolumes', message, regarding });
+  const message = `the driver does not list the volumes of ${missing.length} PersistentVolumes`;
+  tell(options, 'MissingVolumes', `${message}; sutler audit lists them`);
 }
 
-function reportOrphans(
-  { ports: { driver }, events, regarding, log }: PeriodicAuditOptions,
-  { orphans }: AuditReport,
-): void {
-  log.warn(
-    { driver, orphans: orphans.length, handles: handlesOf(orphans) },
+function reportOrphans(options: PeriodicAuditOptions, { orphans }: AuditReport): void {
+  options.log.warn(
+    { driver: options.ports.driver, orphans: orphans.length, handles: handlesOf(orphans) },
     'orphaned volumes found; sutler audit lists them, delete them with the tools of the storage system',
   );
-  const message =
-    `${orphans.length} volumes of this driver are named by no PersistentVolume; ` +
-    'sutler audit lists them, nothing was deleted';
-  events.record({ type: 'Warning', reason: 'OrphanedVolumes', message, regarding });
+  const message = `${orphans.length} volumes of this driver are named by no PersistentVolume`;
+  tell(options, 'OrphanedVolumes', `${message}; sutler audit lists them, nothing was deleted`);
 }
 
-/** What the last audit found, as metrics, while this process leads. */
-function createAuditMetrics({ ports: { driver }, isLeading, metrics }: PeriodicAuditOptions) {
+function tell({ events, regarding }: PeriodicAuditOptions, reason: string, message: string): void {
+  events.record({ type: 'Warning', reason, message, regarding });
+}
+
+/** Shows an audit as metrics.
+ * @param last  the last one; undefined while this process does not lead
+ * @returns what ends each */
+function showAudit(
+  { ports: { driver }, metrics }: PeriodicAuditOptions,
+  last: () => AuditReport | undefined,
+): readonly (() => void)[] {
   const { sum } = metricsIn(metrics);
-  let report: AuditReport | undefined;
-  const last = (): AuditReport | undefined => {
-    if (!isLeading()) report = undefined;
-    return report;
-  };
-  const ends = [
+  return [
     sum(
       'sutler_orphan_volumes',
       'Volumes of the driver that no PersistentVolume names, by the last audit.',
@@ -154,10 +149,4 @@ function createAuditMetrics({ ports: { driver }, isLeading, metrics }: PeriodicA
       ),
     ),
   ];
-  return {
-    show: (next: AuditReport): void => void (report = next),
-    close(): void {
-      for (const end of ends) end();
-    },
-  };
 }

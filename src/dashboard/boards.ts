@@ -16,12 +16,12 @@ export interface BoardsOptions {
   readonly link: RedisLink;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
-  /** Where the router is mounted; Bull Board's page loads its assets from below it. */
-  readonly mountPath: string;
   readonly log: Logger;
   readonly clock: Clock;
 }
 
+/** Where the router is mounted; Bull Board's page loads its assets from below it. */
+export const BOARDS_PATH = '/queues';
 const REFRESH_PERIOD_MS = 1000;
 /** Bull Board's pages beside the bundle (scripts/bundle.mjs). */
 const BUNDLED_UI = fileURLToPath(new URL('../bull-board-ui', import.meta.url));
@@ -45,7 +45,7 @@ export class Boards {
   constructor(options: BoardsOptions) {
     this.#options = options;
     const serverAdapter = new BoardPage();
-    serverAdapter.setBasePath(options.mountPath);
+    serverAdapter.setBasePath(BOARDS_PATH);
     this.router = serverAdapter.getRouter();
     this.#board = createBullBoard({
       queues: [],
@@ -63,10 +63,7 @@ export class Boards {
           showWorkers: false,
           hideRedisDetails: true,
           theme: THEME,
-          miscLinks: [
-            { text: 'What is pending, and why', url: '/' },
-            { text: 'Log out', url: '/logout' },
-          ],
+          miscLinks: [{ text: 'What is pending, and why', url: '/' }],
         },
       },
     });

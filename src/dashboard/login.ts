@@ -3,8 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import session from 'express-session';
 import QuickLRU from 'quick-lru';
 import type { Logger } from '../runtime/log.ts';
-import { loginPage, logoutPage } from './pages.ts';
-import { PasswordCheck, type PasswordCheckOptions, type Verdict } from './password-check.ts';
+import { loginPage } from './pages.ts';
+import { type Caller, PasswordCheck, type PasswordCheckOptions } from './password-check.ts';
 import { refuse } from './refusals.ts';
 import { addressOf, isReading } from './request-checks.ts';
 import express, { type Request, type RequestHandler, type Response } from 'express';
@@ -15,13 +15,7 @@ declare module 'express-session' {
   }
 }
 
-/** Who sends a request. */
-export interface Caller {
-  readonly user: string;
-  readonly mayAct: boolean;
-}
-
-/** Who sends a request that `required` has passed on. */
+/** Who sends a request that `login` has passed on. */
 export function callerOf({ locals }: Response): Caller {
   return locals['caller'] as Caller;
 }
@@ -59,25 +53,6 @@ export interface LoginOptions extends PasswordCheckOptions {
   readonly sessionMs?: number;
 }
 
-export interface Login {
-  /** Serves /login and /logout, and finds the session of other requests. */
-  readonly pages: RequestHandler;
-  /** Passes on the requests of logged-in users: browsers by cookie, scripts by HTTP basic. Requests
-   * that change something must come from the dashboard's own pages. */
-  readonly required: RequestHandler;
-  close(): void;
-}
-
-/** Login with user and password. */
-export function createLogin(options: LoginOptions): Login {
-  const passwords = new PasswordCheck(options);
-  return {
-    pages: createPages(passwords, options.sessionMs ?? SESSION_MS),
-    required: requireLogin(passwords, options.log),
-    close: () => passwords.close(),
-  };
-}
-
 /** Sessions of logged-in browsers. They are in memory, so a restart ends them. */
 class Sessions extends session.Store {
   readonly #sessions: QuickLRU<string, string>;
@@ -106,7 +81,11 @@ class Sessions extends session.Store {
 const REFUSED = 'Requests from another site’s page are not accepted.';
 const WRONG = 'Wrong user or password.';
 
-function createPages(passwords: PasswordCheck, sessionMs: number): RequestHandler {
+/** Serves /login and /logout, and passes on the requests of logged-in users: browsers by cookie,
+ * scripts by HTTP basic. Requests that change something must come from our own pages. */
+export function login(options: LoginOptions): RequestHandler {
+  const passwords = new PasswordCheck(options);
+  const sessionMs = options.sessionMs ?? SESSION_MS;
   const pages = express.Router();
   pages.use(
     session({
@@ -127,23 +106,21 @@ function createPages(passwords: PasswordCheck, sessionMs: number): RequestHandle
     if (originOf(request) === 'other') return refuse(response, 403, REFUSED);
     const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
     const next = safeNext(nextField);
-    const verdict = await passwords.check(request, user, password);
-    if (verdict.mayAct === undefined) {
-      const problem = verdict.result === 'limited' ? limit(response, verdict) : WRONG;
-      const status = verdict.result === 'limited' ? 429 : 401;
+    const { caller, waitSeconds } = await passwords.check(request, user, password);
+    if (caller === undefined) {
+      const [status, problem] =
+        waitSeconds > 0 ? [429, limit(response, waitSeconds)] : [401, WRONG];
       return refuse(response, status, problem, loginPage(next, problem, user));
     }
     await renewSession(request);
-    request.session.caller = { user, mayAct: verdict.mayAct };
+    request.session.caller = caller;
     return response.redirect(303, next);
-  });
-  pages.get('/logout', (_request, response) => {
-    response.send(logoutPage());
   });
   pages.post('/logout', (request, response) => {
     if (originOf(request) === 'other') return refuse(response, 403, REFUSED);
     request.session.destroy(() => response.clearCookie(COOKIE).redirect(303, '/login'));
   });
+  pages.use(requireLogin(passwords, options.log));
   return pages;
 }
 
@@ -156,7 +133,7 @@ function renewSession({ session: own }: Request): Promise<void> {
 
 /** Sets the header of the answer to somebody who is limited.
  * @returns its text */
-function limit(response: Response, { waitSeconds }: Verdict): string {
+function limit(response: Response, waitSeconds: number): string {
   response.set('retry-after', String(waitSeconds));
   return `Too many wrong passwords were sent: try again in ${waitSeconds} s.`;
 }
@@ -165,8 +142,9 @@ function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
   return async (request, response, next) => {
     const basic = basicOf(request);
     const verdict = basic && (await passwords.check(request, basic.user, basic.password));
-    if (verdict?.result === 'limited') return refuse(response, 429, limit(response, verdict));
-    const caller = basic ? asCaller(basic.user, verdict?.mayAct) : request.session.caller;
+    const { waitSeconds = 0 } = verdict ?? {};
+    if (waitSeconds > 0) return refuse(response, 429, limit(response, waitSeconds));
+    const { caller } = verdict ?? request.session;
     if (caller === undefined) return askForLogin(request, response);
     response.locals['caller'] = caller;
     if (isReading(request.method)) return next();
@@ -182,10 +160,6 @@ function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
     const detail = 'requests that change something must come from the dashboard’s own pages';
     refuse(response, 403, detail);
   };
-}
-
-function asCaller(user: string, mayAct: boolean | undefined): Caller | undefined {
-  return mayAct === undefined ? undefined : { user, mayAct };
 }
 
 /** Whether a page of the dashboard or of another site sent a request, by the browser's headers;

@@ -20,14 +20,6 @@ required${user === '' ? undefined : focus}></label>
   );
 }
 
-/** Asks for a confirmation, because following a link must not log the user out. */
-export function logoutPage(): string {
-  return smallPage(
-    'Log out',
-    markup`<form method="post" action="/logout"><button>Log out</button></form>\n${BACK}`,
-  );
-}
-
 /** Shown instead of the queues while Redis can't be read; reloads itself. */
 export function troublePage(trouble: string): string {
   const body = markup`${note(trouble)}\n<p>This page reloads every 3 seconds.</p>`;
@@ -36,10 +28,8 @@ export function troublePage(trouble: string): string {
 
 /** Says why a request is refused. */
 export function refusedPage(title: string, reason: string): string {
-  return smallPage(title, markup`${note(reason)}\n${BACK}`);
+  return smallPage(title, markup`${note(reason)}\n<p><a href="/">Back to what is pending</a></p>`);
 }
-
-const BACK = markup`<p><a href="/">Back to what is pending</a></p>`;
 
 function note(text: string): Markup {
   return markup`<p class="note" role="alert">${text}</p>`;
@@ -58,8 +48,8 @@ export function fullPage(title: string, body: Content): string {
   return page(
     title,
     markup`<header><strong>sutler</strong>
-<nav aria-label="Pages"><a href="/">Pending</a> <a href="/queues/">Queues</a>
-<a href="/logout">Log out</a></nav></header>
+<nav aria-label="Pages"><a href="/">Pending</a> <a href="/queues/">Queues</a></nav>
+<form method="post" action="/logout"><button>Log out</button></form></header>
 <main>${body}</main>`,
   );
 }
@@ -138,6 +128,7 @@ input { display: block; width: 100%; padding: .45rem .5rem; font: inherit; }
 button { padding: .5rem 1rem; border: 0; border-radius: 4px; background: #2f5d8a; color: #fff;
   font: inherit; cursor: pointer; }
 .small button { width: 100%; }
+header button { padding: 0; background: none; color: var(--link); text-decoration: underline; }
 .note { padding: .6rem .8rem; border-left: 4px solid #c7781d;
   background: light-dark(#fdf3e4, #33291b); }
 code { padding: 0 .25rem; border-radius: 3px; background: light-dark(#eceef1, #2a323d); }

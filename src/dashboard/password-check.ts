@@ -7,11 +7,15 @@ import { isLoopback } from '../runtime/address.ts';
 import type { Logger } from '../runtime/log.ts';
 import { addressOf } from './request-checks.ts';
 
-export interface Account {
+/** Who sends a request. */
+export interface Caller {
   readonly user: string;
-  readonly password: string;
   /** Whoever may not only reads. */
   readonly mayAct: boolean;
+}
+
+interface Account extends Caller {
+  readonly password: string;
 }
 
 export interface PasswordCheckOptions {
@@ -22,10 +26,9 @@ export interface PasswordCheckOptions {
   readonly failureWindowMs?: number;
 }
 
-export interface Verdict {
-  readonly result: 'ok' | 'wrong' | 'limited';
-  /** Of a right password. */
-  readonly mayAct: boolean | undefined;
+interface Verdict {
+  /** Whose user and password it is; undefined: nobody's, or they were not looked at. */
+  readonly caller: Caller | undefined;
   /** How long who is limited has to wait; otherwise 0. */
   readonly waitSeconds: number;
 }
@@ -51,11 +54,7 @@ interface Limit {
  * says nothing. */
 export class PasswordCheck {
   readonly #log: Logger;
-  readonly #accounts: readonly {
-    readonly user: Buffer;
-    readonly password: Buffer;
-    readonly mayAct: boolean;
-  }[];
+  readonly #accounts: readonly Account[];
   readonly #results: Counter<'result'>;
   readonly #failures = new MemoryStore();
   /** Networks that have sent a wrong password. */
@@ -65,11 +64,7 @@ export class PasswordCheck {
 
   constructor({ accounts, log, metrics, failureWindowMs = WINDOW_MS }: PasswordCheckOptions) {
     this.#log = log;
-    this.#accounts = accounts.map(({ user, password, mayAct }) => ({
-      user: digest(user),
-      password: digest(password),
-      mayAct,
-    }));
+    this.#accounts = accounts;
     this.#failures.init({ windowMs: failureWindowMs } as Options);
     this.#results = new Counter({
       name: 'sutler_dashboard_logins_total',
@@ -85,8 +80,8 @@ export class PasswordCheck {
     const network = networkOf(address);
     const limits = this.#limitsOf(network, user);
     const waitMs = await this.#waitMs(limits);
-    const mayAct = waitMs > 0 ? undefined : this.#mayAct(user, password);
-    const result = waitMs > 0 ? 'limited' : mayAct === undefined ? 'wrong' : 'ok';
+    const account = waitMs > 0 ? undefined : this.#find(user, password);
+    const result = waitMs > 0 ? 'limited' : account === undefined ? 'wrong' : 'ok';
     this.#results.inc({ result });
     if (result === 'ok') this.#known.set(pairOf(network, user), true);
     if (result === 'wrong') {
@@ -94,11 +89,8 @@ export class PasswordCheck {
       for (const { key } of limits) await this.#failures.increment(key);
       this.#log.warn({ address, path: request.path }, 'dashboard: wrong user or password');
     }
-    return { result, mayAct, waitSeconds: Math.ceil(waitMs / 1000) };
-  }
-
-  close(): void {
-    this.#failures.shutdown();
+    const caller = account && { user, mayAct: account.mayAct };
+    return { caller, waitSeconds: Math.ceil(waitMs / 1000) };
   }
 
   /** What strangers elsewhere do neither counts over loopback, as through kubectl port-forward, nor
@@ -124,13 +116,12 @@ export class PasswordCheck {
   }
 
   /** Takes the same time however many characters are right. */
-  #mayAct(user: string, password: string): boolean | undefined {
-    const given = { user: digest(user), password: digest(password) };
+  #find(user: string, password: string): Account | undefined {
     const matches = this.#accounts.map((account) => {
-      const isUser = timingSafeEqual(given.user, account.user);
-      return timingSafeEqual(given.password, account.password) && isUser;
+      const isUser = isEqual(user, account.user);
+      return isEqual(password, account.password) && isUser;
     });
-    return this.#accounts[matches.indexOf(true)]?.mayAct;
+    return this.#accounts[matches.indexOf(true)];
   }
 }
 
@@ -143,6 +134,10 @@ function networkOf(address: string): string {
 /** Of one length, however long the name. */
 function pairOf(network: string, user: string): string {
   return `${network} ${digest(user).toString('base64')}`;
+}
+
+function isEqual(given: string, expected: string): boolean {
+  return timingSafeEqual(digest(given), digest(expected));
 }
 
 function digest(text: string): Buffer {

@@ -15,8 +15,6 @@ import {
 import { keyIdOf, PendingView, queueOf } from './pending-view.ts';
 import { RequestRefused } from './refusals.ts';
 
-type Options = Omit<BoardsOptions, 'mountPath'>;
-
 const OBJECTS = ['/claims/:namespace/:name', '/volumes/:name'];
 
 /** What an operator did to a job, by the query of the page that it leads to. */
@@ -29,10 +27,10 @@ const SAID = {
 /** The pages about what is pending, and what operators do there. */
 export class PendingRoutes {
   readonly router = express.Router();
-  readonly #options: Options;
+  readonly #options: BoardsOptions;
   readonly #view: PendingView;
 
-  constructor(options: Options) {
+  constructor(options: BoardsOptions) {
     this.#options = options;
     this.#view = new PendingView(options);
     const { router } = this;

@@ -43,7 +43,7 @@ export class PendingView {
   readonly #link: RedisLink;
   readonly #prefix: string;
   readonly #clock: Clock;
-  #cached: { untilMs: number; readonly overview: Promise<Overview> } | undefined;
+  #overview: Promise<Overview> | undefined;
 
   constructor(o: { readonly link: RedisLink; readonly prefix: string; readonly clock: Clock }) {
     this.#link = o.link;
@@ -53,16 +53,10 @@ export class PendingView {
 
   /** Read half a second ago at most, or under way, for all who ask. */
   overview(): Promise<Overview> {
-    const cached = this.#cached;
-    if (cached !== undefined && this.#clock.nowMs() < cached.untilMs) return cached.overview;
-    const overview = this.#read(this.#clock.nowMs());
-    const read = { untilMs: Infinity, overview };
-    this.#cached = read;
-    const expire = (inMs: number) => (): void => {
-      read.untilMs = this.#clock.nowMs() + inMs;
-    };
-    overview.then(expire(CACHE_MS), expire(0));
-    return overview;
+    this.#overview ??= this.#read(this.#clock.nowMs()).finally(() => {
+      setTimeout(() => this.forget(), CACHE_MS).unref();
+    });
+    return this.#overview;
   }
 
   /** With what only some rows need: when each runs next. */
@@ -94,7 +88,7 @@ export class PendingView {
 
   /** What was read is old: somebody has changed something. */
   forget(): void {
-    this.#cached = undefined;
+    this.#overview = undefined;
   }
 
   async #read(nowMs: number): Promise<Overview> {

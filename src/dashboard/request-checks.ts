@@ -3,7 +3,6 @@ import express, { type Request, type RequestHandler } from 'express';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
-import type { Logger } from '../runtime/log.ts';
 import { refuse } from './refusals.ts';
 
 /** Longer than a login, and than what promoting a job sends. */
@@ -31,27 +30,6 @@ export function checkRequests(isServedHost: (header: string) => boolean): Reques
     if (!isServedHost(hosts[0] ?? '')) return close(421, MISDIRECTED);
     if (Number(headers['content-length'] ?? 0) > MAX_BODY_BYTES)
       return close(413, `a request may have ${MAX_BODY_BYTES} bytes`);
-    next();
-  };
-}
-
-/** Says once that requests come through a proxy that is not named: its clients share one limit of
- * wrong passwords. */
-export function reportUnnamedProxy(
-  isProxy: (address: string) => boolean,
-  log: Logger,
-): RequestHandler {
-  let isReported = false;
-  return ({ headers, socket }, _response, next) => {
-    const address = socket.remoteAddress ?? '';
-    if (!isReported && headers['x-forwarded-for'] !== undefined && !isProxy(address)) {
-      isReported = true;
-      log.warn(
-        { address },
-        'dashboard: a request names another client in X-Forwarded-For, which is not believed; ' +
-          'if it came through your proxy, name the proxy’s address by --dashboard-trusted-proxies',
-      );
-    }
     next();
   };
 }

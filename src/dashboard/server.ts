@@ -4,13 +4,13 @@ import helmet from 'helmet';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { HttpServer } from '../runtime/http-server.ts';
-import { Boards, type BoardsOptions } from './boards.ts';
-import { createLogin, guardActions, type Login, type LoginOptions } from './login.ts';
+import { Boards, BOARDS_PATH, type BoardsOptions } from './boards.ts';
+import { guardActions, login, type LoginOptions } from './login.ts';
 import { PendingRoutes } from './pending-routes.ts';
 import { refuse, RequestRefused, sendUnavailable } from './refusals.ts';
-import { checkRequests, parseHosts, parseProxies, reportUnnamedProxy } from './request-checks.ts';
+import { checkRequests, parseHosts, parseProxies } from './request-checks.ts';
 
-export interface DashboardOptions extends LoginOptions, Omit<BoardsOptions, 'mountPath'> {
+export interface DashboardOptions extends LoginOptions, BoardsOptions {
   /** "127.0.0.1:8088", ":8088", "[::1]:0". */
   readonly address: string;
   /** Value of --dashboard-hosts. */
@@ -27,7 +27,6 @@ export interface Dashboard {
   close(): Promise<void>;
 }
 
-const MOUNT_PATH = '/queues';
 const BOARDS_ONLY_SHOW =
   'nobody acts in the queues: that bypasses what keeps a key from running twice; ' +
   'have a claim or volume tried now on its own page';
@@ -41,47 +40,37 @@ const IDLE_MS = 60_000;
  * @throws UsageError when the port is taken, the address is not this machine's, or a host or proxy
  * is none */
 export async function startDashboard(options: DashboardOptions): Promise<Dashboard> {
-  const isProxy = parseProxies(options.trustedProxies);
-  const boards = new Boards({ ...options, mountPath: MOUNT_PATH });
-  const login = createLogin(options);
-  const app = createApp(options, { boards, login, isProxy });
-  const server = new HttpServer({ idleMs: IDLE_MS }, app);
+  const boards = new Boards(options);
+  const server = new HttpServer({ idleMs: IDLE_MS }, createApp(options, boards));
   const { url, close } = await server.listen('dashboard-address', options.address);
   return {
     url: `${url}/`,
     async close() {
       await close();
-      login.close();
       await boards.close();
     },
   };
 }
 
-function createApp(
-  options: DashboardOptions,
-  parts: {
-    readonly boards: Boards;
-    readonly login: Login;
-    readonly isProxy: (address: string) => boolean;
-  },
-): Express {
-  const { log } = options;
-  const { boards, login, isProxy } = parts;
+function createApp(options: DashboardOptions, boards: Boards): Express {
   const app = express();
   app.disable('x-powered-by');
   // Whose X-Forwarded-For and X-Forwarded-Proto Express believes.
-  app.set('trust proxy', isProxy);
+  app.set('trust proxy', parseProxies(options.trustedProxies));
   app.use(securityHeaders, limitCaching);
   app.use(checkRequests(parseHosts(options.address, options.hosts)));
-  app.use(reportUnnamedProxy(isProxy, log));
-  app.use(login.pages);
-  app.use(login.required);
+  app.use(login(options));
   app.use(limitTime(options.answerMs ?? ANSWER_MS));
   app.use(requireRedis(options.link));
   app.use(new PendingRoutes(options).router);
-  app.use(MOUNT_PATH, guardActions(log, BOARDS_ONLY_SHOW), refreshBoards(boards), boards.router);
+  app.use(
+    BOARDS_PATH,
+    guardActions(options.log, BOARDS_ONLY_SHOW),
+    refreshBoards(boards),
+    boards.router,
+  );
   app.use((_request, response) => {
-    const detail = `there is no such page; the queues are at ${MOUNT_PATH}/`;
+    const detail = `there is no such page; the queues are at ${BOARDS_PATH}/`;
     refuse(response, 404, detail);
   });
   app.use(answerErrors(options));
@@ -119,7 +108,7 @@ const limitCaching: RequestHandler = (request, response, next) => {
 };
 
 function isAsset(path: string): boolean {
-  return path.startsWith(`${MOUNT_PATH}/static/`);
+  return path.startsWith(`${BOARDS_PATH}/static/`);
 }
 
 /** Answers 503 if the board does not answer in time, as while Redis hangs. */
