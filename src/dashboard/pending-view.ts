@@ -1,7 +1,7 @@
 import type { DriverPlace } from '../explain/driver-state.ts';
-import { explainOne, type Explanation, kindOf, nextRunMs } from '../explain/explain.ts';
+import { type Explanation, kindOf, nextRunMs } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
-import { type DriverReport, reportDriver } from '../explain/report.ts';
+import { type DriverReport, explainOne, reportDriver } from '../explain/report.ts';
 import { type Provisioned, readProvisioned } from '../explain/time-to-volume.ts';
 import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';

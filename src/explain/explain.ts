@@ -1,14 +1,12 @@
 import { keyOf } from '../kube/resources.ts';
-import { type JobKind, keyId, traceOf } from '../queue/contract.ts';
-import { queueName } from '../queue/queue-keys.ts';
-import { type JobState, readJob } from '../queue/queues.ts';
-import { readStatus, type RunStatus, type StatusChange } from '../queue/status.ts';
-import { type OpenRecord, openRecord } from '../records/open-records.ts';
+import { type JobKind, traceOf } from '../queue/contract.ts';
+import type { JobState } from '../queue/queues.ts';
+import type { RunStatus, StatusChange } from '../queue/status.ts';
+import type { OpenRecord } from '../records/open-records.ts';
 import { age, isoTime } from '../runtime/printable.ts';
-import { type Cause, causeNamed, driverCause, statusCause, whyNoJob } from './causes.ts';
-import { type DriverPlace, type DriverState, readDriverState } from './driver-state.ts';
+import { type Cause, causeNamed, statusCause, whyNoJob } from './causes.ts';
+import type { DriverState } from './driver-state.ts';
 import type { PendingEntry } from './pending-index.ts';
-import { describeTimes, readProvisioned } from './time-to-volume.ts';
 
 /** Why a claim or volume is not done, and who has to do what. */
 export interface Explanation {
@@ -41,45 +39,25 @@ export function kindOf({ object }: Pick<Explanation, 'object'>): JobKind {
 /** What Redis says about one key. */
 interface KeyFacts {
   readonly state: DriverState;
+  /** Why no run has ended that could say why; undefined: it will. */
+  readonly blocked: Cause | undefined;
   readonly status: RunStatus | undefined;
   readonly job?: JobState | undefined;
   readonly record?: OpenRecord | undefined;
   readonly usual?: string;
 }
 
-/** Explains one object by all that Redis says. Rejects while Redis can't be reached.
+/** Explains an object that is not done.
  * @param entry.why  as in PendingEntry */
-export async function explainOne(
-  place: DriverPlace,
-  entry: PendingEntry,
-  nowMs: number,
-): Promise<Explanation> {
-  const { redis, prefix, driver } = place;
-  const { key, className } = entry;
-  const [state, status, job, record, provisioned] = await Promise.all([
-    readDriverState(place),
-    readStatus(redis, { prefix, driver, key }),
-    readJob(redis, { prefix, queue: queueName(key.kind, driver) }, keyId(key)),
-    openRecord(redis, prefix, driver, key.uid),
-    key.kind === 'claim' ? readProvisioned(place) : [],
-  ]);
-  const usual = describeTimes(provisioned.filter((each) => each.className === className));
-  return explainEntry(entry, { state, status, job, record, usual }, nowMs);
-}
-
-/** Explains an object that is not done. */
-export function explainEntry(
-  entry: PendingEntry,
-  { state, status, job, record, usual = '' }: KeyFacts,
-  nowMs: number,
-): Explanation {
+export function explainEntry(entry: PendingEntry, facts: KeyFacts): Explanation {
+  const { state, status, job, record, usual = '' } = facts;
   const { key, className, sinceMs } = entry;
   return {
     uid: key.uid,
     object: keyOf(key),
     className,
     driver: state.driver,
-    cause: causeOf(entry, { state, status, job }, nowMs),
+    cause: causeOf(entry, facts),
     sinceMs,
     nextMs: nextRunMs(status, job),
     status,
@@ -97,16 +75,14 @@ export function nextRunMs(
   return status && job?.delayMs !== undefined ? status.atMs + job.delayMs : undefined;
 }
 
-function causeOf(
-  { why, className }: PendingEntry,
-  { state, status, job }: KeyFacts,
-  nowMs: number,
-): Cause {
+function causeOf({ why, className }: PendingEntry, { blocked, status, job }: KeyFacts): Cause {
   if (why !== '') return whyNoJob(why, className);
   if (job?.isActive === true && status === undefined)
     return causeNamed('Running', 'a worker is at it now');
-  const queued = (): Cause => causeNamed('Queued', 'it is about to be worked on');
-  return driverCause(state, nowMs) ?? (status === undefined ? queued() : statusCause(status));
+  if (blocked !== undefined) return blocked;
+  return status === undefined
+    ? causeNamed('Queued', 'it is about to be worked on')
+    : statusCause(status);
 }
 
 /** For people: what is known of an object, a line each. */

@@ -1,6 +1,10 @@
-import { readStatuses } from '../queue/status.ts';
+import { keyId } from '../queue/contract.ts';
+import { queueName } from '../queue/queue-keys.ts';
+import { readJob } from '../queue/queues.ts';
+import { readStatus, readStatuses } from '../queue/status.ts';
+import { openRecord } from '../records/open-records.ts';
 import { age } from '../runtime/printable.ts';
-import { type Cause, driverCause } from './causes.ts';
+import { type Cause, driverCause, statusCause } from './causes.ts';
 import {
   type DriverPlace,
   type DriverState,
@@ -10,6 +14,7 @@ import {
 } from './driver-state.ts';
 import { explainEntry, type Explanation, kindOf } from './explain.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
+import { describeTimes, readProvisioned } from './time-to-volume.ts';
 
 /** Claims or volumes that wait for the same cause. */
 export interface CauseCount {
@@ -21,7 +26,8 @@ export interface CauseCount {
 /** How a driver fares. */
 export interface DriverReport {
   readonly state: DriverState;
-  /** Why none of its claims is worked on. */
+  /** Why none of its claims is worked on. While the driver can't be reached, one run at a time
+   * tries it, and the others have none that could say so. */
   readonly cause: Cause | undefined;
   readonly isFine: boolean;
   /** Failed checks and notes of the processes of the installation. */
@@ -34,22 +40,28 @@ export interface DriverReport {
 
 /** Explains all that is pending for a driver, by its state and the ends of the last runs, and sums
  * it up. Rejects while Redis can't be reached.
- * @param entries  what is pending; undefined: as Redis has it */
+ * @param o.entries  what is pending, if not as Redis has it
+ * @param o.isSoftState  as for driverCause */
 export async function reportDriver(
   place: DriverPlace,
   nowMs: number,
-  entries?: readonly PendingEntry[],
+  o: { readonly entries?: readonly PendingEntry[]; readonly isSoftState?: boolean } = {},
 ): Promise<DriverReport> {
+  const { entries, isSoftState } = o;
   const due = (entries ?? (await readPending(place))).toSorted((a, b) => a.sinceMs - b.sinceMs);
   const uids = due.map(({ key }) => key.uid);
   const [state, statuses] = await Promise.all([
     readDriverState(place),
     readStatuses(place.redis, place, uids),
   ]);
-  const pending = due.map((entry) =>
-    explainEntry(entry, { state, status: statuses.get(entry.key.uid) }, nowMs),
-  );
-  const cause = driverCause(state, nowMs);
+  const ofAll = driverCause(state, nowMs, isSoftState);
+  const ends = [...statuses.values()].map(statusCause);
+  const cause = ofAll ?? ends.find(({ name }) => name === 'Unreachable');
+  const pending = due.map((entry) => {
+    const status = statuses.get(entry.key.uid);
+    const blocked = status === undefined ? cause : ofAll;
+    return explainEntry(entry, { state, status, blocked });
+  });
   const troubles = state.processes.flatMap(({ process, instance, lines }) =>
     lines.map((line) => `${process} ${instance}: ${line}`),
   );
@@ -57,6 +69,26 @@ export async function reportDriver(
   const claims = countCauses(pending.filter((each) => kindOf(each) === 'claim'));
   const volumes = countCauses(pending.filter((each) => kindOf(each) === 'volume'));
   return { state, cause, isFine, troubles, claims, volumes, pending };
+}
+
+/** Explains one object by all that Redis says. Rejects while Redis can't be reached. */
+export async function explainOne(
+  place: DriverPlace,
+  entry: PendingEntry,
+  nowMs: number,
+): Promise<Explanation> {
+  const { redis, prefix, driver } = place;
+  const { key, className } = entry;
+  const [{ state, cause }, status, job, record, provisioned] = await Promise.all([
+    reportDriver(place, nowMs),
+    readStatus(redis, { prefix, driver, key }),
+    readJob(redis, { prefix, queue: queueName(key.kind, driver) }, keyId(key)),
+    openRecord(redis, prefix, driver, key.uid),
+    key.kind === 'claim' ? readProvisioned(place) : [],
+  ]);
+  const usual = describeTimes(provisioned.filter((each) => each.className === className));
+  const blocked = status === undefined ? cause : driverCause(state, nowMs);
+  return explainEntry(entry, { state, blocked, status, job, record, usual });
 }
 
 /** Counts by cause, the largest first. */

@@ -1,5 +1,4 @@
-import { driverCause, whyNoJob } from '../explain/causes.ts';
-import type { DriverState } from '../explain/driver-state.ts';
+import { whyNoJob } from '../explain/causes.ts';
 import {
   encodeEntry,
   type PendingEntry,
@@ -7,7 +6,7 @@ import {
   readWritten,
   writePending,
 } from '../explain/pending-index.ts';
-import { reportDriver } from '../explain/report.ts';
+import { type DriverReport, reportDriver } from '../explain/report.ts';
 import { regardingClaim } from '../kube/event-correlation.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import { logFields } from '../queue/contract.ts';
@@ -101,12 +100,12 @@ export class PendingReport {
     }
     const startMs = clock.nowMs();
     const entries = this.#dueEntries(startMs);
-    let state: DriverState | undefined;
+    let report: DriverReport | undefined;
     if (isLeading() && link.trouble === undefined) {
       await this.#write(entries);
-      state = await this.#measure(entries, startMs);
+      report = await this.#measure(entries, startMs);
     }
-    if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, state, startMs);
+    if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, report, startMs);
     else this.#outage.forget();
     return PERIOD_MS + entries.length * PAUSE_MS_PER_ENTRY;
   }
@@ -117,21 +116,22 @@ export class PendingReport {
     this.#measuredMs = -Infinity;
   }
 
-  /** @returns the state of the driver, where something waits */
+  /** @returns how the driver fares, where something waits */
   async #measure(
     entries: readonly PendingEntry[],
     nowMs: number,
-  ): Promise<DriverState | undefined> {
+  ): Promise<DriverReport | undefined> {
     if (entries.length === 0 && nowMs - this.#measuredMs < MEASURE_IDLE_MS) return undefined;
     this.#measuredMs = nowMs;
-    const { link, prefix, driver } = this.#options;
+    const { link, prefix, driver, isSoftState } = this.#options;
     const { redis } = link;
-    const report = await reportDriver({ redis, prefix, driver }, nowMs, entries);
+    const place = { redis, prefix, driver };
+    const report = await reportDriver(place, nowMs, { entries, isSoftState });
     const depthOf = (kind: 'claim' | 'volume'): Promise<number> =>
       countWaiting(redis, { prefix, queue: queueName(kind, driver) });
     const depths = { claims: await depthOf('claim'), volumes: await depthOf('volume') };
     this.#metrics.show(report, depths, nowMs);
-    return report.state;
+    return report;
   }
 
   #dueEntries(nowMs: number): readonly PendingEntry[] {
@@ -169,10 +169,10 @@ export class PendingReport {
   /** Tells the claims that wait for something outside of them what that is. */
   async #tell(
     entries: readonly PendingEntry[],
-    state: DriverState | undefined,
+    report: DriverReport | undefined,
     nowMs: number,
   ): Promise<void> {
-    const sentence = this.#whyAllWait(state, nowMs);
+    const sentence = this.#whyAllWait(report);
     const isKnown = sentence === this.#told.sentence && nowMs - this.#told.atMs < RENEW_AFTER_MS;
     if (!isKnown) this.#told = { sentence, atMs: nowMs, uids: new Set() };
     if (sentence === '') return this.#outage.ended({}, 'claims are worked on again');
@@ -192,14 +192,14 @@ export class PendingReport {
   }
 
   /** Why no claim of the driver is worked on; '' if they are.
-   * @param state  undefined while Redis can't be reached, and where this process does not lead */
-  #whyAllWait(state: DriverState | undefined, nowMs: number): string {
-    const { link, driver, isSoftState, whyNoLeader } = this.#options;
+   * @param report  undefined while Redis can't be reached, and where this process does not lead */
+  #whyAllWait(report: DriverReport | undefined): string {
+    const { link, driver, whyNoLeader } = this.#options;
     const whyNot = whyNoLeader();
     if (whyNot !== undefined) return `no ingest leads driver ${driver}: ${whyNot}`;
-    if (state === undefined)
+    if (report === undefined)
       return link.trouble === undefined ? '' : `provisioning waits for Redis: ${link.trouble}`;
-    const cause = driverCause(state, nowMs, isSoftState);
+    const { cause } = report;
     return cause === undefined ? '' : `${cause.sentence}; ${cause.step}`;
   }
 }

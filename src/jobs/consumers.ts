@@ -1,5 +1,4 @@
 import { performance } from 'node:perf_hooks';
-import { regardingClaim } from '../kube/event-correlation.ts';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { Consumer } from '../queue/consumer.ts';
 import { type JobKey, type JobKind, logFields } from '../queue/contract.ts';
@@ -7,11 +6,11 @@ import type { Outcome } from '../queue/outcome.ts';
 import type { Run } from '../queue/run.ts';
 import { RecordsUnavailable } from '../records/ask-redis.ts';
 import { OwnershipLost } from '../records/record-ends.ts';
-import { systemClock, timerMs } from '../runtime/clock.ts';
+import { timerMs } from '../runtime/clock.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
-import { PollLoop } from '../runtime/poll-loop.ts';
+import type { PollLoop } from '../runtime/poll-loop.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
-import type { Dependencies, DriverDeps, Events } from './dependencies.ts';
+import type { Dependencies, DriverDeps } from './dependencies.ts';
 import { reconcileSnapshot } from './release-sources.ts';
 import { reconcileVolume } from './volume/reconcile-volume.ts';
 
@@ -74,17 +73,12 @@ const SNAPSHOT_STALLED_CHECK_MS = 60_000;
 
 /** A consumer for each queue of claims, volumes and snapshots. */
 export function startConsumers(
-  { context: { flags, health, closers, log }, driver }: DriverDeps,
+  { context: { flags, health, log }, driver }: DriverDeps,
   deps: Dependencies,
   startConsumer: StartConsumer,
 ): void {
-  const claims = startConsumer('claim', flags.workerThreads, (key, run) =>
-    reconcileClaim(deps, key, run),
-  );
-  const outages = reportOutages({ consumer: claims, events: deps.cluster.events, log });
-  closers.add('reports of outages', () => outages.stop());
   const consumers = [
-    claims,
+    startConsumer('claim', flags.workerThreads, (key, run) => reconcileClaim(deps, key, run)),
     startConsumer('volume', flags.workerThreads, (key, run) => reconcileVolume(deps, key, run)),
   ];
   // A consumer is a connection, and ingest enqueues no snapshots for a driver that makes none.
@@ -129,39 +123,4 @@ function toOutcome(error: unknown): Outcome {
     return { kind: 'later', reason: error.message };
   if (!(error instanceof KubeError)) throw error;
   return { kind: isOutage(error) ? 'later' : 'retry', reason: error.message };
-}
-
-/** How often an outage of the driver is looked for, and how often its event is renewed. */
-const LOOK_EVERY_MS = 5_000;
-const RENEW_AFTER_MS = 120_000;
-/** Claims that are told at once: those that run next. */
-const MOST_CLAIMS = 500;
-
-/** While the driver can't be reached, a queue makes one trial run at a time, so most of its claims
- * have no run that could tell why they wait. This tells each of them. */
-function reportOutages(o: {
-  readonly consumer: Pick<Consumer, 'driverTrouble' | 'waitingKeys'>;
-  readonly events: Events;
-  readonly log: Logger;
-}): PollLoop {
-  const { consumer, events, log } = o;
-  return new PollLoop({
-    step: async () => {
-      const reason = consumer.driverTrouble;
-      if (reason === undefined) return undefined;
-      for (const key of await consumer.waitingKeys(MOST_CLAIMS)) {
-        events.record({
-          regarding: regardingClaim(key),
-          type: 'Warning',
-          reason: 'ProvisioningFailed',
-          message: reason,
-        });
-      }
-      return RENEW_AFTER_MS;
-    },
-    onError: (error) => log.debug({ err: error }, 'the claims that wait could not be listed'),
-    periodMs: LOOK_EVERY_MS,
-    isAligned: true,
-    clock: systemClock,
-  });
 }

@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis';
 import { type Cause, causeNamed, whyNoJob } from '../explain/causes.ts';
-import { type Explanation, explainOne, renderExplanation } from '../explain/explain.ts';
+import { type Explanation, renderExplanation } from '../explain/explain.ts';
 import { NO_CLASS, NOT_ANNOTATED } from '../explain/pending-index.ts';
+import { explainOne } from '../explain/report.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import { claims, classes, keyOf, volumes } from '../kube/resources.ts';

@@ -81,13 +81,8 @@ export class CircuitBreaker {
     return !this.#isOpen && this.#allowed >= this.#options.concurrency;
   }
 
-  /** Why the last run did not reach the driver; undefined once a trial run reached it, or none has
-   * called it for KNOWN_MS. */
-  get reason(): string | undefined {
-    return this.#reason;
-  }
-
-  /** The reason in one line. */
+  /** Why the last run did not reach the driver, in one line; undefined once a trial run reached it,
+   * or none has called it for KNOWN_MS. */
   get trouble(): string | undefined {
     return this.#reason === undefined
       ? undefined

@@ -16,7 +16,6 @@ import { type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
 import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
-import { waitingKeys } from './queues.ts';
 import { lastRun, type Run } from './run.ts';
 import { RunLocks } from './run-locks.ts';
 import type { WorkerConnection } from './connections.ts';
@@ -146,19 +145,6 @@ export class Consumer {
     return (
       trouble ?? refusal ?? this.#heartbeat.trouble ?? this.#worker.trouble ?? this.#breaker.trouble
     );
-  }
-
-  /** What a run said that did not reach the driver, until one does. */
-  get driverTrouble(): string | undefined {
-    return this.#breaker.reason;
-  }
-
-  /** The keys that wait or are delayed, those that run next first.
-   * @param most  how many at most
-   * @throws what Redis answers, or that it can't be reached */
-  waitingKeys(most: number): Promise<readonly JobKey[]> {
-    const place = { prefix: this.#options.prefix, queue: this.#queue };
-    return waitingKeys(this.#link.redis, place, most);
   }
 
   /** Why this worker should be restarted, in one line for /healthz: it takes no jobs although

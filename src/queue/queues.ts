@@ -2,7 +2,7 @@ import { ErrorCode, type Job, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
-import { isJobKind, type JobKey, type JobKind, parseJob } from './contract.ts';
+import { isJobKind, type JobKind } from './contract.ts';
 import { pendingPromotionKey, queueName, type QueuePlace, registryKey } from './queue-keys.ts';
 
 // The queues of an installation from outside: which there are, what they hold, their limits, and
@@ -190,22 +190,6 @@ export function countTakeableJobs(redis: Redis, place: QueuePlace): Promise<numb
       queue.getDelayedCount(Date.now()),
     ]);
     return isPaused || isMaxed || limitedMs > 0 ? 0 : waiting + due;
-  });
-}
-
-/** The keys of a queue that wait or are delayed, those that run next first.
- * @param most  how many at most */
-export function waitingKeys(
-  redis: Redis,
-  place: QueuePlace,
-  most: number,
-): Promise<readonly JobKey[]> {
-  return useQueue(redis, place, async (queue) => {
-    const jobs = await queue.getJobs(['wait', 'prioritized', 'delayed'], 0, most - 1, true);
-    return jobs.slice(0, most).flatMap(({ data }) => {
-      const parsed = parseJob(data);
-      return parsed.ok ? [parsed.key] : [];
-    });
   });
 }
 

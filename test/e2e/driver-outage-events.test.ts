@@ -25,7 +25,7 @@ describe('claims that wait for a driver that is down', () => {
       const { items } = await bed.kube.list<Event>(events, { namespace: 'default' });
       return new Map(
         items
-          .filter(({ reason }) => reason === 'ProvisioningFailed')
+          .filter(({ reason }) => /^Provisioning(Failed|Delayed)$/.test(reason ?? ''))
           .map(({ involvedObject, message }) => [involvedObject.uid ?? '', message]),
       );
     };
@@ -35,8 +35,9 @@ describe('claims that wait for a driver that is down', () => {
         return claims.every(({ metadata: { uid } }) => messages.has(uid));
       },
       'each claim has an event',
-      90_000,
+      10_000,
     );
     for (const message of (await told()).values()) assert.match(message, /driver.*csi\.sock/);
+    assert.match(await bed.operate('status'), /^ {2}12 claims pending: Unreachable/m);
   });
 });

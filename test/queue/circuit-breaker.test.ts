@@ -132,7 +132,7 @@ describe('CircuitBreaker', () => {
     assert.match(breaker.trouble ?? '', /not connected/, 'the second run has called it since');
     breaker.begin().end(done);
     await until(() => breaker.trouble === undefined, 'the trouble is forgotten', 5_000);
-    assert.equal(breaker.reason, undefined);
+    assert.equal(breaker.trouble, undefined);
   });
 
   it('allows more runs while a trial run is under way', async () => {

@@ -6,10 +6,10 @@ import { Queue } from 'bullmq';
 import { queueName } from '#src/queue/queue-keys.ts';
 import {
   countTakeableJobs,
+  countWaiting,
   promoteUnlessRunning,
   storeLimits,
   useQueue,
-  waitingKeys,
 } from '#src/queue/queues.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -127,17 +127,11 @@ describe('a queue', () => {
       assert.equal(await takeable(), 0);
     });
 
-  it('lists its keys that wait, and leaves no listeners on the connection', async () => {
-    const bench = new QueueBench(redis, 'calls.example');
-    const producer = bench.producer();
-    producer.ensureQueued(claimKey('a'));
-    await producer.waitUntilFlushed();
+  it('leaves no listeners on the connection when it is asked', async () => {
     const before = redis.redis.listenerCount('error');
-    for (let i = 0; i < 5; i += 1)
-      assert.deepEqual(await waitingKeys(redis.redis, place, 10), [claimKey('a')]);
+    for (let i = 0; i < 5; i += 1) await countWaiting(redis.redis, place);
     assert.equal(redis.redis.listenerCount('error'), before);
     assert.equal(redis.redis.status, 'ready');
-    await bench.close();
   });
 });
 
