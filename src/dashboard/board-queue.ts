@@ -27,7 +27,7 @@ export class BoardQueue extends BullMQAdapter {
         const parsed = parseJob(data);
         const isShown = parsed.ok && !finishedOn && (kind === 'claim' || kind === 'volume');
         return isShown
-          ? { displayText: 'Who has to act', href: pathOf(keyOf(parsed.key)) }
+          ? { displayText: 'Who has to act', href: pathOf({ kind, object: keyOf(parsed.key) }) }
           : { displayText: 'What is pending', href: '/' };
       },
     });

@@ -1,5 +1,5 @@
 import { leaderOf, whyNoWorker } from '../explain/driver-state.ts';
-import { describe, type Explanation, inWords, kindOf } from '../explain/explain.ts';
+import { describe, type Explanation, inWords } from '../explain/explain.ts';
 import { countCauses } from '../explain/report.ts';
 import { describeTimes, quantiles } from '../explain/time-to-volume.ts';
 import { explainForOperator } from '../records/forget.ts';
@@ -210,7 +210,7 @@ function tableRow(each: Row, nowMs: number, filter: Filter): Markup {
   const { object, className, sinceMs, cause, status, nextMs, isRunning } = each;
   const reason = cause.sentence.slice(0, REASON_LENGTH);
   const cells: Record<(typeof COLUMNS)[number], Content> = {
-    Object: markup`<a href="${pathOf(object)}">${object}</a>`,
+    Object: markup`<a href="${pathOf(each)}">${object}</a>`,
     Class: link({ ...filter, page: 1, class: className }, className),
     'Pending for': sinceMs && time(sinceMs, age(nowMs - sinceMs)),
     Cause: markup`<strong class="${cause.isFine ? '' : 'bad'}">${cause.name}</strong>
@@ -260,10 +260,9 @@ export function objectPage(e: Explanation, nowMs: number, mayAct: boolean, said 
   const history = (status?.history ?? []).map(
     ({ atMs, reason }) => markup`<li>${time(atMs, isoTime(atMs))} ${reason}</li>`,
   );
-  const run = markup`<form method="post" action="${pathOf(object)}/run">
+  const run = markup`<form method="post" action="${pathOf(e)}/run">
 <button>Try now</button></form>`;
-  const command =
-    kindOf(e) === 'claim' ? `sutler explain ${object}` : `kubectl describe pv ${object}`;
+  const command = e.kind === 'claim' ? `sutler explain ${object}` : `kubectl describe pv ${object}`;
   return fullPage(
     object,
     markup`<h1>${object}</h1>
@@ -278,9 +277,8 @@ ${history.length === 0 ? undefined : markup`<h2>Timeline</h2>\n<ol>${history}</o
 }
 
 /** The path of an object's page. */
-export function pathOf(object: string): string {
-  const path = object.split('/').map(encodeURIComponent).join('/');
-  return kindOf({ object }) === 'claim' ? `/claims/${path}` : `/volumes/${path}`;
+export function pathOf({ kind, object }: Pick<Explanation, 'kind' | 'object'>): string {
+  return `/${kind}s/${object.split('/').map(encodeURIComponent).join('/')}`;
 }
 
 function link(filter: Filter, text: string, isCurrent = false): Markup {

@@ -1,5 +1,6 @@
 import express, { type Request, type RequestHandler } from 'express';
 import type { Explanation } from '../explain/explain.ts';
+import { keyId } from '../queue/contract.ts';
 import { listDrivers, promoteUnlessRunning, useQueue } from '../queue/queues.ts';
 import { redisDrain } from '../records/provisioning-pause.ts';
 import type { BoardsOptions } from './boards.ts';
@@ -12,7 +13,7 @@ import {
   pathOf,
   pendingPage,
 } from './pending-page.ts';
-import { keyIdOf, PendingView, queueOf } from './pending-view.ts';
+import { PendingView, queueOf } from './pending-view.ts';
 import { RequestRefused } from './refusals.ts';
 
 const OBJECTS = ['/claims/:namespace/:name', '/volumes/:name'];
@@ -76,9 +77,9 @@ export class PendingRoutes {
     const explanation = await this.#explain(request);
     const { link, prefix } = this.#options;
     const said = await useQueue(link.redis, { prefix, queue: queueOf(explanation) }, (queue) =>
-      promoteUnlessRunning(queue, keyIdOf(explanation)),
+      promoteUnlessRunning(queue, keyId(explanation)),
     );
-    response.redirect(303, `${pathOf(explanation.object)}?said=${said}`);
+    response.redirect(303, `${pathOf(explanation)}?said=${said}`);
   };
 
   readonly #changeDrain: RequestHandler = async ({ params, path }, response) => {

@@ -1,5 +1,5 @@
 import type { DriverPlace } from '../explain/driver-state.ts';
-import { type Explanation, kindOf, nextRunMs } from '../explain/explain.ts';
+import { type Explanation, nextRunMs } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
 import { type DriverReport, explainOne, reportDriver } from '../explain/report.ts';
 import { type Provisioned, readProvisioned } from '../explain/time-to-volume.ts';
@@ -66,7 +66,7 @@ export class PendingView {
     const read = async (queue: string): Promise<void> => {
       const group = shown.filter((each) => queueOf(each) === queue);
       const place = { prefix: this.#prefix, queue };
-      const found = await readJobs(this.#link.redis, place, group.map(keyIdOf));
+      const found = await readJobs(this.#link.redis, place, group.map(keyId));
       for (const [i, { uid }] of group.entries()) jobs.set(uid, found[i]);
     };
     await Promise.all([...queues].map(read));
@@ -97,8 +97,8 @@ export class PendingView {
     for (const driver of await listDrivers(this.#link.redis, this.#prefix))
       drivers.push(await this.#readDriver(driver, nowMs));
     const pending = onceEach(drivers.flatMap((each) => each.pending));
-    const claims = pending.filter((each) => kindOf(each) === 'claim');
-    const volumes = pending.filter((each) => kindOf(each) === 'volume');
+    const claims = pending.filter(({ kind }) => kind === 'claim');
+    const volumes = pending.filter(({ kind }) => kind === 'volume');
     return { atMs: nowMs, drivers, claims, volumes };
   }
 
@@ -128,14 +128,9 @@ function minuteOf(ms: number): number {
   return Math.floor(ms / 60_000);
 }
 
-/** The identity of its key. */
-export function keyIdOf(e: Pick<Explanation, 'object' | 'uid'>): string {
-  return keyId({ kind: kindOf(e), uid: e.uid });
-}
-
 /** The queue that has its job. */
-export function queueOf(e: Pick<Explanation, 'object' | 'driver'>): string {
-  return queueName(kindOf(e), e.driver);
+export function queueOf({ kind, driver }: Explanation): string {
+  return queueName(kind, driver);
 }
 
 /** Several drivers list a claim whose class does not exist. */

@@ -66,6 +66,6 @@ export function hasWorker(state: Pick<DriverState, 'workerAgeMs'>): boolean {
 export function whyNoWorker({
   workerAgeMs: ageMs,
 }: Pick<DriverState, 'workerAgeMs'>): string | undefined {
-  if (ageMs === undefined) return 'none was seen';
-  return ageMs < WORKER_GONE_MS ? undefined : `none for ${age(ageMs)}`;
+  if (ageMs === undefined) return 'no worker was seen';
+  return ageMs < WORKER_GONE_MS ? undefined : `no worker for ${age(ageMs)}`;
 }

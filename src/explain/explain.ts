@@ -10,6 +10,7 @@ import type { PendingEntry } from './pending-index.ts';
 
 /** Why a claim or volume is not done, and who has to do what. */
 export interface Explanation {
+  readonly kind: JobKind;
   readonly uid: string;
   /** "namespace/claim", or the volume's name. */
   readonly object: string;
@@ -31,11 +32,6 @@ export interface Explanation {
   readonly usual?: string;
 }
 
-/** Of a claim or a volume. */
-export function kindOf({ object }: Pick<Explanation, 'object'>): JobKind {
-  return object.includes('/') ? 'claim' : 'volume';
-}
-
 /** What Redis says about one key. */
 interface KeyFacts {
   readonly state: DriverState;
@@ -53,6 +49,7 @@ export function explainEntry(entry: PendingEntry, facts: KeyFacts): Explanation 
   const { state, status, job, record, usual = '' } = facts;
   const { key, className, sinceMs } = entry;
   return {
+    kind: key.kind,
     uid: key.uid,
     object: keyOf(key),
     className,
@@ -111,7 +108,7 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
     usual,
     driver,
     gateway,
-    trace: traceOf({ kind: kindOf(e), uid: e.uid, name: e.object }) ?? '',
+    trace: traceOf({ ...e, name: e.object }) ?? '',
     runs: status === undefined ? '' : describeRuns(status, e.nextMs, nowMs),
     reason,
     record: record === undefined ? '' : describeRecord(record),

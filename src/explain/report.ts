@@ -12,7 +12,7 @@ import {
   readDriverState,
   whyNoWorker,
 } from './driver-state.ts';
-import { explainEntry, type Explanation, kindOf } from './explain.ts';
+import { explainEntry, type Explanation } from './explain.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
 import { describeTimes, readProvisioned } from './time-to-volume.ts';
 
@@ -66,8 +66,8 @@ export async function reportDriver(
     lines.map((line) => `${process} ${instance}: ${line}`),
   );
   const isFine = (cause?.isFine ?? true) && pending.every((each) => each.cause.isFine);
-  const claims = countCauses(pending.filter((each) => kindOf(each) === 'claim'));
-  const volumes = countCauses(pending.filter((each) => kindOf(each) === 'volume'));
+  const claims = countCauses(pending.filter(({ kind }) => kind === 'claim'));
+  const volumes = countCauses(pending.filter(({ kind }) => kind === 'volume'));
   return { state, cause, isFine, troubles, claims, volumes, pending };
 }
 

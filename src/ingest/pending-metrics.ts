@@ -1,4 +1,3 @@
-import { kindOf } from '../explain/explain.ts';
 import type { DriverReport } from '../explain/report.ts';
 import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
@@ -62,7 +61,7 @@ export class PendingMetrics {
     const driver = { driver: this.#driver };
     this.#removeClaims();
     const shown = new Map<string, Labels>();
-    const claims = pending.filter((each) => kindOf(each) === 'claim');
+    const claims = pending.filter(({ kind }) => kind === 'claim');
     for (const { className, cause, sinceMs = nowMs } of claims) {
       const labels = { ...driver, class: className, cause: cause.name };
       const id = `${className} ${cause.name}`;

@@ -1,4 +1,4 @@
-import type { Redis } from 'ioredis';
+import { type DriverPlace, whyNoWorker } from '../explain/driver-state.ts';
 import { readHeartbeat } from '../queue/heartbeat.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { countJobs } from '../queue/queues.ts';
@@ -35,7 +35,7 @@ async function run({ context, openRedis, say }: Means<typeof command.flags>): Pr
   };
 }
 
-async function undo({ redis, prefix, driver }: DrainPlace): Promise<Result> {
+async function undo({ redis, prefix, driver }: DriverPlace): Promise<Result> {
   const wasDrained = await redisDrain(redis, prefix, driver).end();
   const line = wasDrained
     ? `the drain of ${driver} is ended: sutler starts new work again where one of its ingests leads`
@@ -43,7 +43,7 @@ async function undo({ redis, prefix, driver }: DrainPlace): Promise<Result> {
   return { status: 0, lines: [line], json: { driver, isDrained: false, wasDrained } };
 }
 
-function beginDrain({ redis, prefix, driver }: DrainPlace): Promise<void> {
+function beginDrain({ redis, prefix, driver }: DriverPlace): Promise<void> {
   const { by, atMs } = noteOf('');
   return redisDrain(redis, prefix, driver).begin({ by, atMs });
 }
@@ -52,7 +52,7 @@ const POLL_MS = 1_000;
 
 /** Prints a line whenever the number of open records changes. */
 async function waitUntilDrained(
-  place: DrainPlace,
+  place: DriverPlace,
   limit: AbortSignal,
   say: (line: string) => void,
 ): Promise<void> {
@@ -67,12 +67,6 @@ async function waitUntilDrained(
     if (open === 0 && isDrained) return;
     await systemClock.sleep(POLL_MS, limit);
   }
-}
-
-export interface DrainPlace {
-  readonly redis: Redis;
-  readonly prefix: string;
-  readonly driver: string;
 }
 
 /** How far a drain is. */
@@ -90,7 +84,7 @@ export interface DrainState {
 }
 
 /** Reads all of it. Rejects while Redis can't be reached. */
-export async function readDrainState({ redis, prefix, driver }: DrainPlace): Promise<DrainState> {
+export async function readDrainState({ redis, prefix, driver }: DriverPlace): Promise<DrainState> {
   const { otherProvisioner, isConfirmed } = await redisDrain(redis, prefix, driver).read();
   const records = [];
   for (const record of await openRecords(redis, prefix, driver)) {
@@ -112,8 +106,6 @@ export async function readDrainState({ redis, prefix, driver }: DrainPlace): Pro
 
 /** Records of which each has a line. */
 const SHOWN = 100;
-/** Longer without a heartbeat: no worker lives. */
-const WORKER_GONE_MS = 10_000;
 
 /** A line for each change of the number of open records. */
 export function describeProgress(open: number, nowMs: number): string {
@@ -136,12 +128,8 @@ export function describeDrain(
   if (records.length > 0 && !isConfirmed)
     lines.push('no ingest of sutler has confirmed the data of Redis: start one, see its /readyz');
   if (records.length === 0) return [...lines, ...describeEnd(driver, state)];
-  const { workerAgeMs } = state;
-  if (workerAgeMs === undefined || workerAgeMs >= WORKER_GONE_MS) {
-    const since =
-      workerAgeMs === undefined ? 'no worker was seen' : `no worker for ${secondsOf(workerAgeMs)}`;
-    lines.push(`${since}: start jobs, which finishes open records`);
-  }
+  const noWorker = whyNoWorker(state);
+  if (noWorker !== undefined) lines.push(`${noWorker}: start jobs, which finishes open records`);
   return [...lines, ...describeRecords(driver, state, hasWaited)];
 }
 

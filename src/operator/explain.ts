@@ -105,5 +105,5 @@ function explained(claim: Claim, cause: Cause, driver = ''): Explanation {
   const { uid, creationTimestamp } = claim.metadata;
   const sinceMs = creationTimestamp === undefined ? undefined : Date.parse(creationTimestamp);
   const className = classNameOf(claim);
-  return { uid, object: keyOf(claim.metadata), className, driver, cause, sinceMs };
+  return { kind: 'claim', uid, object: keyOf(claim.metadata), className, driver, cause, sinceMs };
 }

@@ -43,24 +43,6 @@ return {'ok'}
 `,
 });
 
-const readScript = defineNamedScript({
-  keys: ['processes'],
-  args: {},
-  answers: { processes: { found: 'list' } },
-  lua: `${REDIS_NOW}
-local fields = redis.call('HGETALL', processes)
-local found = {}
-for i = 1, #fields, 2 do
-  local at, text = string.match(fields[i + 1], '^(%d+) (.*)$')
-  if at and tonumber(at) >= now - ${GONE_MS} then
-    found[#found + 1] = fields[i]
-    found[#found + 1] = text
-  end
-end
-return {'processes', 'found', found}
-`,
-});
-
 /** Writes what a process says of itself, and removes those that have ended. */
 export async function writeProcess(
   redis: Redis,
@@ -81,15 +63,21 @@ export async function readProcesses(
   redis: Redis,
   prefix: string,
 ): Promise<readonly ProcessEntry[]> {
-  const { found } = await readScript.run(redis, { processes: processesKey(prefix) }, {});
-  return found
-    .flatMap((instance, i) => (i % 2 === 0 ? (parse(instance, found[i + 1] ?? '') ?? []) : []))
+  const [entries, [seconds]] = await Promise.all([
+    redis.hgetall(processesKey(prefix)),
+    redis.time(),
+  ]);
+  const sinceMs = Number(seconds) * 1_000 - GONE_MS;
+  return Object.entries(entries)
+    .flatMap(([instance, text]) => parse(instance, text, sinceMs) ?? [])
     .sort((a, b) => (`${a.process} ${a.instance}` < `${b.process} ${b.instance}` ? -1 : 1));
 }
 
-function parse(instance: string, text: string): ProcessEntry | undefined {
-  const fields = parseJson(text);
-  if (!isFields(fields)) return undefined;
+/** @param sinceMs  when it must have been written, at the earliest */
+function parse(instance: string, text: string, sinceMs: number): ProcessEntry | undefined {
+  const [, atMs, json = ''] = /^(\d+) (.*)$/s.exec(text) ?? [];
+  const fields = parseJson(json);
+  if (Number(atMs) < sinceMs || !isFields(fields)) return undefined;
   const { process, version, leads, lines } = fields;
   if (typeof process !== 'string' || !Array.isArray(leads) || !Array.isArray(lines))
     return undefined;

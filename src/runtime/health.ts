@@ -42,10 +42,6 @@ export class HealthChecks {
     this.#notes.set(name, check);
   }
 
-  removeNote(name: string): void {
-    this.#notes.delete(name);
-  }
-
   /** The checks of a new group. */
   addGroup(name: string): HealthChecks {
     return addTo(this.#groups, name);
