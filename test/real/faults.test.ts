@@ -138,8 +138,6 @@ describe('twelve faults, told where people look', { skip }, () => {
   });
   after(async () => {
     for (const [name, row] of rows) process.stdout.write(`# ${name.padEnd(30)} ${row}\n`);
-    // The processes end sooner beside a Redis.
-    await bed.redis.start();
     await dashboard.close();
     await api.close();
     await bed.close();
@@ -193,15 +191,6 @@ describe('twelve faults, told where people look', { skip }, () => {
     await isWorking();
   });
 
-  it('a driver that is dead is told', async () => {
-    await bed.driver.close();
-    await measure('driver dead', await bed.newClaim(), {
-      event: /driver.*csi\.sock/,
-      cause: 'Unreachable',
-      sentence: /can't be reached.*csi\.sock/,
-    });
-  });
-
   it('a Redis that is away is told', async () => {
     await bed.redis.kill();
     const claim = await bed.newClaim();
@@ -216,6 +205,17 @@ describe('twelve faults, told where people look', { skip }, () => {
         metric: async () => /sutler_check_failed\{check="redis"\} 1/.test(await metrics()),
       }),
     );
+    await bed.redis.start();
+    await isWorking();
+  });
+
+  it('a driver that is dead is told', async () => {
+    await bed.driver.close();
+    await measure('driver dead', await bed.newClaim(), {
+      event: /driver.*csi\.sock/,
+      cause: 'Unreachable',
+      sentence: /can't be reached.*csi\.sock/,
+    });
   });
 
   /** Waits until event, explain, page and metric tell it. */
