@@ -37,6 +37,11 @@ export class BoardQueue extends BullMQAdapter {
       const parsed = parseJob(job.data);
       return parsed.ok ? `${parsed.key.kind} ${keyOf(parsed.key)}` : parsed.reason;
     });
+    // Without the copy of the claim.
+    this.setFormatter('data', (data: unknown) => {
+      const parsed = parseJob(data);
+      return parsed.ok ? parsed.key : data;
+    });
   }
 
   override getJobStatuses() {

@@ -5,7 +5,7 @@ import { electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
 import { limitFlags, waitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
-import { recordFlags } from '../records/flags.ts';
+import { recordFlags, recordKeyFlags } from '../records/flags.ts';
 import { defineFlags, type Flags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 import { webhookFlags } from '../webhooks/flags.ts';
@@ -22,6 +22,7 @@ export const flags = defineFlags({
   ...gatewayClientFlags,
   ...electionFlags,
   ...recordFlags,
+  ...recordKeyFlags,
   ...waitFlags,
   ...limitFlags,
   ...capacityFlags,

@@ -1,4 +1,4 @@
-import { type JobKey, keyId } from '../queue/contract.ts';
+import { type JobKey, keyId, type KeyToQueue } from '../queue/contract.ts';
 import type { Producer } from '../queue/producer.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 
@@ -8,7 +8,7 @@ import { type Clock, systemClock } from '../runtime/clock.ts';
  * resync. But a resync leaves delayed jobs delayed. So the latest `enqueueNow` and `promote` are
  * kept, and passed on when this ingest becomes the leader. */
 export class LeaderOnlyQueue {
-  readonly #producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote'>;
+  readonly #producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote' | 'renewCopy'>;
   readonly #keepMs: number;
   readonly #clock: Clock;
   /** The last kept call of each key, oldest first. */
@@ -17,7 +17,7 @@ export class LeaderOnlyQueue {
 
   /** @param keepMs  how long a call is kept while blocked: the longest time between two leaders */
   constructor(
-    producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote'>,
+    producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote' | 'renewCopy'>,
     keepMs: number,
     clock: Clock = systemClock,
   ) {
@@ -50,11 +50,16 @@ export class LeaderOnlyQueue {
     this.#holdsLease = blocked;
   }
 
-  ensureQueued(key: JobKey): void {
+  /** Also of a process that does not lead: a copy that is renewed too often does no harm. */
+  renewCopy(key: KeyToQueue): void {
+    this.#producer.renewCopy(key);
+  }
+
+  ensureQueued(key: KeyToQueue): void {
     if (this.isAllowing) this.#producer.ensureQueued(key);
   }
 
-  enqueueNow(key: JobKey): void {
+  enqueueNow(key: KeyToQueue): void {
     this.#passOrKeep(key, () => this.#producer.enqueueNow(key));
   }
 

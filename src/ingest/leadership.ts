@@ -1,5 +1,4 @@
-import type { LedDrivers } from '../connections/open-connections.ts';
-import { instanceName } from '../connections/open-connections.ts';
+import { instanceName, type LedDrivers } from '../connections/open-connections.ts';
 import { Elector } from '../election/elector.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { IDENTITY_PREFIX, type LeaseTimes, otherHolder } from '../election/lease.ts';

@@ -8,6 +8,7 @@ import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.t
 import type { SoftState } from '../election/soft-state.ts';
 import { openProducerConnection } from '../queue/connections.ts';
 import { listDrivers } from '../queue/queues.ts';
+import { openRecordKeys } from '../records/open-keys.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { type EventSource, openEventSource } from './event-source.ts';
@@ -29,7 +30,7 @@ export async function start(context: IngestContext, softState?: SoftState): Prom
   const isRedisOwn = softState !== undefined;
   const connections = await openConnections(context, 'ingest', 'sutler-ingest', isRedisOwn);
   const ofDriver = await connectDriver(context, connections);
-  const shared = openShared(context, connections);
+  const shared = await openShared(context, connections);
   context.health.ready('kubernetes', () => 'waiting for the driver first');
   addFirstChecks(context.health);
   context.announce(await openServers(context, connections));
@@ -40,7 +41,7 @@ export async function start(context: IngestContext, softState?: SoftState): Prom
 async function startSeveral(context: IngestContext): Promise<void> {
   const config = await openDriverConfig(context, checkFlags);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
-  const shared = openShared(context, connections);
+  const shared = await openShared(context, connections);
   addFirstChecks(context.health);
   context.announce(await openServers(context, connections));
   const drivers = serveDrivers(config, {
@@ -71,7 +72,7 @@ async function openServers(
   return { ...http, ...(await openWebhooks(context, { link, prefix })) };
 }
 
-function openShared(context: IngestContext, connections: Connections): Shared {
+async function openShared(context: IngestContext, connections: Connections): Promise<Shared> {
   const { flags, closers, health, log } = context;
   const { link, redisAccess } = connections;
   const { redisUrl, redisPrefix: prefix } = flags;
@@ -81,6 +82,7 @@ function openShared(context: IngestContext, connections: Connections): Shared {
   let eventSource: EventSource | undefined;
   return {
     producerConnection,
+    recordKeys: await openRecordKeys(context),
     eventSource: () => (eventSource ??= openEventSource(context, connections)),
   };
 }

@@ -15,14 +15,16 @@ import { JOB_KINDS } from '../queue/contract.ts';
 import { DependencyIndex, parseObjectId } from '../queue/dependency-index.ts';
 import { storeLimits } from '../queue/queues.ts';
 import type { ProducerConnection } from '../queue/connections.ts';
-import { Producer } from '../queue/producer.ts';
+import { type ClaimCopies, Producer } from '../queue/producer.ts';
 import { quarantineMs } from '../records/flags.ts';
+import { type RecordKeys, sealOf } from '../records/record-seal.ts';
 import { openJobs, openRecords } from '../records/open-records.ts';
 import { redisReservedCapacity } from '../node-local/reserved-capacity.ts';
 import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
+import type { WatchedFiles } from '../runtime/watched-files.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { explainShared } from '../volumes/handles.ts';
 import { openClassWarnings } from './class-warnings.ts';
@@ -47,6 +49,8 @@ export interface Shared {
   readonly producerConnection: ProducerConnection;
   /** The objects of all drivers. It begins at the first call. */
   readonly eventSource: () => EventSource;
+  /** What --record-key-file says; undefined without the flag. */
+  readonly recordKeys: Pick<WatchedFiles<RecordKeys>, 'current'> | undefined;
   /** Set where jobs is the same process, and Redis its own. */
   readonly softState?: SoftState | undefined;
 }
@@ -64,10 +68,8 @@ export async function startDriver(
   const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
 
-  const queue = new LeaderOnlyQueue(
-    openProducer(context, shared.producerConnection, driver),
-    2 * times.leaseDurationMs,
-  );
+  const eventSource = shared.eventSource();
+  const queue = openQueue(context, shared, { driver, eventSource, times });
   /** Notified of each object that changes, by its id in the dependency index. */
   const changes = new Listeners<string>();
   const pause = openPause(context, changes);
@@ -75,7 +77,6 @@ export async function startDriver(
   const lease = { namespace, name: leaseName(driver.name) };
   const { softState } = shared;
   const deps = { context, connections, driver, lease, queue, pause, events, softState };
-  const eventSource = shared.eventSource();
   const { handler, followed } = await serveDriver(deps, eventSource, changes);
   if (stopping.aborted) return;
   const dependencies = openDependencies(deps, followed, changes);
@@ -196,16 +197,26 @@ export function addFirstChecks(health: Context['health']): void {
   health.live('leader-election', () => undefined);
 }
 
-function openProducer(
+function openQueue(
   { flags, closers, log, metrics }: Context,
-  connection: ProducerConnection,
-  { name: driver }: DriverInfo,
-): Producer {
+  { producerConnection: connection, recordKeys }: Shared,
+  o: {
+    readonly driver: DriverInfo;
+    readonly eventSource: EventSource;
+    readonly times: LeaseTimes;
+  },
+): LeaderOnlyQueue {
+  const driver = o.driver.name;
   const { redisPrefix: prefix, enableCapacity } = flags;
   const kinds = enableCapacity ? { kinds: JOB_KINDS } : {};
-  const producer = new Producer({ connection, prefix, driver, ...kinds, log, metrics });
+  const copies: ClaimCopies = {
+    heardMs: () => (queue.isAllowing ? o.eventSource.informers?.claimsHeardMs : undefined),
+    seal: (part) => sealOf(recordKeys?.current, part),
+  };
+  const producer = new Producer({ connection, prefix, driver, ...kinds, copies, log, metrics });
   closers.add('producer', () => producer.close());
-  return producer;
+  const queue = new LeaderOnlyQueue(producer, 2 * o.times.leaseDurationMs);
+  return queue;
 }
 
 function openEvents(

@@ -6,6 +6,7 @@ import { eventComponent, EventRecorder } from '../kube/events.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { openNodeLocal } from '../node-local/open-node-local.ts';
 import { ClassTurns } from '../queue/class-turns.ts';
+import { WatchLifeReader } from '../queue/watch-life.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { VolumeNames } from '../records/names-in-use.ts';
 import { openSources } from '../records/open-records.ts';
@@ -16,6 +17,7 @@ import { type Logger, traceStep } from '../runtime/log.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
 import type { FeatureGates } from '../volumes/flags.ts';
 import type { DriverCaches } from './caches.ts';
+import { ClaimCopies } from './claim/claim-copy.ts';
 import type { Dependencies, DriverDeps } from './dependencies.ts';
 import { createOperationCounts } from './operation-counts.ts';
 
@@ -38,6 +40,7 @@ export function buildDependencies(
   const component = eventComponent(driver.name, context.env);
   const events = new EventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(2_000));
+  const place = { prefix: flags.redisPrefix, driver: driver.name };
   const identity = `${Date.now()}-${randomInt(10_000)}-${driver.name}`;
   const inTreeName = inTreeNameOf(driver.name);
   const ownNode = shared.softState?.node;
@@ -67,6 +70,11 @@ export function buildDependencies(
     redis: {
       records: traceCalls(records, 'records', log),
       newOwner: createOwnerNames(instance),
+      copies: new ClaimCopies(
+        new WatchLifeReader(link.redis, place),
+        place,
+        () => shared.recordKeys?.current,
+      ),
       names: new VolumeNames(link.redis, flags.redisPrefix, driver.name),
       turns: new ClassTurns(link.redis, {
         prefix: flags.redisPrefix,

@@ -21,6 +21,7 @@ import type { WatchedTopology } from '../topology/requirement.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/flags.ts';
 import type { Caches } from './caches.ts';
+import type { ClaimCopies } from './claim/claim-copy.ts';
 import type { flags } from './flags.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
@@ -78,6 +79,8 @@ export interface RedisState {
   readonly newOwner: () => string;
   /** Which claim each shortened volume name is reserved for. */
   readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
+  /** Judges the copies of claims that jobs carry. */
+  readonly copies: Pick<ClaimCopies, 'claimOf'>;
   /** The turns of classes that limit how many volumes are created and deleted. */
   readonly turns: Pick<ClassTurns, 'take' | 'end'>;
   /** Reads from the open records the UIDs of the snapshots and claims that volumes are being

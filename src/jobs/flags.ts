@@ -4,7 +4,7 @@ import { electionFlags } from '../election/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
 import { waitFlags } from '../queue/flags.ts';
-import { recordFlags } from '../records/flags.ts';
+import { recordFlags, recordKeyFlags } from '../records/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
@@ -92,14 +92,7 @@ export const flags = defineFlags({
     help: 'Has no effect: jobs of claims also release sources of clones.',
     upstream: 'same name; no workers of its own here',
   },
-  'record-key-file': {
-    type: 'string',
-    default: '',
-    help:
-      'File of the keys by which jobs seal volume records in Redis, one a line, the one to seal ' +
-      'with first; records with another seal are not used. The line "unsealed" accepts records ' +
-      'without a seal. It is read again when it changes.',
-  },
+  ...recordKeyFlags,
   'grace-period': {
     type: 'durationMs',
     default: '25s',

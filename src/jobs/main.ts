@@ -8,11 +8,9 @@ import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
 import type { SoftState } from '../election/soft-state.ts';
 import { openWorkerConnection } from '../queue/connections.ts';
-import { parseRecordKeys } from '../records/record-seal.ts';
-import { systemClock } from '../runtime/clock.ts';
+import { openRecordKeys } from '../records/open-keys.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
-import { watchFile } from '../runtime/watched-files.ts';
 import { startCaches } from './caches.ts';
 import type { SharedParts } from './dependencies.ts';
 import { flags as table, summary } from './flags.ts';
@@ -81,14 +79,4 @@ async function openShared(
   const caches = startCaches({ client: kube, log, metrics, ownNode });
   closers.add('caches', () => caches.stop());
   return { workerConnection, caches, recordKeys: await openRecordKeys(context) };
-}
-
-async function openRecordKeys({ flags, closers, health, log }: JobsProcess) {
-  const { recordKeyFile: path } = flags;
-  if (path === '') return undefined;
-  const flag = 'record-key-file';
-  const file = await watchFile({ path, flag, parse: parseRecordKeys, clock: systemClock, log });
-  closers.add('record keys', () => file.close());
-  health.ready('record-keys', () => file.trouble);
-  return file;
 }

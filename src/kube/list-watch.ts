@@ -79,6 +79,7 @@ export class ListWatch {
   #listed = 0;
   /** Whether the API server accepted the watch of this cycle. */
   #isOpen = false;
+  #heardMs = -Infinity;
   /** Whether the watch of this cycle received an event or stayed open long enough. */
   #isGood = false;
   /** Ends the report of the sink's size, which begins with the first list. */
@@ -109,6 +110,12 @@ export class ListWatch {
    * reported for an interruption from which the watch usually recovers, such as a relist. */
   get isFollowing(): boolean {
     return this.#isOpen && !this.#stopped.signal.aborted;
+  }
+
+  /** When the open watch last brought something, by performance.now(), or was opened; undefined
+   * while none is open. */
+  get heardMs(): number | undefined {
+    return this.isFollowing ? this.#heardMs : undefined;
   }
 
   /** Objects that the sink keeps. */
@@ -258,6 +265,7 @@ export class ListWatch {
         signal: this.#cycle.signal,
         onOpen: () => {
           openedMs = performance.now();
+          this.#heardMs = openedMs;
           this.#isOpen = true;
           this.#trouble = undefined;
           this.#outage.ended({ resource: resource.plural }, 'the watch goes on');
@@ -273,6 +281,7 @@ export class ListWatch {
   #apply({ type, object }: WatchEvent): void {
     if (type === 'ERROR') throw statusError(`watch ${this.#title}`, object);
     this.#isGood = true;
+    this.#heardMs = performance.now();
     this.#version = versionOf(object) ?? this.#version;
     if (type === 'BOOKMARK') return;
     if (type === 'DELETED') this.#sink.remove(object);

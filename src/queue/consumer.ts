@@ -12,7 +12,7 @@ import {
 } from './adjustable-worker.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
-import { type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
+import { type ClaimCopy, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
 import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
@@ -247,7 +247,7 @@ export class Consumer {
   async #takeJob(job: Job, token: string): Promise<string | null> {
     this.#watchdog.noteProgress();
     const parsed = parseJob(job.data);
-    if (parsed.ok) return this.#runKey({ job, token, key: parsed.key });
+    if (parsed.ok) return this.#runKey({ job, token, key: parsed.key }, parsed.copy);
     const { isNewer, reason } = parsed;
     const taken = { job, token, key: undefined };
     if (isNewer) return this.#applyOutcome(taken, { kind: 'later', reason });
@@ -256,7 +256,10 @@ export class Consumer {
     return this.#applyOutcome(taken, { kind: 'done', note: reason });
   }
 
-  async #runKey(taken: TakenJob & { readonly key: JobKey }): Promise<string | null> {
+  async #runKey(
+    taken: TakenJob & { readonly key: JobKey },
+    copy: ClaimCopy | undefined,
+  ): Promise<string | null> {
     const { job, key } = taken;
     const { id: jobId = '' } = job;
     const startedMs = Date.now();
@@ -274,6 +277,7 @@ export class Consumer {
         signal,
         queuedMs: job.timestamp,
         count: job.attemptsStarted,
+        ...(copy === undefined || job.attemptsStarted > 1 ? {} : { copy }),
         reachedDriver,
         ...lastRun(this.#link.redis, this.#options, job, key),
       });

@@ -1,3 +1,4 @@
+import { isFields } from '../runtime/json.ts';
 import { traceId } from '../runtime/trace-id.ts';
 
 /** Version of a job's data, the wire format between ingest and jobs. The two are rolled out
@@ -10,8 +11,7 @@ export const JOB_KINDS = ['claim', 'volume', 'snapshot', 'capacity'] as const;
 
 export type JobKind = (typeof JOB_KINDS)[number];
 
-/** Which object to reconcile. A job carries nothing else: every run reads the object afresh
- * (invariant 1). */
+/** Which object to reconcile. */
 export interface JobKey {
   readonly kind: JobKind;
   readonly uid: string;
@@ -20,15 +20,51 @@ export interface JobKey {
   readonly name: string;
 }
 
+/** A key for which a job is asked. */
+export interface KeyToQueue extends JobKey {
+  /** JSON of the claim, as the watch has shown it last. */
+  readonly claim?: string;
+}
+
+/** A claim as the leader's watch has shown it, for the first run of its job; see claim-copy.ts in
+ * src/jobs/claim. */
+export interface ClaimCopy {
+  /** Names the watch; see watch-life.ts. */
+  readonly watch: string;
+  /** JSON. */
+  readonly claim: string;
+  /** '' without a key. */
+  readonly seal: string;
+}
+
+/** All that the seal of a copy covers. */
+export function sealedCopy(o: {
+  /** Value of --redis-prefix, without braces. */
+  readonly prefix: string;
+  readonly driver: string;
+  readonly uid: string;
+  readonly watch: string;
+  readonly claim: string;
+}): readonly string[] {
+  return ['copy', o.prefix, o.driver, o.uid, o.watch, o.claim];
+}
+
 /** A job's key, or why it can't be read. `isNewer`: a later version of sutler wrote the job, so a
  * later worker should run it. */
 export type ParsedJob =
-  | { readonly ok: true; readonly key: JobKey }
+  | { readonly ok: true; readonly key: JobKey; readonly copy?: ClaimCopy }
   | { readonly ok: false; readonly isNewer: boolean; readonly reason: string };
 
-/** The data of a job for this key, as Redis keeps it. */
-export function jobData({ kind, uid, namespace, name }: JobKey): JobKey & { readonly v: number } {
-  return { v: CONTRACT_VERSION, kind, uid, namespace, name };
+/** The data of a job, as Redis keeps it. */
+export interface JobData extends JobKey {
+  readonly v: number;
+  readonly copy?: ClaimCopy;
+}
+
+/** The data of a job for this key. A worker that does not know the copy reads the object. */
+export function jobData({ kind, uid, namespace, name }: JobKey, copy?: ClaimCopy): JobData {
+  const key = { v: CONTRACT_VERSION, kind, uid, namespace, name };
+  return copy === undefined ? key : { ...key, copy };
 }
 
 /** Reads a job's data; never throws. */
@@ -43,7 +79,19 @@ export function parseJob(data: unknown): ParsedJob {
       reason: `the job has version ${v}, this worker knows ${CONTRACT_VERSION}: upgrade workers`,
     };
   }
-  return parseKey(fields);
+  const parsed = parseKey(fields);
+  if (!parsed.ok) return parsed;
+  const copy = parseCopy(fields['copy']);
+  return copy === undefined ? parsed : { ...parsed, copy };
+}
+
+/** A copy that can't be read is none. */
+function parseCopy(value: unknown): ClaimCopy | undefined {
+  if (!isFields(value)) return undefined;
+  const { watch, claim, seal } = value;
+  return typeof watch === 'string' && typeof claim === 'string' && typeof seal === 'string'
+    ? { watch, claim, seal }
+    : undefined;
 }
 
 /** Reads the fields of a key; never throws. */

@@ -1,9 +1,9 @@
-import { type JobKey, keyId } from './contract.ts';
+import { keyId, type KeyToQueue } from './contract.ts';
 
 /** A request to reconcile a key. `ensure`: the key needs a job. `now`: the key needs a job that is
  * not delayed. `promote`: the key's job, if there is one, must not be delayed. */
 export interface KeyRequest {
-  readonly key: JobKey;
+  readonly key: KeyToQueue;
   readonly kind: 'ensure' | 'now' | 'promote';
 }
 
@@ -21,6 +21,12 @@ export class PendingKeys {
     const earlierKind = this.#requests.get(id)?.kind ?? kind;
     // Two different kinds together ask for a job that is not delayed.
     this.#requests.set(id, { key, kind: earlierKind === kind ? kind : 'now' });
+  }
+
+  /** Replaces the key of a request, if there is one, by what is known of it now. */
+  renew(key: KeyToQueue): void {
+    const request = this.#requests.get(keyId(key));
+    if (request !== undefined) this.#requests.set(keyId(key), { ...request, key });
   }
 
   /** Removes and returns the oldest requests, `max` at most. */

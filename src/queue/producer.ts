@@ -6,7 +6,18 @@ import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { backoffMs, signalWithin, systemClock, unlessAborted } from '../runtime/clock.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
-import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './contract.ts';
+import {
+  type ClaimCopy,
+  JOB_KINDS,
+  type JobData,
+  jobData,
+  jobId,
+  type JobKey,
+  type JobKind,
+  keyId,
+  type KeyToQueue,
+  sealedCopy,
+} from './contract.ts';
 import { type KeyRequest, PendingKeys } from './pending-keys.ts';
 import { Fairness, syncFairness } from './fairness.ts';
 import { fairnessKey, queueName, type QueuePlace } from './queue-keys.ts';
@@ -14,6 +25,7 @@ import { markPendingPromotion, promoteKey, registerQueues } from './queues.ts';
 import { requeueLostJobs } from './lost-jobs.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import type { ProducerConnection } from './connections.ts';
+import { MAX_SILENCE_MS, writeWatchLife } from './watch-life.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
 export interface ProducerOptions {
@@ -24,8 +36,19 @@ export interface ProducerOptions {
   /** The kinds of jobs that are added; where absent, all but those of storage capacity, which is
    * off by default. Each has a queue. */
   readonly kinds?: readonly JobKind[];
+  /** Jobs of claims get copies of them; absent: they don't. */
+  readonly copies?: ClaimCopies | undefined;
   readonly log: Logger;
   readonly metrics: Registry;
+}
+
+/** Where the copies of claims come from. */
+export interface ClaimCopies {
+  /** When the watch of claims last brought something, by performance.now(); undefined while it is
+   * interrupted, and while this process does not lead. */
+  readonly heardMs: () => number | undefined;
+  /** @param part  all that the seal covers */
+  readonly seal: (part: readonly string[]) => string;
 }
 
 const BATCH_KEYS = 200;
@@ -36,13 +59,17 @@ const QUICK_BATCHES = 10;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
+/** How often workers are told that the watch lives, if it has brought something since. */
+const LIFE_PERIOD_MS = 1_000;
+/** Not before each batch. */
+const LIFE_PAUSE_MS = 500;
 const REGISTER_PAUSE_MS = 1_000;
 /** How often a producer with requests looks whether Redis can be reached. */
 const REDIS_PAUSE_MS = 50;
 /** Pauses after batches that Redis refused. */
 const REFUSED_PAUSE = { startMs: 100, maxMs: 2_000 };
 
-type JobQueue = Queue<ReturnType<typeof jobData>, unknown, JobKind>;
+type JobQueue = Queue<JobData, unknown, JobKind>;
 type Queues = ReadonlyMap<JobKind, JobQueue>;
 
 /** The kinds that every driver has. */
@@ -59,6 +86,11 @@ export class Producer {
   readonly #workqueues: ReadonlyMap<JobKind, ReturnType<typeof workqueueMetrics>>;
   readonly #fairness = new Fairness();
   readonly #pending = new PendingKeys();
+  /** Claims that have changed since their jobs got copies, by key id. */
+  readonly #renewals = new Map<string, KeyToQueue>();
+  readonly #lifeTimer: NodeJS.Timeout | undefined;
+  /** When the life of the watch was written last, and what it was. */
+  #life = { writtenMs: -Infinity, heardMs: -Infinity };
   readonly #stopping = new AbortController();
   readonly #uniqueBase = randomBytes(6).toString('base64url');
   #serial = 0;
@@ -87,25 +119,36 @@ export class Producer {
       }),
       connection.link.onReady(() => void this.#register()),
     ];
+    if (options.copies !== undefined)
+      this.#lifeTimer = setInterval(() => void this.#tellLifeWhenIdle(), LIFE_PERIOD_MS);
     // The connection may be older than this producer.
     if (connection.link.trouble === undefined) void this.#register();
   }
 
   /** Makes sure that the key has a job. A job that waits or is delayed stays as it is; a key whose
    * run is under way runs once more after it. */
-  ensureQueued(key: JobKey): void {
+  ensureQueued(key: KeyToQueue): void {
     this.#request({ key, kind: 'ensure' });
   }
 
   /** Makes sure that the key has a job that is not delayed, for a change that makes a new run
    * worthwhile. */
-  enqueueNow(key: JobKey): void {
+  enqueueNow(key: KeyToQueue): void {
     this.#request({ key, kind: 'now' });
   }
 
   /** Promotes the key's job if it is delayed, and does nothing otherwise. */
   promote(key: JobKey): void {
     this.#request({ key, kind: 'promote' });
+  }
+
+  /** The claim has changed since a job of it may have got a copy: a job that waits gets this one,
+   * or none. */
+  renewCopy(key: KeyToQueue): void {
+    if (this.#stopping.signal.aborted || this.#options.copies === undefined) return;
+    this.#pending.renew(key);
+    this.#renewals.set(keyId(key), key);
+    this.#startFlushing();
   }
 
   /** As the connection's. */
@@ -127,6 +170,7 @@ export class Producer {
   async close(): Promise<void> {
     const { signal } = this.#stopping;
     if (signal.aborted) return;
+    clearInterval(this.#lifeTimer);
     if (this.#link.trouble === undefined)
       await unlessAborted(this.waitUntilFlushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
@@ -151,14 +195,18 @@ export class Producer {
       .then(() => this.#flush())
       .finally(() => {
         this.#flushing = undefined;
-        if (this.#pending.size > 0 && !this.#stopping.signal.aborted) this.#startFlushing();
+        if (this.#hasWork && !this.#stopping.signal.aborted) this.#startFlushing();
       });
+  }
+
+  get #hasWork(): boolean {
+    return this.#pending.size + this.#renewals.size > 0;
   }
 
   async #flush(): Promise<void> {
     const { signal } = this.#stopping;
     let refusals = 0;
-    while (this.#pending.size > 0 && !signal.aborted) {
+    while (this.#hasWork && !signal.aborted) {
       const queues = await this.#openQueues();
       if (queues === undefined) continue;
       await this.#pauseForBatch();
@@ -231,10 +279,13 @@ export class Producer {
   /** @returns whether Redis refused any requests; those are in the pending keys again */
   async #addBatch(queues: Queues, batch: readonly KeyRequest[]): Promise<boolean> {
     void this.#options.connection.flushDetector.check();
+    // Before the renewals are sent: those of all that the watch has brought until then.
+    const heardMs = this.#options.copies?.heardMs();
     const parts = [...queues].map(async ([kind, queue]) => {
       const requests = batch.filter(({ key }) => key.kind === kind);
       try {
-        await this.#add(queue, kind, requests);
+        if (kind === 'claim') await this.#renewCopies(queue);
+        await this.#add(queue, kind, requests, heardMs);
       } catch (error) {
         for (const request of requests) this.#pending.add(request);
         this.#metrics.rejected.inc({ driver: this.#options.driver });
@@ -254,7 +305,12 @@ export class Producer {
     return isRefused;
   }
 
-  async #add(queue: JobQueue, kind: JobKind, requests: readonly KeyRequest[]): Promise<void> {
+  async #add(
+    queue: JobQueue,
+    kind: JobKind,
+    requests: readonly KeyRequest[],
+    heardMs: number | undefined,
+  ): Promise<void> {
     const place = { prefix: this.#options.prefix, queue: queue.name };
     const { redis } = this.#link;
     // Before the keys are added; see markPendingPromotion.
@@ -270,9 +326,11 @@ export class Producer {
     if (adds.length === 0) return;
     const jobs = adds.map((request) => ({
       name: kind,
-      data: jobData(request.key),
+      data: jobData(request.key, this.#copyFor(request.key)),
       opts: this.#jobOptions(request.key, request.kind === 'now'),
     }));
+    // Reaches Redis before the jobs do, without waiting for its answer.
+    if (jobs.some(({ data }) => data.copy !== undefined)) void this.#tellLife(heardMs);
     const startedMs = performance.now();
     const newIds = new Set(jobs.map(({ opts }) => opts.jobId));
     // For a key that has a job, BullMQ returns the id of that job.
@@ -288,6 +346,45 @@ export class Producer {
     this.#metrics.added.inc(labels, jobs.length - deduplicated.length);
     this.#workqueues.get(kind)?.added(jobs.length - deduplicated.length);
     this.#metrics.deduplicated.inc(labels, deduplicated.length);
+  }
+
+  /** The copy for the job of a claim, while the watch lives. */
+  #copyFor({ uid, claim }: KeyToQueue): ClaimCopy | undefined {
+    const { copies, prefix, driver } = this.#options;
+    const heardMs = copies?.heardMs();
+    if (copies === undefined || claim === undefined || heardMs === undefined) return undefined;
+    if (performance.now() - heardMs > MAX_SILENCE_MS) return undefined;
+    const watch = this.#uniqueBase;
+    return { watch, claim, seal: copies.seal(sealedCopy({ prefix, driver, uid, watch, claim })) };
+  }
+
+  /** Gives jobs that wait the copies of now. What fails is tried again with the next batch. */
+  async #renewCopies(queue: JobQueue): Promise<void> {
+    for (const [id, key] of this.#renewals) {
+      const found = await queue.getDeduplicationJobId(id);
+      const job = found === null ? undefined : await queue.getJob(found);
+      if (job?.attemptsStarted === 0) await job.updateData(jobData(key, this.#copyFor(key)));
+      if (this.#renewals.get(id) === key) this.#renewals.delete(id);
+    }
+  }
+
+  /** Tells workers that the watch lives. Never rejects: without it they read each claim.
+   * @param heardMs  when it last brought something; all that it had brought by then is in Redis */
+  async #tellLife(heardMs: number | undefined): Promise<void> {
+    const { prefix, driver } = this.#options;
+    const nowMs = performance.now();
+    if (heardMs === undefined || heardMs === this.#life.heardMs) return;
+    if (nowMs - this.#life.writtenMs < LIFE_PAUSE_MS) return;
+    this.#life = { writtenMs: nowMs, heardMs };
+    const life = { watch: this.#uniqueBase, ageMs: nowMs - heardMs };
+    await writeWatchLife(this.#link.redis, { prefix, driver }, life).catch((error: unknown) =>
+      this.#options.log.debug({ err: error }, 'could not tell that the watch lives; trying again'),
+    );
+  }
+
+  async #tellLifeWhenIdle(): Promise<void> {
+    if (this.#flushing !== undefined || this.#link.trouble !== undefined) return;
+    await this.#tellLife(this.#options.copies?.heardMs());
   }
 
   /** BullMQ adds no job for a key that has one, whether that job can ever run or not. */

@@ -53,6 +53,11 @@ export function turnsKey(prefix: string, queue: string, className: string): stri
   return `${keyPrefix(prefix)}:turns:${queue}:${className}`;
 }
 
+/** Hash that says when the leader's watch of claims last brought something; queue/watch-life.ts. */
+export function watchKey(prefix: string, driver: string): string {
+  return `${keyPrefix(prefix)}:watch:${driver}`;
+}
+
 /** Unix ms of the queue's last heartbeat; queue/heartbeat.ts. */
 export function heartbeatKey(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:heartbeat:${queue}`;

@@ -1,4 +1,4 @@
-import { perDriver } from '../runtime/flags.ts';
+import { defineFlags, perDriver } from '../runtime/flags.ts';
 
 /** How long a volume record belongs to one attempt. ingest and jobs need the same value. */
 export const recordFlags = perDriver({
@@ -9,6 +9,19 @@ export const recordFlags = perDriver({
     help:
       'How long a run owns its volume record beyond --timeout: time to send the call, and to ' +
       'write the PersistentVolume after it. No other run takes the volume up earlier.',
+  },
+});
+
+/** The keys of record-seal.ts. */
+export const recordKeyFlags = defineFlags({
+  'record-key-file': {
+    type: 'string',
+    default: '',
+    help:
+      'File of the keys by which jobs seal volume records in Redis, and ingest the copies of ' +
+      'claims in the queue, one a line, the one to seal with first; what has another seal is not ' +
+      'used. The line "unsealed" accepts what has none. It is read again when it changes. Without ' +
+      'it at ingest, jobs with such a file read each claim.',
   },
 });
 

@@ -72,10 +72,19 @@ describe('boards', () => {
     assert.equal(claims.counts['prioritized'], 1);
     assert.deepEqual(
       claims.jobs.map(({ name, data }) => [name, data]),
-      [['claim ns/data', { v: 1, ...claim }]],
+      [['claim ns/data', { ...claim }]],
     );
     const [, opened] = await shown('volumes.d.example');
     assert.equal(opened?.jobs[0]?.name, 'volume pvc-u2');
+  });
+
+  it('show the key of a job, and not the copy of its claim', async () => {
+    const copy = { watch: 'w', claim: '{"metadata":{}}', seal: '' };
+    const queue = await redis.fill('d.example', [volume]);
+    await queue.add('volume', { v: 1, ...volume, copy });
+    const [volumes] = await shown('volumes.d.example');
+    for (const { data } of volumes?.jobs ?? []) assert.deepEqual(data, { ...volume });
+    assert.equal(volumes?.jobs.length, 2);
   });
 
   it('show why a delayed job waits, and when its next run comes, as the first page does', async () => {

@@ -78,9 +78,9 @@ export class ProcessBed extends ClusterBed {
         ...(gatewayFlags ?? [`--gateway=unix://${listen.path}`]),
         '--timeout=1s',
         '--write-allowance=1s',
+        `--record-key-file=${recordKeys}`,
         ...flags,
       ],
-      jobsFlags: [`--record-key-file=${recordKeys}`],
       env,
     });
     closers.add('gateway', () => bed.stopGateway());

@@ -14,6 +14,7 @@ describe('LeaderOnlyQueue', () => {
         ensureQueued: ({ name }) => void passed.push(`ensure ${name}`),
         enqueueNow: ({ name }) => void passed.push(`now ${name}`),
         promote: ({ name }) => void passed.push(`promote ${name}`),
+        renewCopy: ({ name }) => void passed.push(`renew ${name}`),
       },
       30_000,
       { nowMs: () => nowMs, sleep: () => Promise.resolve() },

@@ -24,7 +24,12 @@ describe('Leadership', () => {
     lease.holder = undefined;
     const record = (what: string) => () => void done.push(what);
     queue = new LeaderOnlyQueue(
-      { ensureQueued: record('queued'), enqueueNow: record('now'), promote: record('promoted') },
+      {
+        ensureQueued: record('queued'),
+        enqueueNow: record('now'),
+        promote: record('promoted'),
+        renewCopy: () => undefined,
+      },
       60_000,
     );
     const resync = new Resync({

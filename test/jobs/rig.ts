@@ -146,6 +146,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     get records() {
       return records;
     },
+    copies: { claimOf: () => Promise.resolve(undefined) },
     openSources: () => openSources(redis, 'csi', DRIVER),
     turns: new ClassTurns(redis, { prefix: 'csi', driver: DRIVER, keepMs: 60_000 }),
     names: new VolumeNames(redis, 'csi', DRIVER),

@@ -792,7 +792,7 @@ describe('k8s/', () => {
     }
   });
 
-  it('mounts the keys of volume records into jobs, and into nothing else', () => {
+  it('mounts the keys of seals into ingest and jobs, and into nothing else', () => {
     const withKeys = containers.filter(({ container, pod }) =>
       container.volumeMounts?.some(
         ({ name }) =>
@@ -800,8 +800,11 @@ describe('k8s/', () => {
           'sutler-record-key',
       ),
     );
-    assert.deepEqual([...new Set(withKeys.map(({ container }) => container.args[0]))], ['jobs']);
-    for (const { title, container } of ours.filter(({ container }) => container.args[0] === 'jobs'))
+    const named = new Set(withKeys.map(({ container }) => container.args[0] ?? ''));
+    assert.deepEqual([...named].sort(), ['ingest', 'jobs']);
+    for (const { title, container } of ours.filter(({ container }) =>
+      named.has(container.args[0] ?? ''),
+    ))
       assert.equal(flagsOf(container)['recordKeyFile'], '/etc/sutler/record-key/keys', title);
   });
 

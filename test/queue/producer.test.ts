@@ -87,6 +87,64 @@ describe('Producer', () => {
     assert.equal((await redis.redis.keys(`{csi}:volumes.${driver}:pvc-1~*`)).length, 1);
   });
 
+  describe('with copies of claims', () => {
+    let heardMs: number | undefined;
+    const copies = { heardMs: () => heardMs, seal: () => 'seal' };
+    const dataOf = async (
+      name: string,
+    ): Promise<{ readonly copy?: { readonly claim: string } }> => {
+      const [job = ''] = await redis.redis.keys(keyOf(`default.${name}~*`));
+      const { data = '' } = await redis.redis.hgetall(job);
+      return JSON.parse(data) as object;
+    };
+    beforeEach(() => (heardMs = performance.now()));
+
+    it('gives the job the claim as the watch has shown it, and tells that the watch lives', async () => {
+      const producer = bench.producer({ copies });
+      producer.ensureQueued({ ...claimKey('a'), claim: 'text' });
+      await producer.waitUntilFlushed();
+      const { copy } = await dataOf('a');
+      const { watch, at } = await redis.redis.hgetall(`{csi}:watch:${driver}`);
+      assert.deepEqual(copy, { watch, claim: 'text', seal: 'seal' });
+      assert.ok(Number(at) > 0);
+    });
+
+    it('gives it none while no watch lives', async () => {
+      heardMs = undefined;
+      const producer = bench.producer({ copies });
+      producer.ensureQueued({ ...claimKey('a'), claim: 'text' });
+      await producer.waitUntilFlushed();
+      assert.equal((await dataOf('a')).copy, undefined);
+    });
+
+    it('replaces the copy in a job that waits, or takes it away', async () => {
+      const producer = bench.producer({ copies });
+      producer.ensureQueued({ ...claimKey('a'), claim: 'text' });
+      await producer.waitUntilFlushed();
+      producer.renewCopy({ ...claimKey('a'), claim: 'newer' });
+      await producer.waitUntilFlushed();
+      assert.equal((await dataOf('a')).copy?.claim, 'newer');
+      producer.renewCopy(claimKey('a'));
+      await producer.waitUntilFlushed();
+      assert.equal((await dataOf('a')).copy, undefined);
+    });
+
+    it('takes the copy from a request that Redis has not got yet', async () => {
+      const producer = bench.producer({ copies });
+      producer.ensureQueued({ ...claimKey('a'), claim: 'text' });
+      producer.renewCopy(claimKey('a'));
+      await producer.waitUntilFlushed();
+      assert.equal((await dataOf('a')).copy, undefined);
+    });
+
+    it('adds no job when the copy of a claim without one is renewed', async () => {
+      const producer = bench.producer({ copies });
+      producer.renewCopy({ ...claimKey('a'), claim: 'text' });
+      await producer.waitUntilFlushed();
+      assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
+    });
+  });
+
   it('sends one script per key and nothing else', async () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('first'));

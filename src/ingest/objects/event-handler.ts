@@ -12,11 +12,14 @@ import {
   claimNeed,
   judgeClaimChange,
   judgeVolumeChange,
+  keyOfClaim,
+  keyToQueue,
   type Need,
   type PredicateDriver,
   volumeNeed,
   whyPending,
 } from './predicates.ts';
+import type { WatchedClaim } from './transforms.ts';
 
 /** Looks for another PV with the handle of one whose deletion is about to be enqueued
  * (invariant 7). */
@@ -30,7 +33,10 @@ export interface SharedHandleLook {
 
 export interface EventHandlerOptions {
   readonly driver: PredicateDriver;
-  readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
+  readonly queue: Pick<
+    LeaderOnlyQueue,
+    'ensureQueued' | 'enqueueNow' | 'promote' | 'renewCopy' | 'isAllowing'
+  >;
   /** What is known about other objects than the one that has changed. */
   readonly lookups: ClaimLookups;
   /** Absent where PVs are not watched: only the worker looks there, before DeleteVolume. */
@@ -68,13 +74,20 @@ export class EventHandler {
    * @param previous    its state before, where it is known
    * @param isModified  where that is not known: it was not added, so an earlier job of it may still
    *                    be delayed */
-  claimChanged(claim: Claim, previous: Claim | undefined, isModified = false): void {
+  claimChanged(claim: WatchedClaim, previous: WatchedClaim | undefined, isModified = false): void {
+    if (previous?.copy !== undefined && !isBoundByOurs(claim))
+      this.queue.renewCopy(keyToQueue(claim));
     if (previous === undefined)
       return this.enqueueClaim(claim, isModified ? 'enqueueNow' : 'ensureQueued');
     const neededJob = this.#claimNeed(previous).kind === 'job';
     const meaning = judgeClaimChange(claim, previous, { neededJob, driver: this.driver });
     if (meaning === 'irrelevant') return;
     this.enqueueClaim(claim, meaning === 'need-changed' ? 'ensureQueued' : 'enqueueNow');
+  }
+
+  /** A claim is gone. */
+  claimRemoved({ metadata, copy }: WatchedClaim): void {
+    if (copy !== undefined) this.queue.renewCopy(keyOfClaim(metadata));
   }
 
   /** A volume was added or modified, as with claims. */
@@ -124,8 +137,8 @@ export class EventHandler {
     for (const claim of claims) {
       const why = whyPending(claim, this.driver, this.#lookups);
       if (why === undefined) continue;
-      const { uid, namespace = '', name, creationTimestamp = '' } = claim.metadata;
-      const key = { kind: 'claim', uid, namespace, name } as const;
+      const { creationTimestamp = '' } = claim.metadata;
+      const key = keyOfClaim(claim.metadata);
       yield { key, className: classNameOf(claim), sinceMs: Date.parse(creationTimestamp), why };
     }
     for (const volume of volumes) {
@@ -170,4 +183,9 @@ export class EventHandler {
   #claimNeed(claim: Claim): Need {
     return claimNeed(claim, this.driver, this.#lookups);
   }
+}
+
+/** Whether the claim names the volume that its job has made: then the copy in that job was used. */
+function isBoundByOurs({ metadata: { uid }, spec }: Claim): boolean {
+  return spec.volumeName?.endsWith(uid) === true;
 }

@@ -14,7 +14,13 @@ import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { isPending, isTerminatingCloneSource } from '../../volumes/data-source.ts';
 import type { ObjectSource, ServedDriver, ServedDrivers, Unfinished } from './object-source.ts';
 import { type Observer, PendingCache } from './pending-cache.ts';
-import { transformClaim, transformClass, transformVolume } from './transforms.ts';
+import {
+  transformClaim,
+  transformClass,
+  transformVolume,
+  transformWatchedClaim,
+  type WatchedClaim,
+} from './transforms.ts';
 import { VolumeIndex } from './volume-index.ts';
 
 export interface InformersOptions {
@@ -36,7 +42,7 @@ const RELIST_DELAY_MS = 200;
 export class Informers implements ObjectSource {
   readonly #options: InformersOptions;
   readonly #classes: Reflector<Class>;
-  readonly #pendingClaims: PendingCache<Claim>;
+  readonly #pendingClaims: PendingCache<WatchedClaim>;
   readonly #pendingVolumes: PendingCache<Volume>;
   readonly #volumeIndex = new VolumeIndex((name) => {
     const volume = this.#pendingVolumes.get(name);
@@ -54,15 +60,17 @@ export class Informers implements ObjectSource {
   constructor(options: InformersOptions) {
     const { log } = options;
     this.#options = options;
-    this.#pendingClaims = new PendingCache<Claim>({
+    this.#pendingClaims = new PendingCache<WatchedClaim>({
       resource: claims,
-      transform: transformClaim,
+      transform: transformWatchedClaim,
       mayNeedJob: mayClaimNeedJob,
       observer: this.#claimObserver(),
       onChange: ({ object, previous, isModified }) =>
         this.#options.drivers.each(({ handler }) =>
           handler.claimChanged(object, previous, isModified),
         ),
+      onForgotten: (claim) =>
+        this.#options.drivers.each(({ handler }) => handler.claimRemoved(claim)),
       log,
     });
     this.#pendingVolumes = new PendingCache<Volume>({
@@ -144,6 +152,11 @@ export class Informers implements ObjectSource {
   /** Whether changes of PVs arrive at once, so that `sharedHandles` misses none. */
   get isFollowingVolumes(): boolean {
     return this.#volumeWatch.isFollowing;
+  }
+
+  /** As that of ListWatch, for the watch of claims. */
+  get claimsHeardMs(): number | undefined {
+    return this.#claimWatch.heardMs;
   }
 
   /** The names of other PVs that may share the handle of this one. */

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { NO_CLASS, NOT_ANNOTATED, type PendingWhy } from '../../explain/pending-index.ts';
 import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '../../kube/keys.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
-import type { JobKey } from '../../queue/contract.ts';
+import type { JobKey, KeyToQueue } from '../../queue/contract.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
 import {
   classNameOf,
@@ -15,10 +15,11 @@ import {
 import { type DriverNames, isKnownAs } from '../../volumes/driver-facts.ts';
 import { isTerminatingCloneSource } from '../../volumes/data-source.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
+import type { WatchedClaim } from './transforms.ts';
 
 /** Whether an object needs a job. */
 export type Need =
-  | { readonly kind: 'job'; readonly key: JobKey }
+  | { readonly kind: 'job'; readonly key: KeyToQueue }
   | { readonly kind: 'ignore'; readonly reason: string };
 
 /** What the predicates need to know about the driver. */
@@ -36,11 +37,14 @@ export interface ClaimLookups {
 /** Whether a claim needs a job. A claim whose class is missing needs none: it is judged again when
  * the class is added. A claim whose volume exists needs none: the volume controller binds it
  * (sig-storage-lib-external-provisioner controller/controller.go shouldProvision). */
-export function claimNeed(claim: Claim, driver: PredicateDriver, lookups: ClaimLookups): Need {
-  const { uid, namespace = '', name } = claim.metadata;
+export function claimNeed(
+  claim: WatchedClaim,
+  driver: PredicateDriver,
+  lookups: ClaimLookups,
+): Need {
   const otherNodes = whyOfOtherNode(claim, driver);
   if (otherNodes !== undefined) return { kind: 'ignore', reason: otherNodes };
-  const job: Need = { kind: 'job', key: { kind: 'claim', uid, namespace, name } };
+  const job: Need = { kind: 'job', key: keyToQueue(claim) };
   // The job removes the finalizer once the record is closed, whether or not the claim still needs a
   // volume.
   if (hasFinalizer(claim, CLAIM_FINALIZER)) return job;
@@ -49,8 +53,19 @@ export function claimNeed(claim: Claim, driver: PredicateDriver, lookups: ClaimL
   if (verdict.kind === 'no-class')
     return { kind: 'ignore', reason: `storageClass "${verdict.className}" not found` };
   if (verdict.kind === 'ignore') return verdict;
-  if (lookups.hasVolume(uid)) return { kind: 'ignore', reason: 'the volume of the claim exists' };
+  if (lookups.hasVolume(claim.metadata.uid))
+    return { kind: 'ignore', reason: 'the volume of the claim exists' };
   return job;
+}
+
+/** The claim's key, with the copy of it that may go into its job. */
+export function keyToQueue({ metadata, copy }: WatchedClaim): KeyToQueue {
+  const key = keyOfClaim(metadata);
+  return copy === undefined ? key : { ...key, claim: copy };
+}
+
+export function keyOfClaim({ uid, namespace = '', name }: Claim['metadata']): JobKey {
+  return { kind: 'claim', uid, namespace, name };
 }
 
 /** Why a claim that the driver has to do with is not Bound, for people to look at: '' if it has a

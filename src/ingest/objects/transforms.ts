@@ -42,6 +42,38 @@ export function transformClaim(raw: unknown): Claim {
   };
 }
 
+/** A claim that a watch has shown. */
+export interface WatchedClaim extends Claim {
+  /** JSON of the whole claim, for the first run of its job; absent where that run reads it. */
+  readonly copy?: string;
+}
+
+/** Longer ones don't travel in jobs. */
+const MAX_COPY_LENGTH = 4_096;
+
+export function transformWatchedClaim(raw: unknown): WatchedClaim {
+  const claim = transformClaim(raw);
+  if (!mayBeCopied(claim)) return claim;
+  const { metadata, ...others } = raw as Claim;
+  const copy = JSON.stringify({ ...others, metadata: { ...metadata, managedFields: undefined } });
+  return copy.length > MAX_COPY_LENGTH ? claim : { ...claim, copy };
+}
+
+/** Whether the first run of the claim's job may decide on a copy of it: its volume has no source,
+ * and nothing was begun for it. */
+function mayBeCopied({ metadata, spec, status }: Claim): boolean {
+  const { annotations, finalizers, deletionTimestamp } = metadata;
+  return (
+    status?.phase === 'Pending' &&
+    (annotations?.[keys.STORAGE_PROVISIONER] ?? annotations?.[keys.BETA_STORAGE_PROVISIONER]) !==
+      undefined &&
+    [spec.volumeName, spec.dataSource, spec.dataSourceRef, deletionTimestamp].every(
+      (each) => each === undefined || each === '',
+    ) &&
+    finalizers === undefined
+  );
+}
+
 export function transformVolume(raw: unknown): Volume {
   const volume = raw as Volume;
   const { metadata, spec, status } = volume;

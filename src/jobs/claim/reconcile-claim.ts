@@ -4,6 +4,7 @@ import type { Claim } from '../../kube/objects.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import type { Run } from '../../queue/run.ts';
+import { MAX_SILENCE_MS } from '../../queue/watch-life.ts';
 import { classNameOf, selectedNodeOf } from '../../volumes/eligibility.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { type ClaimAttempt, startAttempt } from '../attempt.ts';
@@ -18,9 +19,10 @@ import { delayIfRecentlyInfeasible, sendPlanned } from './create-volume.ts';
 import { decideIntent, endWithoutCreation, type Intent } from './decide-intent.ts';
 import { freeName, keepName } from './name-clash.ts';
 
-/** One run of a claim's job: reads the claim, plans its volume, opens the volume record, has the
- * driver create the volume, writes the PV and closes the record. A creation that an earlier run
- * left open is finished, whatever became of the claim (invariant 3).
+/** One run of a claim's job: reads the claim, unless the job carries a copy that is as good, plans
+ * its volume, opens the volume record, has the driver create the volume, writes the PV and closes
+ * the record. A creation that an earlier run left open is finished, whatever became of the claim
+ * (invariant 3).
  * @throws KubeError, RecordsUnavailable, OwnershipLost */
 export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run): Promise<Outcome> {
   const { kube } = deps.cluster;
@@ -30,7 +32,8 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   if (notYet !== undefined) return waitForRecord(notYet);
   // Taken before the claim is read (record rule 6).
   const dataEpoch = await records.seenDataEpoch();
-  let claim = await readClaim(kube, job);
+  const copied = await copyOf(deps, job, run);
+  let claim = copied ?? (await readClaim(kube, job));
   const delayed = await delayIfRecentlyInfeasible(deps, claim, run);
   if (delayed !== undefined) return delayed;
   const wasBegun = claim !== undefined && hasFinalizer(claim, CLAIM_FINALIZER);
@@ -44,13 +47,21 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
       if (marked === undefined) return { kind: 'later', reason: 'the claim has changed meanwhile' };
       claim = marked;
     }
-    const attempt = startAttempt(deps, { id: job.uid, job, dataEpoch, wasBegun }, startMs);
-    const outcome = await createOrFinish(deps, { attempt, claim, run }, intent);
+    const readMs = copied === undefined ? startMs : startMs - MAX_SILENCE_MS;
+    const attempt = startAttempt(deps, { id: job.uid, job, dataEpoch, wasBegun }, readMs);
+    const isCopied = claim !== undefined && claim === copied;
+    const outcome = await createOrFinish(deps, { attempt, claim, run }, intent, isCopied);
     countAttempt(deps, { claim, intent, outcome, startMs, queuedMs: run.queuedMs });
     return releaseUnneeded(deps, { uid: job.uid, claim, wasBegun }, outcome);
   };
   const cls = claim && deps.cluster.classOf(classNameOf(claim));
   return inTurn(deps, { key: job, cls, isNeeded: intent.kind === 'create' }, work);
+}
+
+/** The claim that the job carries. For a driver that runs on each node the claim is read, since a
+ * node may have been chosen meanwhile. */
+function copyOf({ driver, redis }: Dependencies, job: JobKey, run: Run) {
+  return driver.nodeLocal === undefined ? redis.copies.claimOf(job, run.copy) : undefined;
 }
 
 /** Adds our finalizer. The user is told if it is refused.
@@ -79,11 +90,13 @@ const UNTRACEABLE: Intent = {
 };
 
 /** Opens the record. If earlier runs left nothing to finish, sends the request that this run has
- * planned, or ends the run of a claim that gets no volume. */
+ * planned, or ends the run of a claim that gets no volume.
+ * @param isCopied  the claim is a copy, on which nothing that earlier runs left is judged */
 async function createOrFinish(
   deps: Dependencies,
   claimAttempt: ClaimAttempt,
   intent: Intent,
+  isCopied: boolean,
 ): Promise<Outcome> {
   const { records } = deps.redis;
   const whyUnfit = fitsClaim(deps, claimAttempt);
@@ -96,9 +109,10 @@ async function createOrFinish(
   }
   const { planned } = intent;
   const opened = await records.openCreate(attempt.id, { ...attempt, planned, mode: 'plan' });
-  return opened.kind === 'opened'
-    ? sendPlanned(deps, claimAttempt, planned, opened)
-    : continueRecord(deps, claimAttempt, intent, opened);
+  if (opened.kind === 'opened') return sendPlanned(deps, claimAttempt, planned, opened);
+  if (!isCopied) return continueRecord(deps, claimAttempt, intent, opened);
+  const claim = await readClaim(deps.cluster.kube, attempt.job);
+  return continueRecord(deps, { ...claimAttempt, claim }, await decideIntent(deps, claim), opened);
 }
 
 /** Counts the run in upstream's metrics. Runs that never reached the driver and will be repeated

@@ -208,7 +208,6 @@ export class LeastPrivilegeBed {
   startJobs(): Promise<Startable> {
     return this.#start('jobs', [
       ...this.#flagsOf('jobs'),
-      `--record-key-file=${this.#folder.file('record-keys')}`,
       '--claim-finalizer',
       '--feature-gates=CrossNamespaceVolumeDataSource=true',
       '--capacity-ownerref-level=2',
@@ -220,7 +219,12 @@ export class LeastPrivilegeBed {
   }
 
   #flagsOf(name: string): readonly string[] {
-    return [`--kubeconfig=${this.#kubeconfigs[name]}`, ...this.#placeOf(), '--watch-secrets'];
+    return [
+      `--kubeconfig=${this.#kubeconfigs[name]}`,
+      ...this.#placeOf(),
+      '--watch-secrets',
+      `--record-key-file=${this.#folder.file('record-keys')}`,
+    ];
   }
 
   #placeOf(): readonly string[] {

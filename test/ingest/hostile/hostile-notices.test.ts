@@ -90,7 +90,13 @@ function openIngest(api: HostileApi, model: ClusterModel) {
   const looks = new LookQueue({ ...common, onLook: (look) => source.looked(look) });
   const queued = new Set<string>();
   const enqueue = ({ kind, uid }: JobKey) => void queued.add(`${kind} ${uid}`);
-  const queue = { isAllowing: true, ensureQueued: enqueue, enqueueNow: enqueue, promote: enqueue };
+  const queue = {
+    isAllowing: true,
+    ensureQueued: enqueue,
+    enqueueNow: enqueue,
+    promote: enqueue,
+    renewCopy: () => undefined,
+  };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
   const handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
   return {

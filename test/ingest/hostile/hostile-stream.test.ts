@@ -67,7 +67,13 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
   const source = new Informers({ ...common, drivers: new ServedDrivers(), backoff });
   const jobs = new Set<string>();
   const enqueue = ({ kind, uid }: JobKey) => void jobs.add(`${kind} ${uid}`);
-  const queue = { isAllowing: true, ensureQueued: enqueue, enqueueNow: enqueue, promote: enqueue };
+  const queue = {
+    isAllowing: true,
+    ensureQueued: enqueue,
+    enqueueNow: enqueue,
+    promote: enqueue,
+    renewCopy: () => undefined,
+  };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
   const handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
   source.serve({ handler });

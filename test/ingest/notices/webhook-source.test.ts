@@ -52,6 +52,7 @@ describe('webhook source, whose notices and lists', () => {
       ensureQueued: note('ensure'),
       enqueueNow: note('now'),
       promote: note('promote'),
+      renewCopy: note('renew'),
     };
     queue = new LeaderOnlyQueue(producer, 0);
     queue.allow(() => true);
