@@ -1,10 +1,11 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Request } from 'express';
 import { ipKeyGenerator, MemoryStore, type Options } from 'express-rate-limit';
-import { Counter, type Registry } from 'prom-client';
+import type { Counter } from 'prom-client';
 import QuickLRU from 'quick-lru';
 import { isLoopback } from '../runtime/address.ts';
 import type { Logger } from '../runtime/log.ts';
+import { metricsIn, type Registry } from '../runtime/metrics.ts';
 import { addressOf } from './request-checks.ts';
 
 /** Who sends a request. */
@@ -66,12 +67,11 @@ export class PasswordCheck {
     this.#log = log;
     this.#accounts = accounts;
     this.#failures.init({ windowMs: failureWindowMs } as Options);
-    this.#results = new Counter({
-      name: 'sutler_dashboard_logins_total',
-      help: 'Passwords sent to the dashboard, HTTP basic included, by result: ok, wrong, limited.',
-      labelNames: ['result'],
-      registers: [metrics],
-    });
+    this.#results = metricsIn(metrics).counter(
+      'sutler_dashboard_logins_total',
+      'Passwords sent to the dashboard, HTTP basic included, by result: ok, wrong, limited.',
+      ['result'],
+    );
   }
 
   /** Who is limited is refused even with the right password. */

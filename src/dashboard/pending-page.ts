@@ -37,18 +37,20 @@ export function filterPending(
   );
 }
 
-/** The first page.
- * @param o.found  how many objects the filter finds
- * @param o.rows  those of the page
- * @param o.mayAct  shows what changes something */
-export function pendingPage(o: {
+interface Listing {
   readonly overview: Overview;
   readonly filter: Filter;
+  /** How many objects the filter finds. */
   readonly found: number;
+  /** Those of the page. */
   readonly rows: readonly Row[];
-  readonly redis: string;
-  readonly mayAct: boolean;
-}): string {
+}
+
+/** The first page.
+ * @param o.mayAct  shows what changes something */
+export function pendingPage(
+  o: Listing & { readonly redis: string; readonly mayAct: boolean },
+): string {
   const { drivers, atMs } = o.overview;
   const cards = drivers.map((driver) => driverCard(driver, o.mayAct));
   return fullPage(
@@ -153,13 +155,7 @@ role="img" aria-label="${text}">${paths}</svg>
 <p class="quiet">${text}</p>`;
 }
 
-function pendingSection(o: {
-  readonly overview: Overview;
-  readonly filter: Filter;
-  readonly found: number;
-  readonly rows: readonly Row[];
-}): Markup {
-  const { overview, filter, found, rows } = o;
+function pendingSection({ overview, filter, found, rows }: Listing): Markup {
   const all = overview[filter.show];
   const lists = { claims: 'Claims that are not Bound', volumes: 'Volumes to delete' } as const;
   const tabs = (['claims', 'volumes'] as const).map((show) =>

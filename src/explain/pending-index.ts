@@ -41,22 +41,13 @@ export function encodeEntry({ key, className, sinceMs, why }: PendingEntry): str
   return JSON.stringify([kind, namespace, name, className, sinceMs, why]);
 }
 
-/** What is written, by UID, as `encodeEntry` gives it. */
-export async function readWritten(redis: Redis, key: string): Promise<Map<string, string>> {
-  return new Map(Object.entries(await redis.hgetall(key)));
-}
-
-/** Writes entries by their UIDs, and removes others. */
+/** Writes entries by their UIDs, as `encodeEntry` gives them, and removes others. */
 export async function writePending(
   redis: Redis,
   key: string,
-  change: {
-    readonly written: ReadonlyMap<string, string>;
-    readonly removed: readonly string[];
-  },
+  written: readonly (readonly [uid: string, text: string])[],
+  removed: readonly string[] = [],
 ): Promise<void> {
-  const { removed } = change;
-  const written = [...change.written];
   for (let i = 0; i < written.length; i += FIELDS_AT_ONCE)
     await redis.hset(key, new Map(written.slice(i, i + FIELDS_AT_ONCE)));
   for (let i = 0; i < removed.length; i += FIELDS_AT_ONCE)

@@ -117,6 +117,7 @@ export function renderReport(
   const workers = processes.filter((each) => each.process === 'jobs').length;
   const shown = pending.slice(0, isWide ? pending.length : SHOWN);
   const more = pending.length - shown.length;
+  const ageOf = (sinceMs = nowMs): string => age(nowMs - sinceMs);
   return [
     `driver ${state.driver}: ${report.isFine ? 'fine' : 'somebody has to act'}`,
     ...(cause === undefined ? [] : [`  ${cause.sentence}; ${cause.actor}: ${cause.step}`]),
@@ -125,23 +126,17 @@ export function renderReport(
     `  workers: ${whyNoWorker(state) ?? `${workers} processes`}`,
     `  records: ${openRecords} open`,
     ...troubles.map((line) => `  ${line}`),
-    ...renderCounts('claims', report.claims, nowMs),
-    ...renderCounts('volumes', report.volumes, nowMs),
+    ...(['claims', 'volumes'] as const).flatMap((what) =>
+      report[what].map(
+        ({ count, oldest: { cause, sinceMs } }) =>
+          `  ${count} ${what} pending: ${cause.name}, the oldest for ${ageOf(sinceMs)} ` +
+          `(${cause.actor}: ${cause.step})`,
+      ),
+    ),
     ...shown.map(
       ({ object, cause: { name, sentence }, sinceMs }) =>
-        `    ${object}  ${sinceMs === undefined ? '' : age(nowMs - sinceMs)}  ${name}  ${sentence}`,
+        `    ${object}  ${ageOf(sinceMs)}  ${name}  ${sentence}`,
     ),
     ...(more > 0 ? [`    and ${more} more: -o wide`] : []),
   ];
-}
-
-function renderCounts(
-  what: string,
-  counts: readonly CauseCount[],
-  nowMs: number,
-): readonly string[] {
-  return counts.map(({ count, oldest: { cause, sinceMs } }) => {
-    const oldest = sinceMs === undefined ? '' : `, the oldest for ${age(nowMs - sinceMs)}`;
-    return `  ${count} ${what} pending: ${cause.name}${oldest} (${cause.actor}: ${cause.step})`;
-  });
 }

@@ -3,7 +3,6 @@ import {
   encodeEntry,
   type PendingEntry,
   pendingKey,
-  readWritten,
   writePending,
 } from '../explain/pending-index.ts';
 import { type DriverReport, reportDriver } from '../explain/report.ts';
@@ -151,19 +150,19 @@ export class PendingReport {
   async #write(entries: readonly PendingEntry[]): Promise<void> {
     const { link, log } = this.#options;
     // What an earlier leader has written, or this one before a failure.
-    const known = this.#written ?? (await readWritten(link.redis, this.#key));
+    const known = this.#written ?? new Map(Object.entries(await link.redis.hgetall(this.#key)));
     const next = new Map(entries.map((entry) => [entry.key.uid, encodeEntry(entry)]));
-    const written = new Map([...next].filter(([uid, text]) => known.get(uid) !== text));
+    const isNew = (uid: string): boolean => known.get(uid) !== next.get(uid);
+    const written = [...next].filter(([uid]) => isNew(uid));
     const removed = [...known.keys()].filter((uid) => !next.has(uid));
     this.#written = undefined;
-    await writePending(link.redis, this.#key, { written, removed });
+    await writePending(link.redis, this.#key, written, removed);
     this.#written = next;
-    for (const { key, why, className } of entries)
-      if (why !== '' && written.has(key.uid))
-        log.warn(
-          { ...logFields(key), reason: whyNoJob(why, className).sentence },
-          'the claim waits',
-        );
+    for (const { key, why, className } of entries) {
+      if (why === '' || !isNew(key.uid)) continue;
+      const reason = whyNoJob(why, className).sentence;
+      log.warn({ ...logFields(key), reason }, 'the claim waits');
+    }
   }
 
   /** Tells the claims that wait for something outside of them what that is. */

@@ -104,22 +104,15 @@ export class OutcomeApplier {
       return 0;
     }
     const atMs = Date.now();
-    const until = 'until' in outcome ? outcome.until : undefined;
     const reason = shownReason(outcome.reason);
+    const { infeasibleScope: scope, minDelayMs = 0 } = outcome.kind === 'retry' ? outcome : {};
     const { count, isNews } = await writeStatus(redis, place, {
       newsAfterMs: newsAfterMs(outcome),
       outcome: outcome.kind,
       reason,
       atMs,
-      ...(until === undefined ? {} : { until }),
-      ...(outcome.kind === 'retry' && outcome.infeasibleScope !== undefined
-        ? {
-            infeasible: {
-              scope: outcome.infeasibleScope,
-              untilMs: atMs + (outcome.minDelayMs ?? 0),
-            },
-          }
-        : {}),
+      until: 'until' in outcome ? outcome.until : undefined,
+      infeasible: scope === undefined ? undefined : { scope, untilMs: atMs + minDelayMs },
     });
     if (isNews) log.warn({ ...logFields(key), outcome: outcome.kind, reason }, 'run failed');
     return count;

@@ -103,13 +103,11 @@ async function promoteJob(queue: Queue, jobId: string): Promise<boolean> {
     await queue.getBackend().promote(jobId);
     return true;
   } catch (error) {
-    if (codeOf(error) === ErrorCode.JobNotInState) return false;
+    const isElsewhere =
+      error instanceof Error && 'code' in error && error.code === ErrorCode.JobNotInState;
+    if (isElsewhere) return false;
     throw error;
   }
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : undefined;
 }
 
 /** The job of a key, for people to look at. */

@@ -114,8 +114,9 @@ export interface StatusPlace {
 export async function writeStatus(
   redis: Redis,
   place: StatusPlace,
-  status: Pick<RunStatus, 'outcome' | 'reason' | 'atMs' | 'infeasible'> & {
-    readonly until?: readonly WaitCondition[];
+  status: Pick<RunStatus, 'outcome' | 'reason' | 'atMs'> & {
+    readonly until?: readonly WaitCondition[] | undefined;
+    readonly infeasible?: InfeasibleBackoff | undefined;
     readonly newsAfterMs?: number;
   },
 ): Promise<{ readonly count: number; readonly isNews: boolean }> {

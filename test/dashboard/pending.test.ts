@@ -52,9 +52,8 @@ describe('the first page of the dashboard', () => {
   const post = (path: string, basic = RIGHT, headers = {}): Promise<Reply> =>
     dashboard.send(path, { method: 'POST', basic, headers });
   const list = async (entries: readonly PendingEntry[], driver = DRIVER): Promise<void> => {
-    const written = new Map(entries.map((entry) => [entry.key.uid, encodeEntry(entry)]));
-    const change = { written, removed: [], isFirst: false };
-    await writePending(redis.redis, pendingKey(PREFIX, driver), change);
+    const written = entries.map((entry) => [entry.key.uid, encodeEntry(entry)] as const);
+    await writePending(redis.redis, pendingKey(PREFIX, driver), written);
   };
   const fail = (entry: PendingEntry, reason: string, atMs = Date.now()): Promise<unknown> =>
     writeStatus(

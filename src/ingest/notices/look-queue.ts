@@ -1,10 +1,11 @@
-import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Counter, Registry } from 'prom-client';
 import type { KubeClient } from '../../kube/client.ts';
 import { KubeError } from '../../kube/kube-error.ts';
 import { claims, volumes } from '../../kube/resources.ts';
 import { objectId } from '../../queue/dependency-index.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
+import { metricsIn } from '../../runtime/metrics.ts';
 import type { ChangeNotice } from '../../webhooks/notices.ts';
 
 /** An object to look at. */
@@ -75,24 +76,22 @@ export class LookQueue {
 
   constructor(options: LookQueueOptions) {
     this.#options = options;
-    const registers = [options.metrics];
-    this.#looked = new Counter({
-      name: 'sutler_notice_looks_total',
-      help: 'Reads of objects that notices named, by whether the object existed.',
-      labelNames: ['found'],
-      registers,
-    });
-    this.#dropped = new Counter({
-      name: 'sutler_notices_dropped_total',
-      help: 'Notices whose object was not read: too many looks were planned, or all failed.',
-      registers,
-    });
-    const planned: Gauge = new Gauge({
-      name: 'sutler_notice_looks_planned',
-      help: 'Objects that notices named and that are to be read, now or a moment later.',
-      registers,
-      collect: () => planned.set(this.#due.size + this.#later.size),
-    });
+    const { counter, sum } = metricsIn(options.metrics);
+    this.#looked = counter(
+      'sutler_notice_looks_total',
+      'Reads of objects that notices named, by whether the object existed.',
+      ['found'],
+    );
+    this.#dropped = counter(
+      'sutler_notices_dropped_total',
+      'Notices whose object was not read: too many looks were planned, or all failed.',
+      [],
+    );
+    sum(
+      'sutler_notice_looks_planned',
+      'Objects that notices named and that are to be read, now or a moment later.',
+      () => this.#due.size + this.#later.size,
+    );
   }
 
   /** Objects that wait for their look; not those that are planned for later. */
