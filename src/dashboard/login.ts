@@ -31,13 +31,12 @@ export function guardActions(log: Logger, refusal?: string): RequestHandler {
     if (isReading(method)) return next();
     const { user, mayAct } = callerOf(response);
     const fields = { user, method, path, address: addressOf(request) };
-    const isRefused = !mayAct || refusal !== undefined;
-    log[isRefused ? 'warn' : 'info'](
-      fields,
-      isRefused ? 'dashboard: refused an action' : 'dashboard: an operator acts',
-    );
-    if (isRefused) refuse(response, 403, refusal ?? MAY_NOT_ACT);
-    else next();
+    if (mayAct && refusal === undefined) {
+      log.info(fields, 'dashboard: an operator acts');
+      return next();
+    }
+    log.warn(fields, 'dashboard: refused an action');
+    refuse(response, 403, refusal ?? MAY_NOT_ACT);
   };
 }
 
@@ -104,8 +103,9 @@ export function login(options: LoginOptions): RequestHandler {
   });
   pages.post('/login', parseForm, async (request, response) => {
     if (originOf(request) === 'other') return refuse(response, 403, REFUSED);
-    const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
-    const next = safeNext(nextField);
+    const fields = (request.body ?? {}) as Readonly<Record<string, string | string[]>>;
+    const next = safeNext(fields['next']);
+    const [user, password] = [String(fields['user'] ?? ''), String(fields['password'] ?? '')];
     const { caller, waitSeconds } = await passwords.check(request, user, password);
     if (caller === undefined) {
       const [status, problem] =
@@ -188,13 +188,6 @@ const OWN_PAGE = /^\/(?:(?:queues|claims|volumes|drivers)\/|\?|$)(?!.*\.\.)[\w./
  * lead to another site. */
 function safeNext(next: unknown): string {
   return typeof next === 'string' && OWN_PAGE.test(next) ? next : '/';
-}
-
-function fieldsOf(body: unknown): Readonly<Record<string, string>> {
-  if (typeof body !== 'object' || body === null) return {};
-  return Object.fromEntries(
-    Object.entries(body).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
-  );
 }
 
 function basicOf(

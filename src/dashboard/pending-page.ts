@@ -132,9 +132,7 @@ function times(byMinute: DriverView['provisioned']): Content {
   const text = describeTimes(byMinute.flat());
   if (text === '') return undefined;
   const found = byMinute.map(quantiles);
-  const [half, most] = (['halfMs', 'mostMs'] as const).map((name) =>
-    found.map((each) => each?.[name] ?? 0),
-  );
+  const [most, half] = ([1, 0] as const).map((i) => found.map((each) => each?.[i] ?? 0));
   return chart(`Claims of the last hour: ${text}`, [most ?? [], half ?? []]);
 }
 

@@ -26,83 +26,61 @@ const SAID = {
 } as const;
 
 /** The pages about what is pending, and what operators do there. */
-export class PendingRoutes {
-  readonly router = express.Router();
-  readonly #options: BoardsOptions;
-  readonly #view: PendingView;
+export function pendingRoutes(options: BoardsOptions): RequestHandler {
+  const { link, prefix, clock, log } = options;
+  const view = new PendingView(options);
+  const router = express.Router();
+  const act = guardActions(log);
 
-  constructor(options: BoardsOptions) {
-    this.#options = options;
-    this.#view = new PendingView(options);
-    const { router } = this;
-    const act = guardActions(options.log);
-    router.get('/', this.#showAll);
-    router.get(OBJECTS, this.#showOne);
-    router.post(
-      OBJECTS.map((path) => `${path}/run`),
-      act,
-      this.#tryNow,
-    );
-    router.post(['/drivers/:driver/drain', '/drivers/:driver/resume'], act, this.#changeDrain);
-  }
-
-  readonly #showAll: RequestHandler = async ({ query }, response) => {
+  router.get('/', async ({ query }, response) => {
     const filter = parseFilter(query);
-    const overview = await this.#view.overview();
+    const overview = await view.overview();
     const found = filterPending(overview[filter.show], filter);
-    const number = Math.min(filter.page, Math.max(1, Math.ceil(found.length / PAGE_ROWS)));
-    const rows = await this.#view.withJobs(
-      found.slice((number - 1) * PAGE_ROWS, number * PAGE_ROWS),
-    );
-    const page = pendingPage({
-      overview,
-      filter: { ...filter, page: number },
-      found: found.length,
-      rows,
-      redis: this.#options.link.address,
-      mayAct: callerOf(response).mayAct,
-    });
-    response.send(page);
-  };
+    const page = Math.min(filter.page, Math.max(1, Math.ceil(found.length / PAGE_ROWS)));
+    const rows = await view.withJobs(found.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS));
+    const listing = { overview, filter: { ...filter, page }, found: found.length, rows };
+    const { mayAct } = callerOf(response);
+    response.send(pendingPage({ ...listing, redis: link.address, mayAct }));
+  });
 
-  readonly #showOne: RequestHandler = async (request, response) => {
-    const explanation = await this.#explain(request);
+  router.get(OBJECTS, async (request, response) => {
+    const explanation = await explain(view, request);
     const { said: done } = request.query;
     const [, said] = Object.entries(SAID).find(([name]) => name === done) ?? [];
-    const nowMs = this.#options.clock.nowMs();
-    response.send(objectPage(explanation, nowMs, callerOf(response).mayAct, said));
-  };
+    response.send(objectPage(explanation, clock.nowMs(), callerOf(response).mayAct, said));
+  });
 
-  readonly #tryNow: RequestHandler = async (request, response) => {
-    const explanation = await this.#explain(request);
-    const { link, prefix } = this.#options;
+  const tryPaths = OBJECTS.map((path) => `${path}/run`);
+  router.post(tryPaths, act, async (request, response) => {
+    const explanation = await explain(view, request);
     const said = await useQueue(link.redis, { prefix, queue: queueOf(explanation) }, (queue) =>
       promoteUnlessRunning(queue, keyId(explanation)),
     );
     response.redirect(303, `${pathOf(explanation)}?said=${said}`);
-  };
+  });
 
-  readonly #changeDrain: RequestHandler = async ({ params, path }, response) => {
-    const { link, prefix, clock } = this.#options;
+  const drainPaths = ['/drivers/:driver/drain', '/drivers/:driver/resume'];
+  router.post(drainPaths, act, async ({ params, path }, response) => {
     const driver = String(params['driver']);
     if (!(await listDrivers(link.redis, prefix)).includes(driver))
       throw new RequestRefused(404, `there is no driver ${driver} here`);
     const drain = redisDrain(link.redis, prefix, driver);
     const by = `${callerOf(response).user} (dashboard)`;
     await (path.endsWith('/drain') ? drain.begin({ by, atMs: clock.nowMs() }) : drain.end());
-    this.#view.forget();
+    view.forget();
     response.redirect(303, '/');
-  };
+  });
+  return router;
+}
 
-  /** @throws RequestRefused for an object that is not pending */
-  async #explain({ params }: Request): Promise<Explanation> {
-    const { namespace, name } = params;
-    const object = namespace === undefined ? String(name) : `${String(namespace)}/${String(name)}`;
-    const explanation = await this.#view.explain(object);
-    if (explanation !== undefined) return explanation;
-    const detail = `${object} is not pending here: it is done, gone, or of another provisioner`;
-    throw new RequestRefused(404, detail);
-  }
+/** @throws RequestRefused for an object that is not pending */
+async function explain(view: PendingView, { params }: Request): Promise<Explanation> {
+  const { namespace, name } = params;
+  const object = namespace === undefined ? String(name) : `${String(namespace)}/${String(name)}`;
+  const explanation = await view.explain(object);
+  if (explanation !== undefined) return explanation;
+  const detail = `${object} is not pending here: it is done, gone, or of another provisioner`;
+  throw new RequestRefused(404, detail);
 }
 
 const MAX_FILTER_LENGTH = 253;

@@ -6,7 +6,7 @@ import type { RedisLink } from '../redis/connection.ts';
 import { HttpServer } from '../runtime/http-server.ts';
 import { Boards, BOARDS_PATH, type BoardsOptions } from './boards.ts';
 import { guardActions, login, type LoginOptions } from './login.ts';
-import { PendingRoutes } from './pending-routes.ts';
+import { pendingRoutes } from './pending-routes.ts';
 import { refuse, RequestRefused, sendUnavailable } from './refusals.ts';
 import { checkRequests, parseHosts, parseProxies } from './request-checks.ts';
 
@@ -62,7 +62,7 @@ function createApp(options: DashboardOptions, boards: Boards): Express {
   app.use(login(options));
   app.use(limitTime(options.answerMs ?? ANSWER_MS));
   app.use(requireRedis(options.link));
-  app.use(new PendingRoutes(options).router);
+  app.use(pendingRoutes(options));
   app.use(
     BOARDS_PATH,
     guardActions(options.log, BOARDS_ONLY_SHOW),

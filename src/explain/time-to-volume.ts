@@ -39,10 +39,10 @@ export function readProvisioned(place: DriverPlace): Promise<readonly Provisione
 /** The time in which half of some claims had a volume, and that of 99 %; undefined for none. */
 export function quantiles(
   provisioned: readonly Provisioned[],
-): { readonly halfMs: number; readonly mostMs: number } | undefined {
+): readonly [halfMs: number, mostMs: number] | undefined {
   const times = provisioned.map(({ tookMs }) => tookMs).sort((a, b) => a - b);
   const [halfMs, mostMs] = [0.5, 0.99].map((part) => times[Math.ceil(part * times.length) - 1]);
-  return halfMs === undefined || mostMs === undefined ? undefined : { halfMs, mostMs };
+  return halfMs === undefined || mostMs === undefined ? undefined : [halfMs, mostMs];
 }
 
 /** For people; '' for none. */
@@ -50,9 +50,6 @@ export function describeTimes(provisioned: readonly Provisioned[]): string {
   const found = quantiles(provisioned);
   if (found === undefined) return '';
   const inSeconds = (ms: number): string => `${Number((ms / 1_000).toPrecision(2))} s`;
-  const { halfMs, mostMs } = found;
-  return (
-    `half of the last ${provisioned.length} had a volume within ${inSeconds(halfMs)}, ` +
-    `99 % within ${inSeconds(mostMs)}`
-  );
+  const [half, most] = found.map(inSeconds);
+  return `half of the last ${provisioned.length} had a volume within ${half}, 99 % within ${most}`;
 }

@@ -222,18 +222,14 @@ export function openElection(
   leadership: Leadership,
 ): () => string | undefined {
   if (base.context.flags.leaderElection) return competeForLease(base, times, leadership);
-  leadAlways(base, leadership);
+  base.softState?.follow(ALWAYS_LEADING);
+  tickEverySecond(base, leadership, ALWAYS_LEADING);
+  leadership.begin(ALWAYS_LEADING);
   return () => undefined;
 }
 
 /** --leader-election=false: only one ingest of the driver may run. */
 const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined, transitions: 0 };
-
-function leadAlways(base: DriverDeps, leadership: Leadership): void {
-  base.softState?.follow(ALWAYS_LEADING);
-  tickEverySecond(base, leadership, ALWAYS_LEADING);
-  leadership.begin(ALWAYS_LEADING);
-}
 
 function competeForLease(
   base: DriverDeps,

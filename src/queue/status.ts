@@ -207,14 +207,8 @@ function asCondition(value: unknown): readonly WaitCondition[] {
   if (!isFields(value)) return [];
   const { resource, namespace, name, seen } = value;
   if (typeof resource !== 'string' || typeof name !== 'string') return [];
-  return [
-    {
-      resource,
-      name,
-      seen: String(seen),
-      ...(typeof namespace === 'string' ? { namespace } : {}),
-    },
-  ];
+  const place = typeof namespace === 'string' ? { namespace } : {};
+  return [{ resource, name, seen: String(seen), ...place }];
 }
 
 function asChange(value: unknown): readonly StatusChange[] {

@@ -19,22 +19,20 @@ export function workqueueMetrics(registry: Registry, kind: JobKind) {
     TIMES,
   );
   const workSeconds = histogram('workqueue_work_duration_seconds', 'Duration of a run.', TIMES);
-  /** When each run that is under way began. */
-  const began = new Map<symbol, number>();
-  const agesSeconds = (): readonly number[] =>
-    [...began.values()].map((ms) => (Date.now() - ms) / 1_000);
+  const underWay = new Set<{ readonly beganMs: number }>();
+  const ageSeconds = ({ beganMs }: { readonly beganMs: number }) => (Date.now() - beganMs) / 1_000;
   // So that rates begin at 0.
   for (const each of [adds, retries]) each.inc(labels, 0);
   const endUnfinished = sum(
     'workqueue_unfinished_work_seconds',
     'Sum of the ages of the runs under way.',
-    () => agesSeconds().reduce((total, age) => total + age, 0),
+    () => [...underWay].reduce((total, run) => total + ageSeconds(run), 0),
     labels,
   );
   const endLongest = sum(
     'workqueue_longest_running_processor_seconds',
     'Age of the oldest run under way.',
-    () => Math.max(0, ...agesSeconds()),
+    () => Math.max(0, ...[...underWay].map(ageSeconds)),
     labels,
   );
   return {
@@ -47,12 +45,11 @@ export function workqueueMetrics(registry: Registry, kind: JobKind) {
      * @returns what to call at its end */
     begin(waitedMs: number | undefined): (isDone: boolean) => void {
       if (waitedMs !== undefined) queueSeconds.observe(labels, waitedMs / 1_000);
-      const run = Symbol('run');
-      const startMs = Date.now();
-      began.set(run, startMs);
+      const run = { beganMs: Date.now() };
+      underWay.add(run);
       return (isDone) => {
-        began.delete(run);
-        workSeconds.observe(labels, (Date.now() - startMs) / 1_000);
+        underWay.delete(run);
+        workSeconds.observe(labels, ageSeconds(run));
         if (!isDone) retries.inc(labels);
       };
     },

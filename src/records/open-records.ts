@@ -100,9 +100,9 @@ async function readRecord(
   { nowMs, redisNowMs }: { readonly nowMs: number; readonly redisNowMs: number },
 ): Promise<OpenRecord | undefined> {
   const key = volumeRecordKey(prefix, driver, id);
-  const fields = ['amb', 'n', 'since', 'code', 'ans', 'ep', 'call'];
-  const [amb, n, since, code, answer, endpoint, call] = await redis.hmget(key, ...fields);
-  const [state, owner, until] = await redis.hmget(key, 'state', 'owner', 'until');
+  const fields = ['state', 'owner', 'until', 'amb', 'n', 'since', 'code', 'ans', 'ep', 'call'];
+  const found = await redis.hmget(key, ...fields);
+  const [state, owner, until, amb, n, since, code, answer, endpoint, call] = found;
   if (state === null || state === undefined) return undefined;
   return {
     id,

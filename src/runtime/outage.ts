@@ -31,12 +31,10 @@ export class Outage {
     this.#warn = () => this.#log.warn(fields, message);
     if (this.#sinceMs !== undefined) return;
     this.#sinceMs = Date.now();
-    this.#timer = setTimeout(() => this.#tell(), this.#afterMs).unref();
-  }
-
-  #tell(): void {
-    this.#isTold = true;
-    this.#warn();
+    this.#timer = setTimeout(() => {
+      this.#isTold = true;
+      this.#warn();
+    }, this.#afterMs).unref();
   }
 
   /** To be called whenever the trouble is not there.
