@@ -34,6 +34,7 @@ export interface Result {
   readonly lines: readonly string[];
   /** For -o json and yaml. */
   readonly json: unknown;
+  readonly isShown?: true;
 }
 
 type Table = FlagTable & typeof commandFlags;
@@ -47,6 +48,8 @@ export interface Means<T extends FlagTable> {
   openKube(this: void, flags: Flags<typeof kubeFlags>): Promise<KubeClient>;
   /** A line for people, before the result. */
   say(this: void, line: string): void;
+  /** Prints a result that is not the last one. */
+  show(this: void, result: Result): void;
 }
 
 /** Longer than a fail-over of Redis usually takes to be noticed by the client. */
@@ -74,9 +77,12 @@ export function runCommand<T extends Table>(
     const flags = context.flags as unknown as Flags<typeof commandFlags & typeof redisFlags>;
     const isJson = flags.output === 'json' || flags.output === 'yaml';
     const print = (line: string): unknown => stdout.write(`${escapeControls(line)}\n`);
+    const show = ({ lines, json }: Result): void => {
+      for (const line of isJson ? encode(json, flags.output) : lines) print(line);
+    };
     let link: RedisLink | undefined;
     try {
-      const { status, lines, json } = await run({
+      const result = await run({
         context,
         async openRedis() {
           link = await connect(name, { ...context, flags }, redisLimitMs);
@@ -84,9 +90,10 @@ export function runCommand<T extends Table>(
         },
         openKube: (kubeFlags) => openKubeClient(name, { ...context, flags: kubeFlags }),
         say: (line) => void (isJson || print(line)),
+        show,
       });
-      for (const line of isJson ? encode(json, flags.output) : lines) print(line);
-      context.stop(status);
+      if (result.isShown !== true) show(result);
+      context.stop(result.status);
     } catch (error) {
       if (error instanceof UsageError) throw error;
       throw new Refusal(explain(error, link), { cause: error });

@@ -29,7 +29,7 @@ async function run(means: Means<typeof explain.flags>): Promise<Result> {
   const ref = parseClaim(words[0] ?? '', flags.namespace);
   const kube = await openKube(flags);
   let redis: Redis | undefined;
-  return repeat(means, flags.watch, async () => {
+  return repeat(means, async () => {
     const nowMs = systemClock.nowMs();
     const claim = await kube.get<Claim>(claims, ref);
     if (claim === undefined)

@@ -77,7 +77,7 @@ export const audit = {
 };
 
 /** Flags of the commands that only look. */
-const lookFlags = defineFlags({
+export const lookFlags = defineFlags({
   ...commandFlags,
   ...kubeFlags,
   ...redisFlags,

@@ -15,7 +15,7 @@ async function run(means: Means<typeof status.flags>): Promise<Result> {
   const { flags } = means.context;
   const { redisPrefix: prefix, driverName } = flags;
   const redis = await means.openRedis();
-  return repeat(means, flags.watch, async () => {
+  return repeat(means, async () => {
     const nowMs = systemClock.nowMs();
     const drivers =
       driverName === ''

@@ -6,7 +6,8 @@ import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases, nodes } from '#src/kube/resources.ts';
 import { main as auditMain } from '#src/operator/audit.ts';
 import { runCommand } from '#src/operator/command.ts';
-import { audit, forget } from '#src/operator/flags.ts';
+import { audit, forget, status } from '#src/operator/flags.ts';
+import { repeat } from '#src/operator/repeat.ts';
 import { processes } from '#src/processes.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { redisDataEpochStore } from '#src/records/data-epoch.ts';
@@ -178,6 +179,22 @@ describe('operator commands', () => {
         /^sutler forget: Redis at 127\.0\.0\.1:1 can't be reached \(ECONNREFUSED\): start it, or[^\n]*\n$/,
       );
     });
+  });
+
+  it('sutler status --watch prints each change, as JSON too', async () => {
+    const main = (invocation: Invocation) =>
+      runCommand(invocation, { name: 'status', ...status }, (means) => {
+        let looks = 0;
+        return repeat(means, () => {
+          looks += 1;
+          if (looks === 2) means.context.stop(0);
+          return Promise.resolve({ status: 0, lines: [`look ${looks}`], json: { looks } });
+        });
+      });
+    const table = { status: { ...status, load: () => Promise.resolve({ main }) } };
+    const { code, out } = await runSutler(['status', '--watch', '-o', 'json'], {}, table);
+    assert.equal(code, 0);
+    assert.equal(out.replaceAll(/\s/g, ''), '{"looks":1}{"looks":2}');
   });
 
   describe('sutler audit', () => {
