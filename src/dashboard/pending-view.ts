@@ -5,7 +5,7 @@ import { type DriverReport, explainOne, reportDriver } from '../explain/report.t
 import { type Provisioned, readProvisioned } from '../explain/time-to-volume.ts';
 import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
-import { completedPerMinute, type JobState, listDrivers, readJobs } from '../queue/queues.ts';
+import { completedPerMinute, listDrivers, readJob } from '../queue/queues.ts';
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -38,42 +38,37 @@ const MINUTES = 60;
 /** Open records of a driver that are looked at. */
 const MOST_RECORDS = 500;
 
+interface PendingViewOptions {
+  readonly link: RedisLink;
+  readonly prefix: string;
+  readonly clock: Clock;
+}
+
 /** Reads what is pending. Methods reject while Redis can't be reached. */
 export class PendingView {
-  readonly #link: RedisLink;
-  readonly #prefix: string;
-  readonly #clock: Clock;
+  readonly #options: PendingViewOptions;
   #overview: Promise<Overview> | undefined;
 
-  constructor(o: { readonly link: RedisLink; readonly prefix: string; readonly clock: Clock }) {
-    this.#link = o.link;
-    this.#prefix = o.prefix;
-    this.#clock = o.clock;
+  constructor(options: PendingViewOptions) {
+    this.#options = options;
   }
 
   /** Read half a second ago at most, or under way, for all who ask. */
   overview(): Promise<Overview> {
-    this.#overview ??= this.#read(this.#clock.nowMs()).finally(() => {
+    this.#overview ??= this.#read(this.#options.clock.nowMs()).finally(() => {
       setTimeout(() => this.forget(), CACHE_MS).unref();
     });
     return this.#overview;
   }
 
   /** With what only some rows need: when each runs next. */
-  async withJobs(shown: readonly Explanation[]): Promise<readonly Row[]> {
-    const jobs = new Map<string, JobState | undefined>();
-    const queues = new Set(shown.map(queueOf));
-    const read = async (queue: string): Promise<void> => {
-      const group = shown.filter((each) => queueOf(each) === queue);
-      const place = { prefix: this.#prefix, queue };
-      const found = await readJobs(this.#link.redis, place, group.map(keyId));
-      for (const [i, { uid }] of group.entries()) jobs.set(uid, found[i]);
-    };
-    await Promise.all([...queues].map(read));
-    return shown.map((each) => {
-      const job = jobs.get(each.uid);
+  withJobs(shown: readonly Explanation[]): Promise<readonly Row[]> {
+    const { link, prefix } = this.#options;
+    const addJob = async (each: Explanation): Promise<Row> => {
+      const job = await readJob(link.redis, { prefix, queue: queueOf(each) }, keyId(each));
       return { ...each, nextMs: nextRunMs(each.status, job), isRunning: job?.isActive === true };
-    });
+    };
+    return Promise.all(shown.map(addJob));
   }
 
   /** Explains one object as of now; undefined: it is not pending. */
@@ -83,7 +78,7 @@ export class PendingView {
     if (found === undefined) return undefined;
     const place = this.#placeOf(found.driver);
     const entry = await readPendingEntry(place, found.uid);
-    return entry && explainOne(place, entry, this.#clock.nowMs());
+    return entry && explainOne(place, entry, this.#options.clock.nowMs());
   }
 
   /** What was read is old: somebody has changed something. */
@@ -92,9 +87,10 @@ export class PendingView {
   }
 
   async #read(nowMs: number): Promise<Overview> {
+    const { link, prefix } = this.#options;
     const drivers: DriverView[] = [];
     // One after the other: each may be large.
-    for (const driver of await listDrivers(this.#link.redis, this.#prefix))
+    for (const driver of await listDrivers(link.redis, prefix))
       drivers.push(await this.#readDriver(driver, nowMs));
     const pending = onceEach(drivers.flatMap((each) => each.pending));
     const claims = pending.filter(({ kind }) => kind === 'claim');
@@ -120,7 +116,8 @@ export class PendingView {
   }
 
   #placeOf(driver: string): DriverPlace {
-    return { redis: this.#link.redis, prefix: this.#prefix, driver };
+    const { link, prefix } = this.#options;
+    return { redis: link.redis, prefix, driver };
   }
 }
 

@@ -118,21 +118,12 @@ export interface JobState {
 }
 
 /** The job of a key; undefined: it has none. */
-export async function readJob(
+export function readJob(
   redis: Redis,
   place: QueuePlace,
   keyId: string,
 ): Promise<JobState | undefined> {
-  return (await readJobs(redis, place, [keyId]))[0];
-}
-
-/** The job of each key; undefined for those that have none. */
-export function readJobs(
-  redis: Redis,
-  place: QueuePlace,
-  keyIds: readonly string[],
-): Promise<readonly (JobState | undefined)[]> {
-  const read = async (queue: Queue, keyId: string): Promise<JobState | undefined> => {
+  return useQueue(redis, place, async (queue) => {
     const jobId = await queue.getDeduplicationJobId(keyId);
     if (jobId === null) return undefined;
     const job: Job | undefined = await queue.getJob(jobId);
@@ -141,8 +132,7 @@ export function readJobs(
     // For a moment also one that has just been promoted.
     const isActive = !isDelayed && job.processedOn !== undefined;
     return { isActive, delayMs: isDelayed ? job.delay : undefined };
-  };
-  return useQueue(redis, place, (queue) => Promise.all(keyIds.map((each) => read(queue, each))));
+  });
 }
 
 /** How many jobs of a queue were completed in each of the last minutes, the oldest first. */
