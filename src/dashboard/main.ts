@@ -24,7 +24,11 @@ export function main(invocation: Invocation): Promise<void> {
 export async function start(context: DashboardContext): Promise<void> {
   const { flags, log, metrics, closers, health } = context;
   checkFlags(context);
-  const generated = flags.dashboardPassword === '' ? randomBytes(15).toString('base64url') : '';
+  const { dashboardUser: user, dashboardPassword, dashboardAllowActions: mayAct } = flags;
+  const { dashboardViewerUser, dashboardViewerPassword } = flags;
+  const generated = dashboardPassword === '' ? randomBytes(15).toString('base64url') : '';
+  const operator = { user, password: generated || dashboardPassword, mayAct };
+  const viewer = { user: dashboardViewerUser, password: dashboardViewerPassword, mayAct: false };
 
   const name = `sutler-dashboard:${context.pid}`;
   const access = await openRedisAccess(context);
@@ -37,18 +41,7 @@ export async function start(context: DashboardContext): Promise<void> {
     address: flags.dashboardAddress,
     hosts: flags.dashboardHosts,
     trustedProxies: flags.dashboardTrustedProxies,
-    accounts: [
-      {
-        user: flags.dashboardUser,
-        password: generated || flags.dashboardPassword,
-        mayAct: flags.dashboardAllowActions,
-      },
-      {
-        user: flags.dashboardViewerUser,
-        password: flags.dashboardViewerPassword,
-        mayAct: false,
-      },
-    ].filter(({ password }) => password !== ''),
+    accounts: viewer.password === '' ? [operator] : [operator, viewer],
     link,
     prefix: flags.redisPrefix,
     log,
@@ -59,7 +52,7 @@ export async function start(context: DashboardContext): Promise<void> {
 
   context.announce({
     dashboard: dashboard.url,
-    user: flags.dashboardUser,
+    user,
     ...(generated === '' ? {} : { password: generated }),
     ...(await openHttpEndpoint(context)),
   });

@@ -20,10 +20,9 @@ required${user === '' ? undefined : focus}></label>
   );
 }
 
-/** Shown instead of the queues while Redis can't be read; reloads itself. */
+/** Shown instead of the queues while Redis can't be read. */
 export function troublePage(trouble: string): string {
-  const body = markup`${note(trouble)}\n<p>This page reloads every 3 seconds.</p>`;
-  return smallPage('Waiting', body, 3);
+  return smallPage('Waiting', markup`${note(trouble)}\n<p>This page reloads every 3 seconds.</p>`);
 }
 
 /** Says why a request is refused. */
@@ -35,12 +34,8 @@ function note(text: string): Markup {
   return markup`<p class="note" role="alert">${text}</p>`;
 }
 
-function smallPage(title: string, body: Markup, refreshSeconds?: number): string {
-  return page(
-    title,
-    markup`<main class="small"><h1>${title}</h1>\n${body}\n</main>`,
-    refreshSeconds,
-  );
+function smallPage(title: string, body: Markup): string {
+  return page(title, markup`<main class="small"><h1>${title}</h1>\n${body}\n</main>`);
 }
 
 /** A page with the links to the others. */
@@ -54,8 +49,7 @@ export function fullPage(title: string, body: Content): string {
   );
 }
 
-function page(title: string, body: Markup, refreshSeconds?: number): string {
-  const refresh = markup`<meta http-equiv="refresh" content="${refreshSeconds}">`;
+function page(title: string, body: Markup): string {
   return markup`<!doctype html>
 <html lang="en">
 <head>
@@ -63,7 +57,6 @@ function page(title: string, body: Markup, refreshSeconds?: number): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex">
 <link rel="icon" href="data:,">
-${refreshSeconds === undefined ? undefined : refresh}
 <title>${title} · sutler</title>
 <style>${new Markup(STYLE)}</style>
 </head>

@@ -28,6 +28,6 @@ export function refuse(
 
 /** Answers that Redis can't be read. */
 export function sendUnavailable(response: Response, trouble: string): void {
-  response.set('retry-after', '3');
+  response.set({ 'retry-after': '3', refresh: '3' });
   refuse(response, 503, trouble, troublePage(trouble));
 }

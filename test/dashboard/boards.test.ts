@@ -203,6 +203,7 @@ describe('boards', () => {
       assert.deepEqual([api.status, page.status], [503, 503]);
       assert.match(api.text, /Redis did not answer within 0\.4 s/);
       assert.match(page.text, /reloads every 3 seconds/);
+      assert.equal(page.headers.refresh, '3');
     } finally {
       process.kill(redis.server.pid, 'SIGCONT');
     }
