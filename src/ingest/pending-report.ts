@@ -39,8 +39,9 @@ export interface PendingReportOptions {
 /** What is done sooner is not reported. A second at least, since the first look may come late. */
 const REPORTED_AFTER_MS = 900;
 const PERIOD_MS = 500;
-/** The pause after a report grows with what is in it, since going through it takes CPU time. */
-const PAUSE_MS_PER_ENTRY = 0.1;
+/** The pause after a report grows with what is in it, since Redis is asked about each entry. */
+const PAUSE_MS_PER_ENTRY = 1;
+const LONGEST_EXTRA_PAUSE_MS = 5_000;
 /** How often the metrics are brought up to date while nothing waits. */
 const MEASURE_IDLE_MS = 5_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
@@ -106,7 +107,7 @@ export class PendingReport {
     }
     if (entries.some(({ key }) => key.kind === 'claim')) await this.#tell(entries, report, startMs);
     else this.#outage.forget();
-    return PERIOD_MS + entries.length * PAUSE_MS_PER_ENTRY;
+    return PERIOD_MS + Math.min(entries.length * PAUSE_MS_PER_ENTRY, LONGEST_EXTRA_PAUSE_MS);
   }
 
   #forget(): void {
