@@ -1,4 +1,4 @@
-import { type JobKey, keyId, type KeyToQueue } from '../queue/contract.ts';
+import { type JobKey, keyId, type KeyToQueue, withoutCopy } from '../queue/contract.ts';
 import type { Producer } from '../queue/producer.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 
@@ -60,7 +60,8 @@ export class LeaderOnlyQueue {
   }
 
   enqueueNow(key: KeyToQueue): void {
-    this.#passOrKeep(key, () => this.#producer.enqueueNow(key));
+    if (this.isAllowing) return this.#producer.enqueueNow(key);
+    this.#passOrKeep(key, () => this.#producer.enqueueNow(withoutCopy(key)));
   }
 
   promote(key: JobKey): void {

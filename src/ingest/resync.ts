@@ -1,4 +1,4 @@
-import { type JobKey, keyId } from '../queue/contract.ts';
+import { type JobKey, keyId, withoutCopy } from '../queue/contract.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';
@@ -110,7 +110,7 @@ export class Resync {
     const { queue, spreadMs = SPREAD_MS, clock, log } = this.#options;
     if (!queue.isAllowing) return;
     const keys: JobKey[] = [];
-    for await (const key of this.#keys()) keys.push(key);
+    for await (const key of this.#keys()) keys.push(withoutCopy(key));
     const slice = Math.max(SLICE_MIN, Math.ceil((keys.length * SLICE_MS) / spreadMs));
     log.info({ keys: keys.length }, 'enqueuing everything outstanding, spread over time');
     for (let from = 0; from < keys.length; from += slice) {

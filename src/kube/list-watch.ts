@@ -79,7 +79,7 @@ export class ListWatch {
   #listed = 0;
   /** Whether the API server accepted the watch of this cycle. */
   #isOpen = false;
-  #heardMs = -Infinity;
+  #heardMs: number | undefined;
   /** Whether the watch of this cycle received an event or stayed open long enough. */
   #isGood = false;
   /** Ends the report of the sink's size, which begins with the first list. */
@@ -112,8 +112,9 @@ export class ListWatch {
     return this.#isOpen && !this.#stopped.signal.aborted;
   }
 
-  /** When the open watch last brought something, by performance.now(), or was opened; undefined
-   * while none is open. */
+  /** When the open watch last brought something, by performance.now(), or the list was begun on
+   * which it builds; undefined while none is open, and after one is opened again, until it brings
+   * something. */
   get heardMs(): number | undefined {
     return this.isFollowing ? this.#heardMs : undefined;
   }
@@ -185,6 +186,7 @@ export class ListWatch {
 
   async #listAndWatch(): Promise<void> {
     if (this.#version !== undefined) await this.#checkVersion(this.#version);
+    this.#heardMs = this.#version === undefined ? performance.now() : undefined;
     this.#version ??= await this.#relist();
     await this.#watch(this.#version);
   }
@@ -265,7 +267,6 @@ export class ListWatch {
         signal: this.#cycle.signal,
         onOpen: () => {
           openedMs = performance.now();
-          this.#heardMs = openedMs;
           this.#isOpen = true;
           this.#trouble = undefined;
           this.#outage.ended({ resource: resource.plural }, 'the watch goes on');

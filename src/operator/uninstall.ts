@@ -2,13 +2,7 @@ import type { Redis } from 'ioredis';
 import { holderOf, leaseName, type Observation, observe, otherHolder } from '../election/lease.ts';
 import { leaseRecord } from '../election/kube-lease-store.ts';
 import { type KubeClient, listAll } from '../kube/client.ts';
-import {
-  BETA_STORAGE_PROVISIONER,
-  CLAIM_FINALIZER,
-  DATA_EPOCH,
-  DATA_EPOCH_SEQUENCE,
-  STORAGE_PROVISIONER,
-} from '../kube/keys.ts';
+import { CLAIM_FINALIZER, DATA_EPOCH, DATA_EPOCH_SEQUENCE } from '../kube/keys.ts';
 import type { Claim, KubeObject, Lease } from '../kube/objects.ts';
 import { readClusterUid } from '../kube/open-client.ts';
 import { claims, keyOf, leases } from '../kube/resources.ts';
@@ -20,6 +14,7 @@ import { clusterKey } from '../redis/cluster-marker.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Invocation } from '../runtime/process.ts';
+import { provisionerOf } from '../volumes/eligibility.ts';
 import { hasFinalizer, removeFinalizer } from '../volumes/finalizer-patches.ts';
 import { type Means, Refusal, type Result, runCommand } from './command.ts';
 import { uninstall } from './flags.ts';
@@ -141,7 +136,7 @@ async function findLeftovers(installation: Installation): Promise<Leftovers> {
   }
   for await (const claim of listAll<Claim>(kube, claims)) {
     if (!hasFinalizer(claim, CLAIM_FINALIZER)) continue;
-    const driver = driverOf(claim);
+    const driver = provisionerOf(claim) ?? '';
     if (drivers.includes(driver)) found.claims.push(claim);
     else others.push(`claim ${nameOf(claim)}, of driver ${driver || '(none)'}`);
   }
@@ -171,10 +166,6 @@ async function driversOf(
   const before = dataEpochKey(prefix, '');
   const named = keys.filter((key) => key.startsWith(before)).map((key) => key.slice(before.length));
   return [...new Set([...(await listDrivers(redis, prefix)), ...named])].sort();
-}
-
-function driverOf({ metadata: { annotations = {} } }: Claim): string {
-  return annotations[STORAGE_PROVISIONER] ?? annotations[BETA_STORAGE_PROVISIONER] ?? '';
 }
 
 async function listLeases({ kube, namespace }: Installation): Promise<readonly Lease[]> {

@@ -277,7 +277,7 @@ export class Consumer {
         signal,
         queuedMs: job.timestamp,
         count: job.attemptsStarted,
-        ...(copy === undefined || job.attemptsStarted > 1 ? {} : { copy }),
+        ...(copy === undefined || !isFirstRun(job) ? {} : { copy }),
         reachedDriver,
         ...lastRun(this.#link.redis, this.#options, job, key),
       });
@@ -326,4 +326,10 @@ export class Consumer {
     this.#metrics.runs.inc({ ...this.#labels, outcome: outcome.kind });
     return this.#outcomes.apply(taken, outcome);
   }
+}
+
+/** Whether nothing came before this run. A request that comes during a run is kept by BullMQ, where
+ * no copy is renewed, and becomes a job at the end of that run: with another time than it had. */
+function isFirstRun({ attemptsStarted, timestamp, opts }: Job): boolean {
+  return attemptsStarted === 1 && timestamp === opts.timestamp;
 }

@@ -62,9 +62,14 @@ export interface JobData extends JobKey {
 }
 
 /** The data of a job for this key. A worker that does not know the copy reads the object. */
-export function jobData({ kind, uid, namespace, name }: JobKey, copy?: ClaimCopy): JobData {
-  const key = { v: CONTRACT_VERSION, kind, uid, namespace, name };
-  return copy === undefined ? key : { ...key, copy };
+export function jobData(key: JobKey, copy?: ClaimCopy): JobData {
+  const data = { v: CONTRACT_VERSION, ...withoutCopy(key) };
+  return copy === undefined ? data : { ...data, copy };
+}
+
+/** The key alone, for a request that is kept: its claim may change meanwhile. */
+export function withoutCopy({ kind, uid, namespace, name }: JobKey): JobKey {
+  return { kind, uid, namespace, name };
 }
 
 /** Reads a job's data; never throws. */

@@ -17,15 +17,17 @@ import {
   keyId,
   type KeyToQueue,
   sealedCopy,
+  withoutCopy,
 } from './contract.ts';
 import { type KeyRequest, PendingKeys } from './pending-keys.ts';
 import { Fairness, syncFairness } from './fairness.ts';
 import { fairnessKey, queueName, type QueuePlace } from './queue-keys.ts';
 import { markPendingPromotion, promoteKey, registerQueues } from './queues.ts';
 import { requeueLostJobs } from './lost-jobs.ts';
+import { renewCopies } from './renew-copies.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import type { ProducerConnection } from './connections.ts';
-import { MAX_SILENCE_MS, writeWatchLife } from './watch-life.ts';
+import { MAX_SILENCE_MS, WatchLifeWriter } from './watch-life.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
 export interface ProducerOptions {
@@ -89,10 +91,14 @@ export class Producer {
   /** Claims that have changed since their jobs got copies, by key id. */
   readonly #renewals = new Map<string, KeyToQueue>();
   readonly #lifeTimer: NodeJS.Timeout | undefined;
+  readonly #lifeWriter: WatchLifeWriter;
   /** When the life of the watch was written last, and what it was. */
   #life = { writtenMs: -Infinity, heardMs: -Infinity };
   readonly #stopping = new AbortController();
-  readonly #uniqueBase = randomBytes(6).toString('base64url');
+  readonly #uniqueBase = randomName();
+  /** Name of the watch of claims. Another one for each connection, after which Redis may lack
+   * renewals of copies that it had. */
+  #watch = this.#uniqueBase;
   #serial = 0;
   /** Requests of the batch that Redis has not answered yet. */
   #adding = 0;
@@ -112,7 +118,12 @@ export class Producer {
       this.#kinds.map((kind) => [kind, workqueueMetrics(options.metrics, kind)]),
     );
     this.#link = connection.link;
+    const { redis } = this.#link;
+    this.#lifeWriter = new WatchLifeWriter(redis, { prefix: options.prefix, driver });
+    const onClose = (): unknown => (this.#watch = randomName());
+    redis.on('close', onClose);
     this.#unsubscribe = [
+      () => redis.off('close', onClose),
       connection.onEmptied(() => {
         this.#metrics.emptied.inc({ driver });
         void this.#register();
@@ -284,10 +295,11 @@ export class Producer {
     const parts = [...queues].map(async ([kind, queue]) => {
       const requests = batch.filter(({ key }) => key.kind === kind);
       try {
-        if (kind === 'claim') await this.#renewCopies(queue);
+        if (kind === 'claim') await this.#renewCopies(queue.name);
         await this.#add(queue, kind, requests, heardMs);
       } catch (error) {
-        for (const request of requests) this.#pending.add(request);
+        for (const { key, kind: how } of requests)
+          this.#pending.add({ key: withoutCopy(key), kind: how });
         this.#metrics.rejected.inc({ driver: this.#options.driver });
         throw error;
       }
@@ -354,32 +366,41 @@ export class Producer {
     const heardMs = copies?.heardMs();
     if (copies === undefined || claim === undefined || heardMs === undefined) return undefined;
     if (performance.now() - heardMs > MAX_SILENCE_MS) return undefined;
-    const watch = this.#uniqueBase;
+    const watch = this.#watch;
     return { watch, claim, seal: copies.seal(sealedCopy({ prefix, driver, uid, watch, claim })) };
   }
 
   /** Gives jobs that wait the copies of now. What fails is tried again with the next batch. */
-  async #renewCopies(queue: JobQueue): Promise<void> {
-    for (const [id, key] of this.#renewals) {
-      const found = await queue.getDeduplicationJobId(id);
-      const job = found === null ? undefined : await queue.getJob(found);
-      if (job?.attemptsStarted === 0) await job.updateData(jobData(key, this.#copyFor(key)));
-      if (this.#renewals.get(id) === key) this.#renewals.delete(id);
+  async #renewCopies(queue: string): Promise<void> {
+    const place = { prefix: this.#options.prefix, queue };
+    // Those that come meanwhile may be of the batch under way, and wait for the next one.
+    const renewals = [...this.#renewals];
+    for (let from = 0; from < renewals.length; from += BATCH_KEYS) {
+      const slice = renewals.slice(from, from + BATCH_KEYS);
+      const jobs = slice.map(([id, key]) => ({
+        keyId: id,
+        data: jobData(key, this.#copyFor(key)),
+      }));
+      await renewCopies(this.#link.redis, place, jobs);
+      for (const [id, key] of slice) if (this.#renewals.get(id) === key) this.#renewals.delete(id);
     }
   }
 
   /** Tells workers that the watch lives. Never rejects: without it they read each claim.
    * @param heardMs  when it last brought something; all that it had brought by then is in Redis */
   async #tellLife(heardMs: number | undefined): Promise<void> {
-    const { prefix, driver } = this.#options;
     const nowMs = performance.now();
     if (heardMs === undefined || heardMs === this.#life.heardMs) return;
     if (nowMs - this.#life.writtenMs < LIFE_PAUSE_MS) return;
     this.#life = { writtenMs: nowMs, heardMs };
-    const life = { watch: this.#uniqueBase, ageMs: nowMs - heardMs };
-    await writeWatchLife(this.#link.redis, { prefix, driver }, life).catch((error: unknown) =>
-      this.#options.log.debug({ err: error }, 'could not tell that the watch lives; trying again'),
-    );
+    await this.#lifeWriter
+      .write(this.#watch, heardMs)
+      .catch((error: unknown) =>
+        this.#options.log.debug(
+          { err: error },
+          'could not tell that the watch lives; trying again',
+        ),
+      );
   }
 
   async #tellLifeWhenIdle(): Promise<void> {
@@ -402,6 +423,8 @@ export class Producer {
     this.#serial += 1;
     return {
       jobId: jobId(key, `${this.#uniqueBase}${this.#serial.toString(36)}`),
+      // Tells a worker whether this job was kept during a run.
+      timestamp: Date.now(),
       // Volumes and capacity have no namespace to be fair to, and snapshots are few: these run in
       // order of arrival.
       ...(key.kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
@@ -444,4 +467,8 @@ export class Producer {
     const opened = [...(this.#queues?.values() ?? [])];
     await Promise.all(opened.map((queue) => queue.getBackend().setQueueMeta(queue.metaValues)));
   }
+}
+
+function randomName(): string {
+  return randomBytes(6).toString('base64url');
 }

@@ -6,12 +6,6 @@ import { watchKey } from './queue-keys.ts';
 /* When the leader's watch of claims last brought something, by Redis' clock: workers use the copy
  * of a claim in a job only while that is a moment ago (invariant 1). */
 
-/** A watch, by a name that no other one has, and when it last brought something. */
-export interface WatchLife {
-  readonly watch: string;
-  readonly ageMs: number;
-}
-
 /** Which driver of which installation. */
 export interface DriverPlace {
   /** Value of --redis-prefix, without braces. */
@@ -21,23 +15,43 @@ export interface DriverPlace {
 
 const write = defineNamedScript({
   keys: ['life'],
-  args: { watch: 'text', ageMs: 'number' },
-  answers: { ok: {} },
+  args: { watch: 'text', at: 'number' },
+  answers: { ok: { nowMs: 'number' } },
   // Reads first, so that a replica without its master says so.
   lua: `${REDIS_NOW}
 redis.call('EXISTS', life)
-redis.call('HSET', life, 'watch', watch, 'at', string.format('%.0f', now - ageMs))
-return {'ok'}
+redis.call('HSET', life, 'watch', watch, 'at', string.format('%.0f', at))
+return {'ok', 'nowMs', string.format('%.0f', now)}
 `,
 });
 
-/** Tells workers that a watch lives. All changes that it has shown must be in Redis. */
-export async function writeWatchLife(
-  redis: Redis,
-  { prefix, driver }: DriverPlace,
-  { watch, ageMs }: WatchLife,
-): Promise<void> {
-  await write.run(redis, { life: watchKey(prefix, driver) }, { watch, ageMs: Math.ceil(ageMs) });
+/** Tells workers that a watch lives. It says so in Redis' time, as the last answer had it, since a
+ * command may reach Redis long after it was sent. */
+export class WatchLifeWriter {
+  readonly #redis: Redis;
+  readonly #place: DriverPlace;
+  /** Redis' time less performance.now(), or less than that. */
+  #offsetMs: number | undefined;
+
+  constructor(redis: Redis, place: DriverPlace) {
+    this.#redis = redis;
+    this.#place = place;
+  }
+
+  /** All changes that the watch had shown by then must be in Redis.
+   * @param watch    a name that no other watch has
+   * @param heardMs  when it last brought something, by performance.now() */
+  async write(watch: string, heardMs: number): Promise<void> {
+    if (this.#offsetMs === undefined) await this.#write(watch, 0);
+    await this.#write(watch, Math.max(0, Math.floor(heardMs + (this.#offsetMs ?? -Infinity))));
+  }
+
+  async #write(watch: string, at: number): Promise<void> {
+    const { prefix, driver } = this.#place;
+    const life = watchKey(prefix, driver);
+    const { nowMs } = await write.run(this.#redis, { life }, { watch, at });
+    this.#offsetMs = nowMs - performance.now();
+  }
 }
 
 const read = defineNamedScript({
@@ -55,11 +69,19 @@ export const MAX_SILENCE_MS = 5_000;
 /** How often Redis is asked at most. */
 const ASK_PAUSE_MS = 100;
 
+/** What Redis said about the watch; both times by performance.now(). `heardMs`: later than
+ * `askedMs` where Redis' clock was set back. */
+interface KnownLife {
+  readonly watch: string;
+  readonly askedMs: number;
+  readonly heardMs: number;
+}
+
 /** Whether the leader's watch lives, as a worker knows it. */
 export class WatchLifeReader {
   readonly #redis: Redis;
   readonly #place: DriverPlace;
-  #known: WatchLife | undefined;
+  #known: KnownLife | undefined;
   /** By performance.now(). */
   #askedMs = -Infinity;
   #asking: Promise<void> | undefined;
@@ -81,17 +103,17 @@ export class WatchLifeReader {
 
   #isKnownAlive(watch: string): boolean {
     if (this.#known?.watch !== watch) return false;
-    const ageMs = this.#known.ageMs + performance.now() - this.#askedMs;
-    // Negative where Redis' clock was set back.
-    return this.#known.ageMs >= 0 && ageMs <= MAX_SILENCE_MS;
+    const { askedMs, heardMs } = this.#known;
+    return heardMs <= askedMs && performance.now() - heardMs <= MAX_SILENCE_MS;
   }
 
   async #ask(): Promise<void> {
     const { prefix, driver } = this.#place;
     // From before the question, so that the age is not less than it is.
-    this.#askedMs = performance.now();
-    this.#known = await read
-      .run(this.#redis, { life: watchKey(prefix, driver) }, {})
-      .catch(() => undefined);
+    const askedMs = (this.#askedMs = performance.now());
+    this.#known = await read.run(this.#redis, { life: watchKey(prefix, driver) }, {}).then(
+      ({ watch, ageMs }) => ({ watch, askedMs, heardMs: askedMs - ageMs }),
+      () => undefined,
+    );
   }
 }

@@ -30,8 +30,7 @@ function whyNotOurs(claim: Claim, driver: DriverNames): string | undefined {
   const { metadata, spec } = claim;
   if ((spec.volumeName ?? '') !== '') return 'the claim already names its volume';
   const annotations = metadata.annotations ?? {};
-  const provisioner =
-    annotations[keys.STORAGE_PROVISIONER] ?? annotations[keys.BETA_STORAGE_PROVISIONER];
+  const provisioner = provisionerOf(claim);
   if (provisioner === undefined)
     return 'the volume controller has not annotated the claim with a provisioner';
   const isMigrated =
@@ -39,6 +38,11 @@ function whyNotOurs(claim: Claim, driver: DriverNames): string | undefined {
   return provisioner === driver.name || isMigrated
     ? whyOfOtherNode(claim, driver)
     : `the claim is for provisioner ${provisioner}`;
+}
+
+/** Of whom the volume controller has asked a volume for the claim. */
+export function provisionerOf({ metadata: { annotations } }: Claim): string | undefined {
+  return annotations?.[keys.STORAGE_PROVISIONER] ?? annotations?.[keys.BETA_STORAGE_PROVISIONER];
 }
 
 /** Why a claim is another process's, which serves the node that is selected for it; undefined for

@@ -12,7 +12,7 @@ describe('LeaderOnlyQueue', () => {
     new LeaderOnlyQueue(
       {
         ensureQueued: ({ name }) => void passed.push(`ensure ${name}`),
-        enqueueNow: ({ name }) => void passed.push(`now ${name}`),
+        enqueueNow: ({ name, claim = '' }) => void passed.push(`now ${name}${claim}`),
         promote: ({ name }) => void passed.push(`promote ${name}`),
         renewCopy: ({ name }) => void passed.push(`renew ${name}`),
       },
@@ -44,6 +44,13 @@ describe('LeaderOnlyQueue', () => {
     one.allow(() => holds);
     one.allow(() => holds);
     assert.deepEqual(passed, ['now b', 'now a']);
+  });
+
+  it('keeps no copies of claims, which may change meanwhile', () => {
+    const one = queue();
+    one.enqueueNow({ ...key('a'), claim: ' as it was' });
+    one.allow(() => holds);
+    assert.deepEqual(passed, ['now a']);
   });
 
   it('drops an enqueueNow or promote that is older than keepMs', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { Resync } from '#src/ingest/resync.ts';
-import { type JobKey, keyId } from '#src/queue/contract.ts';
+import { type JobKey, keyId, type KeyToQueue } from '#src/queue/contract.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 describe('Resync', () => {
@@ -9,7 +9,7 @@ describe('Resync', () => {
   let queued: string[];
   let lists: number;
   let isAllowing: boolean;
-  let outstanding: JobKey[];
+  let outstanding: KeyToQueue[];
   /** Called before each outstanding key. */
   let onKey: () => void;
   let openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
@@ -38,7 +38,7 @@ describe('Resync', () => {
         get isAllowing() {
           return isAllowing;
         },
-        ensureQueued: (each) => void queued.push(keyId(each)),
+        ensureQueued: (each: KeyToQueue) => void queued.push(keyId(each) + (each.claim ?? '')),
       },
       openJobs: () => openJobs(),
       quarantineMs: 40_000,
@@ -65,6 +65,15 @@ describe('Resync', () => {
     outstanding = [key('open')];
     await resync.run('test');
     assert.deepEqual(queued, ['claim/open']);
+  });
+
+  it('passes copies of claims on at once, and none that may have changed meanwhile', async () => {
+    const copied: KeyToQueue = { ...key('watched'), claim: ' copied' };
+    outstanding = [copied];
+    openJobs = () => Promise.resolve(new Map());
+    await resync.run('test');
+    await resync.runAfterLoss();
+    assert.deepEqual(queued, ['claim/watched copied', 'claim/watched']);
   });
 
   it('enqueues nothing while this ingest does not lead', async () => {

@@ -98,6 +98,32 @@ describe('a list in pages', () => {
   });
 });
 
+describe('when a watch last brought something', () => {
+  it('is from before the list on which it builds', async () => {
+    let answer = (): void => undefined;
+    server.handler = (seen, reply) => {
+      if (seen.query.has('watch')) return servePages(seen, reply);
+      answer = () => servePages(seen, reply);
+    };
+    const listWatch = start();
+    await until(() => pages().length === 1, 'it was asked for');
+    const askedMs = performance.now();
+    answer();
+    await until(() => listWatch.isFollowing, 'the watch is open');
+    assert.ok((listWatch.heardMs ?? Infinity) <= askedMs);
+  });
+
+  it('is unknown when it is opened again, until it brings something', async () => {
+    const listWatch = start();
+    await until(() => listWatch.isFollowing, 'the watch is open');
+    watches[0]?.end();
+    await until(() => watches.length === 2 && listWatch.isFollowing, 'it is open again');
+    assert.equal(listWatch.heardMs, undefined);
+    watches[1]?.send('ADDED', object('b', '11'));
+    await until(() => listWatch.heardMs !== undefined, 'it has brought something');
+  });
+});
+
 describe('a watch that is opened again', () => {
   /** The version of everything, as a list tells it. */
   let serverVersion: string;

@@ -83,6 +83,23 @@ describe('Consumer', () => {
     assert.deepEqual(bench.doubles, []);
   });
 
+  it('gives a run no copy of its claim that came during an earlier one', async () => {
+    const copies = { heardMs: () => performance.now(), seal: () => '' };
+    const producer = bench.producer({ copies });
+    const copiedKey = { ...key, claim: 'text' };
+    const copied: (string | undefined)[] = [];
+    bench.consumer(async (_key, { copy }) => {
+      copied.push(copy?.claim);
+      if (copied.length > 1) return done;
+      producer.ensureQueued(copiedKey);
+      await producer.waitUntilFlushed();
+      return done;
+    });
+    producer.ensureQueued(copiedKey);
+    await until(() => copied.length === 2, 'it ran once more');
+    assert.deepEqual(copied, ['text', undefined]);
+  });
+
   it('waits longer after each failure and counts them', async () => {
     bench.consumer(
       ({ uid }) =>

@@ -92,7 +92,7 @@ describe('Producer', () => {
     const copies = { heardMs: () => heardMs, seal: () => 'seal' };
     const dataOf = async (
       name: string,
-    ): Promise<{ readonly copy?: { readonly claim: string } }> => {
+    ): Promise<{ readonly copy?: { readonly claim: string; readonly watch: string } }> => {
       const [job = ''] = await redis.redis.keys(keyOf(`default.${name}~*`));
       const { data = '' } = await redis.redis.hgetall(job);
       return JSON.parse(data) as object;
@@ -104,9 +104,10 @@ describe('Producer', () => {
       producer.ensureQueued({ ...claimKey('a'), claim: 'text' });
       await producer.waitUntilFlushed();
       const { copy } = await dataOf('a');
-      const { watch, at } = await redis.redis.hgetall(`{csi}:watch:${driver}`);
+      const life = () => redis.redis.hgetall(`{csi}:watch:${driver}`);
+      await until(async () => Number((await life())['at']) > 0, 'it is told');
+      const { watch } = await life();
       assert.deepEqual(copy, { watch, claim: 'text', seal: 'seal' });
-      assert.ok(Number(at) > 0);
     });
 
     it('gives it none while no watch lives', async () => {
@@ -135,6 +136,52 @@ describe('Producer', () => {
       producer.renewCopy(claimKey('a'));
       await producer.waitUntilFlushed();
       assert.equal((await dataOf('a')).copy, undefined);
+    });
+
+    it('takes the copy from a request that is under way to Redis', async () => {
+      const producer = bench.producer({ copies });
+      producer.ensureQueued({ ...claimKey('b'), claim: 'text' });
+      await producer.waitUntilFlushed();
+      redis.freeze();
+      try {
+        producer.renewCopy(claimKey('b'));
+        producer.ensureQueued({ ...claimKey('a'), claim: 'text' });
+        await until(() => producer.pending === 0, 'it is under way');
+        producer.renewCopy(claimKey('a'));
+      } finally {
+        redis.thaw();
+      }
+      await producer.waitUntilFlushed();
+      assert.equal((await dataOf('a')).copy, undefined);
+    });
+
+    it('takes the copy from a request that Redis has refused', async () => {
+      const producer = bench.producer({ copies });
+      producer.ensureQueued(claimKey('b'));
+      await producer.waitUntilFlushed();
+      await redis.redis.config('SET', 'maxmemory', '1');
+      redis.freeze();
+      producer.ensureQueued({ ...claimKey('a'), claim: 'text' });
+      await until(() => producer.pending === 0, 'it is under way');
+      producer.renewCopy(claimKey('a'));
+      redis.thaw();
+      await until(() => producer.pending === 1, 'it is refused');
+      await redis.redis.config('SET', 'maxmemory', '0');
+      await producer.waitUntilFlushed();
+      assert.equal((await dataOf('a')).copy, undefined);
+    });
+
+    it('names another watch after each connection: a Redis may have lost what it had', async () => {
+      const producer = bench.producer({ copies });
+      const watchOf = async (name: string): Promise<string | undefined> => {
+        producer.ensureQueued({ ...claimKey(name), claim: 'text' });
+        await producer.waitUntilFlushed();
+        return (await dataOf(name)).copy?.watch;
+      };
+      const before = await watchOf('a');
+      await redis.redis.call('CLIENT', 'KILL', 'TYPE', 'NORMAL', 'SKIPME', 'yes');
+      await until(() => producer.trouble !== undefined, 'the connection is lost');
+      assert.notEqual(await watchOf('b'), before);
     });
 
     it('adds no job when the copy of a claim without one is renewed', async () => {

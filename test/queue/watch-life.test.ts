@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { watchKey } from '#src/queue/queue-keys.ts';
-import { MAX_SILENCE_MS, WatchLifeReader, writeWatchLife } from '#src/queue/watch-life.ts';
+import { MAX_SILENCE_MS, WatchLifeReader, WatchLifeWriter } from '#src/queue/watch-life.ts';
+import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 describe('the life of a watch, as a worker knows it', () => {
@@ -17,7 +18,7 @@ describe('the life of a watch, as a worker knows it', () => {
   const place = () => ({ prefix: 'csi', driver });
   const reader = () => new WatchLifeReader(server.redis, place());
   const write = (watch: string, ageMs: number) =>
-    writeWatchLife(server.redis, place(), { watch, ageMs });
+    new WatchLifeWriter(server.redis, place()).write(watch, performance.now() - ageMs);
 
   it('is none before an ingest has told of one', async () => {
     assert.equal(await reader().isAlive('one'), false);
@@ -50,6 +51,28 @@ describe('the life of a watch, as a worker knows it', () => {
 
   it('is none where Redis’ clock was set back', async () => {
     await server.redis.hset(watchKey('csi', driver), { watch: 'one', at: Date.now() + 60_000 });
+    assert.equal(await reader().isAlive('one'), false);
+  });
+
+  it('is not longer for a worker that asks again', async () => {
+    await write('one', MAX_SILENCE_MS - 100);
+    const life = reader();
+    assert.equal(await life.isAlive('one'), true);
+    await sleep(200);
+    server.freeze();
+    const answers = [life.isAlive('one'), life.isAlive('one')];
+    server.thaw();
+    assert.deepEqual(await Promise.all(answers), [false, false]);
+  });
+
+  it('is not longer where Redis has hung meanwhile', async () => {
+    const writer = new WatchLifeWriter(server.redis, place());
+    await writer.write('one', performance.now());
+    server.freeze();
+    const written = writer.write('one', performance.now() - MAX_SILENCE_MS + 100);
+    await sleep(200);
+    server.thaw();
+    await written;
     assert.equal(await reader().isAlive('one'), false);
   });
 

@@ -1,9 +1,10 @@
 import type { PendingEntry } from '../../explain/pending-index.ts';
 import type { Claim, Volume } from '../../kube/objects.ts';
 import { keyOf } from '../../kube/resources.ts';
-import { type JobKey, logFields } from '../../queue/contract.ts';
+import { type JobKey, type KeyToQueue, logFields } from '../../queue/contract.ts';
 import type { Logger } from '../../runtime/log.ts';
-import { classNameOf } from '../../volumes/eligibility.ts';
+import { isKnownAs } from '../../volumes/driver-facts.ts';
+import { classNameOf, provisionerOf } from '../../volumes/eligibility.ts';
 import { mayBeSame } from '../../volumes/handles.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
 import type { Unfinished } from './object-source.ts';
@@ -75,8 +76,7 @@ export class EventHandler {
    * @param isModified  where that is not known: it was not added, so an earlier job of it may still
    *                    be delayed */
   claimChanged(claim: WatchedClaim, previous: WatchedClaim | undefined, isModified = false): void {
-    if (previous?.copy !== undefined && !isBoundByOurs(claim))
-      this.queue.renewCopy(keyToQueue(claim));
+    if (previous !== undefined) this.#renewCopy(previous, keyToQueue(claim));
     if (previous === undefined)
       return this.enqueueClaim(claim, isModified ? 'enqueueNow' : 'ensureQueued');
     const neededJob = this.#claimNeed(previous).kind === 'job';
@@ -86,8 +86,14 @@ export class EventHandler {
   }
 
   /** A claim is gone. */
-  claimRemoved({ metadata, copy }: WatchedClaim): void {
-    if (copy !== undefined) this.queue.renewCopy(keyOfClaim(metadata));
+  claimRemoved(claim: WatchedClaim): void {
+    this.#renewCopy(claim, keyOfClaim(claim.metadata));
+  }
+
+  /** For a claim of this driver that may have a job with a copy of how it was. */
+  #renewCopy(previous: WatchedClaim, key: KeyToQueue): void {
+    if (previous.copy !== undefined && isKnownAs(this.driver, provisionerOf(previous)))
+      this.queue.renewCopy(key);
   }
 
   /** A volume was added or modified, as with claims. */
@@ -183,9 +189,4 @@ export class EventHandler {
   #claimNeed(claim: Claim): Need {
     return claimNeed(claim, this.driver, this.#lookups);
   }
-}
-
-/** Whether the claim names the volume that its job has made: then the copy in that job was used. */
-function isBoundByOurs({ metadata: { uid }, spec }: Claim): boolean {
-  return spec.volumeName?.endsWith(uid) === true;
 }

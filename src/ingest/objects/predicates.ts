@@ -2,12 +2,13 @@
  * controller-runtime calls a predicate). Pure. */
 import { isDeepStrictEqual } from 'node:util';
 import { NO_CLASS, NOT_ANNOTATED, type PendingWhy } from '../../explain/pending-index.ts';
-import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '../../kube/keys.ts';
+import { CLAIM_FINALIZER } from '../../kube/keys.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import type { JobKey, KeyToQueue } from '../../queue/contract.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
 import {
   classNameOf,
+  provisionerOf,
   shouldProvision,
   waitsForPod,
   whyOfOtherNode,
@@ -125,10 +126,8 @@ export function judgeClaimChange(
 
 /** Whether the volume controller has asked for a volume. If it has not, as for a claim that waits
  * for its first node, there was no job yet that could be delayed. */
-function isAnnotated({ metadata }: Claim): boolean {
-  return [STORAGE_PROVISIONER, BETA_STORAGE_PROVISIONER].some(
-    (key) => metadata.annotations?.[key] !== undefined,
-  );
+function isAnnotated(claim: Claim): boolean {
+  return provisionerOf(claim) !== undefined;
 }
 
 /** What a change of a volume means. */

@@ -59,7 +59,9 @@ describe('the copy of a claim that goes into its job', () => {
         ...o.spec,
       },
     });
-    await until(() => enqueued.has(name), 'the claim is enqueued');
+    const isKnown = (): boolean =>
+      [...source.unfinished().claims].some(({ metadata }) => metadata.name === name);
+    await until(isKnown, 'the claim is known');
     return claim;
   };
   const patch = ({ metadata: { name } }: Claim, body: object): Promise<Claim> =>
@@ -111,12 +113,20 @@ describe('the copy of a claim that goes into its job', () => {
     assert.equal(await renewal('deleted'), undefined);
   });
 
-  it('is left alone when the claim is bound to the volume of its job', async () => {
+  it('is taken back when the claim is bound to the volume of its job: it may have another job', async () => {
     const claim = await create('done');
     await patch(claim, { spec: { volumeName: `pvc-${claim.metadata.uid}` } });
+    assert.equal(await renewal('done'), undefined);
+  });
+
+  it('is not renewed in the jobs of other drivers', async () => {
+    const claim = await create('others', {
+      annotations: { 'volume.kubernetes.io/storage-provisioner': 'other.example' },
+    });
+    await patch(claim, { metadata: { labels: { edited: 'yes' } } });
     // The watch brings events in order.
     await patch(await create('later'), { metadata: { labels: { edited: 'yes' } } });
     await renewal('later');
-    assert.equal(renewed.has('done'), false);
+    assert.equal(renewed.has('others'), false);
   });
 });
