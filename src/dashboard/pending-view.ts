@@ -1,4 +1,3 @@
-import type { DriverPlace } from '../explain/driver-state.ts';
 import { type Explanation, nextRunMs } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
 import { type DriverReport, explainOne, reportDriver } from '../explain/report.ts';
@@ -6,6 +5,7 @@ import { type Provisioned, readProvisioned } from '../explain/time-to-volume.ts'
 import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { completedPerMinute, listDrivers, readJob } from '../queue/queues.ts';
+import type { RedisPlace } from '../records/key-names.ts';
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -115,7 +115,7 @@ export class PendingView {
     return { ...report, suspects, perMinute, provisioned: byMinute };
   }
 
-  #placeOf(driver: string): DriverPlace {
+  #placeOf(driver: string): RedisPlace {
     const { link, prefix } = this.#options;
     return { redis: link.redis, prefix, driver };
   }

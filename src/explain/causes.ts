@@ -165,11 +165,9 @@ function limitCause({ outcome, reason }: RunStatus): Cause | undefined {
 }
 
 function objectCause({ reason, until }: RunStatus): Cause | undefined {
-  for (const condition of until) {
-    const name = OBJECTS[condition.resource];
-    if (name !== undefined) return causeNamed(name, `${reason} (waits for ${nameOf(condition)})`);
-  }
-  return undefined;
+  const condition = until.find(({ resource }) => OBJECTS[resource] !== undefined);
+  const name = condition && OBJECTS[condition.resource];
+  return name && causeNamed(name, `${reason} (waits for ${nameOf(condition)})`);
 }
 
 function causeWithoutCode({ outcome, reason }: RunStatus): Cause {

@@ -1,8 +1,8 @@
-import type { Redis } from 'ioredis';
 import { readHeartbeat } from '../queue/heartbeat.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { redisActiveGateway } from '../records/active-gateway.ts';
 import { quarantineLeftMs } from '../records/data-epoch.ts';
+import type { RedisPlace } from '../records/key-names.ts';
 import { type Drain, redisDrain } from '../records/provisioning-pause.ts';
 import { type ProcessEntry, readProcesses } from '../redis/processes.ts';
 import { age } from '../runtime/printable.ts';
@@ -26,21 +26,14 @@ export interface DriverState {
   readonly openRecords: number;
 }
 
-/** Where Redis has what is known of a driver. */
-export interface DriverPlace {
-  readonly redis: Redis;
-  readonly prefix: string;
-  readonly driver: string;
-}
-
 /** Reads it. Rejects while Redis can't be reached. */
-export async function readDriverState(place: DriverPlace): Promise<DriverState> {
+export async function readDriverState(place: RedisPlace): Promise<DriverState> {
   const { redis, prefix, driver } = place;
   const queue = queueName('claim', driver);
   const [processes, pause, quarantineMs, gateway, workerAgeMs] = await Promise.all([
     readProcesses(redis, prefix),
     redisDrain(redis, prefix, driver).read(),
-    quarantineLeftMs(redis, prefix, driver),
+    quarantineLeftMs(place),
     redisActiveGateway(redis, prefix, driver).read(),
     readHeartbeat(redis, { prefix, queue }),
   ]);

@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { type JobKey, parseKey } from '../queue/contract.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { listIn } from '../runtime/json.ts';
-import type { DriverPlace } from './driver-state.ts';
+import type { RedisPlace } from '../records/key-names.ts';
 
 /* What a driver has not done yet, for people to look at: the claims without a volume and the
  * volumes to delete. The leading ingest keeps it in a hash in Redis (ingest/pending-report.ts), so
@@ -55,14 +55,14 @@ export async function writePending(
 }
 
 /** All entries of a driver. */
-export async function readPending(place: DriverPlace): Promise<readonly PendingEntry[]> {
+export async function readPending(place: RedisPlace): Promise<readonly PendingEntry[]> {
   const fields = await place.redis.hgetall(pendingKey(place.prefix, place.driver));
   return Object.entries(fields).flatMap(([uid, text]) => parseEntry(uid, text) ?? []);
 }
 
 /** The entry of one object; undefined if it is not pending. */
 export async function readPendingEntry(
-  { redis, prefix, driver }: DriverPlace,
+  { redis, prefix, driver }: RedisPlace,
   uid: string,
 ): Promise<PendingEntry | undefined> {
   return parseEntry(uid, (await redis.hget(pendingKey(prefix, driver), uid)) ?? '');
@@ -72,9 +72,6 @@ function parseEntry(uid: string, text: string): PendingEntry | undefined {
   const [kind, namespace, name, className, sinceMs, why] = listIn(text);
   const parsed = parseKey({ kind, uid, namespace, name });
   if (!parsed.ok || typeof className !== 'string' || typeof sinceMs !== 'number') return undefined;
-  return { key: parsed.key, className, sinceMs, why: isWhy(why) ? why : '' };
-}
-
-function isWhy(why: unknown): why is PendingWhy {
-  return why === NO_CLASS || why === NOT_ANNOTATED;
+  const known = why === NO_CLASS || why === NOT_ANNOTATED ? why : '';
+  return { key: parsed.key, className, sinceMs, why: known };
 }

@@ -2,16 +2,11 @@ import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { readJob } from '../queue/queues.ts';
 import { readStatus, readStatuses } from '../queue/status.ts';
+import type { RedisPlace } from '../records/key-names.ts';
 import { openRecord } from '../records/open-records.ts';
 import { age } from '../runtime/printable.ts';
 import { type Cause, driverCause, statusCause } from './causes.ts';
-import {
-  type DriverPlace,
-  type DriverState,
-  leaderOf,
-  readDriverState,
-  whyNoWorker,
-} from './driver-state.ts';
+import { type DriverState, leaderOf, readDriverState, whyNoWorker } from './driver-state.ts';
 import { explainEntry, type Explanation } from './explain.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
 import { describeTimes, readProvisioned } from './time-to-volume.ts';
@@ -43,7 +38,7 @@ export interface DriverReport {
  * @param o.entries  what is pending, if not as Redis has it
  * @param o.isSoftState  as for driverCause */
 export async function reportDriver(
-  place: DriverPlace,
+  place: RedisPlace,
   nowMs: number,
   o: { readonly entries?: readonly PendingEntry[]; readonly isSoftState?: boolean } = {},
 ): Promise<DriverReport> {
@@ -73,7 +68,7 @@ export async function reportDriver(
 
 /** Explains one object by all that Redis says. Rejects while Redis can't be reached. */
 export async function explainOne(
-  place: DriverPlace,
+  place: RedisPlace,
   entry: PendingEntry,
   nowMs: number,
 ): Promise<Explanation> {
@@ -83,7 +78,7 @@ export async function explainOne(
     reportDriver(place, nowMs),
     readStatus(redis, { prefix, driver, key }),
     readJob(redis, { prefix, queue: queueName(key.kind, driver) }, keyId(key)),
-    openRecord(redis, prefix, driver, key.uid),
+    openRecord(place, key.uid),
     key.kind === 'claim' ? readProvisioned(place) : [],
   ]);
   const usual = describeTimes(provisioned.filter((each) => each.className === className));

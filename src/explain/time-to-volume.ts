@@ -1,6 +1,6 @@
 import { queueName } from '../queue/queue-keys.ts';
 import { useQueue } from '../queue/queues.ts';
-import type { DriverPlace } from './driver-state.ts';
+import type { RedisPlace } from '../records/key-names.ts';
 
 /* How long the last claims of a driver took until they had a volume. BullMQ keeps complete jobs for
  * a while (queue/consumer.ts), with their times and the note of the run: a claim costs no command
@@ -25,7 +25,7 @@ const NOTE = /^volume \S+ of class (.*)$/;
 const MOST_JOBS = 500;
 
 /** The last claims that got a volume. Rejects while Redis can't be reached. */
-export function readProvisioned(place: DriverPlace): Promise<readonly Provisioned[]> {
+export function readProvisioned(place: RedisPlace): Promise<readonly Provisioned[]> {
   const { redis, prefix, driver } = place;
   return useQueue(redis, { prefix, queue: queueName('claim', driver) }, async (queue) => {
     const jobs = await queue.getCompleted(0, MOST_JOBS - 1);

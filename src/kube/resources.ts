@@ -123,6 +123,11 @@ export function keyOf(ref: {
   return ref.namespace ? `${ref.namespace}/${ref.name}` : ref.name;
 }
 
+/** The same, of an object. */
+export function nameOf({ metadata }: { readonly metadata: Parameters<typeof keyOf>[0] }): string {
+  return keyOf(metadata);
+}
+
 /** Metadata of an object as the API server sent it. */
 export function metadataOf(raw: unknown): Partial<ObjectMeta> | undefined {
   const metadata = isFields(raw) ? raw['metadata'] : undefined;

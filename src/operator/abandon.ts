@@ -5,7 +5,7 @@ import { type KubeClient, listAll } from '../kube/client.ts';
 import { SELECTED_NODE, STORAGE_PROVISIONER, VOLUME_FINALIZER } from '../kube/keys.ts';
 import { isConflict, isNotFound } from '../kube/kube-error.ts';
 import type { Claim, KubeObject, Volume } from '../kube/objects.ts';
-import { claims, keyOf, nodes, volumes } from '../kube/resources.ts';
+import { claims, nameOf, nodes, volumes } from '../kube/resources.ts';
 import { isOnGoneNode } from '../node-local/node-rules.ts';
 import { type ForgetNote, forgetRecord, noteRemoval } from '../records/forget.ts';
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
@@ -89,10 +89,6 @@ async function whyStillThere(
   if (gatewayService === '') return undefined;
   const ready = await listReadyNodes(kube, parseService(gatewayService));
   return ready.includes(node) ? `the gateway of node ${node} is ready` : undefined;
-}
-
-function nameOf({ metadata }: KubeObject): string {
-  return keyOf(metadata);
 }
 
 function* describe({ records, removed, kept, claims: waiting }: Abandonment): Iterable<string> {

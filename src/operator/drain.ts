@@ -1,9 +1,10 @@
-import { type DriverPlace, whyNoWorker } from '../explain/driver-state.ts';
+import { whyNoWorker } from '../explain/driver-state.ts';
 import { readHeartbeat } from '../queue/heartbeat.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { countJobs } from '../queue/queues.ts';
 import { readStatus } from '../queue/status.ts';
 import { explainForOperator } from '../records/forget.ts';
+import type { RedisPlace } from '../records/key-names.ts';
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
 import { redisDrain } from '../records/provisioning-pause.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
@@ -35,7 +36,7 @@ async function run({ context, openRedis, say }: Means<typeof command.flags>): Pr
   };
 }
 
-async function undo({ redis, prefix, driver }: DriverPlace): Promise<Result> {
+async function undo({ redis, prefix, driver }: RedisPlace): Promise<Result> {
   const wasDrained = await redisDrain(redis, prefix, driver).end();
   const line = wasDrained
     ? `the drain of ${driver} is ended: sutler starts new work again where one of its ingests leads`
@@ -43,7 +44,7 @@ async function undo({ redis, prefix, driver }: DriverPlace): Promise<Result> {
   return { status: 0, lines: [line], json: { driver, isDrained: false, wasDrained } };
 }
 
-function beginDrain({ redis, prefix, driver }: DriverPlace): Promise<void> {
+function beginDrain({ redis, prefix, driver }: RedisPlace): Promise<void> {
   const { by, atMs } = noteOf('');
   return redisDrain(redis, prefix, driver).begin({ by, atMs });
 }
@@ -52,7 +53,7 @@ const POLL_MS = 1_000;
 
 /** Prints a line whenever the number of open records changes. */
 async function waitUntilDrained(
-  place: DriverPlace,
+  place: RedisPlace,
   limit: AbortSignal,
   say: (line: string) => void,
 ): Promise<void> {
@@ -84,7 +85,7 @@ export interface DrainState {
 }
 
 /** Reads all of it. Rejects while Redis can't be reached. */
-export async function readDrainState({ redis, prefix, driver }: DriverPlace): Promise<DrainState> {
+export async function readDrainState({ redis, prefix, driver }: RedisPlace): Promise<DrainState> {
   const { otherProvisioner, isConfirmed } = await redisDrain(redis, prefix, driver).read();
   const records = [];
   for (const record of await openRecords(redis, prefix, driver)) {

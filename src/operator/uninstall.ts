@@ -3,9 +3,9 @@ import { holderOf, leaseName, type Observation, observe, otherHolder } from '../
 import { leaseRecord } from '../election/kube-lease-store.ts';
 import { type KubeClient, listAll } from '../kube/client.ts';
 import { CLAIM_FINALIZER, DATA_EPOCH, DATA_EPOCH_SEQUENCE } from '../kube/keys.ts';
-import type { Claim, KubeObject, Lease } from '../kube/objects.ts';
+import type { Claim, Lease } from '../kube/objects.ts';
 import { readClusterUid } from '../kube/open-client.ts';
-import { claims, keyOf, leases } from '../kube/resources.ts';
+import { claims, leases, nameOf } from '../kube/resources.ts';
 import { readHeartbeat } from '../queue/heartbeat.ts';
 import { listDrivers, listQueues } from '../queue/queues.ts';
 import { dataEpochKey } from '../records/key-names.ts';
@@ -59,10 +59,6 @@ async function run({ context, openRedis, openKube, say }: Means<typeof uninstall
   if (reason !== undefined) throw new Refusal(`${reason}; nothing was removed`);
   if (flags.yes) await remove(installation, found);
   return resultOf(found, flags.yes);
-}
-
-function nameOf({ metadata }: KubeObject): string {
-  return keyOf(metadata);
 }
 
 function resultOf(found: Leftovers, isRemoved: boolean): Result {

@@ -23,23 +23,22 @@ export function workqueueMetrics(registry: Registry, kind: JobKind) {
   const ageSeconds = ({ beganMs }: { readonly beganMs: number }) => (Date.now() - beganMs) / 1_000;
   // So that rates begin at 0.
   for (const each of [adds, retries]) each.inc(labels, 0);
-  const endUnfinished = sum(
-    'workqueue_unfinished_work_seconds',
-    'Sum of the ages of the runs under way.',
-    () => [...underWay].reduce((total, run) => total + ageSeconds(run), 0),
-    labels,
-  );
-  const endLongest = sum(
-    'workqueue_longest_running_processor_seconds',
-    'Age of the oldest run under way.',
-    () => Math.max(0, ...[...underWay].map(ageSeconds)),
-    labels,
-  );
+  const ends = [
+    sum(
+      'workqueue_unfinished_work_seconds',
+      'Sum of the ages of the runs under way.',
+      () => [...underWay].reduce((total, run) => total + ageSeconds(run), 0),
+      labels,
+    ),
+    sum(
+      'workqueue_longest_running_processor_seconds',
+      'Age of the oldest run under way.',
+      () => Math.max(0, ...[...underWay].map(ageSeconds)),
+      labels,
+    ),
+  ];
   return {
-    close(): void {
-      endUnfinished();
-      endLongest();
-    },
+    close: (): void => ends.forEach((end) => end()),
     added: (jobs: number): void => adds.inc(labels, jobs),
     /** @param waitedMs  of the first run of a job
      * @returns what to call at its end */

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { dataEpochKey } from './key-names.ts';
+import { dataEpochKey, type RedisPlace } from './key-names.ts';
 import { CLOCK_ARGS, ClockMover, MOVE_CLOCK, RECORD_NOW } from './record-clock.ts';
 
 /* The epoch of Redis' data (record rule 6). The leader also keeps its id on the Lease, and
@@ -96,13 +96,9 @@ return {'left', 'leftMs', math.max(0, quarantineUntil - now)}
 });
 
 /** How long nothing may be opened, since Redis lost data; 0: at once. */
-export async function quarantineLeftMs(
-  redis: Redis,
-  prefix: string,
-  driver: string,
-): Promise<number> {
-  const keys = { dataEpochKey: dataEpochKey(prefix, driver) };
-  return (await quarantineScript.run(redis, keys, {})).leftMs;
+export async function quarantineLeftMs(place: RedisPlace): Promise<number> {
+  const keys = { dataEpochKey: dataEpochKey(place.prefix, place.driver) };
+  return (await quarantineScript.run(place.redis, keys, {})).leftMs;
 }
 
 /** What the leader learns from Redis, each second, about who may create and delete. */

@@ -4,7 +4,7 @@ import { listQueues } from '../queue/queues.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
 import { parseJson } from '../runtime/json.ts';
 import { askRedis, RecordsUnavailable } from './ask-redis.ts';
-import { dataEpochKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
+import { dataEpochKey, openRecordsKey, type RedisPlace, volumeRecordKey } from './key-names.ts';
 import { readRecordClock, RECORD_NOW } from './record-clock.ts';
 import { handleIn, sourceUidIn } from './stored-request.ts';
 
@@ -82,9 +82,7 @@ export async function openRecords(
 
 /** The open record of this id; undefined if there is none. */
 export async function openRecord(
-  redis: Redis,
-  prefix: string,
-  driver: string,
+  { redis, prefix, driver }: RedisPlace,
   id: string,
 ): Promise<OpenRecord | undefined> {
   const job = decodeJob((await redis.hget(openRecordsKey(prefix, driver), id)) ?? '');
