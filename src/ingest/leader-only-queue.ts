@@ -50,7 +50,7 @@ export class LeaderOnlyQueue {
     this.#holdsLease = blocked;
   }
 
-  /** Also of a process that does not lead: a copy that is renewed too often does no harm. */
+  /** Also while this process does not lead: it may have led, and lead again. */
   renewCopy(key: KeyToQueue): void {
     this.#producer.renewCopy(key);
   }

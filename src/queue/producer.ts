@@ -96,8 +96,8 @@ export class Producer {
   #life = { writtenMs: -Infinity, heardMs: -Infinity };
   readonly #stopping = new AbortController();
   readonly #uniqueBase = randomName();
-  /** Name of the watch of claims. Another one for each connection, after which Redis may lack
-   * renewals of copies that it had. */
+  /** Name of the watch of claims. Another one when Redis may lack renewals of copies: for each
+   * connection, and when a claim changes while no watch lives. */
   #watch = this.#uniqueBase;
   #serial = 0;
   /** Requests of the batch that Redis has not answered yet. */
@@ -158,6 +158,11 @@ export class Producer {
   renewCopy(key: KeyToQueue): void {
     if (this.#stopping.signal.aborted || this.#options.copies === undefined) return;
     this.#pending.renew(key);
+    // As in a process that does not lead: earlier copies of this one are used no more.
+    if (this.#adding === 0 && this.#options.copies.heardMs() === undefined) {
+      this.#watch = randomName();
+      return;
+    }
     this.#renewals.set(keyId(key), key);
     this.#startFlushing();
   }

@@ -184,6 +184,21 @@ describe('Producer', () => {
       assert.notEqual(await watchOf('b'), before);
     });
 
+    it('gives up all copies, and touches none, when a claim changes while no watch lives', async () => {
+      const producer = bench.producer({ copies });
+      producer.ensureQueued({ ...claimKey('a'), claim: 'text' });
+      await producer.waitUntilFlushed();
+      heardMs = undefined;
+      producer.renewCopy(claimKey('a'));
+      await producer.waitUntilFlushed();
+      heardMs = performance.now();
+      producer.ensureQueued({ ...claimKey('b'), claim: 'text' });
+      await producer.waitUntilFlushed();
+      const { copy } = await dataOf('a');
+      assert.equal(copy?.claim, 'text');
+      assert.notEqual((await dataOf('b')).copy?.watch, copy.watch);
+    });
+
     it('adds no job when the copy of a claim without one is renewed', async () => {
       const producer = bench.producer({ copies });
       producer.renewCopy({ ...claimKey('a'), claim: 'text' });
