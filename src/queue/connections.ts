@@ -20,6 +20,9 @@ export interface ProducerConnection extends QueueConnection {
   readonly flushDetector: Pick<FlushDetector, 'check'>;
   /** Why keys don't reach Redis now, in one line for /readyz; undefined while they do. */
   readonly trouble: string | undefined;
+  /** Calls the listener when the connection is lost.
+   * @returns ends that */
+  onClosed(listener: () => void): () => void;
 }
 
 export interface WorkerConnection extends QueueConnection {
@@ -45,6 +48,9 @@ export function openProducerConnection(options: ConnectionOptions): ProducerConn
   const link = openLink(options, 'producer');
   const emptied = new Listeners<void>();
   const onEmptied = (): void => emptied.notify();
+  // One listener, however many producers there are.
+  const closed = new Listeners<void>();
+  link.redis.on('close', () => closed.notify());
   const flushDetector = startFlushDetector({ link, prefix, log, onEmptied });
   return {
     link,
@@ -53,6 +59,7 @@ export function openProducerConnection(options: ConnectionOptions): ProducerConn
       return link.trouble ?? link.refusal ?? flushDetector.trouble;
     },
     onEmptied: (listener) => emptied.subscribe(listener),
+    onClosed: (listener) => closed.subscribe(listener),
     close() {
       flushDetector.stop();
       link.close();

@@ -118,12 +118,12 @@ export class Producer {
       this.#kinds.map((kind) => [kind, workqueueMetrics(options.metrics, kind)]),
     );
     this.#link = connection.link;
-    const { redis } = this.#link;
-    this.#lifeWriter = new WatchLifeWriter(redis, { prefix: options.prefix, driver });
-    const onClose = (): unknown => (this.#watch = randomName());
-    redis.on('close', onClose);
+    this.#lifeWriter = new WatchLifeWriter(connection.link.redis, {
+      prefix: options.prefix,
+      driver,
+    });
     this.#unsubscribe = [
-      () => redis.off('close', onClose),
+      connection.onClosed(() => (this.#watch = randomName())),
       connection.onEmptied(() => {
         this.#metrics.emptied.inc({ driver });
         void this.#register();

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { JOB_KINDS } from '#src/queue/contract.ts';
+import { openProducerConnection } from '#src/queue/connections.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import { listQueues } from '#src/queue/queues.ts';
 import { UsageError } from '#src/runtime/flags.ts';
+import { silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -338,6 +340,19 @@ describe('Producer', () => {
     );
     producer.ensureQueued(claimKey('late'));
     assert.equal(producer.pending, 0);
+  });
+
+  it('adds nothing to the listeners of a connection, which all drivers share', async () => {
+    const redisUrl = 'redis://127.0.0.1:1';
+    const connection = openProducerConnection({ redisUrl, prefix: 'csi', log: silentLog });
+    const { redis: client } = connection.link;
+    const listeners = (): number =>
+      client.eventNames().reduce((sum, name) => sum + client.listenerCount(name), 0);
+    const before = listeners();
+    const producer = bench.producer({ connection });
+    assert.equal(listeners(), before);
+    await producer.close();
+    connection.close();
   });
 
   it('closes without Redis', async () => {
