@@ -12,8 +12,11 @@ const renew = defineNamedScript({
   lua: `
 for _, renewal in ipairs(cjson.decode(renewals)) do
   local jobId = redis.call('GET', root .. 'de:' .. renewal.keyId)
-  local data, runs = unpack(redis.call('HMGET', root .. (jobId or ''), 'data', 'ats'))
-  if data and not runs then redis.call('HSET', root .. jobId, 'data', renewal.data) end
+  -- Most keys have none: their claim was bound.
+  if jobId then
+    local data, runs = unpack(redis.call('HMGET', root .. jobId, 'data', 'ats'))
+    if data and not runs then redis.call('HSET', root .. jobId, 'data', renewal.data) end
+  end
 end
 return {'ok'}
 `,
