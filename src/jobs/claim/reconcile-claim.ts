@@ -59,9 +59,12 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
 }
 
 /** The claim that the job carries. For a driver that runs on each node the claim is read, since a
- * node may have been chosen meanwhile. */
+ * node may have been chosen meanwhile; and where calls are so short that the time of an attempt
+ * would be over before it begins, since that counts from when the claim was seen. */
 function copyOf({ driver, redis }: Dependencies, job: JobKey, run: Run) {
-  return driver.nodeLocal === undefined ? redis.copies.claimOf(job, run.copy) : undefined;
+  const { nodeLocal, timeoutMs } = driver;
+  const mayCopy = nodeLocal === undefined && timeoutMs >= MAX_SILENCE_MS;
+  return mayCopy ? redis.copies.claimOf(job, run.copy) : undefined;
 }
 
 /** Adds our finalizer. The user is told if it is refused.

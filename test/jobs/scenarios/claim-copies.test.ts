@@ -63,6 +63,14 @@ describe('a run with a copy of the claim', () => {
     assert.equal(madeFor(claim).length, 1);
   });
 
+  it('reads the claim all the same where --timeout is shorter than a watch may be silent', async () => {
+    const claim = await rig.claim();
+    rig.cluster.api.requests.reset();
+    const change = { ...copyOf(claim), timeoutMs: 1_000 };
+    assert.equal((await rig.provision(claim, change)).kind, 'done');
+    assert.equal(asked()['get persistentvolumeclaims'], 1);
+  });
+
   it('is tried again where the claim has changed before its finalizer is written', async () => {
     const claim = await rig.claim();
     const body = { metadata: { labels: { changed: 'yes' } } };
