@@ -19,12 +19,15 @@ interface TurnOf {
   readonly isNeeded: boolean;
 }
 
+const END_TRIES = 20;
+const END_PAUSE_MS = 500;
+
 /** Creates or deletes a volume when the limits of its class allow it, else ends the run. A class
  * without limits costs nothing.
  * @param work  opens the record and calls the driver
  * @throws RecordsUnavailable, and what `work` throws */
 export async function inTurn(
-  { redis: { turns }, reports: { log } }: Dependencies,
+  { clock, redis: { turns }, reports: { log } }: Dependencies,
   { key, cls, isNeeded }: TurnOf,
   work: () => Promise<Outcome>,
 ): Promise<Outcome> {
@@ -38,10 +41,21 @@ export async function inTurn(
     const reason = whyItWaits(key, limits, wait);
     return { kind: 'later', reason, until, delayMs: wait.askInMs, isTurn: true };
   }
-  const end = (): Promise<void> =>
-    turns.end(key, limits).catch((error: unknown) => {
-      log.debug({ err: error, class: name }, 'a turn was not ended; it expires');
-    });
+  // A key that is done has no next run that could end its turn. Without Redis nothing else could
+  // go on anyway.
+  const end = async (): Promise<void> => {
+    for (let i = 0; i < END_TRIES; i += 1) {
+      try {
+        return await turns.end(key, limits);
+      } catch (error) {
+        log.debug(
+          { err: error, class: name },
+          'a turn was not ended; trying again, else it expires',
+        );
+        await clock.sleep(END_PAUSE_MS);
+      }
+    }
+  };
   const outcome = await work().catch(async (error: unknown) => {
     if (error instanceof KubeError) await end();
     throw error;
