@@ -21,8 +21,9 @@ const NEEDS_A_PROCESS =
  * the last that run. */
 const FILES_PER_PROCESS = 8;
 
-/** Many tests wait for a process or a period: one takes a third of a processor, in the mean. */
-const CONCURRENCY = 3 * availableParallelism();
+/** Many tests wait for a process or a period: one takes a third of a processor, in the mean. A few
+ * less than would fit, since some tests bound how long something takes. */
+const CONCURRENCY = Math.ceil(2.5 * availableParallelism());
 
 /** Folders whose tests take long. They begin first, so that none is left alone at the end. */
 const LONG = [
