@@ -76,11 +76,7 @@ export function buildDependencies(
         () => shared.recordKeys?.current,
       ),
       names: new VolumeNames(link.redis, flags.redisPrefix, driver.name),
-      turns: new ClassTurns(link.redis, {
-        prefix: flags.redisPrefix,
-        driver: driver.name,
-        keepMs: ownershipMs(flags) + KEEP_TURN_MS,
-      }),
+      turns: new ClassTurns(link.redis, { ...place, keepMs: ownershipMs(flags) + KEEP_TURN_MS }),
       openSources: () => openSources(link.redis, flags.redisPrefix, driver.name),
       sharersOf: redisSharedHandles(link.redis, flags.redisPrefix, driver.name).sharersOf,
     },

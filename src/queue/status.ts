@@ -80,7 +80,8 @@ if sense(lastReason) ~= sense(reason) then
 end
 local sinceMs = atMs - (changes[#changes] or {atMs})[1]
 local isNews = told ~= '1' and sinceMs >= newsAfterMs
-redis.call('HSET', status, 'told', isNews and '1' or told or '0', 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
+redis.call('HSET', status, 'told', isNews and '1' or told or '0',
+  'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
   'until', conditions, 'groups', groups,
   'infeasible', infeasible == '' and lastInfeasible or infeasible,
   'first', first or atMs, 'runs', (tonumber(runs) or 0) + 1, 'history', cjson.encode(changes))
