@@ -15,7 +15,8 @@ import { JOB_KINDS } from '../queue/contract.ts';
 import { DependencyIndex, parseObjectId } from '../queue/dependency-index.ts';
 import { storeLimits } from '../queue/queues.ts';
 import type { ProducerConnection } from '../queue/connections.ts';
-import { type ClaimCopies, Producer } from '../queue/producer.ts';
+import type { CopySource } from '../queue/claim-copies.ts';
+import { Producer } from '../queue/producer.ts';
 import { quarantineMs } from '../records/flags.ts';
 import { type RecordKeys, sealOf } from '../records/record-seal.ts';
 import { openJobs, openRecords } from '../records/open-records.ts';
@@ -209,7 +210,7 @@ function openQueue(
   const driver = o.driver.name;
   const { redisPrefix: prefix, enableCapacity } = flags;
   const kinds = enableCapacity ? { kinds: JOB_KINDS } : {};
-  const copies: ClaimCopies = {
+  const copies: CopySource = {
     heardMs: () => (queue.isAllowing ? o.eventSource.informers?.claimsHeardMs : undefined),
     seal: (part) => sealOf(recordKeys?.current, part),
   };

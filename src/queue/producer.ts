@@ -3,11 +3,10 @@ import { performance } from 'node:perf_hooks';
 import { type BulkJobOptions, Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { RedisLink } from '../redis/connection.ts';
-import { keyPrefix } from '../redis/key-prefix.ts';
+import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 import { backoffMs, signalWithin, systemClock, unlessAborted } from '../runtime/clock.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
 import {
-  type ClaimCopy,
   JOB_KINDS,
   type JobData,
   jobData,
@@ -16,41 +15,27 @@ import {
   type JobKind,
   keyId,
   type KeyToQueue,
-  sealedCopy,
   withoutCopy,
 } from './contract.ts';
+import { ClaimCopies, type CopySource } from './claim-copies.ts';
 import { type KeyRequest, PendingKeys } from './pending-keys.ts';
 import { Fairness, syncFairness } from './fairness.ts';
 import { fairnessKey, queueName, type QueuePlace } from './queue-keys.ts';
 import { markPendingPromotion, promoteKey, registerQueues } from './queues.ts';
 import { requeueLostJobs } from './lost-jobs.ts';
-import { renewCopies } from './renew-copies.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import type { ProducerConnection } from './connections.ts';
-import { MAX_SILENCE_MS, WatchLifeWriter } from './watch-life.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
-export interface ProducerOptions {
+export interface ProducerOptions extends DriverPlace {
   readonly connection: ProducerConnection;
-  /** Value of --redis-prefix, without braces. */
-  readonly prefix: string;
-  readonly driver: string;
   /** The kinds of jobs that are added; where absent, all but those of storage capacity, which is
    * off by default. Each has a queue. */
   readonly kinds?: readonly JobKind[];
   /** Jobs of claims get copies of them; absent: they don't. */
-  readonly copies?: ClaimCopies | undefined;
+  readonly copies?: CopySource | undefined;
   readonly log: Logger;
   readonly metrics: Registry;
-}
-
-/** Where the copies of claims come from. */
-export interface ClaimCopies {
-  /** When the watch of claims last brought something, by performance.now(); undefined while it is
-   * interrupted, and while this process does not lead. */
-  readonly heardMs: () => number | undefined;
-  /** @param part  all that the seal covers */
-  readonly seal: (part: readonly string[]) => string;
 }
 
 const BATCH_KEYS = 200;
@@ -61,10 +46,6 @@ const QUICK_BATCHES = 10;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
-/** How often workers are told that the watch lives, if it has brought something since. */
-const LIFE_PERIOD_MS = 1_000;
-/** Not before each batch. */
-const LIFE_PAUSE_MS = 500;
 const REGISTER_PAUSE_MS = 1_000;
 /** How often a producer with requests looks whether Redis can be reached. */
 const REDIS_PAUSE_MS = 50;
@@ -88,17 +69,9 @@ export class Producer {
   readonly #workqueues: ReadonlyMap<JobKind, ReturnType<typeof workqueueMetrics>>;
   readonly #fairness = new Fairness();
   readonly #pending = new PendingKeys();
-  /** Claims that have changed since their jobs got copies, by key id. */
-  readonly #renewals = new Map<string, KeyToQueue>();
-  readonly #lifeTimer: NodeJS.Timeout | undefined;
-  readonly #lifeWriter: WatchLifeWriter;
-  /** When the life of the watch was written last, and what it was. */
-  #life = { writtenMs: -Infinity, heardMs: -Infinity };
+  readonly #copies: ClaimCopies | undefined;
   readonly #stopping = new AbortController();
-  readonly #uniqueBase = randomName();
-  /** Name of the watch of claims. Another one when Redis may lack renewals of copies: for each
-   * connection, and when a claim changes while no watch lives. */
-  #watch = this.#uniqueBase;
+  readonly #uniqueBase = randomBytes(6).toString('base64url');
   #serial = 0;
   /** Requests of the batch that Redis has not answered yet. */
   #adding = 0;
@@ -109,7 +82,7 @@ export class Producer {
   #lastFairnessMs = 0;
 
   constructor(options: ProducerOptions) {
-    const { connection, driver } = options;
+    const { connection, driver, prefix, copies: source, log } = options;
     this.#options = options;
     this.#kinds = options.kinds ?? USUAL_KINDS;
     const dirty = (): number => this.#pending.size + this.#adding;
@@ -118,20 +91,17 @@ export class Producer {
       this.#kinds.map((kind) => [kind, workqueueMetrics(options.metrics, kind)]),
     );
     this.#link = connection.link;
-    this.#lifeWriter = new WatchLifeWriter(connection.link.redis, {
-      prefix: options.prefix,
-      driver,
-    });
+    const isBusy = (): boolean => this.#flushing !== undefined;
+    if (source !== undefined)
+      this.#copies = new ClaimCopies({ link: this.#link, prefix, driver, source, isBusy, log });
     this.#unsubscribe = [
-      connection.onClosed(() => (this.#watch = randomName())),
+      connection.onClosed(() => this.#copies?.forget()),
       connection.onEmptied(() => {
         this.#metrics.emptied.inc({ driver });
         void this.#register();
       }),
       connection.link.onReady(() => void this.#register()),
     ];
-    if (options.copies !== undefined)
-      this.#lifeTimer = setInterval(() => void this.#tellLifeWhenIdle(), LIFE_PERIOD_MS);
     // The connection may be older than this producer.
     if (connection.link.trouble === undefined) void this.#register();
   }
@@ -156,15 +126,10 @@ export class Producer {
   /** The claim has changed since a job of it may have got a copy: a job that waits gets this one,
    * or none. */
   renewCopy(key: KeyToQueue): void {
-    if (this.#stopping.signal.aborted || this.#options.copies === undefined) return;
+    if (this.#stopping.signal.aborted || this.#copies === undefined) return;
     this.#pending.renew(key);
-    // As in a process that does not lead: earlier copies of this one are used no more.
-    if (this.#adding === 0 && this.#options.copies.heardMs() === undefined) {
-      this.#watch = randomName();
-      return;
-    }
-    this.#renewals.set(keyId(key), key);
-    this.#startFlushing();
+    this.#copies.renew(key, this.#adding > 0);
+    if (this.#hasWork) this.#startFlushing();
   }
 
   /** As the connection's. */
@@ -186,7 +151,7 @@ export class Producer {
   async close(): Promise<void> {
     const { signal } = this.#stopping;
     if (signal.aborted) return;
-    clearInterval(this.#lifeTimer);
+    this.#copies?.close();
     if (this.#link.trouble === undefined)
       await unlessAborted(this.waitUntilFlushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
@@ -216,7 +181,7 @@ export class Producer {
   }
 
   get #hasWork(): boolean {
-    return this.#pending.size + this.#renewals.size > 0;
+    return this.#pending.size + (this.#copies?.pending ?? 0) > 0;
   }
 
   async #flush(): Promise<void> {
@@ -295,13 +260,11 @@ export class Producer {
   /** @returns whether Redis refused any requests; those are in the pending keys again */
   async #addBatch(queues: Queues, batch: readonly KeyRequest[]): Promise<boolean> {
     void this.#options.connection.flushDetector.check();
-    // Before the renewals are sent: those of all that the watch has brought until then.
-    const heardMs = this.#options.copies?.heardMs();
     const parts = [...queues].map(async ([kind, queue]) => {
       const requests = batch.filter(({ key }) => key.kind === kind);
       try {
-        if (kind === 'claim') await this.#renewCopies(queue.name);
-        await this.#add(queue, kind, requests, heardMs);
+        if (kind === 'claim') await this.#copies?.renewJobs(queue.name);
+        await this.#add(queue, kind, requests);
       } catch (error) {
         for (const { key, kind: how } of requests)
           this.#pending.add({ key: withoutCopy(key), kind: how });
@@ -322,12 +285,7 @@ export class Producer {
     return isRefused;
   }
 
-  async #add(
-    queue: JobQueue,
-    kind: JobKind,
-    requests: readonly KeyRequest[],
-    heardMs: number | undefined,
-  ): Promise<void> {
+  async #add(queue: JobQueue, kind: JobKind, requests: readonly KeyRequest[]): Promise<void> {
     const place = { prefix: this.#options.prefix, queue: queue.name };
     const { redis } = this.#link;
     // Before the keys are added; see markPendingPromotion.
@@ -343,11 +301,11 @@ export class Producer {
     if (adds.length === 0) return;
     const jobs = adds.map((request) => ({
       name: kind,
-      data: jobData(request.key, this.#copyFor(request.key)),
+      data: jobData(request.key, this.#copies?.copyOf(request.key)),
       opts: this.#jobOptions(request.key, request.kind === 'now'),
     }));
     // Reaches Redis before the jobs do, without waiting for its answer.
-    if (jobs.some(({ data }) => data.copy !== undefined)) void this.#tellLife(heardMs);
+    if (jobs.some(({ data }) => data.copy !== undefined)) void this.#copies?.tellLife();
     const startedMs = performance.now();
     const newIds = new Set(jobs.map(({ opts }) => opts.jobId));
     // For a key that has a job, BullMQ returns the id of that job.
@@ -363,54 +321,6 @@ export class Producer {
     this.#metrics.added.inc(labels, jobs.length - deduplicated.length);
     this.#workqueues.get(kind)?.added(jobs.length - deduplicated.length);
     this.#metrics.deduplicated.inc(labels, deduplicated.length);
-  }
-
-  /** The copy for the job of a claim, while the watch lives. */
-  #copyFor({ uid, claim }: KeyToQueue): ClaimCopy | undefined {
-    const { copies, prefix, driver } = this.#options;
-    const heardMs = copies?.heardMs();
-    if (copies === undefined || claim === undefined || heardMs === undefined) return undefined;
-    if (performance.now() - heardMs > MAX_SILENCE_MS) return undefined;
-    const watch = this.#watch;
-    return { watch, claim, seal: copies.seal(sealedCopy({ prefix, driver, uid, watch, claim })) };
-  }
-
-  /** Gives jobs that wait the copies of now. What fails is tried again with the next batch. */
-  async #renewCopies(queue: string): Promise<void> {
-    const place = { prefix: this.#options.prefix, queue };
-    // Those that come meanwhile may be of the batch under way, and wait for the next one.
-    const renewals = [...this.#renewals];
-    for (let from = 0; from < renewals.length; from += BATCH_KEYS) {
-      const slice = renewals.slice(from, from + BATCH_KEYS);
-      const jobs = slice.map(([id, key]) => ({
-        keyId: id,
-        data: jobData(key, this.#copyFor(key)),
-      }));
-      await renewCopies(this.#link.redis, place, jobs);
-      for (const [id, key] of slice) if (this.#renewals.get(id) === key) this.#renewals.delete(id);
-    }
-  }
-
-  /** Tells workers that the watch lives. Never rejects: without it they read each claim.
-   * @param heardMs  when it last brought something; all that it had brought by then is in Redis */
-  async #tellLife(heardMs: number | undefined): Promise<void> {
-    const nowMs = performance.now();
-    if (heardMs === undefined || heardMs === this.#life.heardMs) return;
-    if (nowMs - this.#life.writtenMs < LIFE_PAUSE_MS) return;
-    this.#life = { writtenMs: nowMs, heardMs };
-    await this.#lifeWriter
-      .write(this.#watch, heardMs)
-      .catch((error: unknown) =>
-        this.#options.log.debug(
-          { err: error },
-          'could not tell that the watch lives; trying again',
-        ),
-      );
-  }
-
-  async #tellLifeWhenIdle(): Promise<void> {
-    if (this.#flushing !== undefined || this.#link.trouble !== undefined) return;
-    await this.#tellLife(this.#options.copies?.heardMs());
   }
 
   /** BullMQ adds no job for a key that has one, whether that job can ever run or not. */
@@ -472,8 +382,4 @@ export class Producer {
     const opened = [...(this.#queues?.values() ?? [])];
     await Promise.all(opened.map((queue) => queue.getBackend().setQueueMeta(queue.metaValues)));
   }
-}
-
-function randomName(): string {
-  return randomBytes(6).toString('base64url');
 }

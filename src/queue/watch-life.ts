@@ -1,17 +1,11 @@
 import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
+import type { DriverPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { watchKey } from './queue-keys.ts';
 
 /* When the leader's watch of claims last brought something, by Redis' clock: workers use the copy
  * of a claim in a job only while that is a moment ago (invariant 1). */
-
-/** Which driver of which installation. */
-export interface DriverPlace {
-  /** Value of --redis-prefix, without braces. */
-  readonly prefix: string;
-  readonly driver: string;
-}
 
 const write = defineNamedScript({
   keys: ['life'],

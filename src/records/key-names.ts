@@ -1,6 +1,5 @@
 import type { Redis } from 'ioredis';
-import type { DriverPlace } from '../queue/watch-life.ts';
-import { keyPrefix } from '../redis/key-prefix.ts';
+import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 
 /** Where Redis has what is known of a driver. */
 export interface RedisPlace extends DriverPlace {

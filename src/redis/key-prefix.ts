@@ -3,6 +3,13 @@ import { UsageError } from '../runtime/flags.ts';
 /** The value of --redis-prefix unless given. */
 export const DEFAULT_PREFIX = 'csi';
 
+/** Which driver of which installation. */
+export interface DriverPlace {
+  /** Value of --redis-prefix, without braces. */
+  readonly prefix: string;
+  readonly driver: string;
+}
+
 /** What every key of an installation begins with: `{csi}`. The braces put all of them into one slot
  * of a Redis Cluster.
  * @throws UsageError for a prefix that could not be told from the rest of a key */

@@ -1,7 +1,8 @@
 import type { Claim } from '../../kube/objects.ts';
 import { type ClaimCopy, type JobKey, sealedCopy } from '../../queue/contract.ts';
-import type { DriverPlace, WatchLifeReader } from '../../queue/watch-life.ts';
+import type { WatchLifeReader } from '../../queue/watch-life.ts';
 import { checkSeal, type RecordKeys } from '../../records/record-seal.ts';
+import type { DriverPlace } from '../../redis/key-prefix.ts';
 import { isFields, parseJson } from '../../runtime/json.ts';
 
 /** Judges the copies of claims that jobs carry (invariant 1). */
