@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { askRedis } from '../records/ask-redis.ts';
-import { keyPrefix } from '../redis/key-prefix.ts';
+import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { type Clock, timerMs } from '../runtime/clock.ts';
 
@@ -74,9 +74,7 @@ export type WriteLimit = (signal: AbortSignal) => Promise<void>;
  * @param o.perSecond  0 or less: no limit */
 export function redisWriteLimit(
   redis: Redis,
-  o: {
-    readonly prefix: string;
-    readonly driver: string;
+  o: DriverPlace & {
     readonly perSecond: number;
     readonly burst: number;
     readonly clock: Clock;

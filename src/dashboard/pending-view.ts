@@ -5,7 +5,7 @@ import { type Provisioned, readProvisioned } from '../explain/time-to-volume.ts'
 import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { completedPerMinute, listDrivers, readJob } from '../queue/queues.ts';
-import type { RedisPlace } from '../records/key-names.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import type { Clock } from '../runtime/clock.ts';

@@ -2,7 +2,7 @@ import { readHeartbeat } from '../queue/heartbeat.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { redisActiveGateway } from '../records/active-gateway.ts';
 import { quarantineLeftMs } from '../records/data-epoch.ts';
-import type { RedisPlace } from '../records/key-names.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { type Drain, redisDrain } from '../records/provisioning-pause.ts';
 import { type ProcessEntry, readProcesses } from '../redis/processes.ts';
 import { age } from '../runtime/printable.ts';

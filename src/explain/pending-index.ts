@@ -1,8 +1,7 @@
 import type { Redis } from 'ioredis';
 import { type JobKey, parseKey } from '../queue/contract.ts';
-import { keyPrefix } from '../redis/key-prefix.ts';
+import { keyPrefix, type RedisPlace } from '../redis/key-prefix.ts';
 import { listIn } from '../runtime/json.ts';
-import type { RedisPlace } from '../records/key-names.ts';
 
 /* What a driver has not done yet, for people to look at: the claims without a volume and the
  * volumes to delete. The leading ingest keeps it in a hash in Redis (ingest/pending-report.ts), so

@@ -2,7 +2,7 @@ import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { readJob } from '../queue/queues.ts';
 import { readStatus, readStatuses } from '../queue/status.ts';
-import type { RedisPlace } from '../records/key-names.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { openRecord } from '../records/open-records.ts';
 import { age } from '../runtime/printable.ts';
 import { type Cause, driverCause, statusCause } from './causes.ts';

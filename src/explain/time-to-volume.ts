@@ -1,6 +1,6 @@
 import { queueName } from '../queue/queue-keys.ts';
 import { useQueue } from '../queue/queues.ts';
-import type { RedisPlace } from '../records/key-names.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 
 /* How long the last claims of a driver took until they had a volume. BullMQ keeps complete jobs for
  * a while (queue/consumer.ts), with their times and the note of the run: a claim costs no command

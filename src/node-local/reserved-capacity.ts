@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import type { DriverPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
 import { askRedis } from '../records/ask-redis.ts';
 import { dataEpochKey, roomExpiryKey, roomKey } from '../records/key-names.ts';
@@ -122,10 +123,9 @@ export type ReservedCapacity = ReturnType<typeof redisReservedCapacity>;
  * @param ttlMs how long a reservation lasts at most */
 export function redisReservedCapacity(
   redis: Redis,
-  place: { readonly prefix: string; readonly driver: string },
+  { prefix, driver }: DriverPlace,
   ttlMs: number,
 ) {
-  const { prefix, driver } = place;
   const keys = {
     roomKey: roomKey(prefix, driver),
     expiryKey: roomExpiryKey(prefix, driver),

@@ -9,6 +9,7 @@ import { claims, nameOf, nodes, volumes } from '../kube/resources.ts';
 import { isOnGoneNode } from '../node-local/node-rules.ts';
 import { type ForgetNote, forgetRecord, noteRemoval } from '../records/forget.ts';
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
+import type { DriverPlace } from '../redis/key-prefix.ts';
 import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { Invocation } from '../runtime/process.ts';
 import { removeFinalizer } from '../volumes/finalizer-patches.ts';
@@ -107,10 +108,7 @@ async function carryOut(
   kube: KubeClient,
   redis: Redis,
   found: Abandonment,
-  {
-    note,
-    ...place
-  }: { readonly prefix: string; readonly driver: string; readonly note: ForgetNote },
+  { note, ...place }: DriverPlace & { readonly note: ForgetNote },
 ): Promise<number> {
   let busy = 0;
   for (const { id } of found.records)

@@ -4,7 +4,7 @@ import { queueName } from '../queue/queue-keys.ts';
 import { countJobs } from '../queue/queues.ts';
 import { readStatus } from '../queue/status.ts';
 import { explainForOperator } from '../records/forget.ts';
-import type { RedisPlace } from '../records/key-names.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
 import { redisDrain } from '../records/provisioning-pause.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';

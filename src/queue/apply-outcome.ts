@@ -1,5 +1,5 @@
 import { DelayedError, type Job, WaitingError } from 'bullmq';
-import type { Redis } from 'ioredis';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import type { Backoff } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { BLIP_MS } from '../runtime/outage.ts';
@@ -17,10 +17,7 @@ export interface TakenJob {
   readonly key: JobKey | undefined;
 }
 
-interface OutcomeApplierOptions {
-  readonly redis: Redis;
-  readonly prefix: string;
-  readonly driver: string;
+interface OutcomeApplierOptions extends RedisPlace {
   readonly queue: string;
   readonly backoff: Backoff;
   readonly random: () => number;

@@ -1,3 +1,4 @@
+import type { DriverPlace } from '../redis/key-prefix.ts';
 import { isFields } from '../runtime/json.ts';
 import { traceId } from '../runtime/trace-id.ts';
 
@@ -38,14 +39,9 @@ export interface ClaimCopy {
 }
 
 /** All that the seal of a copy covers. */
-export function sealedCopy(o: {
-  /** Value of --redis-prefix, without braces. */
-  readonly prefix: string;
-  readonly driver: string;
-  readonly uid: string;
-  readonly watch: string;
-  readonly claim: string;
-}): readonly string[] {
+export function sealedCopy(
+  o: DriverPlace & Omit<ClaimCopy, 'seal'> & { readonly uid: string },
+): readonly string[] {
   return ['copy', o.prefix, o.driver, o.uid, o.watch, o.claim];
 }
 

@@ -1,6 +1,6 @@
 import { ErrorCode, type Job, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { keyPrefix } from '../redis/key-prefix.ts';
+import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import { isJobKind, type JobKind } from './contract.ts';
 import { pendingPromotionKey, queueName, type QueuePlace, registryKey } from './queue-keys.ts';
@@ -196,7 +196,7 @@ const SECOND_MS = 1_000;
  * @returns whether another limit was stored before */
 export async function storeLimits(
   redis: Redis,
-  { prefix, driver }: { readonly prefix: string; readonly driver: string },
+  { prefix, driver }: DriverPlace,
   limits: QueueLimits,
 ): Promise<boolean> {
   const changes = LIMITED.map((kind) =>

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import type { DriverPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript, defineScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { type JobKey, keyId } from './contract.ts';
@@ -103,9 +104,7 @@ return {'ok'}
 });
 
 /** Which key's status, in which installation. */
-export interface StatusPlace {
-  readonly prefix: string;
-  readonly driver: string;
+export interface StatusPlace extends DriverPlace {
   readonly key: Pick<JobKey, 'kind' | 'uid'>;
 }
 

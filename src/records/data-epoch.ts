@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { dataEpochKey, type RedisPlace } from './key-names.ts';
+import { dataEpochKey } from './key-names.ts';
 import { CLOCK_ARGS, ClockMover, MOVE_CLOCK, RECORD_NOW } from './record-clock.ts';
 
 /* The epoch of Redis' data (record rule 6). The leader also keeps its id on the Lease, and

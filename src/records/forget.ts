@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import type { DriverPlace } from '../redis/key-prefix.ts';
 import { type AnswerOf, defineNamedScript } from '../redis/named-script.ts';
 import { forgottenKey, dataEpochKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
 import { RECORD_NOW } from './record-clock.ts';
@@ -40,9 +41,7 @@ export interface ForgetNote {
   readonly atMs: number;
 }
 
-interface RecordPlace {
-  readonly prefix: string;
-  readonly driver: string;
+interface RecordPlace extends DriverPlace {
   readonly id: string;
 }
 

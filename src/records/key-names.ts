@@ -1,10 +1,4 @@
-import type { Redis } from 'ioredis';
-import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
-
-/** Where Redis has what is known of a driver. */
-export interface RedisPlace extends DriverPlace {
-  readonly redis: Redis;
-}
+import { keyPrefix } from '../redis/key-prefix.ts';
 
 /* Names of the keys in Redis. Keys and hash fields keep the names of the first version (`blessing`,
  * `epoch` and `beat` for data epoch, id and sequence; `fence` for the version of the active

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import type { Redis } from 'ioredis';
 import type { JobKey } from '../queue/contract.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -118,10 +118,7 @@ interface LeftOpen extends Opened {
   readonly isLost: boolean;
 }
 
-interface LeftOpenOptions {
-  readonly redis: Redis;
-  readonly prefix: string;
-  readonly driver: string;
+interface LeftOpenOptions extends RedisPlace {
   /** How long a run owns its record. */
   readonly ownMs: number;
   readonly keys: Readonly<Record<Exclude<shared.RecordKey, 'recordKey'>, string>>;

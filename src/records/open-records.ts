@@ -1,10 +1,11 @@
 import type { Redis } from 'ioredis';
 import { jobData, type JobKey, parseJob } from '../queue/contract.ts';
 import { listQueues } from '../queue/queues.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
 import { parseJson } from '../runtime/json.ts';
 import { askRedis, RecordsUnavailable } from './ask-redis.ts';
-import { dataEpochKey, openRecordsKey, type RedisPlace, volumeRecordKey } from './key-names.ts';
+import { dataEpochKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
 import { readRecordClock, RECORD_NOW } from './record-clock.ts';
 import { handleIn, sourceUidIn } from './stored-request.ts';
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Redis } from 'ioredis';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript, type NamedScript } from '../redis/named-script.ts';
 import type { VolumeAnswer } from '../volumes/persistent-volume.ts';
 import { askRedis, RecordsUnavailable } from './ask-redis.ts';
@@ -183,11 +183,7 @@ export class OwnershipLost extends Error {
   override readonly name = 'OwnershipLost';
 }
 
-export interface VolumeRecordsOptions {
-  readonly redis: Redis;
-  /** Value of --redis-prefix, without braces. */
-  readonly prefix: string;
-  readonly driver: string;
+export interface VolumeRecordsOptions extends RedisPlace {
   /** How long one attempt owns a record; see ownershipMs. */
   readonly ownMs: number;
   /** The settle time: how long after an ambiguous call's end a refusal does not prove absence. */

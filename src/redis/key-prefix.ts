@@ -1,3 +1,4 @@
+import type { Redis } from 'ioredis';
 import { UsageError } from '../runtime/flags.ts';
 
 /** The value of --redis-prefix unless given. */
@@ -8,6 +9,11 @@ export interface DriverPlace {
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
+}
+
+/** Where Redis has what is known of a driver. */
+export interface RedisPlace extends DriverPlace {
+  readonly redis: Redis;
 }
 
 /** What every key of an installation begins with: `{csi}`. The braces put all of them into one slot
