@@ -6,6 +6,7 @@ import {
   NODE_METADATA,
   NOT_AFTER_METADATA,
   POD_METADATA,
+  tooLateDetails,
 } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -272,8 +273,7 @@ export class Forwarder {
     }
     const lateMs = nowMs - Number(text);
     if (lateMs <= 0) return undefined;
-    const details = `not forwarded: its ${NOT_AFTER_METADATA} passed ${lateMs} ms ago`;
-    return this.#refuse('not-after', Code.Aborted, details);
+    return this.#refuse('not-after', Code.Aborted, tooLateDetails(lateMs));
   }
 
   #send(call: InboundCall, slot: CallSlot, timeoutMs: number | undefined): Promise<UnaryAnswer> {

@@ -1,3 +1,4 @@
+import { NOT_AFTER_METADATA } from '../csi/status.ts';
 import { NO_CLASS, type PendingWhy } from './pending-index.ts';
 import type { RunStatus } from '../queue/status.ts';
 import type { WaitCondition } from '../rules/rule.ts';
@@ -153,6 +154,8 @@ export function statusCause(status: RunStatus): Cause {
   const [, code] = /\brpc error: code = (\w+)/.exec(reason) ?? [];
   if (outcome === 'later' && code === 'Unavailable')
     return causeNamed('Unreachable', `the driver can't be reached: ${reason}`);
+  // Aborted, but the driver was not asked.
+  if (reason.includes(NOT_AFTER_METADATA)) return causeNamed('Later', reason);
   const advices: Readonly<Record<string, Advice>> = CAUSES;
   if (code !== undefined) return causeOf(code, reason, advices[code] ?? DRIVER_LOG);
   return limitCause(status) ?? objectCause(status) ?? causeWithoutCode(status);

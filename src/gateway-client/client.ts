@@ -30,6 +30,7 @@ import {
   NOT_AFTER_METADATA,
   NOT_FORWARDED_TRAILER,
   TIME_TRAILER,
+  tooLateDetails,
 } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
 import { type Clock, systemClock, timerMs } from '../runtime/clock.ts';
@@ -230,8 +231,7 @@ export class CsiClient {
     const timeoutMs = deadlineMs - nowMs;
     if (timeoutMs <= 0) return fail(Code.DeadlineExceeded, DEADLINE_DETAILS);
     const lateMs = nowMs - (settings.notAfterMs ?? Infinity);
-    if (lateMs > 0)
-      return fail(Code.Aborted, `not sent: its sutler-not-after passed ${lateMs} ms ago`);
+    if (lateMs > 0) return fail(Code.Aborted, tooLateDetails(lateMs));
     const metadata = { ...this.#options.metadata, ...settings.metadata };
     const clocks = { timeoutMs, aheadMs: this.aheadMs ?? 0 };
     const headers = toHeaders({ ...settings, metadata }, clocks);

@@ -44,7 +44,8 @@ export function waitForRecord(
 }
 
 /** How a run ends whose call was not forwarded; its record is reverted by then. The gateway answers
- * Aborted while it has another call for this volume under way. Unavailable means that no call of
+ * Aborted while it has another call for this volume under way, and after a time at which the call
+ * was too late. Unavailable means that no call of
  * any key gets through (no gateway answers, or the gateway has no driver), unless the gateway says
  * that it only was full for as long as this call could wait, or is that of one node: the calls to
  * other nodes get through. */

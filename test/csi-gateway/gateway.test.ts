@@ -211,6 +211,8 @@ describe('a gateway with the sample driver', () => {
       test.client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, metadata }),
     );
     assert.equal(verdict(error), 'not-forwarded');
+    assert.equal(error.codeName, 'Aborted');
+    assert.match(error.details, /^the driver was not asked: .* too late \(sutler-not-after\)/);
     const unreadable = await failureOf(
       test.client.deleteVolume(
         { volumeId: 'x' },

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
+import { Code, createNotSentError, tooLateDetails } from '#src/csi/status.ts';
 import { CAUSES, driverCause, statusCause } from '#src/explain/causes.ts';
 import type { DriverState } from '#src/explain/driver-state.ts';
 import type { RunStatus } from '#src/queue/status.ts';
@@ -106,6 +107,18 @@ describe('the cause for which a claim is not done', () => {
   it('is nobody’s fault while the driver works on it', () => {
     const { isFine, actor } = statusCause(status({ outcome: 'running', reason: rpc('Aborted') }));
     assert.deepEqual([isFine, actor], [true, 'nobody']);
+  });
+
+  it('is not that the driver works on it after a call that came too late to be sent to it', () => {
+    const { message } = createNotSentError({
+      method: '/csi.v1.Controller/CreateVolume',
+      code: Code.Aborted,
+      details: tooLateDetails(12),
+    });
+    const { name, sentence, step } = statusCause(status({ outcome: 'running', reason: message }));
+    assert.equal(name, 'Later');
+    assert.match(sentence, /the driver was not asked: this run was 12 ms too late/);
+    assert.equal(step, 'it is tried again by itself');
   });
 });
 
