@@ -148,12 +148,15 @@ export function whyNoJob(why: Exclude<PendingWhy, ''>, className: string): Cause
     : causeNamed('ClassNotFound', `StorageClass "${className}" does not exist`);
 }
 
+/** How the sentence of Unreachable begins; what a run has said follows. */
+export const UNREACHABLE = "the driver can't be reached: ";
+
 /** Why a key whose run has ended is not done. */
 export function statusCause(status: RunStatus): Cause {
   const { outcome, reason } = status;
   const [, code] = /\brpc error: code = (\w+)/.exec(reason) ?? [];
   if (outcome === 'later' && code === 'Unavailable')
-    return causeNamed('Unreachable', `the driver can't be reached: ${reason}`);
+    return causeNamed('Unreachable', UNREACHABLE + reason);
   // Aborted, but the driver was not asked.
   if (reason.includes(NOT_AFTER_METADATA)) return causeNamed('Later', reason);
   const advices: Readonly<Record<string, Advice>> = CAUSES;

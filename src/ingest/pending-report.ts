@@ -1,4 +1,4 @@
-import { whyNoJob } from '../explain/causes.ts';
+import { UNREACHABLE, whyNoJob } from '../explain/causes.ts';
 import {
   encodeEntry,
   type PendingEntry,
@@ -176,16 +176,23 @@ export class PendingReport {
     const isKnown = sentence === this.#told.sentence && nowMs - this.#told.atMs < RENEW_AFTER_MS;
     if (!isKnown) this.#told = { sentence, atMs: nowMs, uids: new Set() };
     if (sentence === '') return this.#outage.ended({}, 'claims are worked on again');
-    const claims = entries.filter(({ key, why }) => key.kind === 'claim' && why === '');
+    const causes = new Map(report?.pending.map(({ uid, cause }) => [uid, cause]));
+    const isTold = (uid: string): boolean => causes.get(uid)?.name === report?.cause?.name;
+    const claims = entries.filter(
+      ({ key, why }) => key.kind === 'claim' && why === '' && isTold(key.uid),
+    );
     this.#outage.met(sentence, { claims: claims.length, reason: sentence }, 'claims wait');
     for (const { key } of claims.slice(0, MOST_TOLD)) {
       if (this.#told.uids.has(key.uid)) continue;
       this.#told.uids.add(key.uid);
+      const { name, sentence: own = '' } = causes.get(key.uid) ?? {};
       this.#options.events.record({
         regarding: regardingClaim(key),
         type: 'Warning',
-        reason: 'ProvisioningDelayed',
-        message: sentence,
+        // A run that could not reach the driver has told, or will tell, the same: one Event.
+        ...(name === 'Unreachable'
+          ? { reason: 'ProvisioningFailed', message: own.slice(UNREACHABLE.length) }
+          : { reason: 'ProvisioningDelayed', message: sentence }),
       });
       this.#options.log.debug({ ...logFields(key), reason: sentence }, 'told why the claim waits');
     }

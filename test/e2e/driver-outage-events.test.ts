@@ -3,13 +3,15 @@ import { after, before, describe, it } from 'node:test';
 import type { Claim, Event } from '#src/kube/objects.ts';
 import { events } from '#src/kube/resources.ts';
 import { ProcessBed } from '../harness/process-bed.ts';
+import type { Running } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
 
 describe('claims that wait for a driver that is down', () => {
   let bed: ProcessBed;
+  let ingest: Running;
   before(async () => {
     bed = await ProcessBed.open({ flags: ['--worker-threads=2'] });
-    await bed.startIngest();
+    ingest = await bed.startIngest();
     const jobs = await bed.startJobs();
     const first = await bed.newClaim();
     await until(() => bed.isBound(first), 'the driver is in use');
@@ -18,26 +20,28 @@ describe('claims that wait for a driver that is down', () => {
   });
   after(() => bed.close());
 
-  it('have an event each that names the driver’s socket, also those that no run has taken', async () => {
+  it('have one event each that names the driver’s socket, also those that no run has taken', async () => {
     const claims: Claim[] = [];
     for (let i = 0; i < 12; i += 1) claims.push(await bed.newClaim());
-    const told = async (): Promise<Map<string, string>> => {
+    const told = async (): Promise<readonly Event[]> => {
       const { items } = await bed.kube.list<Event>(events, { namespace: 'default' });
-      return new Map(
-        items
-          .filter(({ reason }) => /^Provisioning(Failed|Delayed)$/.test(reason ?? ''))
-          .map(({ involvedObject, message }) => [involvedObject.uid ?? '', message]),
-      );
+      return items.filter(({ reason }) => /^Provisioning(Failed|Delayed)$/.test(reason ?? ''));
     };
+    const uidsOf = (items: readonly Event[]) => items.map((each) => each.involvedObject.uid ?? '');
     await until(
-      async () => {
-        const messages = await told();
-        return claims.every(({ metadata: { uid } }) => messages.has(uid));
-      },
+      async () => new Set(uidsOf(await told())).size === claims.length,
       'each claim has an event',
       10_000,
     );
-    for (const message of (await told()).values()) assert.match(message, /driver.*csi\.sock/);
+    const renewed = /^sutler_kube_events_total\{type="Warning",result="updated"\} [1-9]/m;
+    await until(
+      async () => renewed.test(await (await fetch(`${ingest.url}/metrics`)).text()),
+      'ingest has renewed the event of a run',
+      10_000,
+    );
+    const items = await told();
+    assert.deepEqual(uidsOf(items).toSorted(), claims.map((each) => each.metadata.uid).toSorted());
+    for (const { message } of items) assert.match(message, /driver.*csi\.sock/);
     assert.match(await bed.operate('status'), /^ {2}12 claims pending: Unreachable/m);
   });
 });
