@@ -2,6 +2,7 @@ import {
   Code,
   DEADLINE_DETAILS,
   FAILOVER_METADATA,
+  FULL_DETAILS,
   MIGRATED_METADATA,
   NODE_METADATA,
   NOT_AFTER_METADATA,
@@ -132,7 +133,7 @@ export class Forwarder {
    * caller without knowledge of the trailers would take that for the driver's word that the storage
    * is full and no volume exists. */
   #refuseFull(details: string): GatewayReply {
-    const text = `not forwarded, the gateway is full: ${details}`;
+    const text = `${FULL_DETAILS}: ${details}`;
     return { ...this.#refuse('max-in-flight', Code.Unavailable, text), isFull: true };
   }
 

@@ -67,6 +67,8 @@ export const POD_METADATA = 'sutler-pod';
 export const DEADLINE_DETAILS = 'context deadline exceeded';
 /** The text of Go's context package for a cancelled call. */
 export const CANCELED_DETAILS = 'context canceled';
+/** What is said of a call that a full gateway does not forward begins with this. */
+export const FULL_DETAILS = 'not forwarded, the gateway is full';
 /** What is said of a call that is not sent after its NOT_AFTER_METADATA. */
 export const tooLateDetails = (lateMs: number): string =>
   `the driver was not asked: this run was ${lateMs} ms too late (${NOT_AFTER_METADATA}), ` +

@@ -1,4 +1,4 @@
-import { NOT_AFTER_METADATA } from '../csi/status.ts';
+import { FULL_DETAILS, NOT_AFTER_METADATA } from '../csi/status.ts';
 import { NO_CLASS, type PendingWhy } from './pending-index.ts';
 import type { RunStatus } from '../queue/status.ts';
 import type { WaitCondition } from '../rules/rule.ts';
@@ -155,10 +155,11 @@ export const UNREACHABLE = "the driver can't be reached: ";
 export function statusCause(status: RunStatus): Cause {
   const { outcome, reason } = status;
   const [, code] = /\brpc error: code = (\w+)/.exec(reason) ?? [];
+  // Unavailable and Aborted, but the driver can be reached, and was not asked.
+  if (reason.includes(FULL_DETAILS) || reason.includes(NOT_AFTER_METADATA))
+    return causeNamed('Later', reason);
   if (outcome === 'later' && code === 'Unavailable')
     return causeNamed('Unreachable', UNREACHABLE + reason);
-  // Aborted, but the driver was not asked.
-  if (reason.includes(NOT_AFTER_METADATA)) return causeNamed('Later', reason);
   const advices: Readonly<Record<string, Advice>> = CAUSES;
   if (code !== undefined) return causeOf(code, reason, advices[code] ?? DRIVER_LOG);
   return limitCause(status) ?? objectCause(status) ?? causeWithoutCode(status);

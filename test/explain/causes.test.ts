@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
-import { Code, createNotSentError, tooLateDetails } from '#src/csi/status.ts';
+import { Code, createNotSentError, FULL_DETAILS, tooLateDetails } from '#src/csi/status.ts';
 import { CAUSES, driverCause, statusCause } from '#src/explain/causes.ts';
 import type { DriverState } from '#src/explain/driver-state.ts';
 import type { RunStatus } from '#src/queue/status.ts';
@@ -107,6 +107,13 @@ describe('the cause for which a claim is not done', () => {
   it('is nobody’s fault while the driver works on it', () => {
     const { isFine, actor } = statusCause(status({ outcome: 'running', reason: rpc('Aborted') }));
     assert.deepEqual([isFine, actor], [true, 'nobody']);
+  });
+
+  it('is not that the driver can’t be reached while its gateway is full', () => {
+    const details = `${FULL_DETAILS}: 2 calls are under way`;
+    const { message } = createNotSentError({ method: '/x', code: Code.Unavailable, details });
+    const { name, isFine } = statusCause(status({ outcome: 'later', reason: message }));
+    assert.deepEqual([name, isFine], ['Later', true]);
   });
 
   it('is not that the driver works on it after a call that came too late to be sent to it', () => {
