@@ -1,7 +1,9 @@
 import { isUtf8 } from 'node:buffer';
+import type { GetOptions } from '../kube/client.ts';
 import { isForbidden, isOutage, KubeError } from '../kube/kube-error.ts';
 import type { Claim, KubeObject, Secret } from '../kube/objects.ts';
 import { claims, referenceGrants, type Resource, secrets } from '../kube/resources.ts';
+import type { JobKey } from '../queue/contract.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import type { Answer, Rule, Step } from '../rules/rule.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
@@ -16,9 +18,22 @@ import { addFinalizer } from './finalizers.ts';
 export async function readClaim(
   kube: Kube,
   { namespace = '', name, uid }: { namespace?: string; name: string; uid: string },
+  options?: GetOptions,
 ): Promise<Claim | undefined> {
-  const claim = await kube.get<Claim>(claims, { namespace, name });
+  const claim = await kube.get<Claim>(claims, { namespace, name }, options);
   return claim?.metadata.uid === uid ? claim : undefined;
+}
+
+/** How long the API server's cache may take to have a version. Longer than it is behind, unless
+ * etcd was restored from a backup. */
+const CACHE_WAIT_MS = 1_000;
+
+/** Reads a claim from the API server's cache, which may be a moment behind, but has this version
+ * or a later one.
+ * @throws KubeError */
+export function readCachedClaim(kube: Kube, key: JobKey, seen: string): Promise<Claim | undefined> {
+  const options = { resourceVersion: seen, timeoutMs: CACHE_WAIT_MS };
+  return readClaim(kube, key, options).catch(() => readClaim(kube, key));
 }
 
 /** Runs a rule of src/volumes/ to its end: performs each step at the API server and resumes the

@@ -10,6 +10,11 @@ import {
 } from './request-sender.ts';
 import { keyOf, type ObjectRef, pathOf, type Resource } from './resources.ts';
 
+export interface GetOptions extends CallOptions {
+  /** The server may answer from its cache, once that has this version or a later one. */
+  readonly resourceVersion?: string;
+}
+
 export interface ListOptions extends CallOptions {
   readonly namespace?: string | undefined;
   readonly limit?: number | undefined;
@@ -70,7 +75,7 @@ export interface KubeClient {
   /** Calls under way now, without watches. */
   readonly inFlight: number;
   /** @returns undefined if the object does not exist */
-  get<T>(resource: Resource, ref: ObjectRef, o?: CallOptions): Promise<T | undefined>;
+  get<T>(resource: Resource, ref: ObjectRef, o?: GetOptions): Promise<T | undefined>;
   /** One page if there is a limit, else all objects. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
   /** What the server says of itself: its version, or the kinds of a group.
@@ -115,8 +120,11 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     get inFlight() {
       return sender.inFlight;
     },
-    get: <T>(resource: Resource, ref: ObjectRef, options?: CallOptions) =>
-      request<T>({ verb: 'get', resource, at: ref, options }).catch(undefinedIfAbsent(ref)),
+    get<T>(resource: Resource, ref: ObjectRef, options: GetOptions = {}) {
+      const { resourceVersion } = options;
+      const call = { verb: 'get', resource, at: ref, options, query: { resourceVersion } } as const;
+      return request<T>(call).catch(undefinedIfAbsent(ref));
+    },
     // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
     async list<T>(resource: Resource, o: ListOptions = {}) {
       const page = await request<{

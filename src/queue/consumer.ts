@@ -12,7 +12,7 @@ import {
 } from './adjustable-worker.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
-import { type ClaimCopy, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
+import { type JobKey, type JobKind, keyId, parseJob, type ShownClaim } from './contract.ts';
 import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
@@ -247,7 +247,7 @@ export class Consumer {
   async #takeJob(job: Job, token: string): Promise<string | null> {
     this.#watchdog.noteProgress();
     const parsed = parseJob(job.data);
-    if (parsed.ok) return this.#runKey({ job, token, key: parsed.key }, parsed.copy);
+    if (parsed.ok) return this.#runKey({ job, token, key: parsed.key }, parsed.shown);
     const { isNewer, reason } = parsed;
     const taken = { job, token, key: undefined };
     if (isNewer) return this.#applyOutcome(taken, { kind: 'later', reason });
@@ -258,7 +258,7 @@ export class Consumer {
 
   async #runKey(
     taken: TakenJob & { readonly key: JobKey },
-    copy: ClaimCopy | undefined,
+    shown: ShownClaim,
   ): Promise<string | null> {
     const { job, key } = taken;
     const { id: jobId = '' } = job;
@@ -277,7 +277,7 @@ export class Consumer {
         signal,
         queuedMs: job.timestamp,
         count: job.attemptsStarted,
-        ...(copy === undefined || !isFirstRun(job) ? {} : { copy }),
+        ...(isFirstRun(job) ? { shown } : {}),
         reachedDriver,
         ...lastRun(this.#link.redis, this.#options, job, key),
       });

@@ -23,6 +23,9 @@ export interface JobKey {
 
 /** A key for which a job is asked. */
 export interface KeyToQueue extends JobKey {
+  /** A version that the claim has had. Its first run may read it from the API server's cache, once
+   * that is no older. Absent where that is not enough. */
+  readonly seen?: string;
   /** JSON of the claim, as the watch has shown it last. */
   readonly claim?: string;
 }
@@ -48,24 +51,30 @@ export function sealedCopy(
 /** A job's key, or why it can't be read. `isNewer`: a later version of sutler wrote the job, so a
  * later worker should run it. */
 export type ParsedJob =
-  | { readonly ok: true; readonly key: JobKey; readonly copy?: ClaimCopy }
+  | { readonly ok: true; readonly key: JobKey; readonly shown: ShownClaim }
   | { readonly ok: false; readonly isNewer: boolean; readonly reason: string };
 
-/** The data of a job, as Redis keeps it. */
-export interface JobData extends JobKey {
-  readonly v: number;
+/** What a job carries of its claim. */
+export interface ShownClaim {
   readonly copy?: ClaimCopy;
+  /** See KeyToQueue. */
+  readonly seen?: string;
 }
 
-/** The data of a job for this key. A worker that does not know the copy reads the object. */
+/** The data of a job, as Redis keeps it. */
+export interface JobData extends JobKey, ShownClaim {
+  readonly v: number;
+}
+
+/** The data of a job for this key. A worker that knows neither of both reads the claim. */
 export function jobData(key: JobKey, copy?: ClaimCopy): JobData {
   const data = { v: CONTRACT_VERSION, ...withoutCopy(key) };
   return copy === undefined ? data : { ...data, copy };
 }
 
-/** The key alone, for a request that is kept: its claim may change meanwhile. */
-export function withoutCopy({ kind, uid, namespace, name }: JobKey): JobKey {
-  return { kind, uid, namespace, name };
+/** For a request that is kept: its claim may change meanwhile. */
+export function withoutCopy({ kind, uid, namespace, name, seen }: KeyToQueue): KeyToQueue {
+  return { kind, uid, namespace, name, ...(seen === undefined ? {} : { seen }) };
 }
 
 /** Reads a job's data; never throws. */
@@ -83,7 +92,12 @@ export function parseJob(data: unknown): ParsedJob {
   const parsed = parseKey(fields);
   if (!parsed.ok) return parsed;
   const copy = parseCopy(fields['copy']);
-  return copy === undefined ? parsed : { ...parsed, copy };
+  const { seen } = fields;
+  const shown = {
+    ...(copy === undefined ? {} : { copy }),
+    ...(typeof seen === 'string' ? { seen } : {}),
+  };
+  return { ...parsed, shown };
 }
 
 /** A copy that can't be read is none. */
@@ -107,7 +121,7 @@ export function parseKey({
   if (typeof name !== 'string' || name === '') return malformed('it has no name');
   if (typeof namespace !== 'string' || !fitsKind(namespace, kind))
     return malformed('its namespace does not fit its kind');
-  return { ok: true, key: { kind, uid, namespace, name } };
+  return { ok: true, key: { kind, uid, namespace, name }, shown: {} };
 }
 
 function fitsKind(namespace: string, kind: JobKind): boolean {

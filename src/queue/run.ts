@@ -1,7 +1,7 @@
 import type { Job } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { CsiError } from '../csi/status.ts';
-import type { ClaimCopy, JobKey } from './contract.ts';
+import type { JobKey, ShownClaim } from './contract.ts';
 import { readStatus, type RunStatus } from './status.ts';
 
 /** What a run is given besides its key. */
@@ -20,7 +20,7 @@ export interface Run {
   /** How many runs the job has had, this one included. */
   readonly count: number;
   /** What the job carries of its claim; absent in all runs but the first. */
-  readonly copy?: ClaimCopy;
+  readonly shown?: ShownClaim;
   /** To be called when the driver has answered this run, whatever it said. */
   readonly reachedDriver: () => void;
 }

@@ -1,6 +1,8 @@
 import * as keys from '../kube/keys.ts';
 import type { Claim, Class } from '../kube/objects.ts';
+import { isPending } from './data-source.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
+import { hasFinalizer } from './finalizer-patches.ts';
 
 export type ClaimVerdict =
   | { readonly kind: 'provision'; readonly className: string; readonly cls: Class }
@@ -38,6 +40,18 @@ function whyNotOurs(claim: Claim, driver: DriverNames): string | undefined {
   return provisioner === driver.name || isMigrated
     ? whyOfOtherNode(claim, driver)
     : `the claim is for provisioner ${provisioner}`;
+}
+
+/** Whether the claim waits for its volume, and does not show that anything was begun for it. What
+ * was true of such a claim a moment ago is enough to begin. */
+export function isNew(claim: Claim): boolean {
+  const { metadata, spec } = claim;
+  return (
+    isPending(claim) &&
+    (spec.volumeName ?? '') === '' &&
+    metadata.deletionTimestamp === undefined &&
+    ![keys.CLAIM_FINALIZER, keys.CLONE_PROTECTION].some((each) => hasFinalizer(claim, each))
+  );
 }
 
 /** Of whom the volume controller has asked a volume for the claim. */

@@ -67,7 +67,8 @@ export interface Rig {
     parameters?: Record<string, string>;
     reclaimPolicy?: 'Delete' | 'Retain';
   }): Promise<Claim>;
-  provision(claim: Claim, parts?: Partial<Parts>): Promise<Outcome>;
+  /** @param seen  a version that the job carries of its claim */
+  provision(claim: Claim, parts?: Partial<Parts>, seen?: string): Promise<Outcome>;
   remove(volume: Volume, parts?: Partial<Parts>): Promise<Outcome>;
   volumeOf(claim: Claim): Promise<Volume | undefined>;
   /** Sets the phase as the volume controller does. */
@@ -247,9 +248,12 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
         },
       });
     },
-    provision: (claim, change = {}) => {
+    provision: (claim, change = {}, seen) => {
       const key = keyOf(claim, 'claim');
-      return runOf(key, (run) => reconcileClaim(group({ ...parts, ...change }), key, run));
+      const deps = group({ ...parts, ...change });
+      return runOf(key, (run) =>
+        reconcileClaim(deps, key, seen === undefined ? run : { ...run, shown: { seen } }),
+      );
     },
     remove: (volume, change = {}) => {
       const key = keyOf(volume, 'volume');

@@ -88,8 +88,8 @@ describe('Consumer', () => {
     const producer = bench.producer({ copies });
     const copiedKey = { ...key, claim: 'text' };
     const copied: (string | undefined)[] = [];
-    bench.consumer(async (_key, { copy }) => {
-      copied.push(copy?.claim);
+    bench.consumer(async (_key, { shown }) => {
+      copied.push(shown?.copy?.claim);
       if (copied.length > 1) return done;
       producer.ensureQueued(copiedKey);
       await producer.waitUntilFlushed();

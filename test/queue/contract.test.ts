@@ -12,7 +12,11 @@ const volume = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u1' } as c
 describe('parseJob', () => {
   it('reads what jobData wrote', () => {
     for (const key of [claim, volume, snapshot])
-      assert.deepEqual(parseJob(JSON.parse(JSON.stringify(jobData(key)))), { ok: true, key });
+      assert.deepEqual(parseJob(JSON.parse(JSON.stringify(jobData(key)))), {
+        ok: true,
+        key,
+        shown: {},
+      });
   });
 
   it('is given the key and the version and nothing else', () => {

@@ -8,6 +8,7 @@ import type { JobKey, KeyToQueue } from '../../queue/contract.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
 import {
   classNameOf,
+  isNew,
   provisionerOf,
   shouldProvision,
   waitsForPod,
@@ -59,10 +60,14 @@ export function claimNeed(
   return job;
 }
 
-/** The claim's key, with the copy of it that may go into its job. */
-export function keyToQueue({ metadata, copy }: WatchedClaim): KeyToQueue {
-  const key = keyOfClaim(metadata);
-  return copy === undefined ? key : { ...key, claim: copy };
+/** The claim's key, with what may go into its job besides. */
+export function keyToQueue(claim: WatchedClaim): KeyToQueue {
+  const { metadata, copy } = claim;
+  return {
+    ...keyOfClaim(metadata),
+    ...(isNew(claim) ? { seen: metadata.resourceVersion } : {}),
+    ...(copy === undefined ? {} : { claim: copy }),
+  };
 }
 
 export function keyOfClaim({ uid, namespace = '', name }: Claim['metadata']): JobKey {

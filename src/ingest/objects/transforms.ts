@@ -3,7 +3,7 @@ import type { Claim, Class, ObjectMeta, Volume } from '../../kube/objects.ts';
 import type { Transformed } from '../../kube/reflector.ts';
 import { isInTreeVolume, PLUGINS } from '../../migration/plugins.ts';
 import { isPending } from '../../volumes/data-source.ts';
-import { provisionerOf } from '../../volumes/eligibility.ts';
+import { isNew, provisionerOf } from '../../volumes/eligibility.ts';
 
 /* Transforms cut each object down to the fields that the predicates read, before it is cached. So a
  * bound claim takes a few hundred bytes instead of two thousand. The reflector has checked that a
@@ -63,16 +63,8 @@ export function transformWatchedClaim(raw: unknown): WatchedClaim {
 /** Whether the first run of the claim's job may decide on a copy of it: its volume has no source,
  * and nothing was begun for it. */
 function mayBeCopied(claim: Claim): boolean {
-  const { metadata, spec, status } = claim;
-  const { finalizers, deletionTimestamp } = metadata;
-  return (
-    status?.phase === 'Pending' &&
-    provisionerOf(claim) !== undefined &&
-    [spec.volumeName, spec.dataSource, spec.dataSourceRef, deletionTimestamp].every(
-      (each) => each === undefined || each === '',
-    ) &&
-    finalizers === undefined
-  );
+  const { dataSource, dataSourceRef } = claim.spec;
+  return isNew(claim) && provisionerOf(claim) !== undefined && !dataSource && !dataSourceRef;
 }
 
 export function transformVolume(raw: unknown): Volume {

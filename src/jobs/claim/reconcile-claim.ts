@@ -5,14 +5,14 @@ import type { JobKey } from '../../queue/contract.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import type { Run } from '../../queue/run.ts';
 import { MAX_SILENCE_MS } from '../../queue/watch-life.ts';
-import { classNameOf, selectedNodeOf } from '../../volumes/eligibility.ts';
+import { classNameOf, isNew, selectedNodeOf } from '../../volumes/eligibility.ts';
 import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { type ClaimAttempt, startAttempt } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { addClaimFinalizer, removeClaimFinalizer } from '../finalizers.ts';
 import { inTurn } from '../in-turn.ts';
 import { reportProvisioningFailed, waitForRecord } from '../outcomes.ts';
-import { readClaim } from '../read-objects.ts';
+import { readCachedClaim, readClaim } from '../read-objects.ts';
 import { releaseCloneSource } from '../release-sources.ts';
 import { continueRecord, fitsClaim, hasVolume } from './continue-record.ts';
 import { delayIfRecentlyInfeasible, sendPlanned } from './create-volume.ts';
@@ -32,7 +32,7 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   if (notYet !== undefined) return waitForRecord(notYet);
   // Taken before the claim is read (record rule 6).
   const dataEpoch = await records.seenDataEpoch();
-  const copied = await copyOf(deps, job, run);
+  const copied = await shownClaim(deps, job, run);
   let claim = copied ?? (await readClaim(kube, job));
   const delayed = await delayIfRecentlyInfeasible(deps, claim, run);
   if (delayed !== undefined) return delayed;
@@ -58,13 +58,20 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   return inTurn(deps, { key: job, cls, isNeeded: intent.kind === 'create' }, work);
 }
 
-/** The claim that the job carries. For a driver that runs on each node the claim is read, since a
- * node may have been chosen meanwhile; and where calls are so short that the time of an attempt
- * would be over before it begins, since that counts from when the claim was seen. */
-function copyOf({ driver, redis }: Dependencies, job: JobKey, run: Run) {
-  const { nodeLocal, timeoutMs } = driver;
-  const mayCopy = nodeLocal === undefined && timeoutMs >= MAX_SILENCE_MS;
-  return mayCopy ? redis.copies.claimOf(job, run.copy) : undefined;
+/** The claim as it was a moment ago: the copy that the job carries, or what the API server's cache
+ * has. For a driver that runs on each node the claim is read, since a node may have been chosen
+ * meanwhile; and where calls are so short that the time of an attempt would be over before it
+ * begins, since that counts from when the claim was seen. */
+async function shownClaim(
+  { cluster, driver, redis }: Dependencies,
+  job: JobKey,
+  { shown: { copy, seen } = {} }: Run,
+): Promise<Claim | undefined> {
+  if (driver.nodeLocal !== undefined || driver.timeoutMs < MAX_SILENCE_MS) return undefined;
+  const copied = await redis.copies.claimOf(job, copy);
+  if (copied !== undefined || seen === undefined) return copied;
+  const cached = await readCachedClaim(cluster.kube, job, seen);
+  return cached !== undefined && isNew(cached) ? cached : undefined;
 }
 
 /** Adds our finalizer. The user is told if it is refused.

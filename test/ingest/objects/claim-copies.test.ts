@@ -89,6 +89,14 @@ describe('the copy of a claim that goes into its job', () => {
     assert.equal(enqueued.get('cloned')?.claim, undefined);
   });
 
+  it('comes with the version, as the key of a claim without one does', async () => {
+    const dataSource = { kind: 'PersistentVolumeClaim', name: 'source' };
+    for (const [name, spec] of Object.entries({ versioned: {}, clone: { dataSource } })) {
+      const { resourceVersion } = (await create(name, { spec })).metadata;
+      assert.equal(enqueued.get(name)?.seen, resourceVersion);
+    }
+  });
+
   it('is none where it were longer than 4 kB', async () => {
     await create('long', { annotations: { note: 'x'.repeat(4_096) } });
     assert.equal(enqueued.get('long')?.claim, undefined);

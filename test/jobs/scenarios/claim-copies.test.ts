@@ -1,11 +1,21 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
+import type { GetOptions } from '#src/kube/client.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
-import { claims } from '#src/kube/resources.ts';
+import { claims, type ObjectRef, type Resource } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import type { Parts } from '../parts.ts';
+import { kubeWith, type Parts } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
+
+/** What a server answers whose cache does not get the version. */
+const TOO_NEW = {
+  code: 504,
+  reason: 'Timeout',
+  serverMessage: 'Too large resource version: 99, current: 7',
+  request: 'get',
+};
 
 describe('a run with a copy of the claim', () => {
   let rig: Rig;
@@ -78,5 +88,83 @@ describe('a run with a copy of the claim', () => {
     const change = { ...copyOf(claim), usesClaimFinalizer: true };
     assert.equal((await rig.provision(claim, change)).kind, 'later');
     assert.deepEqual(madeFor(claim), []);
+  });
+});
+
+describe('a run without a copy, whose job names a version of the claim', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  const NEWER = '99';
+  /** Records how claims are read; where `now` is given, the cache has that. */
+  const reading = (now?: (claim: Claim) => Claim | undefined) => {
+    const versions: (string | undefined)[] = [];
+    const { kube } = kubeWith(rig, {
+      async get<T>(resource: Resource, ref: ObjectRef, o: GetOptions = {}) {
+        const object = await rig.kube.get<T>(resource, ref);
+        if (resource !== claims) return object;
+        versions.push(o.resourceVersion);
+        if (o.resourceVersion === NEWER) throw new KubeError(TOO_NEW);
+        return o.resourceVersion === undefined || now === undefined
+          ? object
+          : (now(object as Claim) as T);
+      },
+    });
+    return { kube, versions };
+  };
+
+  it('takes that version or a later one from the API server’s cache', async () => {
+    const claim = await rig.claim();
+    const { kube, versions } = reading();
+    assert.equal((await rig.provision(claim, { kube }, '7')).kind, 'done');
+    assert.deepEqual(versions, ['7']);
+  });
+
+  it('reads the claim where the cache does not get that version', async () => {
+    const claim = await rig.claim();
+    const { kube, versions } = reading();
+    assert.equal((await rig.provision(claim, { kube }, NEWER)).kind, 'done');
+    assert.deepEqual(versions, [NEWER, undefined]);
+  });
+
+  for (const [title, now] of [
+    ['has none', () => undefined],
+    ['has one that is bound', (claim: Claim) => ({ ...claim, spec: { volumeName: 'other' } })],
+    [
+      'has one that is being deleted',
+      ({ metadata, ...claim }: Claim) => ({
+        ...claim,
+        metadata: { ...metadata, deletionTimestamp: '2026-01-01T00:00:00Z' },
+      }),
+    ],
+  ] as const)
+    it(`reads the claim where the cache ${title}`, async () => {
+      const claim = await rig.claim();
+      const { kube, versions } = reading(now);
+      assert.equal((await rig.provision(claim, { kube }, '7')).kind, 'done');
+      assert.deepEqual(versions, ['7', undefined]);
+    });
+
+  it('reads the claim where an earlier run has begun its volume', async () => {
+    const claim = await rig.claim();
+    rig.onCall = ({ method }) => {
+      if (method === 'CreateVolume') throw new DriverStatus(Code.Aborted, 'at work');
+    };
+    assert.equal((await rig.provision(claim)).kind, 'running');
+    rig.onCall = () => undefined;
+    const { kube, versions } = reading();
+    assert.equal((await rig.provision(claim, { kube }, '7')).kind, 'done');
+    assert.deepEqual(versions, ['7', undefined]);
+  });
+
+  it('reads the claim where --timeout is shorter than a cache may be behind', async () => {
+    const claim = await rig.claim();
+    const { kube, versions } = reading();
+    assert.equal((await rig.provision(claim, { kube, timeoutMs: 1_000 }, '7')).kind, 'done');
+    assert.deepEqual(versions, [undefined]);
   });
 });
