@@ -2,7 +2,6 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeRequestSchema as RequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import { nodeOf } from '../../gateway-client/gateway-address.ts';
-import { CREATION_TIMEOUT } from '../../kube/keys.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { classes, volumes } from '../../kube/resources.ts';
@@ -11,7 +10,6 @@ import { noteReached, type Run } from '../../queue/run.ts';
 import type { Replay } from '../../records/open-results.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
 import { traceHeaders } from '../../runtime/trace-id.ts';
-import { readClassSettings } from '../../volumes/class-settings.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/persistent-volume.ts';
 import { type ClaimAttempt, MAX_READ_AGE_MS } from '../attempt.ts';
@@ -24,7 +22,13 @@ import {
   reportProvisioningFailed,
 } from '../outcomes.ts';
 import { readSecretValues, type SecretValues } from '../read-objects.ts';
-import { isStillRunning, sendDeleteVolume } from '../volume/delete-volume.ts';
+import { sendDeleteVolume } from '../volume/delete-volume.ts';
+import {
+  handleUnknownEnd,
+  judgeCreateFailure,
+  type SentCreation,
+  usualTime,
+} from './create-failure.ts';
 import { requestReschedule } from './decide-intent.ts';
 import { type CreatedVolume, type OpenCreation, storeVolume } from './store-volume.ts';
 
@@ -214,42 +218,6 @@ function parkOnClass({ cluster }: Dependencies, claim: Claim, reason: string): O
   return { kind: 'parked', reason, until: [{ resource: classes.plural, name, seen }] };
 }
 
-/** What an error of CreateVolume means for the volume record (invariant 6). */
-type CreateFailure =
-  | { readonly kind: 'not-forwarded' }
-  /** The driver itself refused; final if the record is unambiguous. `infeasible`: the same request
-   * can't succeed later. */
-  | { readonly kind: 'refused'; readonly infeasible: boolean }
-  /** A volume may exist or may still be created. `running`: the driver is probably at work. */
-  | { readonly kind: 'ambiguous'; readonly running: boolean };
-
-/** Codes after which a volume may exist even if the driver itself sent them: the call goes on, or a
- * volume of another shape has the name. */
-const NEVER_FINAL = new Set([
-  'Canceled',
-  'DeadlineExceeded',
-  'Aborted',
-  'Unavailable',
-  'AlreadyExists',
-]);
-
-/** Classifies an error of CreateVolume. Upstream: external-provisioner
- * pkg/controller/controller.go checkError.
- * @param options.isNotFoundAmbiguous a content source was asked for, and an earlier call may have
- *   created the volume: NotFound may then be about the source, which drivers look up first */
-export function judgeCreateFailure(
-  error: Pick<CsiError, 'codeName' | 'driverSaid' | 'notForwarded'>,
-  { isNotFoundAmbiguous }: { readonly isNotFoundAmbiguous: boolean },
-): CreateFailure {
-  const { codeName, driverSaid } = error;
-  if (error.notForwarded) return { kind: 'not-forwarded' };
-  const isFinal =
-    driverSaid && !NEVER_FINAL.has(codeName) && !(codeName === 'NotFound' && isNotFoundAmbiguous);
-  return isFinal
-    ? { kind: 'refused', infeasible: codeName === 'InvalidArgument' }
-    : { kind: 'ambiguous', running: isStillRunning(codeName) };
-}
-
 async function handleFailure(
   deps: Dependencies,
   creation: SentCreation,
@@ -278,55 +246,6 @@ async function handleFailure(
       await records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
       return handleUnknownEnd(deps, creation, error.message, failure.running);
   }
-}
-
-/** How long the driver may fill a volume from a content source, unless the class says. Of other
- * volumes each such call is a failure, as in upstream. */
-const FILL_MS = 3_600_000;
-
-/** A creation for which a call was sent. */
-interface SentCreation extends OpenCreation {
-  readonly sentMs: number;
-}
-
-/** Since when the driver is at work, and until when that is no failure, by the class.
- * @returns undefined if it is one */
-function usualTime(
-  deps: Dependencies,
-  { claim, stored, replay, sentMs }: SentCreation,
-): { readonly since: string; readonly until: string } | undefined {
-  const { creationTimeoutMs } = readClassSettings(classOf(deps, claim));
-  const sinceMs = replay?.sinceMs ?? sentMs;
-  const fallbackMs = stored.pvTemplate.source === undefined ? 0 : FILL_MS;
-  const untilMs = sinceMs + (creationTimeoutMs ?? fallbackMs);
-  if (deps.clock.nowMs() >= untilMs) return undefined;
-  return { since: new Date(sinceMs).toISOString(), until: new Date(untilMs).toISOString() };
-}
-
-/** The driver may still be at work: warns, unless it may take that long. */
-function handleUnknownEnd(
-  deps: Dependencies,
-  creation: SentCreation,
-  answer: string,
-  isRunning: boolean,
-): Outcome {
-  const { claim, replay } = creation;
-  const { events } = deps.cluster;
-  const usual = isRunning ? usualTime(deps, creation) : undefined;
-  if (usual === undefined) {
-    reportProvisioningFailed(events, claim, answer);
-    return isRunning
-      ? { kind: 'running', reason: answer }
-      : { kind: 'retry', reason: answer, mayBeAtWork: true };
-  }
-  // The same text for each call, so that it is one event, whose count is that of the calls.
-  const message =
-    `The driver is at work on the volume since ${usual.since}; it is asked again and again, ` +
-    `which counts as failing from ${usual.until} on (${CREATION_TIMEOUT} of the class)`;
-  // The first call has an event of its own.
-  if (replay !== undefined)
-    recordClaimEvent(events, claim, { type: 'Normal', reason: 'Provisioning', message });
-  return { kind: 'running', reason: `${message}: ${answer}`, isUsual: true };
 }
 
 /** Handles a refusal by the driver itself. It proves that no volume exists if the record could be

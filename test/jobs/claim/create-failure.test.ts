@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { judgeCreateFailure } from '#src/jobs/claim/create-volume.ts';
+import { judgeCreateFailure } from '#src/jobs/claim/create-failure.ts';
 import { isStillRunning } from '#src/jobs/volume/delete-volume.ts';
 
 const FINAL =
