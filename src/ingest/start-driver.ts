@@ -13,7 +13,6 @@ import { apiVersionOf, classes, leases, volumes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { JOB_KINDS } from '../queue/contract.ts';
 import { DependencyIndex, parseObjectId } from '../queue/dependency-index.ts';
-import { storeLimits } from '../queue/queues.ts';
 import type { ProducerConnection } from '../queue/connections.ts';
 import type { CopySource } from '../queue/claim-copies.ts';
 import { Producer } from '../queue/producer.ts';
@@ -24,11 +23,9 @@ import { redisReservedCapacity } from '../node-local/reserved-capacity.ts';
 import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
-import { PollLoop } from '../runtime/poll-loop.ts';
 import type { WatchedFiles } from '../runtime/watched-files.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { explainShared } from '../volumes/handles.ts';
-import { openClassWarnings } from './class-warnings.ts';
 import { DemandWatch } from './dependencies/demand-watch.ts';
 import { DependencyWatcher } from './dependencies/dependency-watcher.ts';
 import { FollowedObjects } from './dependencies/followed-objects.ts';
@@ -41,6 +38,7 @@ import { LeaderOnlyQueue } from './leader-only-queue.ts';
 import { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { type Leadership, openElection, openLeadership } from './leadership.ts';
+import { openLimits } from './limits.ts';
 import { PendingReport } from './pending-report.ts';
 import { ProvisioningPause } from './provisioning-pause.ts';
 import { Resync } from './resync.ts';
@@ -83,7 +81,7 @@ export async function startDriver(
   const dependencies = openDependencies(deps, followed, changes);
   openHandlePublisher(deps, eventSource, dependencies);
   openAudit(deps);
-  openLimits(deps, eventSource.source);
+  openLimits(deps, eventSource.source, onClassChange(changes));
   openCapacity(deps, eventSource.source, changes);
   const leadership = openLeadership(
     deps,
@@ -171,11 +169,15 @@ function openCapacity(
     ownNode: softState?.node,
     classes: () => source.classes(),
     queue,
-    onClassChange: (listener) =>
-      changes.subscribe((object) => {
-        if (parseObjectId(object).resource === classes.plural) listener();
-      }),
+    onClassChange: onClassChange(changes),
   });
+}
+
+function onClassChange(changes: Listeners<string>): (listener: () => void) => void {
+  return (listener) =>
+    changes.subscribe((object) => {
+      if (parseObjectId(object).resource === classes.plural) listener();
+    });
 }
 
 /** @throws UsageError for times that can't work together, and a variable that is not set */
@@ -338,37 +340,6 @@ function openHandlePublisher(
   closers.add('handle publisher', () => publisher.stop());
   const end = sharing.subscribe(() => publisher.changed());
   closers.add('changes of shared handles', end);
-}
-
-const LIMITS_PERIOD_MS = 5_000;
-
-/** Keeps the limits of the driver's queues in Redis as the flags say, while this ingest leads: at
- * once when they change, and again where Redis has lost them. Those of a class are in the class. */
-function openLimits(deps: DriverDeps, source: ObjectSource): void {
-  openClassWarnings(deps, source);
-  const { context, connections, driver, queue } = deps;
-  const { link, marker } = connections;
-  const { closers, log, flagChanges } = context;
-  let { flags } = context;
-  const store = async (): Promise<void> => {
-    if (!queue.isAllowing || !marker.isOurs || link.trouble !== undefined) return;
-    const { redisPrefix: prefix, maxJobsInFlight, maxJobsPerSecond } = flags;
-    const limits = { maxInFlight: maxJobsInFlight, maxPerSecond: maxJobsPerSecond };
-    if (await storeLimits(link.redis, { prefix, driver: driver.name }, limits))
-      log.info({ driver: driver.name, ...limits }, 'the limits of the driver’s queues changed');
-  };
-  const loop = new PollLoop({
-    step: store,
-    onError: (error) => log.debug({ err: error }, 'could not store the limits; trying again'),
-    periodMs: LIMITS_PERIOD_MS,
-    clock: systemClock,
-  });
-  closers.add('limits', () => loop.stop());
-  const end = flagChanges?.subscribe((next) => {
-    flags = next;
-    loop.runNow();
-  });
-  if (end !== undefined) closers.add('limits of the file', end);
 }
 
 /** Reports orphans and missing volumes at each interval, if the driver can list its volumes. */

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { IDENTITY_PREFIX } from '#src/election/lease.ts';
-import type { Claim, Lease } from '#src/kube/objects.ts';
-import { leases } from '#src/kube/resources.ts';
+import { MAX_IN_FLIGHT } from '#src/kube/keys.ts';
+import type { Claim, Event, Lease } from '#src/kube/objects.ts';
+import { classes, events, leases } from '#src/kube/resources.ts';
 import { readStatus } from '#src/queue/status.ts';
 import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
 import { isReady, readiness, type Running } from '../harness/run-main.ts';
@@ -146,5 +147,16 @@ describe('ingest beside another provisioner that holds the Lease', () => {
     );
     await until(() => bed.isBound(claim), 'the claim is bound');
     assert.equal(await bed.redis.redis.hexists(DATA_EPOCH, 'foreign'), 0);
+  });
+
+  it('warns of an annotation of a class that can’t be read, as soon as it is there', async () => {
+    const metadata = { name: 'wrong', annotations: { [MAX_IN_FLIGHT]: 'many' } };
+    await bed.kube.create(classes, undefined, { metadata, provisioner: DRIVER });
+    const warnings = async () =>
+      (await bed.kube.list<Event>(events, { namespace: 'default' })).items.filter(
+        ({ involvedObject, reason }) =>
+          involvedObject.name === 'wrong' && reason === 'InvalidAnnotation',
+      );
+    await until(async () => (await warnings()).length === 1, 'the warning');
   });
 });
