@@ -75,6 +75,18 @@ describe('documents', () => {
     assert.equal(read('docs/metrics.md'), await metricsPage());
   });
 
+  it('list no two metrics whose names have the same words', () => {
+    const names = [...read('docs/metrics.md').matchAll(/^- `(\w+)`/gm)].map(
+      ([, name = '']) => name,
+    );
+    const words = names.map((name) => name.split('_').toSorted().join());
+    assert.ok(names.length > 50);
+    assert.deepEqual(
+      names.filter((_, i) => words.indexOf(words[i] ?? '') !== i),
+      [],
+    );
+  });
+
   it('have a schema of --driver-config with its keys (else: npm run generate:flags)', async () => {
     const schema = await formatJson(driverConfigSchema());
     assert.equal(read('docs/driver-config.schema.json'), schema);

@@ -140,13 +140,11 @@ function showAudit(
       () => last()?.missing.length,
       { driver },
     ),
-    ...['creating', 'suspect', 'deleting'].map((state) =>
-      sum(
-        'sutler_open_records',
-        'Open volume records by state, by the last audit.',
-        () => last()?.openRecords.filter((record) => record.state === state).length,
-        { driver, state },
-      ),
+    sum(
+      'sutler_suspect_records',
+      'Open volume records that are suspect, by the last audit.',
+      () => last()?.openRecords.filter(({ state }) => state === 'suspect').length,
+      { driver },
     ),
   ];
 }

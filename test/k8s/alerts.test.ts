@@ -183,7 +183,7 @@ const outcomes = [
   },
   {
     name: 'SutlerRecordsOpen fires for records that the audit suspects',
-    series: [LEADS, 'sutler_open_records{instance="a",driver="d",state="suspect"} 1x40'],
+    series: [LEADS, `sutler_suspect_records${AT} 1x40`],
     alerts: ['SutlerRecordsOpen'],
   },
 ];
