@@ -51,6 +51,7 @@ export function buildDependencies(
       kube: traceCalls(kube, 'kube', log),
       events,
       classOf: caches.classOf,
+      classes: caches.classes,
       attachedTo: caches.attachedTo,
       topology: () => (supportsTopology(facts(), gates) ? caches.topology() : undefined),
     },

@@ -50,6 +50,8 @@ export interface Cluster {
   readonly events: Events;
   /** A StorageClass by its name. */
   readonly classOf: (name: string) => Class | undefined;
+  /** All StorageClasses. */
+  readonly classes: () => Iterable<Class>;
   /** The attachments of a PV by its name; none if the driver does not attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   /** The nodes as the driver sees them; undefined for a driver without topology, and until they are

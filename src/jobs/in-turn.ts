@@ -19,51 +19,55 @@ interface TurnOf {
   readonly isNeeded: boolean;
 }
 
-const END_TRIES = 20;
-const END_PAUSE_MS = 500;
+/** As long as a turn lasts without a run. */
+const END_TRIES = 120;
+const END_PAUSE_MS = 1_000;
 
 /** Creates or deletes a volume when the limits of its class allow it, else ends the run. A class
  * without limits costs nothing.
  * @param work  opens the record and calls the driver
  * @throws RecordsUnavailable, and what `work` throws */
 export async function inTurn(
-  { clock, redis: { turns }, reports: { log } }: Dependencies,
+  { clock, cluster, redis: { turns }, reports: { log } }: Dependencies,
   { key, cls, isNeeded }: TurnOf,
   work: () => Promise<Outcome>,
 ): Promise<Outcome> {
-  const { maxInFlight, maxPerSecond } = readClassSettings(cls);
-  if (cls === undefined || (maxInFlight ?? maxPerSecond) === undefined) return work();
-  const { name, resourceVersion: seen } = cls.metadata;
-  const limits = { className: name, maxInFlight, maxPerSecond };
+  // Nobody knows the class of a claim that is gone: its turn ends wherever it may be.
+  const ofClasses = cls !== undefined || isNeeded ? [cls] : [...cluster.classes()];
+  const held = ofClasses.flatMap((each) => limitsOf(each) ?? []);
+  const [limits] = held;
+  if (limits === undefined) return work();
   const wait = isNeeded ? await askRedis(turns.take(key, limits)) : undefined;
   if (wait !== undefined) {
-    const until = [{ resource: classes.plural, name, seen }];
+    const seen = cls?.metadata.resourceVersion ?? '';
+    const until = [{ resource: classes.plural, name: limits.className, seen }];
     const reason = whyItWaits(key, limits, wait);
     return { kind: 'later', reason, until, delayMs: wait.askInMs, isTurn: true };
   }
-  // A key that is done has no next run that could end its turn. Without Redis nothing else could
-  // go on anyway.
-  const end = async (): Promise<void> => {
-    for (let i = 0; i < END_TRIES; i += 1) {
-      try {
-        return await turns.end(key, limits);
-      } catch (error) {
-        log.debug(
-          { err: error, class: name },
-          'a turn was not ended; trying again, else it expires',
-        );
-        await clock.sleep(END_PAUSE_MS);
-      }
+  const end = async (tries: number): Promise<void> => {
+    try {
+      for (const each of held) await turns.end(key, each);
+    } catch (error) {
+      log.debug({ err: error, triesLeft: tries - 1 }, 'a turn was not ended; it may expire');
+      // The run ends meanwhile, so that its worker can take another job.
+      if (tries > 1) void clock.sleep(END_PAUSE_MS).then(() => end(tries - 1));
     }
   };
   const outcome = await work().catch(async (error: unknown) => {
-    if (error instanceof KubeError) await end();
+    if (error instanceof KubeError) await end(1);
     throw error;
   });
   const mayBeAtWork =
     outcome.kind === 'running' || (outcome.kind === 'retry' && outcome.mayBeAtWork === true);
-  if (!mayBeAtWork) await end();
+  // A key that is done has no next run that could end its turn.
+  if (!mayBeAtWork) await end(outcome.kind === 'done' ? END_TRIES : 1);
   return outcome;
+}
+
+function limitsOf(cls: Class | undefined): TurnLimits | undefined {
+  const { maxInFlight, maxPerSecond } = readClassSettings(cls);
+  if (cls === undefined || (maxInFlight ?? maxPerSecond) === undefined) return undefined;
+  return { className: cls.metadata.name, maxInFlight, maxPerSecond };
 }
 
 function whyItWaits(

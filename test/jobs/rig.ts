@@ -155,6 +155,7 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     counts: createOperationCounts(metrics),
     capacity: NO_CAPACITY_HINTS,
     classOf: (name) => classes.get(name),
+    classes: () => classes.values(),
     attachedTo: () => [],
     topology: () => undefined,
     sharersOf: () => Promise.resolve([]),

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import type { Claim, Class } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
+import { until } from '../../harness/until.ts';
 import type { Parts } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 
@@ -46,15 +48,22 @@ describe('a run that can’t send its call', () => {
 
   describe('of a class with limits', () => {
     /** The classes with annotations of ours. */
-    const annotated = (settings: Record<string, string>): Pick<Parts, 'classOf'> => ({
-      classOf: (name) => {
-        const cls = rig.parts.classOf(name);
-        const annotations = Object.fromEntries(
-          Object.entries(settings).map(([key, value]) => [`sutler.dev/${key}`, value]),
-        );
-        return cls && { ...cls, metadata: { ...cls.metadata, annotations } };
-      },
-    });
+    const annotated = (settings: Record<string, string>): Pick<Parts, 'classOf' | 'classes'> => {
+      const annotations = Object.fromEntries(
+        Object.entries(settings).map(([key, value]) => [`sutler.dev/${key}`, value]),
+      );
+      const change = (cls: Class): Class => ({
+        ...cls,
+        metadata: { ...cls.metadata, annotations },
+      });
+      return {
+        classOf: (name) => {
+          const cls = rig.parts.classOf(name);
+          return cls && change(cls);
+        },
+        classes: () => [...rig.parts.classes()].map(change),
+      };
+    };
     const PAUSED = annotated({ 'max-in-flight': '0' });
     const ONE = annotated({ 'max-in-flight': '1' });
     const inClass = () => rig.claim({ className: 'limited' });
@@ -64,6 +73,19 @@ describe('a run that can’t send its call', () => {
       };
     };
     const rejects = () => Promise.reject(new Error('asked for a turn'));
+    /** The turns as they are, but that Redis takes no end of one while it is away. */
+    const awayAtEnds = () => {
+      const { turns } = rig.parts;
+      const state = { isAway: true };
+      const end = (...args: Parameters<typeof turns.end>) =>
+        state.isAway ? rejects() : turns.end(...args);
+      return Object.assign(state, { turns: { take: turns.take.bind(turns), end } });
+    };
+    const remove = async ({ metadata: { namespace = '', name } }: Claim): Promise<void> => {
+      const body = { metadata: { finalizers: null } };
+      await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body });
+      await rig.kube.delete(claims, { namespace, name });
+    };
 
     it('waits until a paused class changes, tells nobody, and begins nothing', async () => {
       const claim = await inClass();
@@ -104,8 +126,8 @@ describe('a run that can’t send its call', () => {
 
     it('does not wait for one that has its volume, and whose turn was not ended', async () => {
       const [first, second] = [await inClass(), await inClass()];
-      const { take } = rig.parts.turns;
-      const turns = { take: take.bind(rig.parts.turns), end: rejects };
+      const redis = awayAtEnds();
+      const { turns } = redis;
       assert.equal((await rig.provision(first, { ...ONE, turns })).kind, 'done');
       assert.equal((await rig.provision(second, ONE)).kind, 'later');
       const body = { spec: { volumeName: (await rig.volumeOf(first))?.metadata.name } };
@@ -113,6 +135,38 @@ describe('a run that can’t send its call', () => {
       await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body });
       assert.equal((await rig.provision(first, ONE)).kind, 'done');
       assert.equal((await rig.provision(second, ONE)).kind, 'done');
+      redis.isAway = false;
+    });
+
+    it('ends its turn when Redis is back, and does not keep its worker until then', async () => {
+      const [first, second] = [await inClass(), await inClass()];
+      const redis = awayAtEnds();
+      const { turns } = redis;
+      const startMs = Date.now();
+      assert.equal((await rig.provision(first, { ...ONE, turns })).kind, 'done');
+      assert.ok(Date.now() - startMs < 1_000, 'its worker takes the next job');
+      assert.equal((await rig.provision(second, ONE)).kind, 'later');
+      redis.isAway = false;
+      await until(
+        async () => (await rig.provision(second, ONE)).kind === 'done',
+        'the turn has ended',
+      );
+    });
+
+    it('does not wait for one whose claim was deleted while it had its turn', async () => {
+      const [first, second, third] = [await inClass(), await inClass(), await inClass()];
+      failWith(Code.DeadlineExceeded);
+      await rig.provision(first, ONE);
+      assert.equal((await rig.provision(second, ONE)).kind, 'later');
+      await remove(first);
+      await rig.provision(first, ONE);
+      assert.equal((await rig.provision(third, ONE)).kind, 'later', 'the call may be at work');
+      rig.onCall = () => undefined;
+      assert.equal((await rig.provision(first, ONE)).kind, 'done');
+      await remove(second);
+      // The turn went to the second one, which is gone by now.
+      assert.equal((await rig.provision(second, ONE)).kind, 'done');
+      assert.equal((await rig.provision(third, ONE)).kind, 'done');
     });
 
     it('waits for its start by the limit of a second', async () => {
