@@ -69,7 +69,6 @@ function splitName(given: readonly string[]): { name: string; argv: readonly str
   return isName ? { name, argv } : { name: WITHOUT_NAME, argv: given };
 }
 
-/** The list of processes and commands. */
 function renderProcesses(processes: Readonly<Record<string, Process>>): string {
   const rowsOf = (areCommands: boolean): readonly string[] =>
     Object.entries(processes)

@@ -10,7 +10,6 @@ export interface PeriodicAuditOptions {
   readonly events: Pick<EventRecorder, 'record'>;
   /** The object of the event: the driver's Lease, in the one namespace where ingest may write. */
   readonly regarding: Regarding;
-  /** Pause between two audits. */
   readonly intervalMs: number;
   readonly isLeading: () => boolean;
   readonly log: Logger;
@@ -76,7 +75,6 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
 const SECOND_AUDIT_AFTER_MS = 1_000;
 /** Two provisioners may take turns. */
 const SOON_PAUSE_MS = 60_000;
-/** Volumes that the log names. */
 const MOST_NAMED = 50;
 
 function handlesOf(volumes: readonly { readonly handle: string }[]): readonly string[] {

@@ -67,7 +67,6 @@ export class DesiredItems {
     return this.#select((_, id) => !known.has(id));
   }
 
-  /** Compares the items with our objects. */
   compare(objects: Iterable<ListedObject>, manager: CapacityManager): Comparison {
     const byItem = new Map<string, StorageCapacity[]>();
     const superfluous: StorageCapacity[] = [];

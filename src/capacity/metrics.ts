@@ -48,7 +48,6 @@ export function capacityMetrics(registry: Registry, driver: string) {
       current.set({ driver }, counts.current);
       obsolete.set({ driver }, counts.obsolete);
     },
-    /** Shows the ages of these items and no others. */
     setAges(ages: readonly { readonly item: CapacityItem; readonly ageMs: number }[]): void {
       for (const remove of shown) remove();
       shown = [];

@@ -22,7 +22,6 @@ export function redisRequestedBytes(redis: Redis, prefix: string, driver: string
   return async (item) => (await askRedis(readSums(redis, prefix, driver))).get(itemId(item)) ?? 0n;
 }
 
-/** The sum of each item, by its id. */
 async function readSums(
   redis: Redis,
   prefix: string,

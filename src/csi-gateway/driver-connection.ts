@@ -190,7 +190,6 @@ export class DriverConnection {
     return answer;
   }
 
-  /** Starts connecting. */
   start(): void {
     this.#running ??= this.#run();
   }

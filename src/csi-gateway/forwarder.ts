@@ -36,7 +36,6 @@ export interface InboundCall {
   readonly receivedMs: number;
   /** Unix milliseconds; Infinity without a deadline. */
   readonly deadlineMs: number;
-  /** Name of the caller, for log lines. */
   readonly caller: string;
   /** Aborts when the caller has cancelled the call or is gone. */
   readonly signal: AbortSignal;
@@ -92,7 +91,6 @@ const WAIT_WITHOUT_DEADLINE_MS = 10_000;
 export class Forwarder {
   readonly #options: ForwarderOptions;
   #isDraining = false;
-  /** When the last probe for failover arrived. */
   #failoverProbeMs = -Infinity;
   readonly #drainReported = new AbortController();
 
@@ -183,7 +181,6 @@ export class Forwarder {
     return leftMs;
   }
 
-  /** How long a call may wait for a slot. */
   #longestWaitMs({ headers }: InboundCall, timeoutMs: number | undefined): number {
     const notAfter = getSingle(headers, NOT_AFTER_METADATA);
     const waitMs = timeoutMs === undefined ? WAIT_WITHOUT_DEADLINE_MS : timeoutMs * WAIT_SHARE;

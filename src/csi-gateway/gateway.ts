@@ -20,10 +20,8 @@ import { SingleFlight } from './single-flight.ts';
 export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' | 'metrics'> {
   /** The driver's socket. */
   readonly driver: Address;
-  /** Largest request accepted. */
   readonly maxRequestBytes: number;
   readonly listen: Address;
-  /** Further listen addresses. */
   readonly alsoListen?: readonly Address[];
   /** For listeners on TCP; plaintext if absent. */
   readonly tls?: ListenerTls | undefined;
@@ -31,7 +29,6 @@ export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' 
   readonly insecure?: boolean;
   /** No limit if absent. */
   readonly maxInFlight?: MaxInFlight;
-  /** The node that it is on. */
   readonly node?: string;
   /** UID of the pod that it is in. */
   readonly pod?: string;
@@ -45,9 +42,7 @@ export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' 
 export interface Gateway {
   /** The first of the addresses. */
   readonly address: Address;
-  /** Where it listens. */
   readonly addresses: readonly Address[];
-  /** Why the driver is not ready; undefined while it is. */
   readonly trouble: string | undefined;
   /** What the driver reported about itself; undefined while that is not known. */
   readonly identity: DriverIdentity | undefined;

@@ -178,7 +178,6 @@ export class Listener {
     return new Promise((resolve) => this.#server.close(() => resolve()));
   }
 
-  /** Ends all connections at once. */
   endConnections(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -226,7 +225,6 @@ export async function listen(
   return address;
 }
 
-/** @throws UsageError */
 async function bind(server: Server, options: ListenOptions, flag: string): Promise<void> {
   server.listen({ ...options, backlog: BACKLOG });
   try {

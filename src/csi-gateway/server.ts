@@ -37,7 +37,6 @@ export interface GatewayServerOptions {
   readonly health: HealthService;
   /** Trailers of every answer, by which the gateway says something of itself. */
   readonly facts: () => Metadata;
-  /** Largest request accepted. */
   readonly maxRequestBytes: number;
   /** Largest response sent. */
   readonly maxMessageBytes: number;
@@ -294,7 +293,6 @@ function toWellFormed(text: string): string {
   return Buffer.from(text).toString();
 }
 
-/** Metadata as it was in the caller's headers. */
 function toPairs(metadata: Metadata): HeaderPairs {
   return Object.entries(metadata.toHttp2Headers()).flatMap(([name, values]) =>
     [values ?? []].flat().map((value) => [name, String(value)] as const),

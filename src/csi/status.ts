@@ -79,7 +79,6 @@ export const tooLateDetails = (lateMs: number): string =>
  * if neither is, the error is ambiguous: the driver may or may not have acted. */
 export class CsiError extends Error {
   override readonly name = 'CsiError';
-  /** gRPC code. */
   readonly code: number;
   /** Go's name of the code. */
   readonly codeName: string;

@@ -22,13 +22,11 @@ import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from './status.ts'
 export interface Peer {
   /** For texts: "the driver". */
   readonly name: string;
-  /** Headers of every request. */
   readonly headers: OutgoingHttpHeaders;
   /** Largest response accepted of a method that may answer with a list; see answerLimit. */
   readonly maxBytes: number;
   /** What the text about a larger one says to do. */
   readonly ifLarger: string;
-  /** Limits the resets of cancelled calls. */
   readonly resets: ResetLimiter;
 }
 

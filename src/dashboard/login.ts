@@ -40,9 +40,7 @@ export function guardActions(log: Logger, refusal?: string): RequestHandler {
   };
 }
 
-/** The cookie with a browser's session. */
 const COOKIE = 'sutler_session';
-/** How long a login lasts. */
 const SESSION_MS = 12 * 3_600_000;
 /** Beyond this number, the oldest session ends. */
 const MAX_SESSIONS = 1_000;

@@ -76,7 +76,6 @@ function readRepeatedly(link: RedisLink, prefix: string, log: Logger): () => voi
   return () => void loop.stop();
 }
 
-/** @throws UsageError */
 function checkFlags({ flags, log }: DashboardContext): void {
   keyPrefix(flags.redisPrefix);
   const { dashboardUser, dashboardViewerUser } = flags;
@@ -99,7 +98,6 @@ function checkFlags({ flags, log }: DashboardContext): void {
 const MIN_PASSWORD_LENGTH = 12;
 const MIN_DIFFERENT_CHARACTERS = 5;
 
-/** @throws UsageError */
 function checkUser(flag: string, user: string): void {
   if (user === '' || user.includes(':'))
     throw new UsageError(

@@ -51,7 +51,6 @@ export function parseHosts(
   };
 }
 
-/** @throws UsageError */
 function parseName(text: string): string {
   const name = hostOf(isIP(text) === 6 ? `[${text}]` : text);
   if (name === undefined || (isIP(text) !== 6 && /:\d+$/.test(text)))

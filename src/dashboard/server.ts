@@ -134,7 +134,6 @@ function requireRedis(link: RedisLink): RequestHandler {
   };
 }
 
-/** Shows the queues of the registry. */
 function refreshBoards(boards: Boards): RequestHandler {
   return async ({ baseUrl, path }, response, next) => {
     if (!isAsset(baseUrl + path)) await boards.refresh();

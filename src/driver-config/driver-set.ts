@@ -75,7 +75,6 @@ export class DriverSet<T extends FlagTable> {
     }
   }
 
-  /** Ends all drivers. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const [name, running] of this.#running) this.#end(name, running);
@@ -190,7 +189,6 @@ class RunningDriver<T extends FlagTable> {
   }
 }
 
-/** The values that this process uses. */
 function ownValues(table: FlagTable, values: FlagValues): FlagValues {
   const own = Object.entries(table).map(([name, spec]) => flagKey(name, spec));
   return Object.fromEntries(own.filter((key) => key in values).map((key) => [key, values[key]]));

@@ -92,7 +92,6 @@ class ConfigReader {
     this.#faults.push({ line, what });
   }
 
-  /** The sections below `drivers`. */
   #sections(root: YamlNode | undefined): readonly YamlEntry[] {
     const entries = root?.kind === 'mapping' ? root.entries : [];
     const [found, ...more] = entries.filter(({ key }) => key === 'drivers');
@@ -131,7 +130,6 @@ class ConfigReader {
     return { name, line, values, lines, all: { ...this.#options.defaults, ...values } };
   }
 
-  /** Adds the value of a key to `values`. */
   #readKey(driver: string, { key, line, value }: YamlEntry, values: Record<string, unknown>): void {
     const spec = Object.hasOwn(this.#table, key) ? this.#table[key] : undefined;
     if (spec === undefined) return this.#fault(line, `driver ${driver}: ${this.#unknown(key)}`);
@@ -212,7 +210,6 @@ function addressesOf(all: FlagValues): readonly string[] {
   ];
 }
 
-/** The value of a flag that is a text. */
 function textOf(all: FlagValues, key: string): string {
   const value = all[key];
   return typeof value === 'string' ? value : '';

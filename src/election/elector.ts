@@ -236,7 +236,6 @@ export class Elector {
     this.#seen = observe(this.#seen, stored?.record, this.#clock.nowMs());
   }
 
-  /** Called by the watch. */
   #leaseChanged(lease: StoredLease | undefined): void {
     if (this.#isClosing) return;
     if (this.#hasLease) {

@@ -14,7 +14,6 @@ export interface Cause {
   readonly name: string;
   /** One sentence: what it waits for, or what failed. */
   readonly sentence: string;
-  /** Nothing is wrong. */
   readonly isFine: boolean;
   readonly actor: Actor;
   /** What that one does. */

@@ -31,7 +31,6 @@ export function pendingKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:pending:${driver}`;
 }
 
-/** Fields that one command writes. */
 const FIELDS_AT_ONCE = 500;
 
 /** What is written of an entry. */

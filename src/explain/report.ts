@@ -14,7 +14,6 @@ import { describeTimes, readProvisioned } from './time-to-volume.ts';
 /** Claims or volumes that wait for the same cause. */
 export interface CauseCount {
   readonly count: number;
-  /** The one that has waited for the longest. */
   readonly oldest: Explanation;
 }
 

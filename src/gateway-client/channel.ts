@@ -24,7 +24,6 @@ const RETRY_FACTOR = 1.6;
 const PING_INTERVAL_MS = 20_000;
 const PING_TIMEOUT_MS = 10_000;
 
-/** Where and how long a call may wait. */
 interface Wait {
   /** Method path, for errors. */
   readonly path: string;

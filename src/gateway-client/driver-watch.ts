@@ -19,7 +19,6 @@ export interface DriverWatchOptions {
   readonly gateways: Pick<GatewayPool, 'inOrder' | 'prefer' | 'skew'>;
   /** Which driver must answer; without a name, the first one that answers. */
   readonly expected?: { readonly name?: string };
-  /** Time for each call. */
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly log: Logger;

@@ -8,7 +8,6 @@ import type { GatewaySecurity } from './credentials.ts';
 export interface InstanceCheckOptions {
   readonly addresses: readonly Address[];
   readonly security: Pick<GatewaySecurity, 'tls'>;
-  /** Time for each call. */
   readonly timeoutMs: number;
   readonly periodMs?: number;
   readonly clock: Clock;
@@ -22,7 +21,6 @@ const REMEMBERED_MS = 60_000;
 /** Ids that are remembered of one address. */
 const MOST_IDS = 100;
 
-/** What answered at one address. */
 interface Seen {
   /** Ids of gateways, the last one at the end. */
   readonly ids: Set<string>;

@@ -141,7 +141,6 @@ export function checkGatewayFlags(flags: Flags<typeof gatewayClientFlags>): void
     refusePlaintext(address, security, 'node-gateway');
 }
 
-/** @throws UsageError */
 function checkCentralFlags(
   { gateway, gatewayService }: Flags<typeof gatewayClientFlags>,
   security: Parameters<typeof refusePlaintext>[1],

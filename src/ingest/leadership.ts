@@ -42,9 +42,7 @@ export interface LeadershipOptions {
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
   readonly sweep: Pick<SnapshotSweep, 'begin'> | undefined;
   readonly softState: Pick<SoftState, 'check'> | undefined;
-  /** Whether Redis belongs to our cluster. */
   readonly isRedisOurs: () => boolean;
-  /** The drivers that this process leads. */
   readonly leads: LedDrivers;
   readonly log: Logger;
 }

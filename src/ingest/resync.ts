@@ -7,7 +7,6 @@ export interface ResyncOptions {
   /** The keys of all objects that need a job now; one may come twice. */
   readonly outstanding: () => AsyncIterable<JobKey>;
   readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'isAllowing'>;
-  /** Reads the job of each open record. */
   readonly openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
   /** How long after a loss of Redis' data no record may be opened. */
   readonly quarantineMs: number;
@@ -61,7 +60,6 @@ export class Resync {
     return this.#runSpread(0);
   }
 
-  /** Ends what is under way. */
   stop(): void {
     this.#current?.abort();
     this.#current = undefined;

@@ -17,7 +17,6 @@ export interface SnapshotSweepOptions {
   readonly claims: ObjectSource['claims'];
   readonly ensureQueued: (key: JobKey) => void;
   readonly isLeading: () => boolean;
-  /** Pause between two sweeps. */
   readonly intervalMs: number;
   readonly log: Logger;
 }

@@ -44,7 +44,6 @@ export function startCaches(options: {
   client: KubeClient;
   log: Logger;
   metrics: Registry;
-  /** The only node to watch; undefined for all. */
   ownNode?: string | undefined;
 }): Caches {
   const classReflector = startReflector({

@@ -48,7 +48,6 @@ export type Events = Pick<EventRecorder, 'record'>;
 export interface Cluster {
   readonly kube: Kube;
   readonly events: Events;
-  /** A StorageClass by its name. */
   readonly classOf: (name: string) => Class | undefined;
   /** All StorageClasses. */
   readonly classes: () => Iterable<Class>;
@@ -81,7 +80,6 @@ export interface RedisState {
   readonly newOwner: () => string;
   /** Which claim each shortened volume name is reserved for. */
   readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
-  /** Judges the copies of claims that jobs carry. */
   readonly copies: Pick<ClaimCopies, 'claimOf'>;
   /** The turns of classes that limit how many volumes are created and deleted. */
   readonly turns: Pick<ClassTurns, 'take' | 'end'>;

@@ -12,7 +12,6 @@ import type { Kube } from './dependencies.ts';
  * for another object that has the same name by now, and an update of an object that changed since
  * it was read. */
 
-/** One finalizer of one object. */
 interface FinalizerTarget<T extends KubeObject> {
   readonly resource: Resource;
   /** As it was read from the API server, with all its fields. */

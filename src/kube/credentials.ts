@@ -111,7 +111,6 @@ export async function renewCredentials(
   };
 }
 
-/** @throws UsageError */
 function checkTls(where: string, { ca, cert, key }: TlsMaterial): void {
   if ((cert === undefined) !== (key === undefined)) {
     const half = cert

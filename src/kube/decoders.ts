@@ -64,7 +64,6 @@ class JsonNesting {
     return -1;
   }
 
-  /** Goes on with one byte. */
   step(byte: number): void {
     if (this.#isEscaped) this.#isEscaped = false;
     else if (this.isInString) {

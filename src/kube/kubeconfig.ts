@@ -69,7 +69,6 @@ export async function openKubeconfig(path: string, o: KubeconfigOptions): Promis
 interface Entries extends Pick<Selected, 'where' | 'cluster' | 'user'> {
   /** The user's fields, also those that client-node does not read. */
   readonly fields: Fields;
-  /** Of the file. */
   readonly directory: string;
 }
 
@@ -176,7 +175,6 @@ async function parseFile(path: string): Promise<Fields> {
   return fail(`not ${why}; check it with: kubectl config view --kubeconfig=${path}`);
 }
 
-/** The user's fields as they are in the file. */
 function fieldsOfUser({ users }: Fields, name: string): Fields {
   const entries: readonly unknown[] = Array.isArray(users) ? users : [];
   const entry = entries.find((each) => isFields(each) && each['name'] === name);

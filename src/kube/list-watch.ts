@@ -12,7 +12,6 @@ import { type Resource, versionOf } from './resources.ts';
 
 /** What a list and watch fills. */
 export interface ObjectSink {
-  /** Objects that it keeps. */
   readonly size: number;
   /** A complete list begins, or begins again. */
   beginList(): void;
@@ -35,7 +34,6 @@ export interface ListWatchOptions {
   readonly metadataOnly?: boolean;
   readonly metrics?: Registry;
   readonly clock?: Clock;
-  /** Objects per page of a list. */
   readonly pageSize?: number;
   /** A watch that receives nothing for this long is closed and opened again. API servers send
    * bookmarks about once a minute. */
@@ -119,7 +117,6 @@ export class ListWatch {
     return this.isFollowing ? this.#heardMs : undefined;
   }
 
-  /** Objects that the sink keeps. */
   get size(): number {
     return this.#sink.size;
   }

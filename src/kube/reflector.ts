@@ -56,7 +56,6 @@ class Store<T extends Transformed> implements ObjectSink {
     this.#listed = new Set();
   }
 
-  /** Adds or replaces an object. */
   put(raw: unknown): void {
     const key = rawKey(raw);
     if (key === undefined) return;

@@ -160,7 +160,6 @@ export function redisReservedCapacity(
     async grown(): Promise<void> {
       await askRedis(redis.hincrby(keys.roomKey, 'version', 1));
     },
-    /** The version of ReservationView. */
     async version(): Promise<string> {
       return (await askRedis(redis.hget(keys.roomKey, 'version'))) ?? '0';
     },

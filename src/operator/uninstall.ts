@@ -33,7 +33,6 @@ interface Installation {
   readonly namespace: string;
 }
 
-/** What an installation left. */
 interface Leftovers {
   readonly drivers: readonly string[];
   /** Claims of its drivers with our finalizer: only the installation that serves a driver adds it.
@@ -139,7 +138,6 @@ async function findLeftovers(installation: Installation): Promise<Leftovers> {
   return { drivers, ...found, redisKeys, others };
 }
 
-/** @throws Refusal */
 async function checkNoneOpen(
   redis: Redis,
   prefix: string,

@@ -9,9 +9,7 @@ interface CircuitBreakerOptions {
   readonly concurrency: number;
   /** Time before the first trial run, which doubles while trial runs fail. */
   readonly pause: Backoff;
-  /** KNOWN_MS if absent. */
   readonly knownMs?: number;
-  /** TRIAL_PASSES_AFTER_MS if absent. */
   readonly trialPassesAfterMs?: number;
   readonly log: Logger;
 }

@@ -59,7 +59,6 @@ export class ClaimCopies {
   readonly #lifeTimer: NodeJS.Timeout;
   /** Claims that have changed since their jobs got copies, by key id. */
   readonly #renewals = new Map<string, KeyToQueue>();
-  /** Name of the watch of claims. */
   #watch = newName();
   /** All that the watch had brought by then is in Redis. */
   #heardMs: number | undefined;

@@ -19,7 +19,6 @@ export interface RunStatus {
   readonly atMs: number;
   /** Unix time of the first run since the key was last done, or had no status. */
   readonly firstMs: number;
-  /** Runs since then. */
   readonly runs: number;
   /** What the key waits for; empty if no object ends its wait. */
   readonly until: readonly WaitCondition[];

@@ -106,7 +106,6 @@ export async function quarantineLeftMs(place: RedisPlace): Promise<number> {
 export interface LeaderFacts {
   /** Another provisioner led, or may have led, since the last term of one of ours. */
   readonly isAfterOther: boolean;
-  /** An operator drains this installation. */
   readonly isDrained: boolean;
 }
 

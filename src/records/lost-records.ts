@@ -98,7 +98,6 @@ return {'rewritten', 'dataEpoch', current, 'count', countOpening()}
 
 /** An answer that advanced the opening count of this process. */
 interface Counted {
-  /** The count with that opening. */
   readonly count: number;
   /** The epoch of Redis' data when the record was opened. */
   readonly dataEpoch: string;
@@ -119,7 +118,6 @@ interface LeftOpen extends Opened {
 }
 
 interface LeftOpenOptions extends RedisPlace {
-  /** How long a run owns its record. */
   readonly ownMs: number;
   readonly keys: Readonly<Record<Exclude<shared.RecordKey, 'recordKey'>, string>>;
   readonly processName: string;
@@ -127,7 +125,6 @@ interface LeftOpenOptions extends RedisPlace {
 
 /** Records whose states are read in one script: Redis does nothing else meanwhile. */
 const CHECKED_AT_ONCE = 1_000;
-/** Records that are written again at a time. */
 const REWRITTEN_AT_ONCE = 100;
 
 /** The creations that this process left open, and its opening count. */
@@ -146,7 +143,6 @@ export class LeftOpenCreations {
     return this.#byId.size;
   }
 
-  /** The arguments of COUNT_ARGS. */
   get countArgs() {
     const { count: confirmed, dataEpoch: countedIn } = this.#confirmed;
     return { confirmed, countedIn, processName: this.#options.processName };

@@ -119,7 +119,6 @@ async function readRecord(
   };
 }
 
-/** Records that one script reads. */
 const RECORDS_AT_ONCE = 200;
 
 /** Answers the PV templates of one page of open creations that seem to name a source: Lua only

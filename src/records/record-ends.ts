@@ -242,7 +242,6 @@ export class RecordEnds {
     });
   }
 
-  /** The end of the call is unknown. */
   async leaveAmbiguous(id: string, owner: string, code: string): Promise<void> {
     await this.#end(id, () => this.run(leaveAmbiguousScript, id, { owner, code }));
   }

@@ -192,7 +192,6 @@ return {'settles', 'waitMs', call > 0 and math.max(0, call + settleMs - now) or 
 `,
 });
 
-/** Who opens a record, for which job. */
 interface Opening {
   /** Unique to the run. */
   readonly owner: string;
@@ -342,7 +341,6 @@ export class VolumeRecords extends RecordEnds {
     return answer.kind === 'keep' ? keep : answer;
   }
 
-  /** Whether a creation or deletion of this volume is open. */
   async isOpen(id: string): Promise<boolean> {
     return (await askRedis(this.options.redis.hexists(this.driverKeys.openKey, id))) === 1;
   }

@@ -102,7 +102,6 @@ export function redisSettings(url: string, access: RedisAccess): RedisSettings {
   };
 }
 
-/** @throws UsageError */
 function refuseUnusedTls({ files, serverName }: RedisAccess): void {
   if (files === undefined && serverName === '') return;
   const flag =

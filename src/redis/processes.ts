@@ -12,7 +12,6 @@ export interface ProcessEntry {
   readonly process: string;
   readonly instance: string;
   readonly version: string;
-  /** The drivers that it leads. */
   readonly leads: readonly string[];
   /** Failed checks and notes of its /readyz. */
   readonly lines: readonly string[];

@@ -8,7 +8,6 @@ import { isRefusal, NO_CLUSTER } from './error-text.ts';
 
 /** What is wrong with the settings of Redis, one line each with its fix. */
 export interface SettingsReport {
-  /** Of Redis, where it says so. */
   readonly version?: string | undefined;
   /** Known to be wrong; empty when all is well. */
   readonly wrong: readonly string[];

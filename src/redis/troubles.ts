@@ -10,7 +10,6 @@ import { describeRedisError, isDenial } from './error-text.ts';
  * once, not once for each connection and for each way in which it fails to connect. */
 export class OutageLog {
   readonly #outage: Outage;
-  /** The connections that are away. */
   readonly #away = new Set<object>();
 
   constructor(log: Logger) {

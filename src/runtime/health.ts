@@ -1,13 +1,11 @@
 /** What is wrong with a part, in one line; undefined while nothing is. */
 type Check = () => string | undefined;
 
-/** A page of checks. */
 type HealthPage = 'live' | 'ready';
 
 /** What is shown of a page. */
 interface Look {
   readonly isFine: boolean;
-  /** Whether a check was looked at. */
   readonly isFound: boolean;
   readonly lines: readonly string[];
 }
@@ -42,7 +40,6 @@ export class HealthChecks {
     this.#notes.set(name, check);
   }
 
-  /** The checks of a new group. */
   addGroup(name: string): HealthChecks {
     return addTo(this.#groups, name);
   }
@@ -51,7 +48,6 @@ export class HealthChecks {
     this.#groups.delete(name);
   }
 
-  /** The checks of a new part. */
   addPart(name: string): HealthChecks {
     return addTo(this.#parts, name);
   }

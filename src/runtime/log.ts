@@ -103,7 +103,6 @@ export class JoinedWrites {
     this.#timer ??= setTimeout(() => this.flush(), WINDOW_MS).unref();
   }
 
-  /** Writes what is held. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

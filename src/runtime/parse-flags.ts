@@ -71,7 +71,6 @@ interface Tables extends Required<Pick<ParseInput, 'known' | 'idle' | 'retired'>
 }
 
 interface Sorted {
-  /** The texts of each own flag that was given. */
   readonly given: Map<string, string[]>;
   readonly unused: Set<string>;
   readonly warnings: string[];

@@ -52,7 +52,6 @@ export interface ProcessContext<T extends FlagTable> extends Pick<
   readonly flags: Flags<T>;
   /** Arguments after the process's name. */
   readonly argv: readonly string[];
-  /** Arguments that are not flags. */
   readonly words: readonly string[];
   /** Flags of all processes. */
   readonly known: FlagTable;

@@ -39,7 +39,6 @@ export interface WatchedTlsFiles extends TlsSource {
   close(): void;
 }
 
-/** Each certificate in the text of a PEM file. */
 const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
 /** Whether the three TLS files are named: all of them, or none.

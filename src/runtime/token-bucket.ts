@@ -12,7 +12,6 @@ export class TokenBucket {
     this.#filledAtMs = o.nowMs;
   }
 
-  /** Milliseconds until a token is available. */
   waitMs(nowMs: number): number {
     this.#fill(nowMs);
     return this.#tokens >= 1 ? 0 : Math.ceil(((1 - this.#tokens) * 1000) / this.#perSecond);

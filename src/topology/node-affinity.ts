@@ -65,7 +65,6 @@ function isBeyond(
   return isGreater ? value > limit : value < limit;
 }
 
-/** A text as a 64-bit integer, if it is one. */
 function toInteger(text: string | undefined): bigint | undefined {
   if (text === undefined || !/^[+-]?\d{1,1000}$/.test(text)) return undefined;
   const value = BigInt(text.replace(/^\+/, ''));

@@ -69,7 +69,6 @@ function readSourceClaim({ source, claim }: ContentInput): Rule<Claim> {
   );
 }
 
-/** Checks that the source claim is bound and not being deleted. */
 function checkIsBound(source: Claim): void {
   const { name, deletionTimestamp } = source.metadata;
   const phase = source.status?.phase;

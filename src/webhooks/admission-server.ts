@@ -126,13 +126,11 @@ const TOO_MANY_UNKNOWN =
   'too many reviews at once of callers without a certificate; give --admission-tls-client-ca, ' +
   'or let the API server alone reach the address';
 
-/** The subject of a verified certificate. */
 function subjectOf(socket: Socket): string | undefined {
   const isVerified = socket instanceof TLSSocket && socket.authorized;
   return isVerified ? peerCertificate(socket)?.subject : undefined;
 }
 
-/** What the API server asks. */
 interface AdmissionQuestion {
   /** Id of this call, to be repeated in the answer. */
   readonly uid: string;

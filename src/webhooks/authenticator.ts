@@ -14,7 +14,6 @@ import { type BearerTokens, findToken, type Sender, type SigningKeys } from './s
 
 /** How far the time of a request may be from ours. */
 const TOLERANCE_SECONDS = 300;
-/** Signatures of one request that are tried. */
 const MAX_SIGNATURES = 16;
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const;
 
@@ -87,7 +86,6 @@ export class Authenticator {
     return findToken(authorization[0] ?? '', tokens.current);
   }
 
-  /** The allowed name of a verified certificate. */
   #certificateName(socket: unknown): string | undefined {
     const { allowedNames, clock } = this.#options;
     if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined;
@@ -119,14 +117,12 @@ export class Authenticator {
 
 /* Signatures as Standard Webhooks describes them: HMAC-SHA256 of id, time and body. */
 
-/** What the headers of a signed request say. */
 interface SignedHeaders {
   readonly id: string;
   readonly timestamp: string;
   readonly signatures: readonly string[];
 }
 
-/** Whether a request has anything of a signature. */
 function claimsSignature(headers: HeaderValues): boolean {
   return HEADERS.some((name) => headers[name] !== undefined);
 }

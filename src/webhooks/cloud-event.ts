@@ -41,7 +41,6 @@ interface CloudEvent {
   /** @returns undefined if the event has no data
    * @throws RequestProblem */
   readonly readData: () => unknown;
-  /** Where its data is. */
   readonly dataField: string;
 }
 

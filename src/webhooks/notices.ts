@@ -23,7 +23,6 @@ export interface ChangeNotice {
 
 /** The stream is cut to about this number of entries when one is added, 4 MB at most. */
 const MAX_ENTRIES = 10_000;
-/** Notices that are read at once. */
 const MAX_READ = 1_000;
 
 /** Adds notices, four arguments each, after the largest number of entries. */
@@ -39,7 +38,6 @@ export type NoticePosition = string;
 
 export interface ReadNotices {
   readonly notices: readonly ChangeNotice[];
-  /** Where to go on. */
   readonly position: NoticePosition;
   /** Whether notices after the earlier position may be lost: too many came, or Redis lost data. */
   readonly isGap: boolean;

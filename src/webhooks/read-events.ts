@@ -11,7 +11,6 @@ import {
   type Verdict,
 } from './object-identity.ts';
 
-/** Events that one batch may have. */
 const MAX_BATCH = 1_000;
 /** Types of events that say something about an object. */
 const CHANGES = new Set(['ADDED', 'MODIFIED', 'DELETED']);

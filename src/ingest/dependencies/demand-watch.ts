@@ -55,7 +55,6 @@ const MAX_SINGLE_WATCHES = 100;
 /** Changes of nodes within this time are reported as one: a group of nodes often comes at once. */
 const COLLECT_MS = 250;
 
-/** What a watch has found. */
 interface Found {
   readonly hasSynced: boolean;
   /** Why it may be out of date; undefined while it is not. */
@@ -64,7 +63,6 @@ interface Found {
   stop(): Promise<void>;
 }
 
-/** What one watch covers. */
 interface Scope {
   /** The plural of a resource, or the id of a single object. */
   readonly id: string;

@@ -85,7 +85,6 @@ export class EventHandler {
     this.enqueueClaim(claim, meaning === 'need-changed' ? 'ensureQueued' : 'enqueueNow');
   }
 
-  /** A claim is gone. */
   claimRemoved(claim: WatchedClaim): void {
     this.#renewCopy(claim, keyOfClaim(claim.metadata));
   }

@@ -50,7 +50,6 @@ export class ServedDrivers {
     for (const driver of this.#drivers) call(driver);
   }
 
-  /** Tells all of them the version of an object; '' = it was deleted. */
   tellVersion(object: string, version: string): void {
     this.each(({ onVersion }) => onVersion?.(object, version));
   }

@@ -32,7 +32,6 @@ import {
 import { requestReschedule } from './decide-intent.ts';
 import { type CreatedVolume, type OpenCreation, storeVolume } from './store-volume.ts';
 
-/** What to do with a created volume. */
 type OnCreated = (deps: Dependencies, created: CreatedVolume) => Promise<Outcome>;
 
 /** Sends the request that this run has planned and opened the record with.

@@ -14,7 +14,6 @@ import type { CsiDriver, Dependencies, Events, Kube, RedisState } from '../depen
 import { isDriverDown, notForwarded, parkOrRetry, reportDeletionFailed } from '../outcomes.ts';
 import { readSecretValues, type SecretProblem, type SecretValues } from '../read-objects.ts';
 
-/** A DeleteVolume that may be sent. */
 interface DeleteCall {
   /** Key of the volume record. */
   readonly id: string;

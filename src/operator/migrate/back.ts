@@ -20,7 +20,6 @@ interface Written {
   readonly isDropIn: boolean;
   readonly namespace: string;
   readonly service: string;
-  /** Namespace of the Lease. */
   readonly leaseNamespace: string;
 }
 

@@ -29,16 +29,13 @@ export interface Plan {
 export interface Migrated {
   /** The driver's workload with the gateway. */
   readonly workload: Workload;
-  /** As it was. */
   readonly original: Workload;
   /** Service, NetworkPolicy, roles and their bindings. */
   readonly beside: readonly Fields[];
   /** The driver's section of --driver-config. */
   readonly section: Readonly<Record<string, string | readonly string[]>>;
   readonly namespace: string;
-  /** Of the driver's Lease. */
   readonly leaseNamespace: string;
-  /** Of the gateways' Service. */
   readonly service: string;
   readonly ports: Ports;
   /** As whom the gateway runs; undefined: as the image or the pod says. */
