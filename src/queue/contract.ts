@@ -66,7 +66,7 @@ export interface JobData extends JobKey, ShownClaim {
   readonly v: number;
 }
 
-/** The data of a job for this key. A worker that knows neither of both reads the claim. */
+/** The data of a job for this key. Workers that know neither copy nor version read the claim. */
 export function jobData(key: JobKey, copy?: ClaimCopy): JobData {
   const data = { v: CONTRACT_VERSION, ...withoutCopy(key) };
   return copy === undefined ? data : { ...data, copy };
