@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { CLAIM_FINALIZER, CLONE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
-import { classNameOf, shouldProvision, selectedNodeOf } from '#src/volumes/eligibility.ts';
+import { classNameOf, isNew, selectedNodeOf, shouldProvision } from '#src/volumes/eligibility.ts';
 import { aClaim, aClass, driver, DRIVER } from './builders.ts';
 import { claimFor } from './plans.ts';
 
@@ -67,6 +68,24 @@ describe('a claim is provisioned', () => {
 
   it('also as a block device, whatever the driver supports (P-03, P-92, P-95)', () => {
     assert.equal(verdict(aClaim({ spec: { volumeMode: 'Block' } })), 'provision');
+  });
+});
+
+describe('a claim is new', () => {
+  it('while it waits, and nothing shows that a volume was begun', () => {
+    assert.equal(isNew(aClaim()), true);
+  });
+
+  for (const [title, change] of [
+    ['has a volume', { spec: { volumeName: 'v' } }],
+    ['is being deleted', { metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } }],
+    ['has our finalizer', { metadata: { finalizers: [CLAIM_FINALIZER] } }],
+    ['is being cloned', { metadata: { finalizers: [CLONE_PROTECTION] } }],
+  ] as const)
+    it(`not if it ${title}`, () => assert.equal(isNew(aClaim(change)), false));
+
+  it('not if it is Bound', () => {
+    assert.equal(isNew({ ...aClaim(), status: { phase: 'Bound' } }), false);
   });
 });
 

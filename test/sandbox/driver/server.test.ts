@@ -155,7 +155,7 @@ describe('sample driver', () => {
   });
 
   it('continues after the caller cancelled, and answers Aborted meanwhile', async () => {
-    await start({ delayMs: 120 });
+    await start({ delayMs: 600 });
     assert.equal(
       (await failureOf(client.createVolume(volumeRequest('a'), { timeoutMs: 30 }))).codeName,
       'DeadlineExceeded',
