@@ -47,6 +47,8 @@ const NEAR_MS = 20;
 const ASK_MS = 30_000;
 const ASK_MS_PER_KEY = 100;
 const DAY_MS = 86_400_000;
+/** How long after a failure of Redis to promote all that have been given a turn. */
+const LOOK_AGAIN_MS = 1_000;
 
 const KEYS = ['turns', 'line', 'starts'] as const;
 /** `maxInFlight`: -1 for none. `intervalMs`: between two starts, 0 for no limit. */
@@ -127,6 +129,7 @@ return {'ended', 'given', given}
 export class ClassTurns {
   readonly #redis: Redis;
   readonly #place: { readonly prefix: string; readonly driver: string; readonly keepMs: number };
+  readonly #looks = new Map<string, NodeJS.Timeout>();
 
   /** @param place.keepMs  how long a key keeps its turn without a run; longer than any run */
   constructor(redis: Redis, place: { prefix: string; driver: string; keepMs: number }) {
@@ -139,8 +142,8 @@ export class ClassTurns {
   async take(key: KeyRef, limits: TurnLimits): Promise<TurnWait | undefined> {
     const [keys, args] = this.#inputOf(key, limits);
     const { keepMs } = this.#place;
-    const turn = await takeScript.run(this.#redis, keys, { ...args, keepMs });
-    await this.#promote(key, limits, turn.given);
+    const asked = takeScript.run(this.#redis, keys, { ...args, keepMs });
+    const turn = await this.#passOn(key, limits, asked);
     if (turn.kind === 'taken')
       return turn.startsInMs === 0
         ? undefined
@@ -154,8 +157,36 @@ export class ClassTurns {
 
   /** Ends the turn of a key, so that others get it. */
   async end(key: KeyRef, limits: TurnLimits): Promise<void> {
-    const { given } = await endScript.run(this.#redis, ...this.#inputOf(key, limits));
-    await this.#promote(key, limits, given);
+    await this.#passOn(key, limits, endScript.run(this.#redis, ...this.#inputOf(key, limits)));
+  }
+
+  /** Promotes those to whom a script gives turns. Where that fails, it may have given some although
+   * nobody knows whom, or is able to tell them. */
+  async #passOn<T extends { readonly given: readonly string[] }>(
+    key: KeyRef,
+    limits: TurnLimits,
+    asked: Promise<T>,
+  ): Promise<T> {
+    try {
+      const answer = await asked;
+      await this.#promote(key, limits, answer.given);
+      return answer;
+    } catch (error) {
+      this.#lookAgain(key, limits);
+      throw error;
+    }
+  }
+
+  #lookAgain(key: KeyRef, limits: TurnLimits): void {
+    const [{ turns }] = this.#inputOf(key, limits);
+    const look = async (): Promise<void> => {
+      // Turns that were taken last longer.
+      const given = await this.#redis.zrangebyscore(turns, 0, Date.now() + GIVEN_MS);
+      await this.#promote(key, limits, given);
+    };
+    clearTimeout(this.#looks.get(turns));
+    const retry = (): void => this.#lookAgain(key, limits);
+    this.#looks.set(turns, setTimeout(() => void look().catch(retry), LOOK_AGAIN_MS).unref());
   }
 
   /** Promotes the jobs of keys that were given turns. The turn of a key without a job, as of a

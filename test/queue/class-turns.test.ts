@@ -148,6 +148,34 @@ describe('the turns of a class', () => {
       assert.equal(most, 3);
     });
 
+    it('are passed on soon after Redis went away as it gave one, so that nobody was told', async () => {
+      let isLost = true;
+      const answers = async (asked: Promise<unknown>): Promise<unknown> => {
+        const answer = await asked;
+        return isLost ? Promise.reject(new Error('lost')) : answer;
+      };
+      const { redis: client } = redis;
+      const lossy = new Proxy(client, {
+        get: (target, name) =>
+          name === 'evalsha' || name === 'eval'
+            ? (...args: Parameters<typeof client.evalsha>) => answers(target[name](...args))
+            : (Reflect.get(target, name, target) as unknown),
+      });
+      await turns.take(A, limits(1));
+      bench.consumer(async (key) => {
+        const wait = await turns.take(key, limits(1));
+        return wait === undefined
+          ? { kind: 'done' }
+          : { kind: 'later', reason: 'waits', delayMs: wait.askInMs, isTurn: true };
+      });
+      bench.producer().ensureQueued(B);
+      await until(() => bench.runsOf(B).some(({ endMs }) => endMs !== undefined), 'B waits');
+      const others = new ClassTurns(lossy, { ...place, keepMs: 60_000 });
+      await assert.rejects(others.end(A, limits(1)), /lost/);
+      isLost = false;
+      await until(() => bench.runsOf(B).length > 1, 'B runs again', 5_000);
+    });
+
     it('start at the rate of the class', async () => {
       const starts = await runAll(limits(4, 20), 30, 20);
       const tookMs = (starts.at(-1) ?? 0) - (starts[0] ?? 0);
