@@ -11,7 +11,6 @@ import { type ForgetNote, forgetRecord, noteRemoval } from '../records/forget.ts
 import { type OpenRecord, openRecords } from '../records/open-records.ts';
 import type { DriverPlace } from '../redis/key-prefix.ts';
 import { type Flags, UsageError } from '../runtime/flags.ts';
-import type { Invocation } from '../runtime/process.ts';
 import { removeFinalizer } from '../volumes/finalizer-patches.ts';
 import {
   chooseDriver,
@@ -20,14 +19,12 @@ import {
   noteOf,
   Refusal,
   type Result,
-  runCommand,
+  commandMain,
 } from './command.ts';
 import { abandon } from './flags.ts';
 
 /** Ends what waits for a node that is gone for good, or lists it without --yes. */
-export function main(invocation: Invocation): Promise<void> {
-  return runCommand(invocation, { name: 'abandon', ...abandon }, run);
-}
+export const main = commandMain({ name: 'abandon', ...abandon }, run);
 
 async function run(means: Means<typeof abandon.flags>): Promise<Result> {
   const { flags, words } = means.context;

@@ -6,7 +6,7 @@ import { explainForOperator } from '../records/forget.ts';
 import { openRecords } from '../records/open-records.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Invocation } from '../runtime/process.ts';
-import { chooseDriver, type Means, Refusal, type Result, runCommand } from './command.ts';
+import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
 import { audit } from './flags.ts';
 
 /** Longer than an idle gateway takes to connect to its driver. */
@@ -14,7 +14,8 @@ const DRIVER_LIMIT_MS = 20_000;
 
 /** Runs one audit and prints its report. */
 export function main(invocation: Invocation, driverLimitMs = DRIVER_LIMIT_MS): Promise<void> {
-  return runCommand(invocation, { name: 'audit', ...audit }, (means) => run(means, driverLimitMs));
+  const command = { name: 'audit', ...audit };
+  return commandMain(command, (means) => run(means, driverLimitMs))(invocation);
 }
 
 async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Promise<Result> {

@@ -55,11 +55,10 @@ export interface Means<T extends FlagTable> {
 /** Longer than a fail-over of Redis usually takes to be noticed by the client. */
 const REDIS_LIMIT_MS = 5_000;
 
-/** Runs a command and prints its result, as text or with -o json. Exit status: that of the result;
- * 1 with one line on stderr if the command is refused or what it needs can't be used.
+/** The `main` of a command, which prints its result, as text or with -o json. Exit status: that of
+ * the result; 1 with one line on stderr if the command is refused or what it needs can't be used.
  * @param redisLimitMs  how long Redis may take to become usable */
-export function runCommand<T extends Table>(
-  invocation: Invocation,
+export function commandMain<T extends Table>(
   description: {
     readonly name: string;
     readonly summary: string;
@@ -68,7 +67,7 @@ export function runCommand<T extends Table>(
   },
   run: (means: Means<T>) => Promise<Result>,
   redisLimitMs = REDIS_LIMIT_MS,
-): Promise<void> {
+): (invocation: Invocation) => Promise<void> {
   const { name, summary, flags: table, command } = description;
   const start = async (context: ProcessContext<T>): Promise<void> => {
     const { stdout } = context;
@@ -99,7 +98,7 @@ export function runCommand<T extends Table>(
       throw new Refusal(explain(error, link), { cause: error });
     }
   };
-  return runProcess(invocation, { name, summary, table, command, start });
+  return (invocation) => runProcess(invocation, { name, summary, table, command, start });
 }
 
 async function connect(

@@ -9,14 +9,11 @@ import { type OpenRecord, openRecords } from '../records/open-records.ts';
 import { redisDrain } from '../records/provisioning-pause.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import type { Invocation } from '../runtime/process.ts';
-import { chooseDriver, type Means, noteOf, type Result, runCommand } from './command.ts';
+import { chooseDriver, type Means, noteOf, type Result, commandMain } from './command.ts';
 import { drain as command } from './flags.ts';
 
 /** Drains sutler for one driver, or ends that. */
-export function main(invocation: Invocation): Promise<void> {
-  return runCommand(invocation, { name: 'drain', ...command }, run);
-}
+export const main = commandMain({ name: 'drain', ...command }, run);
 
 async function run({ context, openRedis, say }: Means<typeof command.flags>): Promise<Result> {
   const { flags, stopping } = context;

@@ -10,18 +10,15 @@ import { inTreeNameOf } from '../migration/plugins.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import type { Invocation } from '../runtime/process.ts';
 import { traceId } from '../runtime/trace-id.ts';
 import { classNameOf, shouldProvision, waitsForPod } from '../volumes/eligibility.ts';
 import { isKnownAs } from '../volumes/driver-facts.ts';
-import { type Means, Refusal, type Result, runCommand } from './command.ts';
+import { type Means, Refusal, type Result, commandMain } from './command.ts';
 import { explain } from './flags.ts';
 import { repeat } from './repeat.ts';
 
 /** Says why a claim is pending. */
-export function main(invocation: Invocation): Promise<void> {
-  return runCommand(invocation, { name: 'explain', ...explain }, run);
-}
+export const main = commandMain({ name: 'explain', ...explain }, run);
 
 async function run(means: Means<typeof explain.flags>): Promise<Result> {
   const { context, openRedis, openKube } = means;

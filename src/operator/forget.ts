@@ -1,7 +1,6 @@
 import { forgetRecord } from '../records/forget.ts';
 import { openJobs } from '../records/open-records.ts';
 import { UsageError } from '../runtime/flags.ts';
-import type { Invocation } from '../runtime/process.ts';
 import {
   chooseDriver,
   didYouMean,
@@ -9,14 +8,12 @@ import {
   noteOf,
   Refusal,
   type Result,
-  runCommand,
+  commandMain,
 } from './command.ts';
 import { forget } from './flags.ts';
 
 /** Drops one volume record. */
-export function main(invocation: Invocation): Promise<void> {
-  return runCommand(invocation, { name: 'forget', ...forget }, run);
-}
+export const main = commandMain({ name: 'forget', ...forget }, run);
 
 async function run({ context, openRedis }: Means<typeof forget.flags>): Promise<Result> {
   const { redisPrefix: prefix, driverName, why } = context.flags;

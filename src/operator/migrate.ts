@@ -9,9 +9,8 @@ import { deployments, daemonSets, type Resource, statefulSets } from '../kube/re
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { isFields } from '../runtime/json.ts';
-import type { Invocation } from '../runtime/process.ts';
 import { version } from '../runtime/version.ts';
-import { type Means, type Result, runCommand } from './command.ts';
+import { type Means, type Result, commandMain } from './command.ts';
 import { migrate as command } from './flags.ts';
 import { tellBack } from './migrate/back.ts';
 import { check, type Subject } from './migrate/check.ts';
@@ -29,9 +28,7 @@ import {
 
 /** Writes the manifests by which a driver's external-provisioner is replaced; or says what stands
  * in the way of that, or how it is undone. */
-export function main(invocation: Invocation): Promise<void> {
-  return runCommand(invocation, { name: 'migrate', ...command }, run);
-}
+export const main = commandMain({ name: 'migrate', ...command }, run);
 
 type MigrateMeans = Means<typeof command.flags>;
 

@@ -1,15 +1,12 @@
 import { type DriverReport, renderReport, reportDriver } from '../explain/report.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
-import type { Invocation } from '../runtime/process.ts';
-import { chooseDriver, type Means, Refusal, type Result, runCommand } from './command.ts';
+import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
 import { status } from './flags.ts';
 import { repeat } from './repeat.ts';
 
 /** Says what an installation does, and what is wrong. */
-export function main(invocation: Invocation): Promise<void> {
-  return runCommand(invocation, { name: 'status', ...status }, run);
-}
+export const main = commandMain({ name: 'status', ...status }, run);
 
 async function run(means: Means<typeof status.flags>): Promise<Result> {
   const { flags } = means.context;

@@ -13,16 +13,13 @@ import { openRecords } from '../records/open-records.ts';
 import { clusterKey } from '../redis/cluster-marker.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { systemClock } from '../runtime/clock.ts';
-import type { Invocation } from '../runtime/process.ts';
 import { provisionerOf } from '../volumes/eligibility.ts';
 import { hasFinalizer, removeFinalizer } from '../volumes/finalizer-patches.ts';
-import { type Means, Refusal, type Result, runCommand } from './command.ts';
+import { type Means, Refusal, type Result, commandMain } from './command.ts';
 import { uninstall } from './flags.ts';
 
 /** Removes what an installation left in the cluster and in Redis, or lists it without --yes. */
-export function main(invocation: Invocation): Promise<void> {
-  return runCommand(invocation, { name: 'uninstall', ...uninstall }, run);
-}
+export const main = commandMain({ name: 'uninstall', ...uninstall }, run);
 
 /** One installation is what shares a Redis and a --redis-prefix. */
 interface Installation {

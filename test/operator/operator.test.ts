@@ -5,7 +5,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases, nodes } from '#src/kube/resources.ts';
 import { main as auditMain } from '#src/operator/audit.ts';
-import { runCommand } from '#src/operator/command.ts';
+import { commandMain, type Means, type Result } from '#src/operator/command.ts';
 import { audit, forget, status } from '#src/operator/flags.ts';
 import { repeat } from '#src/operator/repeat.ts';
 import { processes } from '#src/processes.ts';
@@ -160,16 +160,11 @@ describe('operator commands', () => {
       });
 
     it('ends with 1 and a sentence if Redis can’t be reached', async () => {
-      const main = (invocation: Invocation) =>
-        runCommand(
-          invocation,
-          { name: 'forget', ...forget },
-          async ({ openRedis }) => {
-            await openRedis();
-            return assert.fail('Redis can be used');
-          },
-          300,
-        );
+      const run = async ({ openRedis }: Means<typeof forget.flags>): Promise<Result> => {
+        await openRedis();
+        return assert.fail('Redis can be used');
+      };
+      const main = commandMain({ name: 'forget', ...forget }, run, 300);
       const table = { forget: { ...forget, load: () => Promise.resolve({ main }) } };
       const unreachable = ['forget', '--redis-url=redis://127.0.0.1:1'];
       const { code, out, err } = await runSutler(unreachable, {}, table);
@@ -182,15 +177,14 @@ describe('operator commands', () => {
   });
 
   it('sutler status --watch prints each change, as JSON too', async () => {
-    const main = (invocation: Invocation) =>
-      runCommand(invocation, { name: 'status', ...status }, (means) => {
-        let looks = 0;
-        return repeat(means, () => {
-          looks += 1;
-          if (looks === 2) means.context.stop(0);
-          return Promise.resolve({ status: 0, lines: [`look ${looks}`], json: { looks } });
-        });
+    const main = commandMain({ name: 'status', ...status }, (means) => {
+      let looks = 0;
+      return repeat(means, () => {
+        looks += 1;
+        if (looks === 2) means.context.stop(0);
+        return Promise.resolve({ status: 0, lines: [`look ${looks}`], json: { looks } });
       });
+    });
     const table = { status: { ...status, load: () => Promise.resolve({ main }) } };
     const { code, out } = await runSutler(['status', '--watch', '-o', 'json'], {}, table);
     assert.equal(code, 0);
