@@ -69,7 +69,10 @@ async function start(context: AllContext): Promise<void> {
     ...(listen.length === 0 ? {} : { 'csi-gateway': startGateway }),
     ingest: startIngest,
     jobs: startJobs,
-    ...(flags.dashboardAddress === '' ? {} : { dashboard: await loadDashboard() }),
+    // The dashboard's packages take longer to load than all others.
+    ...(flags.dashboardAddress === ''
+      ? {}
+      : { dashboard: (await import('../dashboard/main.ts')).start }),
   };
 
   const facts: Record<string, string> = {
@@ -242,11 +245,6 @@ async function openLastingFolder(csiAddress: string): Promise<string | undefined
   } catch {
     return undefined;
   }
-}
-
-/** The dashboard's packages take longer to load than all others. */
-async function loadDashboard() {
-  return (await import('../dashboard/main.ts')).start;
 }
 
 /** A part closes what it has opened in reverse order, as a process of its own does. */

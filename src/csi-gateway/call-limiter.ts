@@ -71,7 +71,7 @@ export class CallLimiter {
 
   /** Takes a slot for one call of that path, if its limit leaves one. */
   acquire(path: string): CallSlot | LimitReached {
-    const limit = this.#limitOf(path);
+    const limit = this.#max.byPath.get(path) ?? this.#max.every;
     return this.#runningOf(path) < limit ? this.#take(path) : { limit };
   }
 
@@ -101,10 +101,6 @@ export class CallLimiter {
   /** Ends the waits of all calls, without a slot. */
   endWaits(): void {
     for (const waiting of this.#waiting.values()) for (const end of waiting) end(undefined);
-  }
-
-  #limitOf(path: string): number {
-    return this.#max.byPath.get(path) ?? this.#max.every;
   }
 
   #runningOf(path: string): number {

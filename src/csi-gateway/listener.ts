@@ -122,7 +122,8 @@ export class Listener {
       this.#options.turnAway(reason, socket.remoteAddress, why);
       socket.destroy();
     };
-    const peer = peerOf(socket);
+    // As grpc-js names the other side of a connection.
+    const peer = `${socket.remoteAddress}:${socket.remotePort}`;
     this.#endHandshake(socket.remoteAddress ?? '', socket.remotePort ?? 0);
     if (socket.alpnProtocol !== 'h2') return refuse('handshake', 'it does not offer HTTP/2');
     const { names, endMs } = peerCertificate(socket) ?? { names: [], endMs: 0 };
@@ -181,11 +182,6 @@ export class Listener {
   endConnections(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
-}
-
-/** As grpc-js names the other side of a connection. */
-function peerOf({ remoteAddress, remotePort }: Socket): string {
-  return `${remoteAddress}:${remotePort}`;
 }
 
 function secureContext({ ca, cert, key }: TlsMaterial): SecureContextOptions {

@@ -90,7 +90,9 @@ async function chooseAmong(
   if (name !== undefined) return name;
   // Volumes under way may be counted twice on nodes that are large enough, so these are asked
   // anew. A node that is too small is not: every claim that waits would ask all of them.
-  const nodes = first.candidates.filter(({ reading }) => isLargeEnough(reading, batch.bytes));
+  const isLargeEnough = ({ reading: { capacity = batch.bytes } }: Candidate): boolean =>
+    capacity >= batch.bytes;
+  const nodes = first.candidates.filter(isLargeEnough);
   const again = await readNodes(local, { ...batch, nodes }, findings, false);
   const readings = new Map([...first.readings, ...again.readings]);
   for (const node of batch.nodes)
@@ -138,10 +140,6 @@ async function readNodes(
   await waitForEnough(asked, PATIENCE_MS);
   // Copies, since later answers may still come.
   return { readings: new Map(readings), candidates: [...candidates] };
-}
-
-function isLargeEnough({ capacity }: Reading, bytes: bigint): boolean {
-  return capacity === undefined || capacity >= bytes;
 }
 
 function hasRoom({ freeBytes }: Candidate, bytes: bigint): boolean {

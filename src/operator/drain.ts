@@ -158,7 +158,7 @@ function describeRecord(driver: string, record: DrainState['records'][number]): 
 function waitOf(driver: string, record: OpenRecord): string {
   const { id, state, ambiguous, handle, lastCode, ownedForMs, callEndMs } = record;
   const after = lastCode === '' ? '' : ` after ${lastCode}`;
-  if (ownedForMs > 0) return `a run has it, for ${secondsOf(ownedForMs)} at most`;
+  if (ownedForMs > 0) return `a run has it, for ${Math.ceil(ownedForMs / 1000)} s at most`;
   const help = explainForOperator(id, driver, lastCode);
   if (help !== undefined) return help;
   if (state === 'deleting') return `its DeleteVolume is sent again${after}`;
@@ -182,8 +182,4 @@ function describeEnd(driver: string, { otherProvisioner, keys }: DrainState): re
       "external-provisioner's as soon as it leads",
     `to go on with sutler in its place: sutler drain --driver-name=${driver} --undo`,
   ];
-}
-
-function secondsOf(ms: number): string {
-  return `${Math.ceil(ms / 1000)} s`;
 }

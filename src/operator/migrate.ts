@@ -58,7 +58,8 @@ async function run(means: MigrateMeans): Promise<Result> {
     socket: findSocket(container, sorted.csiAddress),
     sorted,
     driverName,
-    image: flags.image || imageOf(provisioner),
+    image:
+      flags.image || (provisioner.isServed ? provisioner.container.image : `sutler:${version}`),
   };
   const migrated = migrate(plan, await readComponents(yaml, sorted.isNodeDeployment));
   if (flags.check) {
@@ -145,13 +146,10 @@ function parse(yaml: Yaml, source: string, text: string): readonly unknown[] {
   const readable = documents.filter(({ errors }) => errors.length === 0);
   const objects = readable.map((document) => document.toJS() as unknown);
   const [error] = documents.flatMap(({ errors }) => errors);
+  const hasKind = (each: unknown): boolean => isFields(each) && typeof each['kind'] === 'string';
   if (error !== undefined && !objects.some(hasKind))
     throw new UsageError(`${source} is no YAML: ${error.message.split('\n')[0]}`, { cause: error });
   return objects;
-}
-
-function hasKind(object: unknown): boolean {
-  return isFields(object) && typeof object['kind'] === 'string';
 }
 
 /** Below the folder of package.json, as in version.ts. */
@@ -183,11 +181,6 @@ async function readComponents(yaml: Yaml, isNodeDeployment: boolean): Promise<Co
     rbac: await read(`${folder}/rbac.yaml`),
     lease: await read('driver-lease/rbac.yaml'),
   };
-}
-
-/** Of the gateway: that which it has. */
-function imageOf({ isServed, container }: Provisioner): string {
-  return isServed ? container.image : `sutler:${version}`;
 }
 
 function chooseName(given: string, found: readonly string[]): string {

@@ -6,9 +6,10 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
  * the escapes of JSON. */
 export function escapeControls(text: string): string {
   return text.replaceAll(UNPRINTABLE, (character) =>
-    Array.from({ length: character.length }, (_, i) => unicodeEscape(character.charCodeAt(i))).join(
-      '',
-    ),
+    character
+      .split('')
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .join(''),
   );
 }
 
@@ -16,10 +17,6 @@ export function escapeControls(text: string): string {
 export function shorten(text: string, maxCharacters: number): string {
   const { length } = text;
   return length <= maxCharacters ? text : `${text.slice(0, maxCharacters)}… (${length} characters)`;
-}
-
-function unicodeEscape(code: number): string {
-  return `\\u${code.toString(16).padStart(4, '0')}`;
 }
 
 /** For people: to the second. */

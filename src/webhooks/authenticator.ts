@@ -60,7 +60,8 @@ export class Authenticator {
   readHeaders(request: IncomingMessage): HeaderVerdict {
     const { signingKeys, clock } = this.#options;
     const { headersDistinct: headers } = request;
-    const isSigned = signingKeys !== undefined && claimsSignature(headers);
+    const isSigned =
+      signingKeys !== undefined && HEADERS.some((name) => headers[name] !== undefined);
     const sender = this.#findSender(request);
     if (!isSigned && sender !== undefined) return { kind: 'known', sender };
     if (!isSigned) throw this.#refuse(request);
@@ -121,10 +122,6 @@ interface SignedHeaders {
   readonly id: string;
   readonly timestamp: string;
   readonly signatures: readonly string[];
-}
-
-function claimsSignature(headers: HeaderValues): boolean {
-  return HEADERS.some((name) => headers[name] !== undefined);
 }
 
 /** Checks what can be checked before the body is there.
