@@ -120,14 +120,14 @@ export const NO_CAPACITY_HINTS: CapacityHints = {
   volumeChanged: () => undefined,
 };
 
-/** Stores the hints in Redis.
- * @param o.isMinusInFlight  value of --capacity-minus-in-flight, with which the beginning of a
- *   creation changes what is published */
-function createCapacityHints(
-  store: Pick<HintStore, 'add'>,
-  o: { readonly isMinusInFlight: boolean; readonly log: Logger },
+/** The hints that runs of one driver leave in Redis; none without --enable-capacity. */
+export function openCapacityHints(
+  flags: Flags<typeof capacityFlags & typeof capacityWorkFlags & typeof redisFlags>,
+  redis: Redis,
+  { driver, log }: { readonly driver: string; readonly log: Logger },
 ): CapacityHints {
-  const { isMinusInFlight, log } = o;
+  if (!flags.enableCapacity) return NO_CAPACITY_HINTS;
+  const store = redisHintStore(redis, flags.redisPrefix, driver);
   const add = (hints: readonly CapacityHint[]): void => {
     store
       .add(hints)
@@ -135,7 +135,8 @@ function createCapacityHints(
   };
   return {
     creationBegins(stored) {
-      if (!isMinusInFlight) return;
+      // With that flag, the beginning of a creation changes what is published.
+      if (!flags.capacityMinusInFlight) return;
       add([{ kind: 'segment', segment: itemOfRequest(stored).segment }]);
     },
     creationFailed({ pvTemplate }) {
@@ -148,15 +149,4 @@ function createCapacityHints(
       add(hints);
     },
   };
-}
-
-/** The hints that runs of one driver leave; none without --enable-capacity. */
-export function openCapacityHints(
-  flags: Flags<typeof capacityFlags & typeof capacityWorkFlags & typeof redisFlags>,
-  redis: Redis,
-  o: { readonly driver: string; readonly log: Logger },
-): CapacityHints {
-  if (!flags.enableCapacity) return NO_CAPACITY_HINTS;
-  const store = redisHintStore(redis, flags.redisPrefix, o.driver);
-  return createCapacityHints(store, { isMinusInFlight: flags.capacityMinusInFlight, log: o.log });
 }

@@ -80,18 +80,11 @@ export function itemOf(
 export function transformCapacity(raw: unknown): StorageCapacity {
   const { metadata, storageClassName, nodeTopology, capacity, maximumVolumeSize } =
     raw as StorageCapacity;
-  const { name, namespace, uid, resourceVersion, labels, ownerReferences } = metadata;
-  const { creationTimestamp } = metadata;
+  const { name, namespace, uid, resourceVersion, creationTimestamp } = metadata;
+  const { labels, ownerReferences } = metadata;
+  const identity = { name, namespace, uid, resourceVersion, creationTimestamp };
   return {
-    metadata: omitUnset({
-      name,
-      namespace,
-      uid,
-      resourceVersion,
-      creationTimestamp,
-      labels,
-      ownerReferences,
-    }),
+    metadata: omitUnset({ ...identity, labels, ownerReferences }),
     storageClassName,
     ...omitUnset({ nodeTopology, capacity, maximumVolumeSize }),
   };
