@@ -16,16 +16,9 @@ export interface PeriodicAuditOptions {
   readonly metrics: Registry;
 }
 
-export interface PeriodicAudit {
-  /** Audits now, and again when a volume that this audit finds unknown counts as an orphan. For
-   * when another provisioner led, which may have left volumes behind as it was stopped. */
-  runSoon(): void;
-  stop(): void;
-}
-
 /** Audits at each interval while this ingest leads. Reports orphans and missing volumes as metrics
  * and, when their number changes, in the log and as events. */
-export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit {
+export function startPeriodicAudit(options: PeriodicAuditOptions) {
   const { ports, isLeading, log } = options;
   let last: AuditReport | undefined;
   const endMetrics = showAudit(options, () => (last = isLeading() ? last : undefined));
@@ -54,7 +47,9 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
   let second: NodeJS.Timeout | undefined;
   let soonMs = -Infinity;
   return {
-    runSoon() {
+    /** Audits now, and again when a volume that this audit finds unknown counts as an orphan. For
+     * when another provisioner led, which may have left volumes behind as it was stopped. */
+    runSoon(): void {
       if (ports.nowMs() - soonMs < SOON_PAUSE_MS) return;
       soonMs = ports.nowMs();
       log.info({ driver: ports.driver }, 'another provisioner may have led: auditing');
@@ -63,7 +58,7 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): PeriodicAudit
       clearTimeout(second);
       second = setTimeout(auditIfLeading, timerMs(ports.minAgeMs + SECOND_AUDIT_AFTER_MS));
     },
-    stop() {
+    stop(): void {
       clearInterval(timer);
       clearTimeout(second);
       for (const end of endMetrics) end();

@@ -21,12 +21,6 @@ export interface DashboardOptions extends LoginOptions, BoardsOptions {
   readonly answerMs?: number;
 }
 
-export interface Dashboard {
-  /** Of the first page. */
-  readonly url: string;
-  close(): Promise<void>;
-}
-
 const BOARDS_ONLY_SHOW =
   'nobody acts in the queues: that bypasses what keeps a key from running twice; ' +
   'have a claim or volume tried now on its own page';
@@ -37,15 +31,16 @@ const ANSWER_MS = 8000;
 const IDLE_MS = 60_000;
 
 /** Starts to listen, whether or not Redis can be reached.
+ * @returns `url`: of the first page
  * @throws UsageError when the port is taken, the address is not this machine's, or a host or proxy
  * is none */
-export async function startDashboard(options: DashboardOptions): Promise<Dashboard> {
+export async function startDashboard(options: DashboardOptions) {
   const boards = new Boards(options);
   const server = new HttpServer({ idleMs: IDLE_MS }, createApp(options, boards));
   const { url, close } = await server.listen('dashboard-address', options.address);
   return {
     url: `${url}/`,
-    async close() {
+    async close(): Promise<void> {
       await close();
       await boards.close();
     },

@@ -310,8 +310,7 @@ export class ListWatch {
     const retryAfterMs = error instanceof KubeError ? (error.retryAfterMs ?? 0) : 0;
     const pauseMs = Math.max(this.#backoffMs(this.#failures), retryAfterMs);
     // Silence is normal on a collection that does not change, so it is not reported as trouble.
-    const isSilence = error instanceof KubeError && error.reason === 'Timeout';
-    if (this.isFollowing && isSilence) return this.#failures > 1 ? pauseMs : 0;
+    if (this.isFollowing && isSilence(error)) return this.#failures > 1 ? pauseMs : 0;
     this.#trouble = `${this.#title}: ${describe(error)}`;
     return pauseMs;
   }
@@ -325,6 +324,10 @@ export class ListWatch {
 
 /** Ends a cycle, so that the next one lists. */
 class Relist extends Error {}
+
+function isSilence(error: unknown): boolean {
+  return error instanceof KubeError && error.reason === 'Timeout';
+}
 
 /** The error's message, with a hint where the fix is known. */
 function describe(error: unknown): string {

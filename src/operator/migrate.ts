@@ -58,8 +58,7 @@ async function run(means: MigrateMeans): Promise<Result> {
     socket: findSocket(container, sorted.csiAddress),
     sorted,
     driverName,
-    image:
-      flags.image || (provisioner.isServed ? provisioner.container.image : `sutler:${version}`),
+    image: flags.image || imageOf(provisioner),
   };
   const migrated = migrate(plan, await readComponents(yaml, sorted.isNodeDeployment));
   if (flags.check) {
@@ -181,6 +180,11 @@ async function readComponents(yaml: Yaml, isNodeDeployment: boolean): Promise<Co
     rbac: await read(`${folder}/rbac.yaml`),
     lease: await read('driver-lease/rbac.yaml'),
   };
+}
+
+/** Of the gateway: that which it has. */
+function imageOf({ isServed, container }: Provisioner): string {
+  return isServed ? container.image : `sutler:${version}`;
 }
 
 function chooseName(given: string, found: readonly string[]): string {

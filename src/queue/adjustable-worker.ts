@@ -120,19 +120,12 @@ export class AdjustableWorker {
   }
 }
 
-/** Reports a worker that takes nothing although jobs wait and it has room. */
-export interface ProgressWatchdog {
-  /** Why the worker should be restarted, in one line for /healthz. */
-  readonly stuck: string | undefined;
-  /** To be called when a job was taken. */
-  noteProgress(): void;
-  stop(): void;
-}
+export type ProgressWatchdog = ReturnType<typeof startProgressWatchdog>;
 
 const CHECKS_PER_LIMIT = 6;
 
-/** Checks a few times within the limit; asks Redis only when nothing was taken since the last
- * check. */
+/** Reports a worker that takes nothing although jobs wait and it has room. Checks a few times
+ * within the limit; asks Redis only when nothing was taken since the last check. */
 export function startProgressWatchdog(options: {
   /** For how long the worker may take nothing. */
   readonly limitMs: number;
@@ -142,7 +135,7 @@ export function startProgressWatchdog(options: {
   /** Whether the worker would take a job: it is connected, not paused, and has room. */
   readonly isFree: () => boolean;
   readonly log: Logger;
-}): ProgressWatchdog {
+}) {
   const { redis, limitMs, log, queue, isFree } = options;
   let sinceMs: number | undefined;
   let hasTaken = false;
@@ -177,9 +170,11 @@ export function startProgressWatchdog(options: {
     checking ??= check().finally(() => (checking = undefined));
   }, limitMs / CHECKS_PER_LIMIT);
   return {
+    /** Why the worker should be restarted, in one line for /healthz. */
     get stuck() {
       return stuck;
     },
+    /** To be called when a job was taken. */
     noteProgress: () => (hasTaken = true),
     stop: () => clearInterval(timer),
   };

@@ -1,37 +1,16 @@
 import type { RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
-import { compareMarkers, type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
+import { compareMarkers, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
-import { type Heartbeat, startHeartbeat } from './heartbeat.ts';
+import { startHeartbeat } from './heartbeat.ts';
 
-/** A connection that all producers of a process share, or all its consumers. */
-interface QueueConnection {
-  readonly link: RedisLink;
-  /** Calls the listener when Redis was emptied.
-   * @returns ends that */
-  onEmptied(listener: () => void): () => void;
-  /** To be called when all who use it are closed. */
-  close(): void;
-}
+/** What all producers of a process share. */
+export type ProducerConnection = ReturnType<typeof openProducerConnection>;
 
-export interface ProducerConnection extends QueueConnection {
-  readonly flushDetector: Pick<FlushDetector, 'check'>;
-  /** Why keys don't reach Redis now, in one line for /readyz; undefined while they do. */
-  readonly trouble: string | undefined;
-  /** Calls the listener when the connection is lost.
-   * @returns ends that */
-  onClosed(listener: () => void): () => void;
-}
-
-export interface WorkerConnection extends QueueConnection {
-  readonly heartbeat: Pick<Heartbeat, 'trouble' | 'hasJobs' | 'write'>;
-  /** A consumer takes jobs of the queue from now on. */
-  join(queue: string): void;
-  /** It takes no more. */
-  leave(queue: string): void;
-}
+/** What all consumers of a process share. */
+export type WorkerConnection = ReturnType<typeof openWorkerConnection>;
 
 interface ConnectionOptions {
   readonly redisUrl: string;
@@ -43,7 +22,7 @@ interface ConnectionOptions {
 
 /** Begins to connect.
  * @throws UsageError for an unreadable Redis URL or prefix */
-export function openProducerConnection(options: ConnectionOptions): ProducerConnection {
+export function openProducerConnection(options: ConnectionOptions) {
   const { prefix, log } = options;
   const link = openLink(options, 'producer');
   const emptied = new Listeners<void>();
@@ -55,12 +34,18 @@ export function openProducerConnection(options: ConnectionOptions): ProducerConn
   return {
     link,
     flushDetector,
-    get trouble() {
+    /** Why keys don't reach Redis now, in one line for /readyz; undefined while they do. */
+    get trouble(): string | undefined {
       return link.trouble ?? link.refusal ?? flushDetector.trouble;
     },
-    onEmptied: (listener) => emptied.subscribe(listener),
-    onClosed: (listener) => closed.subscribe(listener),
-    close() {
+    /** Calls the listener when Redis was emptied.
+     * @returns ends that */
+    onEmptied: (listener: () => void) => emptied.subscribe(listener),
+    /** Calls the listener when the connection is lost.
+     * @returns ends that */
+    onClosed: (listener: () => void) => closed.subscribe(listener),
+    /** To be called when all producers are closed. */
+    close(): void {
       flushDetector.stop();
       link.close();
     },
@@ -69,7 +54,7 @@ export function openProducerConnection(options: ConnectionOptions): ProducerConn
 
 /** Begins to connect.
  * @throws UsageError for an unreadable Redis URL or prefix */
-export function openWorkerConnection(options: ConnectionOptions): WorkerConnection {
+export function openWorkerConnection(options: ConnectionOptions) {
   const { prefix, log } = options;
   const link = openLink(options, 'worker');
   const emptied = new Listeners<void>();
@@ -78,10 +63,14 @@ export function openWorkerConnection(options: ConnectionOptions): WorkerConnecti
   return {
     link,
     heartbeat,
-    onEmptied: (listener) => emptied.subscribe(listener),
-    join: (queue) => heartbeat.add(queue),
-    leave: (queue) => heartbeat.remove(queue),
-    close() {
+    /** As that of producers. */
+    onEmptied: (listener: () => void) => emptied.subscribe(listener),
+    /** A consumer takes jobs of the queue from now on. */
+    join: (queue: string) => heartbeat.add(queue),
+    /** It takes no more. */
+    leave: (queue: string) => heartbeat.remove(queue),
+    /** To be called when all consumers are closed. */
+    close(): void {
       heartbeat.stop();
       link.close();
     },

@@ -9,20 +9,7 @@ import { Outage } from '../runtime/outage.ts';
 import { everyPeriod } from '../runtime/clock.ts';
 import { DELAYED_SCORE_PER_MS, heartbeatKey, type QueuePlace, queueRoot } from './queue-keys.ts';
 
-/** Writes to Redis each second that the queues of this process have a worker. */
-export interface Heartbeat {
-  /** One line while Redis gives no answer, although the connection exists. */
-  readonly trouble: string | undefined;
-  /** Whether a queue of this process has jobs, delayed ones included, as of 2 s ago at most. */
-  readonly hasJobs: boolean;
-  /** This process has a worker of the queue from now on. */
-  add(queue: string): void;
-  remove(queue: string): void;
-  /** Writes the heartbeat of all queues now.
-   * @throws what Redis answers when it takes no writes */
-  write(): Promise<void>;
-  stop(): void;
-}
+export type Heartbeat = ReturnType<typeof startHeartbeat>;
 
 const PERIOD_MS = 1_000;
 /** A longer gap between two heartbeats means that no worker was alive. */
@@ -108,13 +95,13 @@ if ARGV[3] == '1' then answer[2] = hasJobs and '1' or '0' end
 return answer
 `;
 
-/** Extends delays by the time in which no worker was alive. Otherwise all jobs that came due in
- * that time would run at once when the first worker starts, and a restart of everything would
- * send the driver a burst of calls. A worker whose event loop stands still is alive all the same:
- * if such times extended delays, a lone worker that stands still again and again would never end
- * one. The heartbeat also finds a Redis that takes no writes or does not answer, passes on the
- * flush marker, and every 2 s unblocks a worker for jobs that wait: the one that was unblocked for
- * them may have frozen.
+/** Writes to Redis each second that the queues of this process have a worker, and extends delays
+ * by the time in which none was alive. Otherwise all jobs that came due in that time would run at
+ * once when the first worker starts, and a restart of everything would send the driver a burst of
+ * calls. A worker whose event loop stands still is alive all the same: if such times extended
+ * delays, a lone worker that stands still again and again would never end one. The heartbeat also
+ * finds a Redis that takes no writes or does not answer, passes on the flush marker, and every 2 s
+ * unblocks a worker for jobs that wait: the one that was unblocked for them may have frozen.
  * @param options.onMarker  called with the flush marker, which Redis has from then on */
 export function startHeartbeat(
   link: RedisLink,
@@ -123,7 +110,7 @@ export function startHeartbeat(
     readonly onMarker: (marker: string) => void;
     readonly log: Logger;
   },
-): Heartbeat {
+) {
   const { prefix, onMarker, log } = options;
   const queues = new Set<string>();
   let pending: { readonly sinceMs: number; readonly written: Promise<void> } | undefined;
@@ -182,20 +169,25 @@ export function startHeartbeat(
   // a worker takes any job that came due in between.
   link.redis.on('close', writeQuietly);
   return {
+    /** One line while Redis gives no answer, although the connection exists. */
     get trouble() {
       return describeSilence();
     },
+    /** Whether a queue of this process has jobs, delayed ones included, as of 2 s ago at most. */
     get hasJobs() {
       return hasJobs;
     },
-    add(queue) {
+    /** This process has a worker of the queue from now on. */
+    add(queue: string): void {
       queues.add(queue);
       // The heartbeat under way does not have this queue: the next call of `write` sends another.
       pending = undefined;
     },
-    remove: (queue) => void queues.delete(queue),
+    remove: (queue: string) => void queues.delete(queue),
+    /** Writes the heartbeat of all queues now.
+     * @throws what Redis answers when it takes no writes */
     write,
-    stop() {
+    stop(): void {
       endTicks();
       silence.forget();
       link.redis.off('close', writeQuietly);

@@ -19,8 +19,7 @@ export function describeRedisError(address: string, error: unknown, usesTls = fa
   }
   if (isRefusal(error)) return `Redis at ${address}: ${message}`;
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  const text = `${String(code)} ${message}`;
-  const fault = TLS_FAULTS.find(([word]) => word.test(text))?.[1];
+  const fault = findTlsFault(`${String(code)} ${message}`);
   if (fault !== undefined) return `Redis at ${address}: ${fault(message)}`;
   // ioredis' socketTimeout: connected, and no answer.
   if (message.startsWith('Socket timeout'))
@@ -59,6 +58,10 @@ interface Refusal {
   readonly word: RegExp;
   readonly isLogin?: true;
   readonly fix: string;
+}
+
+function findTlsFault(text: string): ((message: string) => string) | undefined {
+  return TLS_FAULTS.find(([word]) => word.test(text))?.[1];
 }
 
 /** By the codes of Node.js and, since ioredis reports a Sentinel's error by its message only, by

@@ -39,8 +39,6 @@ export function compareMarkers({ link, log, onEmptied }: FlushOptions): (found: 
   };
 }
 
-export type FlushDetector = ReturnType<typeof startFlushDetector>;
-
 /** Notices that Redis was emptied. Checks when Redis becomes usable, and every second. */
 export function startFlushDetector(options: FlushOptions & { readonly prefix: string }) {
   const { link, log } = options;

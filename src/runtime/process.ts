@@ -204,16 +204,9 @@ function openLog<T extends ProcessTable>(
   return log;
 }
 
-interface StopSwitch {
-  /** Aborts when the process begins to stop. */
-  readonly signal: AbortSignal;
-  /** The exit status, once the process is stopping. */
-  readonly exitCode: Promise<number>;
-  stop(code: number, reason: string): void;
-}
-
-/** Stops the process once: at a signal, at the end of its parent process, or by `stop`. */
-function createStopSwitch(host: Host, log: Logger, signalCode: number): StopSwitch {
+/** Stops the process once: at a signal, at the end of its parent process, or by `stop`.
+ * @returns `exitCode` resolves, and `signal` aborts, once the process is stopping */
+function createStopSwitch(host: Host, log: Logger, signalCode: number) {
   const stopping = new AbortController();
   const { signal } = stopping;
   let end: (code: number) => void = () => undefined;

@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { Agent, type Dispatcher, request } from 'undici';
-import { type Dashboard, type DashboardOptions, startDashboard } from '#src/dashboard/server.ts';
+import { type DashboardOptions, startDashboard } from '#src/dashboard/server.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { jobData, type JobKey, keyId } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
@@ -101,7 +101,7 @@ export async function startTestDashboard(
 ): Promise<RunningDashboard> {
   const link = openRedis({ url: redisUrl, role: 'plain', log: silentLog });
   const ready = new Promise<void>((resolve) => link.onReady(() => resolve()));
-  const dashboard: Dashboard = await startDashboard({
+  const dashboard = await startDashboard({
     address: '127.0.0.1:0',
     hosts: [],
     trustedProxies: [],
