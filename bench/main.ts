@@ -194,7 +194,7 @@ async function measure({ flags, testbed, redis, workload, stopping, say }: Bench
   );
 
   say('one claim at a time');
-  const idle = await oneAtATime(workload, names('idle', flags.idleClaims), phaseTimeout);
+  const idle = await oneAtATime(workload, names('idle', flags.idleClaims), phaseTimeout());
   say('measuring sizes');
   const bytes = await measureJobBytes({
     redis,
@@ -252,12 +252,12 @@ async function measure({ flags, testbed, redis, workload, stopping, say }: Bench
 async function oneAtATime(
   workload: Workload,
   names: readonly string[],
-  phaseTimeout: () => AbortSignal,
+  signal: AbortSignal,
 ): Promise<Times | undefined> {
   if (names.length === 0) return undefined;
   const startedMs = performance.now();
   const tracks: Track[] = [];
-  for (const name of names) tracks.push(...(await workload.create([name], phaseTimeout())));
+  for (const name of names) tracks.push(...(await workload.create([name], signal)));
   return timesOf(tracks, startedMs);
 }
 

@@ -3,6 +3,7 @@ import { createWriteStream } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { unlessAborted } from '#src/runtime/clock.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { type Child, startChild } from '../sandbox/children.ts';
@@ -171,7 +172,6 @@ async function startProcess(
   let reject: (error: Error) => void = () => undefined;
   const failure = new Promise<never>((_, rejectFailure) => (reject = rejectFailure));
   failure.catch(() => undefined);
-  options.stopping.addEventListener('abort', () => reject(new Error('stopped')), { once: true });
   let output = '';
   const child: Child = startChild(
     {
@@ -197,9 +197,11 @@ async function startProcess(
     await child.stop(STOP_GRACE_MS);
     file.end();
   });
-  const facts = await Promise.race([child.announced, failure]).catch((cause: unknown) => {
+  const starting = Promise.race([child.announced, failure]);
+  const facts = await unlessAborted(starting, options.stopping).catch((cause: unknown) => {
     throw new Error(`${name} did not start: ${output}`, { cause });
   });
+  if (facts === undefined) throw new Error(`stopped before ${name} had started`);
   log.info({ process: name, pid: child.pid }, 'started');
   return { member: { name, pid: child.pid ?? 0, http: facts['http'] }, facts };
 }

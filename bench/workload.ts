@@ -120,12 +120,13 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
     const tracks: Track[] = o.names.map((name) => ({ name }));
     for (const track of tracks) o.tracks.set(track.name, track);
     const done = new Set<Track>();
+    let fail = (): void => undefined;
     const complete = new Promise<void>((resolve, reject) => {
       changed = (track) => {
         if (o.isDone(track)) done.add(track);
         if (done.size === tracks.length) resolve();
       };
-      const fail = (): void => {
+      fail = () => {
         const missing = tracks.length - done.size;
         reject(new Error(`${missing} of ${tracks.length} claims were not finished in time`));
       };
@@ -148,6 +149,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       await Promise.all([complete, ...Array.from({ length: options.concurrency }, send)]);
     } finally {
       changed = () => undefined;
+      o.signal.removeEventListener('abort', fail);
       for (const { name } of tracks) o.tracks.delete(name);
     }
     return tracks;
