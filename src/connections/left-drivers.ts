@@ -1,6 +1,5 @@
 import type { redisFlags } from '../redis/flags.ts';
 import { openJobs } from '../records/open-records.ts';
-import { systemClock } from '../runtime/clock.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import type { Connections } from './open-connections.ts';
@@ -41,7 +40,6 @@ export function reportLeftDrivers(
     step: look,
     onError: (error) => log.debug({ err: error }, 'could not count open records; trying again'),
     periodMs: PERIOD_MS,
-    clock: systemClock,
   });
   closers.add('left drivers', () => loop.stop());
 }

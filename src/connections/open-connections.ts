@@ -11,7 +11,6 @@ import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { removeProcess, writeProcess } from '../redis/processes.ts';
 import { type SettingsWatch, watchSettings } from '../redis/settings.ts';
-import { systemClock } from '../runtime/clock.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import { version } from '../runtime/version.ts';
@@ -90,7 +89,6 @@ function reportProcess(
     onError: (error) => log.debug({ err: error }, 'could not report this process; trying again'),
     periodMs: REPORT_PERIOD_MS,
     isAligned: true,
-    clock: systemClock,
   });
   closers.add('report of this process', async () => {
     await loop.stop();

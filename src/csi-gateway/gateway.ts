@@ -4,11 +4,7 @@ import type { Registry } from 'prom-client';
 import { INSTANCE_TRAILER, TIME_TRAILER } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
 import { CallLimiter, type MaxInFlight } from './call-limiter.ts';
-import {
-  DriverConnection,
-  type DriverConnectionOptions,
-  type DriverIdentity,
-} from './driver-connection.ts';
+import { DriverConnection, type DriverConnectionOptions } from './driver-connection.ts';
 import { Forwarder } from './forwarder.ts';
 import { defaultMethods } from './flags.ts';
 import { HealthService } from './health-service.ts';
@@ -39,20 +35,11 @@ export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' 
   readonly metrics: Registry;
 }
 
-export interface Gateway {
-  /** The first of the addresses. */
-  readonly address: Address;
-  readonly addresses: readonly Address[];
-  readonly trouble: string | undefined;
-  /** What the driver reported about itself; undefined while that is not known. */
-  readonly identity: DriverIdentity | undefined;
-  /** Refuses new calls, waits at most `graceMs` for those under way, and closes. */
-  close(graceMs: number): Promise<void>;
-}
+export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 
 /** Starts a gateway. Does not wait for the driver.
  * @throws UsageError if it can't listen */
-export async function startGateway(options: GatewayOptions): Promise<Gateway> {
+export async function startGateway(options: GatewayOptions) {
   // grpc-js would print values of metadata to standard error.
   setLogVerbosity(logVerbosity.NONE);
   const { clock, log, maxMessageBytes, maxRequestBytes } = options;
@@ -99,15 +86,18 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const addresses = await server.listen();
   driver.start();
   return {
+    /** The first of the addresses. */
     address: addresses[0] ?? options.listen,
     addresses,
     get trouble() {
       return driver.trouble;
     },
+    /** What the driver reported about itself; undefined while that is not known. */
     get identity() {
       return driver.identity;
     },
-    close: async (graceMs) => {
+    /** Refuses new calls, waits at most `graceMs` for those under way, and closes. */
+    close: async (graceMs: number): Promise<void> => {
       isClosing = true;
       await server.drain(graceMs);
       await driver.close();

@@ -70,7 +70,6 @@ function readRepeatedly(link: RedisLink, prefix: string, log: Logger): () => voi
     },
     onError: (error) => log.debug({ err: error }, 'could not read the queues; trying again'),
     periodMs: READ_PERIOD_MS,
-    clock: systemClock,
   });
   link.onReady(() => loop.runNow());
   return () => void loop.stop();

@@ -1,7 +1,6 @@
 import { apiVersionOf, classes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { storeLimits } from '../queue/queues.ts';
-import { systemClock } from '../runtime/clock.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { readClassSettings } from '../volumes/class-settings.ts';
 import { isKnownAs } from '../volumes/driver-facts.ts';
@@ -37,7 +36,6 @@ export function openLimits(
     step: store,
     onError: (error) => log.debug({ err: error }, 'could not store the limits; trying again'),
     periodMs: PERIOD_MS,
-    clock: systemClock,
   });
   closers.add('limits', () => loop.stop());
   onClassChange(() => loop.runNow());

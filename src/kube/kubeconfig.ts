@@ -21,8 +21,6 @@ const FIX_FILE = 'make the file readable or correct its path';
 interface KubeconfigOptions {
   /** URL that replaces the server. */
   readonly master: string | undefined;
-  /** Context to use instead of the current-context. */
-  readonly context: string | undefined;
   readonly nowMs: () => number;
 }
 
@@ -73,14 +71,14 @@ interface Entries extends Pick<Selected, 'where' | 'cluster' | 'user'> {
 }
 
 /** Reads the file. Entries that lack a required field count as absent, since others may be used. */
-async function findEntries(path: string, contextName: string | undefined): Promise<Entries> {
+async function findEntries(path: string): Promise<Entries> {
   const { KubeConfig } = await import('./client-node.ts');
   const file = new KubeConfig();
   const fields = await parseFile(path);
   file.loadFromString(JSON.stringify(fields), { onInvalidEntry: 'filter' });
   const directory = dirname(resolve(path));
   file.makePathsAbsolute(directory);
-  const name = contextName ?? file.getCurrentContext();
+  const name = file.getCurrentContext();
   const context = name ? file.getContextObject(name) : undefined;
   const where = `kubeconfig ${path}${context ? `, context "${name}"` : ''}`;
   const fail = (what: string): never => {
@@ -104,8 +102,8 @@ async function findEntries(path: string, contextName: string | undefined): Promi
 }
 
 /** Makes cluster and user such that client-node treats them as kubectl does. */
-async function select(path: string, { context, master }: KubeconfigOptions): Promise<Selected> {
-  const { where, cluster, user, fields, directory } = await findEntries(path, context);
+async function select(path: string, { master }: KubeconfigOptions): Promise<Selected> {
+  const { where, cluster, user, fields, directory } = await findEntries(path);
   const server = serverOf(cluster, user, { where, master });
   const { certData, certFile, keyData, keyFile, exec, authProvider } = user;
   const { tokenFile } = fields;

@@ -43,11 +43,8 @@ export async function openKubeClient(
   },
 ): Promise<KubeClient> {
   const { flags, env, closers, log, metrics, health } = context;
-  const access = await loadClusterAccess({
-    kubeconfig: flags.kubeconfig,
-    master: flags.master,
-    env,
-  });
+  const { kubeconfig, master } = flags;
+  const access = await loadClusterAccess({ kubeconfig, master, env });
   const { unverifiedCluster: cluster, source } = access;
   if (cluster !== undefined) log.warn({ cluster, source }, UNVERIFIED);
   const client = createKubeClient({
@@ -68,8 +65,6 @@ export interface AccessOptions {
   readonly kubeconfig?: string | undefined;
   /** URL that replaces the kubeconfig's server, or is used alone, without credentials. */
   readonly master?: string | undefined;
-  /** Context to use instead of the kubeconfig's current-context. */
-  readonly context?: string | undefined;
   /** KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, and the variables of proxies. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** For tests: the folder that Kubernetes mounts into pods. */
@@ -90,8 +85,8 @@ export async function loadClusterAccess(options: AccessOptions): Promise<Cluster
 }
 
 async function findCluster(options: AccessOptions): Promise<ClusterAccess> {
-  const { kubeconfig, master, context, nowMs = Date.now } = options;
-  if (kubeconfig) return openKubeconfig(kubeconfig, { master, context, nowMs });
+  const { kubeconfig, master, nowMs = Date.now } = options;
+  if (kubeconfig) return openKubeconfig(kubeconfig, { master, nowMs });
   if (!master) return openServiceAccount(options, nowMs);
   const server = parseServer('--master', master, 'http:');
   return {

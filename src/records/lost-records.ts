@@ -2,7 +2,6 @@ import { performance } from 'node:perf_hooks';
 import type { JobKey } from '../queue/contract.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import { askRedis } from './ask-redis.ts';
@@ -306,6 +305,5 @@ export function startLostRecords(
       log.debug({ err: error }, 'the open records could not be checked; trying again'),
     periodMs: PERIOD_MS,
     isAligned: true,
-    clock: systemClock,
   });
 }

@@ -1,4 +1,4 @@
-import { systemClock, unlessAborted } from '../runtime/clock.ts';
+import { unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -114,7 +114,6 @@ export function watchClusterMarker(options: ClusterMarkerOptions) {
     },
     periodMs: options.periodMs ?? PERIOD_MS,
     isAligned: true,
-    clock: systemClock,
   });
   link.onReady(() => loop.runNow());
   return {

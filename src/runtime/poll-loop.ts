@@ -1,4 +1,4 @@
-import { type Clock, untilNext } from './clock.ts';
+import { type Clock, systemClock, untilNext } from './clock.ts';
 
 export interface PollLoopOptions {
   /** `signal` aborts when the loop is stopped.
@@ -10,7 +10,7 @@ export interface PollLoopOptions {
   /** Whether pauses of `periodMs` end at multiples of it, together with other parts that poll as
    * often (clock.ts): so the first one may be shorter. */
   readonly isAligned?: boolean;
-  readonly clock: Clock;
+  readonly clock?: Clock;
 }
 
 /** Repeats a step until stopped: one step at a time, with a pause after each. */
@@ -39,7 +39,7 @@ export class PollLoop {
   }
 
   async #run(): Promise<void> {
-    const { step, onError, periodMs, isAligned = false, clock } = this.#options;
+    const { step, onError, periodMs, isAligned = false, clock = systemClock } = this.#options;
     const { signal } = this.#stopped;
     while (!signal.aborted) {
       this.#pause = new AbortController();

@@ -101,26 +101,25 @@ describe('loadClusterAccess from a kubeconfig', () => {
     assert.deepEqual([tls.ca, tls.cert, tls.key], [authority.ca, alice.cert, alice.key]);
   });
 
-  it('reads YAML, and another context on request', async () => {
-    const path = write(
-      [
-        'apiVersion: v1',
-        'current-context: here',
-        'contexts:',
-        '- {name: here, context: {cluster: a, user: x}}',
-        '- {name: there, context: {cluster: b}}',
-        'clusters:',
-        '- {name: a, cluster: {server: "https://a:1"}}',
-        '- {name: b, cluster: {server: "http://b:2/prefix/"}}',
-        '- {name: incomplete}',
-        'users: [{name: x, user: {token: t}}]',
-      ].join('\n'),
-    );
-    assert.equal(
-      (await load({ kubeconfig: path, context: 'there' })).server.href,
-      'http://b:2/prefix',
-    );
-    assert.equal(await authorizationOf(await load({ kubeconfig: path })), 'Bearer t');
+  it('reads YAML, and of it the current context', async () => {
+    const config = (current: string): string =>
+      write(
+        [
+          'apiVersion: v1',
+          `current-context: ${current}`,
+          'contexts:',
+          '- {name: here, context: {cluster: a, user: x}}',
+          '- {name: there, context: {cluster: b}}',
+          'clusters:',
+          '- {name: a, cluster: {server: "https://a:1"}}',
+          '- {name: b, cluster: {server: "http://b:2/prefix/"}}',
+          '- {name: incomplete}',
+          'users: [{name: x, user: {token: t}}]',
+        ].join('\n'),
+      );
+    const there = await load({ kubeconfig: config('there') });
+    assert.equal(there.server.href, 'http://b:2/prefix');
+    assert.equal(await authorizationOf(await load({ kubeconfig: config('here') })), 'Bearer t');
   });
 
   it('reads tokens, token files (which take precedence) and passwords', async () => {
