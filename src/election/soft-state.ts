@@ -1,5 +1,5 @@
-/** The Lease as its elector sees it. Its fields change. */
-interface SeenLease {
+/** Who holds the Lease, as far as its elector knows. Its fields change. */
+export interface LeaseStatus {
   readonly isLeader: boolean;
   readonly holder: string | undefined;
   /** How often the Lease has changed its holder; 0: not known. */
@@ -15,9 +15,9 @@ interface SeenLease {
 export class SoftState {
   readonly node: string | undefined;
   readonly #end: (reason: string) => void;
-  #lease: SeenLease | undefined;
+  #lease: LeaseStatus | undefined;
   /** The Lease when this process began to lead. */
-  #term: Pick<SeenLease, 'holder' | 'transitions'> | undefined;
+  #term: Pick<LeaseStatus, 'holder' | 'transitions'> | undefined;
   #hasEnded = false;
 
   /** @param end  ends the process
@@ -28,7 +28,7 @@ export class SoftState {
   }
 
   /** Begins to follow the Lease that ingest competes for. */
-  follow(lease: SeenLease): void {
+  follow(lease: LeaseStatus): void {
     this.#lease = lease;
   }
 

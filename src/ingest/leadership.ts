@@ -2,7 +2,7 @@ import { instanceName, type LedDrivers } from '../connections/open-connections.t
 import { Elector } from '../election/elector.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { IDENTITY_PREFIX, type LeaseTimes, otherHolder } from '../election/lease.ts';
-import type { SoftState } from '../election/soft-state.ts';
+import type { LeaseStatus, SoftState } from '../election/soft-state.ts';
 import { redisDataEpochStore } from '../records/data-epoch.ts';
 import { quarantineMs } from '../records/flags.ts';
 import { OtherProvisioner } from '../records/provisioning-pause.ts';
@@ -22,14 +22,6 @@ import type { ObjectSource } from './objects/object-source.ts';
 import type { ProvisioningPause } from './provisioning-pause.ts';
 import type { Resync } from './resync.ts';
 import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
-
-/** Who holds the Lease, as far as this process knows. Its fields change. */
-export interface LeaseStatus {
-  readonly isLeader: boolean;
-  readonly holder: string | undefined;
-  /** How often the Lease has changed its holder; 0: not known. */
-  readonly transitions: number;
-}
 
 export interface LeadershipOptions {
   readonly driver: string;

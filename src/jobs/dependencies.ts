@@ -6,7 +6,6 @@ import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { ControllerCalls } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { EventRecorder } from '../kube/events.ts';
-import type { Class, VolumeAttachment } from '../kube/objects.ts';
 import type { NodeLocal } from '../node-local/open-node-local.ts';
 import type { ClassTurns } from '../queue/class-turns.ts';
 import type { WorkerConnection } from '../queue/connections.ts';
@@ -17,10 +16,9 @@ import type { VolumeRecords } from '../records/volume-record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { WatchedFiles } from '../runtime/watched-files.ts';
-import type { WatchedTopology } from '../topology/requirement.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/flags.ts';
-import type { Caches } from './caches.ts';
+import type { Caches, DriverCaches } from './caches.ts';
 import type { ClaimCopies } from './claim/claim-copy.ts';
 import type { flags } from './flags.ts';
 import type { OperationCounts } from './operation-counts.ts';
@@ -44,18 +42,13 @@ export type Kube = Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'updat
 /** Where events go. */
 export type Events = Pick<EventRecorder, 'record'>;
 
-/** The API server, and the objects that runs read from memory instead (caches.ts). */
-export interface Cluster {
+/** The API server, and the objects that runs read from memory instead. */
+export interface Cluster extends Pick<
+  DriverCaches,
+  'classOf' | 'classes' | 'attachedTo' | 'topology'
+> {
   readonly kube: Kube;
   readonly events: Events;
-  readonly classOf: (name: string) => Class | undefined;
-  /** All StorageClasses. */
-  readonly classes: () => Iterable<Class>;
-  /** The attachments of a PV by its name; none if the driver does not attach. */
-  readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
-  /** The nodes as the driver sees them; undefined for a driver without topology, and until they are
-   * listed. */
-  readonly topology: () => WatchedTopology | undefined;
 }
 
 /** The CSI driver, through its gateways. */

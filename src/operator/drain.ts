@@ -1,4 +1,4 @@
-import { whyNoWorker } from '../explain/driver-state.ts';
+import { type DriverState, whyNoWorker } from '../explain/driver-state.ts';
 import { readHeartbeat } from '../queue/heartbeat.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { countJobs } from '../queue/queues.ts';
@@ -68,17 +68,15 @@ async function waitUntilDrained(
 }
 
 /** How far a drain is. */
-export interface DrainState {
+export interface DrainState extends Pick<
+  DriverState,
+  'otherProvisioner' | 'isConfirmed' | 'workerAgeMs'
+> {
   /** Suspects first. `reason`: how the last run of its key ended; undefined where none has, or it
    * ended well. */
   readonly records: readonly (OpenRecord & { readonly reason: string | undefined })[];
   /** Keys that have a job: what this installation has not done yet. */
   readonly keys: { readonly claims: number; readonly volumes: number };
-  readonly otherProvisioner: string | undefined;
-  /** A leader of ours has confirmed Redis' data, without which no run does anything. */
-  readonly isConfirmed: boolean;
-  /** How long ago a worker of this driver was alive; undefined: never. */
-  readonly workerAgeMs: number | undefined;
 }
 
 /** Reads all of it. Rejects while Redis can't be reached. */

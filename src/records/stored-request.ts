@@ -1,4 +1,4 @@
-import type { VolumeAnswer, PvTemplate } from '../volumes/persistent-volume.ts';
+import type { PlannedRequest, PvTemplate, VolumeAnswer } from '../volumes/persistent-volume.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
@@ -6,13 +6,7 @@ import { checkSeal, type RecordKeys, sealOf } from './record-seal.ts';
 
 /** What is stored of a creation, so that it can be sent again byte for byte when claim or class are
  * changed or gone. Contains no secret values. */
-export interface VolumeRequest {
-  /** Encoded CreateVolumeRequest without secrets. */
-  readonly request: Uint8Array;
-  /** The PV as far as it is known before the driver answers. */
-  readonly pvTemplate: PvTemplate;
-  /** The provisioner secret. */
-  readonly secret: SecretRef | undefined;
+export interface VolumeRequest extends PlannedRequest {
   /** The gateway that is called; in a plan, the one to call where no leader has named any. */
   readonly endpoint: string;
 }

@@ -8,7 +8,7 @@ import { catchRefusal, RefusedError } from '../rules/rule.ts';
 import { omitUnset } from '../runtime/json.ts';
 import type { SourceRef } from './data-source.ts';
 import type { ProvisioningOptions } from './flags.ts';
-import type { SecretRefs } from './secret-ref.ts';
+import type { SecretRef, SecretRefs } from './secret-ref.ts';
 
 /** The PV as far as it is known before the driver answers. It is stored in the volume record, so it
  * is JSON and contains no secrets. */
@@ -30,6 +30,16 @@ export interface PvTemplate {
 export interface TemplateSource extends Omit<SourceRef, 'apiGroup' | 'kind'> {
   readonly resource: 'volumesnapshots' | 'persistentvolumeclaims';
   readonly uid: string;
+}
+
+/** A planned creation, without secret values. */
+export interface PlannedRequest {
+  /** Encoded CreateVolumeRequest without secrets. */
+  readonly request: Uint8Array;
+  /** The PV as far as it is known before the driver answers. */
+  readonly pvTemplate: PvTemplate;
+  /** The provisioner secret, whose values CreateVolume gets. */
+  readonly secret: SecretRef | undefined;
 }
 
 /** What a PV is made of before the driver answers. */

@@ -29,25 +29,17 @@ import { type DriverFacts, missingCapability, supportsTopology } from './driver-
 import { selectedNodeOf } from './eligibility.ts';
 import type { ProvisioningOptions } from './flags.ts';
 import {
+  type PlannedRequest,
   type PvTemplateInput,
-  volumeName,
-  type PvTemplate,
   pvTemplate,
+  volumeName,
 } from './persistent-volume.ts';
-import { SECRET_KEYS, type SecretRef, secretRefs } from './secret-ref.ts';
+import { SECRET_KEYS, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
 
 /** What has to be done for an eligible claim. */
 export type VolumePlan =
-  | {
-      readonly kind: 'create';
-      readonly name: string;
-      /** Encoded CreateVolumeRequest without secrets. */
-      readonly request: Uint8Array;
-      readonly pvTemplate: PvTemplate;
-      /** The secret whose values CreateVolume gets. */
-      readonly secret: SecretRef | undefined;
-    }
+  | (PlannedRequest & { readonly kind: 'create'; readonly name: string })
   /** Left to a populator, which creates the volume. */
   | { readonly kind: 'populator' }
   /** The claim needs another node; `waitsFor` is for a claim that can't get one. */

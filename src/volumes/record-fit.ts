@@ -6,7 +6,7 @@ import { translateClass } from '../migration/plugins.ts';
 import { catchRefusal } from '../rules/rule.ts';
 import { deletionSecret } from './deletion.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
-import { type NamingOptions, volumeName, type PvTemplate } from './persistent-volume.ts';
+import { type NamingOptions, type PlannedRequest, volumeName } from './persistent-volume.ts';
 import { type SecretPurpose, type SecretRef, secretRef } from './secret-ref.ts';
 
 /** What a volume record has to fit to. */
@@ -29,13 +29,6 @@ export interface RecordOwner {
   readonly volume?: Pick<Volume, 'metadata' | 'spec'>;
 }
 
-interface StoredRequest {
-  /** Encoded CreateVolumeRequest. */
-  readonly request: Uint8Array;
-  readonly pvTemplate: PvTemplate;
-  readonly secret: SecretRef | undefined;
-}
-
 /** Every field that a planned PV has before the driver answers. */
 const SPEC_FIELDS: ReadonlySet<string> = new Set([
   'accessModes',
@@ -52,7 +45,7 @@ const SPEC_FIELDS: ReadonlySet<string> = new Set([
  * written to Redis, or the class has changed. It can't tell every forged request from ours; seals
  * can (src/records/record-seal.ts).
  * @returns undefined for a request that fits */
-export function whyUnfit(stored: StoredRequest, owner: RecordOwner): string | undefined {
+export function whyUnfit(stored: PlannedRequest, owner: RecordOwner): string | undefined {
   const { claim, driver, options } = owner;
   const { metadata, spec } = stored.pvTemplate.volume;
   const { name } = metadata;
@@ -81,7 +74,7 @@ function nameInRequest(request: Uint8Array): string | undefined {
 type PartialRef = Partial<SecretRef> | undefined;
 
 /** A secret is sent only if the class, or the PV, gives it today. */
-function whySecretUnfit(stored: StoredRequest, owner: RecordOwner): string | undefined {
+function whySecretUnfit(stored: PlannedRequest, owner: RecordOwner): string | undefined {
   const { claim, driver, classOf } = owner;
   const { metadata, spec } = stored.pvTemplate.volume;
   const ofVolume = owner.volume === undefined ? [] : namedSecrets(owner.volume);

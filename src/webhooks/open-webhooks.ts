@@ -6,7 +6,7 @@ import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { processFlags } from '../runtime/process-flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
-import { type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
+import { type TlsFiles, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 import { type WatchedFiles, watchFile } from '../runtime/watched-files.ts';
 import { NoticeWriter, redisNoticeStream } from './notices.ts';
 import { AdmissionServer } from './admission-server.ts';
@@ -101,12 +101,9 @@ function openAdmission(
 }
 
 /** The flags that both servers have, each with its own prefix; '' where one is not given. */
-interface ServerFlags {
+interface ServerFlags extends TlsFiles {
   readonly prefix: 'webhook' | 'admission';
   readonly address: string;
-  readonly ca: string;
-  readonly cert: string;
-  readonly key: string;
 }
 
 function serverFlags(flags: Context['flags'], prefix: ServerFlags['prefix']): ServerFlags {

@@ -1,7 +1,7 @@
 import { nodeAddress } from '../../gateway-client/gateway-address.ts';
 import { CLAIM_FINALIZER, SELECTED_NODE } from '../../kube/keys.ts';
 import { isConflict, KubeError } from '../../kube/kube-error.ts';
-import type { Claim, Class } from '../../kube/objects.ts';
+import type { Claim } from '../../kube/objects.ts';
 import { claims, classes, csiNodes } from '../../kube/resources.ts';
 import { chooseNode } from '../../node-local/choose-node.ts';
 import { eligibleNodes } from '../../node-local/node-rules.ts';
@@ -19,7 +19,7 @@ import { onlyNode } from '../../topology/requirement.ts';
 import { supportsTopology } from '../../volumes/driver-facts.ts';
 import { selectedNodeOf, shouldProvision } from '../../volumes/eligibility.ts';
 import { hasFinalizer, removeFinalizer } from '../../volumes/finalizer-patches.ts';
-import { planVolume, type VolumePlan } from '../../volumes/plan.ts';
+import { type PlanInput, planVolume, type VolumePlan } from '../../volumes/plan.ts';
 import type { Dependencies } from '../dependencies.ts';
 import {
   parkOrRetry,
@@ -31,11 +31,7 @@ import { runRule } from '../read-objects.ts';
 import { findNameClash } from './name-clash.ts';
 
 /** A claim that this driver has to provision, and its class. */
-interface OurClaim {
-  readonly claim: Claim;
-  readonly cls: Class;
-  readonly className: string;
-}
+type OurClaim = Pick<PlanInput, 'claim' | 'cls' | 'className'>;
 
 /** Decides what to do with a claim: whether it is ours (src/volumes/eligibility.ts), and the
  * request for its volume (src/volumes/plan.ts). The texts of refusals come from src/volumes/, those
