@@ -127,14 +127,13 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
   after(async () => assert.deepEqual(await closers.close(), []));
 
   it('has data for each query of the dashboard', async () => {
-    const empty: string[] = [];
+    const hasData = async (expr: string): Promise<boolean> => {
+      const series = await prometheus.history(expr.replaceAll('$__rate_interval', '5s'));
+      return series.some(({ values }) => values.some((each) => !Number.isNaN(each)));
+    };
     for (const { title, targets: queries } of dashboard.panels)
-      for (const { expr } of queries) {
-        const series = await prometheus.history(expr.replaceAll('$__rate_interval', '5s'));
-        if (!series.some(({ values }) => values.some((each) => !Number.isNaN(each))))
-          empty.push(`${title}: ${expr}`);
-      }
-    assert.deepEqual(empty, []);
+      for (const { expr } of queries)
+        await until(() => hasData(expr), `${title} has data: ${expr}`, 20_000);
   });
 
   it('evaluates each rule, and fires no alert', async () => {
