@@ -1,8 +1,7 @@
-import type { CommandHelp } from './runtime/parse-flags.ts';
 import type { FlagTable } from './runtime/flags.ts';
 import type { Host, Invocation } from './runtime/process.ts';
 import { strikeCredentials } from './runtime/loggable.ts';
-import { nearestName } from './runtime/parse-flags.ts';
+import { type CommandHelp, nearestName } from './runtime/parse-flags.ts';
 import { escapeControls } from './runtime/printable.ts';
 import { idleFlags, retiredFlags } from './runtime/process-flags.ts';
 import { version } from './runtime/version.ts';

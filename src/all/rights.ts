@@ -1,7 +1,6 @@
 import type { KubeClient } from '../kube/client.ts';
 import { ruleFor } from '../kube/missing-rights.ts';
 import * as kinds from '../kube/resources.ts';
-import type { Resource } from '../kube/resources.ts';
 import type { Flags } from '../runtime/flags.ts';
 import { parseFeatureGates, type provisioningFlags } from '../volumes/flags.ts';
 import type { capacityFlags } from '../capacity/flags.ts';
@@ -10,7 +9,7 @@ import type { electionFlags } from '../election/flags.ts';
 /** What `sutler all` asks of the API server, and what does not work without it. */
 interface NeededRight {
   readonly feature: string;
-  readonly resources: readonly Resource[];
+  readonly resources: readonly kinds.Resource[];
   readonly verbs: readonly string[];
 }
 
@@ -19,7 +18,7 @@ type NeededFlags = Flags<typeof provisioningFlags & typeof capacityFlags & typeo
 /** The rights that the flags need. Those that depend on the driver, or on what users ask for, are
  * among them: their features say so. */
 export function neededRights(flags: NeededFlags): readonly NeededRight[] {
-  const right = (feature: string, verbs: string, ...resources: Resource[]): NeededRight => ({
+  const right = (feature: string, verbs: string, ...resources: kinds.Resource[]): NeededRight => ({
     feature,
     resources,
     verbs: verbs.split(' '),
@@ -77,7 +76,7 @@ export async function missingRights(
   );
 }
 
-function grants(verb: string, { group, plural }: Resource) {
+function grants(verb: string, { group, plural }: kinds.Resource) {
   const has = (list: readonly string[] = [], value: string): boolean =>
     list.includes(value) || list.includes('*');
   return ({ verbs, apiGroups, resources, resourceNames = [] }: Rule): boolean =>

@@ -176,8 +176,7 @@ class ConfigReader {
     }
   }
 
-  #check(draft: Draft): void {
-    const { name, line, lines, all } = draft;
+  #check({ name, line, lines, all }: Draft): void {
     if (addressesOf(all).length === 0)
       return this.#fault(
         line,

@@ -267,8 +267,7 @@ export function openFailover(base: DriverDeps): Pick<GatewayFailover, 'checkNow'
   return { checkNow: () => void removeActiveGateway(base) };
 }
 
-function openGatewayFailover(base: DriverDeps): GatewayFailover {
-  const { context, connections, driver, queue } = base;
+function openGatewayFailover({ context, connections, driver, queue }: DriverDeps): GatewayFailover {
   const { flags, closers, health, log, metrics } = context;
   const failover = new GatewayFailover({
     pool: connections.gateways,

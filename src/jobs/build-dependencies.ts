@@ -26,14 +26,13 @@ const KEEP_TURN_MS = 120_000;
 
 /** Makes what the runs of claims, volumes and snapshots work with. */
 export function buildDependencies(
-  deps: DriverDeps,
+  { context, connections, driver, instance, shared }: DriverDeps,
   parts: {
     readonly caches: DriverCaches;
     readonly records: VolumeRecords;
     readonly gates: FeatureGates;
   },
 ): Dependencies {
-  const { context, connections, driver, instance, shared } = deps;
   const { flags, closers, log, metrics } = context;
   const { kube, gateways, link } = connections;
   const { caches, records, gates } = parts;

@@ -13,6 +13,7 @@ const CLAIM_SECONDS = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09].con
 const OF_CLAIMS = ['class', 'source'] as const;
 const OF_VOLUMES = ['class'] as const;
 
+/** What the attempt took, and when the claim's job was added and the PV written, Unix ms. */
 interface ProvisionTimes {
   readonly tookMs: number;
   readonly queuedMs: number;
@@ -76,10 +77,7 @@ export function createOperationCounts(metrics: Registry) {
     { labelNames: OF_VOLUMES, buckets: SECONDS },
   );
   return {
-    /** @param times  what the attempt took, and when the claim's job was added and the PV written,
-     *   Unix ms */
-    countProvisioned(claim: Claim | undefined, times: ProvisionTimes): void {
-      const { tookMs, queuedMs, endMs } = times;
+    countProvisioned(claim: Claim | undefined, { tookMs, queuedMs, endMs }: ProvisionTimes): void {
       provisioned.inc(claimLabels(claim));
       provisionSeconds.observe(claimLabels(claim), tookMs / 1_000);
       if (claim === undefined) return;

@@ -99,14 +99,13 @@ export function apiVersionOf(resource: Resource): string {
 
 /** URL path below the server's root. Without a namespace: the collection over all namespaces. */
 export function pathOf(
-  resource: Resource,
+  { group, version, plural, namespaced }: Resource,
   at: {
     readonly namespace?: string | undefined;
     readonly name?: string | undefined;
     readonly subresource?: string | undefined;
   } = {},
 ): string {
-  const { group, version, plural, namespaced } = resource;
   const root = group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
   const namespace =
     namespaced && at.namespace ? `/namespaces/${encodeURIComponent(at.namespace)}` : '';

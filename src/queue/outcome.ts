@@ -114,10 +114,9 @@ export function pollDelayMs(polls: number, backoff: Backoff, random: number): nu
 export function requeueDelayMs(
   outcome: Exclude<Outcome, { readonly kind: 'done' | 'retry' }>,
   runs: number,
-  backoff: Backoff,
+  { maxMs }: Backoff,
   random: number,
 ): number {
-  const { maxMs } = backoff;
   const cap = ({ startMs, maxMs: ownMaxMs }: Backoff): Backoff => ({
     startMs,
     maxMs: Math.min(ownMaxMs, maxMs),

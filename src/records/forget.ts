@@ -49,10 +49,9 @@ interface RecordPlace extends DriverPlace {
  * last thousand notes of what was forgotten, by whom and why. */
 export function forgetRecord(
   redis: Redis,
-  place: RecordPlace,
+  { prefix, driver, id }: RecordPlace,
   note: ForgetNote,
 ): Promise<Forgotten> {
-  const { prefix, driver, id } = place;
   const keys = {
     recordKey: volumeRecordKey(prefix, driver, id),
     openKey: openRecordsKey(prefix, driver),

@@ -1,6 +1,5 @@
 import type { EventInput } from '../kube/event-correlation.ts';
 import * as keys from '../kube/keys.ts';
-import { PROVISIONED_BY } from '../kube/keys.ts';
 import type {
   Class,
   ObjectMeta,
@@ -192,7 +191,7 @@ function checkDeletion(
   if (target.driver !== driver.name)
     throw new RefusedError(
       `the volume is of driver ${target.driver}, not of ${driver.name}: ` +
-        `correct the annotation ${PROVISIONED_BY}, or delete the volume by hand`,
+        `correct the annotation ${keys.PROVISIONED_BY}, or delete the volume by hand`,
     );
   const missing = missingCapability(driver);
   if (missing !== undefined) throw new RefusedError(missing);

@@ -1,5 +1,4 @@
-import express from 'express';
-import type { ErrorRequestHandler, Express, RequestHandler } from 'express';
+import express, { type ErrorRequestHandler, type Express, type RequestHandler } from 'express';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { HttpServer } from '../runtime/http-server.ts';
 import type { TlsMaterial, TlsSource } from '../runtime/tls-files.ts';
