@@ -304,12 +304,13 @@ function openDependencies(
     metrics,
   });
   closers.add('watch on demand', () => demand.stop());
-  const room = redisReservedCapacity(link.redis, { prefix, driver }, 0);
+  const place = { redis: link.redis, prefix, driver };
+  const room = redisReservedCapacity(link.redis, place, 0);
   const nodeLocal =
     nodeGateways === undefined
       ? []
       : [new NodeLocalVersions({ gateways: nodeGateways, room, onChange, log })];
-  const index = new DependencyIndex(link.redis, prefix, driver);
+  const index = new DependencyIndex(place);
   const watcher = new DependencyWatcher({
     index,
     sources: [followed, demand, pause, ...nodeLocal],

@@ -39,7 +39,7 @@ export function buildDependencies(
   const component = eventComponent(driver.name, context.env);
   const events = new EventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(2_000));
-  const place = { prefix: flags.redisPrefix, driver: driver.name };
+  const place = { redis: link.redis, prefix: flags.redisPrefix, driver: driver.name };
   const identity = `${Date.now()}-${randomInt(10_000)}-${driver.name}`;
   const inTreeName = inTreeNameOf(driver.name);
   const ownNode = shared.softState?.node;
@@ -70,11 +70,7 @@ export function buildDependencies(
     redis: {
       records: traceCalls(records, 'records', log),
       newOwner: createOwnerNames(instance),
-      copies: new ClaimCopies(
-        new WatchLifeReader(link.redis, place),
-        place,
-        () => shared.recordKeys?.current,
-      ),
+      copies: new ClaimCopies(new WatchLifeReader(place), place, () => shared.recordKeys?.current),
       names: new VolumeNames(link.redis, flags.redisPrefix, driver.name),
       turns: new ClassTurns(link.redis, { ...place, keepMs: ownershipMs(flags) + KEEP_TURN_MS }),
       openSources: () => openSources(link.redis, flags.redisPrefix, driver.name),

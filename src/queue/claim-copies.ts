@@ -67,7 +67,7 @@ export class ClaimCopies {
 
   constructor(options: ClaimCopiesOptions) {
     this.#options = options;
-    this.#lifeWriter = new WatchLifeWriter(options.link.redis, options);
+    this.#lifeWriter = new WatchLifeWriter({ ...options, redis: options.link.redis });
     this.#lifeTimer = setInterval(() => void this.#tellLifeWhenIdle(), LIFE_PERIOD_MS);
   }
 

@@ -1,4 +1,4 @@
-import type { Redis } from 'ioredis';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { type JobKind, JOB_KINDS } from './contract.ts';
@@ -86,16 +86,12 @@ const PAGE_SIZE = 500;
 
 /** The dependency index of one driver's keys. Methods reject when Redis can't be asked. */
 export class DependencyIndex {
-  readonly #redis: Redis;
-  readonly #prefix: string;
-  readonly #driver: string;
+  readonly #place: RedisPlace;
   readonly #waits: string;
 
-  constructor(redis: Redis, prefix: string, driver: string) {
-    this.#redis = redis;
-    this.#prefix = prefix;
-    this.#driver = driver;
-    this.#waits = waitsKey(prefix, driver);
+  constructor(place: RedisPlace) {
+    this.#place = place;
+    this.#waits = waitsKey(place.prefix, place.driver);
   }
 
   /** All groups; undefined while nothing has changed since an earlier answer.
@@ -104,9 +100,9 @@ export class DependencyIndex {
     known: number | undefined,
   ): Promise<{ readonly version: number; readonly groups: readonly WaitGroup[] } | undefined> {
     // Read first: a key that joins in between changes it again.
-    const version = Number(await this.#redis.get(`${this.#waits}#`));
+    const version = Number(await this.#place.redis.get(`${this.#waits}#`));
     if (version === known) return undefined;
-    const groups = await this.#redis.zrange(this.#waits, '0', '-1');
+    const groups = await this.#place.redis.zrange(this.#waits, '0', '-1');
     return {
       version,
       groups: groups.map((group) => {
@@ -128,7 +124,7 @@ export class DependencyIndex {
     const total = { promoted: 0, running: 0 };
     let cursor = '0';
     do {
-      const [next, fields] = await this.#redis.hscan(keys, cursor, 'COUNT', PAGE_SIZE);
+      const [next, fields] = await this.#place.redis.hscan(keys, cursor, 'COUNT', PAGE_SIZE);
       cursor = next;
       const left = new Map(fields.flatMap((id, i) => (i % 2 === 0 ? [[id, fields[i + 1]]] : [])));
       for (const kind of JOB_KINDS) {
@@ -139,14 +135,14 @@ export class DependencyIndex {
         for (const id of keyIds.filter((_, i) => ends[i] === 'running')) left.delete(id);
       }
       const members = JSON.stringify(Object.fromEntries(left));
-      await leaveScript.run(this.#redis, { waits: this.#waits }, { group, members });
+      await leaveScript.run(this.#place.redis, { waits: this.#waits }, { group, members });
     } while (cursor !== '0');
     return total;
   }
 
   #promoteKeys(kind: JobKind, keyIds: readonly string[]) {
-    const place = { prefix: this.#prefix, queue: queueName(kind, this.#driver) };
-    return useQueue(this.#redis, place, (queue) =>
+    const { redis, prefix, driver } = this.#place;
+    return useQueue(redis, { prefix, queue: queueName(kind, driver) }, (queue) =>
       Promise.all(keyIds.map((keyId) => promoteUnlessRunning(queue, keyId))),
     );
   }

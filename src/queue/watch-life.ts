@@ -1,6 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import type { Redis } from 'ioredis';
-import type { DriverPlace } from '../redis/key-prefix.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { watchKey } from './queue-keys.ts';
 
@@ -22,13 +21,11 @@ return {'ok', 'nowMs', string.format('%.0f', now)}
 /** Tells workers that a watch lives. It says so in Redis' time, as the last answer had it, since a
  * command may reach Redis long after it was sent. */
 export class WatchLifeWriter {
-  readonly #redis: Redis;
-  readonly #place: DriverPlace;
+  readonly #place: RedisPlace;
   /** Redis' time less performance.now(), or less than that. */
   #offsetMs: number | undefined;
 
-  constructor(redis: Redis, place: DriverPlace) {
-    this.#redis = redis;
+  constructor(place: RedisPlace) {
     this.#place = place;
   }
 
@@ -41,9 +38,9 @@ export class WatchLifeWriter {
   }
 
   async #write(watch: string, at: number): Promise<void> {
-    const { prefix, driver } = this.#place;
+    const { redis, prefix, driver } = this.#place;
     const life = watchKey(prefix, driver);
-    const { nowMs } = await write.run(this.#redis, { life }, { watch, at });
+    const { nowMs } = await write.run(redis, { life }, { watch, at });
     this.#offsetMs = nowMs - performance.now();
   }
 }
@@ -73,15 +70,13 @@ interface KnownLife {
 
 /** Whether the leader's watch lives, as a worker knows it. */
 export class WatchLifeReader {
-  readonly #redis: Redis;
-  readonly #place: DriverPlace;
+  readonly #place: RedisPlace;
   #known: KnownLife | undefined;
   /** By performance.now(). */
   #askedMs = -Infinity;
   #asking: Promise<void> | undefined;
 
-  constructor(redis: Redis, place: DriverPlace) {
-    this.#redis = redis;
+  constructor(place: RedisPlace) {
     this.#place = place;
   }
 
@@ -102,10 +97,10 @@ export class WatchLifeReader {
   }
 
   async #ask(): Promise<void> {
-    const { prefix, driver } = this.#place;
+    const { redis, prefix, driver } = this.#place;
     // From before the question, so that the age is not less than it is.
     const askedMs = (this.#askedMs = performance.now());
-    this.#known = await read.run(this.#redis, { life: watchKey(prefix, driver) }, {}).then(
+    this.#known = await read.run(redis, { life: watchKey(prefix, driver) }, {}).then(
       ({ watch, ageMs }) => ({ watch, askedMs, heardMs: askedMs - ageMs }),
       () => undefined,
     );

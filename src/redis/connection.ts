@@ -71,14 +71,20 @@ export function openRedis(options: {
   return new Link({ redis, settings, address, refusals, denied, outages });
 }
 
+interface LinkParts {
+  readonly redis: RedisClient;
+  readonly settings: RedisSettings;
+  readonly address: string;
+  readonly refusals: Refusals;
+  /** What its user is denied; it keeps nothing else from going on. */
+  readonly denied: Refusals;
+  readonly outages: OutageLog;
+}
+
 class Link implements RedisLink {
   readonly redis: RedisClient;
   readonly address: string;
-  readonly #settings: RedisSettings;
-  readonly #refusals: Refusals;
-  /** What its user is denied; it keeps nothing else from going on. */
-  readonly #denied: Refusals;
-  readonly #outages: OutageLog;
+  readonly #parts: LinkParts;
   readonly #listeners = new Listeners<boolean>();
   /** Runs from each connection until Redis is usable or the connection is lost. */
   #loading: NodeJS.Timeout | undefined;
@@ -89,21 +95,11 @@ class Link implements RedisLink {
   #isClosed = false;
   #isAskingSentinels = false;
 
-  constructor(parts: {
-    readonly redis: RedisClient;
-    readonly settings: RedisSettings;
-    readonly address: string;
-    readonly refusals: Refusals;
-    readonly denied: Refusals;
-    readonly outages: OutageLog;
-  }) {
-    const { redis, settings, address, refusals, denied, outages } = parts;
+  constructor(parts: LinkParts) {
+    const { redis, address } = parts;
+    this.#parts = parts;
     this.redis = redis;
-    this.#settings = settings;
     this.address = address;
-    this.#refusals = refusals;
-    this.#denied = denied;
-    this.#outages = outages;
     this.#trouble =
       `Redis at ${address}: not connected yet; if this lasts, ` +
       'look at its load, and at its host';
@@ -135,17 +131,17 @@ class Link implements RedisLink {
   }
 
   get refusal(): string | undefined {
-    return this.#refusals.line ?? this.#denied.line;
+    return this.#parts.refusals.line ?? this.#parts.denied.line;
   }
 
   async observe<T>(part: string, answer: Promise<T>): Promise<T> {
     try {
       const value = await answer;
-      this.#refusals.remove(part, LOOKING_FOR_MASTER);
+      this.#parts.refusals.remove(part, LOOKING_FOR_MASTER);
       this.#announce();
       return value;
     } catch (error) {
-      if (isRefusal(error) && !isDenial(error)) this.#refusals.add(part, error);
+      if (isRefusal(error) && !isDenial(error)) this.#parts.refusals.add(part, error);
       throw error;
     }
   }
@@ -156,7 +152,7 @@ class Link implements RedisLink {
 
   close(): void {
     this.#isClosed = true;
-    this.#outages.forget(this);
+    this.#parts.outages.forget(this);
     clearInterval(this.#loading);
     this.#trouble = `Redis at ${this.address}: connection closed`;
     this.redis.disconnectAll();
@@ -164,13 +160,13 @@ class Link implements RedisLink {
 
   #reportError(error: Error): void {
     const { address } = this;
-    this.#reportTrouble(describeRedisError(address, error, this.#settings.tls !== undefined));
+    this.#reportTrouble(describeRedisError(address, error, this.#parts.settings.tls !== undefined));
   }
 
   async #explainSentinels(error: Error): Promise<void> {
     if (this.#isAskingSentinels) return;
     this.#isAskingSentinels = true;
-    const fault = await findSentinelFault(this.#settings);
+    const fault = await findSentinelFault(this.#parts.settings);
     this.#isAskingSentinels = false;
     if (this.redis.status !== 'ready') this.#reportError(fault ?? error);
   }
@@ -178,13 +174,13 @@ class Link implements RedisLink {
   #reportTrouble(trouble: string): void {
     if (trouble === this.#trouble || this.#isClosed) return;
     this.#trouble = trouble;
-    this.#outages.away(this, this.address, trouble);
+    this.#parts.outages.away(this, this.address, trouble);
   }
 
   #connectionClosed(): void {
     if (this.#trouble !== undefined) return;
     // While Redis refuses something, this may be our own search for the master.
-    const refusal = this.#refusals.line;
+    const refusal = this.#parts.refusals.line;
     if (refusal === undefined)
       this.#reportTrouble(`Redis at ${this.address}: connection lost; waiting for it`);
     else this.#trouble = refusal;
@@ -192,11 +188,11 @@ class Link implements RedisLink {
 
   #announce(): void {
     if (!this.#isUnannounced || this.#trouble !== undefined) return;
-    if (this.#refusals.line !== undefined) return;
+    if (this.#parts.refusals.line !== undefined) return;
     const first = !this.#hasConnected;
     this.#hasConnected = true;
     this.#isUnannounced = false;
-    this.#outages.back(this, this.address);
+    this.#parts.outages.back(this, this.address);
     this.#listeners.notify(first);
   }
 

@@ -15,10 +15,10 @@ describe('the life of a watch, as a worker knows it', () => {
   after(() => server.close());
   beforeEach(() => (driver = `d${(serial += 1)}.example`));
 
-  const place = () => ({ prefix: 'csi', driver });
-  const reader = () => new WatchLifeReader(server.redis, place());
+  const place = () => ({ redis: server.redis, prefix: 'csi', driver });
+  const reader = () => new WatchLifeReader(place());
   const write = (watch: string, ageMs: number) =>
-    new WatchLifeWriter(server.redis, place()).write(watch, performance.now() - ageMs);
+    new WatchLifeWriter(place()).write(watch, performance.now() - ageMs);
 
   it('is none before an ingest has told of one', async () => {
     assert.equal(await reader().isAlive('one'), false);
@@ -66,7 +66,7 @@ describe('the life of a watch, as a worker knows it', () => {
   });
 
   it('is not longer where Redis has hung meanwhile', async () => {
-    const writer = new WatchLifeWriter(server.redis, place());
+    const writer = new WatchLifeWriter(place());
     await writer.write('one', performance.now());
     server.freeze();
     const written = writer.write('one', performance.now() - MAX_SILENCE_MS + 100);

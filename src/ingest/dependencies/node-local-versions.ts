@@ -12,29 +12,25 @@ import type { Logger } from '../../runtime/log.ts';
 
 const ROOM_ID = objectId({ resource: ROOM, name: ANY });
 
+interface NodeLocalOptions {
+  readonly gateways: Pick<NodeGatewayPool, 'isReady' | 'readyNodes' | 'onChange'>;
+  readonly room: Pick<ReservedCapacity, 'version'>;
+  /** Called with the id in the wait list of what has changed. */
+  readonly onChange: (object: string) => void;
+  readonly log: Logger;
+}
+
 /** Knows the versions of what keys wait for with --node-deployment: the gateways of
  * nodes, and more room on nodes. */
 export class NodeLocalVersions {
-  readonly #gateways: Pick<NodeGatewayPool, 'isReady' | 'readyNodes'>;
-  readonly #room: Pick<ReservedCapacity, 'version'>;
-  readonly #onChange: (object: string) => void;
-  readonly #log: Logger;
+  readonly #options: NodeLocalOptions;
   /** As Redis last had it, while a key waits for room. */
   #roomVersion: string | undefined;
   #isReading = false;
 
-  /** @param options.onChange called with the id in the wait list of what has changed */
-  constructor(options: {
-    readonly gateways: Pick<NodeGatewayPool, 'isReady' | 'readyNodes' | 'onChange'>;
-    readonly room: Pick<ReservedCapacity, 'version'>;
-    readonly onChange: (object: string) => void;
-    readonly log: Logger;
-  }) {
-    const { gateways, room, onChange, log } = options;
-    this.#gateways = gateways;
-    this.#room = room;
-    this.#onChange = onChange;
-    this.#log = log;
+  constructor(options: NodeLocalOptions) {
+    this.#options = options;
+    const { gateways, onChange } = options;
     gateways.onChange((node) => {
       onChange(objectId({ resource: NODE_GATEWAYS, name: node }));
       onChange(objectId({ resource: NODE_GATEWAYS, name: ANY }));
@@ -47,8 +43,8 @@ export class NodeLocalVersions {
     if (resource === ROOM) return this.#roomVersion;
     if (resource !== NODE_GATEWAYS) return undefined;
     return name === ANY
-      ? gatewaysVersion(this.#gateways.readyNodes())
-      : gatewayVersion(this.#gateways.isReady(name));
+      ? gatewaysVersion(this.#options.gateways.readyNodes())
+      : gatewayVersion(this.#options.gateways.isReady(name));
   }
 
   /** To be called each second with all objects that keys wait for. Reads the version of the room
@@ -61,12 +57,12 @@ export class NodeLocalVersions {
   async #read(): Promise<void> {
     this.#isReading = true;
     try {
-      const version = await this.#room.version();
+      const version = await this.#options.room.version();
       const hasChanged = version !== this.#roomVersion;
       this.#roomVersion = version;
-      if (hasChanged) this.#onChange(ROOM_ID);
+      if (hasChanged) this.#options.onChange(ROOM_ID);
     } catch (error) {
-      this.#log.debug({ err: error }, 'could not read the room on nodes; trying again');
+      this.#options.log.debug({ err: error }, 'could not read the room on nodes; trying again');
     } finally {
       this.#isReading = false;
     }

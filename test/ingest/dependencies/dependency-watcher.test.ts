@@ -38,7 +38,8 @@ describe('dependency watcher', () => {
   /** The versions in the leader's caches. */
   const versions = new Map<string, string>();
   const versionOf = (object: string): string => versions.get(object) ?? '';
-  const index = (): DependencyIndex => new DependencyIndex(redis.redis, 'csi', driver);
+  const index = (): DependencyIndex =>
+    new DependencyIndex({ redis: redis.redis, prefix: 'csi', driver });
   /** The groups of keys that wait. */
   const groups = async () => (await index().read(undefined))?.groups;
   const countJobs = (state: 'delayed' | 'completed', kind: JobKind = 'claim'): Promise<number> =>
