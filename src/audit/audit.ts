@@ -13,7 +13,7 @@ export interface AuditPorts {
   readonly csi: Pick<CsiClient, 'listVolumes'>;
   readonly kube: Pick<KubeClient, 'list'>;
   readonly openRecords: () => Promise<readonly OpenRecord[]>;
-  readonly ledger: AuditLedger;
+  readonly ledger: ReturnType<typeof redisAuditLedger>;
   readonly driver: string;
   /** With --node-deployment: whether the driver of a node can be asked for its volumes. */
   readonly isReadyNode?: ((node: string) => boolean) | undefined;
@@ -141,8 +141,6 @@ async function listNamed({ kube, driver }: AuditPorts): Promise<readonly Named[]
   }
   return named;
 }
-
-export type AuditLedger = ReturnType<typeof redisAuditLedger>;
 
 /** What one audit of a driver remembers for the next: when each handle was first found unknown,
  * Unix ms. */

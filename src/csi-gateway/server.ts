@@ -31,7 +31,6 @@ export interface GatewayServerOptions {
   /** Listen addresses, at least one. TLS applies to those on TCP. */
   readonly addresses: readonly Address[];
   readonly tls: ListenerTls | undefined;
-  /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure: boolean;
   readonly forwarder: Forwarder;
   readonly health: HealthService;

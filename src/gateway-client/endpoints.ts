@@ -187,7 +187,6 @@ function changedNames(
 export interface EndpointClientOptions {
   readonly endpoints: Endpoints;
   readonly security: Pick<GatewaySecurity, 'tls'>;
-  /** As in CsiClientOptions. */
   readonly showsShortSecrets?: boolean;
   /** How long a connection stays open without a call. */
   readonly idleMs?: number;
@@ -202,19 +201,13 @@ const IDLE_MS = 30_000;
  * about 110 KiB, most of it outside the heap. */
 const MOST_OPEN = 128;
 
-interface Held {
-  /** Where its gateway listens. */
-  readonly target: string;
-  readonly client: CsiClient;
-}
-
 /** The clients of gateways that come and go. A connection is opened by the first call, and closed
  * when it is idle or too many others are open. */
 export class EndpointClients {
   readonly #options: EndpointClientOptions;
   readonly #metadataFor: (name: string) => CsiClientOptions['metadata'];
-  /** By the gateway's name. The least recently used come first. */
-  readonly #held = new Map<string, Held>();
+  /** By the gateway's name, with where it listens. The least recently used come first. */
+  readonly #held = new Map<string, { readonly target: string; readonly client: CsiClient }>();
   /** Clients of gateways that are gone, which are closed when their calls have ended. */
   readonly #retired = new Set<CsiClient>();
   readonly #timer: NodeJS.Timeout;

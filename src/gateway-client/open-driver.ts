@@ -43,11 +43,6 @@ interface Context {
   readonly metrics?: Registry;
 }
 
-/** Which driver must answer; without a name, each will do. */
-interface Expected {
-  readonly name?: string;
-}
-
 /** Opens the gateways that the flags name and starts watching the driver behind them. Does not wait
  * for a connection. All are closed with the context.
  * @param kube           to find the gateways behind a Service
@@ -56,7 +51,7 @@ interface Expected {
 export async function openDriver(
   context: Context,
   kube: KubeClient,
-  expected: Expected = {},
+  expected: { readonly name?: string } = {},
 ): Promise<DriverAccess> {
   const { flags, closers, log } = context;
   const security = await openGatewaySecurity(flags, { clock: systemClock, log });

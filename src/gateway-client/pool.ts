@@ -67,7 +67,6 @@ export function openGatewayPool(options: {
   readonly addresses: readonly string[];
   /** If absent: plaintext, on loopback only. */
   readonly security?: GatewaySecurity;
-  /** As in CsiClientOptions. */
   readonly showsShortSecrets?: boolean;
   readonly log: Logger;
 }): GatewayPool {

@@ -1,6 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { type KubeClient, PAGE_SIZE } from '../../kube/client.ts';
-import type { PageInfo } from '../../kube/decoders.ts';
+import { type KubeClient, type ListPage, PAGE_SIZE } from '../../kube/client.ts';
 import { isExpired } from '../../kube/kube-error.ts';
 import type { Resource } from '../../kube/resources.ts';
 import { backoffMs, type Clock } from '../../runtime/clock.ts';
@@ -98,7 +97,7 @@ export class PacedLists {
   async #ask<T>(
     { resource, transform }: Listing<T>,
     continueToken: string | undefined,
-  ): Promise<Page<T>> {
+  ): Promise<ListPage<T>> {
     const { client, pageSize: limit = PAGE_SIZE, log } = this.#options;
     let items: T[] = [];
     const info = await client.listItems(resource, {
@@ -134,10 +133,6 @@ export class PacedLists {
     this.#turn = answer.then(pause, pause);
     return answer;
   }
-}
-
-interface Page<T> extends PageInfo {
-  readonly items: readonly T[];
 }
 
 /** A list ended early, because nobody wants it any more. */
