@@ -4,7 +4,6 @@ import type { EndpointSlice } from '../kube/objects.ts';
 import { type Reflector, startReflector, type Transformed } from '../kube/reflector.ts';
 import { endpointSlices } from '../kube/resources.ts';
 import { type Address, formatAddress, parseAddress } from '../runtime/address.ts';
-import { type Clock, systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -190,7 +189,6 @@ export interface EndpointClientOptions {
   readonly showsShortSecrets?: boolean;
   /** How long a connection stays open without a call. */
   readonly idleMs?: number;
-  readonly clock?: Clock;
   readonly log: Logger;
 }
 
@@ -237,7 +235,7 @@ export class EndpointClients {
 
   /** The client of a gateway; undefined if there is no such gateway now. */
   get(name: string): CsiClient | undefined {
-    const { endpoints, security, showsShortSecrets = false, clock = systemClock } = this.#options;
+    const { endpoints, security, showsShortSecrets = false } = this.#options;
     const address = endpoints.addressOf(name);
     if (address === undefined) return undefined;
     const target = formatAddress(address);
@@ -255,7 +253,7 @@ export class EndpointClients {
       serverName: security.tls.serverName === '' ? endpoints.serverName : security.tls.serverName,
     };
     const metadata = this.#metadataFor(name) ?? {};
-    const client = new CsiClient({ address, log, tls, showsShortSecrets, clock, metadata });
+    const client = new CsiClient({ address, log, tls, showsShortSecrets, metadata });
     this.#held.set(name, { target, client });
     return client;
   }

@@ -10,12 +10,11 @@ export interface ResyncOptions {
   readonly openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
   /** How long after a loss of Redis' data no record may be opened. */
   readonly quarantineMs: number;
-  /** Over how long keys are spread after a loss. */
-  readonly spreadMs?: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
+/** Over how long keys are spread after a loss. */
 const SPREAD_MS = 30_000;
 const SLICE_MS = 100;
 /** Keys in a slice at least, so that a few keys are enqueued soon. */
@@ -105,11 +104,11 @@ export class Resync {
   }
 
   async #enqueueSpread(signal: AbortSignal): Promise<void> {
-    const { queue, spreadMs = SPREAD_MS, clock, log } = this.#options;
+    const { queue, clock, log } = this.#options;
     if (!queue.isAllowing) return;
     const keys: JobKey[] = [];
     for await (const key of this.#keys()) keys.push(withoutCopy(key));
-    const slice = Math.max(SLICE_MIN, Math.ceil((keys.length * SLICE_MS) / spreadMs));
+    const slice = Math.max(SLICE_MIN, Math.ceil((keys.length * SLICE_MS) / SPREAD_MS));
     log.info({ keys: keys.length }, 'enqueuing everything outstanding, spread over time');
     for (let from = 0; from < keys.length; from += slice) {
       if (signal.aborted || !queue.isAllowing) return;

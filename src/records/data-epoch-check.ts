@@ -37,7 +37,6 @@ export interface DataEpochCheckOptions {
   readonly isSoftState?: boolean;
   /** Called with each answer of Redis. */
   readonly onFacts?: (facts: LeaderFacts) => void;
-  readonly newId?: () => string;
   readonly log: Logger;
 }
 
@@ -154,10 +153,10 @@ export class DataEpochCheck {
   /** Writes a new id outside Redis, unless that was done, and decides whether data was lost.
    * @returns the id, which no data epoch has had */
   async #reserveId(storedId: string | undefined): Promise<string> {
-    const { store, newId = randomUUID } = this.#options;
+    const { store } = this.#options;
     if (storedId !== undefined && storedId === this.#reservedId) return storedId;
     if ((storedId ?? this.#known) !== undefined) this.#loss ??= 'Redis was emptied';
-    this.#reservedId = newId();
+    this.#reservedId = randomUUID();
     await this.#askStore(store.write(this.#reservedId));
     return this.#reservedId;
   }
