@@ -148,7 +148,14 @@ export function whyNoJob(why: Exclude<PendingWhy, ''>, className: string): Cause
 }
 
 /** How the sentence of Unreachable begins; what a run has said follows. */
-export const UNREACHABLE = "the driver can't be reached: ";
+const UNREACHABLE = "the driver can't be reached: ";
+
+/** What the event of Unreachable says, whoever records it, so that it is one.
+ * @param reason  what a run has said, or the sentence of the cause */
+export function unreachableEvent(reason: string): string {
+  const [, step] = CAUSES.Unreachable;
+  return `${reason.replace(UNREACHABLE, '')}; ${step}`;
+}
 
 /** Why a key whose run has ended is not done. */
 export function statusCause(status: RunStatus): Cause {

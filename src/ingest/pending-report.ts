@@ -1,4 +1,4 @@
-import { UNREACHABLE, whyNoJob } from '../explain/causes.ts';
+import { unreachableEvent, whyNoJob } from '../explain/causes.ts';
 import {
   encodeEntry,
   type PendingEntry,
@@ -191,7 +191,7 @@ export class PendingReport {
         type: 'Warning',
         // A run that could not reach the driver has told, or will tell, the same: one Event.
         ...(name === 'Unreachable'
-          ? { reason: 'ProvisioningFailed', message: own.slice(UNREACHABLE.length) }
+          ? { reason: 'ProvisioningFailed', message: unreachableEvent(own) }
           : { reason: 'ProvisioningDelayed', message: sentence }),
       });
       this.#options.log.debug({ ...logFields(key), reason: sentence }, 'told why the claim waits');

@@ -1,4 +1,5 @@
 import type { CsiError } from '../csi/status.ts';
+import { unreachableEvent } from '../explain/causes.ts';
 import { nodeOf } from '../gateway-client/gateway-address.ts';
 import { type EventInput, regardingClaim } from '../kube/event-correlation.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
@@ -67,9 +68,12 @@ export function notForwarded(
   };
 }
 
-/** Whether a run found that no call gets through to the driver. */
-export function isDriverDown(outcome: Outcome): outcome is Extract<Outcome, { kind: 'later' }> {
-  return outcome.kind === 'later' && outcome.isDriverDown === true;
+/** What the event of a run says that found that no call gets through to the driver; undefined of
+ * any other. */
+export function whyDriverDown(outcome: Outcome): string | undefined {
+  return outcome.kind === 'later' && outcome.isDriverDown === true
+    ? unreachableEvent(outcome.reason)
+    : undefined;
 }
 
 /** The outcome of a run that needs the nodes before they are listed; undefined once they are, and

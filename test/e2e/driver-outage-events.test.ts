@@ -41,7 +41,8 @@ describe('claims that wait for a driver that is down', () => {
     );
     const items = await told();
     assert.deepEqual(uidsOf(items).toSorted(), claims.map((each) => each.metadata.uid).toSorted());
-    for (const { message } of items) assert.match(message, /driver.*csi\.sock/);
+    for (const { message } of items)
+      assert.match(message, /driver.*csi\.sock.*; start the driver and its gateway/);
     assert.match(await bed.operate('status'), /^ {2}12 claims pending: Unreachable/m);
   });
 });

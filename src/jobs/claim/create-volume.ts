@@ -15,11 +15,11 @@ import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/per
 import { type ClaimAttempt, MAX_READ_AGE_MS } from '../attempt.ts';
 import type { CsiDriver, Dependencies } from '../dependencies.ts';
 import {
-  isDriverDown,
   notForwarded,
   parkOrRetry,
   recordClaimEvent,
   reportProvisioningFailed,
+  whyDriverDown,
 } from '../outcomes.ts';
 import { readSecretValues, type SecretValues } from '../read-objects.ts';
 import { sendDeleteVolume } from '../volume/delete-volume.ts';
@@ -233,8 +233,9 @@ async function handleFailure(
       await records.revert(attempt.id, attempt.owner);
       const outcome = notForwarded(deps.driver, error, stored.endpoint);
       // A record that is open for a node that may never come back stays so; the user is told.
-      if ((outcome.kind === 'parked' && replay !== undefined) || isDriverDown(outcome))
-        reportProvisioningFailed(events, claim, outcome.reason);
+      const isLeft = outcome.kind === 'parked' && replay !== undefined;
+      const told = isLeft ? outcome.reason : whyDriverDown(outcome);
+      if (told !== undefined) reportProvisioningFailed(events, claim, told);
       return outcome.kind === 'running'
         ? { ...outcome, isUsual: usualTime(deps, creation) !== undefined }
         : outcome;

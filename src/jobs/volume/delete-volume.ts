@@ -11,7 +11,7 @@ import { type DeletionPlan, planDeletion } from '../../volumes/deletion.ts';
 import { explainShared, identityOf, mayBeSame } from '../../volumes/handles.ts';
 import type { Attempt, RunHandle, VolumeRun } from '../attempt.ts';
 import type { CsiDriver, Dependencies, Events, Kube, RedisState } from '../dependencies.ts';
-import { isDriverDown, notForwarded, parkOrRetry, reportDeletionFailed } from '../outcomes.ts';
+import { notForwarded, parkOrRetry, reportDeletionFailed, whyDriverDown } from '../outcomes.ts';
 import { readSecretValues, type SecretProblem, type SecretValues } from '../read-objects.ts';
 
 interface DeleteCall {
@@ -190,8 +190,8 @@ function handleFailure(
   const { codeName, message: reason } = error;
   if (error.notForwarded) {
     const outcome = notForwarded(driver, error, gateway);
-    if (outcome.kind === 'parked' || isDriverDown(outcome))
-      reportDeletionFailed(cluster.events, volume, outcome.reason);
+    const told = outcome.kind === 'parked' ? outcome.reason : whyDriverDown(outcome);
+    if (told !== undefined) reportDeletionFailed(cluster.events, volume, told);
     return outcome;
   }
   reportDeletionFailed(cluster.events, volume, reason);
