@@ -26,10 +26,10 @@ export class ClaimCopies {
    * old, so a volume may be made for a claim that was deleted a moment ago; the ordinary deletion
    * reclaims that. undefined: the claim has to be read. */
   async claimOf(key: JobKey, copy: ClaimCopy | undefined): Promise<Claim | undefined> {
-    if (copy === undefined || !this.#isSealed(key, copy)) return undefined;
+    if (copy === undefined || !(await this.#life.isAlive(copy.watch))) return undefined;
+    if (!this.#isSealed(key, copy)) return undefined;
     const claim = parseJson(copy.claim);
-    if (!isClaimOf(key, claim)) return undefined;
-    return (await this.#life.isAlive(copy.watch)) ? claim : undefined;
+    return isClaimOf(key, claim) ? claim : undefined;
   }
 
   /** Where seals are asked for, a copy without the right one is not used. */
