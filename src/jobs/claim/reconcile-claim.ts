@@ -39,6 +39,9 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   const wasBegun = claim !== undefined && hasFinalizer(claim, CLAIM_FINALIZER);
   const decided = await decideIntent(deps, claim);
   if (decided.kind === 'create') claim = decided.claim ?? claim;
+  // What earlier runs left is not judged on a copy.
+  else if (copied !== undefined && (await records.isOpen(job.uid)))
+    return reconcileClaim(deps, job, { ...run, shown: {} });
   const intent = canBeTraced(deps, claim, wasBegun) ? decided : UNTRACEABLE;
   if (run.signal.aborted) return WORKER_STOPPING;
   const work = async (): Promise<Outcome> => {

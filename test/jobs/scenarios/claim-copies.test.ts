@@ -161,6 +161,19 @@ describe('a run without a copy, whose job names a version of the claim', () => {
     assert.deepEqual(versions, ['7', undefined]);
   });
 
+  it('reads the claim where an earlier run has begun its volume, whose class is gone', async () => {
+    const claim = await rig.claim();
+    rig.onCall = ({ method }) => {
+      if (method === 'CreateVolume') throw new DriverStatus(Code.Aborted, 'at work');
+    };
+    assert.equal((await rig.provision(claim)).kind, 'running');
+    rig.onCall = () => undefined;
+    const { kube, versions } = reading();
+    const outcome = await rig.provision(claim, { kube, classOf: () => undefined }, '7');
+    assert.equal(outcome.kind, 'done');
+    assert.deepEqual(versions, ['7', undefined]);
+  });
+
   it('reads the claim where --timeout is shorter than a cache may be behind', async () => {
     const claim = await rig.claim();
     const { kube, versions } = reading();
