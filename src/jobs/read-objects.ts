@@ -32,7 +32,11 @@ const CACHE_WAIT_MS = 1_000;
  * @throws KubeError */
 export function readCachedClaim(kube: Kube, key: JobKey, seen: string): Promise<Claim | undefined> {
   const options = { resourceVersion: seen, timeoutMs: CACHE_WAIT_MS };
-  return readClaim(kube, key, options).catch(() => readClaim(kube, key));
+  return readClaim(kube, key, options).catch((error: unknown) => {
+    // The server asks to wait for longer than that.
+    if (error instanceof KubeError && error.code === 429) throw error;
+    return readClaim(kube, key);
+  });
 }
 
 /** Runs a rule of src/volumes/ to its end: performs each step at the API server and resumes the

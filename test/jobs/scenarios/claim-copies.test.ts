@@ -131,6 +131,19 @@ describe('a run without a copy, whose job names a version of the claim', () => {
     assert.deepEqual(versions, [NEWER, undefined]);
   });
 
+  it('does not ask a server again at once that has too much to do', async () => {
+    const claim = await rig.claim();
+    let asked = 0;
+    const { kube } = kubeWith(rig, {
+      get() {
+        asked += 1;
+        throw new KubeError({ ...TOO_NEW, code: 429 });
+      },
+    });
+    assert.equal((await rig.provision(claim, { kube }, '7')).kind, 'later');
+    assert.equal(asked, 1);
+  });
+
   for (const [title, now] of [
     ['has none', () => undefined],
     ['has one that is bound', (claim: Claim) => ({ ...claim, spec: { volumeName: 'other' } })],
