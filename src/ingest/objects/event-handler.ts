@@ -4,7 +4,7 @@ import { keyOf } from '../../kube/resources.ts';
 import { type JobKey, type KeyToQueue, logFields } from '../../queue/contract.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { isKnownAs } from '../../volumes/driver-facts.ts';
-import { classNameOf, provisionerOf } from '../../volumes/eligibility.ts';
+import { classNameOf, isNew, provisionerOf } from '../../volumes/eligibility.ts';
 import { mayBeSame } from '../../volumes/handles.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
 import type { Unfinished } from './object-source.ts';
@@ -89,9 +89,9 @@ export class EventHandler {
     this.#renewCopy(claim, keyOfClaim(claim.metadata));
   }
 
-  /** For a claim of this driver that may have a job with a copy of how it was. */
+  /** For a claim of this driver whose job may have how it was: a copy, or its version. */
   #renewCopy(previous: WatchedClaim, key: KeyToQueue): void {
-    if (previous.copy !== undefined && isKnownAs(this.driver, provisionerOf(previous)))
+    if (isNew(previous) && isKnownAs(this.driver, provisionerOf(previous)))
       this.queue.renewCopy(key);
   }
 

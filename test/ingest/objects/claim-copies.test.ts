@@ -110,6 +110,14 @@ describe('the copy of a claim that goes into its job', () => {
     );
   });
 
+  it('is followed by the version of the claim, also where there is none', async () => {
+    const dataSource = { kind: 'PersistentVolumeClaim', name: 'source' };
+    const claim = await create('cloned-later', { spec: { dataSource } });
+    const { metadata } = await patch(claim, { metadata: { labels: { edited: 'yes' } } });
+    await renewal('cloned-later');
+    assert.equal(renewed.get('cloned-later')?.seen, metadata.resourceVersion);
+  });
+
   it('is taken back when somebody else binds the claim', async () => {
     await patch(await create('bound'), { spec: { volumeName: 'by-hand' } });
     assert.equal(await renewal('bound'), undefined);
