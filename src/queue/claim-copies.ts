@@ -85,9 +85,11 @@ export class ClaimCopies {
   /** The claim has changed since a job of it may have got a copy.
    * @param isAdding  jobs are on their way to Redis */
   renew(key: KeyToQueue, isAdding: boolean): void {
-    // As in a process that does not lead.
-    if (!isAdding && this.#options.source.heardMs() === undefined) this.forget();
-    else this.#renewals.set(keyId(key), key);
+    const id = keyId(key);
+    // As in a process that does not lead. An earlier change that is yet to be sent is replaced.
+    const isNews = !isAdding && !this.#renewals.has(id);
+    if (isNews && this.#options.source.heardMs() === undefined) this.forget();
+    else this.#renewals.set(id, key);
   }
 
   /** Gives jobs that wait the copies of now, or none. What fails is tried again with the next

@@ -201,6 +201,18 @@ describe('Producer', () => {
       assert.notEqual((await dataOf('b')).copy?.watch, copy.watch);
     });
 
+    it('gives a job no copy of before a change that came while no watch lived', async () => {
+      const producer = bench.producer({ copies });
+      producer.ensureQueued({ ...claimKey('a'), claim: 'text' });
+      await producer.waitUntilFlushed();
+      producer.renewCopy({ ...claimKey('a'), claim: 'newer' });
+      heardMs = undefined;
+      producer.renewCopy({ ...claimKey('a'), claim: 'newest' });
+      heardMs = performance.now();
+      await producer.waitUntilFlushed();
+      assert.equal((await dataOf('a')).copy?.claim, 'newest');
+    });
+
     it('adds no job when the copy of a claim without one is renewed', async () => {
       const producer = bench.producer({ copies });
       producer.renewCopy({ ...claimKey('a'), claim: 'text' });
