@@ -173,7 +173,8 @@ describe('the turns of a class', () => {
       const others = new ClassTurns(lossy, { ...place, keepMs: 60_000 });
       await assert.rejects(others.end(A, limits(1)), /lost/);
       isLost = false;
-      await until(() => bench.runsOf(B).length > 1, 'B runs again', 5_000);
+      // By itself it would ask again after half a minute.
+      await until(() => bench.runsOf(B).length > 1, 'B runs again', 20_000);
     });
 
     it('start at the rate of the class', async () => {

@@ -144,7 +144,8 @@ describe('a run that can’t send its call', () => {
       const { turns } = redis;
       const startMs = Date.now();
       assert.equal((await rig.provision(first, { ...ONE, turns })).kind, 'done');
-      assert.ok(Date.now() - startMs < 1_000, 'its worker takes the next job');
+      // It would be asked for its end for two minutes.
+      assert.ok(Date.now() - startMs < 30_000, 'its worker takes the next job');
       assert.equal((await rig.provision(second, ONE)).kind, 'later');
       redis.isAway = false;
       await until(
