@@ -4,7 +4,7 @@ import { keyOf } from '../../kube/resources.ts';
 import { type JobKey, type KeyToQueue, logFields } from '../../queue/contract.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { isKnownAs } from '../../volumes/driver-facts.ts';
-import { classNameOf, isNew, provisionerOf } from '../../volumes/eligibility.ts';
+import { classNameOf, provisionerOf } from '../../volumes/eligibility.ts';
 import { mayBeSame } from '../../volumes/handles.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
 import type { Unfinished } from './object-source.ts';
@@ -91,7 +91,7 @@ export class EventHandler {
 
   /** For a claim of this driver whose job may have how it was: a copy, or its version. */
   #renewCopy(previous: WatchedClaim, key: KeyToQueue): void {
-    if (isNew(previous) && isKnownAs(this.driver, provisionerOf(previous)))
+    if (previous.seen !== undefined && isKnownAs(this.driver, provisionerOf(previous)))
       this.queue.renewCopy(key);
   }
 

@@ -8,7 +8,6 @@ import type { JobKey, KeyToQueue } from '../../queue/contract.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
 import {
   classNameOf,
-  isNew,
   provisionerOf,
   shouldProvision,
   waitsForPod,
@@ -61,11 +60,10 @@ export function claimNeed(
 }
 
 /** The claim's key, with what may go into its job besides. */
-export function keyToQueue(claim: WatchedClaim): KeyToQueue {
-  const { metadata, copy } = claim;
+export function keyToQueue({ metadata, seen, copy }: WatchedClaim): KeyToQueue {
   return {
     ...keyOfClaim(metadata),
-    ...(isNew(claim) ? { seen: metadata.resourceVersion } : {}),
+    ...(seen === undefined ? {} : { seen }),
     ...(copy === undefined ? {} : { claim: copy }),
   };
 }

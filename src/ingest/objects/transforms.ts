@@ -45,6 +45,8 @@ export function transformClaim(raw: unknown): Claim {
 
 /** A claim that a watch has shown. */
 export interface WatchedClaim extends Claim {
+  /** Its version, for the first run of its job; absent where that run reads it as it is then. */
+  readonly seen?: string;
   /** JSON of the whole claim, for the first run of its job; absent where that run reads it. */
   readonly copy?: string;
 }
@@ -54,17 +56,19 @@ const MAX_COPY_LENGTH = 4_096;
 
 export function transformWatchedClaim(raw: unknown): WatchedClaim {
   const claim = transformClaim(raw);
-  if (!mayBeCopied(claim)) return claim;
+  if (!isNew(claim)) return claim;
+  const versioned = { ...claim, seen: claim.metadata.resourceVersion };
+  if (!mayBeCopied(claim)) return versioned;
   const { metadata, ...others } = raw as Claim;
   const copy = JSON.stringify({ ...others, metadata: { ...metadata, managedFields: undefined } });
-  return copy.length > MAX_COPY_LENGTH ? claim : { ...claim, copy };
+  return copy.length > MAX_COPY_LENGTH ? versioned : { ...versioned, copy };
 }
 
-/** Whether the first run of the claim's job may decide on a copy of it: its volume has no source,
- * and nothing was begun for it. */
+/** Whether the first run of a new claim's job may decide on a copy of it: its volume has no
+ * source. */
 function mayBeCopied(claim: Claim): boolean {
   const { dataSource, dataSourceRef } = claim.spec;
-  return isNew(claim) && provisionerOf(claim) !== undefined && !dataSource && !dataSourceRef;
+  return provisionerOf(claim) !== undefined && !dataSource && !dataSourceRef;
 }
 
 export function transformVolume(raw: unknown): Volume {
