@@ -17,7 +17,7 @@ import { type Logger, traceStep } from '../runtime/log.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
 import type { FeatureGates } from '../volumes/flags.ts';
 import type { DriverCaches } from './caches.ts';
-import { ClaimCopies } from './claim/claim-copy.ts';
+import { ClaimCopyReader } from './claim/claim-copy.ts';
 import type { Dependencies, DriverDeps } from './dependencies.ts';
 import { createOperationCounts } from './operation-counts.ts';
 
@@ -70,7 +70,11 @@ export function buildDependencies(
     redis: {
       records: traceCalls(records, 'records', log),
       newOwner: createOwnerNames(instance),
-      copies: new ClaimCopies(new WatchLifeReader(place), place, () => shared.recordKeys?.current),
+      copies: new ClaimCopyReader(
+        new WatchLifeReader(place),
+        place,
+        () => shared.recordKeys?.current,
+      ),
       names: new VolumeNames(link.redis, flags.redisPrefix, driver.name),
       turns: new ClassTurns(link.redis, { ...place, keepMs: ownershipMs(flags) + KEEP_TURN_MS }),
       openSources: () => openSources(link.redis, flags.redisPrefix, driver.name),

@@ -19,7 +19,7 @@ import type { WatchedFiles } from '../runtime/watched-files.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/flags.ts';
 import type { Caches, DriverCaches } from './caches.ts';
-import type { ClaimCopies } from './claim/claim-copy.ts';
+import type { ClaimCopyReader } from './claim/claim-copy.ts';
 import type { flags } from './flags.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
@@ -73,7 +73,7 @@ export interface RedisState {
   readonly newOwner: () => string;
   /** Which claim each shortened volume name is reserved for. */
   readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
-  readonly copies: Pick<ClaimCopies, 'claimOf'>;
+  readonly copies: Pick<ClaimCopyReader, 'claimOf'>;
   /** The turns of classes that limit how many volumes are created and deleted. */
   readonly turns: Pick<ClassTurns, 'take' | 'end'>;
   /** Reads from the open records the UIDs of the snapshots and claims that volumes are being

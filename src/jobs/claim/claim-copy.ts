@@ -6,7 +6,7 @@ import type { DriverPlace } from '../../redis/key-prefix.ts';
 import { isFields, parseJson } from '../../runtime/json.ts';
 
 /** Judges the copies of claims that jobs carry (invariant 1). */
-export class ClaimCopies {
+export class ClaimCopyReader {
   readonly #life: Pick<WatchLifeReader, 'isAlive'>;
   readonly #place: DriverPlace;
   readonly #keys: () => RecordKeys | undefined;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ClaimCopies } from '#src/jobs/claim/claim-copy.ts';
+import { ClaimCopyReader } from '#src/jobs/claim/claim-copy.ts';
 import { type ClaimCopy, sealedCopy } from '#src/queue/contract.ts';
 import { parseRecordKeys, type RecordKeys, sealOf } from '#src/records/record-seal.ts';
 import { aClaim } from '../../volumes/builders.ts';
@@ -24,7 +24,7 @@ function read(
   const plain = { watch: 'w', claim: JSON.stringify(claim), ...change };
   const seal = sealOf(o.sealedWith, sealedCopy({ ...place, uid, ...plain }));
   const life = { isAlive: () => Promise.resolve(o.isAlive ?? true) };
-  const copies = new ClaimCopies(life, place, () => o.keys);
+  const copies = new ClaimCopyReader(life, place, () => o.keys);
   return copies.claimOf(key, { seal, ...plain });
 }
 

@@ -17,6 +17,17 @@ const TOO_NEW = {
   request: 'get',
 };
 
+/** A claim whose volume an earlier run has begun: the driver is at work on it. */
+async function begin(rig: Rig): Promise<Claim> {
+  const claim = await rig.claim();
+  rig.onCall = ({ method }) => {
+    if (method === 'CreateVolume') throw new DriverStatus(Code.Aborted, 'at work');
+  };
+  assert.equal((await rig.provision(claim)).kind, 'running');
+  rig.onCall = () => undefined;
+  return claim;
+}
+
 describe('a run with a copy of the claim', () => {
   let rig: Rig;
   before(async () => {
@@ -36,11 +47,6 @@ describe('a run with a copy of the claim', () => {
   const refOf = ({ metadata: { name } }: Claim) => ({ namespace: 'default', name });
   const madeFor = ({ metadata: { uid } }: Claim) =>
     rig.driver.volumes().filter(({ name }) => name === `pvc-${uid}`);
-  const failCreation = (): void => {
-    rig.onCall = ({ method }) => {
-      if (method === 'CreateVolume') throw new DriverStatus(Code.Aborted, 'at work');
-    };
-  };
 
   it('sends the API server one request, which writes the volume', async () => {
     const claim = await rig.claim();
@@ -63,10 +69,7 @@ describe('a run with a copy of the claim', () => {
   });
 
   it('reads the claim where an earlier run has begun its volume', async () => {
-    const claim = await rig.claim();
-    failCreation();
-    assert.equal((await rig.provision(claim)).kind, 'running');
-    rig.onCall = () => undefined;
+    const claim = await begin(rig);
     rig.cluster.api.requests.reset();
     assert.equal((await rig.provision(claim, copyOf(claim))).kind, 'done');
     assert.equal(asked()['get persistentvolumeclaims'], 1);
@@ -163,24 +166,14 @@ describe('a run without a copy, whose job names a version of the claim', () => {
     });
 
   it('reads the claim where an earlier run has begun its volume', async () => {
-    const claim = await rig.claim();
-    rig.onCall = ({ method }) => {
-      if (method === 'CreateVolume') throw new DriverStatus(Code.Aborted, 'at work');
-    };
-    assert.equal((await rig.provision(claim)).kind, 'running');
-    rig.onCall = () => undefined;
+    const claim = await begin(rig);
     const { kube, versions } = reading();
     assert.equal((await rig.provision(claim, { kube }, '7')).kind, 'done');
     assert.deepEqual(versions, ['7', undefined]);
   });
 
   it('reads the claim where an earlier run has begun its volume, whose class is gone', async () => {
-    const claim = await rig.claim();
-    rig.onCall = ({ method }) => {
-      if (method === 'CreateVolume') throw new DriverStatus(Code.Aborted, 'at work');
-    };
-    assert.equal((await rig.provision(claim)).kind, 'running');
-    rig.onCall = () => undefined;
+    const claim = await begin(rig);
     const { kube, versions } = reading();
     const outcome = await rig.provision(claim, { kube, classOf: () => undefined }, '7');
     assert.equal(outcome.kind, 'done');
