@@ -11,6 +11,7 @@ import {
   openRecordsKey,
   volumeRecordKey,
 } from '#src/records/key-names.ts';
+import { readRecordClock } from '#src/records/record-clock.ts';
 import { OwnershipLost } from '#src/records/record-ends.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import type { OpenedCreate, OpenedDelete } from '#src/records/open-results.ts';
@@ -311,12 +312,14 @@ class Pair {
     this.recovery = { isConfirmed: true, left: OWN + SETTLE };
     this.#replica = undefined;
     this.#dataEpoch += 1;
+    // Some ms behind Redis' clock once a script has moved it on.
+    const { nowMs } = await readRecordClock(this.#redis, redisDataEpochKey);
     await this.#redis.hset(
       redisDataEpochKey,
       'epoch',
       `e${this.#dataEpoch}`,
       'quarantineUntil',
-      String((await this.#nowMs()) + OWN * TICK_MS),
+      String(nowMs + OWN * TICK_MS),
     );
   }
 
