@@ -20,7 +20,7 @@ describe('a class that creates two volumes at once', () => {
   let begun = 0;
   before(async () => {
     bed = await ProcessBed.open({
-      flags: ['--timeout=5s', '--write-allowance=5s'],
+      flags: ['--timeout=5s'],
       onCall: async ({ method }) => {
         if (method !== 'CreateVolume' && method !== 'DeleteVolume') return undefined;
         if (method === 'CreateVolume') begun += 1;

@@ -21,7 +21,7 @@ describe('a back end that makes two volumes a second, and two workers', () => {
     endsAtMs.length = 0;
     let last: Promise<unknown> = Promise.resolve();
     bed = await ProcessBed.open({
-      flags: ['--timeout=10s', '--write-allowance=10s'],
+      flags: ['--timeout=10s'],
       onCall: async ({ method }) => {
         if (method !== 'CreateVolume') return undefined;
         calls += 1;

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { Redis } from 'ioredis';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Claim } from '#src/kube/objects.ts';
-import { claims } from '#src/kube/resources.ts';
-import { openRecordsKey } from '#src/records/key-names.ts';
-import { redisDrain } from '#src/records/provisioning-pause.ts';
+import { leaseName } from '#src/election/lease.ts';
+import { listJournal } from '#src/journal/list-journal.ts';
+import { DRAIN } from '#src/kube/keys.ts';
+import { claims, leases } from '#src/kube/resources.ts';
 import { percentile } from '../../bench/percentile.ts';
 import { startWorkload, type Track, type Workload } from '../../bench/workload.ts';
 import {
@@ -61,12 +61,11 @@ const dashboard = JSON.parse(
 ) as Dashboard;
 /** Gauges of what an installation has, which the leader alone tells. */
 const OF_LEADER =
-  'sutler_(claims_pending|claims_pending_oldest_seconds|deletions_pending|drained|quarantined|records_open)';
+  'sutler_(claims_pending|claims_pending_oldest_seconds|deletions_pending|drained|journal_entries|claims_in_doubt|journal_off)';
 
 describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus }, () => {
   const closers = new Closers();
   let bed: ChangeOverBed;
-  let redis: Redis;
   let workload: Workload;
   let prometheus: Prometheus;
   let ingest: SutlerProcess[];
@@ -101,8 +100,6 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
     const { kubeconfig } = cluster;
     bed = await openChangeOverBed({ kubeconfig, workerThreads: 10, driverDelayMs: 400 });
     closers.add('bed', async () => assert.deepEqual(await bed.close(), []));
-    redis = new Redis(bed.redisUrl);
-    closers.add('connection', () => redis.disconnect());
     ingest = [await bed.startIngest(), await bed.startIngest()];
     jobs = [await bed.startJobs(), await bed.startJobs()];
     const isMeasured = async (): Promise<boolean> => {
@@ -168,26 +165,32 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
     }
   });
 
-  it('has right sums over processes: while drained, where all workers died, of a new leader, and in quarantine', async () => {
-    const drain = redisDrain(redis, 'csi', bed.driver);
-    await says(() => ({ 'sum(sutler_drained)': 0, 'sum(sutler_quarantined)': 0 }));
-    await drain.begin({ by: 'test', atMs: Date.now() });
+  it('has right sums over processes: while drained, where all workers died, and of a new leader', async () => {
+    const drain = (text: string | null): Promise<unknown> =>
+      bed.kube.patch(
+        leases,
+        { namespace: bed.namespace, name: leaseName(bed.driver) },
+        { type: 'merge', body: { metadata: { annotations: { [DRAIN]: text } } } },
+      );
+    await says(() => ({ 'sum(sutler_drained)': 0, 'sum(sutler_journal_off)': 0 }));
+    await drain(JSON.stringify({ by: 'test', at: new Date().toISOString() }));
     await Promise.all(names('drained', 7).map((each) => workload.createOnly(each)));
     await says(() => ({
       'sum(sutler_drained)': 1,
       'sum by (cause) (sutler_claims_pending)': 7,
       'count(sutler_claims_pending_oldest_seconds)': 1,
     }));
-    await drain.end();
+    await drain(null);
     await says(() => ({
       'sum(sutler_drained)': 0,
       'sum(sutler_claims_pending)': undefined,
-      'sum(sutler_records_open)': 0,
+      'sum(sutler_journal_entries)': 0,
     }));
 
     await Promise.all(names('left', 100).map((each) => workload.createOnly(each)));
-    const open = (): Promise<number> => redis.hlen(openRecordsKey('csi', bed.driver));
-    await until(async () => (await open()) > 0, 'some are begun');
+    const place = { driver: bed.driver, lease: leaseName(bed.driver), namespace: bed.namespace };
+    const noted = async (): Promise<number> => (await listJournal(bed.kube, place)).length;
+    await until(async () => (await noted()) > 0, 'some are begun');
     await Promise.all(jobs.map((each) => each.kill()));
     jobs = [];
     await prometheus.setTargets(targets());
@@ -202,7 +205,7 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
       return items.filter(({ status }) => status?.phase !== 'Bound').length;
     };
     const left = async (): Promise<Sums> => ({
-      'sum(sutler_records_open)': await open(),
+      'sum(sutler_journal_off)': 0,
       'sum(sutler_claims_pending)': await unbound(),
       'sum(sutler_deletions_pending)': 3,
       'sum by (name) (workqueue_depth{name="volumes"})': 3,
@@ -218,8 +221,5 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
     assert.equal(ingest.length, 1);
     await prometheus.setTargets(targets());
     await says(async () => ({ ...(await left()), [ofLeader]: 1 }));
-
-    await redis.flushall();
-    await says(() => ({ 'sum(sutler_quarantined)': 1, [ofLeader]: 1 }));
   });
 });

@@ -1,6 +1,7 @@
 import { Registry } from 'prom-client';
 import { Consumer } from '#src/queue/consumer.ts';
 import { openWorkerConnection } from '#src/queue/connections.ts';
+import { openRedis } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 /** A worker process for heartbeat.test.ts. Its event loop stands still for `stillMs` again and
@@ -12,6 +13,7 @@ const place = { prefix: 'csi', driver, log: silentLog };
 void new Consumer({
   ...place,
   connection: openWorkerConnection({ ...place, redisUrl }),
+  plain: openRedis({ url: redisUrl, role: 'plain', log: silentLog }).redis,
   kind: 'claim',
   concurrency: 10,
   name: 'standstill-worker',

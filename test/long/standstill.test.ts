@@ -6,7 +6,6 @@ import { claimKey, QueueBench } from '../harness/queue.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
-// restart-of-everything.test.ts has the other half: without a worker, delays wait.
 describe('a lone worker whose event loop stands still for 3 s again and again', () => {
   it('runs jobs that wait for 1 s and for 5 s when their waits have ended', async () => {
     const redis = await startTestRedis();

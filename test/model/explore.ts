@@ -1,18 +1,21 @@
-/* Breadth-first search through every state that a protocol can reach. Nothing is sampled: a search
- * that ends without a finding proves that there is none within the bounds. */
-import {
-  findViolation,
-  initialState,
-  isSettled,
-  keyOf,
-  listSteps,
-  type Protocol,
-  type State,
-} from './protocol.ts';
+/* Breadth-first search through every state that the protocol can reach. Nothing is sampled and no
+ * state is taken for another, so a search that ends without a finding proves that there is none
+ * within its faults. */
+import { findViolation, isSettled, listSteps } from './protocol.ts';
+import { ALL_RULES, type Rules } from './rules.ts';
+import { type Faults, initialState, pack, STATE_BYTES, type State, unpack } from './state.ts';
+import type { Model } from './steps.ts';
+
+/** What to search. */
+export interface Search extends Partial<Omit<Model, 'rules'>> {
+  readonly faults?: Partial<Faults>;
+  /** A rule that is switched off. */
+  readonly without?: keyof Rules;
+}
 
 interface Finding {
   readonly what: string;
-  /** The shortest way to it, one line per step. */
+  /** The shortest way to it, one line a step. */
   readonly trace: readonly string[];
 }
 
@@ -24,164 +27,210 @@ export interface Exploration {
   readonly finding: Finding | undefined;
 }
 
-/** Checks every state, the nearest first, and stops at the first violation. If there is none, finds
- * a state from which nothing can settle any more without a fault or an action of the user (I5).
- * @param maxDepth  checks only the states that are at most so many steps away, and not I5 */
-export function explore(protocol: Protocol, maxDepth = Infinity): Exploration {
-  return new Search(protocol, maxDepth).run();
+/** Checks P1 and P2 in every state, the nearest first, and stops at the first violation. Without
+ * one it looks for a state from which the steps of progress can't lead to a settled one (P3). */
+export function explore({ faults = {}, without, ...model }: Search): Exploration {
+  const rules = without === undefined ? ALL_RULES : { ...ALL_RULES, [without]: false };
+  const all = { isHandleFromName: false, isDriverSerial: false, ...model, rules };
+  return new Explorer(all).run(initialState(faults));
 }
 
-const MAX_STATES = 15_000_000;
-
-interface ReachedState {
-  readonly id: number;
-  readonly state: State;
-}
-
-class Search {
-  readonly #protocol: Protocol;
-  readonly #maxDepth: number;
-  readonly #ids = new Map<string, number>();
-  /** By id: the state before, and the step from there. */
+class Explorer {
+  readonly #model: Model;
+  readonly #states = new StateSet();
+  /** By number of a state: the state from which the search came to it first. */
   readonly #parents = new Numbers();
-  readonly #labels: string[] = [];
-  /** The steps of progress: ids of the states before and after each one. */
+  /** The steps of progress: numbers of the states before and after each one. */
   readonly #froms = new Numbers();
   readonly #tos = new Numbers();
-  readonly #settled: number[] = [];
+  /** Of the state that is looked up: making an array for each takes a quarter of the time. */
+  readonly #packed = new Uint8Array(STATE_BYTES);
   #transitions = 0;
+  #depth = 0;
 
-  constructor(protocol: Protocol, maxDepth: number) {
-    this.#protocol = protocol;
-    this.#maxDepth = maxDepth;
+  constructor(model: Model) {
+    this.#model = model;
   }
 
-  run(): Exploration {
-    const initial = initialState(this.#protocol.bounds);
-    let frontier: readonly ReachedState[] = [
-      { id: this.#addState(initial, 0, 'start').id, state: initial },
-    ];
-    for (let depth = 0; ; depth += 1) {
-      const following: ReachedState[] = [];
-      for (const reached of frontier) {
-        const finding = this.#follow(reached, following);
-        if (finding !== undefined) return this.#result(depth + 1, finding);
-      }
-      if (following.length === 0) return this.#result(depth, this.#findStuck());
-      if (depth + 1 === this.#maxDepth) return this.#result(this.#maxDepth, undefined);
-      frontier = following;
-    }
+  run(initial: State): Exploration {
+    this.#states.add(pack(initial));
+    this.#parents.push(0);
+    const violation = this.#findViolation();
+    return this.#explored(violation ?? this.#findStandstill());
   }
 
-  /** Takes every step from a state, and adds the new states to `following`. */
-  #follow({ id, state }: ReachedState, following: ReachedState[]): Finding | undefined {
-    for (const { label, isProgress, next } of listSteps(this.#protocol, state)) {
-      this.#transitions += 1;
-      const target = this.#addState(next, id, label);
-      if (isProgress) {
-        this.#froms.push(id);
-        this.#tos.push(target.id);
+  #explored(finding: Finding | undefined): Exploration {
+    return {
+      states: this.#states.size,
+      transitions: this.#transitions,
+      depth: this.#depth,
+      finding,
+    };
+  }
+
+  /** P1 and P2. */
+  #findViolation(): Finding | undefined {
+    let endOfDepth = 0;
+    for (let from = 0; from < this.#states.size; from++) {
+      if (from === endOfDepth) {
+        endOfDepth = this.#states.size;
+        this.#depth += 1;
       }
-      if (!target.isNew) continue;
-      const what = findViolation(this.#protocol, next);
-      if (what !== undefined) return { what, trace: this.#trace(target.id) };
-      following.push({ id: target.id, state: next });
+      const finding = this.#visit(from);
+      if (finding) return finding;
     }
     return undefined;
   }
 
-  #addState(
-    state: State,
-    from: number,
-    label: string,
-  ): { readonly id: number; readonly isNew: boolean } {
-    const key = keyOf(state);
-    const known = this.#ids.get(key);
-    if (known !== undefined) return { id: known, isNew: false };
-    const id = this.#ids.size;
-    if (id >= MAX_STATES) throw new Error(`more than ${MAX_STATES} states: lower the bounds`);
-    this.#ids.set(key, id);
-    this.#parents.push(from);
-    this.#labels.push(label);
-    if (isSettled(this.#protocol, state)) this.#settled.push(id);
-    return { id, isNew: true };
-  }
-
-  #trace(id: number): string[] {
-    const lines: string[] = [];
-    for (let at = id; at > 0; at = this.#parents.get(at)) lines.unshift(this.#labels[at] ?? '');
-    return lines;
-  }
-
-  #result(depth: number, finding: Finding | undefined): Exploration {
-    return { states: this.#ids.size, transitions: this.#transitions, depth, finding };
-  }
-
-  /** The nearest state from which no steps of progress lead to a settled one. */
-  #findStuck(): Finding | undefined {
-    const { starts, sources } = this.#stepsInto();
-    const canSettle = new Uint8Array(this.#ids.size);
-    const open = [...this.#settled];
-    for (const id of open) canSettle[id] = 1;
-    for (let to = open.pop(); to !== undefined; to = open.pop()) {
-      for (const from of sources.subarray(starts[to], starts[to + 1])) {
-        if (canSettle[from] === 1) continue;
-        canSettle[from] = 1;
-        open.push(from);
+  #visit(from: number): Finding | undefined {
+    for (const { isProgress, state } of listSteps(this.#model, this.#states.at(from))) {
+      this.#transitions += 1;
+      const { number, isNew } = this.#states.add(pack(state, this.#packed));
+      if (isProgress) {
+        this.#froms.push(from);
+        this.#tos.push(number);
       }
+      if (!isNew) continue;
+      this.#parents.push(from);
+      const what = findViolation(state);
+      if (what !== undefined) return { what, trace: this.#trace(number) };
     }
-    const stuck = canSettle.indexOf(0);
-    if (stuck < 0) return undefined;
-    return { what: 'nothing settles any more from here (I5)', trace: this.#trace(stuck) };
+    return undefined;
   }
 
-  /** The steps of progress by their target: those into state `i` come from the states
-   * sources[starts[i]] up to sources[starts[i + 1]]. */
-  #stepsInto(): { readonly starts: Int32Array; readonly sources: Int32Array } {
-    const starts = new Int32Array(this.#ids.size + 1);
-    for (let step = 0; step < this.#tos.length; step += 1)
-      increment(starts, this.#tos.get(step) + 1);
-    for (let at = 1; at < starts.length; at += 1)
-      starts[at] = read(starts, at) + read(starts, at - 1);
+  /** P3: goes back from the settled states along all steps of progress. */
+  #findStandstill(): Finding | undefined {
+    const { size } = this.#states;
+    const { starts, sources } = this.#stepsByTarget();
+    const canSettle = new Uint8Array(size);
+    const queue: number[] = [];
+    const note = (number: number) => {
+      if (canSettle[number] === 1) return;
+      canSettle[number] = 1;
+      queue.push(number);
+    };
+    for (let number = 0; number < size; number++)
+      if (isSettled(unpack(this.#states.at(number)))) note(number);
+    for (let next = queue.pop(); next !== undefined; next = queue.pop())
+      for (let at = starts[next] ?? 0; at < (starts[next + 1] ?? 0); at++) note(sources[at] ?? 0);
+    const number = canSettle.indexOf(0);
+    if (number === -1) return undefined;
+    const { isClaimThere } = unpack(this.#states.at(number));
+    const what = isClaimThere
+      ? 'P3: the claim can never be served'
+      : 'P3: what is left of a claim that is gone can never be removed';
+    return { what, trace: this.#trace(number) };
+  }
+
+  /** The steps of progress in the order of the states to which they lead: those to state n come
+   * from `sources[starts[n]]` up to, not including, `sources[starts[n + 1]]`. */
+  #stepsByTarget(): { readonly starts: Int32Array; readonly sources: Int32Array } {
+    const starts = new Int32Array(this.#states.size + 1);
+    for (let edge = 0; edge < this.#tos.length; edge++) addAt(starts, this.#tos.at(edge) + 1, 1);
+    for (let at = 1; at < starts.length; at++) addAt(starts, at, starts[at - 1] ?? 0);
+    const nextOf = starts.slice();
     const sources = new Int32Array(this.#tos.length);
-    const next = starts.slice();
-    for (let step = 0; step < this.#tos.length; step += 1) {
-      const to = this.#tos.get(step);
-      sources[read(next, to)] = this.#froms.get(step);
-      increment(next, to);
+    for (let edge = 0; edge < this.#tos.length; edge++) {
+      const to = this.#tos.at(edge);
+      sources[nextOf[to] ?? 0] = this.#froms.at(edge);
+      addAt(nextOf, to, 1);
     }
     return { starts, sources };
   }
-}
 
-function read(values: Int32Array, at: number): number {
-  return values[at] ?? 0;
-}
-
-function increment(values: Int32Array, at: number): void {
-  values[at] = read(values, at) + 1;
-}
-
-/** A list of small integers that stays compact with millions of them. */
-class Numbers {
-  #values = new Int32Array(1024);
-  #length = 0;
-
-  get length(): number {
-    return this.#length;
+  #trace(number: number): string[] {
+    const trace: string[] = [];
+    for (let to = number; to !== 0; to = this.#parents.at(to)) {
+      const target = this.#states.at(to);
+      const from = this.#states.at(this.#parents.at(to));
+      const step = listSteps(this.#model, from).find(({ state }) => isEqual(pack(state), target));
+      trace.unshift(step?.what ?? 'an unknown step');
+    }
+    return trace;
   }
+}
+
+function addAt(numbers: Int32Array, at: number, more: number): void {
+  numbers[at] = (numbers[at] ?? 0) + more;
+}
+
+function isEqual(a: Uint8Array, b: Uint8Array): boolean {
+  for (let at = 0; at < STATE_BYTES; at++) if (a[at] !== b[at]) return false;
+  return true;
+}
+
+/** Entries in a chunk: a single array for all could not grow without being copied. */
+const CHUNK = 1 << 16;
+
+/** A list of numbers of 32 bits that grows. */
+class Numbers {
+  readonly #chunks: Int32Array[] = [];
+  length = 0;
 
   push(value: number): void {
-    if (this.#length === this.#values.length) {
-      const larger = new Int32Array(this.#length * 2);
-      larger.set(this.#values);
-      this.#values = larger;
-    }
-    this.#values[this.#length] = value;
-    this.#length += 1;
+    if (this.length % CHUNK === 0) this.#chunks.push(new Int32Array(CHUNK));
+    const chunk = this.#chunks.at(-1);
+    if (chunk) chunk[this.length % CHUNK] = value;
+    this.length += 1;
   }
 
-  get(at: number): number {
-    return this.#values[at] ?? 0;
+  at(index: number): number {
+    return this.#chunks[Math.floor(index / CHUNK)]?.[index % CHUNK] ?? 0;
   }
+}
+
+const FREE = -1;
+
+/** The packed states that were reached, numbered in the order in which they were added. The numbers
+ * are in a hash table with open addressing. */
+class StateSet {
+  readonly #chunks: Uint8Array[] = [];
+  #table = new Int32Array(1 << 16).fill(FREE);
+  size = 0;
+
+  at(number: number): Uint8Array {
+    const chunk = this.#chunks[Math.floor(number / CHUNK)];
+    if (chunk === undefined) throw new RangeError(`there is no state ${number}`);
+    const start = (number % CHUNK) * STATE_BYTES;
+    return chunk.subarray(start, start + STATE_BYTES);
+  }
+
+  add(packed: Uint8Array): { readonly number: number; readonly isNew: boolean } {
+    const place = this.#placeOf(packed);
+    const known = this.#table[place] ?? FREE;
+    if (known !== FREE) return { number: known, isNew: false };
+    const number = this.size;
+    if (number % CHUNK === 0) this.#chunks.push(new Uint8Array(CHUNK * STATE_BYTES));
+    this.size += 1;
+    this.at(number).set(packed);
+    this.#table[place] = number;
+    if (this.size * 2 > this.#table.length) this.#grow();
+    return { number, isNew: true };
+  }
+
+  /** Where the state is in the table, or where it belongs. */
+  #placeOf(packed: Uint8Array): number {
+    const mask = this.#table.length - 1;
+    let place = hashOf(packed) & mask;
+    for (;;) {
+      const number = this.#table[place] ?? FREE;
+      if (number === FREE || isEqual(this.at(number), packed)) return place;
+      place = (place + 1) & mask;
+    }
+  }
+
+  #grow(): void {
+    this.#table = new Int32Array(this.#table.length * 2).fill(FREE);
+    for (let number = 0; number < this.size; number++)
+      this.#table[this.#placeOf(this.at(number))] = number;
+  }
+}
+
+/** FNV-1a, and MurmurHash's last mixing. */
+function hashOf(bytes: Uint8Array): number {
+  let hash = 2166136261;
+  for (let at = 0; at < STATE_BYTES; at++) hash = Math.imul(hash ^ (bytes[at] ?? 0), 16777619);
+  hash ^= hash >>> 15;
+  hash = Math.imul(hash, 2246822519);
+  return (hash ^ (hash >>> 13)) >>> 0;
 }

@@ -1,0 +1,265 @@
+/* The leader: journal, terms and adding jobs. J1 to J5. */
+import { dead } from './redis.ts';
+import {
+  addRule,
+  type Job,
+  type LeaderView,
+  mayAddDeletion,
+  takeFinishedRule,
+  untilOfNewJob,
+} from './rules.ts';
+import { type Entry, type FormerLeader, NO_FORMER_LEADER, type State } from './state.ts';
+import type { Steps } from './steps.ts';
+
+export function leaderSteps(steps: Steps): void {
+  changeSteps(steps);
+  formerLeaderSteps(steps);
+  switch (steps.from.leader.step) {
+    case 'dead':
+      return steps.progress('a new leader', ({ leader }) => {
+        leader.step = 'begin';
+        leader.knowsHistory = true;
+      });
+    case 'begin': // J3 (1)
+      return steps.progress('the leader writes its term to Redis', ({ redis, leader }) => {
+        redis.term = 'leader';
+        leader.knowsHistory = true;
+        leader.step = 'list the journal';
+      });
+    case 'list the journal':
+      return steps.progress('the leader lists the journal', (state) => {
+        state.leader.step = 'idle';
+        if (!steps.model.rules.leaderListsJournal) return;
+        listJournal(state);
+        // Its own writes name the version that it lists, so those of a former leader conflict (J1).
+        state.formerLeader.knowsVersion = false;
+      });
+    case 'idle':
+      return idleSteps(steps);
+    case 'await the journal write': // J1
+      return steps.progress('the API server acknowledges the journal write', ({ leader }) => {
+        leader.step = 'add the job';
+      });
+    case 'add the job':
+      return steps.progress('the leader adds the job', (state) => {
+        state.leader.step = 'idle';
+        const isAdded = add(state, viewOf(state), steps, { kind: 'creation', until: undefined });
+        if (!isAdded || state.redis.job?.kind === 'deletion') state.leader.mustAddAgain = true;
+      });
+    case 'remove the entry': // J2
+      return steps.progress('the leader removes the entry', (state) => {
+        state.journal = 'none';
+        state.leader.entry = 'none';
+        state.leader.step = 'remove the job';
+      });
+    case 'remove the job':
+      return steps.progress('the leader removes the finished job', (state) => {
+        const { job } = state.redis;
+        const answer = takeFinishedRule(job, viewOf(state), steps.model.rules);
+        if (answer === 'taken') state.redis.job = undefined;
+        state.leader.step = 'idle';
+      });
+  }
+}
+
+function viewOf({ redis, leader }: State): LeaderView {
+  return { hasTerm: redis.term === 'leader', knowsHistory: leader.knowsHistory };
+}
+
+function formerViewOf({ redis, formerLeader }: State): LeaderView {
+  return { hasTerm: redis.term === 'former leader', knowsHistory: formerLeader.knowsHistory };
+}
+
+type Wanted = Pick<Job, 'kind' | 'until'>;
+
+/** J4, in one step.
+ * @returns false where another leader has begun, or Redis has another history */
+function add(state: State, view: LeaderView, { model }: Steps, wanted: Wanted): boolean {
+  const answer = addRule(state.redis.job, view, wanted, model.rules);
+  if (answer.kind === 'added') state.redis.job = answer.job;
+  return answer.kind !== 'outdated';
+}
+
+/** J3 (2). Each entry needs a job again, since the leader does not know what its jobs have done. */
+function listJournal({ journal, leader }: State): void {
+  leader.entry = journal;
+  if (journal !== 'none') leader.mustAddAgain = true;
+}
+
+function idleSteps(steps: Steps): void {
+  const { from, model } = steps;
+  const { leader, journal } = from;
+  if (!leader.knowsHistory) historyStep(steps);
+  if (model.rules.leaderListsJournal && journal !== 'none' && leader.entry === 'none')
+    steps.progress('the leader lists the journal again', listJournal);
+  if (leader.mustAddAgain) addAgainStep(steps);
+  if (from.isClaimThere && from.pv.phase === 'none' && !from.redis.job) newClaimStep(steps);
+  finishedSteps(steps);
+  leftoverStep(steps);
+  deletionStep(steps);
+}
+
+/** J3: the history has changed, so the leader begins again. */
+function historyStep(steps: Steps): void {
+  steps.progress('the leader notices the new history', ({ redis, leader }) => {
+    leader.knowsHistory = true;
+    redis.term = 'leader';
+    const { journalAgainAfterChange } = steps.model.rules;
+    if (journalAgainAfterChange && leader.entry !== 'none') leader.mustAddAgain = true;
+  });
+}
+
+/** J3 (3): waits for the end of a deletion of that UID. */
+function addAgainStep(steps: Steps): void {
+  const { from, model } = steps;
+  const wanted: Wanted = { kind: 'creation', until: untilOfNewJob(false, model.rules) };
+  const answer = addRule(from.redis.job, viewOf(from), wanted, model.rules);
+  if (answer.kind === 'outdated' || answer.job.kind === 'deletion') return;
+  steps.progress('the leader adds the job of a listed entry', (state) => {
+    add(state, viewOf(state), steps, wanted);
+    state.leader.mustAddAgain = false;
+  });
+}
+
+/** A claim without PV and job. */
+function newClaimStep(steps: Steps): void {
+  const { from, model } = steps;
+  const { leader } = from;
+  if (leader.entry === 'none' && model.rules.journalFirst) {
+    steps.progress('the leader writes the entry to the journal', (state) => {
+      const entry: Entry = leader.knowsHistory ? 'of this history' : 'of an earlier history';
+      state.journal = entry;
+      state.leader.entry = entry;
+      state.leader.step = 'await the journal write';
+    });
+    return;
+  }
+  const wanted: Wanted = { kind: 'creation', until: undefined };
+  const answer = addRule(from.redis.job, viewOf(from), wanted, model.rules);
+  if (leader.mustAddAgain || answer.kind === 'outdated') return;
+  steps.progress('the leader adds a job', (state) => {
+    add(state, viewOf(state), steps, wanted);
+  });
+}
+
+/** J2. */
+function finishedSteps(steps: Steps): void {
+  const { from, model } = steps;
+  const { leader, redis, pv, isClaimThere } = from;
+  if (leader.entry === 'none') return;
+  if (takeFinishedRule(redis.job, viewOf(from), model.rules) === 'taken')
+    steps.progress('the leader sees the finished job', beginRemoval);
+  if (!model.rules.entryLeavesWhenFinished && (pv.phase !== 'none' || !isClaimThere))
+    steps.progress('the leader sees a PV or no claim', beginRemoval);
+}
+
+/** A finished job of a claim without an entry, or of another history. */
+function leftoverStep(steps: Steps): void {
+  const { from, model } = steps;
+  const { job } = from.redis;
+  const isListed = from.leader.entry !== 'none';
+  if (job?.phase !== 'finished' || (isListed && job.isOfHistory)) return;
+  const { knowsHistory, hasTerm } = viewOf(from);
+  if (!knowsHistory || (model.rules.addingNeedsTerm && !hasTerm)) return;
+  steps.progress('the leader removes a finished job that frees no entry', (state) => {
+    state.redis.job = undefined;
+    if (isListed) state.leader.mustAddAgain = true;
+  });
+}
+
+function beginRemoval({ leader }: State): void {
+  leader.mustAddAgain = false;
+  leader.step = 'remove the entry';
+}
+
+/** J5. */
+function deletionStep(steps: Steps): void {
+  const { from, model } = steps;
+  if (from.pv.phase !== 'released') return;
+  if (!mayAddDeletion(from.redis.job, from.leader.entry !== 'none', model.rules)) return;
+  const wanted: Wanted = { kind: 'deletion', until: undefined };
+  if (addRule(from.redis.job, viewOf(from), wanted, model.rules).kind === 'outdated') return;
+  steps.progress('the leader adds the deletion', (state) => {
+    add(state, viewOf(state), steps, wanted);
+  });
+}
+
+/** The leader dies, or it stands still before its next step and another process leads. */
+function changeSteps(steps: Steps): void {
+  const { leader, formerLeader, faults } = steps.from;
+  if (faults.replacedLeaders === 0 || leader.step === 'dead') return;
+  steps.event('the leader dies', (state) => {
+    state.faults.replacedLeaders -= 1;
+    endTerms(state, 'other');
+    state.leader = dead(state.leader);
+  });
+  const step = stepLeft(steps.from);
+  if (step === 'none' || formerLeader.step !== 'none') return;
+  steps.event(`the leader is replaced, and stands still (next: ${step})`, (state) => {
+    state.faults.replacedLeaders -= 1;
+    endTerms(state, 'former leader');
+    const { knowsHistory, mustAddAgain } = leader;
+    state.formerLeader = { step, knowsHistory, mustAddAgain, knowsVersion: true };
+    state.leader = dead(state.leader);
+  });
+}
+
+/** What a leader that is replaced now may do afterwards. */
+function stepLeft({ leader, isClaimThere, pv }: State): FormerLeader['step'] {
+  switch (leader.step) {
+    case 'await the journal write':
+    case 'add the job':
+    case 'remove the entry':
+      return leader.step;
+    case 'idle':
+      if (leader.entry !== 'none') return 'add the job again';
+      return isClaimThere && pv.phase === 'none' ? 'write the journal' : 'none';
+    case 'dead':
+    case 'begin':
+    case 'list the journal':
+    case 'remove the job':
+      return 'none';
+  }
+}
+
+/** The term in Redis, and in its copy, is not the leader's any more. */
+function endTerms({ redis, redisCopy }: State, of: 'former leader' | 'other'): void {
+  for (const data of redisCopy ? [redis, redisCopy.data] : [redis]) {
+    if (of === 'former leader' && data.term === 'former leader') data.term = 'other';
+    if (data.term === 'leader') data.term = of;
+  }
+}
+
+function formerLeaderSteps(steps: Steps): void {
+  const { step, mustAddAgain } = steps.from.formerLeader;
+  if (step === 'none') return;
+  steps.progress(`the former leader goes on: ${step}`, (state) => {
+    formerLeaderGoesOn(state, steps, mustAddAgain);
+    state.formerLeader = { ...NO_FORMER_LEADER };
+  });
+  steps.progress('the former leader ends', (state) => {
+    state.formerLeader = { ...NO_FORMER_LEADER };
+  });
+}
+
+function formerLeaderGoesOn(state: State, steps: Steps, mustAddAgain: boolean): void {
+  const { step, knowsHistory, knowsVersion } = state.formerLeader;
+  const { rules } = steps.model;
+  const again = untilOfNewJob(!mustAddAgain, rules);
+  switch (step) {
+    case 'none':
+      return;
+    case 'await the journal write':
+    case 'add the job':
+      add(state, formerViewOf(state), steps, { kind: 'creation', until: undefined });
+      return;
+    case 'add the job again':
+      add(state, formerViewOf(state), steps, { kind: 'creation', until: again });
+      return;
+    case 'remove the entry':
+      if (knowsVersion) state.journal = 'none';
+      return;
+    case 'write the journal':
+      state.journal = knowsHistory ? 'of this history' : 'of an earlier history';
+  }
+}
