@@ -1,7 +1,6 @@
 import { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
-import { openRecordsKey } from '#src/records/key-names.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
 import type { Member } from './testbed.ts';
 import type { Workload } from './workload.ts';
@@ -10,10 +9,8 @@ import type { Workload } from './workload.ts';
 export interface JobBytes {
   /** Hash of a waiting job. */
   readonly job: number;
-  /** Its deduplication key. */
-  readonly deduplication: number;
-  /** Hash of an open volume record, with its request and PV template. */
-  readonly record: number;
+  /** Hash of a job while its call is at the driver. */
+  readonly marked: number;
 }
 
 interface JobBytesOptions {
@@ -28,7 +25,8 @@ interface JobBytesOptions {
 }
 
 /** Creates a claim while the jobs processes are stopped, to measure a waiting job; then stops the
- * driver and continues them, to measure an open record. At the end all processes continue. */
+ * driver and continues them, to measure a job with a call under way. At the end all processes
+ * continue. */
 export async function measureJobBytes(o: JobBytesOptions): Promise<JobBytes> {
   const prefix = keyPrefix(o.prefix);
   const queue = new Queue(queueName('claim', o.driver), {
@@ -49,16 +47,12 @@ export async function measureJobBytes(o: JobBytesOptions): Promise<JobBytes> {
       o.pause,
       async () => (await queue.getJobs(['waiting', 'prioritized'], 0, 0))[0],
     );
-    const job = await bytes(queue.toKey(waiting.id ?? ''));
-    const deduplication = await bytes(queue.toKey(`de:${waiting.deduplicationId}`));
+    const key = queue.toKey(waiting.id ?? '');
+    const job = await bytes(key);
     signal(drivers, 'SIGSTOP');
     signal(jobs, 'SIGCONT');
-    const recordId = await poll(
-      o.pause,
-      async () => (await o.redis.hkeys(openRecordsKey(o.prefix, o.driver)))[0],
-    );
-    const record = await bytes(`${prefix}:volume:${o.driver}:${recordId}`);
-    return { job, deduplication, record };
+    await poll(o.pause, async () => (await o.redis.hget(key, 'until')) ?? undefined);
+    return { job, marked: await bytes(key) };
   } finally {
     signal(drivers, 'SIGCONT');
     signal(jobs, 'SIGCONT');

@@ -35,7 +35,6 @@ function describe(args: readonly string[]): string {
   const name = command.toLowerCase();
   if (name !== 'evalsha' && name !== 'eval') return name;
   const [, , kind = ''] = /^\{[^}]*\}:([^:]+:)?([^:]+)/.exec(first) ?? [];
-  if (first.includes(':volume:')) return `${name} record`;
   if (first.includes(':status:')) return `${name} status`;
   if (first.includes(':fairness:')) return `${name} fairness`;
   return `${name} queue, ${keys} keys${kind === '' ? '' : ` from ${kind}`}`;

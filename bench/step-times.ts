@@ -25,13 +25,7 @@ export interface StepTime {
 }
 
 /** The steps of a creation, in their order, as ingest and jobs name them in their logs. */
-const STEPS = [
-  'kube.get',
-  'records.openCreate',
-  'csi.createVolume',
-  'kube.create',
-  'records.closeStored',
-];
+const STEPS = ['kube.get', 'csi.createVolume', 'kube.create'];
 
 /** How long before the answer to the first create ingest may have had its event. */
 const START_MS = 20;

@@ -51,9 +51,7 @@ export const flags = defineFlags({
     type: 'string',
     default: '',
     env: 'REDIS_URL',
-    help:
-      'Redis for queues and volume records. ' +
-      'Empty: one that is started with the sandbox and ends with it.',
+    help: 'Redis for queues. Empty: one that is started with the sandbox and ends with it.',
   },
   'data-dir': {
     type: 'string',

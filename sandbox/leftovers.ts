@@ -2,7 +2,6 @@ import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { listQueues } from '#src/queue/queues.ts';
-import { openJobs } from '#src/records/open-records.ts';
 import type { RedisAccess } from '#src/redis/access.ts';
 import { redisOptions } from '#src/redis/client.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
@@ -19,7 +18,7 @@ export interface LeftoverOptions {
   readonly log: Logger;
 }
 
-/** Waits until nothing is left of deleted claims: no volume in the driver, no open record, no job.
+/** Waits until nothing is left of deleted claims: no volume in the driver, no job.
  * @returns what is left when the signal aborts */
 export async function waitForNoLeftovers(
   options: LeftoverOptions,
@@ -35,7 +34,7 @@ export async function waitForNoLeftovers(
     for (;;) {
       const left = [
         ...(await volumesInDriver(driver)),
-        ...(await jobsAndRecords(redis, options.prefix)),
+        ...(await unfinishedJobs(redis, options.prefix)),
       ];
       if (left.length === 0 || signal.aborted) return left;
       await options.clock.sleep(100, signal);
@@ -51,16 +50,15 @@ async function volumesInDriver(driver: CsiClient): Promise<string[]> {
   return entries.map(({ volume }) => `volume ${volume?.volumeId ?? '?'} in the driver`);
 }
 
-async function jobsAndRecords(redis: Redis, prefix: string): Promise<string[]> {
+async function unfinishedJobs(redis: Redis, prefix: string): Promise<string[]> {
   const left: string[] = [];
   const queues = await listQueues(redis, prefix);
-  for (const { name, driver } of queues) {
+  for (const { name } of queues) {
     const queue = new Queue(name, { connection: redis, prefix: keyPrefix(prefix) });
     const counts = await queue.getJobCounts('wait', 'active', 'delayed', 'prioritized', 'failed');
     for (const [state, count] of Object.entries(counts))
       if (count > 0) left.push(`${count} jobs ${state} in ${name}`);
     await queue.close();
-    for (const [id] of await openJobs(redis, prefix, driver)) left.push(`open record ${id}`);
   }
   return left;
 }

@@ -200,7 +200,7 @@ async function deleteExamples(run: Run): Promise<readonly string[]> {
   const othersLeft = await waitForNoLeftovers(options, signal);
   const left = [...volumesLeft.map((name) => `PersistentVolume ${name}`), ...othersLeft];
   if (left.length === 0)
-    print(`  volumes, records and jobs gone after ${systemClock.nowMs() - startedMs} ms`);
+    print(`  volumes and jobs gone after ${systemClock.nowMs() - startedMs} ms`);
   return left;
 }
 

@@ -37,9 +37,8 @@ export async function waitForRedis(
       await o.clock.sleep(RETRY_MS, o.stopping);
     }
     if (o.stopping.aborted) return;
-    const { wrong, unknown, forgets } = await checkSettings(link.redis);
-    for (const problem of [...wrong, ...unknown, forgets])
-      if (problem !== undefined) o.print(`Warning: ${problem}`);
+    const { wrong, unknown } = await checkSettings(link.redis);
+    for (const problem of [...wrong, ...unknown]) o.print(`Warning: ${problem}`);
   } finally {
     link.close();
   }

@@ -17,7 +17,6 @@ export const processes: Readonly<Record<string, Process>> = {
   status: { ...operator.status, load: () => import('./operator/status.ts') },
   audit: { ...operator.audit, load: () => import('./operator/audit.ts') },
   forget: { ...operator.forget, load: () => import('./operator/forget.ts') },
-  abandon: { ...operator.abandon, load: () => import('./operator/abandon.ts') },
   drain: { ...operator.drain, load: () => import('./operator/drain.ts') },
   migrate: { ...operator.migrate, load: () => import('./operator/migrate.ts') },
   uninstall: { ...operator.uninstall, load: () => import('./operator/uninstall.ts') },

@@ -5,12 +5,10 @@
 #   k8s/gateway/certificates.sh FOLDER
 #
 # Makes, in FOLDER, an authority (ca.crt, ca.key) and a certificate with its key for each of
-# gateway, ingest, jobs and audit, and with REDIS_NAMES of redis. A second run keeps the authority
-# and renews the others; the processes load new files within seconds. Remove ca.key to get a new
-# authority.
+# gateway, ingest, jobs and audit. A second run keeps the authority and renews the others; the
+# processes load new files within seconds. Remove ca.key to get a new authority.
 #
 #   GATEWAY_NAMES  subjectAltName of the gateway; default: the names of its Services in the cluster
-#   REDIS_NAMES    subjectAltName of Redis and its Sentinels
 #   DAYS           lifetime of the certificates; default: 90. The authority lasts ten years.
 set -eu
 
@@ -19,15 +17,13 @@ days=${DAYS:-90}
 service=sutler-gateway.sutler.svc
 node_service=sutler-node-gateway.sutler.svc
 gateway_names=${GATEWAY_NAMES:-DNS:$service,DNS:$service.cluster.local,DNS:$node_service}
-authority=gateway
-[ -z "${REDIS_NAMES:-}" ] || authority=redis
 umask 077
 mkdir -p "$folder"
 cd "$folder"
 
 if [ ! -f ca.key ]; then
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
-    -keyout ca.key -out ca.crt -days 3650 -subj "/CN=sutler ${authority} authority" \
+    -keyout ca.key -out ca.crt -days 3650 -subj "/CN=sutler gateway authority" \
     -addext "basicConstraints=critical,CA:TRUE" \
     -addext "keyUsage=critical,keyCertSign,cRLSign" 2>/dev/null
 fi
@@ -54,8 +50,7 @@ certificate gateway "$gateway_names" serverAuth
 certificate ingest DNS:sutler-ingest clientAuth
 certificate jobs DNS:sutler-jobs clientAuth
 certificate audit DNS:sutler-audit clientAuth
-[ -z "${REDIS_NAMES:-}" ] || certificate redis "$REDIS_NAMES" serverAuth
 
-for name in gateway ingest jobs audit ${REDIS_NAMES:+redis}; do
+for name in gateway ingest jobs audit; do
   openssl verify -CAfile ca.crt "$name.crt" >/dev/null
 done

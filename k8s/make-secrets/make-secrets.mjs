@@ -1,6 +1,6 @@
-/* Creates the Secrets of sutler: passwords and URLs of Redis, the key of volume records, the
- * password of the dashboard, and certificates for the gateway and its callers. One that exists is
- * left alone. Runs in the Job of job.yaml. */
+/* Creates the Secrets of sutler: passwords and URLs of Redis, the password of the dashboard, and
+ * certificates for the gateway and its callers. One that exists is left alone. Runs in the Job of
+ * job.yaml. */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,10 +15,8 @@ const {
   NAMESPACE: namespace = '',
   API = `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
   TOKEN_FILE = '/var/run/secrets/kubernetes.io/serviceaccount/token',
-  // Those of ../redis-sentinel; without them, a single Redis without TLS.
-  REDIS_PODS = '',
 } = process.env;
-const pods = REDIS_PODS.split(' ').filter((name) => name !== '');
+const AUTHORITY = 'sutler-gateway-authority';
 const password = () => randomBytes(24).toString('hex');
 
 /** Creates a Secret, or reads one that must be there. */
@@ -44,13 +42,12 @@ async function call(method, name, stringData) {
 }
 const create = (name, stringData) => call('POST', name, stringData);
 
-/** Makes an authority, or takes that of an earlier run, and certificates that it signs.
- * @returns the authority's certificate */
-async function createCertificates(authority, names, env = {}) {
+/** Makes the gateways' authority, or takes that of an earlier run, and signs certificates. */
+async function createCertificates() {
   const folder = mkdtempSync(join(tmpdir(), 'certificates-'));
   const makeCertificates = () => {
     const program = fileURLToPath(new URL('../gateway/certificates.sh', import.meta.url));
-    const options = { env: { ...process.env, DAYS: '365', ...env } };
+    const options = { env: { ...process.env, DAYS: '365' } };
     // Not execFileSync: a connection that the API server closes meanwhile would be used again.
     return promisify(execFile)('sh', [program, folder], options);
   };
@@ -62,45 +59,27 @@ async function createCertificates(authority, names, env = {}) {
   });
   try {
     await makeCertificates();
-    await create(authority, certificate('ca'));
-    const { data } = await call('GET', authority);
+    await create(AUTHORITY, certificate('ca'));
+    const { data } = await call('GET', AUTHORITY);
     writeFileSync(join(folder, 'ca.crt'), Buffer.from(data['tls.crt'], 'base64'));
     writeFileSync(join(folder, 'ca.key'), Buffer.from(data['tls.key'], 'base64'));
     await makeCertificates();
-    for (const name of names) await create(`sutler-${name}-tls`, certificate(name));
-    return file('ca.crt');
+    for (const name of ['gateway', 'ingest', 'jobs'])
+      await create(`sutler-${name}-tls`, certificate(name));
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-/** Of the Redis of ../redis-sentinel: its authority, and passwords of its own users. */
-async function createForSentinels() {
-  const services = pods.flatMap((pod) => [`DNS:${pod}`, `DNS:${pod}.${namespace}.svc`]);
-  // An authority of its own: among themselves, Redis and Sentinels accept any name that it signed.
-  const ca = await createCertificates('sutler-redis-authority', ['redis'], {
-    REDIS_NAMES: services.join(),
-  });
-  const users = ['replica', 'sentinel', 'client'];
-  return [['ca.crt', ca], ...users.map((name) => [`${name}-password`, password()])];
-}
-
-await create('sutler-record-key', { keys: password() });
 await create('sutler-dashboard', { password: password() });
-await createCertificates('sutler-gateway-authority', ['gateway', 'ingest', 'jobs']);
-const forSentinels = pods.length === 0 ? [] : await createForSentinels();
-const hosts = pods.map((pod) => `${pod}:26379`).join();
+await createCertificates();
 const redis = ['ingest', 'jobs', 'dashboard', 'operator'].flatMap((name) => {
   const secret = password();
-  const login = `sutler-${name}:${secret}`;
-  const url =
-    pods.length === 0
-      ? `redis://${login}@sutler-redis.${namespace}.svc:6379`
-      : `rediss-sentinel://${login}@${hosts}/main`;
+  const url = `redis://sutler-${name}:${secret}@sutler-redis.${namespace}.svc:6379`;
   return [
     [`${name}-password`, secret],
     [`${name}-url`, url],
   ];
 });
 // Last, since no process starts without it: else the dashboard might make up a password.
-await create('sutler-redis', Object.fromEntries([...forSentinels, ...redis]));
+await create('sutler-redis', Object.fromEntries(redis));

@@ -12,8 +12,8 @@ export const flags = defineFlags({
     default: '',
     env: 'REDIS_URL',
     help:
-      'Redis for queues and volume records. Empty: a redis-server or valkey-server of its own, ' +
-      'whose data ends with the process.',
+      'Redis for queues. Empty: a redis-server or valkey-server of its own, whose data ends with ' +
+      'the process.',
   },
   gateway: {
     type: 'strings',
@@ -22,14 +22,6 @@ export const flags = defineFlags({
     help:
       'Address at which csi-gateway listens and is called: unix:///path or dns:///host:port. ' +
       'Empty: a socket in a private folder.',
-  },
-  'claim-finalizer': {
-    type: 'bool',
-    default: true,
-    perDriver: true,
-    help:
-      'Keeps a finalizer on a claim while its volume record is open. Costs two API writes per ' +
-      'claim. With a Redis of its own it is what tells the next process of a creation.',
   },
   'leader-election': {
     type: 'bool',

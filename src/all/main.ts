@@ -7,7 +7,7 @@ import { flags as gatewayFlags } from '../csi-gateway/flags.ts';
 import { start as startGateway } from '../csi-gateway/main.ts';
 import { flags as dashboardFlags } from '../dashboard/flags.ts';
 import { leaseNamespace } from '../election/flags.ts';
-import { SoftState } from '../election/soft-state.ts';
+import { OwnLeader } from '../election/own-leader.ts';
 import { flags as ingestFlags } from '../ingest/flags.ts';
 import { start as startIngest } from '../ingest/main.ts';
 import { openKubeClient } from '../kube/open-client.ts';
@@ -49,11 +49,8 @@ async function start(context: AllContext): Promise<void> {
   const node = ownNode(context);
   const folder = await makeFolder(flags.csiAddress);
   closers.add('temporary folder', () => rm(folder, { recursive: true, force: true }));
-  const softState = openSoftState(context, node);
-  const redisUrl =
-    flags.redisUrl === ''
-      ? await startOwnRedis(context, folder, softState !== undefined)
-      : flags.redisUrl;
+  const ownLeader = openOwnLeader(context, node);
+  const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
   const listen = await listenAddresses(context, folder);
   const values = {
     ...flags,
@@ -96,7 +93,7 @@ async function start(context: AllContext): Promise<void> {
           flags: values,
           announce: (ofPart) => announce(part, ofPart),
         },
-        softState,
+        ownLeader,
       ),
     ),
   );
@@ -135,10 +132,9 @@ export function ownNode({ flags, env }: Pick<AllContext, 'flags' | 'env'>): stri
     throw new UsageError(
       '--node-deployment: the NODE_NAME environment variable must be set, to the name of the node',
     );
-  if (redisUrl !== '' || !flags.claimFinalizer)
+  if (redisUrl !== '')
     throw new UsageError(
-      '--node-deployment: a process for each node has a Redis of its own and --claim-finalizer: ' +
-        'unset REDIS_URL, or give --gateway-service=NAMESPACE/NAME to serve all nodes with one',
+      '--node-deployment: a process for each node has a Redis of its own: unset REDIS_URL, or give --gateway-service=NAMESPACE/NAME to serve all nodes with one',
     );
   return node;
 }
@@ -148,15 +144,10 @@ function nodeFlags(node: string, listen: readonly string[]) {
   return { nodeName: node, gateway: [], nodeGateway: listen.map((each) => `${node}=${each}`) };
 }
 
-/** With a Redis of its own, claims keep the trace of creations. Several drivers can't: the process
- * would end for all of them when it has to begin anew for one. */
-function openSoftState(context: AllContext, node?: string): SoftState | undefined {
-  const { flags, log } = context;
-  if (flags.redisUrl !== '' || !flags.claimFinalizer || flags.driverConfig !== '') return undefined;
-  return new SoftState((reason) => {
-    log.error({ reason }, 'ending, so that the next process begins with what the API server has');
-    context.stop(1);
-  }, node);
+/** With a Redis of its own, jobs asks ingest who leads. Of several drivers each has a Lease, which
+ * both follow. */
+function openOwnLeader({ flags }: AllContext, node?: string): OwnLeader | undefined {
+  return flags.redisUrl === '' && flags.driverConfig === '' ? new OwnLeader(node) : undefined;
 }
 
 const PREFIX = 'sutler-';
@@ -196,15 +187,9 @@ async function removeLeftovers(place: string): Promise<void> {
   }
 }
 
-/** Its data ends with the process in any case. With soft state nothing reads it after Redis' end
- * either, so that no disk is needed. */
-async function startOwnRedis(
-  { log, closers }: AllContext,
-  folder: string,
-  isSoftState: boolean,
-): Promise<string> {
-  const settings = isSoftState ? ['appendonly no'] : [];
-  const server = await keepRedisServer({ folder, log, settings });
+/** Starts a Redis whose data ends with the process. */
+async function startOwnRedis({ log, closers }: AllContext, folder: string): Promise<string> {
+  const server = await keepRedisServer({ folder, log });
   closers.add('Redis', () => server.close());
   return server.url;
 }

@@ -1,10 +1,9 @@
-import type { Redis } from 'ioredis';
 import type { CsiClient } from '../gateway-client/client.ts';
 import { type KubeClient, listAll } from '../kube/client.ts';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
-import { auditKey } from '../records/key-names.ts';
-import type { OpenRecord } from '../records/open-records.ts';
+import type { OpenCreation } from '../hints/open-creations.ts';
+import { driverKey, type RedisPlace } from '../redis/key-prefix.ts';
 import { identityOf } from '../volumes/handles.ts';
 import { creatingNode } from '../node-local/node-rules.ts';
 import { auditId, findOrphans, type ListedVolume, type Unnamed } from './orphans.ts';
@@ -12,7 +11,7 @@ import { auditId, findOrphans, type ListedVolume, type Unnamed } from './orphans
 export interface AuditPorts {
   readonly csi: Pick<CsiClient, 'listVolumes'>;
   readonly kube: Pick<KubeClient, 'list'>;
-  readonly openRecords: () => Promise<readonly OpenRecord[]>;
+  readonly openCreations: () => Promise<readonly OpenCreation[]>;
   readonly ledger: ReturnType<typeof redisAuditLedger>;
   readonly driver: string;
   /** With --node-deployment: whether the driver of a node can be asked for its volumes. */
@@ -31,14 +30,14 @@ export interface AuditReport {
   readonly volumes: number;
   /** How many PVs name a volume of the driver. */
   readonly persistentVolumes: number;
-  /** Volumes that no PV and no open record names, and did not name `minAgeMs` ago; oldest first. */
+  /** Volumes that no PV names, and none named `minAgeMs` ago; oldest first. */
   readonly orphans: readonly Unnamed[];
   /** Volumes that are unknown for a shorter time; their PVs may be about to be written. */
   readonly notNamedYet: readonly Unnamed[];
   /** PVs whose volume the driver does not list. */
   readonly missing: readonly MissingVolume[];
-  /** Suspects first: an orphan may be the volume of one of them. */
-  readonly openRecords: readonly OpenRecord[];
+  /** The claims in the journal: a volume may be the one of such a claim. */
+  readonly openCreations: readonly OpenCreation[];
 }
 
 /** A volume that a PV names and the driver does not list. */
@@ -52,7 +51,7 @@ export interface MissingVolume {
 
 const PAGE_SIZE = 500;
 
-/** Compares the volumes that the driver lists with those that PVs and open records name. Needs a
+/** Compares the volumes that the driver lists with those that PVs name. Needs a
  * driver with LIST_VOLUMES. Never deletes anything.
  * @throws CsiError, KubeError or the error of Redis */
 export async function audit(ports: AuditPorts): Promise<AuditReport> {
@@ -60,11 +59,10 @@ export async function audit(ports: AuditPorts): Promise<AuditReport> {
   const atMs = ports.nowMs();
   // Volumes first, PVs last: a volume whose PV is written in between must not look like an orphan.
   const listed = await listDriverVolumes(ports);
-  const openRecords = await ports.openRecords();
+  const openCreations = await ports.openCreations();
   const persistent = await listNamed(ports);
   const idOf = (handle: string): string => auditId({ driver, form: 'csi', id: handle });
-  const open = openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [idOf(handle)]));
-  const known = new Set([...persistent.map(({ id }) => id), ...open]);
+  const known = new Set(persistent.map(({ id }) => id));
   const unknown = listed.filter(({ handle }) => !known.has(idOf(handle)));
   const seenBefore = await ledger.read();
   const { orphans, notNamedYet } = findOrphans({ unknown, seenBefore, nowMs: atMs, minAgeMs });
@@ -72,7 +70,7 @@ export async function audit(ports: AuditPorts): Promise<AuditReport> {
   await ledger.write(new Map(seen.map(({ handle, firstSeenMs }) => [handle, firstSeenMs])));
   const counts = { volumes: listed.length, persistentVolumes: persistent.length };
   const missing = await findMissing(ports, { listed, persistent, idOf });
-  return { driver, atMs, ...counts, orphans, notNamedYet, missing, openRecords };
+  return { driver, atMs, ...counts, orphans, notNamedYet, missing, openCreations };
 }
 
 /** Finds the PVs whose volume the driver does not list. Where it seems that there are some, volumes
@@ -144,8 +142,9 @@ async function listNamed({ kube, driver }: AuditPorts): Promise<readonly Named[]
 
 /** What one audit of a driver remembers for the next: when each handle was first found unknown,
  * Unix ms. */
-export function redisAuditLedger(redis: Redis, prefix: string, driver: string) {
-  const key = auditKey(prefix, driver);
+export function redisAuditLedger(place: RedisPlace) {
+  const { redis } = place;
+  const key = driverKey(place, 'audit');
   return {
     async read(): Promise<ReadonlyMap<string, number>> {
       const fields = Object.entries(await redis.hgetall(key));

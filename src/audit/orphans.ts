@@ -11,7 +11,7 @@ export interface ListedVolume {
   readonly sizeBytes: bigint;
 }
 
-/** A volume that no PV and no open record names. */
+/** A volume that no PV names. */
 export interface Unnamed {
   readonly handle: string;
   readonly sizeBytes: bigint;
@@ -23,7 +23,7 @@ export interface Unnamed {
 
 /** Tells orphans, which were unknown to an audit `minAgeMs` ago too, from volumes that may still
  * get a PV. The oldest come first.
- * @param o.unknown     volumes that no PV and no open record names now
+ * @param o.unknown     volumes that no PV names now
  * @param o.seenBefore  when earlier audits first found a handle unknown, Unix ms
  * @param o.minAgeMs    longer than the creation of a volume can take */
 export function findOrphans(o: {

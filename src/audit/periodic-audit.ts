@@ -133,11 +133,5 @@ function showAudit(
       () => last()?.missing.length,
       { driver },
     ),
-    sum(
-      'sutler_suspect_records',
-      'Open volume records that are suspect, by the last audit.',
-      () => last()?.openRecords.filter(({ state }) => state === 'suspect').length,
-      { driver },
-    ),
   ];
 }

@@ -1,6 +1,5 @@
 import { formatBytes } from '../kube/quantity.ts';
-import { explainForOperator } from '../records/forget.ts';
-import type { OpenRecord } from '../records/open-records.ts';
+import { describeCreation } from '../hints/open-creations.ts';
 import type { AuditReport, MissingVolume } from './audit.ts';
 import type { Unnamed } from './orphans.ts';
 
@@ -16,14 +15,12 @@ const MISSING =
 
 /** The report for people, in lines. */
 export function renderAudit(report: AuditReport): readonly string[] {
-  const { driver, volumes, persistentVolumes, openRecords, orphans, notNamedYet, missing } = report;
+  const { driver, volumes, persistentVolumes, openCreations, orphans, notNamedYet, missing } =
+    report;
   return [
     `driver ${driver}: ${volumes} volumes, ${persistentVolumes} PersistentVolumes, ` +
-      `${openRecords.length} open records`,
-    ...list(
-      'Open records, suspects first:',
-      openRecords.flatMap((record) => renderRecord(record, driver)),
-    ),
+      `${openCreations.length} claims in the journal`,
+    ...list('Claims in the journal:', openCreations.map(describeCreation)),
     ...list(MISSING, missing.map(renderMissing)),
     ...list(ORPHANS, orphans.map(renderOrphan)),
     ...list(NOT_NAMED_YET, notNamedYet.map(renderNotNamedYet)),
@@ -45,16 +42,6 @@ function renderOrphan({ handle, sizeBytes, firstSeenMs }: Unnamed): string {
 
 function renderNotNamedYet({ handle, sizeBytes, countsFromMs }: Unnamed): string {
   return `${handle}  ${formatBytes(sizeBytes)}  counts from ${formatTime(countsFromMs)}`;
-}
-
-function renderRecord(record: OpenRecord, driver: string): readonly string[] {
-  const { id, object, state, ambiguous, attempts, sinceMs, lastCode } = record;
-  const ambiguity = ambiguous ? ', ambiguous' : '';
-  const last = lastCode === '' ? '' : `, last ${lastCode}`;
-  const since = formatTime(sinceMs);
-  const help = explainForOperator(id, driver, lastCode);
-  const line = `${state}${ambiguity}  ${object}  ${id}  since ${since}, ${attempts} attempts${last}`;
-  return help === undefined ? [line] : [line, `  ${help}`];
 }
 
 function formatTime(ms: number): string {

@@ -1,6 +1,5 @@
 import type { Redis } from 'ioredis';
 import type { NodeSelectorTerm, VolumeSpec } from '../kube/objects.ts';
-import type { VolumeRequest } from '../records/stored-request.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
@@ -10,7 +9,8 @@ import type { Logger } from '../runtime/log.ts';
 import { type TopologyTerm, toTerm } from '../topology/term.ts';
 import type { capacityFlags, capacityWorkFlags } from './flags.ts';
 import { isTerm } from './items.ts';
-import { itemOfRequest } from './requested-bytes.ts';
+import type { VolumeRequest } from '../volumes/persistent-volume.ts';
+import { forgetCreation, itemOfRequest, noteCreation } from './requested-bytes.ts';
 
 /* The hints that runs of claims and volumes leave for the leading ingest, so that it has a class or
  * a segment refreshed: jobs add no keys to queues. Redis keeps them in a hash whose fields are the
@@ -106,9 +106,11 @@ export function redisHintStore(redis: Redis, prefix: string, driver: string) {
  * run: a hint that is lost is made up for by the next poll. */
 export interface CapacityHints {
   /** A creation is about to be sent. */
-  creationBegins(stored: VolumeRequest): void;
+  creationBegins(planned: VolumeRequest): void;
   /** A creation failed, or its end is unknown. */
-  creationFailed(stored: VolumeRequest): void;
+  creationFailed(planned: VolumeRequest): void;
+  /** A creation has given a volume. */
+  creationEnded(planned: VolumeRequest): void;
   /** The driver created or deleted this volume. */
   volumeChanged(spec: Pick<VolumeSpec, 'nodeAffinity' | 'storageClassName'>): void;
 }
@@ -117,6 +119,7 @@ export interface CapacityHints {
 export const NO_CAPACITY_HINTS: CapacityHints = {
   creationBegins: () => undefined,
   creationFailed: () => undefined,
+  creationEnded: () => undefined,
   volumeChanged: () => undefined,
 };
 
@@ -128,18 +131,23 @@ export function openCapacityHints(
 ): CapacityHints {
   if (!flags.enableCapacity) return NO_CAPACITY_HINTS;
   const store = redisHintStore(redis, flags.redisPrefix, driver);
-  const add = (hints: readonly CapacityHint[]): void => {
-    store
-      .add(hints)
-      .catch((error: unknown) => log.debug({ err: error }, 'lost a hint about capacity'));
-  };
+  const place = { redis, prefix: flags.redisPrefix, driver };
+  const quietly = (sent: Promise<void>): void =>
+    void sent.catch((error: unknown) => log.debug({ err: error }, 'lost a hint about capacity'));
+  const add = (hints: readonly CapacityHint[]): void => quietly(store.add(hints));
   return {
-    creationBegins(stored) {
+    creationBegins(planned) {
       // With that flag, the beginning of a creation changes what is published.
       if (!flags.capacityMinusInFlight) return;
-      add([{ kind: 'segment', segment: itemOfRequest(stored).segment }]);
+      const hint = { kind: 'segment', segment: itemOfRequest(planned).segment } as const;
+      quietly(noteCreation(place, planned, Date.now()).then(() => add([hint])));
     },
-    creationFailed({ pvTemplate }) {
+    creationEnded(planned) {
+      if (flags.capacityMinusInFlight) quietly(forgetCreation(place, planned));
+    },
+    creationFailed(planned) {
+      const { pvTemplate } = planned;
+      if (flags.capacityMinusInFlight) quietly(forgetCreation(place, planned));
       add([{ kind: 'class', className: pvTemplate.volume.spec.storageClassName ?? '' }]);
     },
     volumeChanged(spec) {

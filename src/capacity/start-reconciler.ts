@@ -8,8 +8,8 @@ import type { Consumer } from '../queue/consumer.ts';
 import type { Run } from '../queue/run.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import { redisActiveGateway } from '../records/active-gateway.ts';
-import { askRedis } from '../records/ask-redis.ts';
+import { redisActiveGateway } from '../gateway-client/active-gateway.ts';
+import { askRedis } from '../redis/ask-redis.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
@@ -89,7 +89,9 @@ export function startReconciler(
         clock: systemClock,
       }),
       requestedBytes: flags.capacityMinusInFlight
-        ? redisRequestedBytes(redis, flags.redisPrefix, driver)
+        ? redisRequestedBytes({ redis, prefix: flags.redisPrefix, driver }, () =>
+            systemClock.nowMs(),
+          )
         : undefined,
       manager,
       namespace: place.namespace,
@@ -110,7 +112,7 @@ function gatewayOfSegment(
   { driver, topology }: Parts,
 ): CapacityPorts['gatewayOf'] {
   if (nodeGateways === undefined) {
-    const active = redisActiveGateway(link.redis, redisPrefix, driver);
+    const active = redisActiveGateway({ redis: link.redis, prefix: redisPrefix, driver });
     return async () => (await askRedis(active.read())).endpoint || gateways.soleAddress;
   }
   return (segment) => {

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { askRedis } from '../records/ask-redis.ts';
+import { askRedis } from '../redis/ask-redis.ts';
 import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { type Clock, timerMs } from '../runtime/clock.ts';

@@ -1,53 +1,59 @@
-import type { redisFlags } from '../redis/flags.ts';
-import { openJobs } from '../records/open-records.ts';
+import { type electionFlags, leaseNamespace } from '../election/flags.ts';
+import { leaseName } from '../election/lease.ts';
+import { listJournal } from '../journal/list-journal.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import type { Connections } from './open-connections.ts';
 
-const PERIOD_MS = 2_000;
+const PERIOD_MS = 60_000;
 const NOTE = 'left-drivers';
 
-/** Says in the log and in /readyz which drivers have open volume records although --driver-config
+/** Says in the log and in /readyz which drivers have claims in the journal although --driver-config
  * does not name them: their volumes are neither finished nor deleted until a process serves the
  * driver again.
- * @param o.served  the drivers that this process serves now
- * @param o.list    those that it may have served, or another process of this installation */
+ * @param o.namespace  of the Leases, as --leader-election-namespace says
+ * @param o.served     the drivers that this process serves now
+ * @param o.list       those that it may have served, or another process of this installation */
 export function reportLeftDrivers(
-  context: Pick<ProcessContext<typeof redisFlags>, 'flags' | 'closers' | 'health' | 'log'>,
-  { link }: Connections,
+  {
+    closers,
+    env,
+    health,
+    log,
+  }: Pick<ProcessContext<typeof electionFlags>, 'closers' | 'env' | 'health' | 'log'>,
+  { kube }: Pick<Connections, 'kube'>,
   o: {
+    readonly namespace: string;
     readonly served: () => readonly string[];
     readonly list: () => Promise<readonly string[]>;
   },
 ): void {
-  const { flags, closers, health, log } = context;
   let lines: readonly string[] = [];
   health.note(NOTE, () => (lines.length === 0 ? undefined : lines.join('; ')));
   const look = async (): Promise<void> => {
-    if (link.trouble !== undefined) return;
-    const known = await o.list();
-    const left = known.filter((driver) => !o.served().includes(driver));
+    const namespace = await leaseNamespace(o.namespace, env);
+    const left = (await o.list()).filter((driver) => !o.served().includes(driver));
     const next: string[] = [];
     for (const driver of left) {
-      const { size } = await openJobs(link.redis, flags.redisPrefix, driver);
-      if (size > 0) next.push(describe(driver, size));
+      const place = { namespace, lease: leaseName(driver), driver };
+      const { length } = await listJournal(kube, place);
+      if (length > 0) next.push(describe(driver, length));
     }
     for (const line of next.filter((each) => !lines.includes(each)))
-      log.warn({ reason: line }, 'volume records are open that no driver of the file finishes');
+      log.warn({ reason: line }, 'claims are in the journal that no driver of the file finishes');
     lines = next;
   };
   const loop = new PollLoop({
     step: look,
-    onError: (error) => log.debug({ err: error }, 'could not count open records; trying again'),
+    onError: (error) => log.debug({ err: error }, 'could not read the journal; trying again'),
     periodMs: PERIOD_MS,
   });
   closers.add('left drivers', () => loop.stop());
 }
 
-function describe(driver: string, records: number): string {
+function describe(driver: string, claims: number): string {
   return (
-    `driver ${driver} has ${records} open volume records, and --driver-config does not name it: ` +
-    'unless another process serves it, put it back until they are closed, or drop each with ' +
-    `sutler forget UID --driver-name=${driver}`
+    `driver ${driver} has ${claims} claims in the journal, and --driver-config does not name it: ` +
+    'unless another process serves it, put it back until they are finished'
   );
 }

@@ -4,13 +4,12 @@ import type { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { type DriverAccess, openDriver } from '../gateway-client/open-driver.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { kubeFlags } from '../kube/flags.ts';
-import { openKubeClient, readClusterUid } from '../kube/open-client.ts';
+import { openKubeClient } from '../kube/open-client.ts';
 import { openRedisAccess, type RedisAccess } from '../redis/access.ts';
-import { ALWAYS_OURS, type ClusterMarker, watchClusterMarker } from '../redis/cluster-marker.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { removeProcess, writeProcess } from '../redis/processes.ts';
-import { type SettingsWatch, watchSettings } from '../redis/settings.ts';
+import { watchSettings } from '../redis/settings.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import { version } from '../runtime/version.ts';
@@ -28,42 +27,31 @@ export interface Connections {
   readonly kube: KubeClient;
   readonly redisAccess: RedisAccess;
   readonly link: RedisLink;
-  readonly settings: SettingsWatch;
-  /** Whether Redis belongs to the cluster of `kube`. */
-  readonly marker: ClusterMarker;
   /** The drivers that this process leads, for people to look at. */
   readonly leads: LedDrivers;
 }
 
 /** Opens the connections of a process, adds their checks to /readyz, and closes them with the
  * process. Does not wait until they are usable: each connects, and reconnects, in the background.
- * @param name       of the process, for the User-Agent
+ * @param name  of the process, for the User-Agent
  * @param redisName  shown by Redis' CLIENT LIST
- * @param isRedisOwn  no other process can reach this Redis, so it is not compared with the cluster
  * @throws UsageError for flags that can't be used */
 export async function openConnections(
   context: Context,
   name: string,
   redisName: string,
-  isRedisOwn = false,
 ): Promise<Connections> {
   const { flags, closers, health, log } = context;
   const kube = await openKubeClient(name, context);
   const access = await openRedisAccess(context);
   const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name: redisName, log });
   closers.add('Redis', () => link.close());
-  const settings = watchSettings(link, log, { mayForget: isRedisOwn });
+  const settings = watchSettings(link, log);
   closers.add('Redis settings', () => settings.close());
-  const clusterUid = () => readClusterUid(kube);
-  const marker = isRedisOwn
-    ? ALWAYS_OURS
-    : watchClusterMarker({ link, prefix: flags.redisPrefix, clusterUid, log });
-  closers.add('cluster marker', () => marker.stop());
   health.ready('redis', () => link.trouble ?? link.refusal);
-  health.ready('redis-cluster', () => marker.trouble);
   health.ready('redis-settings', () => settings.trouble);
-  const leads = reportProcess(context, name, { link, marker });
-  return { kube, redisAccess: access, link, settings, marker, leads };
+  const leads = reportProcess(context, name, link);
+  return { kube, redisAccess: access, link, leads };
 }
 
 const REPORT_PERIOD_MS = 2_000;
@@ -71,20 +59,17 @@ const REPORT_PERIOD_MS = 2_000;
 /** Writes to Redis what /readyz of this process says, for commands and the dashboard, and at once
  * when it begins or ends to lead a driver.
  * @returns takes the drivers that it leads */
-function reportProcess(
-  context: Context,
-  process: string,
-  { link, marker }: Pick<Connections, 'link' | 'marker'>,
-): LedDrivers {
+function reportProcess(context: Context, process: string, link: RedisLink): LedDrivers {
   const { flags, closers, health, log } = context;
   const instance = instanceName(context);
   const leads = new Set<string>();
   const loop = new PollLoop({
     step: async () => {
-      if (link.trouble !== undefined || !marker.isOurs) return;
+      if (link.trouble !== undefined) return;
       const lines = health.troubles();
       const entry = { process, instance, version, leads: [...leads], lines };
-      await writeProcess(link.redis, flags.redisPrefix, entry);
+      // It also notices that a Redis takes writes again.
+      await link.observe('processes', writeProcess(link.redis, flags.redisPrefix, entry));
     },
     onError: (error) => log.debug({ err: error }, 'could not report this process; trying again'),
     periodMs: REPORT_PERIOD_MS,

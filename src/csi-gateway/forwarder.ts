@@ -261,7 +261,7 @@ export class Forwarder {
     return undefined;
   }
 
-  /** Record rule 3: a call with sutler-not-after is not forwarded after that time. */
+  /** docs/leak-proof.md, M2: a call with sutler-not-after is not forwarded after that time. */
   #checkNotAfter(headers: HeaderPairs, nowMs: number): GatewayReply | undefined {
     if (!headers.some(([name]) => name === NOT_AFTER_METADATA)) return undefined;
     const text = getSingle(headers, NOT_AFTER_METADATA);

@@ -19,10 +19,10 @@ const MAX_LINKS = 10_000;
  * link: a Map steps over the entries that were deleted before it finds its first. */
 const FORGOTTEN_AT_ONCE = 1_000;
 
-/** Allows one call per volume at a time (invariant 8). A CreateVolume response links the volume's
+/** Allows one call per volume at a time (invariant 7). A CreateVolume response links the volume's
  * name to its handle, so that a delete by handle also excludes a repeated create by name. Links are
- * kept in memory only: after a restart of the gateway, until the next create, only the volume
- * record excludes such pairs. */
+ * kept in memory only: after a restart of the gateway, until the next create, only the lock of the
+ * volume's job excludes such pairs. */
 export class SingleFlight {
   /** Method of the call under way, by key. */
   readonly #running = new Map<string, string>();

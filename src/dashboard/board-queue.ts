@@ -54,7 +54,7 @@ export class BoardQueue extends BullMQAdapter {
 
   override async getJob(id: string): Promise<Job | undefined> {
     // Others may be names of BullMQ's keys.
-    const job = id.includes('~') ? await super.getJob(id) : undefined;
+    const job = JOB_ID.test(id) ? await super.getJob(id) : undefined;
     return job && (await this.#explain([job]))[0];
   }
 
@@ -65,6 +65,9 @@ export class BoardQueue extends BullMQAdapter {
     return jobs.map((job, i) => explainJob(job, statuses.get(uids[i] ?? '')));
   }
 }
+
+/** A UID, of a claim or volume, or an id of contract.ts. */
+const JOB_ID = /~|^[0-9a-f-]{36}$/;
 
 function uidOf(data: unknown): string {
   const parsed = parseJob(data);

@@ -1,8 +1,7 @@
 import { leaderOf, whyNoWorker } from '../explain/driver-state.ts';
 import { describe, type Explanation, inWords } from '../explain/explain.ts';
-import { countCauses } from '../explain/report.ts';
+import { countCauses, describeJournal } from '../explain/report.ts';
 import { describeTimes, quantiles } from '../explain/time-to-volume.ts';
-import { explainForOperator } from '../records/forget.ts';
 import { age, isoTime } from '../runtime/printable.ts';
 import { type Content, type Markup, markup } from './markup.ts';
 import { fullPage } from './pages.ts';
@@ -52,28 +51,27 @@ export function pendingPage(
   o: Listing & { readonly redis: string; readonly mayAct: boolean },
 ): string {
   const { drivers, atMs } = o.overview;
-  const cards = drivers.map((driver) => driverCard(driver, o.mayAct));
+  const cards = drivers.map((driver) => driverCard(driver));
   return fullPage(
     'Pending',
     markup`<h1>What is pending</h1>
 <p class="quiet">As of ${isoTime(atMs)}, by Redis at ${o.redis}.</p>
 <div class="cards">${cards}${processCard(drivers)}</div>
-${pendingSection(o)}
-${suspectSection(drivers)}`,
+${pendingSection(o)}`,
   );
 }
 
-function driverCard(view: DriverView, mayAct: boolean): Markup {
-  const { state, cause, isFine, suspects, perMinute, provisioned } = view;
-  const { driver, drain, gateway, openRecords, quarantineMs } = state;
+function driverCard(view: DriverView): Markup {
+  const { state, cause, isFine, perMinute, provisioned } = view;
+  const { driver, drain, gateway, journal } = state;
   const noWorker = whyNoWorker(state);
   const facts: Readonly<Record<string, Content>> = {
     Leader: leaderOf(state) ?? bad('none'),
     Gateway: gateway === '' ? bad('none is named') : gateway,
     Workers: noWorker === undefined ? 'at work' : bad(noWorker),
     Drain: drain === undefined ? 'no' : bad(`by ${drain.by} since ${isoTime(drain.atMs)}`),
-    Quarantine: quarantineMs > 0 ? bad(`${age(quarantineMs)} more`) : 'no',
-    Records: `${openRecords} open, ${suspects?.length ?? 'not counted:'} suspect`,
+    Journal:
+      journal.journalTrouble === undefined ? describeJournal(journal) : bad(journal.journalTrouble),
   };
   return markup`<section class="card"><h2>${driver}:
 <span class="${isFine ? 'fine' : 'bad'}">${isFine ? 'fine' : 'somebody has to act'}</span></h2>
@@ -81,20 +79,8 @@ ${cause && markup`<p class="note">${cause.sentence}; ${cause.actor}: ${cause.ste
 ${definitions(facts)}
 ${throughput(perMinute)}
 ${times(provisioned)}
-${mayAct ? drainForm(driver, drain !== undefined) : undefined}
+<p class="quiet">To drain it: <code>sutler drain --driver-name=${driver}</code></p>
 </section>`;
-}
-
-/** Unfolded before it can be sent, since it ends what users wait for. */
-function drainForm(driver: string, isDrained: boolean): Markup {
-  const path = `/drivers/${encodeURIComponent(driver)}/${isDrained ? 'resume' : 'drain'}`;
-  const verb = isDrained ? 'End the drain' : 'Drain';
-  const effect = isDrained
-    ? 'sutler starts new work again.'
-    : 'sutler finishes what is open and starts nothing new until the drain is ended.';
-  return markup`<details><summary>${verb} …</summary>
-<form method="post" action="${path}">${effect}
-<button>${verb}: ${driver}</button></form></details>`;
 }
 
 function processCard([first]: readonly DriverView[]): Content {
@@ -230,20 +216,6 @@ function paging(found: number, filter: Filter): Markup {
 ${page > 1 ? link({ ...filter, page: page - 1 }, 'Previous rows') : undefined}
 <span>${found === 0 ? 0 : first + 1} to ${last} of ${found}, the oldest first</span>
 ${last < found ? link({ ...filter, page: page + 1 }, 'Next rows') : undefined}</nav>`;
-}
-
-function suspectSection(drivers: readonly DriverView[]): Content {
-  const items = drivers.flatMap(({ state: { driver }, suspects = [] }) =>
-    suspects.map(({ id, object, sinceMs, attempts, lastCode }) => {
-      const step = explainForOperator(id, driver, lastCode) ?? 'its CreateVolume is sent again';
-      return markup`<li>${object} (${driver}): open since ${isoTime(sinceMs)}, ${attempts} attempts,
-last code ${lastCode}; ${step}</li>`;
-    }),
-  );
-  if (items.length === 0) return undefined;
-  return markup`<h2>Suspect records: ${items.length}</h2>
-<p class="quiet">A call of unknown end may have created a volume that no claim names yet.</p>
-<ul>${items}</ul>`;
 }
 
 /** The page of one object.

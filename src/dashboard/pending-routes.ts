@@ -1,8 +1,7 @@
 import express, { type Request, type RequestHandler } from 'express';
 import type { Explanation } from '../explain/explain.ts';
 import { keyId } from '../queue/contract.ts';
-import { listDrivers, promoteUnlessRunning, useQueue } from '../queue/queues.ts';
-import { redisDrain } from '../records/provisioning-pause.ts';
+import { promoteUnlessRunning, useQueue } from '../queue/queues.ts';
 import type { BoardsOptions } from './boards.ts';
 import { callerOf, guardActions } from './login.ts';
 import {
@@ -59,17 +58,6 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
     response.redirect(303, `${pathOf(explanation)}?said=${said}`);
   });
 
-  const drainPaths = ['/drivers/:driver/drain', '/drivers/:driver/resume'];
-  router.post(drainPaths, act, async ({ params, path }, response) => {
-    const driver = String(params['driver']);
-    if (!(await listDrivers(link.redis, prefix)).includes(driver))
-      throw new RequestRefused(404, `there is no driver ${driver} here`);
-    const drain = redisDrain(link.redis, prefix, driver);
-    const by = `${callerOf(response).user} (dashboard)`;
-    await (path.endsWith('/drain') ? drain.begin({ by, atMs: clock.nowMs() }) : drain.end());
-    view.forget();
-    response.redirect(303, '/');
-  });
   return router;
 }
 

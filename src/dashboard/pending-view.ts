@@ -6,14 +6,11 @@ import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { completedPerMinute, listDrivers, readJob } from '../queue/queues.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
-import { type OpenRecord, openRecords } from '../records/open-records.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import type { Clock } from '../runtime/clock.ts';
 
 /** A driver, for the first page. */
 export interface DriverView extends DriverReport {
-  /** undefined where too many records are open to look at each. */
-  readonly suspects: readonly OpenRecord[] | undefined;
   /** Claims done in each of the last 60 minutes, the oldest first. */
   readonly perMinute: readonly number[];
   /** Those that got a volume, for each of these minutes; of the last 500 of the driver. */
@@ -35,8 +32,6 @@ export interface Row extends Explanation {
 
 const CACHE_MS = 500;
 const MINUTES = 60;
-/** Open records of a driver that are looked at. */
-const MOST_RECORDS = 500;
 
 interface PendingViewOptions {
   readonly link: RedisLink;
@@ -102,17 +97,14 @@ export class PendingView {
     const place = this.#placeOf(driver);
     const { redis, prefix } = place;
     const [report, perMinute, provisioned] = await Promise.all([
-      reportDriver(place, nowMs),
+      reportDriver(place),
       completedPerMinute(redis, { prefix, queue: queueName('claim', driver) }, MINUTES, nowMs),
       readProvisioned(place),
     ]);
     const byMinute = Array.from({ length: MINUTES }, (_, i) =>
       provisioned.filter(({ atMs }) => minuteOf(nowMs) - minuteOf(atMs) === MINUTES - 1 - i),
     );
-    const isCounted = report.state.openRecords <= MOST_RECORDS;
-    const records = isCounted ? await openRecords(redis, prefix, driver) : undefined;
-    const suspects = records?.filter((record) => record.state === 'suspect');
-    return { ...report, suspects, perMinute, provisioned: byMinute };
+    return { ...report, perMinute, provisioned: byMinute };
   }
 
   #placeOf(driver: string): RedisPlace {

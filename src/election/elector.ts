@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import type { Counter, Gauge, Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
@@ -14,8 +15,10 @@ import {
   type LeaseTimes,
   type Observation,
   observe,
+  otherHolder,
   releaseRecord,
 } from './lease.ts';
+import { isOfOurs, type SeenLease } from './lease-view.ts';
 import type { LeaseStore, StoredLease } from './kube-lease-store.ts';
 
 export interface ElectorOptions extends LeaseTimes {
@@ -36,6 +39,8 @@ export interface ElectorOptions extends LeaseTimes {
 
 const UNHEALTHY_AFTER_MS = 20_000;
 const RELEASE_TIMEOUT_MS = 3000;
+/** After a renewal that somebody waits for and that has failed. */
+const RENEW_PAUSE_MS = 1_000;
 const UNREACHABLE = 'could not read or write the Lease; trying again';
 
 /** Waits until the Lease is free, acquires it, and renews it until closed.
@@ -54,12 +59,18 @@ export class Elector {
   /** The Lease as last read or written, which an update replaces. */
   #stored: StoredLease | undefined;
   #seen: Observation | undefined;
+  #latest: Pick<SeenLease, 'lease' | 'seenMs'> | undefined;
+  #isAfterOther = false;
   /** The Lease was acquired, and no loss was noticed since. */
   #hasLease = false;
   /** When the last write that succeeded was sent. */
   #renewedMs = 0;
   #isClosing = false;
   #trouble: string | undefined;
+  /** What to call when a write that begins later has succeeded, or this process leads no more. */
+  #awaited: (() => void)[] = [];
+  /** The Lease's count of holders has to be at least this. */
+  #leastTransitions = 0;
   readonly #outage: Outage;
 
   /** @throws UsageError for times that can't work together */
@@ -94,14 +105,44 @@ export class Elector {
     return this.#hasLease && this.#clock.nowMs() - this.#renewedMs < this.#options.renewDeadlineMs;
   }
 
+  /** For how long this process leads without another renewal, in ms. */
+  get leadsForMs(): number {
+    const leftMs = this.#renewedMs + this.#options.renewDeadlineMs - this.#clock.nowMs();
+    return this.#hasLease ? Math.max(0, leftMs) : 0;
+  }
+
   /** The holder of the Lease as last seen; undefined: none, not known yet, or its time is over. */
   get holder(): string | undefined {
     return holderOf(this.#seen, this.#clock.nowMs());
   }
 
+  /** The Lease as last seen, with what others have written to it; undefined: not read yet. */
+  get seen(): SeenLease | undefined {
+    if (this.#latest === undefined) return undefined;
+    const { lease, seenMs } = this.#latest;
+    return { lease, otherHolder: otherHolder(this.holder), seenMs };
+  }
+
+  /** Whether another provisioner was the last to hold the Lease before this process acquired it. */
+  get isAfterOther(): boolean {
+    return this.#isAfterOther;
+  }
+
   /** How often the Lease has changed its holder, as last seen; 0: not known. */
   get transitions(): number {
     return this.#seen?.record.transitions ?? 0;
+  }
+
+  /** Writes the Lease now, with the annotations of now. Resolves when that has succeeded, or when
+   * this process leads no more.
+   * @param transitions  the Lease's count of holders is raised to this */
+  renewNow(transitions = 0): Promise<void> {
+    this.#leastTransitions = Math.max(this.#leastTransitions, transitions);
+    if (!this.#hasLease) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#awaited.push(resolve);
+      this.#loop.runNow();
+    });
   }
 
   /** Why this process can't lead, in one line; undefined while it leads, or could. */
@@ -165,19 +206,24 @@ export class Elector {
     const { retryPeriodMs, renewDeadlineMs } = this.#options;
     const startedMs = this.#clock.nowMs();
     const deadlineMs = this.#renewedMs + renewDeadlineMs;
+    const awaited = this.#awaited.splice(0);
     try {
       const limitMs = deadlineMs - startedMs;
       const takenMs = await this.#withLimit(limitMs, (signal) => this.#attempt(signal));
       this.#reportTrouble(undefined);
       if (takenMs === undefined) {
         this.#renewedMs = startedMs;
+        for (const each of awaited) each();
         return retryPeriodMs;
       }
+      this.#awaited.push(...awaited);
       this.#stopLeading(`held by ${this.holder ?? 'no process'}`);
       return Math.max(1, Math.min(takenMs, this.#acquireDelayMs()));
     } catch (error) {
       this.#reportTrouble(error);
-      return Math.max(0, Math.min(retryPeriodMs, deadlineMs - this.#clock.nowMs()));
+      this.#awaited.push(...awaited);
+      const pauseMs = awaited.length > 0 ? RENEW_PAUSE_MS : retryPeriodMs;
+      return Math.max(0, Math.min(pauseMs, deadlineMs - this.#clock.nowMs()));
     }
   }
 
@@ -211,6 +257,7 @@ export class Elector {
     this.#observe(await store.get(signal));
     const decision = this.#decide();
     if (decision.kind === 'wait') return decision.forMs;
+    if (!this.#hasLease) this.#isAfterOther = this.#stored !== undefined && !isOfOurs(this.#stored);
     const write =
       decision.kind === 'create' || this.#stored === undefined
         ? store.create(decision.record, signal)
@@ -228,16 +275,21 @@ export class Elector {
   #decide(): Decision {
     const { identity, leaseDurationMs } = this.#options;
     const candidate = { identity, leaseDurationMs, isLeading: this.#hasLease };
-    return decide(this.#seen, candidate, this.#clock.nowMs());
+    const decision = decide(this.#seen, candidate, this.#clock.nowMs());
+    if (decision.kind === 'wait') return decision;
+    const transitions = Math.max(decision.record.transitions, this.#leastTransitions);
+    return { ...decision, record: { ...decision.record, transitions } };
   }
 
   #observe(stored: StoredLease | undefined): void {
     this.#stored = stored;
+    this.#latest = { lease: stored, seenMs: performance.now() };
     this.#seen = observe(this.#seen, stored?.record, this.#clock.nowMs());
   }
 
   #leaseChanged(lease: StoredLease | undefined): void {
     if (this.#isClosing) return;
+    this.#latest = { lease, seenMs: performance.now() };
     if (this.#hasLease) {
       // The watch also reports our own writes, possibly late. After another's, read the Lease now.
       if (lease?.record.holder !== this.#options.identity) this.#loop.runNow();
@@ -251,6 +303,7 @@ export class Elector {
     const { leaseName, identity, log } = this.#options;
     this.#hasLease = false;
     this.#status.set({ name: leaseName }, 0);
+    for (const each of this.#awaited.splice(0)) each();
     log.debug({ lease: leaseName, identity, reason }, 'not leading any more');
     this.#notify(() => this.#options.onStoppedLeading(reason));
   }

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { perDriver } from '../runtime/flags.ts';
+import { GRACE_MS } from './lease-view.ts';
 
 /** Flags that decide which of several ingest processes leads. */
 export const electionFlags = perDriver({
@@ -7,8 +8,8 @@ export const electionFlags = perDriver({
     type: 'bool',
     default: true,
     help:
-      'Acquire a Lease before enqueuing. With false, the Lease is still read and written: ' +
-      'it keeps the id of Redis’ data.',
+      'Acquire a Lease before enqueuing. With false, the Lease is still written: it tells workers ' +
+      'which data of Redis counts.',
     upstream: 'same; default false',
   },
   'leader-election-namespace': {
@@ -41,6 +42,27 @@ export const electionFlags = perDriver({
     upstream: 'same',
   },
 });
+
+/** How long calls that have ended, or whose end nobody saw, may be at work. ingest and jobs need
+ * the same values. */
+export const doubtFlags = perDriver({
+  'settle-time': {
+    type: 'durationMs',
+    default: '1m',
+    help:
+      'How long a driver may still be at work after the deadline of a call: until then a refusal ' +
+      'does not prove that no volume exists, and a volume that was created meanwhile is not deleted.',
+  },
+});
+
+/** D: how long after a job was marked its call may be at work in the driver, in ms
+ * (docs/leak-proof.md). */
+export function doubtMsOf(flags: {
+  readonly timeoutMs: number;
+  readonly settleTimeMs: number;
+}): number {
+  return GRACE_MS + flags.timeoutMs + flags.settleTimeMs;
+}
 
 const SERVICE_ACCOUNT_NAMESPACE = '/var/run/secrets/kubernetes.io/serviceaccount/namespace';
 

@@ -10,6 +10,7 @@ import type { LeaseRecord } from './lease.ts';
 /** A Lease as read from its store. */
 export interface StoredLease {
   readonly record: LeaseRecord;
+  readonly annotations: Readonly<Record<string, string>>;
   /** Opaque. An update is refused when it has changed. */
   readonly version: string;
 }
@@ -47,7 +48,7 @@ const RIGHTS = {
 
 /** Passes on the answer to a request about a Lease. Its error says which Lease it is and, where the
  * API server forbids the request, what to grant. */
-export async function explainLeaseError<T>(
+async function explainLeaseError<T>(
   { namespace, name, account = 'ingest' }: LeaseRef,
   answer: Promise<T>,
 ): Promise<T> {
@@ -67,8 +68,8 @@ export interface KubeLeaseStoreOptions extends LeaseRef {
   readonly client: KubeClient;
   /** Merged into the Lease's labels at every write; other labels stay. */
   readonly labels?: Readonly<Record<string, string>>;
-  /** Merged into the annotations when the holder renews or releases the Lease. */
-  readonly annotations?: (isReleased: boolean) => Readonly<Record<string, string>>;
+  /** Merged into the annotations at every write but that of a release. */
+  readonly annotations?: (record: LeaseRecord) => Readonly<Record<string, string>>;
   readonly log: Logger;
 }
 
@@ -81,7 +82,7 @@ interface KubeLease extends StoredLease {
 export class KubeLeaseStore implements LeaseStore {
   readonly #options: KubeLeaseStoreOptions;
   /** As last seen. A Lease that was deleted is created with them again. */
-  #annotations: Lease['metadata']['annotations'];
+  #annotations: StoredLease['annotations'] = {};
 
   constructor(options: KubeLeaseStoreOptions) {
     this.#options = options;
@@ -95,11 +96,16 @@ export class KubeLeaseStore implements LeaseStore {
   }
 
   async create(record: LeaseRecord, signal: AbortSignal): Promise<StoredLease | undefined> {
-    const { client, namespace, name, labels } = this.#options;
+    const { client, namespace, name, labels, annotations } = this.#options;
     const object = {
       apiVersion: apiVersionOf(leases),
       kind: leases.kind,
-      metadata: { namespace, name, labels, annotations: this.#annotations },
+      metadata: {
+        namespace,
+        name,
+        labels,
+        annotations: { ...this.#annotations, ...annotations?.(record) },
+      },
       spec: specOf(record),
     };
     const created = client.create<Lease>(leases, namespace, object, { signal });
@@ -115,7 +121,6 @@ export class KubeLeaseStore implements LeaseStore {
     // This store has read it.
     const { object } = over as KubeLease;
     const isReleased = record.holder === '';
-    const isOurs = isReleased || record.holder === over.record.holder;
     const next = {
       ...object,
       // Metadata as read, so that other writers' annotations stay. Its resourceVersion makes the
@@ -125,7 +130,7 @@ export class KubeLeaseStore implements LeaseStore {
         ...(labels === undefined ? {} : { labels: { ...object.metadata.labels, ...labels } }),
         annotations: {
           ...object.metadata.annotations,
-          ...(isOurs ? annotations?.(isReleased) : undefined),
+          ...(isReleased ? undefined : annotations?.(record)),
         },
       },
       spec: { ...object.spec, ...specOf(record) },
@@ -150,9 +155,9 @@ export class KubeLeaseStore implements LeaseStore {
   }
 
   #see(object: Lease): KubeLease {
-    const { annotations, resourceVersion: version } = object.metadata;
+    const { annotations = {}, resourceVersion: version } = object.metadata;
     this.#annotations = annotations;
-    return { record: leaseRecord(object.spec ?? {}), version, object };
+    return { record: leaseRecord(object.spec ?? {}), annotations, version, object };
   }
 
   /** @returns undefined where another process wrote first, or the Lease was deleted */

@@ -28,7 +28,6 @@ export const CAUSES = {
   OtherProvisioner: ['administrator', 'stop that provisioner, if sutler is to work in its place'],
   NoLeader: ['administrator', 'start ingest; its /readyz says what it waits for'],
   Drained: ['administrator', 'end the drain: sutler drain --undo'],
-  Quarantine: ['nobody', 'it goes on when calls of before have ended'],
   NoWorker: ['administrator', 'start jobs; its /readyz says what it waits for'],
   // Of a claim without a job.
   Lost: ['administrator', 'restore the PersistentVolume, or delete the claim'],
@@ -47,6 +46,11 @@ export const CAUSES = {
   Queued: ['nobody', 'wait'],
   Running: ['nobody', 'wait until its call has ended'],
   Later: ['nobody', 'it is tried again by itself'],
+  InDoubt: ['nobody', 'its volume is deleted, if it is not wanted, when that time is over'],
+  NotPlannable: [
+    'administrator',
+    'put back what is missing, or look for the volume in the storage, then: sutler forget',
+  ],
   Limited: ['nobody', 'it goes on when it is its turn'],
   Paused: ['administrator', 'remove or raise sutler.dev/max-in-flight of the StorageClass'],
   Unreachable: ['administrator', 'start the driver and its gateway, or see why they do not answer'],
@@ -112,27 +116,19 @@ const OBJECTS: Readonly<Record<string, keyof typeof CAUSES>> = {
   csinodes: 'Nodes',
 };
 
-/** Why none of the driver's claims is worked on; undefined if they are.
- * @param isSoftState  a loss of Redis' data keeps only claims waiting that were begun */
-export function driverCause(
-  state: DriverState,
-  nowMs: number,
-  isSoftState = false,
-): Cause | undefined {
-  const { driver, drain, otherProvisioner: other, quarantineMs, isConfirmed } = state;
+/** Why none of the driver's claims is worked on; undefined if they are. */
+export function driverCause(state: DriverState): Cause | undefined {
+  const { driver, drain, otherProvisioner: other, isConfirmed } = state;
   if (other !== undefined)
     return causeNamed('OtherProvisioner', `${other} holds the Lease of driver ${driver}`);
   if (leaderOf(state) === undefined || !isConfirmed)
-    return causeNamed('NoLeader', `no ingest leads driver ${driver} and has confirmed Redis’ data`);
+    return causeNamed('NoLeader', `no ingest leads driver ${driver} and has looked at its claims`);
   if (drain !== undefined)
     return causeNamed(
       'Drained',
       `drained by ${drain.by} since ${isoTime(drain.atMs)}`,
       `run: sutler drain --driver-name=${driver} --undo`,
     );
-  const until = isoTime(nowMs + quarantineMs);
-  if (quarantineMs > 0 && !isSoftState)
-    return causeNamed('Quarantine', `Redis lost data: nothing is begun before ${until}`);
   return hasWorker(state)
     ? undefined
     : causeNamed('NoWorker', `no jobs process works for driver ${driver}`);
@@ -146,6 +142,11 @@ export function whyNoJob(why: Exclude<PendingWhy, ''>, className: string): Cause
     ? causeNamed('NoClass', 'the claim names no StorageClass, and none is the default')
     : causeNamed('ClassNotFound', `StorageClass "${className}" does not exist`);
 }
+
+/** In the reason of a run that waits for the end of a doubt (jobs/mark-job.ts). */
+export const DOUBT = 'a call of before may still be at work in the driver';
+/** How the reason begins of a claim that is gone and stays in the journal. */
+export const VANISHED = 'the claim is gone, and a volume may exist for it';
 
 /** How the sentence of Unreachable begins; what a run has said follows. */
 const UNREACHABLE = "the driver can't be reached: ";
@@ -166,6 +167,8 @@ export function statusCause(status: RunStatus): Cause {
     return causeNamed('Later', reason);
   if (outcome === 'later' && code === 'Unavailable')
     return causeNamed('Unreachable', UNREACHABLE + reason);
+  if (reason.includes(DOUBT)) return causeNamed('InDoubt', reason);
+  if (reason.startsWith(VANISHED)) return causeNamed('NotPlannable', reason);
   const advices: Readonly<Record<string, Advice>> = CAUSES;
   if (code !== undefined) return causeOf(code, reason, advices[code] ?? DRIVER_LOG);
   return limitCause(status) ?? objectCause(status) ?? causeWithoutCode(status);

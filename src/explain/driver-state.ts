@@ -1,9 +1,9 @@
 import { readHeartbeat } from '../queue/heartbeat.ts';
 import { queueName } from '../queue/queue-keys.ts';
-import { redisActiveGateway } from '../records/active-gateway.ts';
-import { quarantineLeftMs } from '../records/data-epoch.ts';
+import { redisActiveGateway } from '../gateway-client/active-gateway.ts';
+import { type DriverNote, readDriverNote } from '../hints/driver-note.ts';
+import { showHistory } from '../queue/history.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
-import { type Drain, redisDrain } from '../records/provisioning-pause.ts';
 import { type ProcessEntry, readProcesses } from '../redis/processes.ts';
 import { age } from '../runtime/printable.ts';
 
@@ -12,34 +12,33 @@ export interface DriverState {
   readonly driver: string;
   /** The processes of the installation. */
   readonly processes: readonly ProcessEntry[];
-  /** A leader of ours has confirmed Redis' data, without which no run does anything. */
+  /** A leader of ours has begun with Redis' data, without which nothing is called. */
   readonly isConfirmed: boolean;
-  /** How long nothing may be opened, since Redis lost data; 0: at once. */
-  readonly quarantineMs: number;
   readonly otherProvisioner: string | undefined;
   /** Who drains it, since when. */
-  readonly drain: Drain | undefined;
+  readonly drain: DriverNote['drain'];
   /** Address of the active gateway; '' if none is named. */
   readonly gateway: string;
   /** How long ago a worker of claims was alive; undefined: never. */
   readonly workerAgeMs: number | undefined;
-  readonly openRecords: number;
+  /** What the leader says of the journal. */
+  readonly journal: Pick<DriverNote, 'entries' | 'inDoubt' | 'doubtEndsMs' | 'journalTrouble'>;
 }
 
 /** Reads it. Rejects while Redis can't be reached. */
 export async function readDriverState(place: RedisPlace): Promise<DriverState> {
   const { redis, prefix, driver } = place;
   const queue = queueName('claim', driver);
-  const [processes, pause, quarantineMs, gateway, workerAgeMs] = await Promise.all([
+  const [processes, note, { isOfHistory }, gateway, workerAgeMs] = await Promise.all([
     readProcesses(redis, prefix),
-    redisDrain(redis, prefix, driver).read(),
-    quarantineLeftMs(place),
-    redisActiveGateway(redis, prefix, driver).read(),
+    readDriverNote(place),
+    showHistory(place),
+    redisActiveGateway(place).read(),
     readHeartbeat(redis, { prefix, queue }),
   ]);
-  const { isConfirmed, otherProvisioner, drain, open: openRecords } = pause;
-  const known = { isConfirmed, otherProvisioner, drain, openRecords };
-  return { driver, processes, ...known, quarantineMs, gateway: gateway.endpoint, workerAgeMs };
+  const { otherProvisioner, drain, ...journal } = note;
+  const known = { isConfirmed: isOfHistory, otherProvisioner, drain, journal };
+  return { driver, processes, ...known, gateway: gateway.endpoint, workerAgeMs };
 }
 
 /** The instance of the ingest that leads the driver; undefined: none does. */

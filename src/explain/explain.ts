@@ -2,7 +2,6 @@ import { keyOf } from '../kube/resources.ts';
 import { type JobKind, traceOf } from '../queue/contract.ts';
 import type { JobState } from '../queue/queues.ts';
 import type { RunStatus, StatusChange } from '../queue/status.ts';
-import type { OpenRecord } from '../records/open-records.ts';
 import { age, isoTime } from '../runtime/printable.ts';
 import { type Cause, causeNamed, statusCause, whyNoJob } from './causes.ts';
 import type { DriverState } from './driver-state.ts';
@@ -24,8 +23,10 @@ export interface Explanation {
   readonly nextMs?: number | undefined;
   /** How its last run ended; undefined if none has. */
   readonly status?: RunStatus | undefined;
-  /** Its open volume record. */
-  readonly record?: OpenRecord | undefined;
+  /** Of a volume: the claim that it names. */
+  readonly claimUid?: string | undefined;
+  /** Unix ms: until when a call may be at work in the driver; undefined: none is known. */
+  readonly inDoubtUntilMs?: number | undefined;
   /** Address of the gateway that is called. */
   readonly gateway?: string;
   /** How long claims of its class take, for people. */
@@ -39,18 +40,19 @@ interface KeyFacts {
   readonly blocked: Cause | undefined;
   readonly status: RunStatus | undefined;
   readonly job?: JobState | undefined;
-  readonly record?: OpenRecord | undefined;
+  readonly inDoubtUntilMs?: number | undefined;
   readonly usual?: string;
 }
 
 /** Explains an object that is not done.
  * @param entry.why  as in PendingEntry */
 export function explainEntry(entry: PendingEntry, facts: KeyFacts): Explanation {
-  const { state, status, job, record, usual = '' } = facts;
+  const { state, status, job, inDoubtUntilMs, usual = '' } = facts;
   const { key, className, sinceMs } = entry;
   return {
     kind: key.kind,
     uid: key.uid,
+    claimUid: key.claimUid,
     object: keyOf(key),
     className,
     driver: state.driver,
@@ -58,8 +60,8 @@ export function explainEntry(entry: PendingEntry, facts: KeyFacts): Explanation 
     sinceMs,
     nextMs: nextRunMs(status, job),
     status,
-    record,
-    gateway: record?.endpoint || state.gateway,
+    inDoubtUntilMs,
+    gateway: state.gateway,
     usual,
   };
 }
@@ -96,7 +98,8 @@ export function renderExplanation(e: Explanation, nowMs: number): readonly strin
 
 /** For people: what is known of an object, by the name of the fact. */
 export function describe(e: Explanation, nowMs: number): Readonly<Record<string, string>> {
-  const { cause, status, record, sinceMs, className, driver, gateway = '', usual = '' } = e;
+  const { cause, status, inDoubtUntilMs, sinceMs, className, driver } = e;
+  const { gateway = '', usual = '' } = e;
   const whoActs = cause.actor === 'nobody' ? 'nobody has to act' : cause.actor;
   const since = sinceMs === undefined ? '' : `${isoTime(sinceMs)} (${age(nowMs - sinceMs)})`;
   const reason = status === undefined || status.reason === cause.sentence ? '' : status.reason;
@@ -111,7 +114,10 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
     trace: traceOf({ ...e, name: e.object }) ?? '',
     runs: status === undefined ? '' : describeRuns(status, e.nextMs, nowMs),
     reason,
-    record: record === undefined ? '' : describeRecord(record),
+    doubt:
+      inDoubtUntilMs === undefined
+        ? ''
+        : `a call may be at work in the driver until ${isoTime(inDoubtUntilMs)}`,
   };
   return Object.fromEntries(Object.entries(rows).filter(([, text]) => text !== ''));
 }
@@ -127,12 +133,6 @@ function describeRuns(
 
 function describeChange({ atMs, reason }: StatusChange): string {
   return `    ${isoTime(atMs)}  ${reason}`;
-}
-
-function describeRecord({ state, attempts, lastCode, ownedForMs, sinceMs }: OpenRecord): string {
-  const code = lastCode === '' ? '' : `, last code ${lastCode}`;
-  const owned = ownedForMs > 0 ? `, a run has it for ${Math.ceil(ownedForMs / 1000)} s more` : '';
-  return `${state} since ${isoTime(sinceMs)}, ${attempts} attempts${code}${owned}`;
 }
 
 /** When something comes, for people. */

@@ -35,8 +35,8 @@ const FIELDS_AT_ONCE = 500;
 
 /** What is written of an entry. */
 export function encodeEntry({ key, className, sinceMs, why }: PendingEntry): string {
-  const { kind, namespace, name } = key;
-  return JSON.stringify([kind, namespace, name, className, sinceMs, why]);
+  const { kind, namespace, name, claimUid = '' } = key;
+  return JSON.stringify([kind, namespace, name, className, sinceMs, why, claimUid]);
 }
 
 /** Writes entries by their UIDs, as `encodeEntry` gives them, and removes others. */
@@ -67,8 +67,8 @@ export async function readPendingEntry(
 }
 
 function parseEntry(uid: string, text: string): PendingEntry | undefined {
-  const [kind, namespace, name, className, sinceMs, why] = listIn(text);
-  const parsed = parseKey({ kind, uid, namespace, name });
+  const [kind, namespace, name, className, sinceMs, why, claimUid] = listIn(text);
+  const parsed = parseKey({ kind, uid, namespace, name, claimUid });
   if (!parsed.ok || typeof className !== 'string' || typeof sinceMs !== 'number') return undefined;
   const known = why === NO_CLASS || why === NOT_ANNOTATED ? why : '';
   return { key: parsed.key, className, sinceMs, why: known };

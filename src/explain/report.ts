@@ -1,10 +1,10 @@
-import { keyId } from '../queue/contract.ts';
+import { isWork, keyId, workId } from '../queue/contract.ts';
+import { showDoubt } from '../queue/doubt.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { readJob } from '../queue/queues.ts';
 import { readStatus, readStatuses } from '../queue/status.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
-import { openRecord } from '../records/open-records.ts';
-import { age } from '../runtime/printable.ts';
+import { age, isoTime } from '../runtime/printable.ts';
 import { type Cause, driverCause, statusCause } from './causes.ts';
 import { type DriverState, leaderOf, readDriverState, whyNoWorker } from './driver-state.ts';
 import { explainEntry, type Explanation } from './explain.ts';
@@ -34,21 +34,18 @@ export interface DriverReport {
 
 /** Explains all that is pending for a driver, by its state and the ends of the last runs, and sums
  * it up. Rejects while Redis can't be reached.
- * @param o.entries  what is pending, if not as Redis has it
- * @param o.isSoftState  as for driverCause */
+ * @param entries  what is pending, if not as Redis has it */
 export async function reportDriver(
   place: RedisPlace,
-  nowMs: number,
-  o: { readonly entries?: readonly PendingEntry[]; readonly isSoftState?: boolean } = {},
+  entries?: readonly PendingEntry[],
 ): Promise<DriverReport> {
-  const { entries, isSoftState } = o;
   const due = (entries ?? (await readPending(place))).toSorted((a, b) => a.sinceMs - b.sinceMs);
   const uids = due.map(({ key }) => key.uid);
   const [state, statuses] = await Promise.all([
     readDriverState(place),
     readStatuses(place.redis, place, uids),
   ]);
-  const ofAll = driverCause(state, nowMs, isSoftState);
+  const ofAll = driverCause(state);
   const ends = [...statuses.values()].map(statusCause);
   const cause = ofAll ?? ends.find(({ name }) => name === 'Unreachable');
   const pending = due.map((entry) => {
@@ -73,16 +70,18 @@ export async function explainOne(
 ): Promise<Explanation> {
   const { redis, prefix, driver } = place;
   const { key, className } = entry;
-  const [{ state, cause }, status, job, record, provisioned] = await Promise.all([
-    reportDriver(place, nowMs),
+  const queue = queueName(key.kind, driver);
+  const [{ state, cause }, status, job, doubtMs, provisioned] = await Promise.all([
+    reportDriver(place),
     readStatus(redis, { prefix, driver, key }),
-    readJob(redis, { prefix, queue: queueName(key.kind, driver) }, keyId(key)),
-    openRecord(place, key.uid),
+    readJob(redis, { prefix, queue }, keyId(key)),
+    isWork(key) ? showDoubt(place, queue, workId(key)) : undefined,
     key.kind === 'claim' ? readProvisioned(place) : [],
   ]);
   const usual = describeTimes(provisioned.filter((each) => each.className === className));
-  const blocked = status === undefined ? cause : driverCause(state, nowMs);
-  return explainEntry(entry, { state, blocked, status, job, record, usual });
+  const blocked = status === undefined ? cause : driverCause(state);
+  const inDoubtUntilMs = doubtMs !== undefined && doubtMs > 0 ? nowMs + doubtMs : undefined;
+  return explainEntry(entry, { state, blocked, status, job, inDoubtUntilMs, usual });
 }
 
 /** Counts by cause, the largest first. */
@@ -96,6 +95,16 @@ export function countCauses(pending: readonly Explanation[]): readonly CauseCoun
   return [...byCause.values()].sort((a, b) => b.count - a.count);
 }
 
+/** For people. */
+export function describeJournal(journal: DriverState['journal']): string {
+  const { entries, inDoubt = 0, doubtEndsMs = 0, journalTrouble } = journal;
+  if (journalTrouble !== undefined) return journalTrouble;
+  if (entries === undefined) return 'nobody leads, so it is not known';
+  const doubt =
+    inDoubt === 0 ? '' : `, ${inDoubt} of them in doubt until ${isoTime(doubtEndsMs)} at most`;
+  return `${entries} claims${doubt}`;
+}
+
 /** Pending objects that are shown without -o wide. */
 const SHOWN = 10;
 
@@ -107,7 +116,7 @@ export function renderReport(
   isWide: boolean,
 ): readonly string[] {
   const { state, cause, troubles, pending } = report;
-  const { processes, gateway, openRecords } = state;
+  const { processes, gateway, journal } = state;
   const workers = processes.filter((each) => each.process === 'jobs').length;
   const shown = pending.slice(0, isWide ? pending.length : SHOWN);
   const more = pending.length - shown.length;
@@ -118,7 +127,7 @@ export function renderReport(
     `  leader:  ${leaderOf(state) ?? 'none'}`,
     `  gateway: ${gateway === '' ? 'none is named' : gateway}`,
     `  workers: ${whyNoWorker(state) ?? `${workers} processes`}`,
-    `  records: ${openRecords} open`,
+    `  journal: ${describeJournal(journal)}`,
     ...troubles.map((line) => `  ${line}`),
     ...(['claims', 'volumes'] as const).flatMap((what) =>
       report[what].map(

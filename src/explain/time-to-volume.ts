@@ -1,10 +1,7 @@
-import { queueName } from '../queue/queue-keys.ts';
-import { useQueue } from '../queue/queues.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
+import { readRecent } from './recent.ts';
 
-/* How long the last claims of a driver took until they had a volume. BullMQ keeps complete jobs for
- * a while (queue/consumer.ts), with their times and the note of the run: a claim costs no command
- * more. */
+/* How long the last claims of a driver took until they had a volume, by the notes of their runs. */
 
 /** A claim that got a volume. */
 export interface Provisioned {
@@ -21,18 +18,13 @@ export function provisionedNote(volume: string, className: string): string {
 }
 
 const NOTE = /^volume \S+ of class (.*)$/;
-/** Each costs a read of Redis and some 50 µs. */
-const MOST_JOBS = 500;
 
 /** The last claims that got a volume. Rejects while Redis can't be reached. */
-export function readProvisioned(place: RedisPlace): Promise<readonly Provisioned[]> {
-  const { redis, prefix, driver } = place;
-  return useQueue(redis, { prefix, queue: queueName('claim', driver) }, async (queue) => {
-    const jobs = await queue.getCompleted(0, MOST_JOBS - 1);
-    return jobs.flatMap(({ returnvalue, timestamp, finishedOn: atMs = 0 }) => {
-      const className = NOTE.exec(String(returnvalue))?.[1];
-      return className === undefined ? [] : [{ className, atMs, tookMs: atMs - timestamp }];
-    });
+export async function readProvisioned(place: RedisPlace): Promise<readonly Provisioned[]> {
+  const recent = await readRecent(place);
+  return recent.flatMap(({ note, addedMs, finishedMs: atMs }) => {
+    const className = NOTE.exec(note)?.[1];
+    return className === undefined ? [] : [{ className, atMs, tookMs: atMs - addedMs }];
   });
 }
 

@@ -47,8 +47,8 @@ export interface CallSettings {
   /** Time for the whole call, including the wait for a connection. Also the driver's deadline. */
   readonly timeoutMs: number;
   /** Unix time, by the clock of this process, after which the call must not reach the driver
-   * (record rule 3). Checked here and again by the gateway, to which it is sent in the gateway's
-   * own time. */
+   * (docs/leak-proof.md, M2). Checked here and again by the gateway, to which it is sent in the
+   * gateway's own time. */
   readonly notAfterMs?: number;
   /** Cancels the call: it ends as Canceled, ambiguous unless it was not sent yet. */
   readonly signal?: AbortSignal;

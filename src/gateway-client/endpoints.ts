@@ -70,17 +70,6 @@ export function fixedNodeEndpoints(addresses: ReadonlyMap<string, Address>): End
   };
 }
 
-/** Lists the nodes whose gateway behind a headless Service can be called.
- * @throws KubeError */
-export async function listReadyNodes(
-  client: Pick<KubeClient, 'list'>,
-  { namespace, name }: ServiceRef,
-): Promise<readonly string[]> {
-  const labelSelector = `${SERVICE_NAME}=${name}`;
-  const { items } = await client.list<EndpointSlice>(endpointSlices, { namespace, labelSelector });
-  return items.flatMap((slice) => toGateways(slice, readyNode).gateways.map((each) => each.name));
-}
-
 type Endpoint = NonNullable<EndpointSlice['endpoints']>[number];
 
 /** The name under which a gateway behind a Service is called; undefined for none. */

@@ -1,4 +1,4 @@
-/* How volume records and Redis name a gateway that has no fixed address. */
+/* How sutler names a gateway that has no fixed address. */
 
 const NODE = 'node:';
 const POD = 'pod:';
@@ -15,8 +15,7 @@ export function nodeOf(address: string): string | undefined {
 }
 
 /** Names the gateway in a pod. Another pod never has the same one, whatever its name or IP address,
- * so a volume whose call ended ambiguously is known to be called at another gateway (record rule
- * 7). */
+ * so a call for an earlier pod never reaches a later one. */
 export function podAddress(name: string, uid: string): string {
   return `${POD}${name}/${uid}`;
 }

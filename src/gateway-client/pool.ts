@@ -11,10 +11,10 @@ import { describeSkew } from './gateway-clock.ts';
 
 /** Settings of a call that changes a volume. */
 export interface ControllerCallSettings extends CallSettings {
-  /** Address of the gateway that gets the call, as the opening of the volume record returned it.
+  /** Address of the gateway that gets the call, as marking the job returned it.
    * '' if no gateway has been named, which is allowed only with a single --gateway. */
   readonly gateway: string;
-  /** Once it aborts, a call that a full gateway refused is not sent again (invariant 9). It cancels
+  /** Once it aborts, a call that a full gateway refused is not sent again (invariant 7). It cancels
    * no call that was sent. */
   readonly stopping?: AbortSignal;
 }

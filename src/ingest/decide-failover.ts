@@ -12,13 +12,12 @@
  * - is unreachable for longer than --timeout, by two probes in a row or more: the other gateway
  *   gets calls after one more --timeout, because workers may have reached it until now.
  * - was removed from --gateway, or its pod went before this ingest led, so that it is not probed:
- *   the other gateway gets calls after a whole ownership period, when no run sends anything any
- *   more.
+ *   the other gateway gets calls when none that was sent before can be at work any more.
  *
  * This keeps a driver's replicas apart as long as the leader sees what workers see. Where it does
- * not (a run that is delayed between opening its record and sending, a worker behind another
- * network fault, two leaders), two replicas may work at the same time, but never on the same
- * volume: record rule 7 does not depend on what the leader sees. */
+ * not (a run that is delayed between marking its job and sending, a worker behind another
+ * network fault, two leaders), two replicas may work at the same time, but what they do
+ * to one volume is idempotent: creations by its name. */
 
 /** What the last probes of a gateway found. */
 export type GatewayHealth =
@@ -45,8 +44,8 @@ export interface FailoverInput {
   readonly nowMs: number;
   /** Deadline of one driver call. */
   readonly timeoutMs: number;
-  /** How long a run owns its volume record. */
-  readonly ownershipMs: number;
+  /** How long a call may be at work after its job was marked. */
+  readonly doubtMs: number;
 }
 
 export type FailoverDecision =
@@ -77,7 +76,7 @@ function reasonToLeave(input: FailoverInput): { why: string; waitMs: number } | 
   const found = input.health.get(active);
   switch (found?.kind) {
     case undefined:
-      return { why: `${active} is no longer there`, waitMs: input.ownershipMs };
+      return { why: `${active} is no longer there`, waitMs: input.doubtMs };
     case 'unknown':
     case 'reachable':
       return undefined;

@@ -1,11 +1,10 @@
 import { capacityFlags, capacityPollFlags } from '../capacity/flags.ts';
 import { driverConfigFlags } from '../driver-config/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
-import { electionFlags } from '../election/flags.ts';
+import { doubtFlags, electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
 import { limitFlags, waitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
-import { recordFlags, recordKeyFlags } from '../records/flags.ts';
 import { defineFlags, type Flags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 import { webhookFlags } from '../webhooks/flags.ts';
@@ -21,8 +20,7 @@ export const flags = defineFlags({
   ...driverConfigFlags,
   ...gatewayClientFlags,
   ...electionFlags,
-  ...recordFlags,
-  ...recordKeyFlags,
+  ...doubtFlags,
   ...waitFlags,
   ...limitFlags,
   ...capacityFlags,

@@ -1,12 +1,12 @@
 import type { Counter, Gauge, Registry } from 'prom-client';
 import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
 import type { GatewayClient, GatewayPool } from '../gateway-client/pool.ts';
+import { doubtMsOf } from '../election/flags.ts';
 import {
   type ActiveGateway,
   type NamedGateway,
   redisActiveGateway,
-} from '../records/active-gateway.ts';
-import { ownershipMs } from '../records/flags.ts';
+} from '../gateway-client/active-gateway.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -31,8 +31,8 @@ export interface GatewayFailoverOptions {
   readonly driver: string;
   /** Deadline of one driver call, and of each probe. */
   readonly timeoutMs: number;
-  /** How long a run owns its volume record. */
-  readonly ownershipMs: number;
+  /** How long a call may be at work after its job was marked. */
+  readonly doubtMs: number;
   /** Called right before each write. */
   readonly isLeading: () => boolean;
   readonly clock: Clock;
@@ -42,7 +42,7 @@ export interface GatewayFailoverOptions {
 
 const PERIOD_MS = 500;
 /** With a single address in --gateway, which is not probed. Redis is read only to name it again
- * after a loss; for one that the data epoch shows, `checkNow` is called. */
+ * after a loss; for one that is noticed, `checkNow` is called. */
 const SINGLE_PERIOD_MS = 10_000;
 
 /** Probes every gateway twice a second while this ingest leads, and names the active one. The only
@@ -163,7 +163,7 @@ export class GatewayFailover {
 
   /** @returns what is wrong */
   async #decide(): Promise<string | undefined> {
-    const { active, driver, isLeading, clock, log, ownershipMs, timeoutMs } = this.#options;
+    const { active, driver, isLeading, clock, log, doubtMs, timeoutMs } = this.#options;
     const stored = await active.read();
     const last = this.#lastNamed;
     // A lower version: Redis was emptied, or restored from the past.
@@ -174,7 +174,7 @@ export class GatewayFailover {
       active: address,
       nowMs: clock.nowMs(),
       timeoutMs,
-      ownershipMs,
+      doubtMs,
     });
     if (decision.kind === 'move') return this.#move(stored, address, decision);
     if (!isLost || address === '' || !isLeading()) this.#lastNamed = stored;
@@ -271,10 +271,10 @@ function openGatewayFailover({ context, connections, driver, queue }: DriverDeps
   const { flags, closers, health, log, metrics } = context;
   const failover = new GatewayFailover({
     pool: connections.gateways,
-    active: redisActiveGateway(connections.link.redis, flags.redisPrefix, driver.name),
+    active: activeGatewayOf(connections, flags.redisPrefix, driver.name),
     driver: driver.name,
     timeoutMs: flags.timeoutMs,
-    ownershipMs: ownershipMs(flags),
+    doubtMs: doubtMsOf(flags),
     isLeading: () => queue.isAllowing,
     clock: systemClock,
     log,
@@ -285,13 +285,21 @@ function openGatewayFailover({ context, connections, driver, queue }: DriverDeps
   return failover;
 }
 
+function activeGatewayOf(
+  { link: { redis } }: DriverDeps['connections'],
+  prefix: string,
+  driver: string,
+): ActiveGateway {
+  return redisActiveGateway({ redis, prefix, driver });
+}
+
 /** Removes the name of the active gateway that a leader without --node-deployment has named. */
 async function removeActiveGateway(base: DriverDeps): Promise<void> {
   const { context, connections, driver } = base;
   const { flags, log } = context;
-  const active = redisActiveGateway(connections.link.redis, flags.redisPrefix, driver.name);
+  const active = activeGatewayOf(connections, flags.redisPrefix, driver.name);
   try {
-    const gateway = await active.clear(ownershipMs(flags));
+    const gateway = await active.clear(doubtMsOf(flags));
     if (gateway !== undefined)
       log.warn({ gateway }, 'no gateway is the active one any more: every node has its own');
   } catch (error) {

@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
 import { type DependencyIndex, objectId } from '../queue/dependency-index.ts';
-import { MAX_VIEW_AGE_MS, type SharedHandles, VIEW_CONDITION } from '../records/shared-handles.ts';
+import { MAX_VIEW_AGE_MS, type SharedHandles, VIEW_CONDITION } from '../hints/shared-handles.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
@@ -21,8 +21,6 @@ export interface HandlePublisherOptions {
   /** `isFollowingVolumes`: whether changes of PVs arrive at once. */
   readonly informers: Pick<Informers, 'isFollowingVolumes' | 'sharedHandles'>;
   readonly store: Pick<SharedHandles, 'publish'>;
-  /** Whether Redis belongs to our cluster; otherwise nothing is written. */
-  readonly isRedisOurs: () => boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -71,8 +69,8 @@ export class HandlePublisher {
 
   /** @returns the pause before the next step, if it is not the usual one */
   async #step(): Promise<number | void> {
-    const { informers, store, isRedisOurs } = this.#options;
-    if (!isRedisOurs() || !informers.isFollowingVolumes) {
+    const { informers, store } = this.#options;
+    if (!informers.isFollowingVolumes) {
       this.#asOfMs = 0;
       return;
     }
@@ -93,8 +91,6 @@ export interface ScannedDriver {
   readonly name: string;
   readonly store: Pick<SharedHandles, 'beginScan' | 'publish' | 'withdraw'>;
   readonly dependencies: Pick<DependencyIndex, 'promote'>;
-  /** Whether Redis belongs to our cluster; otherwise nothing is written. */
-  readonly isRedisOurs: () => boolean;
 }
 
 export interface HandleScannerOptions {
@@ -164,8 +160,8 @@ export class HandleScanner {
    * another one since the last scan began. Then what was published is withdrawn at once. */
   observe(volume: Volume): void {
     if (this.#index?.put(volume) !== true || !this.#isPublished) return;
-    for (const { name, store, isRedisOurs } of this.#drivers)
-      if (isRedisOurs() && name === identityOf(volume)?.driver)
+    for (const { name, store } of this.#drivers)
+      if (name === identityOf(volume)?.driver)
         store
           .withdraw(this.#id)
           .catch((error: unknown) =>
@@ -204,7 +200,6 @@ export class HandleScanner {
   async #begin(): Promise<readonly Asked[]> {
     const asked: Asked[] = [];
     for (const driver of this.#drivers) {
-      if (!driver.isRedisOurs()) continue;
       const answer = await driver.store.beginScan(this.#id);
       if (answer.kind === 'scan') asked.push({ driver, begunMs: answer.nowMs });
     }

@@ -1,14 +1,30 @@
-import { type JobKey, keyId, type KeyToQueue, withoutCopy } from '../queue/contract.ts';
-import type { Producer } from '../queue/producer.ts';
+import { bareKey, isWork, type JobKey, keyId, type KeyToQueue } from '../queue/contract.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 
-/** Passes notices to the producer only while this ingest leads.
+/** Takes requests for keys. */
+export interface RequestTaker {
+  ensureQueued(key: KeyToQueue): void;
+  enqueueNow(key: KeyToQueue): void;
+  promote(key: KeyToQueue): void;
+}
+
+/** @returns passes keys of claims and volumes to `work`, all others to `others` */
+export function splitRequests(work: RequestTaker, others: RequestTaker): RequestTaker {
+  const takerOf = (key: JobKey): RequestTaker => (isWork(key) ? work : others);
+  return {
+    ensureQueued: (key) => takerOf(key).ensureQueued(key),
+    enqueueNow: (key) => takerOf(key).enqueueNow(key),
+    promote: (key) => takerOf(key).promote(key),
+  };
+}
+
+/** Passes notices on only while this ingest leads.
  *
  * An `ensureQueued` that is dropped while blocked does no harm, because a new leader starts with a
  * resync. But a resync leaves delayed jobs delayed. So the latest `enqueueNow` and `promote` are
  * kept, and passed on when this ingest becomes the leader. */
 export class LeaderOnlyQueue {
-  readonly #producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote' | 'renewCopy'>;
+  readonly #taker: RequestTaker;
   readonly #keepMs: number;
   readonly #clock: Clock;
   /** The last kept call of each key, oldest first. */
@@ -16,12 +32,8 @@ export class LeaderOnlyQueue {
   #holdsLease: () => boolean = blocked;
 
   /** @param keepMs  how long a call is kept while blocked: the longest time between two leaders */
-  constructor(
-    producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote' | 'renewCopy'>,
-    keepMs: number,
-    clock: Clock = systemClock,
-  ) {
-    this.#producer = producer;
+  constructor(taker: RequestTaker, keepMs: number, clock: Clock = systemClock) {
+    this.#taker = taker;
     this.#keepMs = keepMs;
     this.#clock = clock;
   }
@@ -50,22 +62,17 @@ export class LeaderOnlyQueue {
     this.#holdsLease = blocked;
   }
 
-  /** Also while this process does not lead: it may have led, and lead again. */
-  renewCopy(key: KeyToQueue): void {
-    this.#producer.renewCopy(key);
-  }
-
   ensureQueued(key: KeyToQueue): void {
-    if (this.isAllowing) this.#producer.ensureQueued(key);
+    if (this.isAllowing) this.#taker.ensureQueued(key);
   }
 
   enqueueNow(key: KeyToQueue): void {
-    if (this.isAllowing) return this.#producer.enqueueNow(key);
-    this.#passOrKeep(key, () => this.#producer.enqueueNow(withoutCopy(key)));
+    if (this.isAllowing) return this.#taker.enqueueNow(key);
+    this.#passOrKeep(key, () => this.#taker.enqueueNow(bareKey(key)));
   }
 
   promote(key: JobKey): void {
-    this.#passOrKeep(key, () => this.#producer.promote(key));
+    this.#passOrKeep(key, () => this.#taker.promote(key));
   }
 
   #passOrKeep(key: JobKey, pass: () => void): void {

@@ -1,20 +1,32 @@
+import { randomBytes } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
 import { instanceName, type LedDrivers } from '../connections/open-connections.ts';
 import { Elector } from '../election/elector.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
-import { IDENTITY_PREFIX, type LeaseTimes, otherHolder } from '../election/lease.ts';
-import type { LeaseStatus, SoftState } from '../election/soft-state.ts';
-import { redisDataEpochStore } from '../records/data-epoch.ts';
-import { quarantineMs } from '../records/flags.ts';
-import { OtherProvisioner } from '../records/provisioning-pause.ts';
-import { everyPeriod, systemClock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
+import { IDENTITY_PREFIX, type LeaseTimes } from '../election/lease.ts';
+import { LeaseFollower } from '../election/lease-follower.ts';
+import { drainOf, historyAnnotation, type SeenLease } from '../election/lease-view.ts';
+import type { LeadStatus, OwnLeader } from '../election/own-leader.ts';
+import { writeDriverNote } from '../hints/driver-note.ts';
+import type { Journal } from '../journal/journal.ts';
+import { REDIS_HISTORY } from '../kube/keys.ts';
 import {
-  type DataEpoch,
-  DataEpochCheck,
-  leaseDataEpochStore,
-  sequenceAnnotations,
-  softDataEpochStore,
-} from '../records/data-epoch-check.ts';
+  beginTerm,
+  dropJobsOfBefore,
+  forgetHistory,
+  readHistory,
+  type Term,
+} from '../queue/history.ts';
+import { countDoubts } from '../queue/doubt.ts';
+import { queueName } from '../queue/queue-keys.ts';
+import type { Leading, WorkQueue } from '../queue/work-queue.ts';
+import type { RedisLink } from '../redis/connection.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
+import { everyPeriod, systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import type { Logger } from '../runtime/log.ts';
+import { Outage } from '../runtime/outage.ts';
+import type { Dispatcher } from './dispatcher.ts';
 import type { DriverDeps } from './driver-deps.ts';
 import { type GatewayFailover, openFailover } from './gateway-failover.ts';
 import type { LeaderOnlyQueue } from './leader-only-queue.ts';
@@ -23,167 +35,322 @@ import type { ProvisioningPause } from './provisioning-pause.ts';
 import type { Resync } from './resync.ts';
 import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
 
+/** The driver's Lease, as the leader writes it. */
+export interface LeaderLease extends LeadStatus {
+  /** Writes it now, with the history that the leader knows. Resolves when that is done, or when
+   * this process leads no more.
+   * @param transitions  its count of holders is raised to this */
+  renewNow(transitions?: number): Promise<void>;
+}
+
 export interface LeadershipOptions {
   readonly driver: string;
+  readonly place: RedisPlace;
+  readonly link: Pick<RedisLink, 'trouble' | 'observe'>;
   readonly queue: LeaderOnlyQueue;
+  readonly journal: Pick<Journal, 'begin' | 'end' | 'isOff' | 'trouble' | 'unfinishedUids'>;
+  readonly dispatcher: Pick<Dispatcher, 'begin' | 'end'>;
+  readonly work: Pick<WorkQueue, 'emptied'>;
   readonly resync: Resync;
-  readonly dataEpoch: Pick<DataEpochCheck, 'beginLeading' | 'check' | 'known'>;
-  readonly otherProvisioner: Pick<OtherProvisioner, 'observe'>;
-  readonly pause: Pick<ProvisioningPause, 'forget'>;
+  readonly pause: Pick<ProvisioningPause, 'learn' | 'forget'>;
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
   readonly sweep: Pick<SnapshotSweep, 'begin'> | undefined;
-  readonly softState: Pick<SoftState, 'check'> | undefined;
-  readonly isRedisOurs: () => boolean;
+  /** Set where jobs is the same process, and Redis its own. */
+  readonly ownLeader: OwnLeader | undefined;
+  /** Called when the jobs of the driver were dropped: its queues have lost their limits. */
+  readonly onDropped: () => void;
   readonly leads: LedDrivers;
   readonly log: Logger;
 }
 
-/** What this ingest does while it leads, from `begin` to `end`: it enqueues keys, checks the
- * epoch of Redis' data, names the active gateway and sweeps snapshots. */
+/** How often a journal that may not be written is tried again. */
+const JOURNAL_RETRY_MS = 60_000;
+/** Claims in the journal of which it is told whether they are in doubt. */
+const MOST_COUNTED = 5_000;
+const COUNT_PERIOD_MS = 5_000;
+
+/** What this ingest does while it leads, from `begin` to `end` (docs/leak-proof.md, J3): it writes
+ * its term and the history of Redis' data, reads the journal, and has everything looked at. It does
+ * so again when Redis has lost its data, which it looks for once a second. */
 export class Leadership {
   readonly #options: LeadershipOptions;
-  #isChecking = false;
-  /** Why a resync is due. It waits until it is known whether Redis lost data, which decides whether
-   * it is spread. */
+  readonly #id = randomBytes(6).toString('hex');
+  #lease: LeaderLease | undefined;
+  /** As read last; '' = not known. */
+  #history = '';
+  /** The history with which this leader has begun; undefined: it has to begin. */
+  #begunWith: string | undefined;
+  #isWorking = false;
+  #isAsked = false;
+  /** Why a resync is due when this leader has begun. */
   #dueResync: string | undefined;
+  #journalTriedMs = -Infinity;
+  /** leaseTransitions when this process led last; undefined: it has not. */
+  #ledTransitions: number | undefined;
+  #trouble: string | undefined;
+  #doubts = { count: 0, endsMs: 0 };
+  #countedMs = -Infinity;
+  readonly #outage: Outage;
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
+    this.#outage = new Outage(options.log);
   }
 
-  /** What Redis is known to hold at least; undefined: not known yet. */
-  get dataEpoch(): DataEpoch | undefined {
-    return this.#options.dataEpoch.known;
+  /** Why this process leads and enqueues nothing all the same; undefined if it does. */
+  get trouble(): string | undefined {
+    return this.#options.queue.isAllowing && this.#begunWith === undefined
+      ? (this.#trouble ?? 'this ingest has just begun to lead')
+      : undefined;
+  }
+
+  /** The annotation of the driver's Lease that names Redis' history; none while it is not known. */
+  annotations({ transitions }: { readonly transitions: number }): Readonly<Record<string, string>> {
+    if (this.#history === '') return {};
+    return { [REDIS_HISTORY]: historyAnnotation(transitions, this.#history) };
   }
 
   /** This process leads from now on, as long as the Lease says so. */
-  begin(lease: LeaseStatus): void {
-    if (this.#options.softState?.check() === false) return;
-    const { driver, queue, failover, otherProvisioner, dataEpoch, sweep, isRedisOurs, log } =
-      this.#options;
-    dataEpoch.beginLeading(lease.transitions);
-    queue.allow(() => isRedisOurs() && lease.isLeader);
+  begin(lease: LeaderLease): void {
+    const { driver, queue, sweep, log } = this.#options;
+    this.#lease = lease;
+    this.#begunWith = undefined;
+    queue.allow(() => lease.isLeader);
     this.#options.leads.add(driver);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
-    otherProvisioner.observe(undefined);
-    // The check before the resync also tells the workers that no other provisioner leads, and they
-    // put off what they take while one does.
-    this.#requestResync('leading');
-    failover.checkNow();
+    this.#request('leading');
     sweep?.begin();
   }
 
   /** Another ingest leads, or none. */
   end(reason: string): void {
-    const { driver, leads, queue, pause, resync, log } = this.#options;
+    const { driver, leads, dispatcher, journal, ownLeader, queue, pause, resync, log } =
+      this.#options;
     queue.block();
+    dispatcher.end();
+    journal.end();
+    ownLeader?.confirm(undefined);
+    this.#begunWith = undefined;
     leads.delete(driver);
     pause.forget();
     resync.stop();
     log.warn({ driver, reason }, 'not leading any more: this ingest enqueues nothing');
   }
 
-  /** Redis belongs to our cluster again: passes on the keys that were kept meanwhile. */
-  resume(): void {
-    this.#options.queue.passKept();
-    this.#requestResync('this Redis is ours again');
-  }
-
-  /** Redis can be reached again: it may have been restarted with less than it had. */
+  /** Redis can be reached again: it may have lost data. */
   reconnected(): void {
-    this.#requestResync('Redis can be reached again');
+    this.#request('Redis can be reached again');
   }
 
   /** Notices were lost, so that changes may have been missed. */
   noticesLost(): void {
-    this.#requestResync('notices were lost');
+    this.#request('notices were lost');
   }
 
-  /** To be called every second: tells the workers about another provisioner, and checks the
-   * data epoch if this process leads. */
-  tick(lease: LeaseStatus): void {
-    const { otherProvisioner, softState, isRedisOurs } = this.#options;
-    if (softState?.check() === false) return;
-    const holder = lease.isLeader ? undefined : lease.holder;
-    if (isRedisOurs()) otherProvisioner.observe(otherHolder(holder));
-    void this.#checkDataEpoch();
+  /** Another process leads by now, or Redis has lost its data: begins again if it still leads. */
+  outdated(): void {
+    this.#begunWith = undefined;
+    this.#ask();
   }
 
-  #requestResync(reason: string): void {
+  /** To be called every second. */
+  tick(): void {
+    const { journal } = this.#options;
+    const isDue = performance.now() - this.#journalTriedMs > JOURNAL_RETRY_MS;
+    if (journal.isOff && isDue) this.#begunWith = undefined;
+    this.#ask();
+  }
+
+  /** Tells people what the Lease says, and how the journal is. Never rejects. */
+  async report(seen: SeenLease | undefined): Promise<void> {
+    const { place, link, queue, journal, log } = this.#options;
+    if (link.trouble !== undefined) return;
+    const { otherHolder: otherProvisioner, lease } = seen ?? {};
+    try {
+      const known = { otherProvisioner, drain: drainOf(lease?.annotations) };
+      const isNews = queue.isAllowing || otherProvisioner !== undefined;
+      if (!isNews) return;
+      const note = { ...known, ...(await this.#journalFacts()) };
+      // Notices what Redis refuses while there is nothing to enqueue.
+      await link.observe('note', writeDriverNote(place, note));
+    } catch (error) {
+      log.debug({ err: error, isOff: journal.isOff }, 'could not tell how the driver fares');
+    }
+  }
+
+  async #journalFacts() {
+    const { place, queue, journal } = this.#options;
+    if (!queue.isAllowing) return {};
+    const uids = journal.unfinishedUids();
+    const name = queueName('claim', place.driver);
+    if (uids.length === 0) this.#doubts = { count: 0, endsMs: Date.now() };
+    else if (performance.now() - this.#countedMs > COUNT_PERIOD_MS) {
+      this.#countedMs = performance.now();
+      const { count, leftMs } = await countDoubts(place, name, uids.slice(0, MOST_COUNTED));
+      this.#doubts = { count, endsMs: Date.now() + leftMs };
+    }
+    return {
+      entries: uids.length,
+      inDoubt: this.#doubts.count,
+      doubtEndsMs: this.#doubts.endsMs,
+      journalTrouble: journal.trouble,
+    };
+  }
+
+  #request(reason: string): void {
     this.#dueResync = reason;
-    void this.#checkDataEpoch();
+    this.#ask();
   }
 
-  #takeDueResync(): string | undefined {
+  /** One step after the other, and one more if it was asked for meanwhile. */
+  #ask(): void {
+    this.#isAsked = true;
+    if (this.#isWorking) return;
+    this.#isWorking = true;
+    void (async () => {
+      while (this.#isAsked) {
+        this.#isAsked = false;
+        await this.#step();
+      }
+      this.#isWorking = false;
+    })();
+  }
+
+  async #step(): Promise<void> {
+    const { place, link, queue, log } = this.#options;
+    if (link.trouble !== undefined) return;
+    try {
+      const { history, isOfHistory } = await readHistory(place);
+      const isOther = this.#history !== '' && history !== this.#history;
+      this.#history = history;
+      if (isOther) log.warn({ driver: place.driver }, 'Redis has lost its data or failed over');
+      const isBegun = this.#begunWith === history && isOfHistory;
+      if (!queue.isAllowing) return;
+      if (!isBegun) await this.#beginAnew();
+      this.#trouble = undefined;
+      this.#outage.ended({}, 'this ingest enqueues claims and volumes again');
+      this.#runResync();
+    } catch (error) {
+      this.#trouble = `nothing is enqueued: ${messageOf(error)}`;
+      this.#outage.met(messageOf(error), { err: error }, 'nothing is enqueued; trying again');
+    }
+  }
+
+  #runResync(): void {
     const reason = this.#dueResync;
     this.#dueResync = undefined;
-    return reason;
+    if (reason !== undefined) void this.#options.resync.run(reason);
   }
 
-  /** Checks whether Redis lost data, and does the resync that follows from it or is due. */
-  async #checkDataEpoch(): Promise<void> {
-    const { failover, queue, dataEpoch, resync, softState, log } = this.#options;
-    if (!queue.isAllowing || this.#isChecking) return;
-    this.#isChecking = true;
-    try {
-      const hasLostData = await dataEpoch.check();
-      const reason = this.#takeDueResync();
-      if (hasLostData) failover.checkNow();
-      if (hasLostData && softState === undefined) void resync.runAfterLoss();
-      else if (hasLostData) void resync.run('leading');
-      else if (reason !== undefined) void resync.run(reason);
-    } catch (error) {
-      if (this.#takeDueResync() !== undefined) void resync.runDoubtful();
-      // The check reports the Lease, and the connection Redis.
-      log.debug({ err: error }, 'could not check the data epoch of Redis; trying again');
-    } finally {
-      this.#isChecking = false;
+  /** J3.
+   * @throws the error of Redis or of the API server; the next step tries again */
+  async #beginAnew(): Promise<void> {
+    const { place, dispatcher, journal, ownLeader } = this.#options;
+    const lease = this.#lease;
+    if (lease === undefined) return;
+    dispatcher.end();
+    journal.end();
+    ownLeader?.confirm(undefined);
+    await this.#forgetOwnHistory(lease);
+    const term = await this.#beginTerm(lease);
+    const { history, isOfHistory } = await readHistory(place);
+    this.#history = history;
+    // Writes the history to the Lease.
+    await lease.renewNow();
+    this.#journalTriedMs = performance.now();
+    if (!lease.isLeader) return;
+    const begun = await journal.begin(term.transitions, () => lease.isLeader);
+    if (!lease.isLeader) return;
+    if (!isOfHistory && !(await this.#dropJobsOfBefore(term, history))) return this.outdated();
+    if (lease.isLeader) this.#begun({ term, history }, begun.length, !isOfHistory);
+  }
+
+  async #dropJobsOfBefore(term: Term, history: string): Promise<boolean> {
+    const { place, onDropped, work } = this.#options;
+    const isDropped = await dropJobsOfBefore(place, term, history);
+    onDropped();
+    work.emptied();
+    return isDropped;
+  }
+
+  #begun(leading: Leading, entries: number, isWithoutJobs: boolean): void {
+    const { dispatcher, failover, ownLeader, resync, log } = this.#options;
+    const { history, term } = leading;
+    this.#begunWith = history;
+    this.#ledTransitions = term.transitions;
+    ownLeader?.confirm(history);
+    dispatcher.begin(leading);
+    failover.checkNow();
+    log.debug({ entries, isWithoutJobs }, 'this leader has begun');
+    // Requests that waited for the end of a job are gone, and without jobs everything is.
+    const reason = this.#dueResync ?? 'Redis has lost its data';
+    this.#dueResync = undefined;
+    void resync.run(reason, isWithoutJobs);
+  }
+
+  /** A Redis of its own is behind if another process has led since this one did. */
+  async #forgetOwnHistory(lease: LeaderLease): Promise<void> {
+    const { ownLeader, place } = this.#options;
+    const isBehind =
+      this.#ledTransitions !== undefined && this.#ledTransitions !== lease.transitions;
+    if (ownLeader !== undefined && isBehind) await forgetHistory(place);
+  }
+
+  async #beginTerm(lease: LeaderLease): Promise<Term> {
+    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      const { transitions } = lease;
+      const term = { transitions, leader: this.#id };
+      const higher = await beginTerm(
+        this.#options.place,
+        term,
+        this.#ledTransitions === transitions,
+      );
+      if (higher === undefined) return term;
+      // Nobody else has held the Lease since this process began to lead.
+      if (this.#ledTransitions === transitions) break;
+      // The Lease was deleted, and counts from 0 again.
+      await lease.renewNow(higher + 1);
     }
+    const { driver, prefix } = this.#options.place;
+    throw new Error(
+      `another installation serves driver ${driver} with this Redis and --redis-prefix=${prefix}: ` +
+        'give one of them another --redis-prefix',
+    );
   }
 }
 
+const MOST_TRIES = 3;
+
 /** Makes what this ingest does while it leads. */
-export function openLeadership(base: DriverDeps, source: ObjectSource, resync: Resync): Leadership {
-  const { context, connections, driver, lease, queue, pause, softState } = base;
-  const { flags, closers, health, log } = context;
-  const { kube, leads, link, marker } = connections;
-  const dataEpochs = redisDataEpochStore(link.redis, flags.redisPrefix, driver.name);
-  const store =
-    softState === undefined
-      ? leaseDataEpochStore({ client: kube, ...lease })
-      : softDataEpochStore();
-  const dataEpoch = new DataEpochCheck({
-    dataEpochs,
-    store,
-    quarantineMs: quarantineMs(flags),
-    isSoftState: softState !== undefined,
-    onFacts: (facts) => pause.learn(facts),
-    log,
-  });
-  health.ready('data-epoch', () => (queue.isAllowing ? dataEpoch.trouble : undefined));
+export function openLeadership(
+  base: DriverDeps,
+  source: ObjectSource,
+  parts: Pick<
+    LeadershipOptions,
+    'journal' | 'dispatcher' | 'work' | 'resync' | 'place' | 'onDropped'
+  > & { readonly workLink: RedisLink },
+): Leadership {
+  const { context, connections, driver, queue, pause, ownLeader } = base;
+  const { closers, health, log } = context;
+  const { leads } = connections;
   const leadership = new Leadership({
+    ...parts,
     driver: driver.name,
+    link: parts.workLink,
     queue,
-    resync,
     failover: openFailover(base),
     sweep: openSweep(base, source),
-    dataEpoch,
     pause,
-    otherProvisioner: new OtherProvisioner(dataEpochs, log),
-    softState,
-    isRedisOurs: () => marker.isOurs,
+    ownLeader,
     leads,
     log,
   });
+  health.ready('leader', () => leadership.trouble);
   closers.add('leading', () => leads.delete(driver.name));
   closers.add(
     'listener',
-    marker.onChange((isOurs) => isOurs && leadership.resume()),
-  );
-  closers.add(
-    'listener',
-    link.onReady(() => leadership.reconnected()),
+    parts.workLink.onReady(() => leadership.reconnected()),
   );
   return leadership;
 }
@@ -212,14 +379,66 @@ export function openElection(
   leadership: Leadership,
 ): () => string | undefined {
   if (base.context.flags.leaderElection) return competeForLease(base, times, leadership);
-  base.softState?.follow(ALWAYS_LEADING);
-  tickEverySecond(base, leadership, ALWAYS_LEADING);
-  leadership.begin(ALWAYS_LEADING);
+  const lease = base.ownLeader === undefined ? openNamedLease(base, leadership) : leadAlone();
+  const follower = followLease(base);
+  base.ownLeader?.follow(lease, () => follower.seen);
+  tickEverySecond(base, leadership, follower);
+  leadership.begin(lease);
   return () => undefined;
 }
 
 /** --leader-election=false: only one ingest of the driver may run. */
-const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined, transitions: 0 };
+function leadAlone(
+  write = (_transitions: number): Promise<void> => Promise.resolve(),
+): LeaderLease {
+  let transitions = 0;
+  return {
+    isLeader: true,
+    leadsForMs: Infinity,
+    holder: undefined,
+    get transitions() {
+      return transitions;
+    },
+    renewNow: (least = 0) => {
+      // Redis may have the term of an ingest that took part in an election.
+      transitions = Math.max(transitions, least);
+      return write(transitions);
+    },
+  };
+}
+
+/** Without leader election, too, workers in other processes learn from the Lease which history of
+ * Redis' data counts. */
+function openNamedLease(base: DriverDeps, leadership: Leadership): LeaderLease {
+  const { context, connections, lease } = base;
+  const { kube } = connections;
+  const { leaderElectionLabels: labels } = context.flags;
+  const store = new KubeLeaseStore({
+    client: kube,
+    ...lease,
+    labels,
+    annotations: (record) => leadership.annotations(record),
+    log: context.log,
+  });
+  const held = {
+    holder: `${IDENTITY_PREFIX}${instanceName(context)}`,
+    durationMs: 15_000,
+    acquiredMs: Date.now(),
+    renewedMs: Date.now(),
+  };
+  const { signal } = new AbortController();
+  return leadAlone(async (transitions) => {
+    const record = { ...held, transitions };
+    for (let tries = 0; tries < 5; tries += 1) {
+      const stored = await store.get(signal);
+      const written = await (stored === undefined
+        ? store.create(record, signal)
+        : store.update(record, stored, signal));
+      if (written !== undefined) return;
+    }
+    throw new Error(`the Lease ${lease.namespace}/${lease.name} is written by others all the time`);
+  });
+}
 
 function competeForLease(
   base: DriverDeps,
@@ -229,23 +448,27 @@ function competeForLease(
   const { context, connections, lease, queue } = base;
   const { flags, closers, health, log, metrics } = context;
   const labels = flags.leaderElectionLabels;
-  const annotations = (isReleased: boolean) => {
-    const { dataEpoch } = leadership;
-    const isKept = dataEpoch !== undefined && base.softState === undefined;
-    return isKept ? sequenceAnnotations(dataEpoch, isReleased) : {};
-  };
   const elector = new Elector({
-    store: new KubeLeaseStore({ client: connections.kube, ...lease, labels, annotations, log }),
+    store: new KubeLeaseStore({
+      client: connections.kube,
+      ...lease,
+      labels,
+      annotations: (record) => leadership.annotations(record),
+      log,
+    }),
     leaseName: lease.name,
     identity: `${IDENTITY_PREFIX}${instanceName(context)}`,
     ...times,
     clock: systemClock,
     log,
     metrics,
-    onStartedLeading: (status) => leadership.begin(status),
+    onStartedLeading: (status) => {
+      if (status.isAfterOther) base.pause.otherLed();
+      leadership.begin(status);
+    },
     onStoppedLeading: (reason) => leadership.end(reason),
   });
-  base.softState?.follow(elector);
+  base.ownLeader?.follow(elector, () => elector.seen);
   closers.add('elector', async () => {
     queue.block();
     await elector.close();
@@ -260,14 +483,31 @@ function competeForLease(
 
 const TICK_MS = 1_000;
 
-/** Also when Redis can be reached again: after a failover it may lack what was written last. */
 function tickEverySecond(
-  { context, connections }: DriverDeps,
+  { context, queue, pause }: DriverDeps,
   leadership: Leadership,
-  lease: LeaseStatus,
+  lease: { readonly seen: SeenLease | undefined },
 ): void {
-  const tick = (): void => leadership.tick(lease);
-  const endTicks = everyPeriod(TICK_MS, tick);
-  context.closers.add('listener', connections.link.onReady(tick));
+  const endTicks = everyPeriod(TICK_MS, () => {
+    leadership.tick();
+    pause.learn(lease.seen, queue.isAllowing);
+    void leadership.report(lease.seen);
+  });
   context.closers.add('leadership', endTicks);
+}
+
+/** Where nobody competes for the Lease, it is followed all the same: sutler may be drained, or
+ * another provisioner compete for it. An account without the right to read it works without. */
+function followLease({ context, connections, lease }: DriverDeps): LeaseFollower {
+  const { closers, log } = context;
+  const quietLog = log.child({}, { level: 'error' });
+  const follower = new LeaseFollower({
+    store: new KubeLeaseStore({ client: connections.kube, ...lease, log: quietLog }),
+    lease: `${lease.namespace}/${lease.name}`,
+    mayLack: true,
+    clock: systemClock,
+    log: quietLog,
+  });
+  closers.add('lease follower', () => follower.stop());
+  return follower;
 }

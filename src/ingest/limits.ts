@@ -18,15 +18,15 @@ export function openLimits(
   deps: DriverDeps,
   source: ObjectSource,
   onClassChange: (listener: () => void) => void,
-): void {
+): { readonly storeNow: () => void } {
   const { context, connections, driver, queue } = deps;
-  const { link, marker } = connections;
+  const { link } = connections;
   const { closers, log, flagChanges } = context;
   let { flags } = context;
   const warn = warnOfClasses(deps, source);
   const store = async (): Promise<number | void> => {
     warn();
-    if (!queue.isAllowing || !marker.isOurs || link.trouble !== undefined) return IDLE_PERIOD_MS;
+    if (!queue.isAllowing || link.trouble !== undefined) return IDLE_PERIOD_MS;
     const { redisPrefix: prefix, maxJobsInFlight, maxJobsPerSecond } = flags;
     const limits = { maxInFlight: maxJobsInFlight, maxPerSecond: maxJobsPerSecond };
     if (await storeLimits(link.redis, { prefix, driver: driver.name }, limits))
@@ -44,6 +44,7 @@ export function openLimits(
     loop.runNow();
   });
   if (end !== undefined) closers.add('limits of the file', end);
+  return { storeNow: () => loop.runNow() };
 }
 
 /** @returns warns on each class of the driver, once for each version of it, of annotations that

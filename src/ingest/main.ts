@@ -5,10 +5,9 @@ import {
 } from '../connections/open-connections.ts';
 import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
-import type { SoftState } from '../election/soft-state.ts';
+import type { OwnLeader } from '../election/own-leader.ts';
 import { openProducerConnection } from '../queue/connections.ts';
 import { listDrivers } from '../queue/queues.ts';
-import { openRecordKeys } from '../records/open-keys.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { type EventSource, openEventSource } from './event-source.ts';
@@ -23,25 +22,24 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 /** Opens everything of ingest; it then runs until the process closes.
- * @param softState  where jobs is the same process, and Redis its own */
-export async function start(context: IngestContext, softState?: SoftState): Promise<void> {
+ * @param ownLeader  where jobs is the same process, and Redis its own */
+export async function start(context: IngestContext, ownLeader?: OwnLeader): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   checkFlags(context);
-  const isRedisOwn = softState !== undefined;
-  const connections = await openConnections(context, 'ingest', 'sutler-ingest', isRedisOwn);
+  const connections = await openConnections(context, 'ingest', 'sutler-ingest');
   const ofDriver = await connectDriver(context, connections);
-  const shared = await openShared(context, connections);
+  const shared = openShared(context, connections);
   context.health.ready('kubernetes', () => 'waiting for the driver first');
   addFirstChecks(context.health);
   context.announce(await openServers(context, connections));
-  await startDriver(context, ofDriver, { ...shared, softState });
+  await startDriver(context, ofDriver, { ...shared, ownLeader });
 }
 
 /** Serves the drivers of --driver-config. */
 async function startSeveral(context: IngestContext): Promise<void> {
   const config = await openDriverConfig(context, checkFlags);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
-  const shared = await openShared(context, connections);
+  const shared = openShared(context, connections);
   addFirstChecks(context.health);
   context.announce(await openServers(context, connections));
   const drivers = serveDrivers(config, {
@@ -54,6 +52,7 @@ async function startSeveral(context: IngestContext): Promise<void> {
     },
   });
   reportLeftDrivers(context, connections, {
+    namespace: context.flags.leaderElectionNamespace,
     served: () => drivers.names,
     list: () => listDrivers(connections.link.redis, context.flags.redisPrefix),
   });
@@ -72,7 +71,7 @@ async function openServers(
   return { ...http, ...(await openWebhooks(context, { link, prefix })) };
 }
 
-async function openShared(context: IngestContext, connections: Connections): Promise<Shared> {
+function openShared(context: IngestContext, connections: Connections): Shared {
   const { flags, closers, health, log } = context;
   const { link, redisAccess } = connections;
   const { redisUrl, redisPrefix: prefix } = flags;
@@ -82,7 +81,6 @@ async function openShared(context: IngestContext, connections: Connections): Pro
   let eventSource: EventSource | undefined;
   return {
     producerConnection,
-    recordKeys: await openRecordKeys(context),
     eventSource: () => (eventSource ??= openEventSource(context, connections)),
   };
 }

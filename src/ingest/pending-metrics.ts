@@ -45,12 +45,21 @@ export class PendingMetrics {
     this.#deletions = gauge('sutler_deletions_pending', 'Volumes that wait for deletion.', DRIVER);
     this.#states = {
       drained: gauge('sutler_drained', '1 while an operator drains the driver.', DRIVER),
-      quarantined: gauge(
-        'sutler_quarantined',
-        '1 while nothing is begun, because Redis lost data.',
+      entries: gauge(
+        'sutler_journal_entries',
+        'Claims in the journal whose jobs are not finished.',
         DRIVER,
       ),
-      open: gauge('sutler_records_open', 'Open volume records.', DRIVER),
+      inDoubt: gauge(
+        'sutler_claims_in_doubt',
+        'Claims in the journal of which a call may still be at work in the driver.',
+        DRIVER,
+      ),
+      journalOff: gauge(
+        'sutler_journal_off',
+        '1 while this account may not write the journal, so that a volume may be left behind.',
+        DRIVER,
+      ),
     };
   }
 
@@ -72,16 +81,17 @@ export class PendingMetrics {
     this.#shown = [...shown.values()];
     this.#deletions.set(driver, pending.length - claims.length);
     this.#states.drained.set(driver, state.drain === undefined ? 0 : 1);
-    this.#states.quarantined.set(driver, state.quarantineMs > 0 ? 1 : 0);
-    this.#states.open.set(driver, state.openRecords);
+    const { entries = 0, inDoubt = 0, journalTrouble } = state.journal;
+    this.#states.entries.set(driver, entries);
+    this.#states.inDoubt.set(driver, inDoubt);
+    this.#states.journalOff.set(driver, journalTrouble === undefined ? 0 : 1);
   }
 
   /** This process does not lead any more. */
   clear(): void {
     this.#removeClaims();
     this.#depths = NO_DEPTHS;
-    const { drained, quarantined, open } = this.#states;
-    for (const gauge of [this.#deletions, drained, quarantined, open])
+    for (const gauge of [this.#deletions, ...Object.values(this.#states)])
       gauge.remove({ driver: this.#driver });
   }
 

@@ -25,8 +25,6 @@ export interface PendingReportOptions {
   readonly isLeading: () => boolean;
   /** Why nobody leads the driver; undefined if an ingest does, or another provisioner. */
   readonly whyNoLeader: () => string | undefined;
-  /** Redis is this process' own. */
-  readonly isSoftState: boolean;
   readonly link: RedisLink;
   readonly prefix: string;
   readonly driver: string;
@@ -123,10 +121,10 @@ export class PendingReport {
   ): Promise<DriverReport | undefined> {
     if (entries.length === 0 && nowMs - this.#measuredMs < MEASURE_IDLE_MS) return undefined;
     this.#measuredMs = nowMs;
-    const { link, prefix, driver, isSoftState } = this.#options;
+    const { link, prefix, driver } = this.#options;
     const { redis } = link;
     const place = { redis, prefix, driver };
-    const report = await reportDriver(place, nowMs, { entries, isSoftState });
+    const report = await reportDriver(place, entries);
     const depthOf = (kind: 'claim' | 'volume'): Promise<number> =>
       countWaiting(redis, { prefix, queue: queueName(kind, driver) });
     const depths = { claims: await depthOf('claim'), volumes: await depthOf('volume') };

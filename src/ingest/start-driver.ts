@@ -4,27 +4,23 @@ import { capacityNamespace } from '../capacity/flags.ts';
 import { startRefresher } from '../capacity/start-refresher.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
-import type { SoftState } from '../election/soft-state.ts';
-import { leaseNamespace } from '../election/flags.ts';
+import type { OwnLeader } from '../election/own-leader.ts';
+import { doubtMsOf, leaseNamespace } from '../election/flags.ts';
+import type { PendingEntry } from '../explain/pending-index.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
 import type { Volume } from '../kube/objects.ts';
 import { apiVersionOf, classes, leases, volumes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
-import { JOB_KINDS } from '../queue/contract.ts';
 import { DependencyIndex, parseObjectId } from '../queue/dependency-index.ts';
 import type { ProducerConnection } from '../queue/connections.ts';
-import type { CopySource } from '../queue/claim-copies.ts';
-import { Producer } from '../queue/producer.ts';
-import { quarantineMs } from '../records/flags.ts';
-import { type RecordKeys, sealOf } from '../records/record-seal.ts';
-import { openJobs, openRecords } from '../records/open-records.ts';
 import { redisReservedCapacity } from '../node-local/reserved-capacity.ts';
-import { redisSharedHandles } from '../records/shared-handles.ts';
+import { readOpenCreations } from '../hints/open-creations.ts';
+import { redisSharedHandles } from '../hints/shared-handles.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
-import type { WatchedFiles } from '../runtime/watched-files.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
+import { classNameOf } from '../volumes/eligibility.ts';
 import { explainShared } from '../volumes/handles.ts';
 import { DemandWatch } from './dependencies/demand-watch.ts';
 import { DependencyWatcher } from './dependencies/dependency-watcher.ts';
@@ -34,11 +30,11 @@ import type { Context, DriverDeps } from './driver-deps.ts';
 import type { EventSource } from './event-source.ts';
 import { resyncMs } from './flags.ts';
 import { HandlePublisher } from './handle-publishers.ts';
-import { LeaderOnlyQueue } from './leader-only-queue.ts';
 import { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { type Leadership, openElection, openLeadership } from './leadership.ts';
 import { openLimits } from './limits.ts';
+import { openWork, type Work } from './open-work.ts';
 import { PendingReport } from './pending-report.ts';
 import { ProvisioningPause } from './provisioning-pause.ts';
 import { Resync } from './resync.ts';
@@ -48,10 +44,8 @@ export interface Shared {
   readonly producerConnection: ProducerConnection;
   /** The objects of all drivers. It begins at the first call. */
   readonly eventSource: () => EventSource;
-  /** What --record-key-file says; undefined without the flag. */
-  readonly recordKeys: Pick<WatchedFiles<RecordKeys>, 'current'> | undefined;
   /** Set where jobs is the same process, and Redis its own. */
-  readonly softState?: SoftState | undefined;
+  readonly ownLeader?: OwnLeader | undefined;
 }
 
 /** Begins what ingest does for one driver, as soon as the driver is known. Resolves when it
@@ -68,45 +62,82 @@ export async function startDriver(
   if (driver === undefined) return;
 
   const eventSource = shared.eventSource();
-  const queue = openQueue(context, shared, { driver, eventSource, times });
+  const { source } = eventSource;
+  const lease = { namespace, name: leaseName(driver.name) };
+  const { ownLeader } = shared;
+  const keepMs = 2 * times.leaseDurationMs;
+  const work = openWork(context, connections, shared, { driver, lease, source, ownLeader, keepMs });
+  const { queue } = work;
   /** Notified of each object that changes, by its id in the dependency index. */
   const changes = new Listeners<string>();
   const pause = openPause(context, changes);
   const events = openEvents(context, connections, driver);
-  const lease = { namespace, name: leaseName(driver.name) };
-  const { softState } = shared;
-  const deps = { context, connections, driver, lease, queue, pause, events, softState };
+  const deps = { context, connections, driver, lease, queue, pause, events, ownLeader };
   const { handler, followed } = await serveDriver(deps, eventSource, changes);
   if (stopping.aborted) return;
-  const dependencies = openDependencies(deps, followed, changes);
-  openHandlePublisher(deps, eventSource, dependencies);
+  work.setHandler(handler);
+  openHandlePublisher(deps, eventSource, openDependencies(deps, followed, changes));
   openAudit(deps);
-  openLimits(deps, eventSource.source, onClassChange(changes));
-  openCapacity(deps, eventSource.source, changes);
-  const leadership = openLeadership(
-    deps,
-    eventSource.source,
-    openResync(deps, eventSource.source, handler),
-  );
+  openCapacity(deps, source, changes);
+  const leadership = lead(deps, { work, handler, source, changes });
   reportLostNotices(context, eventSource, leadership);
-  await connections.marker.waitUntilOurs(stopping);
-  if (stopping.aborted) return;
-  openPendingReport(deps, eventSource, handler, openElection(deps, times, leadership));
+  openPendingReport(deps, openElection(deps, times, leadership), function* () {
+    yield* handler.pending(source.unfinished());
+    yield* vanishedEntries(work.journal, source, doubtMsOf(context.flags) + VANISHED_EXTRA_MS);
+  });
+}
+
+/** Makes what this process does while it leads. */
+function lead(
+  deps: DriverDeps,
+  o: {
+    readonly work: Work;
+    readonly handler: EventHandler;
+    readonly source: ObjectSource;
+    readonly changes: Listeners<string>;
+  },
+): Leadership {
+  const { work, handler, source, changes } = o;
+  const limits = openLimits(deps, source, onClassChange(changes));
+  const resync = openResync(deps, source, handler, work);
+  const leadership = openLeadership(deps, source, {
+    ...work,
+    resync,
+    onDropped: () => limits.storeNow(),
+  });
+  work.setOnOutdated(() => leadership.outdated());
+  return leadership;
+}
+
+/** A claim whose doubt is over is finished soon after, unless it can't be planned any more. */
+const VANISHED_EXTRA_MS = 30_000;
+
+/** Claims in the journal that are gone, and whose jobs do not end. */
+function* vanishedEntries(
+  journal: Work['journal'],
+  source: ObjectSource,
+  olderThanMs: number,
+): Generator<PendingEntry> {
+  const known = new Set([...source.unfinished().claims].map(({ metadata }) => metadata.uid));
+  for (const { uid, claim } of journal.unfinished(olderThanMs)) {
+    if (known.has(uid)) continue;
+    const { namespace = '', name } = claim.metadata;
+    const key = { kind: 'claim', uid, namespace, name } as const;
+    yield { key, className: classNameOf(claim), sinceMs: NaN, why: '' };
+  }
 }
 
 /** Tells people what waits. */
 function openPendingReport(
-  { context, connections: { link }, driver, queue, events, softState }: DriverDeps,
-  { source }: EventSource,
-  handler: EventHandler,
+  { context, connections: { link }, driver, queue, events }: DriverDeps,
   whyNoLeader: () => string | undefined,
+  pending: () => Iterable<PendingEntry>,
 ): void {
   const { flags, closers, log, metrics } = context;
   const report = new PendingReport({
-    pending: () => handler.pending(source.unfinished()),
+    pending,
     isLeading: () => queue.isAllowing,
     whyNoLeader,
-    isSoftState: softState !== undefined,
     link,
     prefix: flags.redisPrefix,
     driver: driver.name,
@@ -133,10 +164,11 @@ async function serveDriver(
   eventSource: EventSource,
   changes: Listeners<string>,
 ): Promise<{ readonly handler: EventHandler; readonly followed: FollowedObjects }> {
-  const { context, connections, driver: info, queue, events, softState } = deps;
+  const { context, connections, driver: info, queue, events, ownLeader } = deps;
   const { closers, log, stopping } = context;
   const { source, informers } = eventSource;
-  const driver = { ...info, inTreeName: inTreeNameOf(info.name), ownNode: softState?.node };
+  if (informers !== undefined) ownLeader?.showClaims((key) => informers.freshClaim(key));
+  const driver = { ...info, inTreeName: inTreeNameOf(info.name), ownNode: ownLeader?.node };
   const sharing = informers && {
     sharersOf: (volume: Volume) => informers.sharersOf(volume),
     read: (name: string) => connections.kube.get<Volume>(volumes, { name }),
@@ -160,13 +192,13 @@ async function serveDriver(
 
 /** Looks after storage capacity, with --enable-capacity. */
 function openCapacity(
-  { context, connections, driver, queue, softState }: DriverDeps,
+  { context, connections, driver, queue, ownLeader }: DriverDeps,
   source: ObjectSource,
   changes: Listeners<string>,
 ): void {
   startRefresher(context, connections, {
     driver: driver.name,
-    ownNode: softState?.node,
+    ownNode: ownLeader?.node,
     classes: () => source.classes(),
     queue,
     onClassChange: onClassChange(changes),
@@ -200,28 +232,6 @@ export function addFirstChecks(health: Context['health']): void {
   health.live('leader-election', () => undefined);
 }
 
-function openQueue(
-  { flags, closers, log, metrics }: Context,
-  { producerConnection: connection, recordKeys }: Shared,
-  o: {
-    readonly driver: DriverInfo;
-    readonly eventSource: EventSource;
-    readonly times: LeaseTimes;
-  },
-): LeaderOnlyQueue {
-  const driver = o.driver.name;
-  const { redisPrefix: prefix, enableCapacity } = flags;
-  const kinds = enableCapacity ? { kinds: JOB_KINDS } : {};
-  const copies: CopySource = {
-    heardMs: () => (queue.isAllowing ? o.eventSource.informers?.claimsHeardMs : undefined),
-    seal: (part) => sealOf(recordKeys?.current, part),
-  };
-  const producer = new Producer({ connection, prefix, driver, ...kinds, copies, log, metrics });
-  closers.add('producer', () => producer.close());
-  const queue = new LeaderOnlyQueue(producer, 2 * o.times.leaseDurationMs);
-  return queue;
-}
-
 function openEvents(
   { env, closers, log, metrics }: Context,
   { kube }: DriverConnections,
@@ -235,16 +245,16 @@ function openEvents(
 
 /** Resyncs at each interval; leadership.ts says when else. */
 function openResync(
-  { context, connections: { link }, driver, queue }: DriverDeps,
+  { context, queue }: DriverDeps,
   source: ObjectSource,
   handler: EventHandler,
+  { dispatcher }: Work,
 ): Resync {
   const { flags, closers, log } = context;
   const resync = new Resync({
     outstanding: () => handler.outstanding(source),
     queue,
-    openJobs: () => openJobs(link.redis, flags.redisPrefix, driver.name),
-    quarantineMs: quarantineMs(flags),
+    entries: () => dispatcher.entries(),
     clock: systemClock,
     log,
   });
@@ -285,7 +295,7 @@ function openFollowedObjects(
 
 /** Promotes parked keys when the object changes that they wait for. */
 function openDependencies(
-  { context, connections, driver: { name: driver }, queue, pause, softState }: DriverDeps,
+  { context, connections, driver: { name: driver }, queue, pause, ownLeader }: DriverDeps,
   followed: FollowedObjects,
   changes: Listeners<string>,
 ): DependencyIndex {
@@ -296,7 +306,7 @@ function openDependencies(
   const demand = new DemandWatch({
     client: kube,
     driver,
-    ownNode: softState?.node,
+    ownNode: ownLeader?.node,
     watchSecrets,
     onChange,
     clock: systemClock,
@@ -328,16 +338,15 @@ function openDependencies(
 
 /** Tells the workers which handles several PVs name. */
 function openHandlePublisher(
-  { context: { flags, closers, log }, connections: { link, marker }, driver: { name } }: DriverDeps,
+  { context: { flags, closers, log }, connections: { link }, driver: { name } }: DriverDeps,
   { informers, sharing, scanner }: EventSource,
   dependencies: DependencyIndex,
 ): void {
-  const store = redisSharedHandles(link.redis, flags.redisPrefix, name);
-  const isRedisOurs = (): boolean => marker.isOurs;
+  const store = redisSharedHandles({ redis: link.redis, prefix: flags.redisPrefix, driver: name });
   if (scanner !== undefined)
-    closers.add('scans for handles', scanner.serve({ name, store, dependencies, isRedisOurs }));
+    closers.add('scans for handles', scanner.serve({ name, store, dependencies }));
   if (informers === undefined) return;
-  const publisher = new HandlePublisher({ informers, store, isRedisOurs, clock: systemClock, log });
+  const publisher = new HandlePublisher({ informers, store, clock: systemClock, log });
   closers.add('handle publisher', () => publisher.stop());
   const end = sharing.subscribe(() => publisher.changed());
   closers.add('changes of shared handles', end);
@@ -352,16 +361,20 @@ function openAudit({
   queue,
   pause,
   events,
+  ownLeader,
 }: DriverDeps): void {
   const { flags, closers, log, metrics } = context;
   const { kube, gateways, nodeGateways, link } = connections;
+  const place = { redis: link.redis, prefix: flags.redisPrefix, driver: name };
+  const node = ownLeader?.node;
+  const journal = { namespace: lease.namespace, lease: lease.name, driver: name, node };
   if (flags.auditIntervalMs <= 0 || !controllerCapabilities.has('LIST_VOLUMES')) return;
   const auditing = startPeriodicAudit({
     ports: {
       csi: gateways.anyReplica,
       kube,
-      openRecords: () => openRecords(link.redis, flags.redisPrefix, name),
-      ledger: redisAuditLedger(link.redis, flags.redisPrefix, name),
+      openCreations: () => readOpenCreations(kube, journal, place, systemClock.nowMs()),
+      ledger: redisAuditLedger(place),
       driver: name,
       isReadyNode: nodeGateways && ((node) => nodeGateways.isReady(node)),
       timeoutMs: flags.timeoutMs,

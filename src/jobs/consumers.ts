@@ -4,11 +4,9 @@ import { Consumer } from '../queue/consumer.ts';
 import { type JobKey, type JobKind, logFields } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import type { Run } from '../queue/run.ts';
-import { RecordsUnavailable } from '../records/ask-redis.ts';
-import { OwnershipLost } from '../records/record-ends.ts';
+import { RedisUnavailable } from '../redis/ask-redis.ts';
 import { timerMs } from '../runtime/clock.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
-import type { PollLoop } from '../runtime/poll-loop.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
 import type { Dependencies, DriverDeps } from './dependencies.ts';
 import { reconcileSnapshot } from './release-sources.ts';
@@ -22,21 +20,20 @@ export type StartConsumer = (
   reconcile: (key: JobKey, run: Run) => Promise<Outcome>,
 ) => Consumer;
 
-/** @returns a function that starts a consumer, which takes nothing from another cluster's Redis */
-export function createConsumerStarter(
-  { context, connections, shared, driver, instance }: DriverDeps,
-  lostRecords: Pick<PollLoop, 'runNow'>,
-): StartConsumer {
+/** @returns a function that starts a consumer */
+export function createConsumerStarter({
+  context,
+  connections,
+  shared,
+  driver,
+  instance,
+}: DriverDeps): StartConsumer {
   const { flags, closers, log, metrics } = context;
-  const { marker } = connections;
   const { workerConnection: connection } = shared;
-  closers.add(
-    'flush listener',
-    connection.onEmptied(() => lostRecords.runNow()),
-  );
   return (kind, concurrency, reconcile) => {
     const consumer = new Consumer({
       connection,
+      plain: connections.link.redis,
       prefix: flags.redisPrefix,
       driver: driver.name,
       name: instance,
@@ -52,19 +49,13 @@ export function createConsumerStarter(
       log,
       metrics,
     });
-    if (!marker.isOurs) void consumer.pause();
-    const end = marker.onChange((isOurs) => void (isOurs ? consumer.resume() : consumer.pause()));
-    closers.add(`${kind} consumer`, async () => {
-      end();
-      await consumer.close(flags.gracePeriodMs);
-    });
+    closers.add(`${kind} consumer`, () => consumer.close(flags.gracePeriodMs));
     return consumer;
   };
 }
 
 /** How often to look for jobs of dead workers, at most. Each look costs seven Redis commands for
- * each queue, and a volume whose call may be under way waits for the end of its ownership anyway,
- * which is 40 s by default. */
+ * each queue. */
 const STALLED_CHECK_MS = 10_000;
 
 /** There are few snapshots to remove our finalizer from, and none of them is urgent. */
@@ -84,7 +75,7 @@ export function startConsumers(
   // A consumer is a connection, and ingest enqueues no snapshots for a driver that makes none.
   if (driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT')) {
     const { kube } = deps.cluster;
-    const { openSources } = deps.redis;
+    const { openSources } = deps;
     const { gates } = deps.settings.options;
     consumers.push(
       startConsumer('snapshot', SNAPSHOT_CONCURRENCY, (key) =>
@@ -116,11 +107,9 @@ export async function runToOutcome(
   return outcome;
 }
 
-/** `later` while the API server or Redis is down or the record has another owner; `retry` if the
- * API server refused. */
+/** `later` while the API server or Redis is down; `retry` if the API server refused. */
 function toOutcome(error: unknown): Outcome {
-  if (error instanceof OwnershipLost || error instanceof RecordsUnavailable)
-    return { kind: 'later', reason: error.message };
+  if (error instanceof RedisUnavailable) return { kind: 'later', reason: error.message };
   if (!(error instanceof KubeError)) throw error;
   return { kind: isOutage(error) ? 'later' : 'retry', reason: error.message };
 }

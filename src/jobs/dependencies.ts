@@ -1,25 +1,22 @@
 import type { CapacityHints } from '../capacity/hints.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
-import type { SoftState } from '../election/soft-state.ts';
+import type { LeaseView } from '../election/lease-view.ts';
+import type { OwnLeader } from '../election/own-leader.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { ControllerCalls } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
+import type { SharedHandles } from '../hints/shared-handles.ts';
+import type { JournalPlace } from '../journal/list-journal.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { NodeLocal } from '../node-local/open-node-local.ts';
 import type { ClassTurns } from '../queue/class-turns.ts';
 import type { WorkerConnection } from '../queue/connections.ts';
-import type { VolumeNames } from '../records/names-in-use.ts';
-import type { RecordKeys } from '../records/record-seal.ts';
-import type { SharedHandles } from '../records/shared-handles.ts';
-import type { VolumeRecords } from '../records/volume-record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { WatchedFiles } from '../runtime/watched-files.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/flags.ts';
 import type { Caches, DriverCaches } from './caches.ts';
-import type { ClaimCopyReader } from './claim/claim-copy.ts';
 import type { flags } from './flags.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
@@ -31,6 +28,11 @@ export interface Dependencies {
   readonly cluster: Cluster;
   readonly driver: CsiDriver;
   readonly redis: RedisState;
+  /** Whether the driver may be called now. */
+  readonly lease: LeaseView;
+  readonly journal: JournalPlace;
+  /** The snapshots and claims that claims in the journal are created from. */
+  readonly openSources: () => Promise<ReadonlySet<string>>;
   readonly settings: Settings;
   readonly reports: Reports;
   readonly clock: Clock;
@@ -49,6 +51,8 @@ export interface Cluster extends Pick<
 > {
   readonly kube: Kube;
   readonly events: Events;
+  /** A claim as ingest's watch in this process shows it, if that has brought something lately. */
+  readonly freshClaim: OwnLeader['freshClaim'];
 }
 
 /** The CSI driver, through its gateways. */
@@ -68,17 +72,8 @@ export interface CsiDriver {
 
 /** What sutler keeps in Redis about volumes. */
 export interface RedisState {
-  readonly records: VolumeRecords;
-  /** Makes the name of an owner of records, unique to one attempt. */
-  readonly newOwner: () => string;
-  /** Which claim each shortened volume name is reserved for. */
-  readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
-  readonly copies: Pick<ClaimCopyReader, 'claimOf'>;
   /** The turns of classes that limit how many volumes are created and deleted. */
   readonly turns: Pick<ClassTurns, 'take' | 'end'>;
-  /** Reads from the open records the UIDs of the snapshots and claims that volumes are being
-   * created from. */
-  readonly openSources: () => Promise<ReadonlySet<string>>;
   /** The PVs that share a handle, by its name, as ingest published them; see shared-handles.ts. */
   readonly sharersOf: SharedHandles['sharersOf'];
 }
@@ -87,18 +82,13 @@ export interface RedisState {
 export interface Settings {
   /** The flags that the rules of src/volumes/ read. */
   readonly options: ProvisioningOptions;
-  /** The part of an ownership that is left for writing the PV (--write-allowance). */
-  readonly writeAllowanceMs: number;
+  /** D: for how long after a mark calls may be at work in the driver, and the run at its object. */
+  readonly doubtMs: number;
   /** Longest delay after a failure (--retry-interval-max), which is also that after an infeasible
    * request. */
   readonly retryMaxMs: number;
   /** Whether ingest watches secrets, so that a key may park on one (--watch-secrets). */
   readonly areSecretsWatched: boolean;
-  /** Whether a claim gets a finalizer while its record is open (--claim-finalizer). */
-  readonly usesClaimFinalizer: boolean;
-  /** Whether the data of Redis ends with this process, so that only that finalizer tells the next
-   * one of a call (record rule 10). */
-  readonly isSoftState: boolean;
 }
 
 /** What runs tell besides events. */
@@ -116,10 +106,8 @@ export type JobsContext = DriverContext<typeof flags>;
 export interface SharedParts {
   readonly workerConnection: WorkerConnection;
   readonly caches: Caches;
-  /** What --record-key-file says; undefined without the flag. */
-  readonly recordKeys: Pick<WatchedFiles<RecordKeys>, 'current'> | undefined;
   /** Set where ingest is the same process, and Redis its own. */
-  readonly softState?: SoftState | undefined;
+  readonly ownLeader?: OwnLeader | undefined;
 }
 
 /** What the parts of one driver in jobs are made of. It is there once the driver is known. */

@@ -1,9 +1,8 @@
-import { CLAIM_FINALIZER, VOLUME_FINALIZER } from '../kube/keys.ts';
-import { isConflict, isInvalid, isNotFound, isOutage, KubeError } from '../kube/kube-error.ts';
-import type { Claim, KubeObject, Volume } from '../kube/objects.ts';
-import { claims, type Resource, volumes } from '../kube/resources.ts';
+import { VOLUME_FINALIZER } from '../kube/keys.ts';
+import { isNotFound, isOutage, KubeError } from '../kube/kube-error.ts';
+import type { KubeObject, Volume } from '../kube/objects.ts';
+import { type Resource, volumes } from '../kube/resources.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import { selectedNodeOf } from '../volumes/eligibility.ts';
 import * as lists from '../volumes/finalizer-patches.ts';
 import type { Kube } from './dependencies.ts';
 
@@ -55,59 +54,6 @@ async function write<T extends KubeObject>(
   }
   const metadata = { ...object.metadata, finalizers: change.list };
   return kube.update<T>(resource, ref, { ...object, metadata });
-}
-
-/* The finalizer that a claim has with --claim-finalizer while its volume record is open. If Redis
- * loses the record, the claim still exists, and its next run finishes the volume. */
-
-const OF_CLAIMS = { resource: claims, finalizer: CLAIM_FINALIZER };
-
-/** Adds the finalizer, before the record is opened. Sends nothing if the claim is being deleted:
- * it takes no new finalizer, and upstream provisions it while other finalizers keep it.
- * @returns the claim as it is then; undefined if it changed since it was read, or is gone
- * @throws KubeError for any other refusal */
-export async function addClaimFinalizer(kube: Kube, claim: Claim): Promise<Claim | undefined> {
-  if (claim.metadata.deletionTimestamp !== undefined) return claim;
-  try {
-    return await addFinalizer(kube, { ...OF_CLAIMS, object: claim });
-  } catch (error) {
-    if (isNotFound(error) || isConflict(error)) return undefined;
-    if (isInvalid(error) && (await isBeingDeleted(kube, claim))) return undefined;
-    throw error;
-  }
-}
-
-async function isBeingDeleted(kube: Kube, { metadata }: Claim): Promise<boolean> {
-  const { namespace = '', name, uid } = metadata;
-  const now = await kube.get<Claim>(claims, { namespace, name });
-  return now?.metadata.uid !== uid || now.metadata.deletionTimestamp !== undefined;
-}
-
-/** How often an update is tried that other writers of the claim come before. */
-const MAX_UPDATES = 10;
-
-/** Removes the finalizer from the claim as it is now. Sends nothing for a claim without it, and for
- * one that is not of the only node that this process serves: there it is another process's.
- * @throws KubeError */
-export async function removeClaimFinalizer(
-  kube: Kube,
-  claim: Claim,
-  ownNode?: string,
-): Promise<void> {
-  if (!lists.hasFinalizer(claim, CLAIM_FINALIZER)) return;
-  const { namespace = '', name, uid } = claim.metadata;
-  let object: Claim | undefined = claim;
-  for (let tries = 1; object?.metadata.uid === uid; tries += 1) {
-    if (ownNode !== undefined && selectedNodeOf(object) !== ownNode) return;
-    try {
-      await removeFinalizer(kube, { ...OF_CLAIMS, object });
-      return;
-    } catch (error) {
-      if (isNotFound(error)) return;
-      if (!isConflict(error) || tries === MAX_UPDATES) throw error;
-    }
-    object = await kube.get<Claim>(claims, { namespace, name });
-  }
 }
 
 /** Adds our finalizer to a PV, or removes it; it keeps the PV until the driver has deleted the

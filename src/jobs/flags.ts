@@ -1,10 +1,9 @@
 import { capacityFlags, capacityWorkFlags } from '../capacity/flags.ts';
 import { driverConfigFlags } from '../driver-config/flags.ts';
-import { electionFlags } from '../election/flags.ts';
+import { doubtFlags, electionFlags } from '../election/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
 import { waitFlags } from '../queue/flags.ts';
-import { recordFlags, recordKeyFlags } from '../records/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
@@ -18,18 +17,10 @@ export const flags = defineFlags({
   ...processFlags,
   ...kubeFlags,
   ...redisFlags,
-  'redis-without-aof': {
-    type: 'bool',
-    default: false,
-    help:
-      'Ready although Redis keeps no append-only file: when it restarts it forgets volume ' +
-      'records, and of a claim that is deleted then a volume may be left in the storage. ' +
-      'Not needed with --claim-finalizer.',
-  },
   ...driverConfigFlags,
   ...gatewayClientFlags,
   ...provisioningFlags,
-  ...recordFlags,
+  ...doubtFlags,
   ...waitFlags,
   ...capacityFlags,
   ...capacityWorkFlags,
@@ -63,11 +54,6 @@ export const flags = defineFlags({
         'How long a job stays with a worker that died. Another worker takes it within a third of ' +
         'that time after it, 10 s at most (snapshots: 60 s).',
     },
-    'settle-time': {
-      type: 'durationMs',
-      default: '1m',
-      help: 'A refusal proves that no volume exists only this long after the last ambiguous call.',
-    },
     'node-deployment-immediate-binding': {
       type: 'bool',
       default: true,
@@ -75,13 +61,6 @@ export const flags = defineFlags({
         'With --node-deployment, chooses a node with room for a claim whose class binds at once. ' +
         'false: such a claim waits until something else selects its node.',
       upstream: 'same; there the nodes compete for the claim',
-    },
-    'claim-finalizer': {
-      type: 'bool',
-      default: false,
-      help:
-        'Keeps a finalizer on a claim while its volume record is open, in case Redis loses its ' +
-        'data. Costs two API writes per claim.',
     },
   }),
   'leader-election-namespace': electionFlags['leader-election-namespace'],
@@ -92,7 +71,6 @@ export const flags = defineFlags({
     help: 'Has no effect: jobs of claims also release sources of clones.',
     upstream: 'same name; no workers of its own here',
   },
-  ...recordKeyFlags,
   'grace-period': {
     type: 'durationMs',
     default: '25s',

@@ -5,7 +5,7 @@ import { classes } from '../kube/resources.ts';
 import type { TurnLimits, TurnWait } from '../queue/class-turns.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import { askRedis } from '../records/ask-redis.ts';
+import { askRedis } from '../redis/ask-redis.ts';
 import { readClassSettings } from '../volumes/class-settings.ts';
 import type { Dependencies } from './dependencies.ts';
 
@@ -25,8 +25,8 @@ const END_PAUSE_MS = 1_000;
 
 /** Creates or deletes a volume when the limits of its class allow it, else ends the run. A class
  * without limits costs nothing.
- * @param work  opens the record and calls the driver
- * @throws RecordsUnavailable, and what `work` throws */
+ * @param work  calls the driver
+ * @throws RedisUnavailable, and what `work` throws */
 export async function inTurn(
   { clock, cluster, redis: { turns }, reports: { log } }: Dependencies,
   { key, cls, isNeeded }: TurnOf,

@@ -6,9 +6,8 @@ import {
 } from '../connections/open-connections.ts';
 import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
-import type { SoftState } from '../election/soft-state.ts';
+import type { OwnLeader } from '../election/own-leader.ts';
 import { openWorkerConnection } from '../queue/connections.ts';
-import { openRecordKeys } from '../records/open-keys.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { startCaches } from './caches.ts';
@@ -24,16 +23,15 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 /** Opens everything of jobs; it then runs until the process closes.
- * @param softState  where ingest is the same process, and Redis its own */
-export async function start(context: JobsProcess, softState?: SoftState): Promise<void> {
+ * @param ownLeader  where ingest is the same process, and Redis its own */
+export async function start(context: JobsProcess, ownLeader?: OwnLeader): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   const checked = checkFlags(context);
   const instance = instanceName(context);
-  const redisName = `sutler-records:${instance}`;
-  const isRedisOwn = softState !== undefined;
-  const connections = await openConnections(context, 'jobs', redisName, isRedisOwn);
+  const redisName = `sutler-jobs:${instance}`;
+  const connections = await openConnections(context, 'jobs', redisName);
   const ofDriver = await connectDriver(context, connections);
-  const shared = { ...(await openShared(context, connections, softState?.node)), softState };
+  const shared = { ...openShared(context, connections, ownLeader?.node), ownLeader };
   addFirstChecks(context.health);
   context.announce(await openHttpEndpoint(context));
   await startWorkers(context, ofDriver, { ...checked, shared, instance });
@@ -42,9 +40,9 @@ export async function start(context: JobsProcess, softState?: SoftState): Promis
 /** Serves the drivers of --driver-config. */
 async function startSeveral(context: JobsProcess): Promise<void> {
   const config = await openDriverConfig(context, checkFlags);
-  const redisName = `sutler-records:${instanceName(context)}`;
+  const redisName = `sutler-jobs:${instanceName(context)}`;
   const connections = await openConnections(context, 'jobs', redisName);
-  const shared = await openShared(context, connections);
+  const shared = openShared(context, connections);
   context.announce(await openHttpEndpoint(context));
   const removed = new Set<string>();
   const drivers = serveDrivers(config, {
@@ -61,16 +59,17 @@ async function startSeveral(context: JobsProcess): Promise<void> {
     onRemoved: (name) => void removed.add(name),
   });
   reportLeftDrivers(context, connections, {
+    namespace: context.flags.leaderElectionNamespace,
     served: () => drivers.names,
     list: () => Promise.resolve([...removed]),
   });
 }
 
-async function openShared(
+function openShared(
   context: JobsProcess,
   connections: Connections,
   ownNode?: string,
-): Promise<SharedParts> {
+): Omit<SharedParts, 'ownLeader'> {
   const { flags, closers, log, metrics } = context;
   const { kube, redisAccess } = connections;
   const { redisUrl, redisPrefix: prefix } = flags;
@@ -78,5 +77,5 @@ async function openShared(
   closers.add('worker connection', () => workerConnection.close());
   const caches = startCaches({ client: kube, log, metrics, ownNode });
   closers.add('caches', () => caches.stop());
-  return { workerConnection, caches, recordKeys: await openRecordKeys(context) };
+  return { workerConnection, caches };
 }

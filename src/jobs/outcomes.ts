@@ -5,8 +5,6 @@ import { type EventInput, regardingClaim } from '../kube/event-correlation.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
 import { untilGatewayIsReady } from '../node-local/wait-conditions.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
-import { UNTIL_PAUSE_ENDS } from '../records/provisioning-pause.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
@@ -14,37 +12,12 @@ import type { CsiDriver, Dependencies, Events } from './dependencies.ts';
 
 /* Outcomes that creations and deletions share. */
 
-export const RECORD_CHANGED: Outcome = {
-  kind: 'later',
-  reason: 'the volume record changed meanwhile',
-};
-
 /** Parks until one of the objects changes, or retries if no object is known to wait for. */
 export function parkOrRetry(reason: string, until: readonly WaitCondition[]): Outcome {
   return until.length === 0 ? { kind: 'retry', reason } : { kind: 'parked', reason, until };
 }
 
-/** Ends a run whose record can't be opened now: another run owns it, or none may be opened yet. */
-export function waitForRecord(
-  opened: Extract<OpenedCreate | OpenedDelete, { kind: 'busy' | 'not-yet' }>,
-): Outcome {
-  return opened.kind === 'busy'
-    ? {
-        kind: 'running',
-        reason:
-          `another run owns the volume record (${opened.state}), ` +
-          `for ${Math.ceil(opened.waitMs / 1000)} s at most`,
-        delayMs: opened.waitMs,
-      }
-    : {
-        kind: 'later',
-        reason: opened.reason,
-        delayMs: opened.waitMs,
-        ...(opened.isHalt ? { until: UNTIL_PAUSE_ENDS } : {}),
-      };
-}
-
-/** How a run ends whose call was not forwarded; its record is reverted by then. The gateway answers
+/** How a run ends whose call was not forwarded; its mark is taken back by then. The gateway answers
  * Aborted while it has another call for this volume under way, and after a time at which the call
  * was too late. Unavailable means that no call of
  * any key gets through (no gateway answers, or the gateway has no driver), unless the gateway says
@@ -63,7 +36,7 @@ export function notForwarded(
   if (nodeLocal?.gateways.isReady(node) !== false) return { kind: 'later', reason };
   return {
     kind: 'parked',
-    reason: `no gateway is ready on node ${node}; if it is gone for good, run: sutler abandon ${node}`,
+    reason: `no gateway is ready on node ${node}; if it is gone for good, delete the Node object`,
     until: [untilGatewayIsReady(node)],
   };
 }

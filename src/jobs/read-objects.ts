@@ -90,7 +90,7 @@ async function listAll(
 }
 
 /* The secret values of one driver call. They are read right before the call and never stored or
- * logged (invariant 12). */
+ * logged (invariant 11). */
 
 /** A secret's values by key. */
 export type SecretValues = Readonly<Record<string, string>>;

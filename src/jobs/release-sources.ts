@@ -1,8 +1,9 @@
 import { listAll } from '../kube/client.ts';
 import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import { isConflict, isForbidden, isNotFound, isOutage, KubeError } from '../kube/kube-error.ts';
-import type { Claim, Snapshot } from '../kube/objects.ts';
-import { claims, keyOf, snapshots } from '../kube/resources.ts';
+import { type JournalPlace, listJournal } from '../journal/list-journal.ts';
+import type { Claim, Snapshot, Volume } from '../kube/objects.ts';
+import { claims, keyOf, type Resource, snapshots, volumes } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -12,23 +13,20 @@ import {
   isTerminatingCloneSource,
   restoredSnapshot,
 } from '../volumes/data-source.ts';
+import { type DriverFacts, isKnownAs } from '../volumes/driver-facts.ts';
+import { provisionerOf } from '../volumes/eligibility.ts';
 import { hasFinalizer } from '../volumes/finalizer-patches.ts';
 import type { FeatureGates } from '../volumes/flags.ts';
+import { identityOf } from '../volumes/handles.ts';
 import type { TemplateSource } from '../volumes/persistent-volume.ts';
-import type { CsiDriver, Kube, RedisState } from './dependencies.ts';
+import type { Dependencies, Kube } from './dependencies.ts';
 import { addFinalizer, removeFinalizer } from './finalizers.ts';
 
 /* Removes our finalizers from what volumes were created from: the claim's own run from the snapshot
  * that was restored, a run of the source claim from that claim, and a run of the snapshot's job
  * from a snapshot that nothing is restored from any more. */
 
-type OpenSources = RedisState['openSources'];
-
-interface CloneDeps {
-  readonly kube: Kube;
-  readonly openSources: OpenSources;
-  readonly facts: CsiDriver['facts'];
-}
+type OpenSources = Dependencies['openSources'];
 
 interface SnapshotDeps {
   readonly kube: Kube;
@@ -66,15 +64,16 @@ export async function releaseRestoredSnapshot(
  * pkg/controller/clone_controller.go syncClaim).
  * @param claim as the run has read it
  * @returns undefined if the claim stays or lacks the finalizer, or if the driver does not clone
- * @throws KubeError, RecordsUnavailable */
+ * @throws KubeError, RedisUnavailable */
 export async function releaseCloneSource(
-  { kube, openSources, facts }: CloneDeps,
+  { cluster: { kube }, driver, openSources }: Dependencies,
   claim: Claim,
 ): Promise<Outcome | undefined> {
-  const canClone = facts().controllerCapabilities.has('CLONE_VOLUME');
+  const canClone = driver.facts().controllerCapabilities.has('CLONE_VOLUME');
   if (!canClone || !isTerminatingCloneSource(claim)) return undefined;
-  const { namespace = '', name, uid } = claim.metadata;
-  // Claims before records: if a record is opened in between, its claim was still in the list.
+  if (!(await isOfDriver(kube, claim, driver.facts()))) return undefined;
+  const { namespace = '', name } = claim.metadata;
+  // Claims before the journal: a claim that is noted in between was still in the list.
   const clone = await findClaim(kube, namespace, (other) => isCloning(other, name));
   if (clone !== undefined) {
     const { name: cloneName, resourceVersion: seen } = clone.metadata;
@@ -84,7 +83,7 @@ export async function releaseCloneSource(
       until: [{ resource: claims.plural, namespace, name: cloneName, seen }],
     };
   }
-  if ((await openSources()).has(uid)) {
+  if ((await openSources()).has(sourceId(claims, { namespace, name }))) {
     const reason = 'a volume is being created from this claim’s; the claim of that volume is gone';
     return { kind: 'running', reason };
   }
@@ -99,6 +98,48 @@ export async function releaseCloneSource(
   }
 }
 
+/** Whether a claim is this driver's. One that was bound by hand names none: its volume does. */
+async function isOfDriver(kube: Kube, claim: Claim, driver: DriverFacts): Promise<boolean> {
+  const provisioner = provisionerOf(claim);
+  if (provisioner !== undefined) return isKnownAs(driver, provisioner);
+  const { volumeName: name = '' } = claim.spec;
+  const volume = name === '' ? undefined : await kube.get<Volume>(volumes, { name });
+  return volume === undefined || identityOf(volume)?.driver === driver.name;
+}
+
+/** How the journal's sources are named. */
+export function sourceId(
+  { plural }: Pick<Resource, 'plural'>,
+  { namespace = '', name }: { readonly namespace?: string; readonly name: string },
+): string {
+  return `${plural}/${namespace}/${name}`;
+}
+
+/** The snapshots and claims that claims in the journal are created from, which may be gone
+ * themselves.
+ * @throws KubeError */
+export async function listOpenSources(
+  kube: Kube,
+  journal: JournalPlace,
+): Promise<ReadonlySet<string>> {
+  const entries = await listJournal(kube, journal);
+  return new Set(
+    entries.flatMap(({ claim: { metadata, spec } }) => {
+      const {
+        kind,
+        name,
+        namespace = metadata.namespace,
+      } = {
+        ...spec.dataSource,
+        ...spec.dataSourceRef,
+      };
+      if (name === undefined) return [];
+      const resource = kind === snapshots.kind ? snapshots : claims;
+      return [sourceId(resource, { ...(namespace === undefined ? {} : { namespace }), name })];
+    }),
+  );
+}
+
 /** Refusals that need no warning: sutler may not write snapshots (403), or the snapshot is gone
  * (404) or changed (409). */
 const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
@@ -106,7 +147,7 @@ const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
 /** One run of a snapshot's job: removes our finalizer if nothing is restored from the snapshot any
  * more (upstream's sweep with --snapshot-orphan-sweep-interval). What the API server refuses is
  * left to the next sweep (src/ingest/snapshot-sweep.ts).
- * @throws KubeError if the API server is down, RecordsUnavailable if Redis is */
+ * @throws KubeError if the API server is down, RedisUnavailable if Redis is */
 export async function reconcileSnapshot(deps: SnapshotDeps, job: JobKey): Promise<Outcome> {
   try {
     return { kind: 'done', note: await releaseUnused(deps, job) };
@@ -145,14 +186,16 @@ async function findUse(
   { kube, openSources, gates }: SnapshotDeps,
   job: JobKey,
 ): Promise<string | undefined> {
-  const { uid, namespace } = job;
+  const { namespace } = job;
   const key = keyOf(job);
-  // Claims before records: if a record is opened in between, its claim was still in the list.
+  // Claims before the journal: a claim that is noted in between was still in the list.
   const where = gates.CrossNamespaceVolumeDataSource ? undefined : namespace;
   const isRestored = (claim: Claim) => isPending(claim) && restoredSnapshot(claim) === key;
   const restore = await findClaim(kube, where, isRestored);
   if (restore !== undefined) return `claim ${restore.metadata.name} is restored from it`;
-  return (await openSources()).has(uid) ? 'a volume is being created from it' : undefined;
+  return (await openSources()).has(sourceId(snapshots, job))
+    ? 'a volume is being created from it'
+    : undefined;
 }
 
 /** Lists claims until one matches.

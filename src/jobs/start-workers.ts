@@ -1,17 +1,14 @@
 import { type CapacityPlace, capacityPlace } from '../capacity/flags.ts';
 import { startReconciler } from '../capacity/start-reconciler.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
-import type { LeaseFollower } from '../election/lease-follower.ts';
-import { ownershipMs } from '../records/flags.ts';
-import { startLostRecords } from '../records/lost-records.ts';
-import { VolumeRecords } from '../records/volume-record.ts';
+import { leaseNamespace } from '../election/flags.ts';
+import { leaseName } from '../election/lease.ts';
 import { UsageError } from '../runtime/flags.ts';
-import type { PollLoop } from '../runtime/poll-loop.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
 import { buildDependencies } from './build-dependencies.ts';
 import type { DriverCaches } from './caches.ts';
 import { createConsumerStarter, startConsumers } from './consumers.ts';
-import type { DriverDeps, JobsContext, SharedParts } from './dependencies.ts';
+import type { JobsContext, SharedParts } from './dependencies.ts';
 import { followLease } from './follow-lease.ts';
 
 /** What the flags of a driver say, once they are checked. */
@@ -33,8 +30,6 @@ export async function startWorkers(
   const { gates, place, instance, shared } = o;
   for (const gate of retiredGates(flags.featureGates))
     log.warn(`--feature-gates: ${gate} is accepted and ignored: it is always on; remove it`);
-  const isSafe = flags.claimFinalizer || flags.redisWithoutAof;
-  context.health.ready('redis-aof', () => (isSafe ? undefined : connections.settings.forgets));
   const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
   const caches = openCaches(context, shared.caches.openDriver(driver, gates));
@@ -42,18 +37,22 @@ export async function startWorkers(
   if (stopping.aborted) return;
 
   const deps = { context, connections, shared, driver, instance };
-  const lease = shared.softState ?? (await followLease(deps));
-  const records = openRecords(deps, lease);
-  const lostRecords = openLostRecords(deps, records);
-  const dependencies = buildDependencies(deps, { caches, records, gates });
-  await connections.marker.waitUntilOurs(stopping);
-  if (stopping.aborted) return;
-  const startConsumer = createConsumerStarter(deps, lostRecords);
+  const namespace = await leaseNamespace(flags.leaderElectionNamespace, context.env);
+  const { ownLeader } = shared;
+  const journal = {
+    namespace,
+    lease: leaseName(driver.name),
+    driver: driver.name,
+    node: ownLeader?.node,
+  };
+  const lease = ownLeader ?? (await followLease(deps, namespace));
+  const dependencies = buildDependencies(deps, { caches, gates, lease, journal });
+  const startConsumer = createConsumerStarter(deps);
   startConsumers(deps, dependencies, startConsumer);
   if (place !== undefined) {
     startReconciler(context, connections, {
       driver: driver.name,
-      ownNode: shared.softState?.node,
+      ownNode: ownLeader?.node,
       place,
       classOf: caches.classOf,
       topology: caches.topology,
@@ -87,33 +86,4 @@ function openCaches({ closers, health }: JobsContext, caches: DriverCaches): Dri
   closers.add('caches', () => caches.stop());
   health.ready('kubernetes', () => caches.trouble);
   return caches;
-}
-
-function openRecords(
-  { context, connections, driver, instance, shared }: DriverDeps,
-  lease: Pick<LeaseFollower, 'otherHolder'>,
-): VolumeRecords {
-  const { flags } = context;
-  return new VolumeRecords({
-    redis: connections.link.redis,
-    prefix: flags.redisPrefix,
-    driver: driver.name,
-    ownMs: ownershipMs(flags),
-    settleMs: flags.settleTimeMs,
-    processName: instance,
-    keys: () => shared.recordKeys?.current,
-    otherHolder: () => lease.otherHolder,
-    isSoftState: shared.softState !== undefined,
-  });
-}
-
-function openLostRecords({ context, connections }: DriverDeps, records: VolumeRecords): PollLoop {
-  const isRedisOurs = () => connections.marker.isOurs;
-  const lostRecords = startLostRecords(records, isRedisOurs, context.log);
-  context.closers.add('open records', () => lostRecords.stop());
-  context.closers.add(
-    'listener',
-    connections.link.onReady(() => lostRecords.runNow()),
-  );
-  return lostRecords;
 }

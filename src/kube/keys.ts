@@ -1,6 +1,6 @@
 /** Names of annotations, labels, finalizers and attributes that sutler shares with other parts of
  * Kubernetes. All but those of sutler.dev are upstream's, so that a cluster can change over and
- * back (invariant 10). */
+ * back (invariant 9). */
 
 // Annotations of claims.
 
@@ -42,12 +42,13 @@ export const PORTWORX_SECRET_NAME = 'openstorage.io/auth-secret-name';
 export const PORTWORX_SECRET_NAMESPACE = 'openstorage.io/auth-secret-namespace';
 /** Resource group of the account of an in-tree Azure file volume. Read and written by jobs. */
 export const AZURE_FILE_RESOURCE_GROUP = 'kubernetes.io/azure-file-resource-group';
-/** Our own, on the driver's Lease: epoch of Redis' data (record rule 6). Read and written by
- * ingest. */
-export const DATA_EPOCH = 'sutler.dev/epoch';
-/** Our own, on the driver's Lease: how far that data epoch has come, as
- * `<id>/<sequence>/<server>`. Read and written by ingest, with the renewals of the Lease. */
-export const DATA_EPOCH_SEQUENCE = 'sutler.dev/sequence';
+/** Our own, on the driver's Lease: the history of Redis' data that the last leader of ours knew, as
+ * `<leaseTransitions>/<history>` (src/queue/history.ts). Written by ingest; read by jobs before
+ * each call. */
+export const REDIS_HISTORY = 'sutler.dev/redis-history';
+/** Our own, on the driver's Lease: nothing new is begun, as JSON of who asked for it and when.
+ * Written by `sutler drain`; read by ingest and jobs. */
+export const DRAIN = 'sutler.dev/drain';
 
 // Annotations of classes, our own. Written by administrators; read by ingest and jobs
 // (src/volumes/class-settings.ts).
@@ -65,9 +66,6 @@ export const CLASS_SETTINGS = [MAX_IN_FLIGHT, MAX_PER_SECOND, CREATION_TIMEOUT];
 /** Keeps a volume object until the driver's volume is deleted. Added by jobs at creation and to
  * Bound volumes; removed by jobs. */
 export const VOLUME_FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
-/** Our own: keeps a claim while its volume record is open, with --claim-finalizer. Added and
- * removed by jobs, all removed by `sutler uninstall`. */
-export const CLAIM_FINALIZER = 'sutler.dev/volume-record';
 /** Keeps the source claim of a clone. Added and removed by jobs. */
 export const CLONE_PROTECTION = 'provisioner.storage.kubernetes.io/cloning-protection';
 /** Keeps the source snapshot of a restore. Added and removed by jobs; leftovers found by ingest. */

@@ -83,7 +83,7 @@ export type Class = Stored<
   { reclaimPolicy?: ReclaimPolicy; volumeBindingMode?: 'Immediate' | 'WaitForFirstConsumer' }
 >;
 
-/** Secret; the values are base64. Never kept longer than one call (invariant 12). */
+/** Secret; the values are base64. Never kept longer than one call (invariant 11). */
 export type Secret = Stored<k8s.V1Secret>;
 
 /** Its times have exactly six fraction digits: the API server refuses others with status 400. */

@@ -14,13 +14,9 @@ import {
   renewCredentials,
 } from './credentials.ts';
 import type { kubeFlags } from './flags.ts';
-import { isForbidden } from './kube-error.ts';
 import { nameMissingRights } from './missing-rights.ts';
 import { openKubeconfig } from './kubeconfig.ts';
-import type { KubeObject } from './objects.ts';
 import { proxyOf } from './proxy.ts';
-import type { CallOptions } from './request-sender.ts';
-import { namespaces } from './resources.ts';
 import { bracketIPv6 } from '../runtime/address.ts';
 
 const UNVERIFIED =
@@ -121,21 +117,4 @@ async function openServiceAccount(
     source: 'in-cluster',
     ...(await renewCredentials(read, { where, maxAgeMs: SERVICE_ACCOUNT_AGE_MS, nowMs })),
   };
-}
-
-/** Reads what identifies a cluster: the UID of its namespace kube-system, which exists as long as
- * the cluster does.
- * @returns undefined if RBAC forbids to read it, or if there is no such namespace
- * @throws KubeError if the API server does not answer */
-export async function readClusterUid(
-  kube: Pick<KubeClient, 'get'>,
-  options?: CallOptions,
-): Promise<string | undefined> {
-  try {
-    const ref = { name: 'kube-system' };
-    return (await kube.get<KubeObject>(namespaces, ref, options))?.metadata.uid;
-  } catch (error) {
-    if (isForbidden(error)) return undefined;
-    throw error;
-  }
 }

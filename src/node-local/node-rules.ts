@@ -1,5 +1,5 @@
-import { PROVISIONER_IDENTITY } from '../kube/keys.ts';
-import type { Class, Labels, NodeSelectorTerm, Volume } from '../kube/objects.ts';
+import { PROVISIONER_IDENTITY, VOLUME_FINALIZER } from '../kube/keys.ts';
+import type { Class, Labels, Volume } from '../kube/objects.ts';
 import { catchRefusal } from '../rules/rule.ts';
 import { type ClusterTopology, termOf } from '../topology/cluster-topology.ts';
 import { matchesNodeAffinity } from '../topology/node-affinity.ts';
@@ -137,10 +137,12 @@ function nodesWhere(topology: ClusterTopology, test: (labels: Labels) => boolean
   return names.sort();
 }
 
+const IF_NODE_IS_GONE =
+  'if its node is gone for good, so is the volume: delete the PersistentVolume and remove its ' +
+  `finalizer ${VOLUME_FINALIZER}`;
+
 function waitForCreator(creator: string, topology: ClusterTopology | undefined): DeletingNode {
-  const message =
-    `no gateway is ready on node ${creator}, which created the volume; if that node is gone for ` +
-    `good, run: sutler abandon ${creator}`;
+  const message = `no gateway is ready on node ${creator}, which created the volume; ${IF_NODE_IS_GONE}`;
   const isGone = topology !== undefined && topology.node(creator) === undefined;
   return { kind: 'none', message, nodes: [creator], isGone };
 }
@@ -155,42 +157,12 @@ function explainUnreachable(
     const message = `no gateway is ready on node ${first}${others}, where the volume is`;
     return { kind: 'none', message, nodes: reachable, isGone: false };
   }
-  const abandon = creator ?? 'NODE';
   return {
     kind: 'none',
     message:
       'no node matches the node affinity of the volume' +
-      `${creator === undefined ? '' : `, which node ${creator} created`}; if its node is gone ` +
-      `for good, run: sutler abandon ${abandon}`,
+      `${creator === undefined ? '' : `, which node ${creator} created`}; ${IF_NODE_IS_GONE}`,
     nodes: creator === undefined ? [] : [creator],
     isGone: true,
   };
-}
-
-/** Whether a volume was on a node that is gone, and on no other: the node created it, or its node
- * affinity names the node, and it matches no node that is there.
- * @param where.labels of all nodes that are there */
-export function isOnGoneNode(
-  volume: Volume,
-  where: { readonly driver: string; readonly node: string; readonly labels: readonly Labels[] },
-): boolean {
-  const { driver, node, labels } = where;
-  const { csi, nodeAffinity } = volume.spec;
-  const terms = nodeAffinity?.required?.nodeSelectorTerms;
-  if (csi?.driver !== driver || terms === undefined) return false;
-  const isOfNode =
-    creatingNode(volume, driver) === node || terms.every((term) => names(term, node));
-  const isReachable = (each: Labels): boolean =>
-    // An affinity that can't be read is left for people.
-    catchRefusal(
-      () => matchesNodeAffinity(nodeAffinity, each),
-      () => true,
-    );
-  return isOfNode && !labels.some(isReachable);
-}
-
-function names({ matchExpressions = [] }: NodeSelectorTerm, node: string): boolean {
-  return matchExpressions.some(
-    ({ operator, values = [] }) => operator === 'In' && values.length === 1 && values[0] === node,
-  );
 }

@@ -1,9 +1,7 @@
 import type { Redis } from 'ioredis';
-import type { DriverPlace } from '../redis/key-prefix.ts';
-import { defineNamedScript } from '../redis/named-script.ts';
-import { askRedis } from '../records/ask-redis.ts';
-import { dataEpochKey, roomExpiryKey, roomKey } from '../records/key-names.ts';
-import { RECORD_NOW } from '../records/record-clock.ts';
+import { askRedis } from '../redis/ask-redis.ts';
+import { type DriverPlace, driverKey } from '../redis/key-prefix.ts';
+import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 
 /* The room on nodes that claims have reserved, while their volumes are being created. A driver's
  * GetCapacity says how much room a node has, but not how much of it other claims are about to take.
@@ -28,7 +26,7 @@ import { RECORD_NOW } from '../records/record-clock.ts';
 
 /** Reservations end here by themselves, for runs that died: then `made` grows as if the volume was
  * made, because it may be. A whole day after the last change everything is forgotten. */
-const BEGIN = `${RECORD_NOW}
+const BEGIN = `${REDIS_NOW}
 local function text(number) return string.format('%.0f', number) end
 local function bytesAt(field) return tonumber(redis.call('HGET', roomKey, field) or 0) end
 -- Ends a reservation.
@@ -46,7 +44,7 @@ end
 for _, uid in ipairs(redis.call('ZRANGEBYSCORE', expiryKey, '-inf', now)) do finish(uid) end
 `;
 
-const KEYS = ['roomKey', 'expiryKey', 'dataEpochKey'] as const;
+const KEYS = ['roomKey', 'expiryKey'] as const;
 
 /** Answers with what is reserved on each node and what was made there, in turn. */
 const look = defineNamedScript({
@@ -118,7 +116,7 @@ export interface ReservationView {
 
 export type ReservedCapacity = ReturnType<typeof redisReservedCapacity>;
 
-/** The reservations of one driver's claims. Methods throw RecordsUnavailable while Redis can't be
+/** The reservations of one driver's claims. Methods throw RedisUnavailable while Redis can't be
  * reached. Bytes above 2^53 are rounded.
  * @param ttlMs how long a reservation lasts at most */
 export function redisReservedCapacity(
@@ -126,11 +124,8 @@ export function redisReservedCapacity(
   { prefix, driver }: DriverPlace,
   ttlMs: number,
 ) {
-  const keys = {
-    roomKey: roomKey(prefix, driver),
-    expiryKey: roomExpiryKey(prefix, driver),
-    dataEpochKey: dataEpochKey(prefix, driver),
-  };
+  const place = { prefix, driver };
+  const keys = { roomKey: driverKey(place, 'room'), expiryKey: driverKey(place, 'room-expiry') };
   return {
     /** To be called before the driver is asked for its capacity. */
     async look(nodes: readonly string[]): Promise<ReservationView> {

@@ -2,12 +2,13 @@ import { audit as runAudit, type AuditReport, redisAuditLedger } from '../audit/
 import { renderAudit } from '../audit/render.ts';
 import { flagsOfDriver } from '../driver-config/serve-drivers.ts';
 import { openDriver } from '../gateway-client/open-driver.ts';
-import { explainForOperator } from '../records/forget.ts';
-import { openRecords } from '../records/open-records.ts';
+import { VANISHED } from '../explain/causes.ts';
+import { readOpenCreations } from '../hints/open-creations.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Invocation } from '../runtime/process.ts';
 import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
 import { audit } from './flags.ts';
+import { journalPlace } from './journal-place.ts';
 
 /** Longer than an idle gateway takes to connect to its driver. */
 const DRIVER_LIMIT_MS = 20_000;
@@ -44,11 +45,13 @@ async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Pro
       `driver ${name} can't list its volumes (no LIST_VOLUMES capability), so sutler can't compare ` +
         'them; list the volumes with the tools of the storage system',
     );
+  const place = { redis, prefix, driver: name };
+  const journal = await journalPlace(context, name);
   const report = await runAudit({
     csi: gateways.anyReplica,
     kube,
-    openRecords: () => openRecords(redis, prefix, name),
-    ledger: redisAuditLedger(redis, prefix, name),
+    openCreations: () => readOpenCreations(kube, journal, place, systemClock.nowMs()),
+    ledger: redisAuditLedger(place),
     driver: name,
     isReadyNode: nodeGateways && ((node) => nodeGateways.isReady(node)),
     timeoutMs: flags.timeoutMs,
@@ -58,10 +61,8 @@ async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Pro
   return { status: statusOf(report), lines: renderAudit(report), json: report };
 }
 
-function statusOf({ driver, missing, openRecords: open, orphans }: AuditReport): 0 | 1 | 3 {
-  const needsOperator = open.some(
-    ({ id, lastCode }) => explainForOperator(id, driver, lastCode) !== undefined,
-  );
+function statusOf({ missing, openCreations, orphans }: AuditReport): 0 | 1 | 3 {
+  const needsOperator = openCreations.some(({ reason }) => reason?.startsWith(VANISHED) === true);
   if (missing.length > 0 || needsOperator) return 1;
   return orphans.length > 0 ? 3 : 0;
 }

@@ -1,4 +1,4 @@
-import { tmpdir, userInfo } from 'node:os';
+import { tmpdir } from 'node:os';
 import type { Redis } from 'ioredis';
 import { stringify } from 'yaml';
 import type { KubeClient } from '../kube/client.ts';
@@ -6,14 +6,12 @@ import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import type { kubeFlags } from '../kube/flags.ts';
 import { listDrivers } from '../queue/queues.ts';
-import type { ForgetNote } from '../records/forget.ts';
-import { openJobs } from '../records/open-records.ts';
 import { openRedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError, isRefusal } from '../redis/error-text.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { findOwnRedis } from '../redis/server.ts';
-import { signalWithin, systemClock, unlessAborted } from '../runtime/clock.ts';
+import { signalWithin, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
 import { type CommandHelp, nearestName } from '../runtime/parse-flags.ts';
@@ -151,12 +149,11 @@ function encode(value: unknown, format: string): readonly string[] {
 }
 
 /** The driver that --driver-name names; without it, the only one that this installation serves.
- * @throws Refusal for a driver that no ingest has registered and that has no open record;
- *   UsageError if one has to be chosen */
+ * @throws Refusal for a driver that no ingest has registered; UsageError if one has to be chosen */
 export async function chooseDriver(redis: Redis, prefix: string, name: string): Promise<string> {
   const known = await listDrivers(redis, prefix);
   const [only, ...others] = known;
-  if (known.includes(name) || (await openJobs(redis, prefix, name)).size > 0) return name;
+  if (known.includes(name)) return name;
   if (name === '' && only !== undefined && others.length === 0) return only;
   const served = `this Redis and --redis-prefix=${prefix} have ${known.join(', ') || 'none'}`;
   if (name === '') throw new UsageError(`--driver-name is missing: name the driver (${served})`);
@@ -167,9 +164,4 @@ export async function chooseDriver(redis: Redis, prefix: string, name: string): 
 export function didYouMean(name: string, candidates: readonly string[]): string {
   const near = nearestName(name, candidates);
   return near === undefined ? '' : `: did you mean ${near}?`;
-}
-
-/** The note that Redis keeps of what an operator dropped. */
-export function noteOf(why: string): ForgetNote {
-  return { by: userInfo().username, why, atMs: systemClock.nowMs() };
 }

@@ -1,70 +1,104 @@
-import { type DriverState, whyNoWorker } from '../explain/driver-state.ts';
-import { readHeartbeat } from '../queue/heartbeat.ts';
+import { userInfo } from 'node:os';
+import { leaseName } from '../election/lease.ts';
+import { drainOf } from '../election/lease-view.ts';
+import { type DriverState, readDriverState, whyNoWorker } from '../explain/driver-state.ts';
+import { describeCreation, type OpenCreation, readOpenCreations } from '../hints/open-creations.ts';
+import type { JournalPlace } from '../journal/list-journal.ts';
+import type { KubeClient } from '../kube/client.ts';
+import { DRAIN } from '../kube/keys.ts';
+import { KubeError } from '../kube/kube-error.ts';
+import type { Lease } from '../kube/objects.ts';
+import { apiVersionOf, leases } from '../kube/resources.ts';
 import { queueName } from '../queue/queue-keys.ts';
-import { countJobs } from '../queue/queues.ts';
-import { readStatus } from '../queue/status.ts';
-import { explainForOperator } from '../records/forget.ts';
+import { countActive, countJobs } from '../queue/queues.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
-import { type OpenRecord, openRecords } from '../records/open-records.ts';
-import { redisDrain } from '../records/provisioning-pause.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { chooseDriver, type Means, noteOf, type Result, commandMain } from './command.ts';
+import { chooseDriver, type Means, type Result, commandMain } from './command.ts';
 import { drain as command } from './flags.ts';
+import { journalPlace } from './journal-place.ts';
 
-/** Drains sutler for one driver, or ends that. */
+/** Drains sutler for one driver, or ends that: an annotation of the driver's Lease. */
 export const main = commandMain({ name: 'drain', ...command }, run);
 
-async function run({ context, openRedis, say }: Means<typeof command.flags>): Promise<Result> {
+async function run(means: Means<typeof command.flags>): Promise<Result> {
+  const { context, openRedis, openKube, say } = means;
   const { flags, stopping } = context;
   if (flags.undo && flags.wait) throw new UsageError('--undo and --wait: give one of them');
+  const kube = await openKube(flags);
   const redis = await openRedis();
-  const prefix = flags.redisPrefix;
-  const driver = await chooseDriver(redis, prefix, flags.driverName);
-  const place = { redis, prefix, driver };
-  if (flags.undo) return undo(place);
-  await beginDrain(place);
-  if (flags.wait) await waitUntilDrained(place, signalWithin(stopping, flags.waitLimitMs), say);
-  const state = await readDrainState(place);
+  const driver = await chooseDriver(redis, flags.redisPrefix, flags.driverName);
+  const place = { redis, prefix: flags.redisPrefix, driver };
+  const { namespace } = await journalPlace(context, driver);
+  const lease = { namespace, name: leaseName(driver) };
+  if (flags.undo) return undo(kube, lease, driver);
+  await annotate(kube, lease, drainText());
+  const journal = await journalPlace(context, driver);
+  if (flags.wait)
+    await waitUntilDrained(
+      { kube, place, journal },
+      signalWithin(stopping, flags.waitLimitMs),
+      say,
+    );
+  const state = await readDrainState({ kube, place, journal });
   return {
-    status: state.records.length === 0 ? 0 : 1,
+    status: isDrained(state) ? 0 : 1,
     lines: describeDrain(driver, state, flags.wait),
     json: { driver, isDrained: true, ...state },
   };
 }
 
-async function undo({ redis, prefix, driver }: RedisPlace): Promise<Result> {
-  const wasDrained = await redisDrain(redis, prefix, driver).end();
+interface LeaseRef {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+function drainText(): string {
+  const at = new Date(systemClock.nowMs()).toISOString();
+  return JSON.stringify({ by: userInfo().username, at });
+}
+
+async function undo(kube: KubeClient, lease: LeaseRef, driver: string): Promise<Result> {
+  const wasDrained = await annotate(kube, lease, undefined);
   const line = wasDrained
-    ? `the drain of ${driver} is ended: sutler starts new work again where one of its ingests leads`
+    ? `the drain of ${driver} is ended: sutler begins new work again where one of its ingests leads`
     : `${driver} was not drained; nothing was changed`;
   return { status: 0, lines: [line], json: { driver, isDrained: false, wasDrained } };
 }
 
-function beginDrain({ redis, prefix, driver }: RedisPlace): Promise<void> {
-  const { by, atMs } = noteOf('');
-  return redisDrain(redis, prefix, driver).begin({ by, atMs });
-}
+const MAX_TRIES = 10;
 
-const POLL_MS = 1_000;
-
-/** Prints a line whenever the number of open records changes. */
-async function waitUntilDrained(
-  place: RedisPlace,
-  limit: AbortSignal,
-  say: (line: string) => void,
-): Promise<void> {
-  const store = redisDrain(place.redis, place.prefix, place.driver);
-  let shown: number | undefined;
-  while (!limit.aborted) {
-    const { open, isDrained } = await store.read();
-    // Redis was emptied meanwhile, or somebody ended the drain.
-    if (!isDrained) await beginDrain(place);
-    if (open !== shown) say(describeProgress(open, systemClock.nowMs()));
-    shown = open;
-    if (open === 0 && isDrained) return;
-    await systemClock.sleep(POLL_MS, limit);
-  }
+/** Sets the annotation of the driver's Lease, or removes it. A drain that is set already stays as
+ * it is.
+ * @returns whether it was set before */
+async function annotate(
+  kube: KubeClient,
+  { namespace, name }: LeaseRef,
+  text: string | undefined,
+): Promise<boolean> {
+  for (let tries = 1; ; tries += 1)
+    try {
+      const lease = await kube.get<Lease>(leases, { namespace, name });
+      const isSet = drainOf(lease?.metadata.annotations) !== undefined;
+      if (isSet === (text !== undefined)) return isSet;
+      const { [DRAIN]: _, ...annotations } = lease?.metadata.annotations ?? {};
+      const wanted = text === undefined ? annotations : { ...annotations, [DRAIN]: text };
+      if (lease === undefined)
+        await kube.create(leases, namespace, {
+          apiVersion: apiVersionOf(leases),
+          kind: leases.kind,
+          metadata: { namespace, name, annotations: wanted },
+          spec: {},
+        });
+      else {
+        const metadata = { ...lease.metadata, annotations: wanted };
+        await kube.update(leases, { namespace, name }, { ...lease, metadata });
+      }
+      return isSet;
+    } catch (error) {
+      // Its holder writes it every few seconds.
+      if (!(error instanceof KubeError) || error.code !== 409 || tries === MAX_TRIES) throw error;
+    }
 }
 
 /** How far a drain is. */
@@ -72,101 +106,97 @@ export interface DrainState extends Pick<
   DriverState,
   'otherProvisioner' | 'isConfirmed' | 'workerAgeMs'
 > {
-  /** Suspects first. `reason`: how the last run of its key ended; undefined where none has, or it
-   * ended well. */
-  readonly records: readonly (OpenRecord & { readonly reason: string | undefined })[];
+  /** The claims in the journal for which a call was begun. */
+  readonly creations: readonly OpenCreation[];
+  /** Runs under way of deletions. */
+  readonly deletions: number;
   /** Keys that have a job: what this installation has not done yet. */
   readonly keys: { readonly claims: number; readonly volumes: number };
 }
 
-/** Reads all of it. Rejects while Redis can't be reached. */
-export async function readDrainState({ redis, prefix, driver }: RedisPlace): Promise<DrainState> {
-  const { otherProvisioner, isConfirmed } = await redisDrain(redis, prefix, driver).read();
-  const records = [];
-  for (const record of await openRecords(redis, prefix, driver)) {
-    const status = await readStatus(redis, { prefix, driver, key: record.job });
-    records.push({ ...record, reason: status?.reason });
-  }
+interface DrainPlaces {
+  readonly kube: KubeClient;
+  readonly place: RedisPlace;
+  readonly journal: JournalPlace;
+}
+
+/** Reads all of it. Rejects while Redis or the API server can't be reached. */
+export async function readDrainState({ kube, place, journal }: DrainPlaces): Promise<DrainState> {
+  const { redis, prefix, driver } = place;
+  const { otherProvisioner, isConfirmed, workerAgeMs } = await readDriverState(place);
+  const open = await readOpenCreations(kube, journal, place, systemClock.nowMs());
   const queueOf = (kind: 'claim' | 'volume') => ({ prefix, queue: queueName(kind, driver) });
   return {
-    records,
+    creations: open.filter(({ isBegun }) => isBegun),
+    deletions: await countActive(redis, queueOf('volume')),
     keys: {
       claims: await countJobs(redis, queueOf('claim')),
       volumes: await countJobs(redis, queueOf('volume')),
     },
     otherProvisioner,
     isConfirmed,
-    workerAgeMs: await readHeartbeat(redis, queueOf('claim')),
+    workerAgeMs,
   };
 }
 
-/** Records of which each has a line. */
-const SHOWN = 100;
-
-/** A line for each change of the number of open records. */
-export function describeProgress(open: number, nowMs: number): string {
-  return `${new Date(nowMs).toISOString()} ${open} open volume records`;
+function isDrained({ creations, deletions }: DrainState): boolean {
+  return creations.length === 0 && deletions === 0;
 }
 
-/** What a drain has come to: what is open and what each record waits for, or what to do next.
+const POLL_MS = 1_000;
+
+/** Prints a line whenever the number of what is left changes. */
+async function waitUntilDrained(
+  places: DrainPlaces,
+  limit: AbortSignal,
+  say: (line: string) => void,
+): Promise<void> {
+  let shown: number | undefined;
+  // What workers have taken before they saw the annotation has begun by then.
+  await systemClock.sleep(POLL_MS, limit);
+  while (!limit.aborted) {
+    const state = await readDrainState(places);
+    const left = state.creations.length + state.deletions;
+    if (left !== shown) say(describeProgress(left, systemClock.nowMs()));
+    shown = left;
+    if (left === 0) return;
+    await systemClock.sleep(POLL_MS, limit);
+  }
+}
+
+/** Claims of which each has a line. */
+const SHOWN = 100;
+
+/** A line for each change of the number of what was begun and is not finished. */
+export function describeProgress(left: number, nowMs: number): string {
+  return `${new Date(nowMs).toISOString()} ${left} claims and volumes are not finished yet`;
+}
+
+/** What a drain has come to: what is left, or what to do next.
  * @param hasWaited  with --wait */
 export function describeDrain(
   driver: string,
   state: DrainState,
   hasWaited: boolean,
 ): readonly string[] {
-  const { otherProvisioner, isConfirmed, records } = state;
-  const lines = [
-    `${driver} is drained: sutler finishes open volume records and starts nothing new`,
-  ];
-  if (otherProvisioner !== undefined)
-    lines.push(`${otherProvisioner} holds the driver's Lease, or was the last that did`);
-  if (records.length > 0 && !isConfirmed)
-    lines.push('no ingest of sutler has confirmed the data of Redis: start one, see its /readyz');
-  if (records.length === 0) return [...lines, ...describeEnd(driver, state)];
+  const { otherProvisioner, isConfirmed, creations, deletions } = state;
+  const lines = [`${driver} is drained: sutler finishes what it has begun, and begins nothing new`];
+  if (otherProvisioner !== undefined) lines.push(`${otherProvisioner} holds the driver's Lease`);
+  if (isDrained(state)) return [...lines, ...describeEnd(driver, state)];
+  if (!isConfirmed)
+    lines.push('no ingest of sutler has looked at the claims: start one, see its /readyz');
   const noWorker = whyNoWorker(state);
-  if (noWorker !== undefined) lines.push(`${noWorker}: start jobs, which finishes open records`);
-  return [...lines, ...describeRecords(driver, state, hasWaited)];
-}
-
-function describeRecords(
-  driver: string,
-  { records }: DrainState,
-  hasWaited: boolean,
-): readonly string[] {
-  const count = (state: string): string =>
-    `${records.filter((record) => record.state === state).length} ${state}`;
-  const counts = ['suspect', 'creating', 'deleting'].map(count).join(', ');
-  const more = records.length - SHOWN;
+  if (noWorker !== undefined) lines.push(`${noWorker}: start jobs, which finishes what was begun`);
+  const more = creations.length - SHOWN;
   return [
-    `${records.length} volume records are open (${counts}); sutler can't be taken out yet:`,
-    ...records.slice(0, SHOWN).map((record) => describeRecord(driver, record)),
+    ...lines,
+    `${creations.length} creations and ${deletions} deletions are not finished; ` +
+      "sutler can't be taken out yet:",
+    ...creations.slice(0, SHOWN).map((each) => `  ${describeCreation(each)}`),
     ...(more > 0 ? [`  and ${more} more`] : []),
     (hasWaited ? '' : 'run this again with --wait, or ') +
       'drop what can never end with sutler forget UID',
   ];
-}
-
-function describeRecord(driver: string, record: DrainState['records'][number]): string {
-  const { state, object, id, reason } = record;
-  const last = reason === undefined ? '' : `; last run: ${reason}`;
-  return `  ${state}  ${object}  ${id}  ${waitOf(driver, record)}${last}`;
-}
-
-function waitOf(driver: string, record: OpenRecord): string {
-  const { id, state, ambiguous, handle, lastCode, ownedForMs, callEndMs } = record;
-  const after = lastCode === '' ? '' : ` after ${lastCode}`;
-  if (ownedForMs > 0) return `a run has it, for ${Math.ceil(ownedForMs / 1000)} s at most`;
-  const help = explainForOperator(id, driver, lastCode);
-  if (help !== undefined) return help;
-  if (state === 'deleting') return `its DeleteVolume is sent again${after}`;
-  if (state === 'suspect')
-    return (
-      `the driver refused (${lastCode}), but a call of before may still create the volume: its ` +
-      `CreateVolume is sent again until --settle-time after ${new Date(callEndMs).toISOString()}`
-    );
-  if (handle !== undefined) return 'its volume exists, and its PersistentVolume is written next';
-  return `its CreateVolume is sent again${after}${ambiguous ? ', since the end of a call is unknown' : ''}`;
 }
 
 function describeEnd(driver: string, { otherProvisioner, keys }: DrainState): readonly string[] {
@@ -175,7 +205,7 @@ function describeEnd(driver: string, { otherProvisioner, keys }: DrainState): re
       ? 'stop its ingest, which releases the Lease at once, then start external-provisioner'
       : 'stop its processes';
   return [
-    `no volume record is open; sutler can be taken out: ${next}`,
+    `nothing that was begun is left; sutler can be taken out: ${next}`,
     `${keys.claims} claims and ${keys.volumes} volumes wait here for new work; they are ` +
       "external-provisioner's as soon as it leads",
     `to go on with sutler in its place: sutler drain --driver-name=${driver} --undo`,

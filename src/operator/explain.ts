@@ -7,6 +7,8 @@ import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import { claims, classes, keyOf, volumes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
+import { showDoubt } from '../queue/doubt.ts';
+import { queueName } from '../queue/queue-keys.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -31,8 +33,9 @@ async function run(means: Means<typeof explain.flags>): Promise<Result> {
     const claim = await kube.get<Claim>(claims, ref);
     if (claim === undefined)
       throw new Refusal(`there is no claim ${ref.namespace}/${ref.name}: kubectl get pvc -A`);
+    const byVolume = await explainByVolume(kube, claim);
     const explanation =
-      (await explainByVolume(kube, claim)) ??
+      (byVolume && (await withDoubt(byVolume, openRedis, flags.redisPrefix))) ??
       (await explainByClass(
         kube,
         { redis: (redis ??= await openRedis()), prefix: flags.redisPrefix },
@@ -63,6 +66,28 @@ async function explainByVolume(kube: KubeClient, claim: Claim): Promise<Explanat
   const sentence = `${verb} PersistentVolume ${name}, created ${created}`;
   const cause = causeNamed(isBound ? 'Bound' : 'Binding', sentence);
   return explained(claim, cause, volume.spec.csi?.driver);
+}
+
+/** Adds until when a call may be at work in the driver, where Redis can be asked: the deletion of
+ * the volume waits for that. */
+async function withDoubt(
+  explanation: Explanation,
+  openRedis: () => Promise<Redis>,
+  prefix: string,
+): Promise<Explanation> {
+  const { driver, uid } = explanation;
+  if (driver === '') return explanation;
+  try {
+    const redis = await openRedis();
+    const leftMs = await showDoubt({ redis, prefix }, queueName('claim', driver), uid);
+    const isInDoubt = leftMs !== undefined && leftMs > 0;
+    return isInDoubt
+      ? { ...explanation, inDoubtUntilMs: systemClock.nowMs() + leftMs }
+      : explanation;
+  } catch {
+    // What the API server says is enough.
+    return explanation;
+  }
 }
 
 async function explainByClass(

@@ -26,7 +26,14 @@ const driverFlags = defineFlags({
   },
 });
 const whyFlags = defineFlags({
-  why: { type: 'string', default: '', help: 'Reason, which is kept in Redis.' },
+  why: { type: 'string', default: '', help: 'Reason, which ingest logs.' },
+});
+/** Where the driver's Lease and its journal are. */
+const leaseFlags = defineFlags({
+  'leader-election-namespace': {
+    ...electionFlags['leader-election-namespace'],
+    help: 'Namespace of the driver’s Lease. Empty: POD_NAMESPACE, the service account’s, or default.',
+  },
 });
 const yesFlags = defineFlags({
   yes: { type: 'bool', default: false, help: 'Remove it; without this flag, only list it.' },
@@ -39,13 +46,14 @@ const UNREACHABLE = 'or Redis, the API server or the driver can’t be used';
 export const audit = {
   summary:
     'lists volumes of the driver that no PersistentVolume names, PersistentVolumes whose volume ' +
-    'the driver does not list, and open volume records; deletes nothing',
+    'the driver does not list, and claims in the journal; deletes nothing',
   flags: defineFlags({
     ...commandFlags,
     ...kubeFlags,
     ...redisFlags,
     ...gatewayClientFlags,
     ...driverConfigFlags,
+    ...leaseFlags,
     'driver-name': {
       type: 'string',
       default: '',
@@ -64,8 +72,8 @@ export const audit = {
     exits: {
       0: 'each volume has a PersistentVolume, or may still get one, and the other way round',
       1:
-        'the driver does not list a volume that a PersistentVolume names, a record waits for an ' +
-        `operator, no sutler serves the driver, ${UNREACHABLE}`,
+        'the driver does not list a volume that a PersistentVolume names, a claim in the journal ' +
+        `waits for an operator, no sutler serves the driver, ${UNREACHABLE}`,
       2: WRONG_USE,
       3: 'volumes are orphaned, and nothing else is amiss',
     },
@@ -141,14 +149,21 @@ export const status = {
 /** `sutler forget`. */
 export const forget = {
   summary:
-    'drops the open volume record of a claim UID although its volume may exist, ' +
-    'and keeps in Redis who dropped it and why',
-  flags: defineFlags({ ...commandFlags, ...redisFlags, ...driverFlags, ...whyFlags }),
+    'drops a claim from the journal although a volume may exist for it: one that is gone and ' +
+    'can’t be planned any more, or whose volumes you have compared',
+  flags: defineFlags({
+    ...commandFlags,
+    ...kubeFlags,
+    ...redisFlags,
+    ...driverFlags,
+    ...leaseFlags,
+    ...whyFlags,
+  }),
   command: {
     word: 'UID',
     exits: {
-      0: 'the record was dropped',
-      1: `there is no such record, it is closed, a run owns it, ${UNREACHABLE}`,
+      0: 'the entry was dropped',
+      1: `the journal has no such entry, a run is at work on it, nobody leads, ${UNREACHABLE}`,
       2: WRONG_USE,
     },
     examples: [
@@ -227,24 +242,26 @@ export const migrate = {
 /** `sutler drain`. */
 export const drain = {
   summary:
-    'has sutler finish its open volume records of a driver and start nothing new, ' +
+    'has sutler finish what it has begun for a driver and begin nothing new, ' +
     'and says when it can be taken out',
   flags: defineFlags({
     ...commandFlags,
+    ...kubeFlags,
     ...redisFlags,
     ...driverFlags,
+    ...leaseFlags,
     wait: {
       type: 'bool',
       default: false,
-      help: 'Wait until no volume record is open, and print each change of their number.',
+      help: 'Wait until nothing that was begun is left, and print each change of the number.',
     },
     'wait-limit': { type: 'durationMs', default: '10m', min: '0s', help: 'Longest --wait.' },
     undo: { type: 'bool', default: false, help: 'End the drain: new work may start again.' },
   }),
   command: {
     exits: {
-      0: 'no volume record is open; with --undo, there is no drain any more',
-      1: `volume records are open, no sutler serves the driver, ${UNREACHABLE}`,
+      0: 'nothing that was begun is left; with --undo, there is no drain any more',
+      1: `something that was begun is left, no sutler serves the driver, ${UNREACHABLE}`,
       2: WRONG_USE,
     },
     examples: ['--wait', '--driver-name=nfs.csi.k8s.io --wait --wait-limit=1h', '--undo'],
@@ -255,7 +272,7 @@ export const drain = {
 export const uninstall = {
   summary:
     'removes what one installation of sutler left in the cluster and in Redis, if it has ended ' +
-    'and no volume record is open; volumes and PersistentVolumes stay as they are',
+    'and nothing that it has begun is left; volumes and PersistentVolumes stay as they are',
   flags: defineFlags({
     ...commandFlags,
     ...kubeFlags,
@@ -269,34 +286,9 @@ export const uninstall = {
   command: {
     exits: {
       0: 'it was removed; without --yes, it can be',
-      1: `sutler is still at work, volume records are open, ${UNREACHABLE}; nothing was removed`,
+      1: `sutler is still at work, it has begun what is not finished, ${UNREACHABLE}; nothing was removed`,
       2: WRONG_USE,
     },
     examples: ['', '--yes', '--redis-prefix=csi2 --yes'],
-  },
-};
-
-/** `sutler abandon`. */
-export const abandon = {
-  summary:
-    'ends what waits for a node that is gone for good, with --node-deployment: open volume ' +
-    'records, and PersistentVolumes of its volumes whose claims are gone',
-  flags: defineFlags({
-    ...commandFlags,
-    ...kubeFlags,
-    ...redisFlags,
-    'gateway-service': gatewayClientFlags['gateway-service'],
-    ...driverFlags,
-    ...whyFlags,
-    ...yesFlags,
-  }),
-  command: {
-    word: 'NODE',
-    exits: {
-      0: 'it was removed; without --yes, it can be',
-      1: `nothing waits for the node, it is still there, a run owns a record, ${UNREACHABLE}`,
-      2: WRONG_USE,
-    },
-    examples: ['node-7', "node-7 --why='its disks are destroyed' --yes"],
   },
 };

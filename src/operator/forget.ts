@@ -1,56 +1,91 @@
-import { forgetRecord } from '../records/forget.ts';
-import { openJobs } from '../records/open-records.ts';
+import { userInfo } from 'node:os';
+import type { Redis } from 'ioredis';
+import { type ListedEntry, listJournal } from '../journal/list-journal.ts';
+import { keyId } from '../queue/contract.ts';
+import { queueName } from '../queue/queue-keys.ts';
+import { readJob } from '../queue/queues.ts';
+import { forgetKey } from '../queue/work-queue.ts';
+import { signalWithin, systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import {
   chooseDriver,
   didYouMean,
   type Means,
-  noteOf,
   Refusal,
   type Result,
   commandMain,
 } from './command.ts';
 import { forget } from './flags.ts';
+import { journalPlace } from './journal-place.ts';
 
-/** Drops one volume record. */
+/** Drops one claim from the journal. */
 export const main = commandMain({ name: 'forget', ...forget }, run);
 
-async function run({ context, openRedis }: Means<typeof forget.flags>): Promise<Result> {
-  const { redisPrefix: prefix, driverName, why } = context.flags;
-  const [id] = context.words;
-  if (id === undefined)
+/** The leader looks every second. */
+const LEADER_LIMIT_MS = 15_000;
+const POLL_MS = 250;
+
+async function run({ context, openRedis, openKube }: Means<typeof forget.flags>): Promise<Result> {
+  const { flags, stopping } = context;
+  const { redisPrefix: prefix, driverName, why } = flags;
+  const [uid] = context.words;
+  if (uid === undefined)
     throw new UsageError(
-      'name the record: sutler forget UID --why=REASON (sutler audit lists open records)',
+      'name the claim’s UID: sutler forget UID --why=REASON (sutler audit lists the journal)',
     );
-  if (why === '')
-    throw new UsageError('--why is missing: give the reason for dropping the record; it is kept');
+  if (why === '') throw new UsageError('--why is missing: give the reason for dropping the entry');
+  const kube = await openKube(flags);
   const redis = await openRedis();
   const driver = await chooseDriver(redis, prefix, driverName);
-  const result = await forgetRecord(redis, { prefix, driver, id }, noteOf(why));
-  if (result.kind === 'busy')
-    throw new Refusal(
-      `a run owns ${id} for up to ${Math.ceil(result.waitMs / 1000)} s more; ` +
-        'nothing was changed, try again after that',
-    );
-  if (result.kind === 'closed')
-    throw new Refusal(
-      `the volume record ${id} of driver ${driver} (${result.state}) is closed; ` +
-        'there is nothing to drop',
-    );
-  if (result.kind === 'none') {
-    const open = await openJobs(redis, prefix, driver);
-    // Its claim may be named by mistake.
-    const [ofClaim] = [...open].find(([, { name }]) => name === id.split('/').at(-1)) ?? [];
-    const guess =
-      ofClaim === undefined ? didYouMean(id, [...open.keys()]) : `: did you mean ${ofClaim}?`;
-    throw new Refusal(
-      `driver ${driver} has no volume record ${id} ` +
-        `(${open.size} records are open; sutler audit lists them)${guess}`,
-    );
-  }
-  const { state } = result;
+  const place = await journalPlace(context, driver);
+  const entries = await listJournal(kube, place);
+  const entry = entries.find((each) => each.uid === uid);
+  if (entry === undefined) throw noSuchEntry(driver, uid, entries);
+  const queue = queueName('claim', driver);
+  const job = await readJob(redis, { prefix, queue }, keyId({ kind: 'claim', uid }));
+  if (job?.isActive === true)
+    throw new Refusal(`a run is at work on ${uid}: nothing was changed, try again after it`);
+  const hasEntry = async (): Promise<boolean> =>
+    (await listJournal(kube, place)).some((each) => each.uid === uid);
+  const note = JSON.stringify({ by: userInfo().username, why });
+  await askLeader({ redis, key: forgetKey(prefix, driver), uid, note }, hasEntry, stopping);
+  const { namespace = '', name } = entry.claim.metadata;
   const line =
-    `forgot ${id} (${state}). If its volume exists, nothing in the cluster names it: ` +
+    `forgot ${uid} (${namespace}/${name}). If its volume exists, nothing in the cluster names it: ` +
     'run sutler audit to find it';
-  return { status: 0, lines: [line], json: { driver, id, state } };
+  return { status: 0, lines: [line], json: { driver, uid, claim: `${namespace}/${name}` } };
+}
+
+/** Asks the leader to drop the entry, and waits until it has.
+ * @throws Refusal if it does not */
+async function askLeader(
+  o: { readonly redis: Redis; readonly key: string; readonly uid: string; readonly note: string },
+  hasEntry: () => Promise<boolean>,
+  stopping: AbortSignal,
+): Promise<void> {
+  const { redis, key, uid, note } = o;
+  await redis.hset(key, uid, note);
+  const limit = signalWithin(stopping, LEADER_LIMIT_MS);
+  while (await hasEntry()) {
+    if (limit.aborted) {
+      await redis.hdel(key, uid);
+      throw new Refusal(
+        `no ingest has dropped ${uid} within ${LEADER_LIMIT_MS / 1_000} s: nothing was changed; ` +
+          'see which one leads with sutler status, and try again',
+      );
+    }
+    await systemClock.sleep(POLL_MS, limit);
+  }
+}
+
+function noSuchEntry(driver: string, word: string, entries: readonly ListedEntry[]): Refusal {
+  // Its claim may be named by mistake.
+  const name = word.split('/').at(-1);
+  const ofClaim = entries.find(({ claim }) => claim.metadata.name === name)?.uid;
+  const uids = entries.map(({ uid }) => uid);
+  const guess = ofClaim === undefined ? didYouMean(word, uids) : `: did you mean ${ofClaim}?`;
+  return new Refusal(
+    `the journal of driver ${driver} has no entry ${word} ` +
+      `(it has ${entries.length}; sutler audit lists them)${guess}`,
+  );
 }

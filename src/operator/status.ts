@@ -23,8 +23,7 @@ async function run(means: Means<typeof status.flags>): Promise<Result> {
         `this Redis and --redis-prefix=${prefix} have no driver: start ingest beside a driver`,
       );
     const reports: DriverReport[] = [];
-    for (const driver of drivers)
-      reports.push(await reportDriver({ redis, prefix, driver }, nowMs));
+    for (const driver of drivers) reports.push(await reportDriver({ redis, prefix, driver }));
     return {
       status: reports.every(({ isFine }) => isFine) ? 0 : 1,
       lines: reports.flatMap((each) => renderReport(each, nowMs, flags.output === 'wide')),

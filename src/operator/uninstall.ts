@@ -1,20 +1,18 @@
 import type { Redis } from 'ioredis';
 import { holderOf, leaseName, type Observation, observe, otherHolder } from '../election/lease.ts';
 import { leaseRecord } from '../election/kube-lease-store.ts';
-import { type KubeClient, listAll } from '../kube/client.ts';
-import { CLAIM_FINALIZER, DATA_EPOCH, DATA_EPOCH_SEQUENCE } from '../kube/keys.ts';
-import type { Claim, Lease } from '../kube/objects.ts';
-import { readClusterUid } from '../kube/open-client.ts';
-import { claims, leases, nameOf } from '../kube/resources.ts';
+import { readDriverNote } from '../hints/driver-note.ts';
+import { readOpenCreations } from '../hints/open-creations.ts';
+import { journalNumber } from '../journal/journal-entry.ts';
+import type { KubeClient } from '../kube/client.ts';
+import { DRAIN, REDIS_HISTORY } from '../kube/keys.ts';
+import type { Lease } from '../kube/objects.ts';
+import { leases, nameOf } from '../kube/resources.ts';
+import { showHistory } from '../queue/history.ts';
 import { readHeartbeat } from '../queue/heartbeat.ts';
 import { listDrivers, listQueues } from '../queue/queues.ts';
-import { dataEpochKey } from '../records/key-names.ts';
-import { openRecords } from '../records/open-records.ts';
-import { clusterKey } from '../redis/cluster-marker.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { systemClock } from '../runtime/clock.ts';
-import { provisionerOf } from '../volumes/eligibility.ts';
-import { hasFinalizer, removeFinalizer } from '../volumes/finalizer-patches.ts';
 import { type Means, Refusal, type Result, commandMain } from './command.ts';
 import { uninstall } from './flags.ts';
 
@@ -32,13 +30,12 @@ interface Installation {
 
 interface Leftovers {
   readonly drivers: readonly string[];
-  /** Claims of its drivers with our finalizer: only the installation that serves a driver adds it.
-   */
-  readonly claims: readonly Claim[];
-  /** Leases that have the id of this Redis' data in our annotation. */
+  /** The journals of its drivers. */
+  readonly journal: readonly Lease[];
+  /** Leases that have the history of this Redis in our annotation. */
   readonly leases: readonly Lease[];
   readonly redisKeys: readonly string[];
-  /** What has our finalizer or annotation and is not this installation's, a line each. */
+  /** What has our annotation and is not this installation's, a line each. */
   readonly others: readonly string[];
 }
 
@@ -47,7 +44,6 @@ async function run({ context, openRedis, openKube, say }: Means<typeof uninstall
   const { redisPrefix: prefix, leaderElectionNamespace: namespace } = flags;
   const kube = await openKube(flags);
   const installation = { kube, redis: await openRedis(), prefix, namespace };
-  await checkCluster(installation);
   const found = await findLeftovers(installation);
   const reason =
     (await findWorker(installation)) ??
@@ -58,22 +54,22 @@ async function run({ context, openRedis, openKube, say }: Means<typeof uninstall
 }
 
 function resultOf(found: Leftovers, isRemoved: boolean): Result {
-  const { drivers, claims: ours, leases: marked, redisKeys, others } = found;
-  const isEmpty = [drivers, ours, marked, redisKeys].every(({ length }) => length === 0);
+  const { drivers, journal, leases: marked, redisKeys, others } = found;
+  const isEmpty = [drivers, journal, marked, redisKeys].every(({ length }) => length === 0);
   const done = isRemoved
     ? 'removed all of it, except for what stays'
     : 'nothing was changed; run this again with --yes to remove it';
   const lines = [
     `drivers of this Redis and --redis-prefix: ${drivers.join(', ') || 'none'}`,
-    `finalizer ${CLAIM_FINALIZER} on ${ours.length} claims, ` +
-      `annotation ${DATA_EPOCH} on ${marked.length} Leases, ` +
+    `${journal.length} Leases of the journal, ` +
+      `annotation ${REDIS_HISTORY} on ${marked.length} Leases, ` +
       `${redisKeys.length} keys in Redis`,
     ...others.map((other) => `stays: ${other}`),
     isEmpty ? 'there is nothing to remove' : done,
   ];
   const json = {
     drivers,
-    claims: ours.map(nameOf),
+    journal: journal.map(nameOf),
     leases: marked.map(nameOf),
     redisKeys: redisKeys.length,
     others,
@@ -83,14 +79,11 @@ function resultOf(found: Leftovers, isRemoved: boolean): Result {
 }
 
 async function remove({ kube, redis }: Installation, found: Leftovers): Promise<void> {
-  for (const { metadata } of found.claims) {
-    const change = removeFinalizer(metadata, CLAIM_FINALIZER);
-    const body = { metadata: { uid: metadata.uid, ...change?.patch } };
-    await kube.patch(claims, metadata, { type: 'strategic', body });
-  }
+  for (const { metadata } of found.journal)
+    await kube.delete(leases, metadata, { preconditions: { uid: metadata.uid } });
   for (const { metadata } of found.leases) {
     // A patch, since another provisioner that holds the Lease writes it every few seconds.
-    const annotations = { [DATA_EPOCH]: null, [DATA_EPOCH_SEQUENCE]: null };
+    const annotations = { [REDIS_HISTORY]: null, [DRAIN]: null };
     const body = { metadata: { uid: metadata.uid, annotations } };
     await kube.patch(leases, metadata, { type: 'merge', body });
   }
@@ -98,65 +91,54 @@ async function remove({ kube, redis }: Installation, found: Leftovers): Promise<
     await redis.unlink(...found.redisKeys.slice(from, from + 500));
 }
 
-/** @throws Refusal if Redis belongs to another cluster */
-async function checkCluster({ kube, redis, prefix }: Installation): Promise<void> {
-  const [owner, uid] = await Promise.all([redis.get(clusterKey(prefix)), readClusterUid(kube)]);
-  if (owner !== null && uid !== undefined && owner !== uid)
-    throw new Refusal(
-      `this Redis and --redis-prefix=${prefix} belong to another cluster (its kube-system has the ` +
-        `UID ${owner}, that of --kubeconfig has ${uid}): correct one of them; nothing was removed`,
-    );
-}
-
 /** Changes nothing.
- * @throws Refusal if volume records are open */
+ * @throws Refusal if something that was begun is not finished */
 async function findLeftovers(installation: Installation): Promise<Leftovers> {
-  const { kube, redis, prefix } = installation;
+  const { redis, prefix } = installation;
   const redisKeys = await scanKeys(redis, prefix);
-  const drivers = await driversOf(redis, prefix, redisKeys);
-  await checkNoneOpen(redis, prefix, drivers);
-  const ids = await Promise.all(
-    drivers.map((driver) => redis.hget(dataEpochKey(prefix, driver), 'epoch')),
+  const drivers = await listDrivers(redis, prefix);
+  const all = await listLeases(installation);
+  const journal = all.filter((lease) =>
+    drivers.some((driver) => numberOf(driver, lease) !== undefined),
   );
-  const found: { claims: Claim[]; leases: Lease[] } = { claims: [], leases: [] };
+  await checkNoneBegun(installation, drivers, journal);
+  const histories = await Promise.all(
+    drivers.map((driver) => showHistory({ redis, prefix, driver })),
+  );
+  const marked: Lease[] = [];
   const others: string[] = [];
-  for (const lease of await listLeases(installation)) {
-    const id = lease.metadata.annotations?.[DATA_EPOCH];
-    if (id === undefined) continue;
-    if (ids.includes(id)) found.leases.push(lease);
+  for (const lease of all) {
+    const known = lease.metadata.annotations?.[REDIS_HISTORY];
+    if (known === undefined) continue;
+    const history = known.slice(known.indexOf('/') + 1);
+    if (histories.some((each) => each.history === history)) marked.push(lease);
     else others.push(`Lease ${nameOf(lease)}, of another Redis or --redis-prefix`);
   }
-  for await (const claim of listAll<Claim>(kube, claims)) {
-    if (!hasFinalizer(claim, CLAIM_FINALIZER)) continue;
-    const driver = provisionerOf(claim) ?? '';
-    if (drivers.includes(driver)) found.claims.push(claim);
-    else others.push(`claim ${nameOf(claim)}, of driver ${driver || '(none)'}`);
-  }
-  return { drivers, ...found, redisKeys, others };
+  return { drivers, journal, leases: marked, redisKeys, others };
 }
 
-async function checkNoneOpen(
-  redis: Redis,
-  prefix: string,
+function numberOf(driver: string, { metadata }: Lease): number | undefined {
+  return journalNumber({ driver, lease: leaseName(driver) }, metadata.name);
+}
+
+async function checkNoneBegun(
+  { kube, redis, prefix }: Installation,
   drivers: readonly string[],
+  journal: readonly Lease[],
 ): Promise<void> {
-  const lists = drivers.map((driver) => openRecords(redis, prefix, driver));
-  const open = (await Promise.all(lists)).flat();
-  if (open[0] !== undefined)
-    throw new Refusal(
-      `${open.length} volume records are open, ${open[0].object} among them; nothing was removed. ` +
-        'Run sutler drain --wait until none is, or drop them with sutler forget',
-    );
-}
-
-async function driversOf(
-  redis: Redis,
-  prefix: string,
-  keys: readonly string[],
-): Promise<readonly string[]> {
-  const before = dataEpochKey(prefix, '');
-  const named = keys.filter((key) => key.startsWith(before)).map((key) => key.slice(before.length));
-  return [...new Set([...(await listDrivers(redis, prefix)), ...named])].sort();
+  const namespaces = new Set(journal.map(({ metadata: { namespace = '' } }) => namespace));
+  for (const driver of drivers)
+    for (const namespace of namespaces) {
+      const place = { namespace, lease: leaseName(driver), driver };
+      const nowMs = systemClock.nowMs();
+      const open = await readOpenCreations(kube, place, { redis, prefix, driver }, nowMs);
+      const begun = open.filter(({ isBegun }) => isBegun);
+      if (begun[0] !== undefined)
+        throw new Refusal(
+          `${begun.length} creations are not finished, ${begun[0].object} among them; nothing was ` +
+            'removed. Run sutler drain --wait until none is, or drop them with sutler forget',
+        );
+    }
 }
 
 async function listLeases({ kube, namespace }: Installation): Promise<readonly Lease[]> {
@@ -189,11 +171,11 @@ async function findWorker({ redis, prefix }: Installation): Promise<string | und
 }
 
 const POLL_MS = 1_000;
-/** A leader advances the sequence every second, also with --leader-election=false. */
-const LEAST_LOOKS = 3;
+/** The note of a leader expires within 10 s. */
+const LEAST_LOOKS = 1;
 
-/** Says that a process of sutler holds a Lease of the drivers, or that a leader advances the
- * sequence, and what to do. Waits until a Lease that was not released has expired. */
+/** Says that a process of sutler holds a Lease of the drivers, or that a leader
+ * writes to Redis, and what to do. Waits until a Lease that was not released has expired. */
 async function findIngest(
   installation: Installation,
   drivers: readonly string[],
@@ -201,7 +183,6 @@ async function findIngest(
 ): Promise<string | undefined> {
   if (drivers.length === 0) return undefined;
   const names = new Set(drivers.map(leaseName));
-  const sequences = await readSequences(installation, drivers);
   const seen = new Map<string, Observation>();
   for (let looks = 1; !stopping.aborted; looks += 1) {
     const found = await listLeases(installation);
@@ -213,8 +194,7 @@ async function findIngest(
     ];
     const renewed = held.find(({ isRenewed }) => isRenewed);
     if (renewed !== undefined) return describeIngest(renewed.line);
-    if ((await readSequences(installation, drivers)) !== sequences)
-      return describeIngest('a leader writes to this Redis');
+    if (await isLed(installation, drivers)) return describeIngest('a leader writes to this Redis');
     if (held.length === 0 && looks > LEAST_LOOKS) return undefined;
     if (looks === 1)
       for (const { line } of held) say(`${line}: waiting until that is renewed or has expired`);
@@ -246,10 +226,11 @@ function describeIngest(how: string): string {
   );
 }
 
-async function readSequences(
+/** A leader writes its note every second, and it expires soon after. */
+async function isLed(
   { redis, prefix }: Installation,
   drivers: readonly string[],
-): Promise<string> {
-  const read = drivers.map((driver) => redis.hget(dataEpochKey(prefix, driver), 'beat'));
-  return (await Promise.all(read)).join();
+): Promise<boolean> {
+  const read = drivers.map((driver) => readDriverNote({ redis, prefix, driver }));
+  return (await Promise.all(read)).some(({ entries }) => entries !== undefined);
 }

@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
-import { type JobKey, keyId } from './contract.ts';
+import { keyId, type KeyUid, workId } from './contract.ts';
 import { queueName, turnsKey } from './queue-keys.ts';
 import { markPendingPromotion, promoteKey, useQueue } from './queues.ts';
 
@@ -22,7 +22,7 @@ export interface TurnLimits {
   readonly maxPerSecond: number | undefined;
 }
 
-type KeyRef = Pick<JobKey, 'kind' | 'uid'>;
+type KeyRef = KeyUid;
 
 /** Why a key waits. */
 export interface TurnWait {
@@ -207,13 +207,13 @@ export class ClassTurns {
     for (const key of gone) if (key !== undefined) await this.end(key, limits);
   }
 
-  #inputOf({ kind, uid }: KeyRef, { className, maxInFlight = -1, maxPerSecond }: TurnLimits) {
+  #inputOf(key: KeyRef, { className, maxInFlight = -1, maxPerSecond }: TurnLimits) {
     const { prefix, driver } = this.#place;
-    const turns = turnsKey(prefix, queueName(kind, driver), className);
+    const turns = turnsKey(prefix, queueName(key.kind, driver), className);
     const intervalMs = maxPerSecond === undefined ? 0 : 1_000 / maxPerSecond;
     return [
       { turns, line: `${turns}:line`, starts: `${turns}:starts` },
-      { uid, maxInFlight, intervalMs },
+      { uid: workId(key), maxInFlight, intervalMs },
     ] as const;
   }
 }

@@ -1,4 +1,5 @@
 import { type Job, MetricsTime, Worker } from 'bullmq';
+import type { Redis } from 'ioredis';
 import type { Registry } from 'prom-client';
 import type { RedisLink } from '../redis/connection.ts';
 import { isRefusal, isUnreachable } from '../redis/error-text.ts';
@@ -12,17 +13,19 @@ import {
 } from './adjustable-worker.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
-import { type JobKey, type JobKind, keyId, parseJob, type ShownClaim } from './contract.ts';
+import { isWork, type JobFacts, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
 import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
-import { lastRun, type Run } from './run.ts';
+import { lastRun, markingOf, type Run } from './run.ts';
 import { RunLocks } from './run-locks.ts';
 import type { WorkerConnection } from './connections.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
 export interface ConsumerOptions {
   readonly connection: WorkerConnection;
+  /** For what a run asks: unlike that of workers, it gives up when Redis has gone away. */
+  readonly plain: Redis;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
@@ -215,7 +218,8 @@ export class Consumer {
             this.#outcomes.failureDelayMs(failures, error),
         },
         metrics: { maxDataPoints: MetricsTime.ONE_WEEK },
-        removeOnComplete: { count: 1000, age: 86_400 },
+        // The leader removes a finished claim or volume once nothing needs to know of it.
+        removeOnComplete: isWork(this.#options) ? { count: -1 } : { count: 1000, age: 86_400 },
         removeOnFail: { count: 5000 },
       },
     );
@@ -247,7 +251,7 @@ export class Consumer {
   async #takeJob(job: Job, token: string): Promise<string | null> {
     this.#watchdog.noteProgress();
     const parsed = parseJob(job.data);
-    if (parsed.ok) return this.#runKey({ job, token, key: parsed.key }, parsed.shown);
+    if (parsed.ok) return this.#runKey({ job, token, key: parsed.key }, parsed.facts);
     const { isNewer, reason } = parsed;
     const taken = { job, token, key: undefined };
     if (isNewer) return this.#applyOutcome(taken, { kind: 'later', reason });
@@ -258,7 +262,7 @@ export class Consumer {
 
   async #runKey(
     taken: TakenJob & { readonly key: JobKey },
-    shown: ShownClaim,
+    facts: JobFacts,
   ): Promise<string | null> {
     const { job, key } = taken;
     const { id: jobId = '' } = job;
@@ -277,9 +281,13 @@ export class Consumer {
         signal,
         queuedMs: job.timestamp,
         count: job.attemptsStarted,
-        ...(isFirstRun(job) ? { shown } : {}),
+        facts,
         reachedDriver,
-        ...lastRun(this.#link.redis, this.#options, job, key),
+        ...markingOf({ ...this.#options, redis: this.#options.plain }, this.#queue, {
+          ...taken,
+          facts,
+        }),
+        ...lastRun(this.#options.plain, this.#options, job, key),
       });
       trial.end(outcome);
     } finally {
@@ -326,10 +334,4 @@ export class Consumer {
     this.#metrics.runs.inc({ ...this.#labels, outcome: outcome.kind });
     return this.#outcomes.apply(taken, outcome);
   }
-}
-
-/** Whether nothing came before this run. A request that comes during a run is kept by BullMQ, where
- * no copy is renewed, and becomes a job at the end of that run: with another time than it had. */
-function isFirstRun({ attemptsStarted, timestamp, opts }: Job): boolean {
-  return attemptsStarted === 1 && timestamp === opts.timestamp;
 }

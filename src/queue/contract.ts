@@ -1,5 +1,3 @@
-import type { DriverPlace } from '../redis/key-prefix.ts';
-import { isFields } from '../runtime/json.ts';
 import { traceId } from '../runtime/trace-id.ts';
 
 /** Version of a job's data, the wire format between ingest and jobs. The two are rolled out
@@ -19,6 +17,9 @@ export interface JobKey {
   /** Empty for volumes, and for values of capacity. */
   readonly namespace: string;
   readonly name: string;
+  /** Of a volume: the claim that it names. Creation and deletion of one claim UID never have jobs
+   * at the same time. */
+  readonly claimUid?: string;
 }
 
 /** A key for which a job is asked. */
@@ -26,55 +27,45 @@ export interface KeyToQueue extends JobKey {
   /** A version that the claim has had. Its first run may read it from the API server's cache, once
    * that is no older. Absent where that is not enough. */
   readonly seen?: string;
-  /** JSON of the claim, as the watch has shown it last. */
+  /** JSON of the claim, for the journal; it does not go into the job. Absent: it has to be read. */
   readonly claim?: string;
 }
 
-/** A claim as the leader's watch has shown it, for the first run of its job; see claim-copy.ts in
- * src/jobs/claim. */
-export interface ClaimCopy {
-  /** Names the watch; see watch-life.ts. */
-  readonly watch: string;
-  /** JSON. */
-  readonly claim: string;
-  /** '' without a key. */
-  readonly seal: string;
-}
-
-/** All that the seal of a copy covers. */
-export function sealedCopy(
-  o: DriverPlace & Omit<ClaimCopy, 'seal'> & { readonly uid: string },
-): readonly string[] {
-  return ['copy', o.prefix, o.driver, o.uid, o.watch, o.claim];
-}
-
-/** A job's key, or why it can't be read. `isNewer`: a later version of sutler wrote the job, so a
- * later worker should run it. */
-export type ParsedJob =
-  | { readonly ok: true; readonly key: JobKey; readonly shown: ShownClaim }
-  | { readonly ok: false; readonly isNewer: boolean; readonly reason: string };
-
-/** What a job carries of its claim. */
-export interface ShownClaim {
-  readonly copy?: ClaimCopy;
+/** What a job says besides its key. */
+export interface JobFacts {
   /** See KeyToQueue. */
   readonly seen?: string;
+  /** Of a creation: the journal object that has the claim's entry; '' where sutler works without a
+   * journal. Absent: the run may not call the driver. */
+  readonly journal?: string;
+  /** Unix ms by Redis' clock: until when calls of earlier jobs may be at work; see doubt.ts. */
+  readonly until?: number;
 }
 
+/** A job's key and facts, or why they can't be read. `isNewer`: a later version of sutler wrote the
+ * job, so a later worker should run it. */
+export type ParsedJob =
+  | { readonly ok: true; readonly key: JobKey; readonly facts: JobFacts }
+  | { readonly ok: false; readonly isNewer: boolean; readonly reason: string };
+
 /** The data of a job, as Redis keeps it. */
-export interface JobData extends JobKey, ShownClaim {
+export interface JobData extends JobKey, JobFacts {
   readonly v: number;
 }
 
-/** The data of a job for this key. Workers that know neither copy nor version read the claim. */
-export function jobData(key: JobKey, copy?: ClaimCopy): JobData {
-  const data = { v: CONTRACT_VERSION, ...withoutCopy(key) };
-  return copy === undefined ? data : { ...data, copy };
-}
-
-/** For a request that is kept: its claim may change meanwhile. */
-export function withoutCopy({ kind, uid, namespace, name, seen }: KeyToQueue): KeyToQueue {
-  return { kind, uid, namespace, name, ...(seen === undefined ? {} : { seen }) };
+/** The data of a job for this key. */
+export function jobData(key: KeyToQueue, facts: JobFacts = {}): JobData {
+  const { kind, uid, namespace, name, claimUid, seen } = key;
+  return {
+    v: CONTRACT_VERSION,
+    kind,
+    uid,
+    namespace,
+    name,
+    ...(claimUid === undefined ? {} : { claimUid }),
+    ...(seen === undefined ? {} : { seen }),
+    ...facts,
+  };
 }
 
 /** Reads a job's data; never throws. */
@@ -91,22 +82,13 @@ export function parseJob(data: unknown): ParsedJob {
   }
   const parsed = parseKey(fields);
   if (!parsed.ok) return parsed;
-  const copy = parseCopy(fields['copy']);
-  const { seen } = fields;
-  const shown = {
-    ...(copy === undefined ? {} : { copy }),
+  const { seen, journal, until } = fields;
+  const facts = {
     ...(typeof seen === 'string' ? { seen } : {}),
+    ...(typeof journal === 'string' ? { journal } : {}),
+    ...(typeof until === 'number' ? { until } : {}),
   };
-  return { ...parsed, shown };
-}
-
-/** A copy that can't be read is none. */
-function parseCopy(value: unknown): ClaimCopy | undefined {
-  if (!isFields(value)) return undefined;
-  const { watch, claim, seal } = value;
-  return typeof watch === 'string' && typeof claim === 'string' && typeof seal === 'string'
-    ? { watch, claim, seal }
-    : undefined;
+  return { ...parsed, facts };
 }
 
 /** Reads the fields of a key; never throws. */
@@ -115,13 +97,15 @@ export function parseKey({
   uid,
   namespace,
   name,
+  claimUid,
 }: Readonly<Record<string, unknown>>): ParsedJob {
   if (!isJobKind(kind)) return malformed(`its kind is none of ${JOB_KINDS.join(', ')}`);
   if (typeof uid !== 'string' || uid === '') return malformed('it has no uid');
   if (typeof name !== 'string' || name === '') return malformed('it has no name');
   if (typeof namespace !== 'string' || !fitsKind(namespace, kind))
     return malformed('its namespace does not fit its kind');
-  return { ok: true, key: { kind, uid, namespace, name }, shown: {} };
+  const ofClaim = typeof claimUid === 'string' && claimUid !== '' ? { claimUid } : {};
+  return { ok: true, key: { kind, uid, namespace, name, ...ofClaim }, facts: {} };
 }
 
 function fitsKind(namespace: string, kind: JobKind): boolean {
@@ -133,9 +117,31 @@ export function isJobKind(kind: unknown): kind is JobKind {
   return JOB_KINDS.some((known) => known === kind);
 }
 
-/** Identity of a key, by which requests are deduplicated: kind and UID. */
-export function keyId(key: Pick<JobKey, 'kind' | 'uid'>): string {
-  return `${key.kind}/${key.uid}`;
+/** Identity of a key: its kind and the UID by which it has one job at most. */
+export function keyId(key: KeyUid): string {
+  return `${key.kind}/${workId(key)}`;
+}
+
+/** The part of a key that its job is found by. */
+export interface KeyUid extends Pick<JobKey, 'kind' | 'uid'> {
+  readonly claimUid?: string | undefined;
+}
+
+/** A claim or volume: its jobs have ids of their own, and are of a history (history.ts). */
+export type WorkKind = 'claim' | 'volume';
+
+export function isWork({ kind }: Pick<JobKey, 'kind'>): boolean {
+  return kind === 'claim' || kind === 'volume';
+}
+
+/** A key without what it says of the claim, for a request that is kept: the claim may change. */
+export function bareKey({ kind, uid, namespace, name, claimUid }: KeyToQueue): JobKey {
+  return { kind, uid, namespace, name, ...(claimUid === undefined ? {} : { claimUid }) };
+}
+
+/** The id of the job of a claim or volume: the claim's UID, so that there is one at most. */
+export function workId({ uid, claimUid }: Omit<KeyUid, 'kind'>): string {
+  return claimUid ?? uid;
 }
 
 /** The fields by which log lines name a key. */
@@ -149,7 +155,11 @@ export function logFields(key: JobKey): Readonly<Record<string, string>> {
 
 /** The trace of a key's object. That of a volume is its claim's: unless --volume-name-uuid-length
  * shortens the claim's UID, the name ends in it. */
-export function traceOf({ kind, uid, name }: Omit<JobKey, 'namespace'>): string | undefined {
+export function traceOf({
+  kind,
+  uid,
+  name,
+}: Pick<JobKey, 'kind' | 'uid' | 'name'>): string | undefined {
   return (kind === 'volume' ? traceId(name.slice(-36)) : undefined) ?? traceId(uid);
 }
 
@@ -161,5 +171,5 @@ export function jobId(key: JobKey, unique: string): string {
 }
 
 function malformed(reason: string): ParsedJob {
-  return { ok: false, isNewer: false, reason: `the job can't be read: ${reason}` };
+  return { ok: false, isNewer: false, reason };
 }

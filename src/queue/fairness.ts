@@ -1,5 +1,4 @@
 import { type Job, PRIORITY_LIMIT, type Queue } from 'bullmq';
-import type { Redis } from 'ioredis';
 
 /** BullMQ's highest priority number, which runs last; 1 runs first, 0 is no priority. */
 const LAST_PRIORITY = PRIORITY_LIMIT;
@@ -60,25 +59,15 @@ export class Fairness {
   }
 }
 
-/** Keeps virtual time in Redis, for the next leader, and advances it to what the queue holds. Moves
- * its zero before the priorities run out: once in a million jobs. No job may be added meanwhile.
- * @param key  where it is kept */
-export async function syncFairness(
-  redis: Redis,
-  key: string,
-  queue: Queue,
-  fairness: Fairness,
-): Promise<void> {
-  const [text, [next]] = await Promise.all([redis.get(key), queue.getPrioritized(0, 0)]);
-  fairness.observe(Number(text ?? 0) + 1);
+/** Advances virtual time to what the queue holds. Moves its zero before the priorities run out:
+ * once in a million jobs. No job may be added meanwhile. */
+export async function syncFairness(queue: Queue, fairness: Fairness): Promise<void> {
+  const [next] = await queue.getPrioritized(0, 0);
   fairness.observe(next?.priority);
   const ticks = fairness.rebaseTicks;
-  if (ticks > 0) {
-    await lowerPriorities(queue, ticks);
-    fairness.rebase(ticks);
-  }
-  // Also where it is the same: a Redis that takes no writes must not pass for one that works.
-  await redis.set(key, fairness.nowTick);
+  if (ticks === 0) return;
+  await lowerPriorities(queue, ticks);
+  fairness.rebase(ticks);
 }
 
 /** Lowers the priority of every job that has one, to 1 at least. Their order stays. */

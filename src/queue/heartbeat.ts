@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
 import type { RedisLink } from '../redis/connection.ts';
-import { flushMarkerKey } from '../redis/flush-detector.ts';
+import { markerKey } from '../redis/flush-detector.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
@@ -125,7 +125,7 @@ export function startHeartbeat(
   const send = async (): Promise<void> => {
     const names = [...queues];
     const keys = [
-      flushMarkerKey(prefix),
+      markerKey(prefix),
       ...names.map((queue) => heartbeatKey(prefix, queue)),
       ...names.map((queue) => queueRoot(prefix, queue)),
     ];

@@ -23,12 +23,6 @@ export class PendingKeys {
     this.#requests.set(id, { key, kind: earlierKind === kind ? kind : 'now' });
   }
 
-  /** Replaces the key of a request, if there is one, by what is known of it now. */
-  renew(key: KeyToQueue): void {
-    const request = this.#requests.get(keyId(key));
-    if (request !== undefined) this.#requests.set(keyId(key), { ...request, key });
-  }
-
   /** Removes and returns the oldest requests, `max` at most. */
   take(max: number): KeyRequest[] {
     const taken: KeyRequest[] = [];

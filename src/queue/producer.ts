@@ -15,12 +15,9 @@ import {
   type JobKind,
   keyId,
   type KeyToQueue,
-  withoutCopy,
 } from './contract.ts';
-import { ClaimCopies, type CopySource } from './claim-copies.ts';
 import { type KeyRequest, PendingKeys } from './pending-keys.ts';
-import { Fairness, syncFairness } from './fairness.ts';
-import { fairnessKey, queueName, type QueuePlace } from './queue-keys.ts';
+import { queueName, type QueuePlace } from './queue-keys.ts';
 import { markPendingPromotion, promoteKey, registerQueues } from './queues.ts';
 import { requeueLostJobs } from './lost-jobs.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
@@ -29,11 +26,8 @@ import { workqueueMetrics } from './workqueue-metrics.ts';
 
 export interface ProducerOptions extends DriverPlace {
   readonly connection: ProducerConnection;
-  /** The kinds of jobs that are added; where absent, all but those of storage capacity, which is
-   * off by default. Each has a queue. */
-  readonly kinds?: readonly JobKind[];
-  /** Jobs of claims get copies of them; absent: they don't. */
-  readonly copies?: CopySource | undefined;
+  /** The kinds of jobs that are added, each with a queue. */
+  readonly kinds: readonly JobKind[];
   readonly log: Logger;
   readonly metrics: Registry;
 }
@@ -43,7 +37,6 @@ const BATCH_KEYS = 200;
  * batches after a quiet time are not delayed. */
 const BATCH_PERIOD_MS = 10;
 const QUICK_BATCHES = 10;
-const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
 const REGISTER_PAUSE_MS = 1_000;
@@ -55,11 +48,10 @@ const REFUSED_PAUSE = { startMs: 100, maxMs: 2_000 };
 type JobQueue = Queue<JobData, unknown, JobKind>;
 type Queues = ReadonlyMap<JobKind, JobQueue>;
 
-/** The kinds that every driver has. */
-const USUAL_KINDS = JOB_KINDS.filter((kind) => kind !== 'capacity');
-
-/** Puts requests for keys into a driver's queues. Requests never throw and never block. Builds on
- * contract.ts and pending-keys.ts, which keeps requests until Redis takes them. */
+/** Puts requests for snapshots and for values of storage capacity into a driver's queues; those of
+ * claims and volumes are the dispatcher's (src/ingest/dispatcher.ts).
+ * Requests never throw and never block. Builds on contract.ts and pending-keys.ts, which keeps
+ * requests until Redis takes them. */
 export class Producer {
   readonly #options: ProducerOptions;
   readonly #metrics: ProducerMetrics;
@@ -67,9 +59,7 @@ export class Producer {
   readonly #unsubscribe: readonly (() => void)[];
   readonly #kinds: readonly JobKind[];
   readonly #workqueues: ReadonlyMap<JobKind, ReturnType<typeof workqueueMetrics>>;
-  readonly #fairness = new Fairness();
   readonly #pending = new PendingKeys();
-  readonly #copies: ClaimCopies | undefined;
   readonly #stopping = new AbortController();
   readonly #uniqueBase = randomBytes(6).toString('base64url');
   #serial = 0;
@@ -79,27 +69,19 @@ export class Producer {
   #flushing: Promise<void> | undefined;
   /** When the next batch would be due if none was quick. */
   #batchDueMs = 0;
-  #lastFairnessMs = 0;
 
   constructor(options: ProducerOptions) {
-    const { connection, driver, prefix, copies: source, log } = options;
+    const { connection, driver } = options;
     this.#options = options;
-    this.#kinds = options.kinds ?? USUAL_KINDS;
+    this.#kinds = options.kinds;
     const dirty = (): number => this.#pending.size + this.#adding;
     this.#metrics = producerMetrics(options.metrics, { driver, kinds: this.#kinds, dirty });
     this.#workqueues = new Map(
       this.#kinds.map((kind) => [kind, workqueueMetrics(options.metrics, kind)]),
     );
     this.#link = connection.link;
-    const isBusy = (): boolean => this.#flushing !== undefined;
-    if (source !== undefined)
-      this.#copies = new ClaimCopies({ link: this.#link, prefix, driver, source, isBusy, log });
     this.#unsubscribe = [
-      connection.onClosed(() => this.#copies?.forget()),
-      connection.onEmptied(() => {
-        this.#metrics.emptied.inc({ driver });
-        void this.#register();
-      }),
+      connection.onEmptied(() => void this.#register()),
       connection.link.onReady(() => void this.#register()),
     ];
     // The connection may be older than this producer.
@@ -123,15 +105,6 @@ export class Producer {
     this.#request({ key, kind: 'promote' });
   }
 
-  /** The claim has changed since a job of it may have got a copy: a job that waits gets this one,
-   * or none. */
-  renewCopy(key: KeyToQueue): void {
-    if (this.#stopping.signal.aborted || this.#copies === undefined) return;
-    this.#pending.renew(key);
-    this.#copies.renew(key, this.#adding > 0);
-    if (this.#hasWork) this.#startFlushing();
-  }
-
   /** As the connection's. */
   get trouble(): string | undefined {
     return this.#options.connection.trouble;
@@ -151,7 +124,6 @@ export class Producer {
   async close(): Promise<void> {
     const { signal } = this.#stopping;
     if (signal.aborted) return;
-    this.#copies?.close();
     if (this.#link.trouble === undefined)
       await unlessAborted(this.waitUntilFlushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
@@ -176,18 +148,14 @@ export class Producer {
       .then(() => this.#flush())
       .finally(() => {
         this.#flushing = undefined;
-        if (this.#hasWork && !this.#stopping.signal.aborted) this.#startFlushing();
+        if (this.#pending.size > 0 && !this.#stopping.signal.aborted) this.#startFlushing();
       });
-  }
-
-  get #hasWork(): boolean {
-    return this.#pending.size + (this.#copies?.pending ?? 0) > 0;
   }
 
   async #flush(): Promise<void> {
     const { signal } = this.#stopping;
     let refusals = 0;
-    while (this.#hasWork && !signal.aborted) {
+    while (this.#pending.size > 0 && !signal.aborted) {
       const queues = await this.#openQueues();
       if (queues === undefined) continue;
       await this.#pauseForBatch();
@@ -223,11 +191,7 @@ export class Producer {
     const opened = [...queues.values()];
     try {
       const ready = opened.map((queue) => queue.waitUntilReady());
-      // Virtual time continues from what the queue holds.
-      await this.#link.observe(
-        'queues',
-        Promise.all(ready).then(() => this.#syncFairness(queues)),
-      );
+      await this.#link.observe('queues', Promise.all(ready));
       this.#queues = queues;
       return queues;
     } catch {
@@ -263,11 +227,9 @@ export class Producer {
     const parts = [...queues].map(async ([kind, queue]) => {
       const requests = batch.filter(({ key }) => key.kind === kind);
       try {
-        if (kind === 'claim') await this.#copies?.renewJobs(queue.name);
         await this.#add(queue, kind, requests);
       } catch (error) {
-        for (const { key, kind: how } of requests)
-          this.#pending.add({ key: withoutCopy(key), kind: how });
+        for (const request of requests) this.#pending.add(request);
         this.#metrics.rejected.inc({ driver: this.#options.driver });
         throw error;
       }
@@ -277,11 +239,6 @@ export class Producer {
       () => false,
       () => true,
     );
-    if (Date.now() - this.#lastFairnessMs >= FAIRNESS_PERIOD_MS) {
-      await this.#syncFairness(queues).catch((error: unknown) =>
-        this.#options.log.debug({ err: error }, 'could not read the virtual time of the queue'),
-      );
-    }
     return isRefused;
   }
 
@@ -301,11 +258,9 @@ export class Producer {
     if (adds.length === 0) return;
     const jobs = adds.map((request) => ({
       name: kind,
-      data: jobData(request.key, this.#copies?.copyOf(request.key)),
+      data: jobData(request.key),
       opts: this.#jobOptions(request.key, request.kind === 'now'),
     }));
-    // Reaches Redis before the jobs do, without waiting for its answer.
-    if (jobs.some(({ data }) => data.copy !== undefined)) void this.#copies?.tellLife();
     const startedMs = performance.now();
     const newIds = new Set(jobs.map(({ opts }) => opts.jobId));
     // For a key that has a job, BullMQ returns the id of that job.
@@ -315,8 +270,6 @@ export class Producer {
       place,
       deduplicated.map(({ data }) => keyId(data)),
     );
-    if (kind === 'claim')
-      for (const { data } of deduplicated) this.#fairness.refund(data.namespace);
     const labels = { driver: this.#options.driver, kind };
     this.#metrics.added.inc(labels, jobs.length - deduplicated.length);
     this.#workqueues.get(kind)?.added(jobs.length - deduplicated.length);
@@ -340,23 +293,12 @@ export class Producer {
       jobId: jobId(key, `${this.#uniqueBase}${this.#serial.toString(36)}`),
       // Tells a worker whether this job was kept during a run.
       timestamp: Date.now(),
-      // Volumes and capacity have no namespace to be fair to, and snapshots are few: these run in
-      // order of arrival.
-      ...(key.kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
       deduplication: {
         id: keyId(key),
         keepLastIfActive: true,
         ...(isNow ? { reschedule: true } : {}),
       },
     };
-  }
-
-  async #syncFairness(queues: Queues): Promise<void> {
-    this.#lastFairnessMs = Date.now();
-    const claimQueue = queues.get('claim');
-    if (claimQueue === undefined) return;
-    const key = fairnessKey(this.#options.prefix, claimQueue.name);
-    await syncFairness(this.#link.redis, key, claimQueue, this.#fairness);
   }
 
   /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Called
@@ -377,7 +319,7 @@ export class Producer {
   async #writeRegistry(): Promise<void> {
     const { redis } = this.#link;
     const { driver, prefix } = this.#options;
-    const entries = this.#kinds.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
+    const entries = JOB_KINDS.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
     await registerQueues(redis, prefix, entries);
     const opened = [...(this.#queues?.values() ?? [])];
     await Promise.all(opened.map((queue) => queue.getBackend().setQueueMeta(queue.metaValues)));

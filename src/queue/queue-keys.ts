@@ -18,8 +18,8 @@ export function queueName(kind: JobKind, driver: string): string {
   return `${kinds}.${driver.replaceAll(':', '-')}`;
 }
 
-/** What BullMQ's keys of a queue begin with. Two scripts read and write some of them (heartbeat.ts,
- * lost-jobs.ts; both say why), everything else goes through BullMQ's API.
+/** What BullMQ's keys of a queue begin with. Scripts of heartbeat.ts, doubt.ts and work-queue.ts
+ * read and write some of them (each says why), everything else goes through BullMQ's API.
  * @throws UsageError for a prefix that is not allowed */
 export function queueRoot(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:${queue}:`;
@@ -38,11 +38,6 @@ export function statusKey(prefix: string, driver: string, uid: string): string {
   return `${keyPrefix(prefix)}:status:${driver}:${uid}`;
 }
 
-/** The virtual time of a queue's fairness; queue/fairness.ts. */
-export function fairnessKey(prefix: string, queue: string): string {
-  return `${keyPrefix(prefix)}:fairness:${queue}`;
-}
-
 /** Sorted set of the groups of the driver's wait list; queue/dependency-index.ts. */
 export function waitsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:waits:${driver}`;
@@ -51,11 +46,6 @@ export function waitsKey(prefix: string, driver: string): string {
 /** What the keys of a class' turns begin with; queue/class-turns.ts. */
 export function turnsKey(prefix: string, queue: string, className: string): string {
   return `${keyPrefix(prefix)}:turns:${queue}:${className}`;
-}
-
-/** Hash that says when the leader's watch of claims last brought something; queue/watch-life.ts. */
-export function watchKey(prefix: string, driver: string): string {
-  return `${keyPrefix(prefix)}:watch:${driver}`;
 }
 
 /** Unix ms of the queue's last heartbeat; queue/heartbeat.ts. */

@@ -2,7 +2,7 @@ import { ErrorCode, type Job, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
-import { isJobKind, type JobKind } from './contract.ts';
+import { isJobKind, isWork, type JobKind } from './contract.ts';
 import { pendingPromotionKey, queueName, type QueuePlace, registryKey } from './queue-keys.ts';
 
 // The queues of an installation from outside: which there are, what they hold, their limits, and
@@ -81,8 +81,8 @@ export async function promoteUnlessRunning(
   queue: Queue,
   keyId: string,
 ): Promise<'promoted' | 'running' | 'waiting'> {
-  const jobId = await queue.getDeduplicationJobId(keyId);
-  if (jobId === null) return 'waiting';
+  const jobId = await findJobId(queue, keyId);
+  if (jobId === undefined) return 'waiting';
   if (await promoteJob(queue, jobId)) return 'promoted';
   const state = await queue.getJobState(jobId);
   // Delayed since it could not be promoted.
@@ -92,20 +92,34 @@ export async function promoteUnlessRunning(
 /** Promotes the job of a key if it is delayed, and does nothing otherwise.
  * @returns whether the key has a job */
 export async function promoteKey(queue: Queue, keyId: string): Promise<boolean> {
-  const jobId = await queue.getDeduplicationJobId(keyId);
-  if (jobId !== null) await promoteJob(queue, jobId);
-  return jobId !== null;
+  const jobId = await findJobId(queue, keyId);
+  if (jobId === undefined) return false;
+  if (await promoteJob(queue, jobId)) return true;
+  return !WITHOUT_RUN.includes(await queue.getJobState(jobId));
 }
 
+/** What a job is whose key has none that will run: a finished claim stays until the leader has seen
+ * it. */
+const WITHOUT_RUN: readonly string[] = ['unknown', 'completed', 'failed'];
+
+/** The id of the job of a key (contract.ts, keyId). A claim or volume has one of its UID, also
+ * where there is no such job. */
+async function findJobId(queue: Queue, id: string): Promise<string | undefined> {
+  const slash = id.indexOf('/');
+  const kind = id.slice(0, slash);
+  if (isJobKind(kind) && isWork({ kind })) return id.slice(slash + 1);
+  return (await queue.getDeduplicationJobId(id)) ?? undefined;
+}
+
+const NOT_DELAYED: readonly unknown[] = [ErrorCode.JobNotInState, ErrorCode.JobNotExist];
+
 /** @returns whether the job was delayed, and is not any more */
-async function promoteJob(queue: Queue, jobId: string): Promise<boolean> {
+export async function promoteJob(queue: Queue, jobId: string): Promise<boolean> {
   try {
     await queue.getBackend().promote(jobId);
     return true;
   } catch (error) {
-    const isElsewhere =
-      error instanceof Error && 'code' in error && error.code === ErrorCode.JobNotInState;
-    if (isElsewhere) return false;
+    if (error instanceof Error && 'code' in error && NOT_DELAYED.includes(error.code)) return false;
     throw error;
   }
 }
@@ -124,10 +138,9 @@ export function readJob(
   keyId: string,
 ): Promise<JobState | undefined> {
   return useQueue(redis, place, async (queue) => {
-    const jobId = await queue.getDeduplicationJobId(keyId);
-    if (jobId === null) return undefined;
-    const job: Job | undefined = await queue.getJob(jobId);
-    if (job === undefined) return undefined;
+    const jobId = await findJobId(queue, keyId);
+    const job: Job | undefined = jobId === undefined ? undefined : await queue.getJob(jobId);
+    if (job === undefined || job.finishedOn !== undefined) return undefined;
     const isDelayed = await job.isDelayed();
     // For a moment also one that has just been promoted.
     const isActive = !isDelayed && job.processedOn !== undefined;
@@ -159,6 +172,11 @@ export function countJobs(redis: Redis, place: QueuePlace): Promise<number> {
   return useQueue(redis, place, (queue) =>
     queue.getJobCountByTypes('wait', 'active', 'prioritized', 'delayed'),
   );
+}
+
+/** How many jobs of a queue a worker runs. */
+export function countActive(redis: Redis, place: QueuePlace): Promise<number> {
+  return useQueue(redis, place, (queue) => queue.getActiveCount());
 }
 
 /** How many jobs of a queue no worker has taken yet; delayed ones are not counted. */
@@ -232,7 +250,7 @@ async function store(queue: Queue, { maxInFlight, maxPerSecond }: QueueLimits): 
  * after the request, so it needs no promotion. */
 
 /** Longer than any run. */
-const MARK_TTL_MS = 3_600_000;
+export const MARK_TTL_MS = 3_600_000;
 
 /** Leaves a pending promotion for the run of this key that may be under way. To be called before
  * the key is added: then either the end of the run finds the mark, or BullMQ finds a delayed job
@@ -243,8 +261,8 @@ export async function markPendingPromotion(
   queue: Queue,
   keyId: string,
 ): Promise<void> {
-  const jobId = await queue.getDeduplicationJobId(keyId);
-  const job = jobId === null ? undefined : await queue.getJob(jobId);
+  const jobId = await findJobId(queue, keyId);
+  const job = jobId === undefined ? undefined : await queue.getJob(jobId);
   if (job === undefined || job.attemptsStarted === 0) return;
   await redis.set(markOf(place, job), runOf(job), 'PX', MARK_TTL_MS);
 }

@@ -23,7 +23,7 @@ const CHECKS_PER_LOCK = 20;
  * while Redis can't be reached, BullMQ reports nothing, gives this worker the job again although
  * its earlier run goes on, and loses track of the new lock when that run ends. So this class allows
  * one run per key, and aborts a run's signal before its lock can expire. An aborted run starts
- * no more calls, and none that was sent is cancelled (invariant 9). */
+ * no more calls, and none that was sent is cancelled (invariant 7). */
 export class RunLocks {
   readonly #options: RunLocksOptions;
   readonly #byJob = new Map<string, RunUnderWay>();

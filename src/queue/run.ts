@@ -1,13 +1,14 @@
 import type { Job } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { CsiError } from '../csi/status.ts';
-import type { JobKey, ShownClaim } from './contract.ts';
+import type { JobFacts, JobKey } from './contract.ts';
+import { type Begun, doubtOf, NOTHING_BEGUN } from './doubt.ts';
 import { readStatus, type RunStatus } from './status.ts';
 
 /** What a run is given besides its key. */
-export interface Run {
+export interface Run extends Marking {
   /** Aborted on shutdown, or when the lock of this job is lost: then start no more calls. It must
-   * not cancel a call that was sent (invariant 9). */
+   * not cancel a call that was sent. */
   readonly signal: AbortSignal;
   /** Why the key's last run did not end with `done`; undefined when it did, or when nothing is
    * stored. Sends a command, so call it only to report a reason. Never rejects. */
@@ -19,10 +20,32 @@ export interface Run {
   readonly queuedMs: number;
   /** How many runs the job has had, this one included. */
   readonly count: number;
-  /** What the job carries of its claim; absent in all runs but the first. */
-  readonly shown?: ShownClaim;
+  /** What the job says besides its key. */
+  readonly facts: JobFacts;
   /** To be called when the driver has answered this run, whatever it said. */
   readonly reachedDriver: () => void;
+}
+
+/** What a run knows of the calls of earlier runs. Both reject while Redis does not answer. */
+interface Marking {
+  /** Sends no command in the first run of a job that knows of no calls. */
+  readonly begun: () => Promise<Begun>;
+  readonly mark: ReturnType<typeof doubtOf>['mark'];
+}
+
+/** The marks of a job that a worker has taken. */
+export function markingOf(
+  place: { readonly redis: Redis; readonly prefix: string; readonly driver: string },
+  queue: string,
+  { job, token, facts }: { readonly job: Job; readonly token: string; readonly facts: JobFacts },
+): Marking {
+  const { id: jobId = '' } = job;
+  const doubt = doubtOf({ ...place, queue, jobId, token, givenUntilMs: facts.until });
+  const isUntouched = job.attemptsStarted === 1 && facts.until === undefined;
+  return {
+    begun: () => (isUntouched ? Promise.resolve(NOTHING_BEGUN) : doubt.read()),
+    mark: (doubtMs, planned) => doubt.mark(doubtMs, planned),
+  };
 }
 
 /** Tells the consumer when the driver itself has answered a call of the run, whatever it said.

@@ -31,6 +31,8 @@ export function redisOptions(
     ...(role === 'worker'
       ? { maxRetriesPerRequest: null }
       : { maxRetriesPerRequest: 1, commandTimeout: 5000 }),
+    // A transaction that is sent again would have lost the keys that it watches.
+    ...(role === 'producer' ? { autoResendUnfulfilledCommands: false } : {}),
   };
 }
 

@@ -9,10 +9,9 @@ const PERIOD_MS = 1_000;
 /** Redis answers within milliseconds; after this time it counts as frozen or cut off. */
 const SILENT_MS = 2_500;
 
-/** Key of a random value that lives as long as Redis' data. The key is
- * called `epoch`, as in the first version, which a rolling update may still be running. */
-export function flushMarkerKey(prefix: string): string {
-  return `${keyPrefix(prefix)}:epoch`;
+/** Key of a random text that lives as long as Redis' data. */
+export function markerKey(prefix: string): string {
+  return `${keyPrefix(prefix)}:marker`;
 }
 
 interface FlushOptions {
@@ -42,7 +41,7 @@ export function compareMarkers({ link, log, onEmptied }: FlushOptions): (found: 
 /** Notices that Redis was emptied. Checks when Redis becomes usable, and every second. */
 export function startFlushDetector(options: FlushOptions & { readonly prefix: string }) {
   const { link, log } = options;
-  const key = flushMarkerKey(options.prefix);
+  const key = markerKey(options.prefix);
   const compareMarker = compareMarkers(options);
   let checking: Promise<void> | undefined;
   let startedMs = 0;

@@ -27,3 +27,8 @@ export function keyPrefix(prefix: string): string {
   }
   return `{${prefix}}`;
 }
+
+/** A key of one driver: what it is of, and the driver's name. */
+export function driverKey({ prefix, driver }: DriverPlace, kind: string): string {
+  return `${keyPrefix(prefix)}:${kind}:${driver}`;
+}

@@ -19,8 +19,7 @@ export interface RedisServer {
 }
 
 interface RedisServerOptions {
-  /** Exists, and only this user can enter it: the socket has no password. It holds the append-only
-   * file. */
+  /** Exists, and only this user can enter it: the socket has no password. */
   readonly folder: string;
   readonly log: Logger;
   /** More lines of redis.conf; of two lines for one setting, the last one wins. */
@@ -90,8 +89,8 @@ export async function keepRedisServer(
   };
 }
 
-/** Starts a Redis with the settings that queues need: append-only file, no eviction, jobs stored
- * compactly. Resolves when it answers.
+/** Starts a Redis with the settings that queues need: no eviction, jobs stored compactly. It writes
+ * nothing to disk. Resolves when it answers.
  * @throws UsageError if no server is installed; Error with the server's own output if it does not
  *   start */
 export async function startRedisServer(options: RedisServerOptions): Promise<RedisServer> {
@@ -173,8 +172,6 @@ function configuration(folder: string, socket: string, settings: readonly string
     `unixsocket ${JSON.stringify(socket)}`,
     `dir ${JSON.stringify(folder)}`,
     'daemonize no',
-    'appendonly yes',
-    'appendfsync everysec',
     'save ""',
     'maxmemory-policy noeviction',
     // Keeps jobs compact, with 40 % less memory: their options exceed the default of 64 bytes.

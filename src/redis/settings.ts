@@ -13,8 +13,6 @@ export interface SettingsReport {
   readonly wrong: readonly string[];
   /** Not known: managed services hide some settings. */
   readonly unknown: readonly string[];
-  /** Redis keeps no append-only file, as far as it says; undefined where it does. */
-  readonly forgets: string | undefined;
 }
 
 /** Asks only INFO, because managed services often forbid CONFIG.
@@ -25,9 +23,9 @@ export async function checkSettings(redis: Pick<Redis, 'info'>): Promise<Setting
     text = await redis.info();
   } catch (error) {
     if (!isRefusal(error)) throw error;
-    const fix = 'allow INFO, or check AOF, noeviction and version by hand';
+    const fix = 'allow INFO, or check noeviction and version by hand';
     const line = `could not check Redis' settings (${messageOf(error)}): ${fix}`;
-    return { wrong: [line], unknown: [], forgets: undefined };
+    return { wrong: [line], unknown: [] };
   }
   const readFact = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(text)?.[1];
   const unknown = Object.entries(EXPECTED).flatMap(([name, line]) =>
@@ -37,17 +35,11 @@ export async function checkSettings(redis: Pick<Redis, 'info'>): Promise<Setting
     version: readFact('redis_version'),
     wrong: CHECKS.flatMap((check) => check(readFact) ?? []),
     unknown,
-    forgets: readFact('aof_enabled') === '1' ? undefined : FORGETS,
   };
 }
 
 /** Finds a value in the answer to INFO. */
 type ReadFact = (name: string) => string | undefined;
-
-const FORGETS =
-  'Redis forgets volume records when it restarts (no append-only file): set appendonly yes; ' +
-  'where it can’t have one, keep claims with --claim-finalizer, which closes that hole, ' +
-  'or accept it with --redis-without-aof';
 
 const EXPECTED = {
   redis_version: 'could not check the version of Redis: use 6.2 or later',
@@ -90,35 +82,27 @@ const CHECKS: readonly ((readFact: ReadFact) => string | undefined)[] = [
 ];
 
 const PERIOD_MS = 15_000;
-/** Shorter while something is wrong, so that a correction is noticed soon. Not while only the
- * append-only file is missing, which may be so on purpose (--redis-without-aof). */
+/** Shorter while something is wrong, so that a correction is noticed soon. */
 const TROUBLED_PERIOD_MS = 1_000;
 
-export type SettingsWatch = ReturnType<typeof watchSettings>;
-
-/** Checks at each connection, and every 15 s, whether Redis is set up so that it loses nothing.
- * Work goes on with wrong settings: stopping it would not make the data in Redis any safer.
- * @param o.mayForget  its data ends with this process, so that it needs no append-only file */
+/** Checks at each connection, and every 15 s, whether Redis is set up as sutler needs it: above all
+ * so that it evicts nothing. Work goes on with wrong settings: stopping it would not bring back
+ * what Redis evicted. */
 export function watchSettings(
   link: RedisLink,
   log: Logger,
-  o: { readonly clock?: Clock; readonly mayForget?: boolean } = {},
+  { clock = systemClock }: { readonly clock?: Clock } = {},
 ) {
-  const { clock = systemClock, mayForget = false } = o;
-  let report: SettingsReport = { wrong: [], unknown: [], forgets: undefined };
+  let report: SettingsReport = { wrong: [], unknown: [] };
   let known = '';
   const check = async (): Promise<number> => {
     if (link.trouble !== undefined) return PERIOD_MS;
-    const found = await checkSettings(link.redis);
-    report = mayForget ? { ...found, forgets: undefined } : found;
-    const { wrong, unknown, forgets } = report;
+    report = await checkSettings(link.redis);
+    const { wrong, unknown } = report;
     const redis = link.address;
-    const now = [...wrong, ...unknown, forgets].join('; ');
+    const now = [...wrong, ...unknown].join('; ');
     if (now !== known) {
-      if (wrong.length > 0)
-        log.warn({ redis, problems: wrong }, 'Redis is set up so that volumes may be lost');
-      if (forgets !== undefined)
-        log.warn({ redis, problem: forgets }, 'Redis keeps no append-only file');
+      if (wrong.length > 0) log.warn({ redis, problems: wrong }, 'the settings of Redis are wrong');
       if (unknown.length > 0) log.warn({ redis, unknown }, 'Redis does not tell all its settings');
       if (now === '') log.info({ redis }, 'the settings of Redis are right now');
     }
@@ -133,14 +117,10 @@ export function watchSettings(
   });
   link.onReady(() => loop.runNow());
   return {
-    /** For /readyz: the settings that risk volumes, each with its fix; undefined when all is well
-     * or nothing is known yet. */
+    /** For /readyz: the wrong settings, each with its fix; undefined when all is well or nothing is
+     * known yet. */
     get trouble(): string | undefined {
       return report.wrong.length === 0 ? undefined : report.wrong.join('; ');
-    },
-    /** For /readyz where nothing else keeps what Redis may forget. */
-    get forgets(): string | undefined {
-      return report.forgets;
     },
     close: () => void loop.stop(),
   };

@@ -25,7 +25,6 @@ import {
 } from './driver-facts.ts';
 import { hasFinalizer } from './finalizer-patches.ts';
 import { handleOf } from './handles.ts';
-import { type NamingOptions, volumeName } from './persistent-volume.ts';
 import { secretRef, type SecretRef } from './secret-ref.ts';
 
 /** What has to be done about a volume now. */
@@ -77,30 +76,6 @@ function whyNotDeleted(volume: Volume): string | undefined {
 
 function isTerminating({ metadata }: Volume): boolean {
   return metadata.deletionTimestamp !== undefined;
-}
-
-/** Key of the volume record: the claim's UID if the PV has the name that we give to that UID,
- * otherwise the PV's own UID (static and foreign volumes). */
-export function recordId(volume: Volume, options: NamingOptions): string {
-  const claimUid = volume.spec.claimRef?.uid ?? '';
-  const isNamedByUs =
-    claimUid !== '' &&
-    options.volumeNamePrefix !== '' &&
-    volumeName(claimUid, options) === volume.metadata.name;
-  return isNamedByUs ? claimUid : volume.metadata.uid;
-}
-
-/** The keys that the record of a deleted PV may have; undefined if the PV's name contains a
- * shortened UID, from which no key can be computed. */
-export function vanishedRecordIds(
-  volume: { readonly uid: string; readonly name: string },
-  options: NamingOptions,
-): readonly string[] | undefined {
-  const prefix = `${options.volumeNamePrefix}-`;
-  if (!volume.name.startsWith(prefix)) return [volume.uid];
-  return options.volumeNameUuidLength === -1
-    ? [volume.uid, volume.name.slice(prefix.length)]
-    : undefined;
 }
 
 /** The secret for DeleteVolume by the annotations that were written at creation; undefined for

@@ -50,7 +50,7 @@ export function isNew(claim: Claim): boolean {
     isPending(claim) &&
     (spec.volumeName ?? '') === '' &&
     metadata.deletionTimestamp === undefined &&
-    ![keys.CLAIM_FINALIZER, keys.CLONE_PROTECTION].some((each) => hasFinalizer(claim, each))
+    !hasFinalizer(claim, keys.CLONE_PROTECTION)
   );
 }
 

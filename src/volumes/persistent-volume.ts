@@ -6,19 +6,19 @@ import { claims, snapshots } from '../kube/resources.ts';
 import { toInTreeVolume } from '../migration/plugins.ts';
 import { catchRefusal, RefusedError } from '../rules/rule.ts';
 import { omitUnset } from '../runtime/json.ts';
+import type { TopologyRequirement } from '../topology/requirement.ts';
 import type { SourceRef } from './data-source.ts';
 import type { ProvisioningOptions } from './flags.ts';
 import type { SecretRef, SecretRefs } from './secret-ref.ts';
 
-/** The PV as far as it is known before the driver answers. It is stored in the volume record, so it
- * is JSON and contains no secrets. */
+/** The PV as far as it is known before the driver answers. */
 export interface PvTemplate {
   readonly volume: NewVolume & { readonly spec: { readonly csi: CsiSource } };
   /** Requested bytes, as text: a JSON number is exact only to 8 PiB. */
   readonly requestedBytes: string;
   /** Written to the volume attributes, unless the driver's answer has that key. */
   readonly identity: string;
-  /** The content source; in use as long as the record is open. */
+  /** The content source; in use until the PV is written. */
   readonly source?: TemplateSource;
   /** The PV is stored in the form of the in-tree plug-in. */
   readonly isMigrated?: true;
@@ -40,6 +40,13 @@ export interface PlannedRequest {
   readonly pvTemplate: PvTemplate;
   /** The provisioner secret, whose values CreateVolume gets. */
   readonly secret: SecretRef | undefined;
+  /** Where the volume may be created, as the request says. */
+  readonly requirement?: TopologyRequirement | undefined;
+}
+
+/** A planned creation, and the address of the gateway that gets it. */
+export interface VolumeRequest extends PlannedRequest {
+  readonly endpoint: string;
 }
 
 /** What a PV is made of before the driver answers. */
@@ -130,8 +137,7 @@ function csiSourceOf({ claim, driver, fsType, readOnly, secrets }: PvTemplateInp
   });
 }
 
-/** The part of the driver's answer that the PV needs. It is stored in the record if the PV can't be
- * written. */
+/** The part of the driver's answer that the PV needs. */
 export interface VolumeAnswer {
   readonly handle: string;
   readonly context: Readonly<Record<string, string>>;

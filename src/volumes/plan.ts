@@ -54,6 +54,8 @@ export interface PlanInput {
   readonly options: ProvisioningOptions;
   /** Undefined while the nodes are not listed, and for a driver without topology. */
   readonly topology?: WatchedTopology | undefined;
+  /** Where an earlier call asked for the volume: it is asked for there again. */
+  readonly place?: TopologyRequirement | undefined;
 }
 
 /** Plans the volume of an eligible claim: what to ask of the driver, or why not. The checks are in
@@ -127,6 +129,7 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
     name,
     request: toBinary(CreateVolumeRequestSchema, request),
     secret: secrets.Provisioner,
+    requirement: accessibilityRequirements,
     pvTemplate: pvTemplate({
       ...input,
       name,
@@ -168,8 +171,9 @@ function* contentOf(
 
 /** Where the volume may be created, for a driver that asks for that. */
 function requirementOf(input: CheckedInput): TopologyRequirement | undefined {
-  const { claim, cls, driver, options, topology } = input;
+  const { claim, cls, driver, options, topology, place } = input;
   if (!supportsTopology(driver, options.gates)) return undefined;
+  if (place !== undefined) return place;
   if (topology === undefined) throw new RefusedError('the nodes of the cluster are not listed yet');
   const { strictTopology, immediateTopology } = options;
   try {

@@ -3,7 +3,7 @@ import { quote } from '../rules/quote.ts';
 import { RefusedError } from '../rules/rule.ts';
 import { omitUnset } from '../runtime/json.ts';
 
-/** A reference to a secret. Its values are read just before each call (invariant 12). */
+/** A reference to a secret. Its values are read just before each call (invariant 11). */
 export interface SecretRef {
   readonly name: string;
   readonly namespace: string;

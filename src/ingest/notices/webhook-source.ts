@@ -16,7 +16,7 @@ import type {
   ServedDrivers,
   Unfinished,
 } from '../objects/object-source.ts';
-import { transformClaim, transformClass, transformVolume } from '../objects/transforms.ts';
+import { transformClass, transformNoticedClaim, transformVolume } from '../objects/transforms.ts';
 import type { Look } from './look-queue.ts';
 import { type Listing, type PacedLists, Unwanted } from './paced-lists.ts';
 
@@ -116,7 +116,7 @@ export class WebhookSource implements ObjectSource {
       return;
     }
     try {
-      if (isClaim) this.#offerClaim(transformClaim(object), true);
+      if (isClaim) this.#offerClaim(transformNoticedClaim(object), true);
       else this.#offerVolume(transformVolume(object), true);
     } catch (error) {
       this.#options.log.error(
@@ -129,7 +129,7 @@ export class WebhookSource implements ObjectSource {
   /** Lists all claims. Objects that have changed since they were seen last are offered to all
    * drivers. */
   claims(isWanted: () => boolean): AsyncGenerator<Claim> {
-    const listing = { resource: claims, transform: transformClaim, isWanted };
+    const listing = { resource: claims, transform: transformNoticedClaim, isWanted };
     return this.#list(listing, this.#claims, (claim) => this.#offerClaim(claim, false));
   }
 

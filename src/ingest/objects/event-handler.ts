@@ -3,8 +3,7 @@ import type { Claim, Volume } from '../../kube/objects.ts';
 import { keyOf } from '../../kube/resources.ts';
 import { type JobKey, type KeyToQueue, logFields } from '../../queue/contract.ts';
 import type { Logger } from '../../runtime/log.ts';
-import { isKnownAs } from '../../volumes/driver-facts.ts';
-import { classNameOf, provisionerOf } from '../../volumes/eligibility.ts';
+import { classNameOf } from '../../volumes/eligibility.ts';
 import { mayBeSame } from '../../volumes/handles.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
 import type { Unfinished } from './object-source.ts';
@@ -14,7 +13,6 @@ import {
   judgeClaimChange,
   judgeVolumeChange,
   keyOfClaim,
-  keyToQueue,
   type Need,
   type PredicateDriver,
   volumeNeed,
@@ -23,7 +21,7 @@ import {
 import type { WatchedClaim } from './transforms.ts';
 
 /** Looks for another PV with the handle of one whose deletion is about to be enqueued
- * (invariant 7). */
+ * (invariant 6). */
 export interface SharedHandleLook {
   /** The names of other PVs that may have the volume's handle. */
   readonly sharersOf: (volume: Volume) => readonly string[];
@@ -34,10 +32,7 @@ export interface SharedHandleLook {
 
 export interface EventHandlerOptions {
   readonly driver: PredicateDriver;
-  readonly queue: Pick<
-    LeaderOnlyQueue,
-    'ensureQueued' | 'enqueueNow' | 'promote' | 'renewCopy' | 'isAllowing'
-  >;
+  readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
   /** What is known about other objects than the one that has changed. */
   readonly lookups: ClaimLookups;
   /** Absent where PVs are not watched: only the worker looks there, before DeleteVolume. */
@@ -76,23 +71,12 @@ export class EventHandler {
    * @param isModified  where that is not known: it was not added, so an earlier job of it may still
    *                    be delayed */
   claimChanged(claim: WatchedClaim, previous: WatchedClaim | undefined, isModified = false): void {
-    if (previous !== undefined) this.#renewCopy(previous, keyToQueue(claim));
     if (previous === undefined)
       return this.enqueueClaim(claim, isModified ? 'enqueueNow' : 'ensureQueued');
     const neededJob = this.#claimNeed(previous).kind === 'job';
     const meaning = judgeClaimChange(claim, previous, { neededJob, driver: this.driver });
     if (meaning === 'irrelevant') return;
     this.enqueueClaim(claim, meaning === 'need-changed' ? 'ensureQueued' : 'enqueueNow');
-  }
-
-  claimRemoved(claim: WatchedClaim): void {
-    this.#renewCopy(claim, keyOfClaim(claim.metadata));
-  }
-
-  /** For a claim of this driver whose job may have how it was: a copy, or its version. */
-  #renewCopy(previous: WatchedClaim, key: KeyToQueue): void {
-    if (previous.seen !== undefined && isKnownAs(this.driver, provisionerOf(previous)))
-      this.queue.renewCopy(key);
   }
 
   /** A volume was added or modified, as with claims. */
@@ -122,9 +106,14 @@ export class EventHandler {
     });
   }
 
+  /** Passes the key of a volume on: its run judges it. */
+  enqueueVolumeKey(key: JobKey): void {
+    this.queue.ensureQueued(key);
+  }
+
   /** The keys of all objects that need a job now.
    * @throws Unwanted when this process does not lead the driver any more */
-  async *outstanding(source: Objects): AsyncGenerator<JobKey> {
+  async *outstanding(source: Objects): AsyncGenerator<KeyToQueue> {
     const isWanted = (): boolean => this.queue.isAllowing;
     for await (const claim of source.claims(isWanted)) {
       const need = this.#claimNeed(claim);

@@ -1,16 +1,16 @@
+import { performance } from 'node:perf_hooks';
 import type { KubeClient } from '../../kube/client.ts';
-import { CLAIM_FINALIZER } from '../../kube/keys.ts';
 import { ListWatch, type ListWatchOptions } from '../../kube/list-watch.ts';
 import type { Claim, Class, KubeObject, ObjectMeta, Volume } from '../../kube/objects.ts';
 import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
 import { claims, classes, keyOf, type Resource, volumes } from '../../kube/resources.ts';
+import type { JobKey } from '../../queue/contract.ts';
 import { objectId } from '../../queue/dependency-index.ts';
 import { unlessAborted } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import type { Registry } from '../../runtime/metrics.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import { isPending, isTerminatingCloneSource } from '../../volumes/data-source.ts';
 import type { ObjectSource, ServedDriver, ServedDrivers, Unfinished } from './object-source.ts';
 import { type Observer, PendingCache } from './pending-cache.ts';
@@ -34,6 +34,8 @@ export interface InformersOptions {
   readonly backoff?: NonNullable<ListWatchOptions['backoff']>;
 }
 
+/** How long ago a watch may have brought something whose claims count as fresh. */
+const MAX_SILENCE_MS = 5_000;
 /** Drivers that begin to be served within this time share a list. */
 const RELIST_DELAY_MS = 200;
 
@@ -69,8 +71,6 @@ export class Informers implements ObjectSource {
         this.#options.drivers.each(({ handler }) =>
           handler.claimChanged(object, previous, isModified),
         ),
-      onForgotten: (claim) =>
-        this.#options.drivers.each(({ handler }) => handler.claimRemoved(claim)),
       log,
     });
     this.#pendingVolumes = new PendingCache<Volume>({
@@ -154,9 +154,19 @@ export class Informers implements ObjectSource {
     return this.#volumeWatch.isFollowing;
   }
 
-  /** As that of ListWatch, for the watch of claims. */
-  get claimsHeardMs(): number | undefined {
-    return this.#claimWatch.heardMs;
+  /** A claim without a source as the watch shows it, if that has brought something within the last
+   * 5 s: for the first run of its job, in this process. */
+  freshClaim({
+    namespace,
+    name,
+    uid,
+  }: Pick<JobKey, 'namespace' | 'name' | 'uid'>): Claim | undefined {
+    const heardMs = this.#claimWatch.heardMs;
+    if (heardMs === undefined || performance.now() - heardMs > MAX_SILENCE_MS) return undefined;
+    const known = this.#pendingClaims.get(keyOf({ namespace, name }));
+    if (known?.metadata.uid !== uid || known.copy === undefined) return undefined;
+    const { dataSource, dataSourceRef } = known.spec;
+    return dataSource || dataSourceRef ? undefined : (JSON.parse(known.copy) as Claim);
   }
 
   /** The names of other PVs that may share the handle of this one. */
@@ -254,12 +264,9 @@ export class Informers implements ObjectSource {
 }
 
 /** Whether a claim may need a job as it is, or because another object changes. One that names its
- * volume needs one only if it has a finalizer that a job removes. */
+ * volume needs one only if it has the finalizer of a clone source, which a job removes. */
 function mayClaimNeedJob(claim: Claim): boolean {
   return (
-    (claim.spec.volumeName ?? '') === '' ||
-    isPending(claim) ||
-    hasFinalizer(claim, CLAIM_FINALIZER) ||
-    isTerminatingCloneSource(claim)
+    (claim.spec.volumeName ?? '') === '' || isPending(claim) || isTerminatingCloneSource(claim)
   );
 }

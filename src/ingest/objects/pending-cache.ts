@@ -29,8 +29,6 @@ export interface PendingCacheOptions<T> {
   readonly mayNeedJob: (object: T) => boolean;
   readonly observer: Observer<T>;
   readonly onChange: (change: PendingChange<T>) => void;
-  /** Called with the last state of an object that was kept, and is gone. */
-  readonly onForgotten?: (object: T) => void;
   readonly log: Logger;
 }
 
@@ -75,7 +73,7 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
     const known = this.#kept.get(key);
     // Another object of the same name; its deletion was not shown.
     if (known !== undefined && known.metadata.uid !== uid) {
-      this.#forget(key);
+      this.#kept.delete(key);
       observer.remove(key, undefined);
     }
     observer.put(object);
@@ -93,19 +91,13 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
   remove(raw: unknown): void {
     const key = rawKey(raw);
     if (key === undefined) return;
-    this.#forget(key);
+    this.#kept.delete(key);
     this.#options.observer.remove(key, raw);
   }
 
   endList(): void {
-    for (const key of this.#unlisted) this.#forget(key);
+    for (const key of this.#unlisted) this.#kept.delete(key);
     this.#unlisted.clear();
     this.#options.observer.endList();
-  }
-
-  #forget(key: string): void {
-    const object = this.#kept.get(key);
-    this.#kept.delete(key);
-    if (object !== undefined) this.#options.onForgotten?.(object);
   }
 }

@@ -2,7 +2,6 @@
  * controller-runtime calls a predicate). Pure. */
 import { isDeepStrictEqual } from 'node:util';
 import { NO_CLASS, NOT_ANNOTATED, type PendingWhy } from '../../explain/pending-index.ts';
-import { CLAIM_FINALIZER } from '../../kube/keys.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import type { JobKey, KeyToQueue } from '../../queue/contract.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
@@ -15,7 +14,6 @@ import {
 } from '../../volumes/eligibility.ts';
 import { type DriverNames, isKnownAs } from '../../volumes/driver-facts.ts';
 import { isTerminatingCloneSource } from '../../volumes/data-source.ts';
-import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
 import type { WatchedClaim } from './transforms.ts';
 
 /** Whether an object needs a job. */
@@ -46,9 +44,6 @@ export function claimNeed(
   const otherNodes = whyOfOtherNode(claim, driver);
   if (otherNodes !== undefined) return { kind: 'ignore', reason: otherNodes };
   const job: Need = { kind: 'job', key: keyToQueue(claim) };
-  // The job removes the finalizer once the record is closed, whether or not the claim still needs a
-  // volume.
-  if (hasFinalizer(claim, CLAIM_FINALIZER)) return job;
   if (isDeletedCloneSource(claim, driver)) return job;
   const verdict = shouldProvision(claim, driver, (name) => lookups.classOf(name));
   if (verdict.kind === 'no-class')
@@ -60,7 +55,7 @@ export function claimNeed(
 }
 
 /** The claim's key, with what may go into its job besides. */
-export function keyToQueue({ metadata, seen, copy }: WatchedClaim): KeyToQueue {
+function keyToQueue({ metadata, seen, copy }: WatchedClaim): KeyToQueue {
   return {
     ...keyOfClaim(metadata),
     ...(seen === undefined ? {} : { seen }),
@@ -160,11 +155,23 @@ function isUnchanged(object: Claim | Volume, previous: Claim | Volume): boolean 
   );
 }
 
-/** Whether a claim is being deleted and has the finalizer of a clone source, which its job removes
- * when no claim is cloned from it any more (external-provisioner
- * pkg/controller/clone_controller.go). */
+/** Whether a claim of this driver is being deleted and has the finalizer of a clone source, which
+ * its job removes when no claim is cloned from it any more (external-provisioner
+ * pkg/controller/clone_controller.go). A claim that was bound by hand names no driver: its job
+ * reads its volume. */
 function isDeletedCloneSource(claim: Claim, driver: PredicateDriver): boolean {
-  return driver.controllerCapabilities.has('CLONE_VOLUME') && isTerminatingCloneSource(claim);
+  const provisioner = provisionerOf(claim);
+  const isOurs = provisioner === undefined || isKnownAs(driver, provisioner);
+  const canClone = driver.controllerCapabilities.has('CLONE_VOLUME');
+  return isOurs && canClone && isTerminatingCloneSource(claim);
+}
+
+/** Whether a volume's name is one that sutler gives: it ends in the claim's UID or the first
+ * characters of that (--volume-name-prefix, --volume-name-uuid-length). */
+function isNamedAfter(name: string, claimUid: string): boolean {
+  const end = name.slice(name.lastIndexOf('-') + 1);
+  const isShortened = end !== '' && claimUid.replaceAll('-', '').startsWith(end);
+  return name.endsWith(`-${claimUid}`) || isShortened;
 }
 
 /** Whether a volume needs a job. Whether another PV has its handle is left to the caller. */
@@ -172,5 +179,8 @@ export function volumeNeed(volume: Volume, driver: DriverNames): Need {
   const { uid, name } = volume.metadata;
   const verdict = shouldDelete(volume, driver);
   if (verdict.kind === 'ignore') return verdict;
-  return { kind: 'job', key: { kind: 'volume', uid, namespace: '', name } };
+  const claimUid = volume.spec.claimRef?.uid;
+  // Another PV may name the claim too, and has a job of its own.
+  const ofClaim = claimUid !== undefined && isNamedAfter(name, claimUid) ? { claimUid } : {};
+  return { kind: 'job', key: { kind: 'volume', uid, namespace: '', name, ...ofClaim } };
 }

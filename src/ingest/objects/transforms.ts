@@ -16,7 +16,7 @@ const CLAIM_ANNOTATIONS = [
   keys.SELECTED_NODE,
   keys.MIGRATED_TO,
 ];
-const CLAIM_FINALIZERS = [keys.CLAIM_FINALIZER, keys.CLONE_PROTECTION];
+const CLAIM_FINALIZERS = [keys.CLONE_PROTECTION];
 const VOLUME_ANNOTATIONS = [keys.PROVISIONED_BY, keys.MIGRATED_TO];
 const VOLUME_FINALIZERS = [keys.VOLUME_FINALIZER];
 const IN_TREE_SOURCES = PLUGINS.map(({ source }) => source);
@@ -47,28 +47,27 @@ export function transformClaim(raw: unknown): Claim {
 export interface WatchedClaim extends Claim {
   /** Its version, for the first run of its job; absent where that run reads it as it is then. */
   readonly seen?: string;
-  /** JSON of the whole claim, for the first run of its job; absent where that run reads it. */
+  /** JSON of the whole claim, for the journal; absent where it has to be read for that. */
   readonly copy?: string;
 }
 
-/** Longer ones don't travel in jobs. */
+/** Longer ones are not kept in memory. */
 const MAX_COPY_LENGTH = 4_096;
 
 export function transformWatchedClaim(raw: unknown): WatchedClaim {
   const claim = transformClaim(raw);
   if (!isNew(claim)) return claim;
   const versioned = { ...claim, seen: claim.metadata.resourceVersion };
-  if (!mayBeCopied(claim)) return versioned;
+  if (provisionerOf(claim) === undefined) return versioned;
   const { metadata, ...others } = raw as Claim;
   const copy = JSON.stringify({ ...others, metadata: { ...metadata, managedFields: undefined } });
   return copy.length > MAX_COPY_LENGTH ? versioned : { ...versioned, copy };
 }
 
-/** Whether the first run of a new claim's job may decide on a copy of it: its volume has no
- * source. */
-function mayBeCopied(claim: Claim): boolean {
-  const { dataSource, dataSourceRef } = claim.spec;
-  return provisionerOf(claim) !== undefined && !dataSource && !dataSourceRef;
+/** A claim that was read because a notice named it: its first run reads it as it is then. */
+export function transformNoticedClaim(raw: unknown): WatchedClaim {
+  const { seen: _, ...claim } = transformWatchedClaim(raw);
+  return claim;
 }
 
 export function transformVolume(raw: unknown): Volume {
@@ -97,13 +96,10 @@ export function transformVolume(raw: unknown): Volume {
   };
 }
 
-/** Leaves out the parameters, which only jobs need. */
+/** Keeps what planning needs, for the journal. */
 export function transformClass(raw: unknown): Class {
   const cls = raw as Class;
-  return {
-    metadata: transformMeta(cls.metadata, keys.CLASS_SETTINGS),
-    ...pick(cls, ['provisioner', 'volumeBindingMode']),
-  };
+  return { ...cls, metadata: transformMeta(cls.metadata, keys.CLASS_SETTINGS) };
 }
 
 /** Keeps the name and version of any object, which is all that a dependency needs. */

@@ -6,16 +6,16 @@ import { classNameOf } from '../../volumes/eligibility.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../outcomes.ts';
 import { isStillRunning } from '../volume/delete-volume.ts';
-import type { OpenCreation } from './store-volume.ts';
+import type { Creation } from './create-volume.ts';
 
-/** What an error of CreateVolume means for the volume record (invariant 6). */
+/** What an error of CreateVolume says of the volume (invariant 5). */
 type CreateFailure =
   | { readonly kind: 'not-forwarded' }
-  /** The driver itself refused; final if the record is unambiguous. `infeasible`: the same request
-   * can't succeed later. */
+  /** The driver itself refused; final unless an earlier call may still be at work. `infeasible`:
+   * the same request can't succeed later. */
   | { readonly kind: 'refused'; readonly infeasible: boolean }
   /** A volume may exist or may still be created. `running`: the driver is probably at work. */
-  | { readonly kind: 'ambiguous'; readonly running: boolean };
+  | { readonly kind: 'unknown'; readonly running: boolean };
 
 /** Codes after which a volume may exist even if the driver itself sent them: the call goes on, or a
  * volume of another shape has the name. */
@@ -29,53 +29,53 @@ const NEVER_FINAL = new Set([
 
 /** Classifies an error of CreateVolume. Upstream: external-provisioner
  * pkg/controller/controller.go checkError.
- * @param options.isNotFoundAmbiguous a content source was asked for, and an earlier call may have
+ * @param options.isNotFoundUnknown a content source was asked for, and an earlier call may have
  *   created the volume: NotFound may then be about the source, which drivers look up first */
 export function judgeCreateFailure(
   error: Pick<CsiError, 'codeName' | 'driverSaid' | 'notForwarded'>,
-  { isNotFoundAmbiguous }: { readonly isNotFoundAmbiguous: boolean },
+  { isNotFoundUnknown }: { readonly isNotFoundUnknown: boolean },
 ): CreateFailure {
   const { codeName, driverSaid } = error;
   if (error.notForwarded) return { kind: 'not-forwarded' };
   const isFinal =
-    driverSaid && !NEVER_FINAL.has(codeName) && !(codeName === 'NotFound' && isNotFoundAmbiguous);
+    driverSaid && !NEVER_FINAL.has(codeName) && !(codeName === 'NotFound' && isNotFoundUnknown);
   return isFinal
     ? { kind: 'refused', infeasible: codeName === 'InvalidArgument' }
-    : { kind: 'ambiguous', running: isStillRunning(codeName) };
+    : { kind: 'unknown', running: isStillRunning(codeName) };
 }
 
 /** How long the driver may fill a volume from a content source, unless the class says. Of other
  * volumes each such call is a failure, as in upstream. */
 const FILL_MS = 3_600_000;
 
-/** A creation for which a call was sent. */
-export interface SentCreation extends OpenCreation {
-  readonly sentMs: number;
-}
-
 /** Since when the driver is at work, and until when that is no failure, by the class.
  * @returns undefined if it is one */
-export function usualTime(
+function usualTime(
   { clock, cluster }: Dependencies,
-  { claim, stored, replay, sentMs }: SentCreation,
+  { claim, planned, run }: Creation,
 ): { readonly since: string; readonly until: string } | undefined {
   const cls = claim && cluster.classOf(classNameOf(claim));
   const { creationTimeoutMs } = readClassSettings(cls);
-  const sinceMs = replay?.sinceMs ?? sentMs;
-  const fallbackMs = stored.pvTemplate.source === undefined ? 0 : FILL_MS;
+  const sinceMs = run.queuedMs;
+  const fallbackMs = planned.pvTemplate.source === undefined ? 0 : FILL_MS;
   const untilMs = sinceMs + (creationTimeoutMs ?? fallbackMs);
   if (clock.nowMs() >= untilMs) return undefined;
   return { since: new Date(sinceMs).toISOString(), until: new Date(untilMs).toISOString() };
 }
 
+/** Whether the driver may take that long for this volume. */
+export function isUsual(deps: Dependencies, creation: Creation): boolean {
+  return usualTime(deps, creation) !== undefined;
+}
+
 /** The driver may still be at work: warns, unless it may take that long. */
 export function handleUnknownEnd(
   deps: Dependencies,
-  creation: SentCreation,
+  creation: Creation,
   answer: string,
   isRunning: boolean,
 ): Outcome {
-  const { claim, replay } = creation;
+  const { claim, run } = creation;
   const { events } = deps.cluster;
   const usual = isRunning ? usualTime(deps, creation) : undefined;
   if (usual === undefined) {
@@ -89,7 +89,7 @@ export function handleUnknownEnd(
     `The driver is at work on the volume since ${usual.since}; it is asked again and again, ` +
     `which counts as failing from ${usual.until} on (${CREATION_TIMEOUT} of the class)`;
   // The first call has an event of its own.
-  if (replay !== undefined)
+  if (run.count > 1)
     recordClaimEvent(events, claim, { type: 'Normal', reason: 'Provisioning', message });
   return { kind: 'running', reason: `${message}: ${answer}`, isUsual: true };
 }

@@ -5,15 +5,21 @@ import { nodeOf } from '../../gateway-client/gateway-address.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { classes, volumes } from '../../kube/resources.ts';
+import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { noteReached, type Run } from '../../queue/run.ts';
-import type { Replay } from '../../records/open-results.ts';
-import type { VolumeRequest } from '../../records/stored-request.ts';
 import { traceHeaders } from '../../runtime/trace-id.ts';
+import { requirementText } from '../../topology/parse-requirement.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/persistent-volume.ts';
-import { type ClaimAttempt, MAX_READ_AGE_MS } from '../attempt.ts';
+import {
+  type BadAnswer,
+  readAnswer,
+  type VolumeAnswer,
+  type VolumeRequest,
+} from '../../volumes/persistent-volume.ts';
+import { MAX_READ_AGE_MS, type RunHandle } from '../attempt.ts';
 import type { CsiDriver, Dependencies } from '../dependencies.ts';
+import { type MarkedJob, markJob } from '../mark-job.ts';
 import {
   notForwarded,
   parkOrRetry,
@@ -23,44 +29,26 @@ import {
 } from '../outcomes.ts';
 import { readSecretValues, type SecretValues } from '../read-objects.ts';
 import { sendDeleteVolume } from '../volume/delete-volume.ts';
-import {
-  handleUnknownEnd,
-  judgeCreateFailure,
-  type SentCreation,
-  usualTime,
-} from './create-failure.ts';
-import { requestReschedule } from './decide-intent.ts';
-import { type CreatedVolume, type OpenCreation, storeVolume } from './store-volume.ts';
+import { handleUnknownEnd, isUsual, judgeCreateFailure } from './create-failure.ts';
+import { requestReschedule, stayInJournal } from './plan-claim.ts';
+import { writeVolume } from './write-volume.ts';
 
-type OnCreated = (deps: Dependencies, created: CreatedVolume) => Promise<Outcome>;
-
-/** Sends the request that this run has planned and opened the record with.
- * @param opened as opening the record answered: the active gateway, if a leader has named one */
-export function sendPlanned(
-  deps: Dependencies,
-  claimAttempt: ClaimAttempt,
-  planned: VolumeRequest,
-  { endpoint = planned.endpoint }: { readonly endpoint?: string },
-): Promise<Outcome> {
-  deps.reports.capacity.creationBegins(planned);
-  return callCreateVolume(deps, { ...claimAttempt, stored: { ...planned, endpoint } });
+/** A creation that this run has planned. */
+export interface Creation {
+  readonly job: JobKey;
+  readonly run: RunHandle;
+  /** Undefined when the claim is gone. */
+  readonly claim: Claim | undefined;
+  readonly planned: VolumeRequest;
+  /** Earlier calls may have made the volume. */
+  readonly isBegun: boolean;
+  /** When the run began, Unix ms. */
+  readonly startMs: number;
 }
 
-/** Sends the stored request of an earlier run again. If the record keeps the driver's answer to it,
- * that is used instead of a call. If the claim is gone, the volume is created all the same, and the
- * ordinary deletion reclaims it (invariant 3).
- * @param onCreated by default writes the PV */
-export function sendStored(
-  deps: Dependencies,
-  claimAttempt: ClaimAttempt,
-  replay: Replay,
-  onCreated: OnCreated = storeVolume,
-): Promise<Outcome> {
-  const { stored, answer } = replay;
-  const creation = { ...claimAttempt, stored, replay };
-  return answer === undefined
-    ? callCreateVolume(deps, creation, onCreated)
-    : onCreated(deps, { ...creation, answer, wasLong: false });
+/** A creation whose job is marked, so that its request may be sent. */
+interface MarkedCreation extends Creation {
+  readonly mark: MarkedJob;
 }
 
 /** A call that takes this long gets an event; for shorter ones the API write is saved. */
@@ -69,52 +57,61 @@ const SLOW_CALL_MS = 2_000;
  * shorter ones the API read is saved, which costs more than an event on a claim that is gone. */
 const LONG_CALL_MS = 10_000;
 
-/** Sends CreateVolume with secrets read afresh. After a failure the record is as judgeCreateFailure
- * says: reverted, closed, or ambiguous. */
-async function callCreateVolume(
-  deps: Dependencies,
-  creation: OpenCreation,
-  onCreated: OnCreated = storeVolume,
-): Promise<Outcome> {
-  const { attempt, claim, stored } = creation;
-  const { records } = deps.redis;
-  const { capacity } = deps.reports;
-  const secrets = await readSecretValues(deps.cluster.kube, stored.secret);
+/** Sends CreateVolume with secrets read afresh, and writes the PV. What a failure says of the volume
+ * is decided by judgeCreateFailure, and by whether earlier calls may have been at work when the job
+ * was marked (R3 to R6). */
+export async function createVolume(deps: Dependencies, creation: Creation): Promise<Outcome> {
+  const { claim, job, planned, run } = creation;
+  const secrets = await readSecretValues(deps.cluster.kube, planned.secret);
   if (secrets.kind !== 'values') {
-    await records.revert(attempt.id, attempt.owner);
     reportProvisioningFailed(deps.cluster.events, claim, secrets.message);
     if (secrets.error !== undefined && isOutage(secrets.error))
       return { kind: 'later', reason: secrets.message };
+    const waitsFor = deps.settings.areSecretsWatched ? secrets.waitsFor : [];
+    if (claim === undefined)
+      return stayInJournal(deps, job, { why: secrets.message, until: waitsFor });
     // If ingest did not watch secrets, a parked claim would wait for the longest delay.
-    return parkOrRetry(secrets.message, deps.settings.areSecretsWatched ? secrets.waitsFor : []);
+    return parkOrRetry(secrets.message, waitsFor);
   }
-  const { values } = secrets;
+  const place = requirementText(planned.requirement);
+  const mark = await markJob(deps, run, { planned: place, isBegun: creation.isBegun });
+  if ('outcome' in mark) return mark.outcome;
+  const { endpoint = planned.endpoint } = mark;
+  const marked = { ...creation, mark, planned: { ...planned, endpoint } };
+  return callCreateVolume(deps, marked, secrets.values);
+}
+
+async function callCreateVolume(
+  deps: Dependencies,
+  creation: MarkedCreation,
+  secrets: SecretValues,
+): Promise<Outcome> {
+  const { capacity } = deps.reports;
+  const { planned } = creation;
+  capacity.creationBegins(planned);
   const sentMs = deps.clock.nowMs();
   let answer: VolumeAnswer | BadAnswer;
   try {
-    answer = await sendCreateVolume(deps, creation, values);
+    answer = await sendCreateVolume(deps, creation, secrets);
   } catch (error) {
-    if (error instanceof CsiError) {
-      const outcome = await handleFailure(deps, { ...creation, sentMs }, error);
-      if (!error.notForwarded) capacity.creationFailed(stored);
-      return outcome;
-    }
-    await records.leaveAmbiguous(attempt.id, attempt.owner, 'Unknown');
-    throw error;
+    if (!(error instanceof CsiError)) throw error;
+    const outcome = await handleFailure(deps, creation, error);
+    if (!error.notForwarded) capacity.creationFailed(planned);
+    return outcome;
   }
   const wasLong = deps.clock.nowMs() - sentMs >= LONG_CALL_MS;
-  if (!('message' in answer)) return onCreated(deps, { ...creation, answer, wasLong });
-  const outcome = await handleUnusableAnswer(deps, creation, answer, values);
-  capacity.creationFailed(stored);
+  if (!('message' in answer)) return writeVolume(deps, { ...creation, answer, wasLong });
+  const outcome = await handleUnusableAnswer(deps, creation, answer, secrets);
+  capacity.creationFailed(planned);
   return outcome;
 }
 
 async function sendCreateVolume(
   { cluster, driver: { csi, timeoutMs } }: Dependencies,
-  { claim, attempt: { id, notAfterMs }, run, stored }: OpenCreation,
+  { claim, job, run, mark: { notAfterMs }, planned }: MarkedCreation,
   secrets: SecretValues,
 ): Promise<VolumeAnswer | BadAnswer> {
-  const { endpoint: gateway, pvTemplate } = stored;
+  const { endpoint: gateway, pvTemplate } = planned;
   const slow = setTimeout(() => {
     if (claim === undefined) return;
     const { namespace = '', name } = claim.metadata;
@@ -123,16 +120,16 @@ async function sendCreateVolume(
   }, SLOW_CALL_MS);
   try {
     const migrated = pvTemplate.isMigrated === true;
-    const metadata = traceHeaders(id);
+    const metadata = traceHeaders(job.uid);
     const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata, stopping: run.signal };
-    const request = withSecrets(stored.request, secrets);
+    const request = withSecrets(planned.request, secrets);
     return readAnswer(await noteReached(run, csi.createVolume(request, settings)), pvTemplate);
   } finally {
     clearTimeout(slow);
   }
 }
 
-/** Protobuf merges fields in any order, so the stored part is sent byte for byte. */
+/** Protobuf merges fields in any order, so the planned part is sent byte for byte. */
 function withSecrets(request: Uint8Array, secrets: SecretValues): Uint8Array {
   if (Object.keys(secrets).length === 0) return request;
   return Buffer.concat([request, toBinary(RequestSchema, create(RequestSchema, { secrets }))]);
@@ -140,70 +137,69 @@ function withSecrets(request: Uint8Array, secrets: SecretValues): Uint8Array {
 
 /* What becomes of a call that gave no volume that can be used. */
 
-/** Takes the place of a gRPC code in the record. */
-const BAD_ANSWER = 'BadAnswer';
-
-/** Handles an answer that no PV can be made of. A volume that this call created is deleted at once;
- * then the record closes, and the next run plans anew. Otherwise the record stays open. */
+/** Handles an answer that no PV can be made of. A volume that this call created is deleted at once,
+ * and the next run plans anew. Otherwise the end is unknown: the call is repeated. */
 async function handleUnusableAnswer(
   deps: Dependencies,
-  creation: OpenCreation,
+  creation: MarkedCreation,
   answer: BadAnswer,
   secrets: SecretValues,
 ): Promise<Outcome> {
-  const { attempt, claim, run, stored, replay } = creation;
+  const { claim, mark, planned, run } = creation;
   const { events } = deps.cluster;
-  const { records } = deps.redis;
   const { message, handle } = answer;
   let reason = message;
   // After a repeated call the volume may be the one that an earlier call created.
-  if (handle !== undefined && replay === undefined) {
+  const isFirstCall = mark.leftMs === undefined;
+  if (handle !== undefined && isFirstCall) {
     const failure = await cleanUpVolume(deps, creation, handle, secrets).catch(String);
     if (failure === undefined) {
-      const result = await records.closeRefused(attempt.id, attempt.owner, BAD_ANSWER);
+      await mark.undo(true);
       reportProvisioningFailed(events, claim, reason);
       if (claim !== undefined && answer.isPermanent === true)
         return parkOnClass(deps, claim, reason);
-      return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
+      return { kind: 'retry', reason, isAbsent: true };
     }
-    const { name } = stored.pvTemplate.volume.metadata;
+    const { name } = planned.pvTemplate.volume.metadata;
     const begin = `${message}. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed`;
     reason = `${begin}, volume is orphaned: ${failure}`;
   }
-  await records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
   // The first warning also describes the clean-up, which repeated calls do not attempt.
   const last = await run.lastReason();
-  if (replay !== undefined && last?.startsWith(message) === true) reason = last;
+  if (!isFirstCall && last?.startsWith(message) === true) reason = last;
   reportProvisioningFailed(events, claim, reason);
   return { kind: 'retry', reason };
 }
 
 const MAX_CLEAN_UP_CALLS = 5;
-const leaveRecord = () => Promise.resolve();
 
 /** Deletes a volume that the driver has just created and that no PV can be made of: only after the
- * first answer of its record, and only if no PV has its name (invariant 7).
+ * first call for the claim, and only if no PV has its name (invariant 6). The job is marked anew,
+ * since the call that made it may have taken long.
  * @param secrets the values that CreateVolume got
  * @returns why the volume may still exist; undefined if it is deleted
  * @throws KubeError if the PV can't be read */
 async function cleanUpVolume(
-  { clock, cluster, driver }: Dependencies,
-  { attempt, run, stored }: OpenCreation,
+  deps: Dependencies,
+  { job, run, planned }: MarkedCreation,
   handle: string,
   secrets: SecretValues,
 ): Promise<string | undefined> {
-  const { endpoint: gateway, pvTemplate } = stored;
+  const { clock, cluster, driver } = deps;
+  const place = requirementText(planned.requirement);
+  const mark = await markJob(deps, run, { planned: place, isBegun: true });
+  if ('outcome' in mark) return 'nothing may be sent to the driver now';
+  const { endpoint: gateway, pvTemplate } = planned;
   const { name } = pvTemplate.volume.metadata;
   const readMs = clock.nowMs();
   if ((await cluster.kube.get<Volume>(volumes, { name })) !== undefined)
     return `PersistentVolume ${name} exists`;
-  const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
+  const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
   const isMigrated = pvTemplate.isMigrated === true;
-  const call = { id: attempt.id, handle, isMigrated, gateway, notAfterMs, run };
-  const ends = { notSent: leaveRecord, unknown: leaveRecord, deleted: leaveRecord };
+  const call = { id: job.uid, handle, isMigrated, gateway, notAfterMs, run };
   let failure = 'reading its PersistentVolume took too long';
   for (let i = 0; i < MAX_CLEAN_UP_CALLS && clock.nowMs() < notAfterMs; i += 1) {
-    const error = await sendDeleteVolume(driver, { ...call, ends }, secrets);
+    const error = await sendDeleteVolume(driver, call, secrets);
     if (error === undefined) return undefined;
     failure = error.message;
   }
@@ -219,54 +215,52 @@ function parkOnClass({ cluster }: Dependencies, claim: Claim, reason: string): O
 
 async function handleFailure(
   deps: Dependencies,
-  creation: SentCreation,
+  creation: MarkedCreation,
   error: CsiError,
 ): Promise<Outcome> {
-  const { attempt, claim, stored, replay } = creation;
-  const { events } = deps.cluster;
-  const { records } = deps.redis;
+  const { claim, mark, planned, run } = creation;
   const failure = judgeCreateFailure(error, {
-    isNotFoundAmbiguous: stored.pvTemplate.source !== undefined && replay?.ambiguous === true,
+    // Drivers look the source up first, which may be gone although the volume exists.
+    isNotFoundUnknown: planned.pvTemplate.source !== undefined && mark.leftMs !== undefined,
   });
   switch (failure.kind) {
     case 'not-forwarded': {
-      await records.revert(attempt.id, attempt.owner);
-      const outcome = notForwarded(deps.driver, error, stored.endpoint);
-      // A record that is open for a node that may never come back stays so; the user is told.
-      const isLeft = outcome.kind === 'parked' && replay !== undefined;
+      await mark.undo(false);
+      const outcome = notForwarded(deps.driver, error, planned.endpoint);
+      // What is begun on a node that may never come back stays so; the user is told.
+      const isLeft = outcome.kind === 'parked' && run.count > 1;
       const told = isLeft ? outcome.reason : whyDriverDown(outcome);
-      if (told !== undefined) reportProvisioningFailed(events, claim, told);
+      if (told !== undefined) reportProvisioningFailed(deps.cluster.events, claim, told);
       return outcome.kind === 'running'
-        ? { ...outcome, isUsual: usualTime(deps, creation) !== undefined }
+        ? { ...outcome, isUsual: isUsual(deps, creation) }
         : outcome;
     }
     case 'refused':
       return handleRefusal(deps, creation, error, failure.infeasible);
-    case 'ambiguous':
-      await records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
+    case 'unknown':
       return handleUnknownEnd(deps, creation, error.message, failure.running);
   }
 }
 
-/** Handles a refusal by the driver itself. It proves that no volume exists if the record could be
- * removed; then a claim whose node has no room gets another node. */
+/** R5: handles a refusal by the driver itself. It proves that no volume exists unless earlier calls
+ * may have been at work; then a claim whose node has no room gets another node. */
 async function handleRefusal(
   deps: Dependencies,
-  { attempt, claim, stored }: OpenCreation,
+  { claim, mark, planned }: MarkedCreation,
   { codeName, message: reason }: CsiError,
   isInfeasible: boolean,
 ): Promise<Outcome> {
-  const { records } = deps.redis;
-  const isAbsent = (await records.closeRefused(attempt.id, attempt.owner, codeName)) === 'removed';
+  const isAbsent = mark.leftMs === undefined || mark.leftMs <= 0;
+  await mark.undo(isAbsent);
   const message = isInfeasible
     ? `Volume provisioning failed with infeasible error. Retries will be delayed. ${reason}`
     : reason;
   reportProvisioningFailed(deps.cluster.events, claim, message);
   if (isAbsent && claim === undefined)
     return { kind: 'done', note: 'the driver refused, and the claim is gone' };
-  if (codeName === 'ResourceExhausted') noteFullNode(deps.driver, stored);
-  if (isAbsent && claim !== undefined && codeName === 'ResourceExhausted') {
-    const rescheduled = await requestReschedule(deps, claim, isAbsent);
+  if (codeName === 'ResourceExhausted') {
+    noteFullNode(deps.driver, planned);
+    const rescheduled = isAbsent ? await giveNodeUp(deps, claim) : undefined;
     if (rescheduled !== undefined) return rescheduled;
   }
   return {
@@ -275,6 +269,17 @@ async function handleRefusal(
     ...(isInfeasible ? startInfeasibleBackoff(deps, claim) : {}),
     ...(isAbsent ? { isAbsent } : {}),
   };
+}
+
+/** Asks for another node for a claim whose node has no room. */
+async function giveNodeUp(
+  deps: Dependencies,
+  claim: Claim | undefined,
+): Promise<Outcome | undefined> {
+  const rescheduled = claim && (await requestReschedule(deps, claim));
+  if (claim !== undefined && rescheduled !== undefined)
+    await deps.driver.nodeLocal?.room.release(claim.metadata.uid);
+  return rescheduled;
 }
 
 /** Remembers that the node has no room for a volume of this class and size, so that another one is

@@ -4,18 +4,19 @@ import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { noteReached } from '../../queue/run.ts';
-import { MAX_SHARERS, VIEW_CONDITION } from '../../records/shared-handles.ts';
+import { MAX_SHARERS, VIEW_CONDITION } from '../../hints/shared-handles.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { traceHeaders, traceId } from '../../runtime/trace-id.ts';
 import { type DeletionPlan, planDeletion } from '../../volumes/deletion.ts';
 import { explainShared, identityOf, mayBeSame } from '../../volumes/handles.ts';
-import type { Attempt, RunHandle, VolumeRun } from '../attempt.ts';
+import type { RunHandle, VolumeRun } from '../attempt.ts';
 import type { CsiDriver, Dependencies, Events, Kube, RedisState } from '../dependencies.ts';
+import type { MarkedJob } from '../mark-job.ts';
 import { notForwarded, parkOrRetry, reportDeletionFailed, whyDriverDown } from '../outcomes.ts';
 import { readSecretValues, type SecretProblem, type SecretValues } from '../read-objects.ts';
 
 interface DeleteCall {
-  /** Key of the volume record. */
+  /** The claim's UID, or the PV's: the trace of the call. */
   readonly id: string;
   readonly run: RunHandle;
   readonly handle: string;
@@ -23,22 +24,13 @@ interface DeleteCall {
   readonly gateway: string;
   /** Unix ms after which it must not be sent. */
   readonly notAfterMs: number;
-  readonly ends: RecordEnds;
 }
 
-/** How the record is left after a DeleteVolume. */
-interface RecordEnds {
-  readonly notSent: () => Promise<unknown>;
-  /** The driver may or may not have deleted the volume. */
-  readonly unknown: (code: string) => Promise<unknown>;
-  readonly deleted: () => Promise<unknown>;
-}
-
-/** Sends DeleteVolume, and leaves the record as the answer says. Every DeleteVolume is sent here.
+/** Sends DeleteVolume. Every DeleteVolume is sent here.
  * @returns why it failed; undefined if the volume is gone */
 export async function sendDeleteVolume(
   { csi, timeoutMs }: CsiDriver,
-  { id, run, handle, isMigrated: migrated, gateway, notAfterMs, ends }: DeleteCall,
+  { id, run, handle, isMigrated: migrated, gateway, notAfterMs }: DeleteCall,
   secrets: SecretValues,
 ): Promise<CsiError | undefined> {
   const metadata = traceHeaders(id);
@@ -47,10 +39,8 @@ export async function sendDeleteVolume(
     await noteReached(run, csi.deleteVolume({ volumeId: handle, secrets }, settings));
   } catch (error) {
     if (!(error instanceof CsiError)) throw error;
-    await (error.notForwarded ? ends.notSent() : ends.unknown(error.codeName));
     return error;
   }
-  await ends.deleted();
   return undefined;
 }
 
@@ -67,37 +57,41 @@ export function planDeletionOf({ cluster, driver }: Dependencies, volume: Volume
   return planDeletion(volume, { driver: driver.facts(), classOf, attachedTo });
 }
 
-/** The ends of a record that is open for the deletion. */
-export function deletionEnds({ records }: RedisState, { id, owner }: Attempt): RecordEnds {
-  return {
-    notSent: () => records.revert(id, owner),
-    unknown: (code) => records.leaveDeleting(id, owner, code),
-    deleted: () => records.closeGone(id, owner),
-  };
-}
-
-/** A deletion whose record this run owns. */
-interface OpenDeletion extends VolumeRun, Omit<DeleteCall, 'handle' | 'isMigrated'> {
+/** A deletion that this run has planned. */
+interface PlannedDeletion extends VolumeRun {
+  readonly id: string;
   readonly plan: Extract<DeletionPlan, { kind: 'delete' }>;
 }
 
-/** Has the driver delete the volume. Then the record is closed if the driver did so, reverted if
- * nothing was sent, and open for deletion otherwise. A `retry` outcome is delayed by
- * src/queue/outcome.ts, as for creations.
- * @returns undefined if the volume is gone, so that its PV may be deleted
- * @throws KubeError if the API server is down */
+/** Gets ready for the call: its secret, and a look at other PVs of the volume.
+ * @returns the values of the secret, or how the run ends
+ * @throws KubeError if the API server is down, RedisUnavailable */
+export async function prepareDeletion(
+  deps: Dependencies,
+  deletion: PlannedDeletion,
+): Promise<{ readonly values: SecretValues } | { readonly outcome: Outcome }> {
+  const secrets = await readSecretValues(deps.cluster.kube, deletion.plan.secret.ref);
+  if (secrets.kind !== 'values')
+    return { outcome: handleSecretProblem(deps.cluster.events, deletion, secrets) };
+  const refused = await refuseIfShared(deps, deletion);
+  return refused === undefined ? { values: secrets.values } : { outcome: refused };
+}
+
+/** Has the driver delete the volume. A `retry` outcome is delayed by src/queue/outcome.ts, as for
+ * creations.
+ * @returns undefined if the volume is gone, so that its PV may be deleted */
 export async function callDeleteVolume(
   deps: Dependencies,
-  deletion: OpenDeletion,
+  deletion: PlannedDeletion & { readonly mark: MarkedJob } & Pick<
+      DeleteCall,
+      'gateway' | 'notAfterMs'
+    >,
+  secrets: SecretValues,
 ): Promise<Outcome | undefined> {
   const { driver, reports } = deps;
   const { id, plan, volume } = deletion;
   const { handle, isMigrated } = plan;
-  const secrets = await readSecretValues(deps.cluster.kube, plan.secret.ref);
-  if (secrets.kind !== 'values') return handleSecretProblem(deps.cluster.events, deletion, secrets);
-  const refused = await refuseIfShared(deps, deletion);
-  if (refused !== undefined) return refused;
-  const error = await sendDeleteVolume(driver, { ...deletion, handle, isMigrated }, secrets.values);
+  const error = await sendDeleteVolume(driver, { ...deletion, handle, isMigrated }, secrets);
   if (error !== undefined) return handleFailure(deps, deletion, error);
   reports.capacity.volumeChanged(volume.spec);
   await driver.nodeLocal?.room.grown();
@@ -108,12 +102,11 @@ export async function callDeleteVolume(
 
 /** Refuses a deletion without its secret: a driver that is called without one may leave the volume
  * behind and say that it is gone. */
-async function handleSecretProblem(
+function handleSecretProblem(
   events: Events,
-  { ends, volume }: OpenDeletion,
+  { volume }: VolumeRun,
   { kind, ref, error, message, waitsFor }: SecretProblem,
-): Promise<Outcome> {
-  await ends.notSent();
+): Outcome {
   if (error !== undefined && isOutage(error)) throw error;
   const missing = `secret ${ref.namespace}/${ref.name} of this volume's deletion is not there`;
   const reason = kind === 'missing' ? `${missing}; create it again` : message;
@@ -125,15 +118,10 @@ async function handleSecretProblem(
  * @returns undefined if there is none */
 async function refuseIfShared(
   { cluster, redis }: Dependencies,
-  { ends, volume }: OpenDeletion,
+  { volume }: VolumeRun,
 ): Promise<Outcome | undefined> {
-  const finding = findSharer(cluster.kube, redis.sharersOf, volume);
-  const other = await finding.catch(async (error: unknown) => {
-    await ends.notSent();
-    throw error;
-  });
+  const other = await findSharer(cluster.kube, redis.sharersOf, volume);
   if (other === undefined) return undefined;
-  await ends.notSent();
   if (other === 'unknown') return NOT_COMPARED;
   const { name, resourceVersion: seen } = other.metadata;
   return refuseDeletion(cluster.events, volume, {
@@ -142,11 +130,11 @@ async function refuseIfShared(
   });
 }
 
-/** Looks for another PV that may stand for the same volume (invariant 7). Costs no API request
+/** Looks for another PV that may stand for the same volume (invariant 6). Costs no API request
  * unless ingest has published one; then that PV is read, since it may be gone by now.
  * @returns `unknown` if no ingest has published lately, or if all PVs that it named are gone and
  *   there were more than it names
- * @throws KubeError, RecordsUnavailable */
+ * @throws KubeError, RedisUnavailable */
 async function findSharer(
   kube: Kube,
   sharersOf: RedisState['sharersOf'],
@@ -182,13 +170,14 @@ export function refuseDeletion(
   return parkOrRetry(message, waitsFor);
 }
 
-function handleFailure(
+async function handleFailure(
   { cluster, driver }: Dependencies,
-  { volume, gateway }: OpenDeletion,
+  { volume, gateway, mark }: VolumeRun & { readonly gateway: string; readonly mark: MarkedJob },
   error: CsiError,
-): Outcome {
+): Promise<Outcome> {
   const { codeName, message: reason } = error;
   if (error.notForwarded) {
+    await mark.undo(false);
     const outcome = notForwarded(driver, error, gateway);
     const told = outcome.kind === 'parked' ? outcome.reason : whyDriverDown(outcome);
     if (told !== undefined) reportDeletionFailed(cluster.events, volume, told);

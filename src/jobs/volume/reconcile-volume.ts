@@ -5,108 +5,78 @@ import { volumes } from '../../kube/resources.ts';
 import { chooseDeletingNode, type DeletingNode } from '../../node-local/node-rules.ts';
 import type { NodeLocal } from '../../node-local/open-node-local.ts';
 import { untilGatewayIsReady, untilGatewaysChange } from '../../node-local/wait-conditions.ts';
-import type { JobKey } from '../../queue/contract.ts';
+import { type JobKey, workId } from '../../queue/contract.ts';
+import type { Begun } from '../../queue/doubt.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
+import { askRedis } from '../../redis/ask-redis.ts';
 import { RefusedError } from '../../rules/rule.ts';
-import {
-  type DeletionPlan,
-  recordId,
-  shouldDelete,
-  vanishedRecordIds,
-} from '../../volumes/deletion.ts';
-import { MAX_READ_AGE_MS, type RunHandle, startAttempt, type VolumeRun } from '../attempt.ts';
+import { signalWithin } from '../../runtime/clock.ts';
+import { type DeletionPlan, shouldDelete } from '../../volumes/deletion.ts';
+import { MAX_READ_AGE_MS, type RunHandle, type VolumeRun } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { setVolumeFinalizer } from '../finalizers.ts';
 import { inTurn } from '../in-turn.ts';
-import { reportDeletionFailed, waitForRecord, whyNodesAreUnknown } from '../outcomes.ts';
-import { callDeleteVolume, deletionEnds, planDeletionOf, refuseDeletion } from './delete-volume.ts';
-import { resolveCreation } from './resolve-creation.ts';
+import { finished, type MarkedJob, markJob } from '../mark-job.ts';
+import { reportDeletionFailed, whyNodesAreUnknown } from '../outcomes.ts';
+import {
+  callDeleteVolume,
+  planDeletionOf,
+  prepareDeletion,
+  refuseDeletion,
+} from './delete-volume.ts';
 
 /** One run of a volume's job: reads the PV, adds or removes its finalizer, and deletes volume and
- * PV if the PV is Released with the policy Delete. A deletion that an earlier run left open ends
- * when the PV is to be kept or has vanished. */
+ * PV if the PV is Released with the policy Delete (docs/leak-proof.md, D1). The job ends when no
+ * call of an earlier run can be at work in the driver any more. */
 export async function reconcileVolume(
   deps: Dependencies,
   job: JobKey,
   run: RunHandle,
 ): Promise<Outcome> {
   const { kube } = deps.cluster;
-  const { records } = deps.redis;
   const readMs = deps.clock.nowMs();
-  const dataEpoch = await records.seenDataEpoch();
-  const ids = vanishedRecordIds(job, deps.settings.options);
-  const halt = ids && (await records.haltUnlessOpen(ids));
-  if (halt !== undefined) return waitForRecord(halt);
+  const begun = await askRedis(run.begun());
   const volume = await kube.get<Volume>(volumes, { name: job.name });
-  if (volume?.metadata.uid !== job.uid) return handleVanishedVolume(deps, job, volume);
+  if (volume?.metadata.uid !== job.uid) {
+    const note = volume === undefined ? 'the volume is gone' : 'another volume has the name now';
+    return finished(note, begun.leftMs);
+  }
   const verdict = shouldDelete(volume, deps.driver.facts());
   switch (verdict.kind) {
     case 'ignore':
-      if ((await endDeletion(deps, volume)) === 'busy') return DELETION_UNDER_WAY;
-      return { kind: 'done', note: verdict.reason };
+      return finished(verdict.reason, begun.leftMs);
     case 'add-finalizer':
-      return setVolumeFinalizer(kube, volume, true);
+      return unlessInDoubt(await setVolumeFinalizer(kube, volume, true), begun.leftMs);
     case 'remove-finalizer':
-      if ((await endDeletion(deps, volume)) === 'busy') return DELETION_UNDER_WAY;
-      return setVolumeFinalizer(kube, volume, false);
+      return unlessInDoubt(await setVolumeFinalizer(kube, volume, false), begun.leftMs);
     case 'delete':
-      return deleteReleasedVolume(deps, { job, run, volume, readMs, dataEpoch });
+      return deleteReleasedVolume(deps, { job, run, volume, readMs, begun });
   }
 }
 
-/** Another run owns the record. When its ownership has ended, a later run of this job ends the
- * deletion. */
-const DELETION_UNDER_WAY: Outcome = { kind: 'running', reason: 'a deletion is under way' };
-
-/** Ends a deletion that was begun before policy, claimRef or finalizers were edited: the volume is
- * kept. */
-function endDeletion(
-  { redis: { records, newOwner }, settings }: Dependencies,
-  volume: Volume,
-): Promise<'ok' | 'none' | 'busy'> {
-  return records.endDeletion(recordId(volume, settings.options), newOwner(), 'stored');
-}
-
-/** Ends what is open of a deletion whose PV has vanished, for example because our finalizer was
- * removed by hand. If another PV has the name now, its record is left alone. */
-async function handleVanishedVolume(
-  { redis: { records, newOwner }, settings: { options } }: Dependencies,
-  job: JobKey,
-  namesake: Volume | undefined,
-): Promise<Outcome> {
-  const ids = vanishedRecordIds(job, options) ?? (await records.openIdsOf(job));
-  const namesakeId = namesake === undefined ? undefined : recordId(namesake, options);
-  let isBusy = false;
-  for (const id of ids)
-    if (id !== namesakeId)
-      isBusy = (await records.endDeletion(id, newOwner(), 'gone')) === 'busy' || isBusy;
-  if (isBusy) return DELETION_UNDER_WAY;
-  return {
-    kind: 'done',
-    note: namesake === undefined ? 'the volume is gone' : 'another volume has the name now',
-  };
+/** M4. */
+function unlessInDoubt(outcome: Outcome, leftMs: number | undefined): Outcome {
+  return outcome.kind === 'done' ? finished(outcome.note ?? '', leftMs) : outcome;
 }
 
 /** A PV that is to be deleted, as a run has read it. */
 interface ReleasedVolume extends VolumeRun {
   readonly job: JobKey;
   readonly readMs: number;
-  /** The epoch of Redis' data before the read. */
-  readonly dataEpoch: string;
+  readonly begun: Begun;
 }
 
 /** Deletes the volume of a Released PV, then the PV, and counts the attempt in upstream's metrics.
- * @throws KubeError, RecordsUnavailable, OwnershipLost */
+ * @throws KubeError, RedisUnavailable */
 async function deleteReleasedVolume(
   deps: Dependencies,
   released: ReleasedVolume,
 ): Promise<Outcome> {
   const { counts } = deps.reports;
-  const { volume, readMs } = released;
+  const { volume } = released;
   try {
     const outcome = await attemptDeletion(deps, released);
-    if (outcome.kind === 'done') counts.countDeleted(volume, deps.clock.nowMs() - readMs);
-    else if (outcome.kind !== 'later') counts.countNotDeleted(volume);
+    if (outcome.kind !== 'done' && outcome.kind !== 'later') counts.countNotDeleted(volume);
     return outcome;
   } catch (error) {
     if (error instanceof KubeError) counts.countNotDeleted(volume);
@@ -115,7 +85,7 @@ async function deleteReleasedVolume(
 }
 
 async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Promise<Outcome> {
-  const { run, volume } = released;
+  const { job, run, volume } = released;
   const gateway = await findDeletingGateway(deps, released);
   if ('outcome' in gateway) return gateway.outcome;
   const plan = planDeletionOf(deps, volume);
@@ -127,11 +97,9 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
     );
   if (run.signal.aborted) return WORKER_STOPPING;
   const cls = deps.cluster.classOf(volume.spec.storageClassName ?? '');
-  return inTurn(deps, { key: released.job, cls, isNeeded: true }, async () => {
-    const planned = { ...plan, planned: gateway.address };
-    const ended = await deleteInDriver(deps, released, planned);
-    return ended ?? deletePersistentVolume(deps, volume);
-  });
+  return inTurn(deps, { key: job, cls, isNeeded: true }, () =>
+    deleteInDriver(deps, released, { ...plan, planned: gateway.address }),
+  );
 }
 
 type PlannedDeletion = Extract<DeletionPlan, { kind: 'delete' }> & {
@@ -139,50 +107,44 @@ type PlannedDeletion = Extract<DeletionPlan, { kind: 'delete' }> & {
   readonly planned: string;
 };
 
-/** Opens the record and continues by its state.
- * @returns undefined if the driver has deleted the volume, now or in an earlier run */
+/** Has the driver delete the volume, then deletes its PV. */
 async function deleteInDriver(
   deps: Dependencies,
-  { job, run, volume, readMs, dataEpoch }: ReleasedVolume,
+  { job, run, volume, readMs, begun }: ReleasedVolume,
   plan: PlannedDeletion,
-): Promise<Outcome | undefined> {
-  const id = recordId(volume, deps.settings.options);
-  const attempt = startAttempt(deps, { id, job, dataEpoch }, readMs);
-  const opened = await deps.redis.records.openDelete(id, {
-    ...attempt,
-    handle: plan.handle,
-    endpoint: plan.planned,
-  });
-  switch (opened.kind) {
-    case 'opened': {
-      const { endpoint: gateway = plan.planned } = opened;
-      const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
-      const ends = deletionEnds(deps.redis, attempt);
-      return callDeleteVolume(deps, { id, ends, volume, run, plan, gateway, notAfterMs });
-    }
-    case 'gone':
-      return undefined;
-    case 'creating':
-      return resolveCreation(deps, attempt, { volume, run });
-    case 'settle': {
-      const reason = 'an earlier CreateVolume of unknown end may still be at work in the driver';
-      return { kind: 'later', reason, delayMs: opened.waitMs };
-    }
-    case 'busy':
-    case 'not-yet':
-      return waitForRecord(opened);
-  }
+): Promise<Outcome> {
+  const deletion = { id: workId(job), volume, run, plan };
+  const ready = await prepareDeletion(deps, deletion);
+  if ('outcome' in ready) return ready.outcome;
+  const mark = await markJob(deps, run, { planned: '', isBegun: begun.leftMs !== undefined });
+  if ('outcome' in mark) return mark.outcome;
+  const { endpoint: gateway = plan.planned } = mark;
+  const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
+  const call = { ...deletion, mark, gateway, notAfterMs };
+  const failed = await callDeleteVolume(deps, call, ready.values);
+  if (failed !== undefined) return failed;
+  const outcome = await deletePersistentVolume(deps, volume, mark);
+  if (outcome.kind !== 'done') return outcome;
+  deps.reports.counts.countDeleted(volume, deps.clock.nowMs() - readMs);
+  const isInDoubt = mark.leftMs !== undefined && mark.leftMs > 0;
+  return finished(outcome.note ?? '', isInDoubt ? deps.settings.doubtMs : undefined);
 }
 
 /** Deletes the PV of a volume that the driver has deleted. Already gone counts as success. */
 async function deletePersistentVolume(
   { cluster: { kube } }: Dependencies,
   volume: Volume,
+  { writeLeftMs }: MarkedJob,
 ): Promise<Outcome> {
   const { name, uid } = volume.metadata;
+  const leftMs = writeLeftMs();
+  if (leftMs <= 0)
+    return { kind: 'later', reason: 'the driver answered too late to delete the volume’s object' };
+  const signal = signalWithin(new AbortController().signal, leftMs);
+  const limits = { preconditions: { uid }, signal };
   let left: Volume | undefined;
   try {
-    left = await kube.delete<Volume>(volumes, { name }, { preconditions: { uid } });
+    left = await kube.delete<Volume>(volumes, { name }, limits);
   } catch (error) {
     if (isConflict(error))
       return { kind: 'later', reason: `volume ${name} changed meanwhile`, delayMs: 0 };

@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { listJournal } from '../../journal/list-journal.ts';
 import { leaseName } from '../../election/lease.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import { UsageError } from '../../runtime/flags.ts';
 import { isFields } from '../../runtime/json.ts';
 import type { Means, Result } from '../command.ts';
-import { readDrainState } from '../drain.ts';
 import type { migrate as command } from '../flags.ts';
 import { kubectlName } from './findings.ts';
 import { type Fields, findProvisioner, isSutler, type Workload } from './provisioner.ts';
@@ -26,34 +26,34 @@ interface Written {
 /** Says how external-provisioner comes back by the folder; changes nothing.
  * @param parse  reads the documents of a YAML text */
 export async function tellBack(
-  { context, openRedis }: Means<typeof command.flags>,
+  { context, openKube }: Means<typeof command.flags>,
   out: string,
   parse: (path: string, text: string) => readonly unknown[],
 ): Promise<Result> {
-  const { redisUrl, redisPrefix: prefix } = context.flags;
   const written = await readWritten(out, parse);
   const { driver } = written;
-  const open =
-    redisUrl === ''
-      ? undefined
-      : (await readDrainState({ redis: await openRedis(), prefix, driver })).records;
+  const { leaseNamespace: namespace } = written;
+  const journal = { namespace, lease: leaseName(driver), driver };
+  const open = await openKube(context.flags)
+    .then((kube) => listJournal(kube, journal))
+    .catch(() => undefined);
   const steps = stepsBack(written);
   const [first] = open ?? [];
-  const records =
+  const unfinished =
     open === undefined
-      ? 'whether volume records are open was not checked: give --redis-url'
+      ? 'whether claims are in the journal was not checked: the API server can’t be asked'
       : first === undefined
-        ? 'no volume record is open'
-        : `${open.length} volume records are open, ${first.object} among them: step 1 ends when none is`;
+        ? 'no claim is in the journal'
+        : `${open.length} claims are in the journal: step 1 ends when what was begun is finished`;
   return {
     status: 0,
     lines: [
       `back to ${written.isDropIn ? 'sutler in the driver’s pod' : 'external-provisioner'} for ` +
-        `${driver}; nothing was changed. ${records}`,
+        `${driver}; nothing was changed. ${unfinished}`,
       '',
       ...steps.map((step, i) => `${i + 1}. ${step}`),
     ],
-    json: { driver, out, openRecords: open?.length, steps },
+    json: { driver, out, journal: open?.length, steps },
   };
 }
 

@@ -292,11 +292,10 @@ async function checkRedis(
   prefix: string,
   { users }: Subject,
 ): Promise<readonly Finding[]> {
-  const { version, wrong: amiss, unknown, forgets } = await checkSettings(redis);
+  const { version, wrong: amiss, unknown } = await checkSettings(redis);
   const findings = [
     ...(version === undefined ? [] : [note(`Redis is ${version}; 6.2 or later is needed`)]),
     ...amiss.map(wrong),
-    ...(forgets === undefined ? [] : [wrong(forgets)]),
     ...unknown.map(note),
   ];
   for (const name of ['sutler-ingest', 'sutler-jobs']) {

@@ -1,0 +1,106 @@
+import { type DriverPlace, keyPrefix, type RedisPlace } from '../redis/key-prefix.ts';
+import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+
+/* The active gateway of a driver, a hash in Redis. The replicas of a driver have separate locks, so
+ * only one of them at a time gets controller calls. The leading ingest writes the hash; the script
+ * that marks a job before a call reads it in the same step (queue/doubt.ts). After a loss of Redis'
+ * data the leader names a gateway again.
+ *
+ * Fields of the hash:
+ * endpoint  the active gateway
+ * since     when it was named, Unix ms by Redis' clock
+ * fence     number of changes so far. A leader names a gateway only if this number is still the
+ *           one it has read, so that of two leaders only one succeeds.
+ * previous  the gateway before, '' when there was none
+ * openAt    until when calls at `previous` may be under way, by Redis' clock; no call begins
+ *           before */
+
+/** The keys of the scripts that read the active gateway. */
+export function gatewayKeys({ prefix, driver }: DriverPlace) {
+  return { gatewayKey: `${keyPrefix(prefix)}:gateway:${driver}` };
+}
+
+/** Lua: the hash as locals. */
+export const GATEWAY_LUA = `
+local active, fence, since, previous, openAt = unpack(redis.call(
+  'HMGET', gatewayKey, 'endpoint', 'fence', 'since', 'previous', 'openAt'))
+openAt = tonumber(openAt or 0)
+`;
+
+const readScript = defineNamedScript({
+  keys: ['gatewayKey'],
+  args: {},
+  answers: {
+    gateway: {
+      endpoint: 'text',
+      version: 'number',
+      sinceMs: 'number',
+      previous: 'text',
+      waitMs: 'number',
+    },
+  },
+  lua: `${REDIS_NOW}${GATEWAY_LUA}
+return {'gateway', 'endpoint', active or '', 'version', fence or 0, 'sinceMs', since or 0,
+  'previous', previous or '', 'waitMs', math.max(0, openAt - now)}
+`,
+});
+
+/** Changes the active gateway, unless another leader did so since `version`. A wait that is not
+ * over yet is never shortened. */
+const nameScript = defineNamedScript({
+  keys: ['gatewayKey'],
+  args: { version: 'number', endpoint: 'text', waitMs: 'number' },
+  answers: { changed: {}, named: {} },
+  lua: `${REDIS_NOW}${GATEWAY_LUA}
+if tonumber(fence or 0) ~= version then return {'changed'} end
+redis.call('HSET', gatewayKey, 'endpoint', endpoint, 'since', now, 'fence', version + 1,
+  'previous', active or '', 'openAt', math.max(now + waitMs, openAt))
+return {'named'}
+`,
+});
+
+/** The active gateway as Redis has it. */
+export interface NamedGateway {
+  /** '' = none was named yet, or Redis was emptied. */
+  readonly endpoint: string;
+  /** Grows by one with each change; 0 = none yet. */
+  readonly version: number;
+  /** Unix ms by Redis' clock. */
+  readonly sinceMs: number;
+  /** '' = there was none before. */
+  readonly previous: string;
+  /** How long calls at the previous one may still be under way, during which none begins. */
+  readonly waitMs: number;
+}
+
+export type ActiveGateway = ReturnType<typeof redisActiveGateway>;
+
+/** The active gateway of a driver. Both methods reject while Redis can't be reached. */
+export function redisActiveGateway(place: RedisPlace) {
+  const { redis } = place;
+  const keys = gatewayKeys(place);
+  const read = async (): Promise<NamedGateway> => {
+    const { kind: _, ...gateway } = await readScript.run(redis, keys, {});
+    return gateway;
+  };
+  const name = async (
+    choice: Pick<NamedGateway, 'version' | 'endpoint' | 'waitMs'>,
+  ): Promise<boolean> => (await nameScript.run(redis, keys, choice)).kind === 'named';
+  return {
+    read,
+    /** Names another one. `version`: as read. `waitMs`: how long calls at the previous gateway may
+     * still be under way, 0 where there are none.
+     * @returns false where another leader named one since `version` was read */
+    name,
+    /** Names none, for a driver that runs on each node.
+     * @param waitMs as in name()
+     * @returns the one that was named; undefined if there was none */
+    async clear(waitMs: number): Promise<string | undefined> {
+      for (;;) {
+        const { endpoint, version } = await read();
+        if (endpoint === '') return undefined;
+        if (await name({ version, endpoint: '', waitMs })) return endpoint;
+      }
+    },
+  };
+}

@@ -1,0 +1,223 @@
+import { createHash } from 'node:crypto';
+import * as keys from '../kube/keys.ts';
+import type { Claim, Class, Lease } from '../kube/objects.ts';
+import { isFields, parseJson } from '../runtime/json.ts';
+
+/* What the journal says of a claim, and how it stands in a Lease's annotations. Pure. */
+
+/** A claim whose volume may be being created, with what planning needs once the claim is gone. */
+export interface JournalEntry {
+  readonly uid: string;
+  /** As it was when its job was added. */
+  readonly claim: Claim;
+  /** Undefined where it had none. */
+  readonly cls: Class | undefined;
+}
+
+/** Version of the format. */
+const VERSION = '1';
+const DOMAIN = 'sutler.dev/';
+const VERSION_KEY = 'sutler.dev/journal-version';
+/** The driver's own name: two drivers may have Leases of one name. */
+const DRIVER_KEY = 'sutler.dev/driver';
+const NODE_KEY = 'sutler.dev/node';
+const ENTRY_PREFIX = 'journal.sutler.dev/';
+const CLASS_PREFIX = 'class.journal.sutler.dev/';
+
+/** Whose journal it is. */
+export interface JournalOwner {
+  readonly driver: string;
+  /** The name of the driver's Lease. */
+  readonly lease: string;
+  /** Where each node has a process of its own. */
+  readonly node?: string | undefined;
+}
+
+const MAX_NAME = 253;
+
+/** The name of a journal object: that of the driver's Lease, the node if there is one, and a
+ * number. A name that would be too long ends in a digest. */
+export function journalName({ lease, node }: JournalOwner, number: number): string {
+  const base = node === undefined ? `${lease}-journal` : `${lease}-journal-${node}`;
+  const end = `-${number}`;
+  if (base.length + end.length <= MAX_NAME) return base + end;
+  const digest = createHash('sha256').update(base).digest('hex').slice(0, 16);
+  return `${base.slice(0, MAX_NAME - end.length - digest.length - 1)}-${digest}${end}`;
+}
+
+/** The number of a journal object of this owner; undefined for another Lease. */
+export function journalNumber(owner: JournalOwner, name: string): number | undefined {
+  const number = Number(/-(\d{1,4})$/.exec(name)?.[1] ?? NaN);
+  return journalName(owner, number) === name ? number : undefined;
+}
+
+/** Annotations that planning reads, besides those that a class names. */
+const PLANNING_ANNOTATIONS: readonly string[] = [
+  keys.STORAGE_PROVISIONER,
+  keys.BETA_STORAGE_PROVISIONER,
+  keys.BETA_STORAGE_CLASS,
+  keys.SELECTED_NODE,
+  keys.ALPHA_SELECTED_NODE,
+  keys.MIGRATED_TO,
+];
+
+/** What a template of a class stands for has at most 253 characters. */
+const MAX_VALUE = 340;
+
+/** The part of a claim that planning needs. Of its annotations those that planning reads itself,
+ * and those that the class names in its templates of secrets. */
+export function claimForPlanning(claim: Claim, cls: Class | undefined): Claim {
+  const { name, namespace, uid, resourceVersion, annotations = {} } = claim.metadata;
+  const templates = Object.values(cls?.parameters ?? {}).join(' ');
+  const kept = Object.entries(annotations).filter(
+    ([key, value]) =>
+      value.length <= MAX_VALUE &&
+      (PLANNING_ANNOTATIONS.includes(key) || templates.includes(`pvc.annotations['${key}']`)),
+  );
+  return {
+    metadata: { name, namespace, uid, resourceVersion, annotations: Object.fromEntries(kept) },
+    spec: claim.spec,
+  } as Claim;
+}
+
+/** The part of a class that planning needs. */
+function classForPlanning(cls: Class): unknown {
+  const { metadata, provisioner, parameters, reclaimPolicy, mountOptions, volumeBindingMode } = cls;
+  const { name, uid, resourceVersion } = metadata;
+  return {
+    metadata: { name, uid, resourceVersion },
+    provisioner,
+    parameters,
+    reclaimPolicy,
+    mountOptions,
+    volumeBindingMode,
+    allowedTopologies: cls.allowedTopologies,
+  };
+}
+
+/** An entry as it is written. */
+export interface EntryText {
+  readonly uid: string;
+  readonly text: string;
+  /** Its class by a digest of it, so that entries share it. */
+  readonly cls: { readonly id: string; readonly text: string } | undefined;
+}
+
+/** Writes an entry. */
+export function encodeEntry(claim: Claim, cls: Class | undefined): EntryText {
+  const planning = claimForPlanning(claim, cls);
+  const classText = cls === undefined ? undefined : JSON.stringify(classForPlanning(cls));
+  const ofClass = classText === undefined ? undefined : { id: idOf(classText), text: classText };
+  const text = JSON.stringify({
+    ...(ofClass === undefined ? {} : { class: ofClass.id }),
+    claim: planning,
+  });
+  return { uid: claim.metadata.uid, text, cls: ofClass };
+}
+
+function idOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 16);
+}
+
+/** How many bytes an entry adds to the annotations of an object, its class left out. */
+export function entryBytes({ uid, text }: EntryText): number {
+  return ENTRY_PREFIX.length + uid.length + Buffer.byteLength(text);
+}
+
+/** The annotations of a journal object.
+ * @param unread  annotations as they were found that could not be read: they stay */
+export function encodeObject(
+  { driver, node }: JournalOwner,
+  entries: Iterable<EntryText>,
+  unread: Readonly<Record<string, string>> = {},
+): Readonly<Record<string, string>> {
+  const annotations: Record<string, string> = {
+    ...unread,
+    [DRIVER_KEY]: driver,
+    [VERSION_KEY]: VERSION,
+    ...(node === undefined ? {} : { [NODE_KEY]: node }),
+  };
+  for (const { uid, text, cls } of entries) {
+    annotations[ENTRY_PREFIX + uid] = text;
+    if (cls !== undefined) annotations[CLASS_PREFIX + cls.id] = cls.text;
+  }
+  return annotations;
+}
+
+/** What a journal object says. */
+export type ReadObject =
+  | {
+      readonly kind: 'journal';
+      readonly entries: readonly EntryText[];
+      /** Annotations that can't be read, with what is wrong with each. */
+      readonly unread: ReadonlyMap<string, string>;
+    }
+  /** Another driver's, another node's, or of a later version: it is left alone. */
+  | { readonly kind: 'other'; readonly reason: string };
+
+/** Reads the annotations of a journal object; never throws. */
+export function readObject(owner: JournalOwner, { metadata, spec }: Lease): ReadObject {
+  const { annotations = {} } = metadata;
+  const reason = whyOther(owner, annotations, spec?.holderIdentity);
+  if (reason !== undefined) return { kind: 'other', reason };
+  const entries: EntryText[] = [];
+  const unread = new Map<string, string>();
+  for (const [key, text] of Object.entries(annotations)) {
+    if (!key.startsWith(ENTRY_PREFIX)) continue;
+    const uid = key.slice(ENTRY_PREFIX.length);
+    const entry = readEntry(uid, text, annotations);
+    if (typeof entry === 'string') unread.set(key, entry);
+    else entries.push(entry);
+  }
+  return { kind: 'journal', entries, unread };
+}
+
+/** @returns undefined if the object is this owner's. One without annotations was edited by hand, or
+ * is another program's that has the name by chance. */
+function whyOther(
+  owner: JournalOwner,
+  annotations: Readonly<Record<string, string>>,
+  holder = '',
+): string | undefined {
+  if (holder !== '' && !Object.keys(annotations).some((key) => key.includes(DOMAIN)))
+    return `${holder} holds it, and it has no annotation of sutler`;
+  const { [DRIVER_KEY]: driver = owner.driver, [NODE_KEY]: node = owner.node } = annotations;
+  const { [VERSION_KEY]: version = VERSION } = annotations;
+  if (driver !== owner.driver) return `it is of driver ${driver}`;
+  if (node !== owner.node) return `it is of node ${node ?? ''}`;
+  return version === VERSION ? undefined : `its version ${version} is another than ${VERSION}`;
+}
+
+/** @returns what is wrong with an entry that can't be read */
+function readEntry(
+  uid: string,
+  text: string,
+  annotations: Readonly<Record<string, string>>,
+): EntryText | string {
+  const fields = parseJson(text);
+  if (!isFields(fields) || !isClaimOf(uid, fields['claim'])) return 'it is no claim of that UID';
+  const id = fields['class'];
+  if (id === undefined) return { uid, text, cls: undefined };
+  if (typeof id !== 'string') return 'its class is no text';
+  const classText = annotations[CLASS_PREFIX + id];
+  // Without its class the claim can be read all the same: the class may be there yet.
+  if (classText === undefined || !isFields(parseJson(classText)))
+    return { uid, text, cls: undefined };
+  return { uid, text, cls: { id, text: classText } };
+}
+
+function isClaimOf(uid: string, value: unknown): value is Claim {
+  if (!isFields(value) || !isFields(value['metadata']) || !isFields(value['spec'])) return false;
+  const { metadata } = value;
+  return (
+    metadata['uid'] === uid &&
+    typeof metadata['name'] === 'string' &&
+    typeof metadata['namespace'] === 'string'
+  );
+}
+
+/** Reads what was written of a claim. The text is one that readObject or encodeEntry gave. */
+export function decodeEntry({ uid, text, cls }: EntryText): JournalEntry {
+  const { claim } = parseJson(text) as { readonly claim: Claim };
+  return { uid, claim, cls: cls === undefined ? undefined : (parseJson(cls.text) as Class) };
+}

@@ -1,0 +1,505 @@
+import { performance } from 'node:perf_hooks';
+import type { KubeClient } from '../kube/client.ts';
+import { KubeError } from '../kube/kube-error.ts';
+import type { Claim, Class, Lease } from '../kube/objects.ts';
+import { apiVersionOf, leases } from '../kube/resources.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import type { Logger } from '../runtime/log.ts';
+import {
+  decodeEntry,
+  encodeEntry,
+  encodeObject,
+  entryBytes,
+  type EntryText,
+  type JournalEntry,
+  journalName,
+  readObject,
+} from './journal-entry.ts';
+import { type FoundObject, type JournalPlace, listObjects } from './list-journal.ts';
+
+export interface JournalOptions extends JournalPlace {
+  readonly client: Pick<KubeClient, 'list' | 'create' | 'update' | 'delete'>;
+  /** Who writes, for people. */
+  readonly holder: string;
+  /** Called when entries have left the API server. */
+  readonly onGone: (uids: readonly string[]) => void;
+  readonly log: Logger;
+}
+
+/** A claim to note. */
+export interface ClaimToNote {
+  readonly claim: Claim;
+  readonly cls: Class | undefined;
+}
+
+/** Entries go to the object that was written last, up to this size: a write costs the API server
+ * more the larger the object is. */
+const APPEND_BYTES = 16_384;
+/** The annotations of an object may have 256 KiB in all. */
+const MAX_BYTES = 200 * 1_024;
+/** Of a claim, without what is left out: larger ones get no entry that could be planned. */
+const MAX_ENTRY_BYTES = 100 * 1_024;
+/** How long a finished entry may stay beside others that are not. */
+const LAZY_MS = 5_000;
+const TICK_MS = 1_000;
+const MAX_CONFLICTS = 5;
+
+/** A Lease that holds entries. */
+class JournalObject {
+  /** As last written or read; undefined: it is not there. */
+  version: string | undefined;
+  /** What the API server has, or is about to have. */
+  readonly entries = new Map<string, EntryText>();
+  /** Entries that may leave. */
+  readonly finished = new Set<string>();
+  /** Since when one of them is, by performance.now(). */
+  finishedMs = Infinity;
+  /** Annotations that can't be read stay as they are. */
+  unread: Readonly<Record<string, string>> = {};
+  readonly number: number;
+  readonly name: string;
+
+  constructor(number: number, name: string) {
+    this.number = number;
+    this.name = name;
+  }
+
+  /** Bytes of what stays, and of the classes that it names. */
+  get bytes(): number {
+    const classes = new Map<string, number>();
+    let bytes = 0;
+    for (const [key, text] of Object.entries(this.unread)) bytes += Buffer.byteLength(key + text);
+    for (const entry of this.entries.values()) {
+      if (this.finished.has(entry.uid)) continue;
+      bytes += entryBytes(entry);
+      if (entry.cls !== undefined)
+        classes.set(entry.cls.id, Buffer.byteLength(entry.cls.text) + 48);
+    }
+    for (const ofClass of classes.values()) bytes += ofClass;
+    return bytes;
+  }
+}
+
+/** The journal of a driver, as its leader keeps it (docs/leak-proof.md, J1 to J3). An entry is in
+ * the API server before the claim's first job is added, and leaves when that is finished. One write
+ * at a time; claims that come together share it. */
+export class Journal {
+  readonly #options: JournalOptions;
+  readonly #objects = new Map<number, JournalObject>();
+  /** Numbers of objects that are another's. */
+  readonly #taken = new Set<number>();
+  /** By claim: the object that has its entry. */
+  readonly #byUid = new Map<string, JournalObject>();
+  #current: JournalObject | undefined;
+  /** By claim: since when this leader knows its entry, by performance.now(). */
+  readonly #knownMs = new Map<string, number>();
+  #turn: Promise<unknown> = Promise.resolve();
+  /** Claims whose entries are to leave soon. */
+  #isHasty = false;
+  #transitions = -1;
+  /** Whether this process leads, and may write. */
+  #mayWrite: () => boolean = () => false;
+  #isBeginning = false;
+  #hasBegun = false;
+  #trouble: string | undefined;
+  #isOff = false;
+  #mayDelete = true;
+  readonly #told = new Set<string>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(options: JournalOptions) {
+    this.#options = options;
+    this.#timer = setInterval(() => void this.#tidy(), TICK_MS);
+  }
+
+  /** This account has no right on Leases: sutler works without the journal, with upstream's promise
+   * in place of its own. Undefined while it has. */
+  get trouble(): string | undefined {
+    return this.#trouble;
+  }
+
+  /** Whether sutler works without it. */
+  get isOff(): boolean {
+    return this.#isOff;
+  }
+
+  /** Claims with an entry, those that may leave among them. */
+  get size(): number {
+    return this.#byUid.size;
+  }
+
+  /** The entries that may not leave.
+   * @param olderThanMs  only those that this leader has known for longer */
+  *unfinished(olderThanMs = 0): Generator<JournalEntry> {
+    const latestMs = performance.now() - olderThanMs;
+    for (const [uid, object] of this.#byUid) {
+      const entry = object.entries.get(uid);
+      const isOld = olderThanMs === 0 || (this.#knownMs.get(uid) ?? Infinity) <= latestMs;
+      if (entry !== undefined && isOld && !object.finished.has(uid)) yield decodeEntry(entry);
+    }
+  }
+
+  /** The claims with an entry that may not leave. */
+  unfinishedUids(): readonly string[] {
+    return [...this.#byUid].flatMap(([uid, object]) => (object.finished.has(uid) ? [] : [uid]));
+  }
+
+  has(uid: string): boolean {
+    return this.#byUid.has(uid);
+  }
+
+  /** Whether its job is finished, and the entry about to leave. */
+  isFinished(uid: string): boolean {
+    return this.#byUid.get(uid)?.finished.has(uid) === true;
+  }
+
+  /** The object that has the claim's entry; '' where sutler works without the journal. */
+  objectOf(uid: string): string {
+    return this.#byUid.get(uid)?.name ?? '';
+  }
+
+  /** J3: reads the journal, and writes each object that has entries once: from then on no write of
+   * an earlier leader can succeed. Where there is no object, the first one is made, so that a right
+   * that is missing is known at once.
+   * @param transitions  the leader's term, for people
+   * @param isLeader  asked before each write
+   * @returns the claims with an entry
+   * @throws KubeError */
+  begin(transitions: number, isLeader: () => boolean): Promise<readonly string[]> {
+    return this.#inTurn(async () => {
+      // Another leader may have led since: what this one knew counts no more.
+      if (transitions !== this.#transitions) this.#clear();
+      this.#transitions = transitions;
+      this.#mayWrite = isLeader;
+      this.#isBeginning = true;
+      try {
+        await this.#list();
+        if (this.#objects.size === 0) this.#newObject();
+        for (const object of this.#objects.values())
+          if (object.entries.size > 0 || object.version === undefined) await this.#write(object);
+        this.#switch(false);
+      } catch (error) {
+        if (!(error instanceof KubeError) || error.code !== 403) throw error;
+        this.#switch(true, error);
+      } finally {
+        this.#isBeginning = false;
+      }
+      this.#hasBegun = true;
+      return [...this.#byUid.keys()];
+    });
+  }
+
+  /** This process does not lead any more: nothing is written before the next begin. */
+  end(): void {
+    this.#mayWrite = () => false;
+  }
+
+  /** Resolves when what is finished has left, as far as the API server answers. */
+  flush(): Promise<void> {
+    this.#isHasty = true;
+    return this.#tidy();
+  }
+
+  /** J1: notes claims. Resolves when the API server has them; those that it has already are not
+   * written again.
+   * @throws KubeError */
+  add(claims: readonly ClaimToNote[]): Promise<void> {
+    return this.#inTurn(async () => {
+      const entries = claims
+        .filter(({ claim }) => !this.#byUid.has(claim.metadata.uid))
+        .map(({ claim, cls }) => this.#encode(claim, cls));
+      if (this.#isOff || entries.length === 0) return;
+      let rest: readonly EntryText[] = entries;
+      try {
+        while (rest.length > 0) rest = await this.#addSome(rest);
+      } catch (error) {
+        // The write may have come through all the same: then the next list finds the entries.
+        for (const { uid } of rest) this.#drop(uid);
+        // As where the account may list Leases, and write none.
+        if (!(error instanceof KubeError) || error.code !== 403) throw error;
+        this.#switch(true, error);
+      }
+    });
+  }
+
+  /** J2: these claims' jobs are finished. Their entries leave with the next write, or with one of
+   * their own. */
+  finish(uids: readonly string[]): void {
+    for (const uid of uids) {
+      const object = this.#byUid.get(uid);
+      if (object === undefined) continue;
+      object.finished.add(uid);
+      object.finishedMs = Math.min(object.finishedMs, performance.now());
+    }
+  }
+
+  /** Somebody waits for finished entries to leave. */
+  hasten(): void {
+    if (this.#isHasty) return;
+    this.#isHasty = true;
+    // What is finished together leaves together.
+    setTimeout(() => void this.#tidy(), TICK_MS / 10).unref();
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #encode(claim: Claim, cls: Class | undefined): EntryText {
+    const entry = encodeEntry(claim, cls);
+    if (entryBytes(entry) + (entry.cls?.text.length ?? 0) <= MAX_ENTRY_BYTES) return entry;
+    const { namespace = '', name } = claim.metadata;
+    this.#options.log.warn(
+      { claim: `${namespace}/${name}`, bytes: entryBytes(entry) },
+      'the claim and its class are too large for the journal: if the claim is deleted while its ' +
+        'volume is being created, and sutler dies, the class is needed to find the volume',
+    );
+    const { metadata, spec } = claim;
+    const { storageClassName, volumeMode, accessModes, resources } = spec;
+    const short = { storageClassName, volumeMode, accessModes, resources } as Claim['spec'];
+    return encodeEntry({ metadata: { ...metadata, annotations: {} }, spec: short }, undefined);
+  }
+
+  /** Writes as many entries as fit into one object.
+   * @returns the rest */
+  async #addSome(entries: readonly EntryText[]): Promise<readonly EntryText[]> {
+    const object = this.#objectForMore();
+    let taken = 0;
+    for (const entry of entries) {
+      object.entries.set(entry.uid, entry);
+      this.#byUid.set(entry.uid, object);
+      this.#knownMs.set(entry.uid, performance.now());
+      if (object.bytes > MAX_BYTES && taken > 0) {
+        this.#drop(entry.uid);
+        break;
+      }
+      taken += 1;
+    }
+    await this.#write(object);
+    return entries.slice(taken);
+  }
+
+  #objectForMore(): JournalObject {
+    if (this.#current === undefined || this.#current.bytes >= APPEND_BYTES)
+      this.#current =
+        [...this.#objects.values()].find(({ bytes }) => bytes < APPEND_BYTES) ?? this.#newObject();
+    return this.#current;
+  }
+
+  #newObject(): JournalObject {
+    let number = 0;
+    while (this.#objects.has(number) || this.#taken.has(number)) number += 1;
+    const object = new JournalObject(number, journalName(this.#options, number));
+    this.#objects.set(number, object);
+    return object;
+  }
+
+  #drop(uid: string): void {
+    this.#byUid.get(uid)?.entries.delete(uid);
+    this.#forget(uid);
+  }
+
+  #clear(): void {
+    this.#objects.clear();
+    this.#byUid.clear();
+    this.#knownMs.clear();
+    this.#current = undefined;
+  }
+
+  #forget(uid: string): void {
+    this.#byUid.delete(uid);
+    this.#knownMs.delete(uid);
+  }
+
+  /** Writes an object without what is finished. A conflict means that another process has written
+   * it: the journal is read again, and what memory has is written.
+   * @throws KubeError */
+  async #write(object: JournalObject): Promise<void> {
+    for (let tries = 0; ; tries += 1) {
+      const gone = [...object.finished];
+      try {
+        await this.#send(object);
+        return this.#written(object, gone);
+      } catch (error) {
+        const isAgain = error instanceof KubeError && [404, 409].includes(error.code);
+        if (!isAgain || tries === MAX_CONFLICTS) throw error;
+        await this.#list();
+        // It was found to be another's: its entries are in a new one.
+        if (this.#objects.get(object.number) !== object)
+          return this.#write(this.#current ?? this.#objectForMore());
+      }
+    }
+  }
+
+  #written(object: JournalObject, gone: readonly string[]): void {
+    for (const uid of gone) object.finished.delete(uid);
+    object.finishedMs = object.finished.size === 0 ? Infinity : performance.now();
+    const left = gone.filter((uid) => object.entries.delete(uid));
+    // Of a claim that stood in two objects, the other entry stays.
+    const ended = left.filter((uid) => this.#byUid.get(uid) === object);
+    for (const uid of ended) this.#forget(uid);
+    if (ended.length > 0) this.#options.onGone(ended);
+  }
+
+  async #send(object: JournalObject): Promise<void> {
+    const { client, namespace } = this.#options;
+    if (!this.#mayWrite()) throw new Error('this process does not lead any more');
+    const stay = [...object.entries.values()].filter(({ uid }) => !object.finished.has(uid));
+    const { name, version } = object;
+    const isEmpty = stay.length === 0 && Object.keys(object.unread).length === 0;
+    const isNeeded = object.number === 0 && version === undefined;
+    if (isEmpty && !isNeeded && (version === undefined || (await this.#delete(object)))) return;
+    const lease = this.#leaseOf(object, stay);
+    const written =
+      version === undefined
+        ? await client.create<Lease>(leases, namespace, lease)
+        : await client.update<Lease>(leases, { namespace, name }, lease);
+    object.version = written.metadata.resourceVersion;
+  }
+
+  /** Deletes an empty object, but for the first one, which is needed most.
+   * @returns false where it stays: the right to delete is not asked for */
+  async #delete(object: JournalObject): Promise<boolean> {
+    const { client, namespace } = this.#options;
+    const { name, number, version = '' } = object;
+    if (number === 0 || !this.#mayDelete) return false;
+    const preconditions = { resourceVersion: version };
+    try {
+      await client.delete(leases, { namespace, name }, { preconditions });
+      object.version = undefined;
+      return true;
+    } catch (error) {
+      if (!(error instanceof KubeError) || error.code !== 403) throw error;
+      this.#mayDelete = false;
+      return false;
+    }
+  }
+
+  #leaseOf({ name, version, unread }: JournalObject, entries: readonly EntryText[]) {
+    const { namespace, holder } = this.#options;
+    return {
+      apiVersion: apiVersionOf(leases),
+      kind: leases.kind,
+      metadata: {
+        namespace,
+        name,
+        annotations: encodeObject(this.#options, entries, unread),
+        ...(version === undefined ? {} : { resourceVersion: version }),
+      },
+      spec: { holderIdentity: holder, leaseTransitions: this.#transitions },
+    };
+  }
+
+  /** Reads all objects. Memory keeps what it has, and takes what it does not know. */
+  async #list(): Promise<void> {
+    const found = await listObjects(this.#options.client, this.#options);
+    for (const object of this.#objects.values()) object.version = undefined;
+    this.#taken.clear();
+    for (const each of found) this.#read(each);
+  }
+
+  #read({ number, lease }: FoundObject): void {
+    const { name, resourceVersion } = lease.metadata;
+    const read = readObject(this.#options, lease);
+    if (read.kind === 'other') {
+      this.#taken.add(number);
+      this.#tell(name, `the journal object ${name} is left alone: ${read.reason}`);
+      const ours = this.#objects.get(number);
+      if (ours !== undefined) this.#leave(ours);
+      return;
+    }
+    const object = this.#objects.get(number) ?? new JournalObject(number, name);
+    this.#objects.set(number, object);
+    object.version = resourceVersion;
+    const { annotations = {} } = lease.metadata;
+    object.unread = Object.fromEntries(
+      [...read.unread.keys()].map((key) => [key, annotations[key] ?? '']),
+    );
+    for (const [key, reason] of read.unread)
+      this.#tell(
+        `${name} ${key}`,
+        `an entry of the journal can't be read: ${reason}; run sutler audit, then remove it: ` +
+          `kubectl annotate lease -n ${this.#options.namespace} ${name} ${key}-`,
+      );
+    for (const entry of read.entries) {
+      if (!object.entries.has(entry.uid)) object.entries.set(entry.uid, entry);
+      // A claim may stand in two objects: either keeps it.
+      if (!this.#byUid.has(entry.uid)) {
+        this.#byUid.set(entry.uid, object);
+        this.#knownMs.set(entry.uid, performance.now());
+      }
+      const isElsewhere = this.#byUid.get(entry.uid) !== object;
+      if (isElsewhere && this.#isBeginning) object.finished.add(entry.uid);
+    }
+  }
+
+  /** An object has become another's: its entries go to a new one, which is written next. */
+  #leave(object: JournalObject): void {
+    this.#objects.delete(object.number);
+    const fresh = this.#newObject();
+    this.#current = fresh;
+    const gone: string[] = [];
+    for (const [uid, entry] of object.entries) {
+      if (this.#byUid.get(uid) !== object) continue;
+      if (object.finished.has(uid)) {
+        this.#forget(uid);
+        gone.push(uid);
+        continue;
+      }
+      fresh.entries.set(uid, entry);
+      this.#byUid.set(uid, fresh);
+    }
+    if (gone.length > 0) this.#options.onGone(gone);
+  }
+
+  #tell(what: string, message: string): void {
+    if (this.#told.has(message)) return;
+    this.#told.add(message);
+    this.#options.log.warn({ object: what }, message);
+  }
+
+  /** Writes the objects from which entries leave. */
+  #tidy(): Promise<void> {
+    const isHasty = this.#isHasty;
+    const due = [...this.#objects.values()].filter((object) => {
+      if (object.finished.size === 0) return false;
+      const isAll = object.finished.size === object.entries.size;
+      return isAll || isHasty || performance.now() - object.finishedMs > LAZY_MS;
+    });
+    this.#isHasty = false;
+    if (due.length === 0 || this.#isOff || !this.#mayWrite()) return Promise.resolve();
+    return this.#inTurn(async () => {
+      for (const object of due) if (object.finished.size > 0) await this.#write(object);
+    }).catch((error: unknown) => {
+      this.#isHasty ||= isHasty;
+      this.#options.log.debug(
+        { err: error },
+        'finished entries stay in the journal for now; trying again',
+      );
+    });
+  }
+
+  #switch(isOff: boolean, error?: KubeError): void {
+    const { namespace, log } = this.#options;
+    // Without it nothing is known of entries; what was noted before is found when it is granted.
+    if (isOff) this.#clear();
+    const rule =
+      'apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, create, update]';
+    this.#trouble = isOff
+      ? `sutler works without its journal, as external-provisioner does: a volume may be left in ` +
+        `the storage when it dies; grant this account, in the namespace ${namespace}: ${rule}`
+      : undefined;
+    if (isOff !== this.#isOff || (isOff && !this.#hasBegun))
+      log[isOff ? 'warn' : 'info'](
+        isOff ? { reason: messageOf(error) } : {},
+        this.#trouble ?? 'the journal can be written again',
+      );
+    this.#isOff = isOff;
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const next = this.#turn.then(work, work);
+    this.#turn = next.catch(() => undefined);
+    return next;
+  }
+}

@@ -1,0 +1,81 @@
+import type { KubeClient } from '../kube/client.ts';
+import { KubeError } from '../kube/kube-error.ts';
+import type { Lease } from '../kube/objects.ts';
+import { leases } from '../kube/resources.ts';
+import {
+  decodeEntry,
+  type JournalEntry,
+  journalNumber,
+  type JournalOwner,
+  readObject,
+} from './journal-entry.ts';
+
+/* The journal as workers and commands read it: the leader alone writes it. */
+
+export interface JournalPlace extends JournalOwner {
+  readonly namespace: string;
+}
+
+/** An object of the journal, as it was found. */
+export interface FoundObject {
+  readonly number: number;
+  readonly lease: Lease;
+}
+
+/** The objects of a journal, by their numbers.
+ * @throws KubeError */
+export async function listObjects(
+  client: Pick<KubeClient, 'list'>,
+  place: JournalPlace,
+): Promise<readonly FoundObject[]> {
+  const { items } = await client.list<Lease>(leases, { namespace: place.namespace });
+  const found = items.flatMap((lease) => {
+    const number = journalNumber(place, lease.metadata.name);
+    return number === undefined ? [] : [{ number, lease }];
+  });
+  return found.toSorted((a, b) => a.number - b.number);
+}
+
+/** An entry, and the object that has it. */
+export interface ListedEntry extends JournalEntry {
+  readonly object: string;
+}
+
+/** All entries of a journal; none where this account has no right on Leases.
+ * @throws KubeError */
+export async function listJournal(
+  client: Pick<KubeClient, 'list'>,
+  place: JournalPlace,
+): Promise<readonly ListedEntry[]> {
+  try {
+    return (await listObjects(client, place)).flatMap(({ lease }) => entriesOf(place, lease));
+  } catch (error) {
+    if (error instanceof KubeError && error.code === 403) return [];
+    throw error;
+  }
+}
+
+function entriesOf(place: JournalPlace, lease: Lease): readonly ListedEntry[] {
+  const read = readObject(place, lease);
+  if (read.kind === 'other') return [];
+  const { name: object } = lease.metadata;
+  return read.entries.map((entry) => ({ ...decodeEntry(entry), object }));
+}
+
+/** The entry of a claim (R1).
+ * @param object  that the claim's job names; where it has none, all are looked at
+ * @throws KubeError */
+export async function readEntryOf(
+  client: Pick<KubeClient, 'get' | 'list'>,
+  place: JournalPlace,
+  object: string,
+  uid: string,
+): Promise<JournalEntry | undefined> {
+  if (object !== '') {
+    const { namespace } = place;
+    const lease = await client.get<Lease>(leases, { namespace, name: object });
+    const found = lease && entriesOf(place, lease).find((entry) => entry.uid === uid);
+    if (found !== undefined) return found;
+  }
+  return (await listJournal(client, place)).find((entry) => entry.uid === uid);
+}

@@ -1,0 +1,190 @@
+import { gatewayKeys, GATEWAY_LUA } from '../gateway-client/active-gateway.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
+import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { HISTORY_KEYS, HISTORY_LUA, historyKeys } from './history.ts';
+import { queueRoot } from './queue-keys.ts';
+
+/* What a job knows of the calls of its runs (docs/leak-proof.md). Two fields of its hash, beside
+ * BullMQ's:
+ *
+ * until   the time, by Redis' clock in Unix ms, until which calls of earlier runs may be at work in
+ *         the driver. Absent: no call was ever begun. Past: begun, and over. Future: in doubt.
+ * place   the topology that the first call asked for, so that later ones ask for the same */
+
+/** Lua: the locals `untilMs` (nil: no call was begun) and `place`, from the job or, before its
+ * first call, from what the leader gave it. */
+const JOB_LUA = `
+local stored, place = unpack(redis.call('HMGET', job, 'until', 'place'))
+local untilMs = tonumber(stored or given)
+`;
+
+const readScript = defineNamedScript({
+  keys: ['job'],
+  args: { given: 'text' },
+  answers: { read: { leftMs: 'text', place: 'text' } },
+  lua: `${REDIS_NOW}${JOB_LUA}
+return {'read', 'leftMs', untilMs and string.format('%.0f', untilMs - now) or '',
+  'place', place or ''}
+`,
+});
+
+const markScript = defineNamedScript({
+  keys: [...HISTORY_KEYS, 'job', 'lock', 'gatewayKey'],
+  args: { token: 'text', given: 'text', doubtMs: 'number', planned: 'text' },
+  answers: {
+    'other-history': {},
+    'lock-lost': {},
+    wait: { waitMs: 'number' },
+    marked: { before: 'text', leftMs: 'text', endpoint: 'text', history: 'text' },
+  },
+  lua: `${REDIS_NOW}${HISTORY_LUA}
+if not isOfHistory then return {'other-history'} end
+if redis.call('GET', lock) ~= token then return {'lock-lost'} end
+${GATEWAY_LUA}
+if openAt > now then return {'wait', 'waitMs', openAt - now} end
+${JOB_LUA}
+redis.call('HSET', job, 'until', string.format('%.0f', math.max(untilMs or 0, now + doubtMs)))
+if not place and planned ~= '' then redis.call('HSET', job, 'place', planned) end
+return {'marked', 'before', untilMs and string.format('%.0f', untilMs) or '',
+  'leftMs', untilMs and string.format('%.0f', untilMs - now) or '',
+  'endpoint', active or '', 'history', history}
+`,
+});
+
+const unmarkScript = defineNamedScript({
+  keys: ['job', 'lock'],
+  args: { token: 'text', before: 'text', dropsPlace: 'text' },
+  answers: { ok: {} },
+  lua: `
+if redis.call('GET', lock) ~= token then return {'ok'} end
+if before == '' then redis.call('HDEL', job, 'until') else redis.call('HSET', job, 'until', before) end
+if dropsPlace == '1' then redis.call('HDEL', job, 'place') end
+return {'ok'}
+`,
+});
+
+/** What earlier runs of a job have begun. */
+export interface Begun {
+  /** How long calls of earlier runs may still be at work in the driver: 0 or less: they are over.
+   * Undefined: no call was ever begun. */
+  readonly leftMs: number | undefined;
+  /** The topology that the first call asked for, as JSON; '' for none. */
+  readonly place: string;
+}
+
+/** No call was begun. */
+export const NOTHING_BEGUN: Begun = { leftMs: undefined, place: '' };
+
+/** How marking a job before a call has ended. */
+export type Marked =
+  /** The job is another history's, or another run has it by now. */
+  | { readonly kind: 'other-history' | 'lock-lost' }
+  /** Calls of another gateway of the driver may be under way for so long. */
+  | { readonly kind: 'wait'; readonly waitMs: number }
+  | {
+      readonly kind: 'marked';
+      /** As before this mark. */
+      readonly leftMs: number | undefined;
+      /** The gateway that the leader has named; '' if none. */
+      readonly endpoint: string;
+      readonly history: string;
+      /** M3: takes the mark back, since the call can have left nothing.
+       * @param dropsPlace  nothing can exist, so the next call may ask for another topology */
+      readonly undo: (dropsPlace: boolean) => Promise<void>;
+    };
+
+/** A job that a worker runs. */
+export interface RunningJob extends RedisPlace {
+  readonly queue: string;
+  readonly jobId: string;
+  /** Of the job's lock. */
+  readonly token: string;
+  /** `until` as the leader gave it; absent: none. */
+  readonly givenUntilMs?: number | undefined;
+}
+
+/** The marks of one running job. All methods reject while Redis does not answer. */
+export function doubtOf(running: RunningJob) {
+  const { redis, prefix, queue, jobId, token } = running;
+  const job = queueRoot(prefix, queue) + jobId;
+  const lock = `${job}:lock`;
+  const given = running.givenUntilMs === undefined ? '' : String(running.givenUntilMs);
+  return {
+    async read(): Promise<Begun> {
+      const { leftMs, place } = await readScript.run(redis, { job }, { given });
+      return { leftMs: asMs(leftMs), place };
+    },
+    /** M1: marks the job right before a call, for doubtMs from now on.
+     * @param planned  the topology that the call asks for, as JSON; '' for none */
+    async mark(doubtMs: number, planned: string): Promise<Marked> {
+      const keys = { ...historyKeys(running), job, lock, ...gatewayKeys(running) };
+      const answer = await markScript.run(redis, keys, { token, given, doubtMs, planned });
+      if (answer.kind !== 'marked') return answer;
+      const { before } = answer;
+      return {
+        ...answer,
+        leftMs: asMs(answer.leftMs),
+        async undo(drops) {
+          const dropsPlace = drops || before === '' ? '1' : '0';
+          await unmarkScript.run(redis, { job, lock }, { token, before, dropsPlace });
+        },
+      };
+    },
+  };
+}
+
+function asMs(text: string): number | undefined {
+  return text === '' ? undefined : Number(text);
+}
+
+const showScript = defineNamedScript({
+  keys: ['job'],
+  args: {},
+  answers: { shown: { leftMs: 'text' } },
+  lua: `${REDIS_NOW}
+local stored, data = unpack(redis.call('HMGET', job, 'until', 'data'))
+local untilMs = tonumber(stored or (data and cjson.decode(data)['until']))
+return {'shown', 'leftMs', untilMs and string.format('%.0f', untilMs - now) or ''}
+`,
+});
+
+/** For people: how long calls of a job may still be at work in the driver; see Begun. */
+export async function showDoubt(
+  { redis, prefix }: Pick<RedisPlace, 'redis' | 'prefix'>,
+  queue: string,
+  jobId: string,
+): Promise<number | undefined> {
+  const { leftMs } = await showScript.run(redis, { job: queueRoot(prefix, queue) + jobId }, {});
+  return asMs(leftMs);
+}
+
+const countScript = defineNamedScript({
+  keys: ['root'],
+  args: { ids: 'text' },
+  answers: { counted: { count: 'number', latestMs: 'number', nowMs: 'number' } },
+  lua: `${REDIS_NOW}
+local count, latest = 0, 0
+for _, id in ipairs(cjson.decode(ids)) do
+  local stored, data = unpack(redis.call('HMGET', root .. id, 'until', 'data'))
+  local untilMs = tonumber(stored or (data and cjson.decode(data)['until']) or 0)
+  if untilMs > now then
+    count = count + 1
+    latest = math.max(latest, untilMs)
+  end
+end
+return {'counted', 'count', count, 'latestMs', string.format('%.0f', latest),
+  'nowMs', string.format('%.0f', now)}
+`,
+});
+
+/** For people: of how many jobs calls may still be at work in the driver, and for how long at
+ * most. */
+export async function countDoubts(
+  { redis, prefix }: Pick<RedisPlace, 'redis' | 'prefix'>,
+  queue: string,
+  jobIds: readonly string[],
+): Promise<{ readonly count: number; readonly leftMs: number }> {
+  const keys = { root: queueRoot(prefix, queue) };
+  const answer = await countScript.run(redis, keys, { ids: JSON.stringify(jobIds) });
+  return { count: answer.count, leftMs: Math.max(0, answer.latestMs - answer.nowMs) };
+}

@@ -1,0 +1,178 @@
+import { randomUUID } from 'node:crypto';
+import { type DriverPlace, keyPrefix, type RedisPlace } from '../redis/key-prefix.ts';
+import { markerKey } from '../redis/flush-detector.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
+import type { WorkKind } from './contract.ts';
+import { queueName, queueRoot } from './queue-keys.ts';
+
+/* A history is one uninterrupted life of Redis' data: a random marker that Redis keeps, and the id
+ * of its replication, which changes with each restart and each failover. What belongs to another
+ * history counts for nothing (docs/leak-proof.md). The jobs of a driver belong to the history in
+ * its `jobs` key: whoever leads empties the queues before that key gets the history of now. */
+
+/** Jobs that one script removes at most, so that it is short. */
+const DROPPED_AT_ONCE = 1_000;
+
+/** Key of the history that the driver's jobs belong to. */
+function jobsHistoryKey(prefix: string, driver: string): string {
+  return `${keyPrefix(prefix)}:jobs-history:${driver}`;
+}
+
+/** Key of the leader's term: how often the driver's Lease had changed its holder. */
+function termKey(prefix: string, driver: string): string {
+  return `${keyPrefix(prefix)}:term:${driver}`;
+}
+
+/** The keys of the scripts that look at the history. */
+export function historyKeys({ prefix, driver }: DriverPlace) {
+  return {
+    marker: markerKey(prefix),
+    jobsHistory: jobsHistoryKey(prefix, driver),
+    term: termKey(prefix, driver),
+  };
+}
+
+/** The parameters by the names of historyKeys. */
+export const HISTORY_KEYS = ['marker', 'jobsHistory', 'term'] as const;
+
+/** Lua: the present history as the local `history`, '' where Redis has no marker; and whether the
+ * jobs are of it. */
+export const HISTORY_LUA = `
+local replication = string.match(redis.call('INFO', 'replication') or '', 'master_replid:(%x+)')
+local markerText = redis.call('GET', marker)
+local history = markerText and (markerText .. ':' .. (replication or '')) or ''
+local isOfHistory = history ~= '' and redis.call('GET', jobsHistory) == history
+`;
+
+const readScript = defineNamedScript({
+  keys: HISTORY_KEYS,
+  args: { fresh: 'text' },
+  answers: { read: { history: 'text', isOfHistory: 'flag', term: 'text' } },
+  lua: `if fresh ~= '' then redis.call('SET', marker, fresh, 'NX') end
+${HISTORY_LUA}
+return {'read', 'history', history, 'isOfHistory', isOfHistory and '1' or '0',
+  'term', redis.call('GET', term) or ''}
+`,
+});
+
+/** The life of Redis' data, and whose jobs it holds. */
+export interface RedisHistory {
+  /** '' where Redis has no marker yet. */
+  readonly history: string;
+  /** Whether the driver's jobs are of this history. */
+  readonly isOfHistory: boolean;
+}
+
+/** Reads the history, and marks a Redis that has none. */
+export async function readHistory(place: RedisPlace): Promise<RedisHistory> {
+  const { kind: _, ...read } = await readScript.run(place.redis, historyKeys(place), {
+    fresh: randomUUID(),
+  });
+  return read;
+}
+
+/** The history as it is, for people: marks nothing. */
+export async function showHistory(place: RedisPlace): Promise<RedisHistory> {
+  const { kind: _, ...read } = await readScript.run(place.redis, historyKeys(place), { fresh: '' });
+  return read;
+}
+
+/** The term of a leader. */
+export interface Term {
+  /** leaseTransitions of the driver's Lease when it began to lead; 0 without leader election. */
+  readonly transitions: number;
+  /** Unique to this process. */
+  readonly leader: string;
+}
+
+/** The term as Redis keeps it. */
+export function termText({ transitions, leader }: Term): string {
+  return `${transitions}/${leader}`;
+}
+
+const beginScript = defineNamedScript({
+  keys: HISTORY_KEYS,
+  args: { transitions: 'number', text: 'text', hasLed: ['0', '1'] },
+  answers: { begun: {}, behind: { transitions: 'number' } },
+  lua: `
+local stored = redis.call('GET', term) or ''
+local current = tonumber(string.match(stored, '^(%d+)/')) or 0
+local isDisplaced = hasLed == '1' and current == transitions and stored ~= text and stored ~= ''
+if current > transitions or isDisplaced then return {'behind', 'transitions', current} end
+redis.call('SET', term, text)
+return {'begun'}
+`,
+});
+
+/** Writes the term of a leader that begins (J3). It only goes up.
+ * @param hasLed  this process has begun in this term before: then nobody else can have
+ * @returns the higher term of another leader; undefined: this one's is written */
+export async function beginTerm(
+  place: RedisPlace,
+  term: Term,
+  hasLed: boolean,
+): Promise<number | undefined> {
+  const { transitions } = term;
+  const args = { transitions, text: termText(term), hasLed: hasLed ? '1' : '0' } as const;
+  const answer = await beginScript.run(place.redis, historyKeys(place), args);
+  return answer.kind === 'behind' ? answer.transitions : undefined;
+}
+
+/** Removes a part of the jobs of claims and volumes that are of another history. */
+const dropScript = defineNamedScript({
+  keys: [...HISTORY_KEYS, 'claims', 'volumes'],
+  args: { text: 'text', known: 'text' },
+  answers: { dropped: {}, more: {}, other: {} },
+  lua: `${HISTORY_LUA}
+if redis.call('GET', term) ~= text or history ~= known then return {'other'} end
+if isOfHistory then return {'dropped'} end
+local left = ${DROPPED_AT_ONCE}
+local function drop(root, ids)
+  for _, id in ipairs(ids) do
+    redis.call('DEL', root .. id, root .. id .. ':lock', root .. id .. ':logs')
+  end
+  left = left - #ids
+end
+for _, root in ipairs({claims, volumes}) do
+  for _, name in ipairs({'wait', 'paused', 'active'}) do
+    local ids = redis.call('LRANGE', root .. name, 0, left - 1)
+    drop(root, ids)
+    redis.call('LTRIM', root .. name, #ids, -1)
+    if left <= 0 then return {'more'} end
+  end
+  for _, name in ipairs({'prioritized', 'delayed', 'completed', 'failed'}) do
+    local ids = redis.call('ZRANGE', root .. name, 0, left - 1)
+    drop(root, ids)
+    redis.call('ZREMRANGEBYRANK', root .. name, 0, #ids - 1)
+    if left <= 0 then return {'more'} end
+  end
+  redis.call('DEL', root .. 'stalled')
+end
+redis.call('SET', jobsHistory, history)
+return {'dropped'}
+`,
+});
+
+/** Removes all jobs of claims and volumes that belong to another history, a thousand at a time.
+ * From then on the driver's jobs are of `history`. BullMQ's own call would not look at the term: a
+ * leader of before could remove the jobs of the present one.
+ * @returns false where another leader has begun, or Redis has lost its data once more */
+export async function dropJobsOfBefore(
+  place: RedisPlace,
+  term: Term,
+  history: string,
+): Promise<boolean> {
+  const { redis, prefix, driver } = place;
+  const rootOf = (kind: WorkKind): string => queueRoot(prefix, queueName(kind, driver));
+  const keys = { ...historyKeys(place), claims: rootOf('claim'), volumes: rootOf('volume') };
+  const args = { text: termText(term), known: history };
+  for (;;) {
+    const { kind } = await dropScript.run(redis, keys, args);
+    if (kind !== 'more') return kind === 'dropped';
+  }
+}
+
+/** Gives this Redis another history: what it holds counts for nothing. */
+export async function forgetHistory({ redis, prefix }: RedisPlace): Promise<void> {
+  await redis.set(markerKey(prefix), randomUUID());
+}

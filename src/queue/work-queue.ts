@@ -1,0 +1,460 @@
+import { performance } from 'node:perf_hooks';
+import { FlowProducer, Queue } from 'bullmq';
+import type { Registry } from 'prom-client';
+import type { RedisLink } from '../redis/connection.ts';
+import { type DriverPlace, keyPrefix, type RedisPlace } from '../redis/key-prefix.ts';
+import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { parseJson } from '../runtime/json.ts';
+import { type Logger, traceStep } from '../runtime/log.ts';
+import { jobData, type KeyToQueue, parseJob, type WorkKind, workId } from './contract.ts';
+import { Fairness, syncFairness } from './fairness.ts';
+import { HISTORY_KEYS, HISTORY_LUA, historyKeys, type Term, termText } from './history.ts';
+import { type ProducerMetrics, producerMetrics } from './metrics.ts';
+import { pendingPromotionKey, queueName, queueRoot } from './queue-keys.ts';
+import { MARK_TTL_MS, promoteJob } from './queues.ts';
+import { workqueueMetrics } from './workqueue-metrics.ts';
+
+/* The jobs of claims and volumes, as the leader adds them and takes what is finished. The id of a
+ * job is the claim's UID, so there is one at most for creation and deletion together. Scripts of
+ * ours look at BullMQ's keys where its interface has no call that does so in one step with a look
+ * at the leader's term and at the history (docs/leak-proof.md, J2 and J4). */
+
+/** Who leads, and which life of Redis' data it knows. */
+export interface Leading {
+  readonly term: Term;
+  readonly history: string;
+}
+
+/** Thrown where another process leads by now, or Redis has lost its data: begin again (J3). */
+export class LeadershipOutdated extends Error {
+  override readonly name = 'LeadershipOutdated';
+
+  constructor() {
+    super('another process leads, or Redis has lost its data: what is pending is looked at again');
+  }
+}
+
+/** A job that is asked for. */
+export interface WorkRequest {
+  readonly key: KeyToQueue;
+  /** A job that is delayed has to run now. */
+  readonly isNow: boolean;
+  /** Of a claim; see JobFacts. */
+  readonly journal?: string | undefined;
+  /** Calls of earlier jobs may be at work for so long. */
+  readonly doubtMs?: number | undefined;
+}
+
+/** What there was for a request. `active`: a run of the job is under way. `elsewhere`: the claim's
+ * UID has a job in the other queue, and gets none here before that is gone. */
+export type WorkState = 'added' | 'waiting' | 'delayed' | 'active' | 'finished' | 'elsewhere';
+
+/** A finished job of a claim or volume. */
+export interface FinishedJob {
+  readonly key: KeyToQueue;
+  /** What its last run returned. */
+  readonly note: string;
+  /** Unix ms, by the clocks of ingest and of the worker. */
+  readonly addedMs: number;
+  readonly finishedMs: number;
+  readonly runs: number;
+}
+
+/** Answers for each job id one of `absent`, `waiting`, `delayed`, `active`, `finished`,
+ * `elsewhere`. Leaves a pending promotion where a run is under way that may delay its job. */
+const lookScript = defineNamedScript({
+  keys: [...HISTORY_KEYS, 'root', 'otherRoot', 'promotions'],
+  args: { termOfOurs: 'text', known: 'text', jobs: 'text' },
+  answers: { outdated: {}, states: { states: 'list', nowMs: 'number' } },
+  lua: `${REDIS_NOW}${HISTORY_LUA}
+if redis.call('GET', term) ~= termOfOurs or history ~= known or not isOfHistory then
+  return {'outdated'}
+end
+local function stateOf(id, isNow)
+  local data, finished, runs =
+    unpack(redis.call('HMGET', root .. id, 'data', 'finishedOn', 'ats'))
+  if not data then
+    local other = redis.call('HMGET', otherRoot .. id, 'data', 'finishedOn')
+    return other[1] and 'elsewhere' or 'absent'
+  end
+  if finished then return 'finished' end
+  if redis.call('EXISTS', root .. id .. ':lock') == 1 then
+    if isNow then redis.call('SET', promotions .. id, 'run ' .. (runs or 0), 'PX', ${MARK_TTL_MS}) end
+    return 'active'
+  end
+  return redis.call('ZSCORE', root .. 'delayed', id) and 'delayed' or 'waiting'
+end
+local states = {}
+for i, job in ipairs(cjson.decode(jobs)) do states[i] = stateOf(job[1], job[2]) end
+return {'states', 'states', states, 'nowMs', string.format('%.0f', now)}
+`,
+});
+
+/** The ids of the finished jobs, and what operators asked to forget. */
+const finishedScript = defineNamedScript({
+  keys: [...HISTORY_KEYS, 'root', 'forget'],
+  args: { termOfOurs: 'text', known: 'text', most: 'number' },
+  answers: { outdated: {}, finished: { ids: 'list', forgotten: 'list' } },
+  lua: `${HISTORY_LUA}
+if redis.call('GET', term) ~= termOfOurs or history ~= known or not isOfHistory then
+  return {'outdated'}
+end
+return {'finished', 'ids', redis.call('ZRANGE', root .. 'completed', 0, most - 1),
+  'forgotten', redis.call('HKEYS', forget)}
+`,
+});
+
+/** What is kept of finished jobs, for people. */
+const detailsScript = defineNamedScript({
+  keys: ['root'],
+  args: { ids: 'text' },
+  answers: { details: { texts: 'list' } },
+  lua: `
+local texts = {}
+for i, id in ipairs(cjson.decode(ids)) do
+  local fields = redis.call('HMGET', root .. id,
+    'data', 'returnvalue', 'timestamp', 'finishedOn', 'ats')
+  for k = 1, 5 do texts[#texts + 1] = fields[k] or '' end
+end
+return {'details', 'texts', texts}
+`,
+});
+
+/** Removes jobs that are finished, and with `isForced` those that are not. */
+const removeScript = defineNamedScript({
+  keys: [...HISTORY_KEYS, 'root', 'forget'],
+  args: { termOfOurs: 'text', known: 'text', ids: 'text', isForced: ['0', '1'] },
+  answers: { outdated: {}, ok: {} },
+  lua: `${HISTORY_LUA}
+if redis.call('GET', term) ~= termOfOurs or history ~= known or not isOfHistory then
+  return {'outdated'}
+end
+for _, id in ipairs(cjson.decode(ids)) do
+  local job = root .. id
+  if isForced == '1' or redis.call('HEXISTS', job, 'finishedOn') == 1 then
+    for _, list in ipairs({'completed', 'delayed', 'prioritized'}) do
+      redis.call('ZREM', root .. list, id)
+    end
+    if isForced == '1' then
+      redis.call('LREM', root .. 'active', 1, id)
+      redis.call('HDEL', forget, id)
+    end
+    redis.call('DEL', job, job .. ':logs', job .. ':lock')
+  end
+end
+return {'ok'}
+`,
+});
+
+/** Key of the hash of the entries that operators asked to forget: claim UID to note. */
+export function forgetKey(prefix: string, driver: string): string {
+  return `${keyPrefix(prefix)}:forget:${driver}`;
+}
+
+/** Finished jobs that one look finds at most. */
+const MOST_FINISHED = 5_000;
+const DETAILS_AT_ONCE = 500;
+const FAIRNESS_PERIOD_MS = 250;
+const EVENTS_KEPT = 5_000;
+
+export interface WorkQueueOptions extends DriverPlace {
+  /** A connection that nothing else uses: adding watches a key until its transaction ends. */
+  readonly link: RedisLink;
+  /** Requests that Redis has not taken yet. */
+  readonly dirty: () => number;
+  readonly log: Logger;
+  readonly metrics: Registry;
+}
+
+/** The queues of claims and of volumes of one driver, for the leader. Calls must not overlap: each
+ * waits for the one before. Rejects while Redis does not answer. */
+export class WorkQueue {
+  readonly #options: WorkQueueOptions;
+  readonly #place: RedisPlace;
+  readonly #metrics: ProducerMetrics;
+  readonly #workqueues: Readonly<Record<WorkKind, ReturnType<typeof workqueueMetrics>>>;
+  readonly #fairness = new Fairness();
+  readonly #queues = new Map<WorkKind, Queue>();
+  #flow: FlowProducer | undefined;
+  #turn: Promise<unknown> = Promise.resolve();
+  #fairMs = 0;
+
+  constructor(options: WorkQueueOptions) {
+    const { link, driver, prefix, metrics, dirty } = options;
+    this.#options = options;
+    this.#place = { redis: link.redis, prefix, driver };
+    checkTransactions(link.redis);
+    const kinds = ['claim', 'volume'] as const;
+    this.#metrics = producerMetrics(metrics, { driver, kinds, dirty });
+    this.#workqueues = {
+      claim: workqueueMetrics(metrics, 'claim'),
+      volume: workqueueMetrics(metrics, 'volume'),
+    };
+  }
+
+  /** Counts a request. */
+  requested(kind: WorkKind): void {
+    this.#metrics.requests.inc({ driver: this.#options.driver, kind });
+  }
+
+  /** Counts a batch that Redis refused. */
+  refused(): void {
+    this.#metrics.rejected.inc({ driver: this.#options.driver });
+  }
+
+  /** Redis' data was lost. */
+  emptied(): void {
+    this.#metrics.emptied.inc({ driver: this.#options.driver });
+    void this.#inTurn(() => this.#closeQueues());
+  }
+
+  /** J4: adds a job for each request that has none, in one step that needs this leader's term.
+   * @returns what there was for each request, in their order
+   * @throws LeadershipOutdated */
+  add(
+    kind: WorkKind,
+    requests: readonly WorkRequest[],
+    leading: Leading,
+  ): Promise<readonly WorkState[]> {
+    const { link } = this.#options;
+    return link.observe(
+      'work',
+      this.#inTurn(() => this.#add(kind, requests, leading)),
+    );
+  }
+
+  /** J2: the ids of the finished jobs, and the claims whose entries operators asked to forget.
+   * @throws LeadershipOutdated */
+  finished(
+    kind: WorkKind,
+    leading: Leading,
+  ): Promise<{ readonly ids: readonly string[]; readonly forgotten: readonly string[] }> {
+    return this.#inTurn(async () => {
+      const args = { ...argsOf(leading), most: MOST_FINISHED };
+      const answer = await finishedScript.run(this.#place.redis, this.#keys(kind), args);
+      if (answer.kind === 'outdated') throw new LeadershipOutdated();
+      return answer;
+    });
+  }
+
+  /** What is known of finished jobs, for people. Leaves out what can't be read. */
+  async details(kind: WorkKind, ids: readonly string[]): Promise<readonly FinishedJob[]> {
+    const { redis } = this.#place;
+    const { root } = this.#keys(kind);
+    const found: FinishedJob[] = [];
+    for (let from = 0; from < ids.length; from += DETAILS_AT_ONCE) {
+      const slice = ids.slice(from, from + DETAILS_AT_ONCE);
+      const args = { ids: JSON.stringify(slice) };
+      const { texts } = await detailsScript.run(redis, { root }, args);
+      for (let at = 0; at < texts.length; at += 5) {
+        const [data = '', note = '', added, finished, runs] = texts.slice(at, at + 5);
+        const parsed = parseJob(parseJson(data));
+        if (!parsed.ok) continue;
+        const times = { addedMs: Number(added), finishedMs: Number(finished), runs: Number(runs) };
+        found.push({ key: parsed.key, note: noteIn(note), ...times });
+      }
+    }
+    return found;
+  }
+
+  /** Removes finished jobs, so that their ids are free.
+   * @param isForced  also where they are not finished
+   * @throws LeadershipOutdated */
+  remove(
+    kind: WorkKind,
+    ids: readonly string[],
+    leading: Leading,
+    isForced = false,
+  ): Promise<void> {
+    if (ids.length === 0) return Promise.resolve();
+    return this.#inTurn(async () => {
+      const force = isForced ? '1' : '0';
+      const args = { ...argsOf(leading), ids: JSON.stringify(ids), isForced: force } as const;
+      const answer = await removeScript.run(this.#place.redis, this.#keys(kind), args);
+      if (answer.kind === 'outdated') throw new LeadershipOutdated();
+    });
+  }
+
+  /** Makes the job of a key run now if it is delayed, and does nothing otherwise. */
+  promote(kind: WorkKind, key: KeyToQueue): Promise<void> {
+    return this.#inTurn(async () => {
+      await promoteJob(await this.#openQueue(kind), workId(key));
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#metrics.close();
+    for (const each of Object.values(this.#workqueues)) each.close();
+    await this.#closeQueues();
+  }
+
+  async #closeQueues(): Promise<void> {
+    const opened = [...this.#queues.values(), ...(this.#flow === undefined ? [] : [this.#flow])];
+    this.#queues.clear();
+    this.#flow = undefined;
+    await Promise.allSettled(opened.map((each) => each.close()));
+  }
+
+  /** One call at a time, so that the watch of a key lasts until its own transaction. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const next = this.#turn.then(work, work);
+    this.#turn = next.catch(() => undefined);
+    return next;
+  }
+
+  async #add(
+    kind: WorkKind,
+    requests: readonly WorkRequest[],
+    leading: Leading,
+  ): Promise<readonly WorkState[]> {
+    const { redis } = this.#place;
+    const queue = await this.#openQueue(kind);
+    const keys = this.#keys(kind);
+    const startedMs = performance.now();
+    const jobs = requests.map(({ key, isNow }) => [workId(key), isNow]);
+    // Sent together: the look happens while the key is watched.
+    const looking = lookScript.run(redis, keys, {
+      ...argsOf(leading),
+      jobs: JSON.stringify(jobs),
+    });
+    const [, looked] = await Promise.all([redis.watch(keys.term, keys.jobsHistory), looking]);
+    if (looked.kind === 'outdated') {
+      await redis.unwatch();
+      throw new LeadershipOutdated();
+    }
+    const found = looked.states;
+    const missing = requests.filter((_, i) => found[i] === 'absent');
+    await (missing.length > 0 ? this.#addMissing(kind, missing, looked.nowMs) : redis.unwatch());
+    for (const [i, { key, isNow }] of requests.entries())
+      if (isNow && found[i] === 'delayed') await promoteJob(queue, workId(key));
+    traceStep(this.#options.log, 'enqueue', startedMs, { kind, jobs: missing.length });
+    const labels = { driver: this.#options.driver, kind };
+    this.#metrics.added.inc(labels, missing.length);
+    this.#workqueues[kind].added(missing.length);
+    this.#metrics.deduplicated.inc(labels, requests.length - missing.length);
+    await this.#syncFairness(kind, queue);
+    return found.map((state) => (state === 'absent' ? 'added' : (state as WorkState)));
+  }
+
+  /** BullMQ's transaction: it adds nothing if a watched key has changed. */
+  async #addMissing(
+    kind: WorkKind,
+    missing: readonly WorkRequest[],
+    redisNowMs: number,
+  ): Promise<void> {
+    const { driver, prefix, log } = this.#options;
+    if (this.#flow === undefined) {
+      this.#flow = new FlowProducer({ connection: this.#place.redis, prefix: keyPrefix(prefix) });
+      this.#flow.on('error', (error: Error) => log.debug({ err: error }, 'queue connection error'));
+    }
+    const flows = missing.map(({ key, journal, doubtMs }) => ({
+      name: kind,
+      queueName: queueName(kind, driver),
+      data: jobData(key, {
+        ...(journal === undefined ? {} : { journal }),
+        ...(doubtMs === undefined ? {} : { until: redisNowMs + doubtMs }),
+      }),
+      opts: {
+        jobId: workId(key),
+        attempts: 2_147_483_647,
+        backoff: { type: 'custom' },
+        stackTraceLimit: 2,
+        keepLogs: 50,
+        // Volumes have no namespace to be fair to: they run in order of arrival.
+        ...(kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
+      },
+    }));
+    const added = (await this.#flow.addBulk(flows)) as readonly unknown[] | undefined;
+    // BullMQ adds nothing, and says nothing, while it closes.
+    if (added?.length !== flows.length) throw new LeadershipOutdated();
+  }
+
+  async #syncFairness(kind: WorkKind, queue: Queue): Promise<void> {
+    const nowMs = performance.now();
+    if (kind !== 'claim' || nowMs - this.#fairMs < FAIRNESS_PERIOD_MS) return;
+    this.#fairMs = nowMs;
+    await syncFairness(queue, this.#fairness).catch((error: unknown) =>
+      this.#options.log.debug({ err: error }, 'could not read the order of the queue'),
+    );
+  }
+
+  async #openQueue(kind: WorkKind): Promise<Queue> {
+    const known = this.#queues.get(kind);
+    if (known !== undefined) return known;
+    const { driver, prefix, log } = this.#options;
+    const queue = new Queue(queueName(kind, driver), {
+      connection: this.#place.redis,
+      prefix: keyPrefix(prefix),
+      streams: { events: { maxLen: EVENTS_KEPT } },
+    });
+    queue.on('error', (error) =>
+      log.debug({ err: error, queue: queue.name }, 'queue connection error'),
+    );
+    try {
+      await queue.waitUntilReady();
+    } catch (error) {
+      // A queue keeps the failure of its first connection for ever, so it is discarded.
+      await queue.close().catch(() => undefined);
+      throw error;
+    }
+    this.#queues.set(kind, queue);
+    return queue;
+  }
+
+  #keys(kind: WorkKind) {
+    const { prefix, driver } = this.#place;
+    const root = queueRoot(prefix, queueName(kind, driver));
+    const other = kind === 'claim' ? 'volume' : 'claim';
+    return {
+      ...historyKeys(this.#place),
+      root,
+      otherRoot: queueRoot(prefix, queueName(other, driver)),
+      promotions: pendingPromotionKey(prefix, queueName(kind, driver), ''),
+      forget: forgetKey(prefix, driver),
+    };
+  }
+}
+
+/** Makes transactions on this connection reject where Redis has not run them, or has refused a
+ * command of theirs: BullMQ's addBulk passes over both. */
+function checkTransactions(redis: RedisLink['redis']): void {
+  // A transaction that waits for another connection would have lost the keys that it watches.
+  redis.once('ready', () => (redis.options.enableOfflineQueue = false));
+  const multi = redis.multi.bind(redis);
+  redis.multi = ((options?: { pipeline: true }) => {
+    const transaction = options === undefined ? multi() : multi(options);
+    const exec = transaction.exec.bind(transaction);
+    transaction.exec = async () => {
+      const results = await exec().catch((cause: unknown) => {
+        throw firstCause(cause);
+      });
+      const error = results === null ? new LeadershipOutdated() : firstError(results);
+      if (error === undefined) return results;
+      // ioredis sends the text of a script once for each connection. Redis does not know it if it
+      // did not run that transaction, so that it needs another connection.
+      if (results === null || error.message.includes('NOSCRIPT')) redis.disconnect(true);
+      throw error;
+    };
+    return transaction;
+  }) as typeof redis.multi;
+}
+
+/** Redis names what it refused before it discards a transaction. */
+function firstCause(error: unknown): unknown {
+  const { previousErrors } = error as { readonly previousErrors?: readonly unknown[] };
+  return previousErrors?.[0] ?? error;
+}
+
+function firstError(results: readonly (readonly [Error | null, unknown])[]): Error | undefined {
+  return results.find(([error]) => error !== null)?.[0] ?? undefined;
+}
+
+function argsOf({ term, history }: Leading) {
+  return { termOfOurs: termText(term), known: history };
+}
+
+/** BullMQ keeps it as JSON. */
+function noteIn(returnValue: string): string {
+  const note = parseJson(returnValue);
+  return typeof note === 'string' ? note : '';
+}
