@@ -33,8 +33,8 @@ export const flags = defineFlags({
     type: 'string',
     default: '',
     help:
-      'Kinds of faults, separated by commas. ' +
-      'Empty: all that sutler survives with the other flags.',
+      'Kinds of faults, separated by commas. Empty: all that the form can have and that the run ' +
+      'is long enough for.',
   },
   'fault-gap': {
     type: 'durationMs',
@@ -42,15 +42,18 @@ export const flags = defineFlags({
     min: '100ms',
     help: 'Mean time between the beginnings of two faults.',
   },
-  'claim-finalizer': {
-    type: 'bool',
-    default: false,
-    help: 'Run sutler with --claim-finalizer, and include the fault flush-redis.',
+  form: {
+    type: 'string',
+    default: 'distributed',
+    values: ['distributed', 'drop-in'],
+    help:
+      'Separate processes with one Redis (distributed), or two replicas in the place of ' +
+      'external-provisioner, each with a Redis of its own (drop-in).',
   },
   leaky: {
     type: 'bool',
     default: false,
-    help: 'Run jobs without volume records, to see this command report leaks.',
+    help: 'Run jobs that finish claims too early, to see this command report leaks.',
   },
   capricious: {
     type: 'bool',
@@ -67,8 +70,13 @@ export const flags = defineFlags({
   },
   timeout: {
     type: 'durationMs',
+    default: '3s',
+    help: 'Deadline of a driver call. The times of the Lease are derived from it.',
+  },
+  'settle-time': {
+    type: 'durationMs',
     default: '2s',
-    help: 'Deadline of a driver call. Lease, ownership and settle time are derived from it.',
+    help: 'How long a driver may be at work after that. A slow call of the driver takes half of it.',
   },
   'lock-duration': {
     type: 'durationMs',
@@ -83,7 +91,7 @@ export const flags = defineFlags({
   'ingest-args': {
     type: 'string',
     default: '',
-    help: 'More arguments for the ingest processes, separated by blanks.',
+    help: 'More arguments for the ingest processes, or the drop-ins, separated by blanks.',
   },
   'jobs-args': {
     type: 'string',

@@ -1,5 +1,4 @@
 import type { CallEvent } from './call-log.ts';
-import type { DataLoss } from './data-loss.ts';
 
 /** A claim of the workload. */
 export interface TrackedClaim {
@@ -33,24 +32,16 @@ export interface Evidence {
   readonly driverVolumes: readonly DriverVolume[];
   readonly volumes: readonly SeenVolume[];
   readonly claims: readonly TrackedClaim[];
-  /** Ids of the volume records that are open at the end. */
-  readonly openRecords: readonly string[];
-  /** What failovers of Redis lost. */
-  readonly losses: readonly DataLoss[];
 }
 
 /** The violations that were found, one line each. All lists must be empty. */
 export interface Verdict {
-  /** Volumes that no PV names, and to which no open record and no pending claim leads. */
+  /** Volumes that no PV names. */
   readonly leaked: readonly string[];
   /** Claims that should be Bound and are not. */
   readonly lost: readonly string[];
-  /** Two calls for one volume at the driver at once, where the earlier one was neither cut nor past
-   * its deadline; or two volumes for one UID at once. */
-  readonly double: readonly string[];
-  /** Volumes created again for a UID whose volume had been deleted, although Redis lost nothing of
-   * its record. */
-  readonly remade: readonly string[];
+  /** Two volumes for one claim at once. */
+  readonly twice: readonly string[];
   /** DeleteVolume calls for volumes whose claim existed or whose PV was never Released. */
   readonly wrong: readonly string[];
   /** Bound PVs whose volume the driver does not have. */
@@ -58,7 +49,7 @@ export interface Verdict {
 }
 
 /** Finds violations: compares the driver's calls and volumes with the PVs of the API server and the
- * claims of the workload. */
+ * claims of the workload. To be called when no work is outstanding. */
 export function judge(evidence: Evidence): Verdict {
   const { driverVolumes, volumes, claims } = evidence;
   const there = volumes.filter(({ isThere }) => isThere);
@@ -67,15 +58,12 @@ export function judge(evidence: Evidence): Verdict {
   const history = readHistory(evidence);
   return {
     leaked: driverVolumes
-      .filter((volume) => !named.has(volume.handle) && !isAwaited(volume, evidence))
-      .map(
-        (volume) => `${volume.handle} (${volume.name}): no PV names it${lossOf(volume, evidence)}`,
-      ),
+      .filter(({ handle }) => !named.has(handle))
+      .map(({ handle, name }) => `${handle} (${name}): no PV names it`),
     lost: claims
       .filter(({ isBound, deleteSentMs }) => !isBound && deleteSentMs === undefined)
       .map(({ name, uid }) => `claim ${name} (${uid}) is not Bound`),
-    double: [...overlaps(evidence.calls, history.nameOf), ...history.twins],
-    remade: history.remade.filter(({ hadLoss }) => !hadLoss).map(({ line }) => line),
+    twice: history.twins,
     wrong: wrongDeletes(evidence, history.nameOf),
     missing: there
       .filter(({ handle, phase }) => phase === 'Bound' && !had.has(handle))
@@ -85,98 +73,38 @@ export function judge(evidence: Evidence): Verdict {
   };
 }
 
-/** Volumes that were created again for a UID after Redis had lost a part of its record, one line
- * each. No violation: who remembers nothing of the deletion has to finish the creation. The second
- * volume must be deleted too, or it counts as leaked. */
-export function findRemadeAfterLoss(evidence: Evidence): readonly string[] {
-  const { remade } = readHistory(evidence);
-  return remade.filter(({ hadLoss }) => hadLoss).map(({ line }) => line);
-}
-
-/** Whether an open record, or a claim that is still to become Bound, leads to the volume. */
-function isAwaited({ name }: DriverVolume, { openRecords, claims }: Evidence): boolean {
-  const pending = claims.filter(
-    ({ isBound, deleteSentMs }) => !isBound && deleteSentMs === undefined,
-  );
-  return [...openRecords, ...pending.map(({ uid }) => uid)].some((id) => name.endsWith(id));
-}
-
-/** Names the failovers that lost something of the volume's record. */
-function lossOf(volume: DriverVolume, { losses }: Evidence): string {
-  return losses
-    .filter((loss) => isHit(loss, volume))
-    .map(
-      ({ splitMs, killedMs }) => `; Redis lost what its record had from ${splitMs} to ${killedMs}`,
-    )
-    .join('');
-}
-
-/** Whether the failover lost a part of the volume's record, whose id ends the volume's name. */
-function isHit({ records }: DataLoss, { name }: Pick<DriverVolume, 'name'>): boolean {
-  return records.some((id) => name.endsWith(id));
-}
-
-interface Remade {
-  readonly line: string;
-  /** Whether Redis had lost a part of the record. */
-  readonly hadLoss: boolean;
+/** Volumes that were created again after their deletion, one line each. No violation: a run that
+ * knows only that a call was begun has to finish it. The second volume must be deleted too, or it
+ * counts as leaked. */
+export function findRemade(evidence: Evidence): readonly string[] {
+  return readHistory(evidence).remade;
 }
 
 interface History {
   /** Name of each volume that was ever created, by handle. */
   readonly nameOf: ReadonlyMap<string, string>;
-  readonly remade: readonly Remade[];
+  readonly remade: readonly string[];
   /** Names with two volumes at once. */
   readonly twins: readonly string[];
 }
 
-function readHistory({ calls, losses }: Evidence): History {
+function readHistory({ calls }: Evidence): History {
   const nameOf = new Map<string, string>();
   const latest = new Map<string, string>();
   const deleted = new Set<string>();
-  const remade: Remade[] = [];
+  const remade: string[] = [];
   const twins: string[] = [];
   for (const event of calls) {
     if (event.event === 'deleted') deleted.add(event.handle);
     if (event.event !== 'made' || nameOf.has(event.handle)) continue;
     const previous = latest.get(event.volume);
     const line = `${event.volume}: ${event.handle} made at ${event.atMs}, after ${previous}`;
-    if (previous !== undefined && deleted.has(previous))
-      remade.push({
-        line: `${line} had been deleted`,
-        hadLoss: losses.some(
-          (loss) => loss.killedMs < event.atMs && isHit(loss, { name: event.volume }),
-        ),
-      });
+    if (previous !== undefined && deleted.has(previous)) remade.push(`${line} had been deleted`);
     else if (previous !== undefined) twins.push(`${line}, which was still there`);
     nameOf.set(event.handle, event.volume);
     latest.set(event.volume, event.handle);
   }
   return { nameOf, remade, twins };
-}
-
-function overlaps(calls: readonly CallEvent[], nameOf: History['nameOf']): readonly string[] {
-  const found: string[] = [];
-  /** Calls whose callers are still waiting. */
-  const open = new Map<
-    number,
-    { readonly volume: string; readonly method: string; readonly atMs: number }
-  >();
-  for (const event of calls) {
-    if (event.event === 'boot') open.clear();
-    if (event.event === 'end' || event.event === 'cut') open.delete(event.call);
-    if (event.event !== 'start') continue;
-    const volume = nameOf.get(event.volume) ?? event.volume;
-    for (const other of open.values()) {
-      if (other.volume === volume)
-        found.push(
-          `${volume}: ${event.method} at ${event.atMs} ` +
-            `while ${other.method} of ${other.atMs} was under way`,
-        );
-    }
-    open.set(event.call, { volume, method: event.method, atMs: event.atMs });
-  }
-  return found;
 }
 
 function wrongDeletes(

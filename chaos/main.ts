@@ -9,8 +9,15 @@ import { inject, type InjectedFault } from './faults.ts';
 import { flags as table, summary } from './flags.ts';
 import { type Evidence, judge } from './judge.ts';
 import { isPassed, toJson, toReport, toText } from './report.ts';
-import { type Fault, type FaultKind, faultKinds, planFaults } from './schedule.ts';
-import { readOpenRecords, waitUntilIdle } from './wait-until-idle.ts';
+import {
+  type Fault,
+  type FaultKind,
+  faultKinds,
+  type Form,
+  kindsOf,
+  planFaults,
+} from './schedule.ts';
+import { waitUntilIdle } from './wait-until-idle.ts';
 import { NAMESPACE, REPLICAS, scaledTiming, startTestbed, type Testbed } from './testbed.ts';
 import { startWorkload } from './workload.ts';
 
@@ -32,11 +39,14 @@ async function start(context: Context): Promise<void> {
 
 async function chaos(context: Context): Promise<void> {
   const { flags, log, closers, stopping } = context;
-  const timing = scaledTiming(flags.timeoutMs, flags.lockDurationMs);
+  const timing = scaledTiming(flags);
+  const form = flags.form as Form;
+  if (flags.leaky && form === 'drop-in')
+    throw new UsageError('--leaky: only with --form=distributed');
   const runMs = flags.minutes * 60_000;
   const faults = planFaults({
     seed: flags.seed,
-    kinds: chosenKinds(context, runMs),
+    kinds: chosenKinds(context, form, runMs),
     runMs,
     gapMs: flags.faultGapMs,
     replicas: REPLICAS,
@@ -47,16 +57,16 @@ async function chaos(context: Context): Promise<void> {
     (flags.backend === 'auto' && (context.env['KUBEBUILDER_ASSETS'] ?? '') !== '')
       ? 'real'
       : 'sandbox';
-  const finalizer = flags.claimFinalizer ? ['--claim-finalizer'] : [];
   const testbed = await startTestbed({
     backend,
+    form,
     seed: flags.seed,
     timing,
     leaky: flags.leaky,
     capricious: flags.capricious,
     slowShare: flags.slowShare,
-    ingestArgs: [...finalizer, ...splitArgs(flags.ingestArgs)],
-    jobsArgs: [...finalizer, ...splitArgs(flags.jobsArgs)],
+    ingestArgs: splitArgs(flags.ingestArgs),
+    jobsArgs: splitArgs(flags.jobsArgs),
     dataDir: flags.dataDir,
     env: context.env,
     node: process.execPath,
@@ -76,7 +86,7 @@ async function chaos(context: Context): Promise<void> {
   closers.add('watches', () => workload.stop());
 
   log.info(
-    { seed: flags.seed, backend, faults: faults.length, dir: testbed.dir },
+    { seed: flags.seed, backend, form, faults: faults.length, dir: testbed.dir },
     'creating claims and injecting faults',
   );
   const over = deadline(context, runMs);
@@ -92,14 +102,13 @@ async function chaos(context: Context): Promise<void> {
     driverVolumes: new VolumeStore(testbed.volumesDir).list(),
     volumes: [...workload.volumes.values()],
     claims: workload.claims,
-    openRecords: await readOpenRecords(testbed),
-    losses: injected.flatMap(({ loss }) => loss ?? []),
   };
   const report = toReport({
     settings: {
       seed: flags.seed,
       minutes: flags.minutes,
       backend,
+      form,
       'claims-per-second': flags.claimsPerSecond,
       ...(flags.leaky ? { leaky: true } : {}),
     },
@@ -126,15 +135,13 @@ function deadline({ stopping }: Context, ms: number): AbortSignal {
   return signal;
 }
 
-/** The kinds of --faults. By default, all kinds that sutler survives with the other flags and that
- * the run is long enough for. */
-function chosenKinds({ flags }: Context, runMs: number): readonly FaultKind[] {
-  const all = Object.keys(faultKinds) as FaultKind[];
+/** The kinds of --faults. By default, all kinds that the form can have and that the run is long
+ * enough for. */
+function chosenKinds({ flags }: Context, form: Form, runMs: number): readonly FaultKind[] {
+  const all = kindsOf(form);
   if (flags.faults === '')
     return all.filter(
-      (kind) =>
-        (kind !== 'flush-redis' || flags.claimFinalizer) &&
-        (kind !== 'freeze-jobs-past-lock' || runMs > 3 * flags.lockDurationMs),
+      (kind) => kind !== 'freeze-jobs-past-lock' || runMs > 3 * flags.lockDurationMs,
     );
   return flags.faults.split(',').map((text) => {
     const kind = all.find((each) => each === text.trim());

@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { systemClock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { startRedisServer, type TcpRedisServer } from '../test/harness/redis-server.ts';
-import { compareData, type DataLoss, readData } from './data-loss.ts';
+import { type FaultyRedis, tryKill, withConnection } from './faulty-redis.ts';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 
 const RESTART_WITHIN_MS = 15_000;
@@ -13,6 +14,8 @@ const IN_SYNC_WITHIN_MS = 15_000;
 const IN_SYNC_POLL_MS = 20;
 /** Time between the death of the master and the first connection to the new one. */
 const PROMOTION_MS = 500;
+/** Redis reads this file when it starts. */
+const COPY = 'dump.rdb';
 
 interface Options {
   /** Each server has a folder of its own in it. */
@@ -26,10 +29,10 @@ interface Member {
   server: TcpRedisServer;
 }
 
-/** A Redis that can be killed, frozen and failed over: a master, a replica, and a proxy in front of
- * whichever of them is the master. After a kill the master is restarted on the same port with its
- * data. Each fault waits until the previous one has ended. */
-export class ChaosRedis {
+/** A Redis without files that can be killed, frozen, emptied, set back and failed over: a master, a
+ * replica, and a proxy in front of whichever of them is the master. After a kill the master is
+ * restarted on the same port without data. Each fault waits until the previous one has ended. */
+export class ChaosRedis implements FaultyRedis {
   readonly #options: Options;
   readonly #password: string;
   readonly #proxy: TcpProxy;
@@ -72,8 +75,6 @@ export class ChaosRedis {
     return `redis://:${this.#password}@127.0.0.1:${this.#proxy.port}`;
   }
 
-  /** Sends SIGKILL to the master and restarts it.
-   * @returns when it was killed, in Unix ms */
   kill(downMs: number): Promise<number> {
     return this.#oneAtATime(async () => {
       const killedMs = await killServer(this.#master.server);
@@ -83,7 +84,6 @@ export class ChaosRedis {
     });
   }
 
-  /** Sends SIGSTOP to the master, and SIGCONT after a while. */
   freeze(forMs: number, signal: AbortSignal): Promise<void> {
     return this.#oneAtATime(async () => {
       const { pid } = this.#master.server;
@@ -93,32 +93,46 @@ export class ChaosRedis {
     });
   }
 
+  flush(): Promise<void> {
+    return this.#oneAtATime(() => this.use(async (redis) => void (await redis.flushall())));
+  }
+
+  /** Copies the data, and after `ageMs` starts the master again with that copy.
+   * @returns when the master was killed, in Unix ms */
+  restore(ageMs: number): Promise<number> {
+    return this.#oneAtATime(async () => {
+      await this.#writeCopy();
+      await systemClock.sleep(ageMs);
+      const killedMs = await killServer(this.#master.server);
+      await this.#restart(this.#master, true);
+      return killedMs;
+    });
+  }
+
   /** Ends the replication while clients go on writing, kills the master after `lossMs`, and
    * promotes the replica: what was written meanwhile is lost. The old master becomes the replica of
    * the new one.
-   * @returns what was lost: the data that the old master still has in its append-only file,
-   *   compared with the data of the replica before a client wrote to it */
-  failOver(lossMs: number): Promise<DataLoss> {
+   * @returns when clients can reach the new master, in Unix ms */
+  failOver(lossMs: number): Promise<number> {
     return this.#oneAtATime(async () => {
       await this.#waitUntilInSync();
       const [old, promoted] = [this.#master, this.#replica];
-      await withConnection(promoted.server, (redis) => redis.replicaof('NO', 'ONE'));
-      const splitMs = systemClock.nowMs();
-      const [kept] = await Promise.all([
-        withConnection(promoted.server, readData),
-        systemClock.sleep(lossMs),
-      ]);
-      const killedMs = await killServer(old.server);
+      await withConnection(promoted.server.url, (redis) => redis.replicaof('NO', 'ONE'));
+      await systemClock.sleep(lossMs);
+      await killServer(old.server);
       await systemClock.sleep(PROMOTION_MS);
       this.#proxy.aim(promoted.server.port);
       this.#master = promoted;
       this.#replica = old;
       const overMs = systemClock.nowMs();
       await this.#restart(old);
-      const written = await withConnection(old.server, readData);
       await this.#replicate();
-      return { splitMs, killedMs, overMs, ...compareData(written, kept) };
+      return overMs;
     });
+  }
+
+  use<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
+    return withConnection(this.#master.server.url, work);
   }
 
   async close(): Promise<void> {
@@ -129,13 +143,7 @@ export class ChaosRedis {
 
   /** Kills both without waiting, for the exit of this process. */
   killNow(): void {
-    for (const { server } of [this.#master, this.#replica]) {
-      try {
-        process.kill(server.pid, 'SIGKILL');
-      } catch {
-        // It has exited.
-      }
-    }
+    for (const { server } of [this.#master, this.#replica]) tryKill(server.pid, 'SIGKILL');
   }
 
   #oneAtATime<T>(work: () => Promise<T>): Promise<T> {
@@ -144,36 +152,53 @@ export class ChaosRedis {
     return done;
   }
 
+  async #writeCopy(): Promise<void> {
+    for (const untilMs = systemClock.nowMs() + IN_SYNC_WITHIN_MS; ;) {
+      try {
+        await this.use((redis) => redis.save());
+        return;
+      } catch (error) {
+        // The replica is getting all data.
+        const isBusy = error instanceof Error && /save already in progress/.test(error.message);
+        if (!isBusy || systemClock.nowMs() > untilMs) throw error;
+        await systemClock.sleep(IN_SYNC_POLL_MS);
+      }
+    }
+  }
+
   /** Makes the replica replicate, and waits until it has the master's data. */
   async #replicate(): Promise<void> {
     const { port } = this.#master.server;
-    await withConnection(this.#replica.server, (redis) => redis.replicaof('127.0.0.1', port));
+    await withConnection(this.#replica.server.url, (redis) => redis.replicaof('127.0.0.1', port));
     await this.#waitUntilInSync();
   }
 
   /** Waits until the replica has all that the master had at the beginning of the wait. */
   async #waitUntilInSync(): Promise<void> {
     const untilMs = systemClock.nowMs() + IN_SYNC_WITHIN_MS;
-    const written = await withConnection(this.#master.server, readReplication);
-    await withConnection(this.#replica.server, async (redis) => {
-      for (;;) {
-        const { isLinked, offset } = await readReplication(redis);
-        if (isLinked && offset >= written.offset) return;
-        if (systemClock.nowMs() > untilMs)
-          throw new Error(`the replica of Redis has no link after ${IN_SYNC_WITHIN_MS} ms`);
-        await systemClock.sleep(IN_SYNC_POLL_MS);
-      }
-    });
+    const [master, replica] = [this.#master.server.url, this.#replica.server.url];
+    const written = await withConnection(master, readReplication);
+    for (;;) {
+      const now = await withConnection(master, readReplication);
+      const { isLinked, id, offset } = await withConnection(replica, readReplication);
+      // After a restart the replica may not have noticed yet. The master's id changes when the
+      // first replica comes.
+      if (isLinked && id === now.id && offset >= written.offset) return;
+      if (systemClock.nowMs() > untilMs)
+        throw new Error(`the replica of Redis has no link after ${IN_SYNC_WITHIN_MS} ms`);
+      await systemClock.sleep(IN_SYNC_POLL_MS);
+    }
   }
 
   /** Restarts on the same port, which a reconnecting client may occupy for a moment. */
-  async #restart(member: Member): Promise<void> {
+  async #restart(member: Member, withCopy = false): Promise<void> {
+    const { dataDir } = member;
     const { port } = member.server;
     const { log } = this.#options;
+    if (!withCopy) await rm(join(dataDir, COPY), { force: true });
     const untilMs = systemClock.nowMs() + RESTART_WITHIN_MS;
     for (;;) {
       try {
-        const { dataDir } = member;
         member.server = await startServer({ dataDir, log, port, password: this.#password });
         return;
       } catch (error) {
@@ -193,9 +218,8 @@ function startServer(
       // Each server is the other's replica at times. A new replica gets the data at once.
       `masterauth ${o.password}`,
       'repl-diskless-sync-delay 0',
-      // With everysec, Redis confirms writes that it holds in its own memory for up to 2 s while
-      // the disk is busy: a kill would lose them.
-      'appendfsync always',
+      // Else a replica keeps the file by which it got the data, and would start with it.
+      'rdb-del-sync-files yes',
     ],
   });
 }
@@ -208,23 +232,11 @@ async function killServer({ pid, exited }: TcpRedisServer): Promise<number> {
   return killedMs;
 }
 
-async function withConnection<T>(
-  server: TcpRedisServer,
-  work: (redis: Redis) => Promise<T>,
-): Promise<T> {
-  const redis = new Redis(server.url);
-  // Commands reject too.
-  redis.on('error', () => undefined);
-  try {
-    return await work(redis);
-  } finally {
-    redis.disconnect();
-  }
-}
-
 interface Replication {
   /** Whether this replica is connected to its master and has received its data. */
   readonly isLinked: boolean;
+  /** Of the life of the data. */
+  readonly id: string;
   readonly offset: number;
 }
 
@@ -232,6 +244,7 @@ async function readReplication(redis: Redis): Promise<Replication> {
   const info = await redis.info('replication');
   return {
     isLinked: /^master_link_status:up/m.test(info),
+    id: /^master_replid:(\w+)/m.exec(info)?.[1] ?? '',
     offset: Number(/^(?:slave_repl_offset|master_repl_offset):(\d+)/m.exec(info)?.[1] ?? 0),
   };
 }

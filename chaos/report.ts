@@ -1,8 +1,7 @@
 import { percentile } from '../bench/percentile.ts';
 import type { CallEvent } from './call-log.ts';
-import type { DataLoss } from './data-loss.ts';
 import type { InjectedFault } from './faults.ts';
-import { findRemadeAfterLoss, isClean, type Evidence, type Verdict } from './judge.ts';
+import { findRemade, isClean, type Evidence, type Verdict } from './judge.ts';
 import { faultKinds, type FaultKind } from './schedule.ts';
 
 /** How often a kind of fault was injected, and the time from its end to the next PV that appeared
@@ -25,10 +24,8 @@ export interface Report {
   /** Driver calls by method and how they ended. */
   readonly calls: Readonly<Record<string, number>>;
   readonly faults: Readonly<Partial<Record<FaultKind, Recovery>>>;
-  /** What each failover of Redis lost. */
-  readonly losses: readonly DataLoss[];
-  /** Volumes created again after their deletion and after a loss in their record; no violation. */
-  readonly remadeAfterLoss: readonly string[];
+  /** Volumes created again after their deletion; no violation. */
+  readonly remade: readonly string[];
   readonly idleAfterMs: number;
   readonly verdict: Verdict;
   /** Work that was outstanding when --patience ended. */
@@ -67,8 +64,7 @@ export function toReport(findings: Findings): Report {
     volumesDeleted: handles('deleted'),
     calls: countCalls(calls),
     faults: recoveries(findings.faults, findings.progressMs),
-    losses: evidence.losses,
-    remadeAfterLoss: findRemadeAfterLoss(evidence),
+    remade: findRemade(evidence),
     idleAfterMs,
     verdict,
     unfinished,
@@ -146,13 +142,13 @@ export function toText(report: Report): string {
       `${report.claimsDeleted} deleted, ${report.claimsBound} of the others Bound`,
     ),
     row('volumes made', report.volumesMade, `${report.volumesDeleted} deleted`),
+    row('volumes made again', report.remade.length, 'after their deletion, and deleted again'),
     row('idle after', ms(report.idleAfterMs)),
     '',
     ...offenders.map(([what, lines]) => row(what, lines.length, MEANING[what])),
     row('unfinished', report.unfinished.length, 'outstanding when --patience ended'),
     row('troubles', report.troubles.length, 'exits that no fault explains, defects in logs'),
     '',
-    ...lossRows(report).map(([what, count, note]) => row(what, count, note)),
     row('faults', 'count', 'time until the next PV change: median, worst'),
     ...Object.entries(report.faults).map(([kind, { count, medianMs, worstMs }]) =>
       row(
@@ -167,7 +163,6 @@ export function toText(report: Report): string {
       .sort(([a], [b]) => (a < b ? -1 : 1))
       .map(([what, count]) => `  ${String(count).padStart(6)}  ${what}`),
     ...offenders.flatMap(([what, lines]) => list(what, lines)),
-    ...list('remade after a loss', report.remadeAfterLoss),
     ...list('unfinished', report.unfinished),
     ...list('troubles', report.troubles),
     '',
@@ -178,34 +173,10 @@ export function toText(report: Report): string {
   ].join('\n');
 }
 
-/** What failovers of Redis lost. */
-function lossRows({
-  losses,
-  remadeAfterLoss,
-}: Report): readonly (readonly [what: string, count: number, note: string])[] {
-  const sum = (of: (loss: DataLoss) => number): number =>
-    losses.reduce((total, loss) => total + of(loss), 0);
-  const hits = losses.filter(({ keys }) => keys > 0).length;
-  if (losses.length === 0) return [];
-  return [
-    ['failovers with a loss', hits, `of ${losses.length} failovers`],
-    ['  keys', sum(({ keys }) => keys), 'that were written in what was lost'],
-    ['  records', sum(({ records }) => records.length), 'volume records among them'],
-    ['  forgotten', sum(({ forgotten }) => forgotten.length), 'open records that vanished'],
-    ['  reopened', sum(({ reopened }) => reopened.length), 'closed records that are open again'],
-    [
-      'remade after a loss',
-      remadeAfterLoss.length,
-      'volumes made again after their deletion, no violation',
-    ],
-  ];
-}
-
 const MEANING: Readonly<Record<keyof Verdict, string>> = {
-  leaked: 'volumes that no PV, no open record and no pending claim leads to',
+  leaked: 'volumes that no PV names',
   lost: 'claims that should be Bound and are not',
-  double: 'two calls or two volumes for one name at once',
-  remade: 'volumes made again after their deletion, without such a loss',
+  twice: 'two volumes for one claim at once',
   wrong: 'DeleteVolume while the claim existed or the PV was not Released',
   missing: 'Bound PVs without a volume',
 };

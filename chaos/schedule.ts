@@ -1,26 +1,47 @@
 import { seededRandom, type Random } from './random.ts';
 
+/** How sutler runs: as separate processes with one Redis, or as replicas in the place of
+ * external-provisioner, each of which has a Redis of its own. */
+export type Form = 'distributed' | 'drop-in';
+
 /** The kinds of faults, with a description of each. */
 export const faultKinds = {
   'kill-ingest': 'SIGKILL of one ingest',
   'kill-jobs': 'SIGKILL of one jobs process',
   'kill-gateway': 'SIGKILL of the gateway',
+  'kill-container': 'SIGKILL of one drop-in, whose Redis ends with it',
   'kill-driver': 'SIGKILL of the driver',
-  'freeze-leader': 'SIGSTOP of the ingest that leads, past its lease',
-  'freeze-jobs': 'SIGSTOP of one jobs process, past the ownership of its records',
+  'freeze-leader': 'SIGSTOP of the process that leads, past its lease',
+  'freeze-jobs': 'SIGSTOP of one jobs process, for less or more than a doubt lasts',
   'freeze-jobs-past-lock': 'SIGSTOP of one jobs process, past the locks of its jobs',
-  'kill-redis': 'SIGKILL of Redis, which is restarted with its append-only file',
-  'freeze-redis': 'SIGSTOP of Redis',
+  'kill-redis': 'SIGKILL of Redis, which is restarted without data',
+  'flush-redis': 'FLUSHALL',
+  'restore-redis': 'Redis is killed and restarted with a copy of its data that is up to 10 s old',
   'failover-redis': 'the master of Redis dies, and its replica lacks the last 0 to 2 s',
-  'flush-redis': 'FLUSHALL; sutler survives it only with --claim-finalizer',
+  'freeze-redis': 'SIGSTOP of Redis',
   'cut-api': 'connections to the API server are reset, new ones too',
   'hang-api': 'connections to the API server stay open and pass no data',
-  'freeze-api': 'SIGSTOP of the API server past every lease and ownership, 20 s by default',
-  'advance-clock': 'the clock of one jobs process is 5 s ahead for a while',
-  'delay-clock': 'the clock of one jobs process is 5 s behind for a while',
+  'freeze-api': 'SIGSTOP of the API server, past every lease and for less or more than a doubt',
 } as const;
 
 export type FaultKind = keyof typeof faultKinds;
+
+const ONLY_IN: Readonly<Partial<Record<FaultKind, Form>>> = {
+  'kill-ingest': 'distributed',
+  'kill-jobs': 'distributed',
+  'kill-gateway': 'distributed',
+  'kill-container': 'drop-in',
+  'freeze-jobs': 'distributed',
+  'freeze-jobs-past-lock': 'distributed',
+  'restore-redis': 'distributed',
+  'failover-redis': 'distributed',
+};
+
+/** The kinds that a form can have. */
+export function kindsOf(form: Form): readonly FaultKind[] {
+  const all = Object.keys(faultKinds) as FaultKind[];
+  return all.filter((kind) => (ONLY_IN[kind] ?? form) === form);
+}
 
 /** One fault of a schedule. */
 export interface Fault {
@@ -29,15 +50,17 @@ export interface Fault {
   readonly kind: FaultKind;
   /** Which of the ingest or jobs processes, from 0. */
   readonly target: number;
-  /** How long it lasts; for a kill, how long the process stays down; for a failover, how much of
-   * the latest data is lost. */
+  /** How long it lasts; for a kill, how long the process stays down; for a failover and a restored
+   * copy, how much of the latest data is lost. */
   readonly forMs: number;
 }
 
 /** Times of sutler that freezes have to exceed. */
 export interface FaultTiming {
+  readonly timeoutMs: number;
   readonly leaseMs: number;
-  readonly ownershipMs: number;
+  /** How long a claim is in doubt after a call. */
+  readonly doubtMs: number;
   readonly lockMs: number;
 }
 
@@ -58,8 +81,7 @@ export interface SchedulePlan {
 const API_RESTS = 3;
 
 /** Plans the faults of a run; the same plan gives the same faults. Each kind occurs once per round,
- * in random order. Faults may overlap, except two of the same process. The clock of a process does
- * not count as part of it. */
+ * in random order. Faults may overlap, except two of the same process. */
 export function planFaults(plan: SchedulePlan): readonly Fault[] {
   const random = seededRandom(plan.seed);
   const busyUntil = new Map<string, number>();
@@ -95,28 +117,27 @@ export function planFaults(plan: SchedulePlan): readonly Fault[] {
 
 function chooseDurationMs(
   kind: FaultKind,
-  { leaseMs, ownershipMs, lockMs }: FaultTiming,
+  { timeoutMs, leaseMs, doubtMs, lockMs }: FaultTiming,
   random: Random,
 ): number {
   const downtime = [50, 1_000] as const;
-  const outage = [500, 1.5 * ownershipMs] as const;
-  const wrongTime = [2 * ownershipMs, 5 * ownershipMs] as const;
+  const outage = [500, 2 * timeoutMs] as const;
   const limits: Readonly<Record<FaultKind, readonly [min: number, max: number]>> = {
     'kill-ingest': downtime,
     'kill-jobs': downtime,
     'kill-gateway': downtime,
+    'kill-container': downtime,
     'kill-driver': downtime,
     'kill-redis': downtime,
     'freeze-leader': [1.3 * leaseMs, 2 * leaseMs],
-    'freeze-jobs': [1.2 * ownershipMs, 1.8 * ownershipMs],
+    'freeze-jobs': [timeoutMs, 1.3 * doubtMs],
     'freeze-jobs-past-lock': [1.1 * lockMs, 1.2 * lockMs],
     'freeze-redis': outage,
     'cut-api': outage,
     'hang-api': outage,
-    'freeze-api': [5 * ownershipMs, 5 * ownershipMs],
-    'advance-clock': wrongTime,
-    'delay-clock': wrongTime,
+    'freeze-api': [2 * leaseMs, 1.3 * doubtMs],
     'failover-redis': [0, 2_000],
+    'restore-redis': [500, 10_000],
     'flush-redis': [0, 0],
   };
   return Math.round(random.between(...limits[kind]));
@@ -125,5 +146,5 @@ function chooseDurationMs(
 /** The process that a fault affects: it can have one fault at a time. */
 function victimOf({ kind, target }: Fault): string {
   const [, what = ''] = kind.split('-');
-  return ['jobs', 'ingest', 'clock'].includes(what) ? `${what} ${target}` : what;
+  return ['jobs', 'ingest', 'container'].includes(what) ? `${what} ${target}` : what;
 }

@@ -24,6 +24,7 @@ export class Supervised {
   readonly #plan: SupervisedPlan;
   readonly #file: WriteStream;
   #child: ChildProcess | undefined;
+  #facts: Facts = {};
   /** How long it stays down after a kill; undefined unless it is being killed. */
   #downMs: number | undefined;
   #stopping = false;
@@ -39,17 +40,18 @@ export class Supervised {
     return this.#child?.pid;
   }
 
+  /** What it announced when it was ready last. */
+  get facts(): Facts {
+    return this.#facts;
+  }
+
   /** Starts it.
    * @returns the facts that it announces when it is ready
    * @throws Error if it ends before that */
   start(): Promise<Facts> {
     return new Promise((resolve, reject) => {
       const child = this.#spawn();
-      child.on('message', (message: unknown) => {
-        // The sender is announce() in runtime/process.ts.
-        if (typeof message === 'object' && message !== null && 'facts' in message)
-          resolve(message.facts as Facts);
-      });
+      child.on('message', () => resolve(this.#facts));
       child.once('close', (code) =>
         reject(
           new Error(
@@ -109,6 +111,11 @@ export class Supervised {
       detached: true,
     });
     this.#child = child;
+    child.on('message', (message: unknown) => {
+      // The sender is announce() in runtime/process.ts.
+      if (typeof message === 'object' && message !== null && 'facts' in message)
+        this.#facts = message.facts as Facts;
+    });
     this.#file.write(`--- ${this.name} pid ${child.pid} at ${new Date().toISOString()}\n`);
     for (const stream of [child.stdout, child.stderr]) {
       let rest = '';

@@ -2,7 +2,8 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
+import { doubtMsOf } from '#src/election/flags.ts';
+import { createKubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { namespaces } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -10,48 +11,47 @@ import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { version } from '#src/runtime/version.ts';
 import { openControlPlane } from '../bench/control-plane.ts';
-import { ChaosClock } from './clock.ts';
+import { type FaultyRedis, OwnRedis } from './faulty-redis.ts';
+import type { Replicas } from './leader.ts';
 import { ChaosRedis } from './redis.ts';
-import type { FaultTiming } from './schedule.ts';
+import type { FaultTiming, Form } from './schedule.ts';
 import { Supervised } from './supervised.ts';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 
 /** Namespace of claims and Lease. */
 export const NAMESPACE = 'sutler-chaos';
 
-/** Processes of ingest, and of jobs. */
+/** Processes of ingest and of jobs, or drop-ins. */
 export const REPLICAS = 2;
 
 const CLI = fileURLToPath(new URL('../sandbox/cli.js', import.meta.url));
 const STOP_GRACE_MS = 5_000;
-/** How long a slow call of the driver continues after its deadline; less than the settle time. */
-const SLOW_MS = 1_000;
-
-/** The times for sutler's flags, all derived from the deadline of a call. */
+/** The times for sutler's flags. */
 export interface Timing extends FaultTiming {
-  readonly timeoutMs: number;
-  readonly writeAllowanceMs: number;
   readonly settleMs: number;
 }
 
-/** Derives all times from the deadline of a call, so that a run takes minutes instead of hours. */
-export function scaledTiming(timeoutMs: number, lockMs: number): Timing {
-  const writeAllowanceMs = Math.max(1_000, timeoutMs);
+/** Derives all times from the flags, so that a run takes minutes instead of hours. */
+export function scaledTiming(o: {
+  readonly timeoutMs: number;
+  readonly settleTimeMs: number;
+  readonly lockDurationMs: number;
+}): Timing {
   return {
-    timeoutMs,
-    writeAllowanceMs,
-    settleMs: 2 * timeoutMs,
-    leaseMs: 1.5 * timeoutMs,
-    ownershipMs: timeoutMs + writeAllowanceMs,
-    lockMs,
+    timeoutMs: o.timeoutMs,
+    settleMs: o.settleTimeMs,
+    leaseMs: 1.5 * o.timeoutMs,
+    doubtMs: doubtMsOf(o),
+    lockMs: o.lockDurationMs,
   };
 }
 
 export interface TestbedOptions {
   readonly backend: 'sandbox' | 'real';
+  readonly form: Form;
   readonly seed: number;
   readonly timing: Timing;
-  /** Jobs processes without volume records. */
+  /** Jobs processes that finish claims too early. */
   readonly leaky: boolean;
   /** The driver refuses CreateVolume even for volumes that exist. */
   readonly capricious: boolean;
@@ -69,23 +69,21 @@ export interface TestbedOptions {
 
 type FreezeApiServer = (forMs: number, signal: AbortSignal) => Promise<void>;
 
-/** The started processes, each of which can be killed and frozen. */
-export interface Testbed {
+/** The started processes, each of which can be killed and frozen. `client` bypasses the proxy, so
+ * that the workload and the observer are never cut off. */
+export interface Testbed extends Replicas {
   readonly dir: string;
-  readonly driverName: string;
-  /** Bypasses the proxy, so that the workload and the observer are never cut off. */
-  readonly client: KubeClient;
   /** In front of the API server. */
   readonly proxy: TcpProxy;
   /** Sends SIGSTOP to the API server, and after a while SIGCONT. */
   readonly freezeApiServer: FreezeApiServer;
-  readonly redis: ChaosRedis;
+  readonly redis: FaultyRedis;
+  /** The Redis that all processes share; undefined where each has its own. */
+  readonly server: ChaosRedis | undefined;
   readonly driver: Supervised;
-  readonly gateway: Supervised;
-  readonly ingest: readonly Supervised[];
+  readonly gateway: Supervised | undefined;
+  /** Empty for drop-ins, which are their own jobs processes. */
   readonly jobs: readonly Supervised[];
-  /** The clocks of the jobs processes. */
-  readonly clocks: readonly ChaosClock[];
   readonly callLog: string;
   readonly volumesDir: string;
   /** Exits that no fault explains, and errors in logs that show a defect. */
@@ -96,8 +94,8 @@ export interface Testbed {
   killNow(): void;
 }
 
-/** Starts a Kubernetes API with a proxy in front, driver, Redis, gateway, two ingest and two jobs.
- * Each is a separate process. */
+/** Starts a Kubernetes API with a proxy in front, a driver, and sutler in one of its forms. Each is
+ * a separate process. */
 export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
   const { closers, log, timing } = options;
   const dir = await openFolder(options.dataDir);
@@ -112,11 +110,11 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     name: string,
     script: string,
     args: readonly string[],
-    { env = {}, nodeArgs = [] }: StartOptions = {},
+    { env = {} }: StartOptions = {},
   ) => {
     const child = new Supervised({
       name,
-      command: [options.node, '--enable-source-maps', ...nodeArgs, script, ...args],
+      command: [options.node, '--enable-source-maps', script, ...args],
       // Keeps every process away from clusters other than the testbed's.
       env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
       logFile: join(logsDir, `${name}.log`),
@@ -138,10 +136,7 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     );
 
   const { kubeconfig, proxied, proxy, freezeApiServer } = await openCluster(options, dir, sutler);
-  const redis = await ChaosRedis.start({ dataDir: join(dir, 'redis'), log });
-  closers.add('redis-server', () => redis.close());
   const socket = `unix://${join(dir, 'csi.sock')}`;
-  const gatewaySocket = `unix://${join(dir, 'gateway.sock')}`;
   const callLog = join(dir, 'driver-calls.jsonl');
   const volumesDir = join(dir, 'volumes');
   const driver = await start('driver', fileURLToPath(new URL('./driver.js', import.meta.url)), [
@@ -151,17 +146,9 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     `--seed=${options.seed}`,
     `--capricious=${options.capricious}`,
     `--slow-share=${options.slowShare}`,
-    `--slow-ms=${timing.timeoutMs + SLOW_MS}`,
+    `--slow-ms=${timing.timeoutMs + timing.settleMs / 2}`,
   ]);
   const driverName = driver.facts['driver'] ?? '';
-  const timeout = `--timeout=${timing.timeoutMs}ms`;
-  const gateway = await sutler('csi-gateway', [
-    `--csi-address=${socket}`,
-    `--listen=${gatewaySocket}`,
-    timeout,
-    '--grace-period=2s',
-  ]);
-
   const client = createKubeClient({
     access: await loadClusterAccess({ kubeconfig, env: {} }),
     userAgent: `sutler-chaos/${version}`,
@@ -174,76 +161,124 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     metadata: { name: NAMESPACE },
   });
 
-  const common = [
-    `--kubeconfig=${proxied}`,
-    `--gateway=${gatewaySocket}`,
-    timeout,
-    `--settle-time=${timing.settleMs}ms`,
-    `--lock-duration=${timing.lockMs}ms`,
-    `--write-allowance=${timing.writeAllowanceMs}ms`,
-  ];
-  const env = { REDIS_URL: redis.url };
-  const ingestArgs = [
-    ...common,
-    '--leader-election=true',
-    `--leader-election-namespace=${NAMESPACE}`,
-    `--leader-election-lease-duration=${timing.leaseMs}ms`,
-    `--leader-election-renew-deadline=${Math.round(timing.leaseMs * 0.67)}ms`,
-    `--leader-election-retry-period=${Math.round(timing.leaseMs * 0.2)}ms`,
-    '--resync-interval=5s',
-    ...options.ingestArgs,
-  ];
-  const jobsArgs = [
-    ...common,
-    '-v=4',
-    '--http-endpoint=127.0.0.1:0',
-    '--worker-threads=20',
-    '--retry-interval-start=100ms',
-    '--retry-interval-max=2s',
-    '--grace-period=2s',
-    ...options.jobsArgs,
-  ];
-  const ingest: Supervised[] = [];
-  const jobs: Supervised[] = [];
-  const clocks = Array.from(
-    { length: REPLICAS },
-    (_, i) => new ChaosClock(join(dir, `clock-${i}`)),
-  );
-  const leakyJobs = fileURLToPath(new URL('./leaky-jobs.js', import.meta.url));
-  for (let i = 1; i <= REPLICAS; i += 1)
-    ingest.push((await sutler(`ingest#${i}`, ingestArgs, { env })).child);
-  for (const [i, clock] of clocks.entries()) {
-    const [script, args] = options.leaky ? [leakyJobs, jobsArgs] : [CLI, ['jobs', ...jobsArgs]];
-    const o = { env: { ...env, ...clock.env }, nodeArgs: clock.nodeArgs };
-    jobs.push((await start(`jobs#${i + 1}`, script, args, o)).child);
-  }
+  const place = { dir, socket, kubeconfig: proxied, start, sutler };
+  const replicas = { client, driverName, namespace: NAMESPACE };
+  const parts =
+    options.form === 'drop-in'
+      ? await startDropIns(options, place, replicas)
+      : await startParts(options, place);
   return {
+    ...replicas,
+    ...parts,
     dir,
-    driverName,
-    client,
     proxy,
     freezeApiServer,
-    redis,
     driver: driver.child,
-    gateway: gateway.child,
-    ingest,
-    jobs,
-    clocks,
     callLog,
     volumesDir,
     troubles,
     keep: () => (keeps = true),
     killNow() {
       for (const child of children) child.killNow();
-      redis.killNow();
+      parts.server?.killNow();
     },
   };
+}
+
+interface Place {
+  readonly dir: string;
+  /** Of the driver. */
+  readonly socket: string;
+  readonly kubeconfig: string;
+  readonly start: Start;
+  readonly sutler: StartSutler;
+}
+
+type Parts = Pick<Testbed, 'redis' | 'server' | 'gateway' | 'ingest' | 'jobs'>;
+
+function flagsOf({ timing, ingestArgs, jobsArgs }: TestbedOptions, kubeconfig: string) {
+  const { timeoutMs, settleMs, lockMs, leaseMs } = timing;
+  const common = [
+    `--kubeconfig=${kubeconfig}`,
+    `--timeout=${timeoutMs}ms`,
+    `--settle-time=${settleMs}ms`,
+    `--lock-duration=${lockMs}ms`,
+    `--leader-election-namespace=${NAMESPACE}`,
+  ];
+  const ofIngest = [
+    '--leader-election=true',
+    `--leader-election-lease-duration=${leaseMs}ms`,
+    `--leader-election-renew-deadline=${Math.round(leaseMs * 0.67)}ms`,
+    `--leader-election-retry-period=${Math.round(leaseMs * 0.2)}ms`,
+    '--resync-interval=5s',
+    ...ingestArgs,
+  ];
+  const ofJobs = [
+    '--worker-threads=20',
+    '--retry-interval-start=100ms',
+    '--retry-interval-max=2s',
+    '--grace-period=2s',
+    ...jobsArgs,
+  ];
+  return { common, ofIngest, ofJobs };
+}
+
+/** Starts Redis, a gateway, two ingest and two jobs. */
+async function startParts(options: TestbedOptions, place: Place): Promise<Parts> {
+  const { closers, log, timing } = options;
+  const { dir, socket, start, sutler } = place;
+  const redis = await ChaosRedis.start({ dataDir: join(dir, 'redis'), log });
+  closers.add('redis-server', () => redis.close());
+  const listen = `unix://${join(dir, 'gateway.sock')}`;
+  const gateway = await sutler('csi-gateway', [
+    `--csi-address=${socket}`,
+    `--listen=${listen}`,
+    `--timeout=${timing.timeoutMs}ms`,
+    '--grace-period=2s',
+  ]);
+  const env = { REDIS_URL: redis.url };
+  const { common, ofIngest, ofJobs } = flagsOf(options, place.kubeconfig);
+  const ingestArgs = [...common, `--gateway=${listen}`, ...ofIngest];
+  const jobsArgs = [...common, `--gateway=${listen}`, ...ofJobs];
+  const leakyJobs = fileURLToPath(new URL('./leaky-jobs.js', import.meta.url));
+  const leakyArgs = ['-v=4', '--http-endpoint=127.0.0.1:0', ...jobsArgs];
+  const ingest: Supervised[] = [];
+  const jobs: Supervised[] = [];
+  for (let i = 1; i <= REPLICAS; i += 1)
+    ingest.push((await sutler(`ingest#${i}`, ingestArgs, { env })).child);
+  for (let i = 1; i <= REPLICAS; i += 1) {
+    const started = options.leaky
+      ? start(`jobs#${i}`, leakyJobs, leakyArgs, { env })
+      : sutler(`jobs#${i}`, jobsArgs, { env });
+    jobs.push((await started).child);
+  }
+  return { redis, server: redis, gateway: gateway.child, ingest, jobs };
+}
+
+/** Starts two replicas in the place of external-provisioner. */
+async function startDropIns(
+  options: TestbedOptions,
+  { dir, socket, kubeconfig, sutler }: Place,
+  replicas: Omit<Replicas, 'ingest'>,
+): Promise<Parts> {
+  const { common, ofIngest, ofJobs } = flagsOf(options, kubeconfig);
+  const args = [`--csi-address=${socket}`, ...common, ...ofIngest, ...ofJobs];
+  const ingest: Supervised[] = [];
+  for (let i = 1; i <= REPLICAS; i += 1) {
+    // As containers have, each has a folder and a host name of its own.
+    const folder = join(dir, `container-${i}`);
+    await mkdir(folder);
+    const env = { TMPDIR: folder, HOSTNAME: `container-${i}` };
+    ingest.push((await sutler(`all#${i}`, args, { env })).child);
+  }
+  const redis = new OwnRedis({ ...replicas, ingest });
+  return { redis, server: undefined, gateway: undefined, ingest, jobs: [] };
 }
 
 async function openFolder(dataDir: string): Promise<string> {
   if (dataDir === '') return mkdtemp(join(tmpdir(), 'sutler-chaos-'));
   const dir = resolve(dataDir);
-  // Volumes and records of an earlier run would be counted as leaks of this one.
+  // Volumes of an earlier run would be counted as leaks of this one.
   await rm(dir, { recursive: true, force: true });
   await mkdir(dir, { recursive: true });
   return dir;
@@ -251,13 +286,19 @@ async function openFolder(dataDir: string): Promise<string> {
 
 interface StartOptions {
   readonly env?: Readonly<Record<string, string>>;
-  /** Arguments of node itself. */
-  readonly nodeArgs?: readonly string[];
 }
+
+type Start = (
+  name: string,
+  script: string,
+  args: readonly string[],
+  o?: StartOptions,
+) => Promise<{ readonly child: Supervised }>;
 
 type StartSutler = (
   name: string,
   args: readonly string[],
+  o?: StartOptions,
 ) => Promise<{ readonly child: Supervised }>;
 
 interface Cluster {
