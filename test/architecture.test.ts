@@ -19,7 +19,6 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   volumes: [/^@bufbuild\/protobuf/],
   topology: [/^prom-client$/],
   queue: [/^bullmq$/, /^ioredis$/, /^prom-client$/],
-  records: [/^ioredis$/],
   election: [/^prom-client$/],
   'node-local': [/^ioredis$/, /^@bufbuild\/protobuf/],
   audit: [/^ioredis$/],

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { GROUPS, idsOf } from './harness/parity-cases.ts';
 
-/* What code, tests and pages cite has to exist: documents, numbered promises, invariants and rules,
+/* What code, tests and pages cite has to exist: documents, invariants, rules of the protocol,
  * decisions, cases, and files. */
 
 const ROOT = new URL('../..', import.meta.url).pathname;
@@ -43,9 +43,9 @@ function unknown(
     .map(({ path, found }) => `${path}: ${found[0]}`);
 }
 
-const invariants = readFileSync(join(ROOT, 'docs/invariants.md'), 'utf8');
-const numbered = (pattern: RegExp): ReadonlySet<string> =>
-  new Set([...invariants.matchAll(pattern)].map(([, number = '']) => number));
+/** What a page defines, by the pattern of a definition. */
+const defined = (page: string, pattern: RegExp): ReadonlySet<string> =>
+  new Set([...readFileSync(join(ROOT, page), 'utf8').matchAll(pattern)].map(([, id = '']) => id));
 
 describe('references', () => {
   it('name no specification or design outside the repository', () => {
@@ -57,17 +57,8 @@ describe('references', () => {
     );
   });
 
-  it('to promises are to those of docs/invariants.md', () => {
-    const known = numbered(/^- \*\*I(\d+)\./gm);
-    assert.ok(known.size > 0);
-    assert.deepEqual(
-      unknown(/(?:\bpromise |[(, ])I(\d+)\b/g, ([, number = '']) => known.has(number)),
-      [],
-    );
-  });
-
   it('to invariants are to those of docs/invariants.md', () => {
-    const known = numbered(/^- \*\*Invariant (\d+)\./gm);
+    const known = defined('docs/invariants.md', /^- \*\*Invariant (\d+)\./gm);
     assert.ok(known.size > 0);
     assert.deepEqual(
       unknown(/\binvariant (\d+)/gi, ([, number = '']) => known.has(number)),
@@ -75,18 +66,18 @@ describe('references', () => {
     );
   });
 
-  it('to record rules are to those of docs/invariants.md', () => {
-    const known = numbered(/^- \*\*Record rule (\d+),/gm);
-    assert.ok(known.size > 0);
+  it('to rules of the protocol are to those of docs/leak-proof.md', () => {
+    const known = defined('docs/leak-proof.md', /^- \*\*([JMRD]\d)\.\*\*/gm);
+    assert.equal(known.size, 17);
     assert.deepEqual(
-      unknown(/\brecord rules? (\d+)/gi, ([, number = '']) => known.has(number)),
+      unknown(/(?<![\w-])([JMRD]\d)\b(?!-)/g, ([, rule = '']) => known.has(rule)),
       [],
     );
   });
 
-  it('to rules say which rules they mean', () => {
+  it('to rules name them by letter', () => {
     assert.deepEqual(
-      unknown(/(?<!record )\brules? \d+\b/gi, () => false),
+      unknown(/\brules? \d+\b/gi, () => false),
       [],
     );
   });

@@ -164,11 +164,9 @@ describe('sutler all with the arguments of external-provisioner', () => {
     assert.equal(ownNode({ flags, env: { NODE_NAME: 'a' } }), undefined);
   });
 
-  it('refuses a process for each node that shares a Redis or has no claim finalizer', () => {
-    for (const other of ['--redis-url=redis://127.0.0.1', '--claim-finalizer=false']) {
-      const { flags } = parse(['--node-deployment', other]);
-      assert.throws(() => ownNode({ flags, env: { NODE_NAME: 'a' } }), UsageError);
-    }
+  it('refuses a process for each node that shares a Redis', () => {
+    const { flags } = parse(['--node-deployment', '--redis-url=redis://127.0.0.1']);
+    assert.throws(() => ownNode({ flags, env: { NODE_NAME: 'a' } }), UsageError);
   });
 
   it('refuses a gate of Kubernetes’ API server, which docs/parity.md says', () => {

@@ -11,20 +11,14 @@ import { ListVolumesResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { redisDataEpochStore } from '#src/records/data-epoch.ts';
-import { DUPLICATE_LEFT } from '#src/records/forget.ts';
-import { openRecords } from '#src/records/open-records.ts';
-import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
-import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { startRedisServer, type TcpRedisServer } from '../harness/redis-server.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const DRIVER = 'sample.csi.sutler.dev';
 const HOUR_MS = 3_600_000;
 const MIB = 1024n * 1024n;
-const JOB = { kind: 'claim', uid: 'u', namespace: 'ns', name: 'c' } as const;
 
 describe('audit', () => {
   let dir: string;
@@ -48,14 +42,12 @@ describe('audit', () => {
     );
     return volume?.volumeId ?? '';
   };
-  const createRecords = () =>
-    new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs: 1000, settleMs: 1000 });
   const run = (ports: Partial<AuditPorts> = {}): Promise<AuditReport> =>
     audit({
       csi,
       kube,
-      openRecords: () => openRecords(redis, 'csi', DRIVER),
-      ledger: redisAuditLedger(redis, 'csi', DRIVER),
+      openCreations: () => Promise.resolve([]),
+      ledger: redisAuditLedger({ redis, prefix: 'csi', driver: DRIVER }),
       driver: DRIVER,
       timeoutMs: 5000,
       minAgeMs: HOUR_MS,
@@ -127,7 +119,7 @@ describe('audit', () => {
   });
 
   it('forgets that a volume was unknown once it has a name, or the driver has it no more', async () => {
-    const ledger = redisAuditLedger(redis, 'csi', DRIVER);
+    const ledger = redisAuditLedger({ redis, prefix: 'csi', driver: DRIVER });
     const before = await ledger.read();
     const named = await make('named-late');
     const lists = async (...ids: string[]): Promise<AuditReport> =>
@@ -149,41 +141,21 @@ describe('audit', () => {
     await ledger.write(before);
   });
 
-  it('does not report a volume whose handle is in an open record', async () => {
-    const handle = await make('answered');
-    await redisDataEpochStore(redis, 'csi', DRIVER).begin({
-      id: 'e',
-      quarantineMs: 0,
-      sequence: 0,
-    });
-    const records = createRecords();
-    await records.openCreate('u', {
-      owner: 'a',
-      job: JOB,
-      planned: plannedRequest(),
-      mode: 'plan',
-    });
-    await records.leaveAnswered('u', 'a', volumeAnswer(handle));
-    await run();
-    nowMs += HOUR_MS;
-    const report = await run();
-    assert.ok(!report.orphans.some((orphan) => orphan.handle === handle));
-    assert.deepEqual(
-      report.openRecords.map(({ id, object, state }) => [id, object, state]),
-      [['u', 'ns/c', 'creating']],
-    );
-  });
-
-  it('says of a record with a duplicate volume which command ends it', async () => {
-    const records = createRecords();
-    await records.openExisting('u', { owner: 'b', job: JOB });
-    await records.leaveAnswered('u', 'b', volumeAnswer('zone-1/x'), DUPLICATE_LEFT);
-    const text = renderAudit(await run()).join('\n');
+  it('lists the claims in the journal, whose volumes may be among the unnamed ones', async () => {
+    const open = {
+      uid: 'u',
+      object: 'ns/c',
+      journal: 'd-example-journal-0',
+      isBegun: true,
+      inDoubtUntilMs: Date.UTC(2026, 0, 1),
+      reason: 'no room',
+    };
+    const report = await run({ openCreations: () => Promise.resolve([open]) });
+    assert.deepEqual(report.openCreations, [open]);
     assert.match(
-      text,
-      /ns\/c {2}u .*, last DuplicateVolume\n {4}the driver’s answer names another/,
+      renderAudit(report).join('\n'),
+      /ns\/c {2}u {2}a call may be at work in the driver until 2026-01-01T00:00:00Z {2}last run: no room/,
     );
-    assert.ok(text.includes(`sutler forget u --driver-name=${DRIVER} --why=REASON`));
   });
 
   it('reports 10 PersistentVolumes whose volume the driver does not list', async () => {

@@ -23,7 +23,7 @@ it('an interval of 30 days is cut to the longest timer instead of firing at once
     ports: {
       csi: { listVolumes: failIfCalled },
       kube: { list: failIfCalled },
-      openRecords: failIfCalled,
+      openCreations: failIfCalled,
       ledger: { read: failIfCalled, write: failIfCalled },
       driver: 'd.example',
       timeoutMs: 1_000,
@@ -57,7 +57,7 @@ it('after another provisioner audits at once, and reports what it left while it 
     ports: {
       csi: { listVolumes },
       kube: { list: () => Promise.resolve({ items: [], resourceVersion: '1' }) },
-      openRecords: () => Promise.resolve([]),
+      openCreations: () => Promise.resolve([]),
       ledger: {
         read: () => Promise.resolve(ledger),
         write: (seen) => {

@@ -4,7 +4,6 @@ import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { queueName } from '#src/queue/queue-keys.ts';
 import { countJobs } from '#src/queue/queues.ts';
-import { redisDrain } from '#src/records/provisioning-pause.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { changeOverAndBack } from '../harness/change-over/scenario.ts';
 import { STAND_IN, StandIn } from '../harness/change-over/stand-in.ts';
@@ -55,7 +54,7 @@ async function openChangeOver(t: TestContext) {
 
 // Side by side, because they wait most of the time.
 describe('a change-over', { concurrency: 2 }, () => {
-  it('to another provisioner and back loses no volume and makes none again', async (t) => {
+  it('to another provisioner and back loses no volume and makes none twice', async (t) => {
     const { bed, ledger, startIngest, startStandIn } = await openChangeOver(t);
     await bed.startJobs('--worker-threads=10');
     const startable = (running: Running) => ({ stop: running.stop, kill: running.stop });
@@ -83,12 +82,9 @@ describe('a change-over', { concurrency: 2 }, () => {
         turnsBy: 'claims',
       },
     );
-    const { made, lost, left, madeTwice, madeAgain, leaked } = result;
+    const { made, lost, left, madeTwice, leaked } = result;
     assert.ok(made.sutler > 0 && made.other > 0, JSON.stringify(made));
-    assert.deepEqual(
-      { lost, left, madeTwice, madeAgain },
-      { lost: [], left: [], madeTwice: [], madeAgain: [] },
-    );
+    assert.deepEqual({ lost, left, madeTwice }, { lost: [], left: [], madeTwice: [] });
     assert.deepEqual(leaked.sutler, []);
   });
 
@@ -144,22 +140,21 @@ describe('a change-over', { concurrency: 2 }, () => {
   it('begins with a drain, during which nothing new is started and after which all is', async (t) => {
     const { bed, startIngest } = await openChangeOver(t);
     const { redis } = bed.redis;
-    const drain = redisDrain(redis, 'csi', DRIVER);
     await bed.startJobs();
     await startIngest();
     const before = await bed.newClaim();
     await until(() => bed.isBound(before), 'a claim is bound');
-    await drain.begin({ by: 'test', atMs: 1 });
+    assert.match(await bed.operate('drain', '--wait'), /nothing that was begun is left/);
     const during = await bed.newClaim();
     await bed.kube.delete<Claim>(claims, before.metadata);
     const reasons = async (): Promise<number> => {
       const keys = await redis.keys(`{csi}:status:${DRIVER}:*`);
       const found = await Promise.all(keys.map((key) => redis.hget(key, 'reason')));
-      return found.filter((reason) => reason?.startsWith('sutler is drained')).length;
+      return found.filter((reason) => reason?.startsWith('nothing new is begun: sutler is drained'))
+        .length;
     };
     await until(async () => (await reasons()) === 2, 'a creation and a deletion wait');
-    assert.equal((await drain.read()).open, 0);
-    await drain.end();
+    assert.match(await bed.operate('drain', '--undo'), /the drain of .* is ended/);
     await until(() => bed.isBound(during), 'the claim is bound', 10_000);
     await until(() => bed.driver.volumes().length === 1, 'the volume is deleted', 10_000);
   });

@@ -50,56 +50,51 @@ describe('ChaosRedis', () => {
     await rm(dir, { recursive: true });
   });
 
-  it('loses nothing that it confirmed when the master is killed', async () => {
+  it('goes on without data when the master is killed', async () => {
     const before = confirmed;
     await server.kill(20);
     await until(() => confirmed > before + 10, 'more numbers');
-    assert.deepEqual(await missing(confirmed), []);
+    assert.equal((await missing(before)).length, before);
+  });
+
+  it('goes on without data when it is emptied', async () => {
+    const before = confirmed;
+    await server.flush();
+    await until(() => confirmed > before + 10, 'more numbers');
+    assert.ok((await missing(before)).length > 0);
+  });
+
+  it('goes on with the data that it had when a copy is restored', async () => {
+    await missing(confirmed);
+    const before = confirmed;
+    await server.restore(200);
+    const after = confirmed;
+    await until(() => confirmed > after + 10, 'more numbers');
+    const lost = await missing(after);
+    assert.ok(lost.length > 0 && Math.min(...lost) > before);
+    // The copy is gone: another kill loses everything.
+    await server.kill(20);
+    await until(() => confirmed > after + 20, 'more numbers');
+    assert.ok((await missing(after)).length > 0);
   });
 
   // Twice, so that each server is the master, then the replica.
   for (const turn of ['first', 'second'])
     it(`loses what it confirmed since the replication ended: ${turn} failover`, async () => {
+      await missing(confirmed);
       const before = confirmed;
-      const loss = await server.failOver(200);
+      await server.failOver(200);
       const after = confirmed;
       await until(() => confirmed > after, 'the new master takes writes');
       const lost = await missing(after);
       assert.ok(lost.length > 0);
       assert.ok(Math.min(...lost) > before);
-      // Counted besides: the number itself, and one that was written but not confirmed.
-      const others = loss.keys - lost.length;
-      assert.ok(others === 1 || others === 2, `${lost.length} lost, ${loss.keys} counted`);
-      // A timer may be a millisecond early by this clock.
-      assert.ok(loss.killedMs - loss.splitMs >= 199 && loss.overMs >= loss.killedMs);
     });
 
   it('loses nothing in a failover while no one writes', async () => {
     stopped.abort();
     await writing;
-    const { keys } = await server.failOver(0);
-    assert.equal(keys, 0);
+    await server.failOver(0);
     assert.deepEqual(await missing(confirmed), []);
-  });
-
-  it('names the records that a failover lost, and those that it opened again', async () => {
-    const open = '{csi}:open:driver';
-    const record = (id: string): string => `{csi}:volume:driver:${id}`;
-    await client.hset(open, 'old', 'job');
-    await client.hset(record('old'), 'state', 'creating');
-    const failover = server.failOver(500);
-    await until(
-      async () => /connected_slaves:0/.test(await client.info('replication')),
-      'the replication ends',
-    );
-    await client.hdel(open, 'old');
-    await client.hset(record('old'), 'state', 'stored');
-    await client.hset(open, 'new', 'job');
-    await client.hset(record('new'), 'state', 'creating');
-    const { records, forgotten, reopened } = await failover;
-    assert.deepEqual(
-      [[...records].sort(), forgotten, reopened],
-      [['new', 'old'], ['new'], ['old']],
-    );
   });
 });

@@ -13,7 +13,12 @@ import {
 
 const DRIVER = 'd.example';
 const QUEUE = 'claims.d.example';
-const key: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
+const key: JobKey = {
+  kind: 'claim',
+  uid: '3f1c5a52-0c7e-4b5e-9d70-0123456789ab',
+  namespace: 'ns',
+  name: 'data',
+};
 
 /** The routes of the installed Bull Board, so that a later version's new actions are tested. */
 const routes = appRoutes.api.flatMap((route) =>
@@ -86,7 +91,7 @@ describe('actions', () => {
   beforeEach(async () => {
     await redis.redis.flushall();
     queue = await redis.fill(DRIVER, [key], 3_600_000);
-    jobId = 'data~1';
+    jobId = key.uid;
     await queue.upsertJobScheduler('resync', { every: 3_600_000 }, { name: 'claim', data: {} });
   });
   afterEach(() => dashboard.close());

@@ -18,7 +18,8 @@ import { startTestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
 const EVIL = '<img src=x onerror=alert(1)>';
-const claim: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
+const UID = '3f1c5a52-0c7e-4b5e-9d70-0123456789ab';
+const claim: JobKey = { kind: 'claim', uid: UID, namespace: 'ns', name: 'data' };
 const volume: JobKey = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u2' };
 
 interface ShownJob {
@@ -89,11 +90,11 @@ describe('boards', () => {
 
   it('show why a delayed job waits, and when its next run comes, as the first page does', async () => {
     const queue = await redis.fill('d.example', [claim], 60_000);
-    const job = await queue.getJob('data~1');
+    const job = await queue.getJob(UID);
     const lastMs = (job?.timestamp ?? 0) + 600_000;
     const status = { outcome: 'later', reason: EVIL, atMs: lastMs } as const;
     await writeStatus(redis.redis, { prefix: PREFIX, driver: 'd.example', key: claim }, status);
-    const one = await dashboard.send('/queues/api/queues/claims.d.example/data~1', {
+    const one = await dashboard.send(`/queues/api/queues/claims.d.example/${UID}`, {
       basic: RIGHT,
     });
     const [listed] = await shown('claims.d.example');

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { Worker } from 'bullmq';
 import {
   encodeEntry,
   NO_CLASS,
@@ -10,8 +9,9 @@ import {
 } from '#src/explain/pending-index.ts';
 import { provisionedNote } from '#src/explain/time-to-volume.ts';
 import { writeStatus } from '#src/queue/status.ts';
-import { dataEpochKey } from '#src/records/key-names.ts';
-import { keyPrefix } from '#src/redis/key-prefix.ts';
+import { writeRecent } from '#src/explain/recent.ts';
+import { writeDriverNote } from '#src/hints/driver-note.ts';
+import { beginLeading } from '../harness/leading.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import {
   type BoardRedis,
@@ -26,7 +26,6 @@ import {
   startTestDashboard,
   USER,
 } from '../harness/dashboard-server.ts';
-import { until } from '../harness/until.ts';
 
 const DRIVER = 'd.example';
 const HOUR_MS = 3_600_000;
@@ -65,7 +64,7 @@ describe('the first page of the dashboard', () => {
   const beAtWork = async (): Promise<void> => {
     const entry = { process: 'ingest', version: '1', leads: [DRIVER], lines: [] };
     const inAnHourMs = Date.now() + HOUR_MS;
-    await redis.redis.hset(dataEpochKey(PREFIX, DRIVER), { epoch: 'e' });
+    await beginLeading({ redis: redis.redis, prefix: PREFIX, driver: DRIVER });
     await redis.redis.hset('{csi}:processes', 'i-1', `${inAnHourMs} ${JSON.stringify(entry)}`);
     await redis.redis.set(`{csi}:heartbeat:claims.${DRIVER}`, `${inAnHourMs} 0`);
   };
@@ -83,8 +82,8 @@ describe('the first page of the dashboard', () => {
   beforeEach(async () => {
     logged = '';
     await redis.redis.flushall();
-    await redis.fill(DRIVER, [claimOf(1).key], HOUR_MS);
     await beAtWork();
+    await redis.fill(DRIVER, [claimOf(1).key], HOUR_MS);
     dashboard = await startTestDashboard(redis.server.url, {
       allowActions: true,
       log: createLogger({
@@ -174,14 +173,16 @@ describe('the first page of the dashboard', () => {
 
   it('shows how long claims of the last hour took, and what is usual for a class', async () => {
     await list([claimOf(1), claimOf(2, { className: 'silver' })]);
-    const queue = await redis.fill(DRIVER, [claimOf(3).key, claimOf(4).key, claimOf(5).key]);
+    const nowMs = Date.now();
     const notes = [provisionedNote('pvc-1', 'gold'), provisionedNote('pvc-2', 'gold'), 'gone'];
-    const connection = redis.redis.duplicate({ maxRetriesPerRequest: null });
-    const prefix = keyPrefix(PREFIX);
-    const worker = new Worker(queue.name, async () => notes.pop(), { connection, prefix });
-    await until(async () => (await queue.getCompletedCount()) === 3, 'all are complete');
-    await worker.close();
-    connection.disconnect();
+    const finished = notes.map((note, i) => ({
+      key: claimOf(3 + i).key,
+      note,
+      addedMs: nowMs - 1_000,
+      finishedMs: nowMs,
+      runs: 1,
+    }));
+    await writeRecent({ redis: redis.redis, prefix: PREFIX, driver: DRIVER }, finished);
     const usual = /half of the last 2 had a volume within [\d.]+ s, 99 % within [\d.]+ s/;
     assert.match(
       await get('/'),
@@ -223,12 +224,22 @@ describe('the first page of the dashboard', () => {
     );
   });
 
-  it('drains a driver and ends that for an operator, who is named', async () => {
-    assert.match(await get('/'), /starts nothing new.*<button>Drain: d\.example</s);
-    assert.equal((await post(`/drivers/${DRIVER}/drain`)).status, 303);
-    assert.match(await get('/'), new RegExp(`drained by ${USER} \\(dashboard\\) since `));
-    assert.equal((await post(`/drivers/${DRIVER}/resume`)).status, 303);
-    assert.doesNotMatch(await get('/'), /drained by/);
+  it('names the command that drains a driver, and who has drained it', async () => {
+    const place = { redis: redis.redis, prefix: PREFIX, driver: DRIVER };
+    await writeDriverNote(place, { drain: { by: 'ann', atMs: 0 } });
+    const page = await get('/');
+    assert.match(page, /<code>sutler drain --driver-name=d\.example<\/code>/);
+    assert.match(page, /<dt>Drain<\/dt><dd>.*by ann since 1970-/s);
+  });
+
+  it('says what is in the journal, and until when it is in doubt', async () => {
+    const place = { redis: redis.redis, prefix: PREFIX, driver: DRIVER };
+    await writeDriverNote(place, {
+      entries: 12,
+      inDoubt: 3,
+      doubtEndsMs: Date.UTC(2126, 0, 1),
+    });
+    assert.match(await get('/'), /12.*3.*2126-01-01T00:00:00Z/s);
   });
 
   it('lets nobody else act: a viewer, another site, or without --dashboard-allow-actions', async () => {
@@ -237,13 +248,11 @@ describe('the first page of the dashboard', () => {
     await dashboard.close();
     dashboard = await startTestDashboard(server.url, { accounts });
     await list([claimOf(1)]);
-    const paths = ['/claims/ns/claim-1/run', `/drivers/${DRIVER}/drain`];
+    const paths = ['/claims/ns/claim-1/run'];
     const before = await redis.contents();
     const page = await dashboard.send('/claims/ns/claim-1', { basic: AS_VIEWER });
     assert.equal(page.status, 200);
     assert.doesNotMatch(page.text, /Try now/);
-    const first = await dashboard.send('/', { basic: AS_VIEWER });
-    assert.doesNotMatch(first.text, /Drain …/);
     for (const path of paths) {
       assert.equal((await post(path, AS_VIEWER)).status, 403, path);
       assert.equal((await post(path, RIGHT, { origin: 'http://evil.example' })).status, 403, path);
@@ -283,7 +292,6 @@ describe('the first page of the dashboard', () => {
       ['/claims/ns/claim-1?said=__proto__', 200],
       ['/volumes/pvc-absent', 404],
       ['/claims/ns', 404],
-      [`/drivers/${DRIVER}/drain`, 404],
       ['/queues/api/queues/absent', 404],
       ['/', 401, {}],
       ['/claims/ns/claim-1', 401, { headers: { cookie: 'sutler_session=s%3Aforged.forged' } }],
@@ -296,7 +304,6 @@ describe('the first page of the dashboard', () => {
       ['/login', 401, { ...form({ user: 'a' }) }],
       ['/login', 413, { ...form({ user: 'a'.repeat(5_000) }) }],
       ['/', 421, { basic: RIGHT, headers: { host: 'evil.example' } }],
-      ['/drivers/absent.example/drain', 404, { basic: RIGHT, method: 'POST' }],
       [`/?class=${'a'.repeat(1 << 20)}`, 431],
     ] as readonly (readonly [string, number, SendOptions?])[]) {
       const request: SendOptions = o ?? { basic: RIGHT };

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
+import { encodeEntry, encodeObject, journalName } from '#src/journal/journal-entry.ts';
+import { leaseName } from '#src/election/lease.ts';
 import type { Event } from '#src/kube/objects.ts';
-import { classes, events } from '#src/kube/resources.ts';
+import { classes, events, leases } from '#src/kube/resources.ts';
 import { statusKey } from '#src/queue/queue-keys.ts';
-import { openRecordsKey } from '#src/records/key-names.ts';
 import { type BedDriver, DriverBed } from '../harness/driver-bed.ts';
 import { isReady, readiness, type Running } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
@@ -54,21 +55,28 @@ describe('a change of --driver-config', () => {
     await until(() => bed.isBound(waiting), 'it is served again', 15_000);
   });
 
-  it('says how many records a removed driver left open, until it is back', async () => {
-    const { redis } = bed.redis;
+  it('says how many claims of a removed driver are in the journal', async () => {
     await bed.serve([one, two]);
     await provision(TWO);
-    const job = JSON.stringify({ v: 1, kind: 'claim', uid: 'u', namespace: 'n', name: 'c' });
-    await redis.hset(openRecordsKey('csi', TWO), 'u', job);
+    const claim = await bed.newClaim(TWO);
     await bed.serve([one]);
-    const line = /^\[!\]left-drivers: driver two.* has 1 open volume records.*put it back.*forget/m;
-    for (const each of processes()) {
-      await shows(line, each);
-      assert.equal(await isReady(each), true, 'it does its work');
-    }
-    await redis.hdel(openRecordsKey('csi', TWO), 'u');
-    for (const each of processes())
-      await until(async () => !line.test(await readiness(each)), 'no more', 15_000);
+    const owner = { driver: TWO, lease: leaseName(TWO) };
+    await bed.kube.create(leases, 'default', {
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata: {
+        name: journalName(owner, 9),
+        annotations: encodeObject(owner, [encodeEntry(claim, undefined)]),
+      },
+      spec: {},
+    });
+    const line = /^\[!\]left-drivers: driver two.* has \d claims in the journal.*put it back/m;
+    const started = await bed.startIngest();
+    await shows(line, started);
+    await until(() => isReady(started), 'it does its work', 15_000);
+    await started.stop();
+    await bed.serve([one, two]);
+    await until(() => bed.isBound(claim), 'it is served again', 15_000);
   });
 
   it('changes limits while the driver runs, and removes them with their keys', async () => {

@@ -71,9 +71,9 @@ drivers:
 
   it('reads JSON', async () => {
     const text = JSON.stringify({
-      drivers: { x: { gateway: 'unix:///x', 'claim-finalizer': true } },
+      drivers: { x: { gateway: 'unix:///x', 'strict-topology': true } },
     });
-    assert.deepEqual(await valuesOf(text), { x: { gateway: ['unix:///x'], claimFinalizer: true } });
+    assert.deepEqual(await valuesOf(text), { x: { gateway: ['unix:///x'], strictTopology: true } });
   });
 
   it('reads a file without drivers if it says so', async () => {
@@ -198,11 +198,11 @@ drivers:
 
   it('names the line of the key that can’t be used together with others', async () => {
     const check = (): void => {
-      throw new UsageError('--timeout: it must be longer than --write-allowance');
+      throw new UsageError('--timeout: it must be longer than --settle-time');
     };
     const text = `drivers:\n${A}    timeout: 1s\n`;
     assert.deepEqual(await faultsOf(text, options([], check)), [
-      '4: driver a.example.com: timeout: it must be longer than write-allowance',
+      '4: driver a.example.com: timeout: it must be longer than settle-time',
     ]);
   });
 

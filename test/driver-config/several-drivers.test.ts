@@ -66,7 +66,7 @@ describe('one ingest and one jobs for five drivers', () => {
     assert.equal(await bed.isBound(waiting), false);
     drivers[0] = await bed.addDriver(NAMES[0] ?? '');
     await bed.serve(drivers);
-    await until(() => bed.isBound(waiting), 'it is provisioned when the driver is back', 15_000);
+    await until(() => bed.isBound(waiting), 'it is provisioned when the driver is back', 30_000);
   });
 });
 

@@ -157,7 +157,7 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       assert.ok(!existsSync(directory));
     });
 
-    it('deletes volumes, PVs, records and jobs of deleted claims', async () => {
+    it('deletes volumes, PVs and jobs of deleted claims', async () => {
       const { api, namespace, redis, facts, volumesDir } = deployment;
       const { claims } = paths(namespace);
       const volumes = listAt(await api.read(claims), 'items')

@@ -74,7 +74,7 @@ describe('ingest without a watch of claims and volumes', () => {
       const { faults, requests } = bed.cluster.api;
       const gets = (): number => requests.snapshot()['get persistentvolumeclaims'] ?? 0;
       const ingest = await bed.startIngest('--event-source=webhook');
-      const reads = (): boolean => ingest.output.join('').includes('enqueued everything');
+      const reads = (): boolean => ingest.output.join('').includes('everything outstanding');
       await until(reads, 'it reads notices');
       const action = { kind: 'status', code: 403 } as const;
       const plural = claims.plural;

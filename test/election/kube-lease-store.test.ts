@@ -108,22 +108,22 @@ describe('KubeLeaseStore', () => {
     end();
   });
 
-  it('writes its annotations when it renews and releases, not when it takes over', async () => {
+  it('writes its annotations when it takes the Lease and renews it, and keeps them at a release', async () => {
     store = new KubeLeaseStore({
       client,
       namespace: 'default',
       name,
       log: silentLog,
-      annotations: (isReleased) => ({ written: isReleased ? 'released' : 'renewed' }),
+      annotations: ({ renewedMs }) => ({ written: String(renewedMs) }),
     });
     let current = await store.create({ ...record, holder: 'other' }, signal);
     const written: (string | undefined)[] = [];
-    for (const holder of ['me', 'me', '']) {
+    for (const [renewedMs, holder] of ['me', 'me', ''].entries()) {
       assert.ok(current);
-      current = await store.update({ ...record, holder }, current, signal);
+      current = await store.update({ ...record, holder, renewedMs }, current, signal);
       written.push((await stored()).metadata.annotations?.['written']);
     }
-    assert.deepEqual(written, [undefined, 'renewed', 'released']);
+    assert.deepEqual(written, ['0', '1', '1']);
   });
 
   it('reads a Lease without a spec as free', async () => {

@@ -30,7 +30,7 @@ describe('LeaseFollower', () => {
     follower = new LeaseFollower({
       store: connection,
       lease: 'ns/d-example',
-      onSeen: (holder) => seen.push(holder),
+      onSeen: () => seen.push(follower?.otherHolder),
       clock,
       log: silentLog,
     });

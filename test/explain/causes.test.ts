@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
 import { Code, createNotSentError, FULL_DETAILS, tooLateDetails } from '#src/csi/status.ts';
-import { CAUSES, driverCause, statusCause } from '#src/explain/causes.ts';
+import { CAUSES, DOUBT, driverCause, statusCause, VANISHED } from '#src/explain/causes.ts';
 import type { DriverState } from '#src/explain/driver-state.ts';
 import type { RunStatus } from '#src/queue/status.ts';
 
@@ -12,12 +12,11 @@ const state = (fields: Partial<DriverState> = {}): DriverState => ({
   driver: 'd.example',
   processes: [{ process: 'ingest', instance: 'i', version: '1', leads: ['d.example'], lines: [] }],
   isConfirmed: true,
-  quarantineMs: 0,
   otherProvisioner: undefined,
   drain: undefined,
   gateway: 'unix:///g',
   workerAgeMs: 100,
-  openRecords: 0,
+  journal: {},
   ...fields,
 });
 
@@ -37,7 +36,7 @@ const AT_LIMIT =
   'class "a" creates at most 4 volumes at once (sutler.dev/max-in-flight), 7 wait before this one';
 const PAUSED = 'class "a" is paused (sutler.dev/max-in-flight: 0)';
 
-const nameOf = (fields: Partial<DriverState>) => driverCause(state(fields), NOW_MS)?.name;
+const nameOf = (fields: Partial<DriverState>) => driverCause(state(fields))?.name;
 
 describe('the cause for which no claim of a driver is worked on', () => {
   const cases: readonly [string | undefined, Partial<DriverState>][] = [
@@ -46,7 +45,6 @@ describe('the cause for which no claim of a driver is worked on', () => {
     ['NoLeader', { isConfirmed: false }],
     ['OtherProvisioner', { processes: [], otherProvisioner: 'x' }],
     ['Drained', { drain: { by: 'ann', atMs: NOW_MS } }],
-    ['Quarantine', { quarantineMs: 5_000 }],
     ['NoWorker', { workerAgeMs: 4_000 }],
     ['NoWorker', { workerAgeMs: undefined }],
   ];
@@ -55,19 +53,10 @@ describe('the cause for which no claim of a driver is worked on', () => {
       assert.equal(nameOf(fields) ?? 'none', name));
 
   it('says who drains since when, and how that ends', () => {
-    const { sentence, step } = driverCause(state({ drain: { by: 'ann', atMs: NOW_MS } }), 0) ?? {};
+    const { sentence, step } = driverCause(state({ drain: { by: 'ann', atMs: NOW_MS } })) ?? {};
     assert.equal(sentence, 'drained by ann since 2026-01-02T00:00:00Z');
     assert.equal(step, 'run: sutler drain --driver-name=d.example --undo');
   });
-
-  it('says until when a quarantine lasts', () =>
-    assert.match(
-      driverCause(state({ quarantineMs: 5_000 }), NOW_MS)?.sentence ?? '',
-      /before 2026-01-02T00:00:05Z/,
-    ));
-
-  it('is no quarantine where Redis is the process’ own', () =>
-    assert.equal(driverCause(state({ quarantineMs: 5_000 }), NOW_MS, true), undefined));
 });
 
 describe('the cause for which a claim is not done', () => {
@@ -83,6 +72,8 @@ describe('the cause for which a claim is not done', () => {
     ['Secret', { reason: 'error getting secret a in namespace b: forbidden' }],
     ['Forbidden', { reason: 'persistentvolumes is forbidden: no' }],
     ['Later', { outcome: 'later', reason: 'the claim has changed meanwhile' }],
+    ['InDoubt', { outcome: 'later', reason: `${DOUBT} for 12 s` }],
+    ['NotPlannable', { reason: `${VANISHED}: class "a" not found` }],
     ['Limited', { outcome: 'later', reason: AT_LIMIT, until: until('storageclasses') }],
     ['Paused', { outcome: 'later', reason: PAUSED, until: until('storageclasses') }],
     ['Refused', { reason: 'claim Selector is not supported' }],

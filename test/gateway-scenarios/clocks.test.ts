@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { ChaosClock } from '../../chaos/clock.ts';
+import { ProcessClock } from '../harness/process-clock.ts';
 import {
   type DriverCall,
   type SampleDriver,
@@ -19,7 +19,7 @@ for (const shiftMs of [60_000, -60_000]) {
   describe(`A gateway whose clock is a minute ${where}`, () => {
     let folder: Awaited<ReturnType<typeof makeFolder>>;
     let driver: SampleDriver;
-    let clock: ChaosClock;
+    let clock: ProcessClock;
     let gateway: GatewayProcess;
     let pool: GatewayPool;
     let hook: (call: DriverCall) => unknown = () => undefined;
@@ -44,7 +44,7 @@ for (const shiftMs of [60_000, -60_000]) {
         dataDir: folder.file('data'),
         onCall: (call) => hook(call),
       });
-      clock = new ChaosClock(folder.file('clock'));
+      clock = new ProcessClock(folder.file('clock'));
       await clock.shift(shiftMs);
       const flags = ['--csi-address', folder.file('csi.sock'), '--http-endpoint='];
       const listen = `--listen=unix://${folder.file('gw.sock')}`;

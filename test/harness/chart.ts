@@ -42,13 +42,9 @@ interface ConfigMapArgs {
 }
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
-const modeIs = (mode: string): string => `eq .Values.redis.mode "${mode}"`;
-const SINGLE = modeIs('single');
-const SENTINEL = modeIs('sentinel');
-const OWN = 'ne .Values.redis.mode "external"';
-const PLAIN = `or (${SINGLE}) .Values.redis.insecure`;
+const OWN = 'eq .Values.redis.mode "single"';
+const PLAIN = `or (${OWN}) .Values.redis.insecure`;
 const QUICKSTART = 'overlays/quickstart';
-const REDIS_SENTINEL = 'redis-sentinel';
 /** Of this file the chart has the ConfigMap that it makes. */
 const MONITORING = 'monitoring/kustomization.yaml';
 
@@ -72,16 +68,14 @@ const SOURCES: readonly (readonly [file: string, condition?: string])[] = [
   ['topology/rbac.yaml', '.Values.topology'],
   ['cert-manager/certificates.yaml', '.Values.certManager'],
   ['drivers/config-map.yaml'],
-  [`${QUICKSTART}/redis.yaml`, SINGLE],
-  [`${REDIS_SENTINEL}/redis.yaml`, SENTINEL],
+  [`${QUICKSTART}/redis.yaml`, OWN],
   ['make-secrets/job.yaml', OWN],
 ];
 
-/** The folders whose ConfigMaps go with a file. */
-const CONFIG_MAPS: Readonly<Record<string, readonly string[]>> = {
-  [`${QUICKSTART}/redis.yaml`]: ['redis'],
-  [`${REDIS_SENTINEL}/redis.yaml`]: ['redis', REDIS_SENTINEL],
-  [MONITORING]: ['monitoring'],
+/** The folder whose ConfigMap goes with a file. */
+const CONFIG_MAPS: Readonly<Record<string, string>> = {
+  [`${QUICKSTART}/redis.yaml`]: 'redis',
+  [MONITORING]: 'monitoring',
 };
 
 /** A line that is nothing but a directive. */
@@ -99,7 +93,8 @@ const write = (value: unknown): string => stringify(value, { lineWidth: 0 });
 export function chartFiles(): ReadonlyMap<string, string> {
   const files = SOURCES.map(([file, condition]) => {
     const objects = (file === MONITORING ? [] : readYaml(file)) as readonly KubeObject[];
-    const extra = (CONFIG_MAPS[file] ?? []).map(configMapOf);
+    const folder = CONFIG_MAPS[file];
+    const extra = folder === undefined ? [] : [configMapOf(folder)];
     const text = [...objects, ...extra].map((object) => write(withValues(object))).join('---\n');
     const wrapped = condition === undefined ? text : `${line(`if ${condition}`)}\n${text}§end§\n`;
     const head = `# Made of k8s/${file} by npm run generate:chart.\n`;
@@ -174,7 +169,6 @@ function withValues(object: KubeObject): KubeObject {
   const template = spec?.template;
   if (spec === undefined || template === undefined) return object;
   const component = metadata.name.replace('sutler-', '');
-  if (object.kind === 'StatefulSet') object.spec = withVolumes(spec);
   // A Job can't be changed.
   if (object.kind === 'Job') metadata.name += `-${inline('.Release.Revision')}`;
   const isOurs = object.kind === 'Deployment';
@@ -190,34 +184,6 @@ function withValues(object: KubeObject): KubeObject {
 const labelsOf = ({ metadata }: { readonly metadata?: { readonly labels?: Labels } }): Labels =>
   metadata?.labels ?? {};
 
-/** Has volumes in the place of the emptyDir `data`, where there is a class for them. */
-function withVolumes(spec: NonNullable<KubeObject['spec']>): NonNullable<KubeObject['spec']> {
-  const { volumes = [] } = spec.template?.spec ?? {};
-  const at = volumes.findIndex((each) => (each as Named).name === 'data');
-  if (spec.template !== undefined)
-    spec.template.spec.volumes = [
-      ...volumes.slice(0, at),
-      line('if not .Values.redis.storageClass'),
-      volumes[at],
-      line('end'),
-      ...volumes.slice(at + 1),
-    ];
-  const claim = {
-    metadata: { name: 'data' },
-    spec: {
-      storageClassName: inline('.Values.redis.storageClass | quote'),
-      accessModes: ['ReadWriteOnce'],
-      resources: { requests: { storage: inline('.Values.redis.storageSize | quote') } },
-    },
-  };
-  return {
-    ...spec,
-    [line('if .Values.redis.storageClass')]: null,
-    volumeClaimTemplates: [claim],
-    [line('end')]: null,
-  };
-}
-
 function podWithValues(
   pod: Pod,
   o: { readonly component: string; readonly isOurs: boolean; readonly labels: Labels },
@@ -225,14 +191,12 @@ function podWithValues(
   const { component, isOurs } = o;
   const drivers = patchOf('drivers', component);
   const { env: driverEnv = [], volumeMounts: driverMounts = [] } = drivers?.containers[0] ?? {};
-  const ofModes = [QUICKSTART, REDIS_SENTINEL].flatMap(
-    (folder) => (patchOf(folder, component)?.containers[0]?.env ?? []) as readonly Named[],
-  );
+  const plain = patchOf(QUICKSTART, component)?.containers[0]?.env as Variables;
   const more = isOurs ? listed(`.Values.env.${component}`, inline('toJson .')) : [];
   const containers = pod.containers.map(({ env, volumeMounts = [], resources, ...rest }) => ({
     ...rest,
     image: inline(`.Values.${component === 'redis' ? 'redis.image' : 'image'} | quote`),
-    env: [...merged(env as Variables, ofModes), ...driverEnv, ...more].map(secretOfRedis(isOurs)),
+    env: [...merged(env as Variables, plain), ...driverEnv, ...more].map(secretOfRedis(isOurs)),
     volumeMounts: [...volumeMounts, ...driverMounts],
     resources:
       component === 'secrets' ? resources : inline(`toJson .Values.resources.${rest.name}`),
@@ -254,11 +218,8 @@ function podWithValues(
     containers,
     volumes: [...(pod.volumes ?? []), ...(drivers?.volumes ?? [])].map((volume) => {
       const { configMap } = volume as { configMap?: { name: string } };
-      for (const folder of ['redis', REDIS_SENTINEL]) {
-        const { name } = configMapOf(folder).metadata;
-        if (name.startsWith(`${configMap?.name}-`) && configMap !== undefined)
-          configMap.name = name;
-      }
+      if (configMap?.name === 'sutler-redis-users')
+        configMap.name = configMapOf('redis').metadata.name;
       return secretOfRedis(isOurs)(volume);
     }),
   };
@@ -282,7 +243,7 @@ const rulesForMorePorts: readonly unknown[] = [
   line('end'),
 ];
 
-/** The pod that a folder's kustomization merges into a Deployment, or into the Job. */
+/** The pod that a folder's kustomization merges into a Deployment. */
 function patchOf(folder: string, component: string): Pod | undefined {
   const [{ patches = [] }] = readYaml(`${folder}/kustomization.yaml`) as readonly [
     { readonly patches?: readonly { readonly patch: string }[] },
@@ -293,17 +254,8 @@ function patchOf(folder: string, component: string): Pod | undefined {
     ?.spec?.template?.spec;
 }
 
-/** The modes in which a variable is set; others where Redis has no TLS. */
-const CONDITIONS: Readonly<Record<string, string>> = {
-  SUTLER_CLAIM_FINALIZER: OWN,
-  REDIS_PODS: SENTINEL,
-  REDIS_SENTINEL_USERNAME: SENTINEL,
-  REDIS_SENTINEL_PASSWORD: SENTINEL,
-};
-
-/** Variables, with those that some modes of Redis need. */
+/** Variables, with those that a Redis without TLS needs. */
 function merged(env: Variables = [], patch: Variables = []): readonly unknown[] {
-  const conditionOf = ({ name }: Named): string => CONDITIONS[name] ?? PLAIN;
   const own = env.flatMap((entry): readonly unknown[] => {
     const other = patch.find(({ name }) => name === entry.name);
     if (other === undefined) return [entry];
@@ -311,24 +263,12 @@ function merged(env: Variables = [], patch: Variables = []): readonly unknown[] 
     const value = inline(
       `ternary "${String(entry['value'])}" "" .Values.redis.caFromSecret | quote`,
     );
-    return [
-      line(`if ${conditionOf(other)}`),
-      other,
-      line('else'),
-      { ...entry, value },
-      line('end'),
-    ];
+    return [line(`if ${PLAIN}`), other, line('else'), { ...entry, value }, line('end')];
   });
   const added = new Map(patch.map((entry) => [entry.name, entry]));
   for (const { name } of env) added.delete(name);
-  return [
-    ...own,
-    ...[...added.values()].flatMap((entry) => [
-      line(`if ${conditionOf(entry)}`),
-      entry,
-      line('end'),
-    ]),
-  ];
+  if (added.size === 0) return own;
+  return [...own, line(`if ${PLAIN}`), ...added.values(), line('end')];
 }
 
 /** What names the Secret of Redis, with the name of the values. The chart's own Redis reads the one

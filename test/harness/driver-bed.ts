@@ -25,7 +25,7 @@ export class DriverBed extends ClusterBed {
   static async open(): Promise<DriverBed> {
     const parts = await openParts();
     const config = `--driver-config=${parts.folder.file('drivers.yaml')}`;
-    return new DriverBed(parts, { flags: [config, '--timeout=1s', '--write-allowance=1s'] });
+    return new DriverBed(parts, { flags: [config, '--timeout=1s', '--settle-time=100ms'] });
   }
 
   /** Starts a driver and its gateway, and creates its class. */

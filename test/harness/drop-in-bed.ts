@@ -4,6 +4,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { leaseName } from '#src/election/lease.ts';
+import { type ListedEntry, listJournal } from '#src/journal/list-journal.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
@@ -12,6 +14,7 @@ import { openDriverPlace } from './change-over/driver-place.ts';
 import type { ChurnPlace, Startable } from './change-over/scenario.ts';
 import { VolumeLedger } from './change-over/volume-ledger.ts';
 import { freePort } from './free-port.ts';
+import { until } from './until.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
@@ -42,6 +45,7 @@ export class DropInBed implements ChurnPlace {
   readonly kube: ChurnPlace['kube'];
   readonly namespace: string;
   readonly className: string;
+  readonly driverName: string;
   readonly ledger: VolumeLedger;
   readonly driver: SampleDriver;
   readonly #folder: string;
@@ -51,12 +55,13 @@ export class DropInBed implements ChurnPlace {
   #started = 0;
 
   private constructor(
-    parts: Pick<DropInBed, 'kube' | 'namespace' | 'className' | 'ledger' | 'driver'>,
+    parts: Pick<DropInBed, 'kube' | 'namespace' | 'className' | 'driverName' | 'ledger' | 'driver'>,
     own: { readonly folder: string; readonly kubeconfig: string; readonly closers: Closers },
   ) {
     this.kube = parts.kube;
     this.namespace = parts.namespace;
     this.className = parts.className;
+    this.driverName = parts.driverName;
     this.ledger = parts.ledger;
     this.driver = parts.driver;
     this.#folder = own.folder;
@@ -74,7 +79,8 @@ export class DropInBed implements ChurnPlace {
     const place = { kubeconfig, folder, name: driverName, delayMs: driverDelayMs, ledger, closers };
     const { driver, kube, className } = await openDriverPlace(place);
     const own = { folder, kubeconfig: o.ownKubeconfig ?? kubeconfig, closers };
-    return new DropInBed({ kube, namespace, className, ledger, driver }, own);
+    const parts = { kube, namespace, className, driverName, ledger, driver };
+    return new DropInBed(parts, own);
   }
 
   handles(): readonly string[] {
@@ -117,6 +123,20 @@ export class DropInBed implements ChurnPlace {
 
   async isBound(name: string): Promise<boolean> {
     return (await this.readClaim(name))?.status?.phase === 'Bound';
+  }
+
+  /** The claims that the journal has. */
+  readJournal(): Promise<readonly ListedEntry[]> {
+    const { driverName: driver, namespace } = this;
+    return listJournal(this.kube, { driver, lease: leaseName(driver), namespace });
+  }
+
+  /** Waits until the driver is at work on one more volume. */
+  async untilCreating(create: () => Promise<unknown>): Promise<void> {
+    const calls = (): number => this.driver.counts.get('CreateVolume') ?? 0;
+    const before = calls();
+    await create();
+    await until(() => calls() > before, 'the driver is called');
   }
 
   /** Ends everything.

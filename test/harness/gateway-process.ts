@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import type { ChaosClock } from '../../chaos/clock.ts';
+import type { ProcessClock } from './process-clock.ts';
 import { cpuMs, rssBytes } from '../../bench/proc.ts';
 
 /** The environment in k8s/gateway/sidecar.yaml; it influences how much memory stays in use. */
@@ -31,7 +31,7 @@ export class GatewayProcess {
   /** Starts one with these flags.
    * @param clock  its clock, if that is to be shifted
    * @throws Error if it does not start; its log is in the message */
-  static async start(args: readonly string[], clock?: ChaosClock): Promise<GatewayProcess> {
+  static async start(args: readonly string[], clock?: ProcessClock): Promise<GatewayProcess> {
     const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
     const child = spawn(
       process.execPath,

@@ -104,14 +104,19 @@ export class MemoryLeaseStore {
     return connection;
   }
 
-  write(record: LeaseRecord | undefined): StoredLease {
+  write(
+    record: LeaseRecord | undefined,
+    annotations: StoredLease['annotations'] = this.lease?.annotations ?? {},
+  ): StoredLease {
     this.#version += 1;
-    this.lease = record === undefined ? undefined : { record, version: String(this.#version) };
+    const version = String(this.#version);
+    this.lease = record === undefined ? undefined : { record, annotations, version };
     if (record !== undefined) this.writes.push(record);
     for (const watcher of this.#watchers) watcher(this.lease);
     return (
       this.lease ?? {
         record: { holder: '', durationMs: 0, acquiredMs: 0, renewedMs: 0, transitions: 0 },
+        annotations,
         version: '',
       }
     );

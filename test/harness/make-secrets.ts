@@ -12,22 +12,19 @@ const PROGRAM = fileURLToPath(
 );
 
 /** Runs the program of the Job of k8s/make-secrets against an API server.
- * @param api.redisPods  those of k8s/redis-sentinel
  * @returns the lines that it prints
  * @throws Error with what it prints, if it fails */
 export async function makeSecrets(api: {
   readonly url: string;
   readonly token: string;
   readonly ca?: string | undefined;
-  readonly redisPods?: readonly string[];
 }): Promise<readonly string[]> {
   const folder = await mkdtemp(join(tmpdir(), 'sutler-secrets-'));
   try {
     const files = { TOKEN_FILE: join(folder, 'token'), NODE_EXTRA_CA_CERTS: join(folder, 'ca') };
     await writeFile(files.TOKEN_FILE, api.token);
     await writeFile(files.NODE_EXTRA_CA_CERTS, api.ca ?? '');
-    const redis = { REDIS_PODS: api.redisPods?.join(' ') ?? '' };
-    const env = { ...process.env, ...files, ...redis, API: api.url, NAMESPACE: 'sutler' };
+    const env = { ...process.env, ...files, API: api.url, NAMESPACE: 'sutler' };
     const { stdout } = await run(process.execPath, [PROGRAM], { env });
     return stdout.trim().split('\n');
   } finally {

@@ -33,10 +33,9 @@ export class NodeBed extends ClusterBed {
       `--gateway-service=${SERVICE.namespace}/${SERVICE.name}`,
       '--gateway-insecure',
       '--timeout=5s',
-      '--write-allowance=2s',
+      '--settle-time=100ms',
     ];
-    const jobsFlags = ['--settle-time=100ms'];
-    const bed = new NodeBed(await openParts(), { flags, jobsFlags, env });
+    const bed = new NodeBed(await openParts(), { flags, env });
     for (const node of given) await bed.addNode(node);
     return bed;
   }

@@ -1,5 +1,3 @@
-import { randomBytes } from 'node:crypto';
-import { writeFile } from 'node:fs/promises';
 import type { Claim, ClaimSpec } from '#src/kube/objects.ts';
 import { processes } from '#src/processes.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -60,8 +58,6 @@ export class ProcessBed extends ClusterBed {
     const { settings, flags = [], gatewayFlags, env = {}, onCall, pools } = options;
     const parts = await openParts(settings, options.openCluster);
     const { closers, folder } = parts;
-    const recordKeys = folder.file('record-keys');
-    await writeFile(recordKeys, `${randomBytes(32).toString('hex')}\n`);
     const driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
       dataDir: folder.file('volumes'),
@@ -74,13 +70,7 @@ export class ProcessBed extends ClusterBed {
     const clock = { ...systemClock, nowMs };
     const startGateway = () => startTestGateway(folder, { listen, probeTimeoutMs: 5000, clock });
     const bed = new ProcessBed({ driver, startGateway }, parts, {
-      flags: [
-        ...(gatewayFlags ?? [`--gateway=unix://${listen.path}`]),
-        '--timeout=1s',
-        '--write-allowance=1s',
-        `--record-key-file=${recordKeys}`,
-        ...flags,
-      ],
+      flags: [...(gatewayFlags ?? [`--gateway=unix://${listen.path}`]), '--timeout=1s', ...flags],
       env,
     });
     closers.add('gateway', () => bed.stopGateway());

@@ -1,15 +1,18 @@
 import { Registry } from 'prom-client';
+import { Dispatcher } from '#src/ingest/dispatcher.ts';
+import { LeaderOnlyQueue, splitRequests } from '#src/ingest/leader-only-queue.ts';
+import { Leadership } from '#src/ingest/leadership.ts';
+import { Resync } from '#src/ingest/resync.ts';
 import { Consumer, type ConsumerOptions } from '#src/queue/consumer.ts';
 import type { Run } from '#src/queue/run.ts';
-import { type JobKey, keyId } from '#src/queue/contract.ts';
+import { isWork, type JobKey, type JobKind, keyId, workId } from '#src/queue/contract.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Producer, type ProducerOptions } from '#src/queue/producer.ts';
-import {
-  openProducerConnection,
-  openWorkerConnection,
-  type WorkerConnection,
-} from '#src/queue/connections.ts';
+import { openProducerConnection, openWorkerConnection } from '#src/queue/connections.ts';
+import { WorkQueue } from '#src/queue/work-queue.ts';
+import { openRedis } from '#src/redis/connection.ts';
+import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { TestRedis } from './redis.ts';
 export const sleep = (ms: number): Promise<void> => new Promise((next) => setTimeout(next, ms));
@@ -36,6 +39,111 @@ export interface SeenRun {
   endMs?: number;
 }
 
+type ProducerSetup = Partial<ProducerOptions> & { readonly redisUrl?: string };
+
+/** Takes requests for keys of all kinds. */
+export interface TestProducer extends Pick<
+  Producer,
+  'ensureQueued' | 'enqueueNow' | 'promote' | 'pending' | 'trouble' | 'waitUntilFlushed' | 'close'
+> {}
+
+const TICK_MS = 50;
+
+/** A leader without a journal, and without an API server: what it is asked for gets jobs. */
+function openTestWork(url: string, driver: string, metrics: Registry) {
+  const link = openRedis({ url, role: 'producer', name: 'test-work', log: silentLog });
+  const place = { redis: link.redis, prefix: 'csi', driver };
+  const dirty = (): number => dispatcher.pending;
+  const work = new WorkQueue({ link, prefix: 'csi', driver, dirty, log: silentLog, metrics });
+  const dispatcher: Dispatcher = new Dispatcher({
+    queue: work,
+    journal: NO_JOURNAL,
+    claimToPlan: ({ uid, namespace, name }) =>
+      Promise.resolve({
+        claim: { metadata: { uid, namespace, name, resourceVersion: '1' }, spec: {} },
+        cls: undefined,
+        needsNode: false,
+      }),
+    doubtMs: 60_000,
+    trouble: () => link.trouble,
+    onFinished: () => undefined,
+    onMayNeedAgain: (key) => dispatcher.ensureQueued(key),
+    onOutdated: () => leadership.outdated(),
+    log: silentLog,
+  });
+  const queue = new LeaderOnlyQueue(dispatcher, 0);
+  const leadership: Leadership = new Leadership({
+    driver,
+    place,
+    link,
+    queue,
+    journal: NO_JOURNAL,
+    dispatcher,
+    work,
+    resync: new Resync({
+      // eslint-disable-next-line @typescript-eslint/require-await
+      async *outstanding() {
+        yield* [];
+      },
+      entries: () => [],
+      queue,
+      clock: systemClock,
+      log: silentLog,
+    }),
+    pause: { learn: () => undefined, forget: () => undefined },
+    failover: { checkNow: () => undefined },
+    sweep: undefined,
+    ownLeader: undefined,
+    onDropped: () => undefined,
+    leads: new Set(),
+    log: silentLog,
+  });
+  leadership.begin({
+    isLeader: true,
+    leadsForMs: Infinity,
+    holder: undefined,
+    transitions: 0,
+    renewNow: () => Promise.resolve(),
+  });
+  const ticks = setInterval(() => leadership.tick(), TICK_MS);
+  const closed = new AbortController();
+  return {
+    queue,
+    dispatcher,
+    async waitUntilFlushed() {
+      while (dispatcher.pending > 0 && !closed.signal.aborted) {
+        await dispatcher.waitUntilFlushed();
+        await sleep(2);
+      }
+    },
+    async close() {
+      closed.abort();
+      clearInterval(ticks);
+      await dispatcher.close();
+      await work.close();
+      link.close();
+    },
+  };
+}
+
+/** As that of an account that has no right on Leases. */
+const NO_JOURNAL = {
+  isOff: true,
+  trouble: 'no right on Leases',
+  size: 0,
+  add: () => Promise.resolve(),
+  begin: () => Promise.resolve([]),
+  end: () => undefined,
+  finish: () => undefined,
+  flush: () => Promise.resolve(),
+  hasten: () => undefined,
+  has: () => false,
+  isFinished: () => false,
+  objectOf: () => '',
+  unfinished: function* () {},
+  unfinishedUids: () => [],
+};
+
 /** Producers and consumers of one test on one Redis; `close` ends them all. */
 export class QueueBench {
   readonly metrics = new Registry();
@@ -44,33 +152,63 @@ export class QueueBench {
   readsFailures = false;
   readonly #redis: Pick<TestRedis, 'url'> & Partial<TestRedis>;
   readonly #driver: string;
+  readonly #kind: JobKind;
   readonly #close: (() => Promise<void>)[] = [];
   /** Keys with more than one run at a time, as they happened. */
   readonly doubles: string[] = [];
   readonly #running = new Set<string>();
-  readonly #connections = new Map<Consumer, WorkerConnection>();
+  readonly #connections = new Map<Consumer, { readonly close: () => unknown }>();
 
-  constructor(redis: Pick<TestRedis, 'url'> & Partial<TestRedis>, driver: string) {
+  /** @param kind  what consumers take where a test does not say */
+  constructor(
+    redis: Pick<TestRedis, 'url'> & Partial<TestRedis>,
+    driver: string,
+    kind: JobKind = 'claim',
+  ) {
     this.#redis = redis;
     this.#driver = driver;
+    this.#kind = kind;
   }
 
-  producer(o: Partial<ProducerOptions> & { readonly redisUrl?: string } = {}): Producer {
+  /** What gives keys their jobs, as an ingest does that leads and has no right on Leases. */
+  producer(o: ProducerSetup = {}): TestProducer {
     const { redisUrl = this.#redis.url, prefix = 'csi', log = silentLog } = o;
-    const connection = openProducerConnection({ redisUrl, prefix, log });
+    const connection = o.connection ?? openProducerConnection({ redisUrl, prefix, log });
     const producer = new Producer({
-      connection,
+      kinds: ['snapshot'],
       prefix: 'csi',
       driver: this.#driver,
       log: silentLog,
       metrics: this.metrics,
       ...o,
+      connection,
     });
-    this.#close.push(async () => {
+    const work = openTestWork(redisUrl, this.#driver, this.metrics);
+    const taker = splitRequests(work.queue, producer);
+    const closeAll = async (): Promise<void> => {
       await producer.close();
-      connection.close();
+      await work.close();
+    };
+    this.#close.push(async () => {
+      await closeAll();
+      if (o.connection === undefined) connection.close();
     });
-    return producer;
+    return {
+      ensureQueued: (key) => taker.ensureQueued(key),
+      enqueueNow: (key) => taker.enqueueNow(key),
+      promote: (key) => taker.promote(key),
+      get pending() {
+        return producer.pending + work.dispatcher.pending;
+      },
+      get trouble() {
+        return producer.trouble;
+      },
+      waitUntilFlushed: async () => {
+        await producer.waitUntilFlushed();
+        await work.waitUntilFlushed();
+      },
+      close: closeAll,
+    };
   }
 
   consumer(
@@ -85,11 +223,13 @@ export class QueueBench {
       prefix: 'csi',
       log: o.log ?? silentLog,
     });
+    const plain = openRedis({ url: o.redisUrl ?? this.#redis.url, role: 'plain', log: silentLog });
     const consumer = new Consumer({
       connection,
+      plain: plain.redis,
       prefix: 'csi',
       driver: this.#driver,
-      kind: 'claim',
+      kind: this.#kind,
       concurrency: 20,
       name: 'test-worker',
       backoff: { startMs: 10, maxMs: 60_000 },
@@ -101,7 +241,7 @@ export class QueueBench {
       process: (key, run) => this.#observe(key, run, process),
     });
     connection.onEmptied(() => o.onRedisEmptied?.());
-    this.#connections.set(consumer, connection);
+    this.#connections.set(consumer, { close: () => [connection, plain].map((c) => c.close()) });
     this.#close.push(() => this.endProcess(consumer, 200));
     return consumer;
   }
@@ -134,7 +274,8 @@ export class QueueBench {
     const { redis } = this.#redis;
     if (redis === undefined) return Number.NaN;
     const root = queueRoot('csi', queueName(key.kind, this.#driver));
-    return Number(await redis.hget(`${root}${await redis.get(`${root}de:${keyId(key)}`)}`, 'atm'));
+    const id = isWork(key) ? workId(key) : await redis.get(`${root}de:${keyId(key)}`);
+    return Number(await redis.hget(`${root}${id}`, 'atm'));
   }
 
   runsOf(key: JobKey): SeenRun[] {

@@ -30,7 +30,7 @@ export async function startTestRedis(
   o: { readonly settings?: readonly string[] } = {},
 ): Promise<TestRedis> {
   const dataDir = await mkdtemp(join(tmpdir(), 'sutler-redis-'));
-  const settings = ['appendfsync always', ...(o.settings ?? [])];
+  const settings = ['appendonly yes', 'appendfsync always', ...(o.settings ?? [])];
   let server: TcpRedisServer = await startRedisServer({ dataDir, settings });
   const { url, port } = server;
   const password = decodeURIComponent(new URL(url).password);

@@ -31,7 +31,7 @@ function decide(active: string, health: Record<string, GatewayHealth>): Failover
     active,
     nowMs: NOW,
     timeoutMs: TIMEOUT,
-    ownershipMs: OWNERSHIP,
+    doubtMs: OWNERSHIP,
   });
 }
 

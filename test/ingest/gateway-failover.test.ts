@@ -9,7 +9,7 @@ import {
 } from '#src/gateway-client/pool.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import { GatewayFailover } from '#src/ingest/gateway-failover.ts';
-import { redisActiveGateway } from '#src/records/active-gateway.ts';
+import { redisActiveGateway } from '#src/gateway-client/active-gateway.ts';
 import type { Address } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
@@ -34,7 +34,7 @@ describe('GatewayFailover', () => {
   let closers: Closers;
   let metrics: Registry;
   let isLeading: boolean;
-  let ownershipMs: number;
+  let doubtMs: number;
   let timeoutMs: number;
   let lines: string[];
 
@@ -47,13 +47,13 @@ describe('GatewayFailover', () => {
     closers.add('folder', () => folder.remove());
     metrics = new Registry();
     isLeading = true;
-    ownershipMs = 5_000;
+    doubtMs = 5_000;
     timeoutMs = TIMEOUT_MS;
     lines = [];
   });
   afterEach(async () => assert.deepEqual(await closers.close(), []));
 
-  const active = () => redisActiveGateway(redis.redis, 'csi', DRIVER);
+  const active = () => redisActiveGateway({ redis: redis.redis, prefix: 'csi', driver: DRIVER });
   const address = (name: string): string => `unix://${folder.file(`${name}.gw`)}`;
   const isNamed = (name: string) =>
     until(async () => (await active().read()).endpoint === address(name), `${name} is named`);
@@ -106,7 +106,7 @@ describe('GatewayFailover', () => {
       active: active(),
       driver: DRIVER,
       timeoutMs,
-      ownershipMs,
+      doubtMs,
       isLeading: () => isLeading,
       clock: systemClock,
       log: createLogger({
@@ -263,7 +263,7 @@ describe('GatewayFailover', () => {
 
   it('moves from a removed gateway only when no run can call it any more', async () => {
     await active().name({ version: 0, endpoint: 'unix:///removed', waitMs: 0 });
-    ownershipMs = NEVER_MS;
+    doubtMs = NEVER_MS;
     start('a');
     await isNamed('a');
     assert.ok((await active().read()).waitMs > 400_000);

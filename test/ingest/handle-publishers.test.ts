@@ -7,7 +7,7 @@ import {
 } from '#src/ingest/handle-publishers.ts';
 import { type Listing, PacedLists } from '#src/ingest/notices/paced-lists.ts';
 import type { Volume } from '#src/kube/objects.ts';
-import { redisSharedHandles } from '#src/records/shared-handles.ts';
+import { redisSharedHandles } from '#src/hints/shared-handles.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -34,12 +34,11 @@ async function openPublishers(t: TestContext) {
   t.after(() => closers.close());
   const { redis, close } = await startTestRedis();
   closers.add('Redis', close);
-  const store = redisSharedHandles(redis, 'csi', 'd.example');
+  const store = redisSharedHandles({ redis: redis, prefix: 'csi', driver: 'd.example' });
   return {
     redis,
     open(informers: View, change: Partial<HandlePublisherOptions> = {}): HandlePublisher {
-      const isRedisOurs = () => true;
-      const options = { informers, store, isRedisOurs, clock: systemClock, log: silentLog };
+      const options = { informers, store, clock: systemClock, log: silentLog };
       const publisher = new HandlePublisher({ ...options, ...change });
       closers.add('publisher', () => publisher.stop());
       return publisher;
@@ -95,14 +94,6 @@ describe('handle publisher', { concurrency: true }, () => {
     await publisher.stop();
     await until(isShared, 'the second has published', 10_000);
   });
-
-  it('publishes nothing in the Redis of another cluster', async (t) => {
-    const { open, redis } = await openPublishers(t);
-    let asked = 0;
-    open(new View(), { isRedisOurs: () => ((asked += 1), false) });
-    await until(() => asked > 2, 'three steps');
-    assert.equal(await redis.dbsize(), 0);
-  });
 });
 
 const volume = (name: string, volumeHandle: string): Volume => ({
@@ -116,7 +107,7 @@ async function openScanners(t: TestContext) {
   t.after(() => closers.close());
   const { redis, close } = await startTestRedis();
   closers.add('Redis', close);
-  const store = redisSharedHandles(redis, 'csi', 'd.example');
+  const store = redisSharedHandles({ redis: redis, prefix: 'csi', driver: 'd.example' });
   const bed = {
     redis,
     store,
@@ -124,7 +115,7 @@ async function openScanners(t: TestContext) {
     lists: 0,
     promotions: 0,
     duringList: () => Promise.resolve(),
-    open(name = 'd.example', isRedisOurs = true): HandleScanner {
+    open(name = 'd.example'): HandleScanner {
       const scanner = new HandleScanner({
         lists: {
           async *pages<T>({ transform }: Listing<T>) {
@@ -141,14 +132,13 @@ async function openScanners(t: TestContext) {
       closers.add('scanner', () => scanner.stop());
       scanner.serve({
         name,
-        store: redisSharedHandles(redis, 'csi', name),
+        store: redisSharedHandles({ redis: redis, prefix: 'csi', driver: name }),
         dependencies: {
           promote: () => {
             bed.promotions += 1;
             return Promise.resolve({ promoted: 0, running: 0 });
           },
         },
-        isRedisOurs: () => isRedisOurs,
       });
       return scanner;
     },
@@ -289,18 +279,9 @@ describe('handle scanner', { concurrency: true }, () => {
       name: 'd.example',
       store: bed.store,
       dependencies: { promote: () => Promise.resolve({ promoted: 0, running: 0 }) },
-      isRedisOurs: () => true,
     });
     assert.equal(await bed.isKnown(), false);
     await until(() => lists.trouble !== undefined, 'a page failed');
     await until(() => lists.trouble === undefined, 'nobody asks for it any more');
-  });
-
-  it('writes nothing to a Redis of another cluster', async (t) => {
-    const bed = await openScanners(t);
-    bed.open('d.example', false);
-    await bed.isKnown();
-    await systemClock.sleep(200);
-    assert.equal(bed.lists, 0);
   });
 });

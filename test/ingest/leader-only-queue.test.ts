@@ -14,7 +14,6 @@ describe('LeaderOnlyQueue', () => {
         ensureQueued: ({ name }) => void passed.push(`ensure ${name}`),
         enqueueNow: ({ name, claim = '' }) => void passed.push(`now ${name}${claim}`),
         promote: ({ name }) => void passed.push(`promote ${name}`),
-        renewCopy: ({ name }) => void passed.push(`renew ${name}`),
       },
       30_000,
       { nowMs: () => nowMs, sleep: () => Promise.resolve() },
@@ -46,7 +45,7 @@ describe('LeaderOnlyQueue', () => {
     assert.deepEqual(passed, ['now b', 'now a']);
   });
 
-  it('keeps no copies of claims, which may change meanwhile', () => {
+  it('keeps nothing that a key says of its claim, which may change meanwhile', () => {
     const one = queue();
     one.enqueueNow({ ...key('a'), claim: ' as it was' });
     one.allow(() => holds);

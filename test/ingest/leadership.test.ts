@@ -1,167 +1,381 @@
 import assert from 'node:assert/strict';
-import { setImmediate } from 'node:timers/promises';
-import { beforeEach, describe, it } from 'node:test';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { OwnLeader } from '#src/election/own-leader.ts';
+import { readDriverNote } from '#src/hints/driver-note.ts';
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
-import { Leadership } from '#src/ingest/leadership.ts';
+import { type LeaderLease, Leadership, type LeadershipOptions } from '#src/ingest/leadership.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { beginTerm, forgetHistory, readHistory } from '#src/queue/history.ts';
+import type { Leading } from '#src/queue/work-queue.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { createLogger } from '#src/runtime/log.ts';
+import { sleep } from '../harness/queue.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
 
 describe('Leadership', () => {
   const key: JobKey = { kind: 'claim', uid: 'u', namespace: 'n', name: 'c' };
-  const lease = { isLeader: true, holder: undefined as string | undefined, transitions: 7 };
+  let server: TestRedis;
+  let [driver, serial] = ['', 0];
+  /** What has happened, in order. */
   let done: string[];
-  /** Whether Redis lost data. */
-  let check: () => Promise<boolean>;
-  let isRedisOurs: boolean;
+  let begun: Leading[];
+  let lease: { -readonly [field in keyof LeaderLease]: LeaderLease[field] };
+  let journal: {
+    -readonly [field in keyof LeadershipOptions['journal']]: LeadershipOptions['journal'][field];
+  };
   let queue: LeaderOnlyQueue;
+  let resync: Resync;
   let leadership: Leadership;
-  beforeEach(() => {
-    done = [];
-    check = () => Promise.resolve(false);
-    isRedisOurs = true;
-    lease.isLeader = true;
-    lease.holder = undefined;
-    const record = (what: string) => () => void done.push(what);
+  let ownLeader: OwnLeader | undefined, trouble: string | undefined;
+  let leads: Set<string>, lines: string[];
+
+  const place = () => ({ redis: server.redis, prefix: 'csi', driver });
+  const termOf = (): Promise<string | null> => server.redis.get(`{csi}:term:${driver}`);
+  const note = (what: string) => (): void => void done.push(what);
+  const open = (): Leadership => {
+    const log = createLogger({
+      name: 'test',
+      verbosity: 0,
+      format: 'text',
+      write: (line) => void lines.push(line),
+    });
     queue = new LeaderOnlyQueue(
-      {
-        ensureQueued: record('queued'),
-        enqueueNow: record('now'),
-        promote: record('promoted'),
-        renewCopy: () => undefined,
-      },
+      { ensureQueued: note('queued'), enqueueNow: note('now'), promote: note('promoted') },
       60_000,
     );
-    const resync = new Resync({
+    resync = new Resync({
+      // eslint-disable-next-line @typescript-eslint/require-await -- a generator without a wait
       async *outstanding() {
         yield key;
       },
+      entries: () => [],
       queue,
-      openJobs: () => Promise.resolve(new Map()),
-      quarantineMs: 40_000,
-      clock: { nowMs: () => 0, sleep: (ms) => Promise.resolve(void done.push(`waited ${ms}`)) },
-      log: silentLog,
+      clock: systemClock,
+      log,
     });
-    leadership = new Leadership({
-      leads: new Set(),
-      driver: 'd.example',
-      queue,
-      resync,
-      pause: { forget: record('new work forgotten') },
-      dataEpoch: {
-        known: undefined,
-        beginLeading: (transitions) => void done.push(`leader of ${transitions}`),
-        check: () => {
-          done.push('data epoch checked');
-          return check();
+    return new Leadership({
+      driver,
+      place: place(),
+      link: {
+        get trouble() {
+          return trouble;
         },
+        observe: (_what, answer) => answer,
       },
-      otherProvisioner: { observe: (holder) => void done.push(`holder ${holder}`) },
-      failover: { checkNow: record('failover checked') },
-      sweep: { begin: record('swept') },
-      softState: undefined,
-      isRedisOurs: () => isRedisOurs,
-      log: silentLog,
+      queue,
+      journal,
+      dispatcher: {
+        begin: (leading) => {
+          begun.push(leading);
+          done.push('begun');
+        },
+        end: note('ended'),
+      },
+      work: { emptied: note('emptied') },
+      resync,
+      pause: { learn: () => undefined, forget: note('pause forgotten') },
+      failover: { checkNow: note('gateways checked') },
+      sweep: { begin: note('swept') },
+      ownLeader,
+      onDropped: note('jobs dropped'),
+      leads,
+      log,
+    });
+  };
+  const untilBegun = (count = 1): Promise<void> =>
+    until(() => begun.length === count && done.includes('queued'), `begun ${count} times`);
+  const beginAnew = async (): Promise<void> => {
+    leadership.begin(lease);
+    await untilBegun();
+    done = [];
+  };
+
+  before(async () => {
+    server = await startTestRedis();
+  });
+  after(() => server.close());
+  beforeEach(() => {
+    driver = `d${(serial += 1)}.example`;
+    done = [];
+    begun = [];
+    lines = [];
+    leads = new Set();
+    trouble = undefined;
+    ownLeader = undefined;
+    lease = {
+      isLeader: true,
+      leadsForMs: 10_000,
+      holder: 'sutler_a',
+      transitions: 7,
+      renewNow: async (least = 0) => {
+        lease.transitions = Math.max(lease.transitions, least);
+        const annotation = leadership.annotations(lease)['sutler.dev/redis-history'] ?? '';
+        done.push(`Lease ${annotation.split('/')[0]}, term ${(await termOf())?.split('/')[0]}`);
+      },
+    };
+    journal = {
+      begin: (transitions) => {
+        done.push(`journal of ${transitions}`);
+        return Promise.resolve(['u1', 'u2']);
+      },
+      end: () => undefined,
+      isOff: false,
+      trouble: undefined,
+      unfinishedUids: () => ['u1', 'u2'],
+    };
+    leadership = open();
+  });
+  afterEach(() => {
+    leadership.end('test');
+    resync.stop();
+  });
+
+  it('writes its term, then the history to the Lease, reads the journal, and begins (J3)', async () => {
+    leadership.begin(lease);
+    await untilBegun();
+    assert.deepEqual(done, [
+      'swept',
+      'ended',
+      'Lease 7, term 7',
+      'journal of 7',
+      'jobs dropped',
+      'emptied',
+      'begun',
+      'gateways checked',
+      'queued',
+    ]);
+    const { history, isOfHistory } = await readHistory(place());
+    assert.deepEqual([begun[0]?.history, isOfHistory], [history, true]);
+    assert.equal(leadership.annotations(lease)['sutler.dev/redis-history'], `7/${history}`);
+  });
+
+  it('drops no jobs of the history of now', async () => {
+    await beginAnew();
+    leadership.end('test');
+    lease.transitions = 8;
+    done = [];
+    leadership.begin(lease);
+    await until(() => begun.length === 2, 'it has begun again');
+    assert.ok(!done.includes('jobs dropped'), done.join());
+  });
+
+  it('is trouble until it has begun', async () => {
+    leadership.begin(lease);
+    assert.match(leadership.trouble ?? '', /just begun to lead/);
+    assert.ok(leads.has(driver));
+    await untilBegun();
+    assert.equal(leadership.trouble, undefined);
+  });
+
+  it('enqueues nothing after its end', async () => {
+    await beginAnew();
+    leadership.end('test');
+    done = [];
+    queue.ensureQueued(key);
+    leadership.tick();
+    await sleep(100);
+    assert.deepEqual([done, leads.size], [[], 0]);
+  });
+
+  it('enqueues nothing once the Lease has passed to another, even before its end', async () => {
+    await beginAnew();
+    lease.isLeader = false;
+    queue.ensureQueued(key);
+    assert.deepEqual(done, []);
+  });
+
+  it('does nothing at a tick while Redis keeps its data', async () => {
+    await beginAnew();
+    leadership.tick();
+    await sleep(100);
+    assert.deepEqual(done, []);
+  });
+
+  for (const [what, lose] of [
+    ['was emptied', () => server.redis.flushall()],
+    ['failed over', () => forgetHistory(place())],
+  ] as const)
+    it(`begins again at the next tick after Redis ${what}`, async () => {
+      await beginAnew();
+      await lose();
+      leadership.tick();
+      await untilBegun(2);
+      assert.deepEqual(done, [
+        'ended',
+        'Lease 7, term 7',
+        'journal of 7',
+        'jobs dropped',
+        'emptied',
+        'begun',
+        'gateways checked',
+        'queued',
+      ]);
+      assert.notEqual(begun[1]?.history, begun[0]?.history);
+      assert.match(lines.join(''), /Redis has lost its data or failed over/);
+    });
+
+  it('begins again where the dispatcher finds that its term is over', async () => {
+    await beginAnew();
+    leadership.outdated();
+    await untilBegun(2);
+  });
+
+  it('resyncs when Redis can be reached again and lost nothing', async () => {
+    await beginAnew();
+    leadership.reconnected();
+    await until(() => done.includes('queued'), 'it resyncs');
+    assert.deepEqual(done, ['queued']);
+  });
+
+  it('resyncs when notices were lost', async () => {
+    await beginAnew();
+    leadership.noticesLost();
+    await until(() => done.includes('queued'), 'it resyncs');
+    assert.deepEqual(done, ['queued']);
+  });
+
+  it('asks nothing of a Redis that can’t be reached', async () => {
+    trouble = 'away';
+    leadership.begin(lease);
+    leadership.tick();
+    await sleep(100);
+    assert.deepEqual([begun, await termOf()], [[], null]);
+    trouble = undefined;
+    leadership.tick();
+    await untilBegun();
+  });
+
+  it('tells why it can’t begin, and tries again', async () => {
+    const { begin } = journal;
+    journal.begin = () => Promise.reject(new Error('the API server is away'));
+    leadership.begin(lease);
+    await until(() => leadership.trouble?.includes('API server') === true, 'it is told');
+    assert.equal(leadership.trouble, 'nothing is enqueued: the API server is away');
+    assert.deepEqual(begun, []);
+    journal.begin = begin;
+    leadership.tick();
+    await untilBegun();
+    assert.equal(leadership.trouble, undefined);
+  });
+
+  it('tries the journal again later where this account may not write it', async (t) => {
+    await beginAnew();
+    journal.isOff = true;
+    leadership.tick();
+    await sleep(100);
+    assert.deepEqual(done, []);
+    const { now } = performance;
+    t.mock.method(performance, 'now', () => now.call(performance) + 61_000);
+    leadership.tick();
+    await untilBegun(2);
+    assert.ok((done as readonly string[]).includes('journal of 7'));
+  });
+
+  it('raises the Lease’s count of holders where that was deleted and counts from 0', async () => {
+    await beginTerm(place(), { transitions: 20, leader: 'of-before' }, false);
+    leadership.begin(lease);
+    await untilBegun();
+    assert.equal(begun[0]?.term.transitions, 21);
+    assert.match((await termOf()) ?? '', /^21\//);
+  });
+
+  it('names --redis-prefix where another installation has the term', async () => {
+    await beginAnew();
+    await beginTerm(place(), { transitions: 20, leader: 'of-another' }, false);
+    leadership.outdated();
+    await until(() => leadership.trouble?.includes('prefix') === true, 'it is told');
+    assert.equal(
+      leadership.trouble,
+      `nothing is enqueued: another installation serves driver ${driver} with this Redis and ` +
+        '--redis-prefix=csi: give one of them another --redis-prefix',
+    );
+    assert.equal(begun.length, 1);
+    assert.match((await termOf()) ?? '', /^20\/of-another$/);
+  });
+
+  it('does not begin if it leads no more when it could', async () => {
+    journal.begin = () => {
+      lease.isLeader = false;
+      return Promise.resolve([]);
+    };
+    leadership.begin(lease);
+    await sleep(200);
+    assert.deepEqual(begun, []);
+  });
+
+  describe('with a Redis of its own', () => {
+    beforeEach(() => {
+      ownLeader = new OwnLeader();
+      leadership = open();
+      ownLeader.follow(lease, () => undefined);
+    });
+    const verdict = (): string | undefined => {
+      const { history = '' } = begun.at(-1) ?? {};
+      return ownLeader?.judge(history, true).kind;
+    };
+
+    it('lets jobs call the driver once it has begun, and not after its end', async () => {
+      assert.equal(verdict(), 'unclear');
+      await beginAnew();
+      assert.equal(verdict(), 'may');
+      leadership.end('test');
+      assert.equal(verdict(), 'unclear');
+    });
+
+    it('drops its jobs where another process has led since', async () => {
+      await beginAnew();
+      leadership.end('test');
+      lease.transitions = 9;
+      leadership.begin(lease);
+      await until(() => begun.length === 2, 'it has begun again');
+      assert.ok(done.includes('jobs dropped'), done.join());
+      assert.notEqual(begun[1]?.history, begun[0]?.history);
+    });
+
+    it('keeps its jobs where nobody has led since', async () => {
+      await beginAnew();
+      leadership.end('test');
+      done = [];
+      leadership.begin(lease);
+      await until(() => begun.length === 2, 'it has begun again');
+      assert.ok(!done.includes('jobs dropped'), done.join());
     });
   });
 
-  it('begins with a resync, a check of the gateways and a sweep', async () => {
-    leadership.begin(lease);
-    await setImmediate();
-    assert.deepEqual(done.slice(3).toSorted(), ['failover checked', 'queued', 'swept']);
-  });
+  describe('tells people', () => {
+    const times = { durationMs: 15_000, acquiredMs: 0, renewedMs: 0, transitions: 7 };
+    const seen = (
+      otherHolder?: string,
+      annotations: Readonly<Record<string, string>> = {},
+    ): Parameters<Leadership['report']>[0] => ({
+      lease: { record: { holder: otherHolder ?? 'sutler_a', ...times }, annotations },
+      otherHolder,
+      seenMs: 0,
+    });
 
-  it('begins a term and tells the workers that no other provisioner leads, then enqueues', () => {
-    leadership.begin(lease);
-    assert.deepEqual(done.slice(0, 3), ['leader of 7', 'holder undefined', 'data epoch checked']);
-  });
+    it('what is in the journal, and who drains', async () => {
+      await beginAnew();
+      await leadership.report(
+        seen(undefined, { 'sutler.dev/drain': '{"by":"ann","at":"2026-01-01T00:00:00Z"}' }),
+      );
+      const { doubtEndsMs: _, ...told } = await readDriverNote(place());
+      assert.deepEqual(told, {
+        entries: 2,
+        inDoubt: 0,
+        drain: { by: 'ann', atMs: Date.UTC(2026, 0, 1) },
+      });
+    });
 
-  it('forgets at its end whether new work is allowed', () => {
-    leadership.begin(lease);
-    leadership.end('test');
-    assert.equal(done.at(-1), 'new work forgotten');
-  });
+    it('who holds the Lease in its place', async () => {
+      await leadership.report(seen('upstream-0'));
+      assert.deepEqual(await readDriverNote(place()), { otherProvisioner: 'upstream-0' });
+    });
 
-  it('enqueues nothing after its end', () => {
-    leadership.begin(lease);
-    leadership.end('test');
-    done = [];
-    queue.ensureQueued(key);
-    assert.deepEqual(done, []);
-  });
-
-  it('enqueues nothing once the Lease has passed to another, even before its end', () => {
-    leadership.begin(lease);
-    done = [];
-    lease.isLeader = false;
-    queue.ensureQueued(key);
-    assert.deepEqual(done, []);
-  });
-
-  it('passes on what it kept while Redis belonged to another cluster, and resyncs', async () => {
-    leadership.begin(lease);
-    await setImmediate();
-    isRedisOurs = false;
-    done = [];
-    queue.promote(key);
-    assert.deepEqual(done, []);
-    isRedisOurs = true;
-    leadership.resume();
-    await setImmediate();
-    assert.deepEqual(done, ['promoted', 'data epoch checked', 'queued']);
-  });
-
-  it('names the gateway, then resyncs after the quarantine, when Redis lost data', async () => {
-    leadership.begin(lease);
-    await setImmediate();
-    check = () => Promise.resolve(true);
-    done = [];
-    leadership.tick(lease);
-    await setImmediate();
-    assert.deepEqual(done.slice(0, 4), [
-      'holder undefined',
-      'data epoch checked',
-      'failover checked',
-      'waited 40000',
-    ]);
-  });
-
-  it('resyncs at once when Redis can be reached again and lost nothing', async () => {
-    leadership.begin(lease);
-    await setImmediate();
-    done = [];
-    leadership.reconnected();
-    await setImmediate();
-    assert.deepEqual(done, ['data epoch checked', 'queued']);
-  });
-
-  it('spreads the resync while it can’t be told whether Redis lost data', async () => {
-    check = () => Promise.reject(new Error('the API server is away'));
-    leadership.begin(lease);
-    await setImmediate();
-    assert.ok(done.includes('waited 0') && !done.includes('waited 40000'), done.join());
-    assert.ok(done.includes('queued'));
-  });
-
-  it('tells the workers who holds the Lease while it does not lead', () => {
-    lease.isLeader = false;
-    lease.holder = 'other';
-    leadership.tick(lease);
-    assert.deepEqual(done, ['holder other']);
-  });
-
-  it('tells the workers nothing of an ingest that leads', () => {
-    lease.isLeader = false;
-    lease.holder = 'sutler_pod-1';
-    leadership.tick(lease);
-    assert.deepEqual(done, ['holder undefined']);
-  });
-
-  it('tells the workers of another cluster’s Redis nothing', () => {
-    isRedisOurs = false;
-    lease.isLeader = false;
-    lease.holder = 'other';
-    leadership.tick(lease);
-    assert.deepEqual(done, []);
+    it('nothing while another ingest of ours leads', async () => {
+      await leadership.report(seen());
+      assert.deepEqual(await readDriverNote(place()), {});
+    });
   });
 });

@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { IDENTITY_PREFIX } from '#src/election/lease.ts';
+import { readDriverNote } from '#src/hints/driver-note.ts';
 import { MAX_IN_FLIGHT } from '#src/kube/keys.ts';
-import type { Claim, Event, Lease } from '#src/kube/objects.ts';
+import type { Event, Lease } from '#src/kube/objects.ts';
 import { classes, events, leases } from '#src/kube/resources.ts';
-import { readStatus } from '#src/queue/status.ts';
 import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
 import { isReady, readiness, type Running } from '../harness/run-main.ts';
 import { sleep } from '../harness/queue.ts';
 import { until } from '../harness/until.ts';
 
-const DATA_EPOCH = `{csi}:blessing:${DRIVER}`;
 const LEASE = { namespace: 'default', name: 'sample-csi-sutler-dev' };
 
 /** Refuses a verb on Leases as RBAC does.
@@ -21,12 +20,6 @@ function forbid({ cluster }: ProcessBed, verb: 'create' | 'update'): () => void 
     'resource "leases" in API group "coordination.k8s.io" in the namespace "default"';
   const action = { kind: 'status', code: 403, message } as const;
   return cluster.api.faults.inject({ action, verb, plural: 'leases', times: Infinity });
-}
-
-async function reasonOf({ redis }: ProcessBed, { metadata }: Claim): Promise<string | undefined> {
-  const { uid, namespace, name } = metadata;
-  const key = { kind: 'claim', uid, namespace, name } as const;
-  return (await readStatus(redis.redis, { prefix: 'csi', driver: DRIVER, key }))?.reason;
 }
 
 describe('ingest that may not write the Lease', () => {
@@ -40,7 +33,7 @@ describe('ingest that may not write the Lease', () => {
   });
   after(() => bed.close());
 
-  it('with --leader-election=false says so, and nothing is opened until it may', async () => {
+  it('with --leader-election=false says so, and nothing is enqueued until it may', async () => {
     await bed.kube.create<Lease>(leases, 'default', { metadata: LEASE });
     const grant = forbid(bed, 'update');
     const running = await bed.startIngest('--leader-election=false');
@@ -48,25 +41,23 @@ describe('ingest that may not write the Lease', () => {
     const claim = await bed.newClaim();
     await until(
       async () =>
-        /data-epoch: can’t tell whether Redis lost data: .*HTTP 403.*grant ingest's account .*update on leases/.test(
+        /leader: nothing is enqueued: .*HTTP 403.*grant ingest's account .*update on leases/.test(
           await readiness(running),
         ),
       'it is reported with the fix',
     );
-    await until(
-      async () => /no leading ingest has confirmed/.test((await reasonOf(bed, claim)) ?? ''),
-      'the claim’s status says it',
-    );
-    // The check is repeated every second.
+    // It is tried again every second.
     await sleep(2_500);
-    const begun = await bed.redis.redis.hexists(DATA_EPOCH, 'epoch');
-    assert.equal(begun, 0, 'no quarantine begins');
-    assert.equal(linesAbout('not confirmed').length, 1, running.output.join(''));
+    assert.equal(
+      linesAbout('nothing is enqueued; trying again').length,
+      1,
+      running.output.join(''),
+    );
     assert.equal(await bed.isBound(claim), false);
     grant();
     await until(() => bed.isBound(claim), 'the claim is bound');
     await until(() => isReady(running), 'it is ready');
-    assert.equal(linesAbout('tells again').length, 1, running.output.join(''));
+    assert.equal(linesAbout('enqueues claims and volumes again').length, 1);
     await running.stop();
   });
 
@@ -106,8 +97,10 @@ describe('ingest beside another provisioner that holds the Lease', () => {
       ? bed.kube.create<Lease>(leases, 'default', { metadata: LEASE, spec })
       : bed.kube.update<Lease>(leases, LEASE, { ...lease, spec }));
   };
-  const isNamed = async (): Promise<boolean> =>
-    (await bed.redis.redis.hget(DATA_EPOCH, 'foreign')) === 'csi-provisioner-0';
+  const isNamed = async (): Promise<boolean> => {
+    const place = { redis: bed.redis.redis, prefix: 'csi', driver: DRIVER };
+    return (await readDriverNote(place)).otherProvisioner === 'csi-provisioner-0';
+  };
 
   before(async () => {
     bed = await ProcessBed.open();
@@ -115,27 +108,22 @@ describe('ingest beside another provisioner that holds the Lease', () => {
     renewing = setInterval(() => void holdLease('csi-provisioner-0').catch(() => undefined), 1_000);
     await bed.startIngest();
     await bed.startJobs();
-    await until(isNamed, 'the workers are told');
+    await until(isNamed, 'people are told');
   });
   after(async () => {
     clearInterval(renewing);
     await bed.close();
   });
 
-  it('tells the workers again within two seconds after Redis was emptied', async () => {
+  it('tells people again within two seconds after Redis was emptied', async () => {
     await bed.redis.redis.flushall();
-    await until(isNamed, 'the workers are told again', 2_000);
+    await until(isNamed, 'they are told again', 2_000);
   });
 
-  it('tells them again after a failover lost only that', async () => {
-    await bed.redis.redis.hset(DATA_EPOCH, 'epoch', 'e');
-    await bed.redis.redis.hdel(DATA_EPOCH, 'foreign');
-    await until(isNamed, 'the workers are told again', 2_000);
-    await bed.redis.redis.hdel(DATA_EPOCH, 'epoch');
-  });
-
-  it('tells them no more once it leads itself', async () => {
+  it('begins no claim before it leads, and says no more that another leads then', async () => {
     const claim = await bed.newClaim();
+    await sleep(1_000);
+    assert.equal(await bed.isBound(claim), false);
     clearInterval(renewing);
     await holdLease('');
     await until(
@@ -146,7 +134,7 @@ describe('ingest beside another provisioner that holds the Lease', () => {
       'it leads',
     );
     await until(() => bed.isBound(claim), 'the claim is bound');
-    assert.equal(await bed.redis.redis.hexists(DATA_EPOCH, 'foreign'), 0);
+    await until(async () => !(await isNamed()), 'nobody is named');
   });
 
   it('warns of an annotation of a class that can’t be read, as soon as it is there', async () => {

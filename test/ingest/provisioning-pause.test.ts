@@ -4,10 +4,18 @@ import { ProvisioningPause } from '#src/ingest/provisioning-pause.ts';
 import { objectId } from '#src/queue/dependency-index.ts';
 import { Listeners } from '#src/runtime/listeners.ts';
 import { createLogger } from '#src/runtime/log.ts';
-import { PROVISIONING_PAUSE, UNTIL_PAUSE_ENDS } from '#src/records/provisioning-pause.ts';
+import { PROVISIONING_PAUSE, type SeenLease, UNTIL_PAUSE_ENDS } from '#src/election/lease-view.ts';
 
 const ID = objectId(PROVISIONING_PAUSE);
-const ALLOWED = { isAfterOther: false, isDrained: false };
+const ALLOWED = seen({});
+const DRAINED = seen({ 'sutler.dev/drain': '{"by":"ann"}' });
+const OTHER: SeenLease = { ...ALLOWED, otherHolder: 'upstream-0' };
+
+function seen(annotations: Readonly<Record<string, string>>): SeenLease {
+  const times = { durationMs: 15_000, acquiredMs: 0, renewedMs: 0 };
+  const record = { holder: 'sutler_a', transitions: 1, ...times };
+  return { lease: { record, annotations }, otherHolder: undefined, seenMs: 0 };
+}
 
 describe('ProvisioningPause', () => {
   let changed: string[];
@@ -28,69 +36,77 @@ describe('ProvisioningPause', () => {
     return version !== undefined && version !== UNTIL_PAUSE_ENDS[0]?.seen;
   };
 
-  it('has no version before Redis was asked', () => {
+  it('has no version before the Lease was seen', () => {
     assert.equal(pause.versionOf(ID), undefined);
   });
 
   it('promotes the keys that wait for it once it is allowed', () => {
-    pause.learn(ALLOWED);
+    pause.learn(ALLOWED, true);
     assert.equal(isPromoting(), true);
     assert.deepEqual(changed, [ID]);
   });
 
   it('promotes none while sutler is drained', () => {
-    pause.learn({ ...ALLOWED, isDrained: true });
+    pause.learn(DRAINED, true);
     assert.equal(isPromoting(), false);
     assert.notEqual(pause.versionOf(ID), undefined);
   });
 
   it('tells of each change once', () => {
-    for (const isDrained of [true, true, false, false]) pause.learn({ ...ALLOWED, isDrained });
+    for (const each of [DRAINED, DRAINED, ALLOWED, ALLOWED]) pause.learn(each, true);
     assert.deepEqual(changed, [ID, ID]);
   });
 
   it('logs the begin and the end of a drain once each', () => {
-    for (const isDrained of [false, true, true, false, false])
-      pause.learn({ ...ALLOWED, isDrained });
+    for (const each of [ALLOWED, DRAINED, DRAINED, ALLOWED, ALLOWED]) pause.learn(each, true);
     assert.equal(lines.length, 2);
-    assert.match(lines[0] ?? '', /drained: nothing new is started until sutler drain --undo/);
+    assert.match(lines[0] ?? '', /drained: nothing new is begun until sutler drain --undo/);
     assert.match(lines[1] ?? '', /the drain has ended/);
   });
 
   it('notes on /readyz that sutler is drained, while it is', () => {
-    pause.learn({ ...ALLOWED, isDrained: true });
+    pause.learn(DRAINED, true);
     assert.match(pause.note ?? '', /^drained: .* sutler drain --undo$/);
-    pause.learn(ALLOWED);
+    pause.learn(ALLOWED, true);
     assert.equal(pause.note, undefined);
   });
 
   it('knows nothing any more when this ingest does not lead', () => {
-    pause.learn(ALLOWED);
+    pause.learn(ALLOWED, true);
     pause.forget();
     assert.equal(pause.versionOf(ID), undefined);
   });
 
+  it('learns nothing of a drain while this ingest does not lead', () => {
+    pause.learn(DRAINED, false);
+    assert.equal(pause.versionOf(ID), undefined);
+    assert.equal(pause.note, undefined);
+  });
+
   it('is no version of another object', () => {
-    pause.learn(ALLOWED);
+    pause.learn(ALLOWED, true);
     assert.equal(pause.versionOf('storageclasses//fast'), undefined);
   });
 
   it('tells its subscribers when it is allowed, and not when it is halted', () => {
     let told = 0;
     pause.allowed.subscribe(() => (told += 1));
-    pause.learn({ ...ALLOWED, isDrained: true });
+    pause.learn(DRAINED, true);
     assert.equal(told, 0);
-    pause.learn(ALLOWED);
-    pause.learn(ALLOWED);
+    pause.learn(ALLOWED, true);
+    pause.learn(ALLOWED, true);
     assert.equal(told, 1);
   });
 
   it('tells its subscribers when another provisioner led before', () => {
     let told = 0;
     pause.afterOther.subscribe(() => (told += 1));
-    pause.learn(ALLOWED);
+    pause.learn(ALLOWED, true);
     assert.equal(told, 0);
-    pause.learn({ ...ALLOWED, isAfterOther: true });
+    pause.learn(OTHER, false);
+    assert.equal(told, 0);
+    pause.learn(ALLOWED, true);
+    pause.learn(ALLOWED, true);
     assert.equal(told, 1);
   });
 });

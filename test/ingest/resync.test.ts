@@ -10,9 +10,9 @@ describe('Resync', () => {
   let lists: number;
   let isAllowing: boolean;
   let outstanding: KeyToQueue[];
+  let entries: KeyToQueue[];
   /** Called before each outstanding key. */
   let onKey: () => void;
-  let openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
   /** Every pause: its length, and how many keys were queued before. */
   let pauses: { readonly ms: number; readonly queued: number }[];
   let duringPause: () => void;
@@ -22,8 +22,8 @@ describe('Resync', () => {
     lists = 0;
     isAllowing = true;
     outstanding = [key('watched')];
+    entries = [key('noted')];
     onKey = () => undefined;
-    openJobs = () => Promise.resolve(new Map([['id', key('open')]]));
     pauses = [];
     duringPause = () => undefined;
     resync = new Resync({
@@ -34,14 +34,13 @@ describe('Resync', () => {
           yield each;
         }
       },
+      entries: () => entries,
       queue: {
         get isAllowing() {
           return isAllowing;
         },
-        ensureQueued: (each: KeyToQueue) => void queued.push(keyId(each) + (each.claim ?? '')),
+        ensureQueued: (each: KeyToQueue) => void queued.push(keyId(each)),
       },
-      openJobs: () => openJobs(),
-      quarantineMs: 40_000,
       clock: {
         nowMs: () => 0,
         sleep: async (ms) => {
@@ -55,39 +54,24 @@ describe('Resync', () => {
   });
   const manyKeys = (count: number): JobKey[] =>
     Array.from({ length: count }, (_, i) => key(`c${i}`));
+  const runSpread = (): Promise<void> => resync.run('Redis has lost its data', true);
 
-  it('enqueues what the watched objects need, and every open record', async () => {
+  it('enqueues what the watched objects need, and every claim in the journal', async () => {
     await resync.run('test');
-    assert.deepEqual(queued, ['claim/watched', 'claim/open']);
+    assert.deepEqual(queued, ['claim/watched', 'claim/noted']);
   });
 
-  it('enqueues a key once that is outstanding and has an open record', async () => {
-    outstanding = [key('open')];
+  it('enqueues a key once that is outstanding and in the journal', async () => {
+    outstanding = [key('noted')];
     await resync.run('test');
-    assert.deepEqual(queued, ['claim/open']);
-  });
-
-  it('passes copies of claims on at once, and none that may have changed meanwhile', async () => {
-    const copied: KeyToQueue = { ...key('watched'), claim: ' copied' };
-    outstanding = [copied];
-    openJobs = () => Promise.resolve(new Map());
-    await resync.run('test');
-    await resync.runAfterLoss();
-    assert.deepEqual(queued, ['claim/watched copied', 'claim/watched']);
+    assert.deepEqual(queued, ['claim/noted']);
   });
 
   it('enqueues nothing while this ingest does not lead', async () => {
     isAllowing = false;
     await resync.run('test');
-    await resync.runAfterLoss();
-    assert.deepEqual(queued, []);
-    assert.equal(lists, 0);
-  });
-
-  it('enqueues the watched objects although the open records can’t be read', async () => {
-    openJobs = () => Promise.reject(new Error('Redis is away'));
-    await resync.run('test');
-    assert.deepEqual(queued, ['claim/watched']);
+    await runSpread();
+    assert.deepEqual([queued, lists], [[], 0]);
   });
 
   it('enqueues each key as soon as it is found, and what was found although a list ends early', async () => {
@@ -99,7 +83,15 @@ describe('Resync', () => {
     };
     await resync.run('test');
     assert.deepEqual(found, [0, 1, 2]);
-    assert.deepEqual(queued, ['claim/c0', 'claim/c1']);
+    assert.deepEqual(queued.slice(0, 2), ['claim/c0', 'claim/c1']);
+  });
+
+  it('enqueues the claims in the journal although the watched objects can’t be listed', async () => {
+    onKey = () => {
+      throw new Error('the API server is away');
+    };
+    await resync.run('test');
+    assert.deepEqual(queued, ['claim/noted']);
   });
 
   it('runs once more, and not at the same time, if it is asked for during a run', async () => {
@@ -109,19 +101,19 @@ describe('Resync', () => {
       if (asks++ < 2) void resync.run('again');
     };
     await resync.run('test');
-    assert.equal(lists, 2);
-    assert.equal(queued.length, 6);
+    assert.deepEqual([lists, queued.length], [2, 6]);
   });
 
   it('ends a run at once when Redis loses its data, and spreads everything instead', async () => {
     outstanding = manyKeys(100);
     let spread = Promise.resolve();
     onKey = () => {
-      if (queued.length === 50) spread = resync.runAfterLoss();
+      if (queued.length !== 50) return;
+      onKey = () => undefined;
+      spread = runSpread();
     };
     await resync.run('test');
     assert.equal(queued.length, 50);
-    onKey = () => undefined;
     await spread;
     assert.equal(queued.length, 50 + 101);
   });
@@ -133,30 +125,22 @@ describe('Resync', () => {
     assert.deepEqual(pauses, []);
   });
 
-  it('spreads everything over half a minute after a loss, open records too', async () => {
+  it('spreads everything over 5 s after a loss, the journal too', async () => {
     outstanding = manyKeys(2_999);
-    openJobs = () => Promise.resolve(new Map(manyKeys(6_000).map((each) => [each.uid, each])));
-    await resync.runAfterLoss();
-    assert.deepEqual(pauses[0], { ms: 40_000, queued: 0 }, 'none in the quarantine');
-    const slices = pauses.slice(1);
-    assert.equal(slices.length, 300);
-    assert.ok(slices.every(({ ms, queued: before }, i) => ms === 100 && before === 20 * (i + 1)));
+    entries = manyKeys(6_000);
+    await runSpread();
+    assert.equal(pauses.length, 50);
+    assert.ok(pauses.every(({ ms, queued: before }, i) => ms === 100 && before === 120 * (i + 1)));
     assert.equal(queued.length, 6_000);
   });
 
-  it('enqueues a few keys soon after a loss', async () => {
-    outstanding = manyKeys(20);
-    await resync.runAfterLoss();
+  it('enqueues a few keys at once after a loss', async () => {
+    outstanding = manyKeys(19);
+    await runSpread();
     assert.deepEqual(
-      pauses.slice(1).map(({ queued: before }) => before),
-      [10, 20, 21],
+      pauses.map(({ queued: before }) => before),
+      [20],
     );
-  });
-
-  it('lists what is outstanding when the quarantine is over', async () => {
-    duringPause = () => (outstanding = [key('late')]);
-    await resync.runAfterLoss();
-    assert.deepEqual(queued, ['claim/late', 'claim/open']);
   });
 
   it('enqueues nothing at once while it spreads, but afterwards what came meanwhile', async () => {
@@ -165,17 +149,9 @@ describe('Resync', () => {
       if (pauses.length === 2) outstanding = [key('came while notices were lost')];
       void resync.run('notices were lost');
     };
-    await resync.runAfterLoss();
-    assert.deepEqual(queued.slice(301), ['claim/came while notices were lost', 'claim/open']);
+    await runSpread();
+    assert.deepEqual(queued.slice(301), ['claim/came while notices were lost', 'claim/noted']);
     assert.ok(pauses.every(({ queued: before }) => before <= 301));
-  });
-
-  it('lists once what is asked for in the quarantine', async () => {
-    duringPause = () => {
-      if (pauses.length === 1) void resync.run('Redis can be reached again');
-    };
-    await resync.runAfterLoss();
-    assert.deepEqual(queued, ['claim/watched', 'claim/open']);
   });
 
   it('begins again when Redis loses its data while it spreads', async () => {
@@ -183,28 +159,29 @@ describe('Resync', () => {
     let losses = 1;
     let second = Promise.resolve();
     duringPause = () => {
-      if (queued.length !== 50 || losses > 1) return;
+      if (queued.length !== 40 || losses > 1) return;
       losses += 1;
-      second = resync.runAfterLoss();
+      second = runSpread();
     };
-    await resync.runAfterLoss();
+    await runSpread();
     await second;
-    assert.equal(queued.length, 50 + 101);
+    assert.equal(queued.length, 40 + 101);
   });
 
   it('ends when this ingest stops leading, and can be run again', async () => {
     outstanding = manyKeys(100);
-    duringPause = () => (isAllowing = queued.length < 50);
-    await resync.runAfterLoss();
-    assert.equal(queued.length, 50);
+    duringPause = () => (isAllowing = queued.length < 60);
+    await runSpread();
+    assert.equal(queued.length, 60);
     isAllowing = true;
     await resync.run('leading');
-    assert.equal(queued.length, 50 + 101);
+    assert.equal(queued.length, 60 + 101);
   });
 
   it('ends when it is stopped', async () => {
+    outstanding = manyKeys(100);
     duringPause = () => resync.stop();
-    await resync.runAfterLoss();
-    assert.deepEqual(queued, []);
+    await runSpread();
+    assert.equal(queued.length, 20);
   });
 });

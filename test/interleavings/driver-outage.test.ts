@@ -15,11 +15,7 @@ describe('the processes, when their driver fails', () => {
   });
 
   // npm run chaos kills workers.
-  const KILLED: readonly (readonly Name[])[] = [
-    ['sandbox-driver'],
-    ['csi-gateway'],
-    ['sandbox-driver', 'csi-gateway'],
-  ];
+  const KILLED: readonly (readonly Name[])[] = [['csi-gateway'], ['sandbox-driver', 'csi-gateway']];
   for (const killed of KILLED) {
     const title = killed.join(' and ');
     it(`lose no volume and no claim when ${title} is killed`, async () => {

@@ -20,7 +20,8 @@ export const NAMES = ['sandbox-driver', 'csi-gateway', 'ingest', 'jobs'] as cons
 export type Name = (typeof NAMES)[number];
 /** What ingest watches; jobs watches classes too. */
 const WATCHED = ['persistentvolumeclaims', 'persistentvolumes', 'storageclasses'];
-const WITHIN_MS = 20_000;
+/** Longer than a volume that was created in doubt waits for its deletion. */
+const WITHIN_MS = 45_000;
 
 /** sutler as separate processes with short times. A process that is killed is started again; no
  * other should need that. Claims are created without the API's HTTP server, so that a test can
@@ -65,7 +66,7 @@ export class Installation {
     const gateway = `unix://${folder.file('gateway.sock')}`;
     const ownership = [
       '--timeout=1s',
-      '--write-allowance=1s',
+      '--settle-time=500ms',
       `--gateway=${gateway}`,
       `--kubeconfig=${cluster.kubeconfig}`,
     ];
@@ -83,12 +84,7 @@ export class Installation {
         '--leader-election-renew-deadline=1s',
         '--leader-election-retry-period=200ms',
       ],
-      jobs: [
-        ...ownership,
-        '--retry-interval-start=50ms',
-        '--retry-interval-max=500ms',
-        '--settle-time=500ms',
-      ],
+      jobs: [...ownership, '--retry-interval-start=50ms', '--retry-interval-max=500ms'],
     };
     let output = '';
     const children = new Map<Name, Child>();

@@ -1,63 +1,36 @@
 import assert from 'node:assert/strict';
-import type { Redis } from 'ioredis';
-import { ownershipMs } from '#src/records/flags.ts';
 import { kubeWith, type Parts } from '../jobs/parts.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type Binder, startBinder } from '../../sandbox/binder/binder.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
-import { DRIVER, openRig, type Rig } from '../jobs/rig.ts';
+import { keyOf, openRig, type Rig } from '../jobs/rig.ts';
 import { until } from '../harness/until.ts';
 
-/** Times of a worker, short enough for a test. */
-export interface Timing {
-  readonly timeoutMs: number;
-  readonly writeAllowanceMs: number;
-  readonly settleMs: number;
-}
-
-const TIMING: Timing = { timeoutMs: 2_000, writeAllowanceMs: 2_000, settleMs: 200 };
-
-/** The state of one worker process: it remembers the records that it left open, and a test may
- * replace some of its parts. */
+/** One worker process, of which a test may replace some parts. */
 export interface Worker {
-  readonly records: VolumeRecords;
   reconcileClaim(claim: Claim): Promise<Outcome>;
   reconcileVolume(volume: Volume): Promise<Outcome>;
-}
-
-type Records = new (options: ConstructorParameters<typeof VolumeRecords>[0]) => VolumeRecords;
-
-export interface WorkerOptions {
-  readonly timing?: Partial<Timing>;
-  /** A VolumeRecords whose methods pause or fail where the test wants. */
-  readonly records?: Records;
-  readonly parts?: Partial<Parts>;
 }
 
 /** The rig of the jobs tests with the volume controller of the sandbox, so that claims become Bound
  * and PVs Released as in a cluster; and helpers to follow one claim. */
 export class Story {
   readonly rig: Rig;
-  /** The Redis of the records: the rig's, or one that a test can kill. */
-  readonly redis: Redis;
   readonly #binder: Binder;
   readonly #callsUnderWay = new Map<string, number>();
   /** Volume names and handles for which the driver had two calls at the same time. */
   readonly doubles: string[] = [];
 
-  private constructor(rig: Rig, redis: Redis) {
+  private constructor(rig: Rig) {
     this.rig = rig;
-    this.redis = redis;
     this.#binder = startBinder({ operations: rig.cluster.api.operations, log: silentLog });
   }
 
-  static async open(redis?: Redis): Promise<Story> {
-    const rig = await openRig();
-    return new Story(rig, redis ?? rig.redis);
+  static async open(): Promise<Story> {
+    return new Story(await openRig());
   }
 
   async close(): Promise<void> {
@@ -96,32 +69,11 @@ export class Story {
     };
   }
 
-  worker({ timing, records: Records = VolumeRecords, parts = {} }: WorkerOptions = {}): Worker {
-    const { timeoutMs, writeAllowanceMs, settleMs } = { ...TIMING, ...timing };
-    const records = new Records({
-      redis: this.redis,
-      prefix: 'csi',
-      driver: DRIVER,
-      ownMs: ownershipMs({ timeoutMs, writeAllowanceMs }),
-      settleMs,
-    });
-    const change = { records, timeoutMs, writeAllowanceMs, ...parts };
-    // As the jobs process does every two seconds.
-    const checkLeftOpen = async (): Promise<void> => {
-      await records.rewriteLostRecords().catch(() => undefined);
-    };
+  worker(parts: Partial<Parts> = {}): Worker {
+    const change = { timeoutMs: 2_000, ...parts };
     return {
-      records,
-      reconcileClaim: async (claim) => {
-        const outcome = await this.rig.provision(claim, change);
-        await checkLeftOpen();
-        return outcome;
-      },
-      reconcileVolume: async (volume) => {
-        const outcome = await this.rig.remove(volume, change);
-        await checkLeftOpen();
-        return outcome;
-      },
+      reconcileClaim: (claim) => this.rig.provision(claim, change),
+      reconcileVolume: (volume) => this.rig.remove(volume, change),
     };
   }
 
@@ -173,70 +125,74 @@ export class Story {
     return found?.metadata.uid === claim.metadata.uid ? found : undefined;
   }
 
-  record(claim: Claim): Promise<Record<string, string>> {
-    return this.redis.hgetall(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`);
-  }
-
-  /** Ends the ownership of this record's owner. */
-  async endOwnership(id: string): Promise<void> {
-    await this.redis.hset(`{csi}:volume:${DRIVER}:${id}`, 'until', String(Date.now() - 1));
+  /** The claim's PV, once the volume controller has released it. */
+  async released(claim: Claim): Promise<Volume> {
+    const isReleased = async () => (await this.rig.volumeOf(claim))?.status?.phase === 'Released';
+    await until(isReleased, 'the volume is released');
+    return (await this.rig.volumeOf(claim)) as Volume;
   }
 
   /** Runs a creation whose answer is lost: the driver creates the volume, and the caller's deadline
    * passes. */
-  async loseAnswer(
-    claim: Claim,
-    worker = this.worker({ timing: { timeoutMs: 150, writeAllowanceMs: 200 } }),
-  ): Promise<void> {
+  async loseAnswer(claim: Claim): Promise<void> {
     this.script(async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;
       await proceed();
       return new Promise(() => undefined);
     });
-    const outcome = await worker.reconcileClaim(claim);
+    const outcome = await this.worker({ timeoutMs: 150 }).reconcileClaim(claim);
     assert.equal(outcome.kind, 'running', JSON.stringify(outcome));
     this.script(() => undefined);
   }
 
   /** Runs the jobs of this claim and of its volume, as the queues would, until nothing is left to
-   * do. */
+   * do. Time in doubt passes at once. */
   async runUntilDone(claim: Claim, worker = this.worker()): Promise<void> {
-    let last: readonly unknown[] = [];
+    let last: Outcome | undefined;
+    const end = (cause: unknown): never => {
+      throw new Error(`not done; the last run ended with ${JSON.stringify(last)}`, { cause });
+    };
+    await this.#binder.idle();
     await until(
       async () => {
-        const provisioned = await worker.reconcileClaim(claim);
-        const volume = await this.rig.volumeOf(claim);
-        const removed = volume === undefined ? undefined : await worker.reconcileVolume(volume);
-        await this.#binder.idle();
-        last = [provisioned, removed];
-        if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done'))
-          return false;
-        if ((await this.redis.hexists(`{csi}:open:${DRIVER}`, claim.metadata.uid)) === 1)
-          return false;
-        const now = await this.readClaim(claim);
-        const left = await this.rig.volumeOf(claim);
-        return now === undefined ? left === undefined : left?.status?.phase === 'Bound';
+        if (await this.#isBeingDeleted(claim)) return true;
+        last = await worker.reconcileClaim(claim);
+        await this.rig.endDoubt(claim);
+        return last.kind === 'done';
       },
-      `the jobs of claim ${claim.metadata.name} are done`,
-      6_000,
-    ).catch((cause: unknown) => {
-      throw new Error(`not done; the last runs ended with ${JSON.stringify(last)}`, { cause });
-    });
+      `the creation for ${claim.metadata.name} is done`,
+      20_000,
+    ).catch(end);
+    const isOver = async (): Promise<boolean> => {
+      await this.#binder.idle();
+      const [now, volume] = [await this.readClaim(claim), await this.rig.volumeOf(claim)];
+      if (volume === undefined) return now === undefined;
+      if (volume.status?.phase === 'Bound') return now !== undefined;
+      last = await worker.reconcileVolume(volume);
+      await this.rig.endDoubt(volume);
+      return false;
+    };
+    await until(isOver, `all is done for ${claim.metadata.name}`, 20_000).catch(end);
   }
 
-  /** Nothing of the claim is left: no volume, no PV, no open record. */
+  /** Whether the job of this claim's UID is one that deletes its volume. */
+  async #isBeingDeleted(claim: Claim): Promise<boolean> {
+    const key = { ...keyOf(claim), kind: 'volume' } as const;
+    const { data, finishedOn } = await this.rig.jobs.job(key);
+    return data !== undefined && finishedOn === undefined;
+  }
+
+  /** Nothing of the claim is left: no volume, and no PV. */
   async assertNothingLeft(claim: Claim): Promise<void> {
     assert.deepEqual(this.#made(claim), []);
     assert.equal(await this.rig.volumeOf(claim), undefined);
-    assert.equal(await this.redis.hexists(`{csi}:open:${DRIVER}`, claim.metadata.uid), 0);
   }
 
-  /** The claim has one volume, its PV names it, and nothing is open. */
+  /** The claim has one volume, and its PV names it. */
   async assertOneVolume(claim: Claim): Promise<void> {
     const volume = await this.rig.volumeOf(claim);
     assert.deepEqual(this.#made(claim), [volume?.spec.csi?.volumeHandle]);
     assert.equal(volume?.spec.claimRef?.uid, claim.metadata.uid);
-    assert.equal(await this.redis.hexists(`{csi}:open:${DRIVER}`, claim.metadata.uid), 0);
   }
 
   #made(claim: Claim): readonly string[] {

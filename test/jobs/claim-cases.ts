@@ -9,25 +9,17 @@ import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { aCluster, type TestNode } from '../topology/fake-cluster.ts';
 import type { Rig } from './rig.ts';
 
-/* Helpers of the numbered cases of claims: faults of the driver, and the state of the record. */
+/* Helpers of the numbered cases of claims: faults of the driver, and what the job knows. */
 
 export const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
 export const ALPHA_SELECTED_NODE = 'volume.alpha.kubernetes.io/selected-node';
 
-/** The state of a claim's record, in place of upstream's four states. `none` (upstream: Finished):
- * nothing is open, and the claim is planned anew. `open` (InBackground): a call ended ambiguously.
- * `suspect`: the driver refused after such a call. `answered`: the volume is created, its PV is not
- * written. Upstream's NoChange is the state before the run. */
-export type RecordState = 'none' | 'open' | 'suspect' | 'answered' | 'stored';
-
-export async function stateOf(rig: Rig, { metadata }: Claim): Promise<RecordState> {
-  const { state, amb, ans } = await rig.record(metadata.uid);
-  if (state === undefined) return 'none';
-  if (state === 'suspect' || state === 'stored') return state;
-  assert.equal(state, 'creating');
-  if (ans !== undefined) return 'answered';
-  assert.equal(amb, '1', 'open without a run, and not ambiguous');
-  return 'open';
+/** What a claim's job knows of its calls. `none` (upstream: Finished): nothing is begun, or there is
+ * no job. `open` (InBackground): a call may be at work. `begun`: calls of earlier runs are over. */
+export async function stateOf(rig: Rig, claim: Claim): Promise<'none' | 'open' | 'begun'> {
+  const leftMs = await rig.doubtMs(claim);
+  if (leftMs === undefined) return 'none';
+  return leftMs > 0 ? 'open' : 'begun';
 }
 
 /** Creates a claim with additional annotations. */
@@ -99,7 +91,8 @@ export function endFaults(rig: Rig): void {
   rig.onCall = () => undefined;
 }
 
-/** A run with an ambiguous call: the driver creates the volume and answers DeadlineExceeded. */
+/** A run whose call has an unknown end: the driver creates the volume and answers
+ * DeadlineExceeded. */
 export async function loseAnswer(
   rig: Rig,
   claim: Claim,
@@ -112,11 +105,6 @@ export async function loseAnswer(
   };
   assert.equal((await rig.provision(claim, parts)).kind, 'running');
   endFaults(rig);
-}
-
-/** Makes the record's last ambiguous call older than the settle time. */
-export async function passSettleTime(rig: Rig, { metadata }: Claim): Promise<void> {
-  await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${metadata.uid}`, 'call', '1');
 }
 
 /** Ports with a driver that supports topology.

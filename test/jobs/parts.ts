@@ -6,7 +6,6 @@ import type {
   Reports,
   Settings,
 } from '#src/jobs/dependencies.ts';
-import type { Clock } from '#src/runtime/clock.ts';
 import type { Rig } from './rig.ts';
 
 /** What runs work with, all at one level, so that a test replaces a part by its name alone. */
@@ -14,12 +13,23 @@ export type Parts = Cluster &
   CsiDriver &
   RedisState &
   Settings &
-  Reports & { readonly clock: Clock };
+  Reports &
+  Pick<Dependencies, 'lease' | 'journal' | 'openSources' | 'clock'>;
 
 /** The same in its groups, as the processors take it. */
 export function group(parts: Parts): Dependencies {
-  const { clock } = parts;
-  return { cluster: parts, driver: parts, redis: parts, settings: parts, reports: parts, clock };
+  const { lease, journal, openSources, clock } = parts;
+  return {
+    cluster: parts,
+    driver: parts,
+    redis: parts,
+    settings: parts,
+    reports: parts,
+    lease,
+    journal,
+    openSources,
+    clock,
+  };
 }
 
 /** The API server with some of its calls replaced. */

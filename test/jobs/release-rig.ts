@@ -1,4 +1,4 @@
-import { RecordsUnavailable } from '#src/records/ask-redis.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
 import type { Parts } from './parts.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
@@ -8,14 +8,14 @@ import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/flags.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 /** For the tests that remove finalizers from sources: the sandbox's API server, and a settable list
- * of what open records name as their sources. */
+ * of the sources of claims in the journal. */
 export interface ReleaseRig {
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
   readonly parts: Pick<Parts, 'kube' | 'facts' | 'openSources' | 'log'> & {
     readonly gates: FeatureGates;
   };
-  /** UIDs; undefined: Redis is down. */
+  /** By sourceId; undefined: the API server is down. */
   openSources: ReadonlySet<string> | undefined;
   /** Creates an empty namespace. */
   namespace(): Promise<string>;
@@ -53,7 +53,9 @@ export async function openReleaseRig(): Promise<ReleaseRig> {
       }),
       openSources: () =>
         rig.openSources === undefined
-          ? Promise.reject(new RecordsUnavailable('Redis is away'))
+          ? Promise.reject(
+              new KubeError({ code: 503, reason: 'ServiceUnavailable', serverMessage: 'away' }),
+            )
           : Promise.resolve(rig.openSources),
       gates: DEFAULT_GATES,
       log: silentLog,

@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,8 +8,6 @@ import { repeatWhileFull } from '#src/gateway-client/pool.ts';
 import type { MaxInFlight } from '#src/csi-gateway/call-limiter.ts';
 import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
-import { redisDataEpochStore } from '#src/records/data-epoch.ts';
-import { ownershipMs } from '#src/records/flags.ts';
 import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import { group, type Parts } from './parts.ts';
@@ -19,13 +18,9 @@ import { EventCorrelator, type EventInput } from '#src/kube/event-correlation.ts
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
 import { ClassTurns } from '#src/queue/class-turns.ts';
-import type { Run } from '#src/queue/run.ts';
-import type { JobKey } from '#src/queue/contract.ts';
-import { type Outcome, shownReason } from '#src/queue/outcome.ts';
-import { VolumeNames } from '#src/records/names-in-use.ts';
-import { openSources } from '#src/records/open-records.ts';
-import type { VolumeRecordsOptions } from '#src/records/record-ends.ts';
-import { VolumeRecords } from '#src/records/volume-record.ts';
+import type { KeyToQueue } from '#src/queue/contract.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { listOpenSources } from '#src/jobs/release-sources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
@@ -37,6 +32,7 @@ import {
 import { startRedisServer } from '../harness/redis-server.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { DEFAULT_OPTIONS } from '../harness/default-options.ts';
+import { JobRuns } from './job-runs.ts';
 
 export const DRIVER = 'sample.csi.sutler.dev';
 
@@ -67,23 +63,40 @@ export interface Rig {
     parameters?: Record<string, string>;
     reclaimPolicy?: 'Delete' | 'Retain';
   }): Promise<Claim>;
-  /** @param seen  a version that the job carries of its claim */
-  provision(claim: Claim, parts?: Partial<Parts>, seen?: string): Promise<Outcome>;
+  /** Makes a run of the claim's job, which gets one where it has none. */
+  provision(claim: Claim, parts?: Partial<Parts>, job?: ClaimJob): Promise<Outcome>;
+  /** Makes a run of the volume's job, which gets one where it has none. */
   remove(volume: Volume, parts?: Partial<Parts>): Promise<Outcome>;
   volumeOf(claim: Claim): Promise<Volume | undefined>;
   /** Sets the phase as the volume controller does. */
   setPhase(volume: Volume, phase: 'Bound' | 'Released'): Promise<Volume>;
-  record(id: string): Promise<Record<string, string>>;
-  /** Ends the settle time of the record's last call of unknown end. */
-  settle(id: string): Promise<void>;
-  /** The records as a process that has just started sees them. */
-  newRecords(change?: Partial<VolumeRecordsOptions>): VolumeRecords;
+  /** The jobs, and the leader that adds them. */
+  readonly jobs: JobRuns;
+  /** How long calls of earlier runs of the job may be at work in the driver; undefined: no call was
+   * begun, or there is no job. */
+  doubtMs(object: Claim | Volume): Promise<number | undefined>;
+  /** Lets the time pass until calls of earlier runs are over. */
+  endDoubt(object: Claim | Volume): Promise<void>;
   reset(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** @param o.maxInFlight  calls that the gateway lets by at once */
-export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): Promise<Rig> {
+/** How a claim without a job gets one. */
+export interface ClaimJob {
+  /** A version that the job carries of its claim. */
+  readonly seen?: string;
+  /** Nobody has noted the claim in the journal. */
+  readonly isUnnoted?: boolean;
+  /** As after the begin of a leader: calls of an earlier job may be at work for so long. */
+  readonly doubtMs?: number;
+}
+
+/** @param o.maxInFlight  calls that the gateway lets by at once
+ * @param o.hasJobs      absent: yes; no: other processes take the jobs */
+export async function openRig({
+  hasJobs = true,
+  ...o
+}: { readonly maxInFlight?: MaxInFlight; readonly hasJobs?: boolean } = {}): Promise<Rig> {
   const dir = await mkdtemp(join(tmpdir(), 'sutler-jobs-'));
   const server = await startRedisServer({ dataDir: dir });
   const redis = new Redis(server.url);
@@ -119,19 +132,10 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
   const csi = new CsiClient({ address: listen, log: silentLog });
   const classes = new Map<string, Class>();
   const events: EventInput[] = [];
-  let runs = 0;
   let claims = 0;
   const timeoutMs = 5000;
-  const createRecords = (change: Partial<VolumeRecordsOptions> = {}) =>
-    new VolumeRecords({
-      redis,
-      prefix: 'csi',
-      driver: DRIVER,
-      ownMs: ownershipMs({ timeoutMs, writeAllowanceMs: 30_000 }),
-      settleMs: 60_000,
-      ...change,
-    });
-  let records = createRecords();
+  const jobs = new JobRuns({ redisUrl: server.url, kube, driver: DRIVER });
+  if (hasJobs) await jobs.open();
   // As the recorder does: a warning that was told already is only counted.
   const correlator = new EventCorrelator(60_000);
   const recordOnce = (event: EventInput): void => {
@@ -144,13 +148,14 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
   const parts: Parts = {
     kube,
     csi: repeatWhileFull(csi, { clock: systemClock, random: Math.random }),
-    get records() {
-      return records;
+    freshClaim: () => undefined,
+    lease: {
+      judge: () => ({ kind: 'may', untilMs: performance.now() + 10_000 }),
+      pause: undefined,
     },
-    copies: { claimOf: () => Promise.resolve(undefined) },
-    openSources: () => openSources(redis, 'csi', DRIVER),
+    journal: jobs.journalPlace,
+    openSources: () => listOpenSources(kube, jobs.journalPlace),
     turns: new ClassTurns(redis, { prefix: 'csi', driver: DRIVER, keepMs: 60_000 }),
-    names: new VolumeNames(redis, 'csi', DRIVER),
     events: { record: (event) => recordOnce(event) },
     counts: createOperationCounts(metrics),
     capacity: NO_CAPACITY_HINTS,
@@ -166,44 +171,26 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
     }),
     options: { ...DEFAULT_OPTIONS, identity: 'test' },
     timeoutMs,
-    writeAllowanceMs: 30_000,
+    doubtMs: 60_000,
     areSecretsWatched: false,
-    usesClaimFinalizer: false,
-    isSoftState: false,
     retryMaxMs: 300_000,
     endpoint: 'unix:///gateway',
-    newOwner: () => `run-${(runs += 1)}`,
     clock: systemClock,
     log: silentLog,
   };
-  // The status of each key, which the consumer keeps in Redis.
-  const reasons = new Map<string, string>();
-  const backoffs = new Map<string, { readonly scope: string; readonly ms: number }>();
-  const runOf = async (key: JobKey, process: (run: Run) => Promise<Outcome>): Promise<Outcome> => {
-    const infeasible = backoffs.get(key.uid);
-    const run = {
-      signal: new AbortController().signal,
-      queuedMs: Date.now(),
-      count: 1,
-      reachedDriver: () => undefined,
-      lastReason: () => Promise.resolve(reasons.get(key.uid)),
-      infeasibleBackoffMs: (scope: string) =>
-        Promise.resolve(infeasible?.scope === scope ? infeasible.ms : 0),
-    };
-    const outcome = await runToOutcome(key, silentLog, () => process(run));
-    if (outcome.kind === 'done') reasons.delete(key.uid);
-    else reasons.set(key.uid, shownReason(outcome.reason));
-    if (outcome.kind === 'retry' && outcome.infeasibleScope !== undefined)
-      backoffs.set(key.uid, { scope: outcome.infeasibleScope, ms: outcome.minDelayMs ?? 0 });
-    else if (outcome.kind !== 'later') backoffs.delete(key.uid);
-    return outcome;
+  const run = (
+    key: KeyToQueue,
+    reconcile: typeof reconcileClaim | typeof reconcileVolume,
+    change: Partial<Parts>,
+    job?: Parameters<JobRuns['run']>[2],
+  ) => {
+    const deps = group({ ...parts, ...change });
+    return jobs.run(
+      key,
+      (each) => runToOutcome(key, silentLog, () => reconcile(deps, key, each)),
+      job,
+    );
   };
-  const keyOf = (object: Claim | Volume, kind: JobKey['kind']): JobKey => ({
-    kind,
-    uid: object.metadata.uid,
-    namespace: object.metadata.namespace ?? '',
-    name: object.metadata.name,
-  });
   return {
     parts,
     cluster,
@@ -249,17 +236,13 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
         },
       });
     },
-    provision: (claim, change = {}, seen) => {
-      const key = keyOf(claim, 'claim');
-      const deps = group({ ...parts, ...change });
-      return runOf(key, (run) =>
-        reconcileClaim(deps, key, seen === undefined ? run : { ...run, shown: { seen } }),
-      );
+    provision: (claim, change = {}, { seen, isUnnoted = false, doubtMs } = {}) => {
+      const cls = classes.get(claim.spec.storageClassName ?? '');
+      const noted = isUnnoted ? undefined : { claim, cls };
+      const key = { ...keyOf(claim), ...(seen === undefined ? {} : { seen }) };
+      return run(key, reconcileClaim, change, { noted, doubtMs });
     },
-    remove: (volume, change = {}) => {
-      const key = keyOf(volume, 'volume');
-      return runOf(key, (run) => reconcileVolume(group({ ...parts, ...change }), key, run));
-    },
+    remove: (volume, change = {}) => run(keyOf(volume), reconcileVolume, change),
     volumeOf: (claim) => kube.get<Volume>(resources.volumes, { name: `pvc-${claim.metadata.uid}` }),
     setPhase: (volume, phase) =>
       kube.patch<Volume>(
@@ -267,24 +250,17 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
         { name: volume.metadata.name },
         { type: 'merge', body: { status: { phase } }, subresource: 'status' },
       ),
-    newRecords: createRecords,
-    record: (id) => redis.hgetall(`{csi}:volume:${DRIVER}:${id}`),
-    settle: async (id) => void (await redis.hset(`{csi}:volume:${DRIVER}:${id}`, 'call', '1')),
-    async reset() {
+    jobs,
+    doubtMs: (object) => jobs.doubtMs(keyOf(object)),
+    endDoubt: (object) => jobs.endDoubt(keyOf(object)),
+    reset() {
       hook = () => undefined;
       events.length = 0;
       (driver.calls as DriverCall[]).length = 0;
-      await redis.flushall();
-      await redisDataEpochStore(redis, 'csi', DRIVER).begin({
-        id: 'e',
-        quarantineMs: 0,
-        sequence: 0,
-      });
-      // As a process that has just started: it knows of no record in the Redis that was emptied.
-      records = createRecords();
-      await records.seenDataEpoch();
+      return Promise.resolve();
     },
     async close() {
+      await jobs.close();
       csi.close();
       await gateway.close(0);
       await driver.close();
@@ -295,4 +271,13 @@ export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): P
       await rm(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** The key of an object, as ingest makes it. */
+export function keyOf(object: Claim | Volume): KeyToQueue {
+  const { uid, namespace = '', name } = object.metadata;
+  if (namespace !== '') return { kind: 'claim', uid, namespace, name };
+  const claimUid = (object as Volume).spec.claimRef?.uid;
+  const ofClaim = claimUid === undefined ? {} : { claimUid };
+  return { kind: 'volume', uid, namespace, name, ...ofClaim };
 }

@@ -50,7 +50,7 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   SutlerClaimsSlow: {
     fires: [LEADS, oldest('DeadlineExceeded', '0+300x40')],
-    quiet: [LEADS, oldest('DeadlineExceeded', '3000x40'), oldest('Quarantine', '0+300x40')],
+    quiet: [LEADS, oldest('DeadlineExceeded', '3000x40'), oldest('Drained', '0+300x40')],
   },
   SutlerNoLeader: {
     fires: [LEADS, status('a', '0x40'), status('b', '0x40')],
@@ -72,15 +72,15 @@ const CASES: Readonly<Record<string, Case>> = {
     fires: [LEADS, `sutler_drained${AT} 1x40`],
     quiet: [LEADS, `sutler_drained${AT} 0x27 1x12`],
   },
-  SutlerQuarantined: {
-    fires: [LEADS, `sutler_quarantined${AT} 1x40`],
-    quiet: [LEADS, `sutler_quarantined${AT} 0x40`],
+  SutlerJournalOff: {
+    fires: [LEADS, `sutler_journal_off${AT} 1x40`],
+    quiet: [LEADS, `sutler_journal_off${AT} 0x40`],
   },
-  SutlerRecordsOpen: {
-    fires: [LEADS, `sutler_records_open${AT} 3x40`, `sutler_queue_runs_in_flight${JOBS} 2x40`],
+  SutlerJournalStuck: {
+    fires: [LEADS, `sutler_journal_entries${AT} 3x40`, `sutler_queue_runs_in_flight${JOBS} 2x40`],
     quiet: [
       LEADS,
-      `sutler_records_open${AT} 3x40`,
+      `sutler_journal_entries${AT} 3x40`,
       `sutler_queue_runs_in_flight${JOBS} 2x40`,
       pending('Later', '1x40'),
     ],
@@ -180,11 +180,6 @@ const outcomes = [
     name: 'SutlerNoLeader fires where Prometheus finds no ingest',
     series: ['up{job="sutler-jobs"} 1x40'],
     alerts: ['SutlerNoLeader'],
-  },
-  {
-    name: 'SutlerRecordsOpen fires for records that the audit suspects',
-    series: [LEADS, `sutler_suspect_records${AT} 1x40`],
-    alerts: ['SutlerRecordsOpen'],
   },
 ];
 

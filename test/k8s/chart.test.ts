@@ -48,10 +48,7 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     assert.match(helm(['lint', '--strict', CHART, '-n', 'sutler']), /0 chart\(s\) failed/);
   });
 
-  for (const values of [
-    EVERYTHING,
-    ...['single', 'sentinel'].map((mode) => ({ redis: { mode } })),
-  ]) {
+  for (const values of [EVERYTHING, { redis: { mode: 'single' } }]) {
     it(`has pods that the restricted profile allows, with ${JSON.stringify(values)}`, () => {
       const pods = podsOf(values);
       assert.ok(pods.size >= 3);
@@ -70,9 +67,8 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
       tolerations: [{ key: 'storage', operator: 'Exists' }],
       imagePullSecrets: [{ name: 'registry' }],
     };
-    for (const mode of ['single', 'sentinel'])
-      for (const [name, pod] of podsOf({ ...values, redis: { mode } }))
-        for (const [key, value] of Object.entries(values)) assert.deepEqual(pod[key], value, name);
+    for (const [name, pod] of podsOf({ ...values, redis: { mode: 'single' } }))
+      for (const [key, value] of Object.entries(values)) assert.deepEqual(pod[key], value, name);
   });
 
   it('gives each constraint of spreading the labels of its pods', () => {
@@ -101,27 +97,6 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     assert.equal(image, 'here/sutler:1');
     assert.deepEqual((set as Fields)['requests'], { ...resources.requests, cpu: '100m' });
     assert.deepEqual((env as readonly unknown[]).at(-1), entry);
-  });
-
-  it('gives each pod of Redis a volume, where there is a class', () => {
-    for (const mode of ['single', 'sentinel']) {
-      const values = { redis: { mode, storageClass: 'fast', storageSize: '5Gi' } };
-      const [found] = template(values).filter(({ kind }) => kind === 'StatefulSet');
-      assert.ok(found !== undefined);
-      const { volumeClaimTemplates } = found['spec'] as Fields;
-      assert.deepEqual(volumeClaimTemplates, [
-        {
-          metadata: { name: 'data' },
-          spec: {
-            storageClassName: 'fast',
-            accessModes: ['ReadWriteOnce'],
-            resources: { requests: { storage: '5Gi' } },
-          },
-        },
-      ]);
-      const volumes = podsOf(values).get('sutler-redis')?.['volumes'];
-      assert.doesNotMatch(JSON.stringify(volumes), /"name":"data"/);
-    }
   });
 
   it('reads Redis’ URLs from the Secret that is named', () => {
@@ -168,11 +143,10 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
   });
 
   it('refuses what it can’t do, with what to write', () => {
-    refuses({ redis: { mode: 'cluster' } }, /"cluster" is unknown; write external, sentinel or/);
+    refuses({ redis: { mode: 'cluster' } }, /"cluster" is unknown; write external or single/);
     refuses({ redis: { urls: { ingest: 'rediss://a' } } }, /redis.urls.jobs is missing/);
     refuses({ redis: { mode: 'single', urls: URLS } }, /write redis.mode: external/);
-    refuses({ redis: { mode: 'sentinel' }, certManager: true }, /set certManager: false/);
-    refuses({ redis: { mode: 'sentinel', insecure: true } }, /remove redis.insecure/);
+    refuses({ redis: { mode: 'single' }, certManager: true }, /set certManager: false/);
   });
 
   it('refuses a value that it does not know, and one of another type', () => {
@@ -209,16 +183,12 @@ describe(
       );
     });
 
-    for (const [mode, overlay] of [
-      ['single', 'quickstart'],
-      ['sentinel', 'production'],
-    ] as const)
-      it(`makes the objects of overlays/${overlay} with redis.mode ${mode}`, () => {
-        assert.deepEqual(
-          comparable(template({ redis: { mode } })),
-          comparable(render({ resources: [`overlays/${overlay}`] })),
-        );
-      });
+    it('makes the objects of overlays/quickstart with redis.mode single', () => {
+      assert.deepEqual(
+        comparable(template({ redis: { mode: 'single' } })),
+        comparable(render({ resources: ['overlays/quickstart'] })),
+      );
+    });
 
     it('makes the objects of cert-manager', () => {
       const isForeign = ({ apiVersion }: ManifestObject) =>
@@ -239,7 +209,7 @@ function comparable(objects: readonly ManifestObject[]): ReadonlyMap<string, unk
       .filter(({ kind, metadata }) => kind !== 'Namespace' && metadata.name !== 'local-driver')
       .map((object) => {
         const text = JSON.stringify(object)
-          .replaceAll(/(sutler-redis-(?:users|sentinel))-\w{10}/g, '$1')
+          .replaceAll(/(sutler-redis-users)-\w{10}/g, '$1')
           .replace('"sutler-secrets-1"', '"sutler-secrets"');
         const plain = withoutEmpty(JSON.parse(text)) as ManifestObject;
         return [`${plain.kind} ${plain.metadata.name}`, plain] as const;

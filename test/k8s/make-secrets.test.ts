@@ -6,8 +6,7 @@ import { makeSecrets, type SecretServer, startSecretServer } from '../harness/ma
 describe('the Job that makes the Secrets', () => {
   let secrets: SecretServer['secrets'];
   let server: SecretServer['server'];
-  const run = (redisPods: readonly string[] = []) =>
-    makeSecrets({ url: server.url, token: 'a-token', redisPods });
+  const run = () => makeSecrets({ url: server.url, token: 'a-token' });
   const valueOf = (secret: string, key: string): string => secrets.get(secret)?.[key] ?? '';
   const certificateOf = (secret: string): X509Certificate =>
     new X509Certificate(valueOf(secret, 'tls.crt'));
@@ -24,7 +23,6 @@ describe('the Job that makes the Secrets', () => {
       'sutler-gateway-tls',
       'sutler-ingest-tls',
       'sutler-jobs-tls',
-      'sutler-record-key',
       'sutler-redis',
     ]));
 
@@ -67,29 +65,8 @@ describe('the Job that makes the Secrets', () => {
     assert.ok(certificateOf('sutler-jobs-tls').verify(authority.publicKey));
   });
 
-  it('with Sentinels, makes URLs that name them, and their users and certificate', async () => {
-    const authority = certificateOf('sutler-gateway-authority').publicKey;
-    secrets.delete('sutler-redis');
-    await run(['redis-0.redis', 'redis-1.redis']);
-    const password = valueOf('sutler-redis', 'jobs-password');
-    assert.equal(
-      valueOf('sutler-redis', 'jobs-url'),
-      `rediss-sentinel://sutler-jobs:${password}@redis-0.redis:26379,redis-1.redis:26379/main`,
-    );
-    for (const user of ['replica', 'sentinel', 'client'])
-      assert.match(valueOf('sutler-redis', `${user}-password`), /^[0-9a-f]{48}$/);
-    const certificate = certificateOf('sutler-redis-tls');
-    for (const name of ['redis-1.redis', 'redis-1.redis.sutler.svc'])
-      assert.equal(certificate.checkHost(name), name);
-    assert.ok(certificate.verify(new X509Certificate(valueOf('sutler-redis', 'ca.crt')).publicKey));
-    assert.ok(!certificate.verify(authority), 'no gateway can pose as Redis');
-  });
-
   it('fails with what the API server says', async () => {
     server.handler = (_, reply) => reply.status(403, 'Forbidden', 'secrets is forbidden');
-    await assert.rejects(
-      run(),
-      /POST Secret sutler\/sutler-record-key: 403 .*secrets is forbidden/,
-    );
+    await assert.rejects(run(), /POST Secret sutler\/sutler-dashboard: 403 .*secrets is forbidden/);
   });
 });

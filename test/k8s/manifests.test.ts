@@ -591,15 +591,16 @@ describe('k8s/', () => {
     const grants = (verbs: readonly string[], resources: readonly Resource[]): string[] =>
       resources.flatMap(({ group, plural }) => verbs.map((verb) => `${verb} ${group}/${plural}`));
 
-    it('of ingest are exactly to list and watch its kinds and write events', () => {
+    it('of ingest are exactly to list and watch its kinds, read claims and write events', () => {
       const watched = grants(
         ['list', 'watch'],
         [kinds.claims, kinds.volumes, kinds.classes, ...ON_DEMAND],
       );
       const events = grants(['create', 'patch'], [kinds.events]);
+      const read = grants(['get'], [kinds.claims]);
       assert.deepEqual(
         [...rightsOf('sutler-ingest')].toSorted(),
-        [...watched, ...events, 'get /namespaces'].toSorted(),
+        [...watched, ...read, ...events].toSorted(),
       );
     });
 
@@ -608,10 +609,7 @@ describe('k8s/', () => {
         ...grants(['get', 'list', 'update'], [kinds.claims]),
         ...grants(['get', 'create', 'delete', 'patch'], [kinds.volumes]),
         ...grants(['list', 'watch'], [kinds.classes, kinds.volumeAttachments]),
-        ...grants(
-          ['get'],
-          [kinds.volumeAttributesClasses, kinds.snapshotContents, kinds.namespaces],
-        ),
+        ...grants(['get'], [kinds.volumeAttributesClasses, kinds.snapshotContents]),
         ...grants(['get', 'update'], [kinds.snapshots]),
         ...grants(['list'], [kinds.referenceGrants]),
         ...grants(['create', 'patch'], [kinds.events]),
@@ -619,8 +617,8 @@ describe('k8s/', () => {
       assert.deepEqual([...rightsOf('sutler-jobs')].toSorted(), asked.toSorted());
     });
 
-    it('of notices are, in a component of their own, to read the objects that notices name', () => {
-      const asked = grants(['get'], [kinds.claims, kinds.volumes]);
+    it('of notices are, in a component of their own, to read the volumes that notices name', () => {
+      const asked = grants(['get'], [kinds.volumes]);
       assert.deepEqual([...rightsOf('sutler-ingest-webhooks')].toSorted(), asked.toSorted());
     });
 
@@ -792,32 +790,17 @@ describe('k8s/', () => {
     }
   });
 
-  it('mounts the keys of seals into ingest and jobs, and into nothing else', () => {
-    const withKeys = containers.filter(({ container, pod }) =>
-      container.volumeMounts?.some(
-        ({ name }) =>
-          pod.volumes?.find((volume) => volume.name === name)?.secret?.secretName ===
-          'sutler-record-key',
-      ),
-    );
-    const named = new Set(withKeys.map(({ container }) => container.args[0] ?? ''));
-    assert.deepEqual([...named].sort(), ['ingest', 'jobs']);
-    for (const { title, container } of ours.filter(({ container }) =>
-      named.has(container.args[0] ?? ''),
-    ))
-      assert.equal(flagsOf(container)['recordKeyFile'], '/etc/sutler/record-key/keys', title);
-  });
-
-  it('the Redis for trying has a password for each user, of the Secret that the Job makes', () => {
+  it('gives the quickstart’s Redis a password for each user, of the Secret that the Job makes', () => {
     const redis = containers.find(({ title }) => title === TRIAL)?.container;
-    for (const { name, valueFrom } of redis?.env ?? []) {
+    const passwords = (redis?.env ?? []).filter(({ name }) => name.endsWith('_PASSWORD'));
+    assert.equal(passwords.length, 4);
+    for (const { name, valueFrom } of passwords) {
       const user = name.replace('_PASSWORD', '').toLowerCase();
       assert.ok(redis?.args.join(' ').includes(`s/^user sutler-${user} on/& >$${name}/`));
       assert.ok(redisUserNames.includes(`sutler-${user}`));
       const ref = { name: 'sutler-redis', key: `${user}-password` };
       assert.deepEqual(valueFrom?.secretKeyRef, ref);
     }
-    assert.equal(redis?.env?.length, 4);
   });
 
   it('gives no user of Redis a password, and every user only keys of the prefix', () => {
@@ -828,23 +811,15 @@ describe('k8s/', () => {
     }
   });
 
-  it('runs Redis with an append-only file and without eviction', () => {
-    const args = containers.find(({ title }) => title === TRIAL)?.container.args.join(' ') ?? '';
-    const file = readFileSync(join(ROOT, 'k8s/redis-sentinel/redis.conf'), 'utf8');
-    for (const text of [args, file]) {
-      assert.match(text, /^(.*--)?appendonly yes\b/m);
-      assert.match(text, /^(.*--)?maxmemory-policy noeviction\b/m);
-    }
-  });
-
-  it('names the pods of Redis alike for each of them, and in the Job', () => {
-    const env = containers
-      .filter(({ title }) => title.startsWith('redis-sentinel/'))
-      .flatMap(({ container }) => container.env ?? [])
-      .filter(({ name }) => name === 'PODS');
-    const kustomization = readFileSync(join(ROOT, 'k8s/redis-sentinel/kustomization.yaml'), 'utf8');
-    const names = /name: REDIS_PODS\s+value: (.+)/.exec(kustomization)?.[1];
-    const pods = [0, 1, 2].map((i) => `sutler-redis-${i}.sutler-redis`).join(' ');
-    assert.deepEqual([names, ...env.map(({ value }) => value)], [pods, pods, pods]);
+  it('runs Redis without eviction, and has it write nothing to disk', () => {
+    const redis = containers.find(({ title }) => title === TRIAL);
+    const args = redis?.container.args.join(' ') ?? '';
+    for (const setting of ["save ''", 'appendonly no', 'maxmemory-policy noeviction'])
+      assert.ok(args.includes(`--${setting} `), setting);
+    const kinds = (redis?.pod.volumes ?? []).map((volume) => Object.keys(volume).toSorted());
+    assert.deepEqual(kinds, [
+      ['configMap', 'name'],
+      ['emptyDir', 'name'],
+    ]);
   });
 });

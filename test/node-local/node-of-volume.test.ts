@@ -9,6 +9,9 @@ import {
 import { aCluster, registered } from '../topology/fake-cluster.ts';
 
 const DRIVER = 'local.example';
+const IF_NODE_IS_GONE =
+  'if its node is gone for good, so is the volume: delete the PersistentVolume and remove its ' +
+  'finalizer external-provisioner.volume.kubernetes.io/finalizer';
 const IDENTITY = 'storage.kubernetes.io/csiProvisionerIdentity';
 
 /** @param nodes values of the key "node" that the volume's affinity names */
@@ -69,9 +72,7 @@ describe('chooseDeletingNode', () => {
     assert.deepEqual(choose(volume, all), { kind: 'node', name: 'node-1' });
     assert.deepEqual(choose(volume, ['node-0', 'node-2']), {
       kind: 'none',
-      message:
-        'no gateway is ready on node node-1, which created the volume; if that node is gone for ' +
-        'good, run: sutler abandon node-1',
+      message: `no gateway is ready on node node-1, which created the volume; ${IF_NODE_IS_GONE}`,
       nodes: ['node-1'],
       isGone: false,
     });
@@ -92,18 +93,20 @@ describe('chooseDeletingNode', () => {
     assert.equal(none.kind === 'none' && none.message, 'no node has a gateway that is ready');
   });
 
-  it('says which node to abandon where no node matches', () => {
+  it('says what to do where no node matches', () => {
     const known = choose(aVolume({ nodes: ['gone'], identity: createdOn('gone') }), all);
     assert.deepEqual(known, {
       kind: 'none',
       message:
-        'no node matches the node affinity of the volume, which node gone created; if its node ' +
-        'is gone for good, run: sutler abandon gone',
+        'no node matches the node affinity of the volume, which node gone created; ' +
+        IF_NODE_IS_GONE,
       nodes: ['gone'],
       isGone: true,
     });
     const unknown = choose(aVolume({ nodes: ['gone'] }), all);
-    assert.ok(unknown.kind === 'none' && unknown.message.endsWith('sutler abandon NODE'));
+    assert.ok(
+      unknown.kind === 'none' && unknown.message.endsWith(`of the volume; ${IF_NODE_IS_GONE}`),
+    );
     assert.deepEqual(unknown.nodes, []);
   });
 });

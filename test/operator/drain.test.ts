@@ -1,90 +1,109 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { after, before, beforeEach, describe, it } from 'node:test';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
+import { drainOf } from '#src/election/lease-view.ts';
+import { writeDriverNote } from '#src/hints/driver-note.ts';
+import type { Journal } from '#src/journal/journal.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import type { Lease } from '#src/kube/objects.ts';
+import { leases } from '#src/kube/resources.ts';
 import { heartbeatKey, queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/queues.ts';
-import { redisDrain } from '#src/records/provisioning-pause.ts';
-import { DUPLICATE_LEFT } from '#src/records/forget.ts';
-import { redisDataEpochStore } from '#src/records/data-epoch.ts';
-import { VolumeRecords } from '#src/records/volume-record.ts';
-import { plannedRequest } from '../harness/planned-request.ts';
 import { redisUsers, urlOf } from '../harness/redis-users.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { runSutler } from '../harness/run-sutler.ts';
-import { until } from '../harness/until.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openCreation } from './open-creation.ts';
 
 const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
 const DRIVER = 'd.example';
+const LEASE = { namespace: 'default', name: 'd-example' };
 
 describe('sutler drain', () => {
   let server: TestRedis;
   let redis: Redis;
-  const sutler = (...args: string[]) =>
-    runSutler(args, { REDIS_URL: urlOf('operator', server.url) });
-  const records = (ownMs: number): VolumeRecords =>
-    new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs, settleMs: 60_000 });
-  const open = async (uid: string, ownMs = 60_000) =>
-    records(ownMs).openCreate(uid, {
-      owner: uid,
-      job: { kind: 'claim', uid, namespace: 'ns', name: `claim-${uid}` },
-      planned: plannedRequest(),
-      mode: 'plan',
-    });
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  const journals: Journal[] = [];
+  const where = (): readonly string[] => [
+    `--kubeconfig=${cluster.kubeconfig}`,
+    '--leader-election-namespace=default',
+  ];
+  const drain = (...args: string[]) =>
+    runSutler(['drain', ...where(), ...args], { REDIS_URL: urlOf('operator', server.url) });
+  /** A creation of which a call may be at work. */
+  const open = async (uid: string, doubtMs = 60_000): Promise<Journal> => {
+    const o = { uid, name: `claim-${uid}`, doubtMs };
+    const journal = await openCreation({ kube, server }, DRIVER, o);
+    journals.push(journal);
+    return journal;
+  };
+  const readLease = (): Promise<Lease | undefined> => kube.get<Lease>(leases, LEASE);
   const isDrained = async (): Promise<boolean> =>
-    (await redisDrain(redis, 'csi', DRIVER).read()).isDrained;
+    drainOf((await readLease())?.metadata.annotations) !== undefined;
 
   before(async () => {
     server = await startTestRedis({ settings: redisUsers() });
     redis = server.redis;
+    cluster = await openSandboxCluster();
+    kube = await cluster.client();
   });
-  after(() => server.close());
+  after(async () => {
+    await cluster.close();
+    await server.close();
+  });
   beforeEach(async () => {
     await redis.flushall();
-    const store = redisDataEpochStore(redis, 'csi', DRIVER);
-    await store.begin({ id: 'e', quarantineMs: 0, sequence: 0 });
     await registerQueues(redis, 'csi', [{ name: 'claims.d', driver: DRIVER, kind: 'claim' }]);
   });
+  afterEach(async () => {
+    for (const each of journals.splice(0)) each.stop();
+    for (const { metadata } of (await kube.list<Lease>(leases, LEASE)).items)
+      await kube.delete(leases, metadata);
+  });
 
-  it('sets the drain, and says that sutler can be taken out if nothing is open', async () => {
-    const { code, out, err } = await sutler('drain', `--driver-name=${DRIVER}`);
+  it('annotates the driver’s Lease, and says that sutler can be taken out', async () => {
+    const { code, out, err } = await drain(`--driver-name=${DRIVER}`);
     assert.equal(code, 0, out + err);
-    assert.match(out, /no volume record is open; sutler can be taken out: stop its ingest/);
+    assert.match(out, /nothing that was begun is left; sutler can be taken out: stop its ingest/);
     assert.match(out, /0 claims and 0 volumes wait here/);
     assert.equal(await isDrained(), true);
   });
 
-  it('says what is open, what each waits for, and that no worker lives', async () => {
-    await open('busy');
-    await open('left');
-    await records(60_000).leaveAmbiguous('left', 'left', 'Unavailable');
-    await open('doubtful');
-    await records(60_000).leaveAmbiguous('doubtful', 'doubtful', 'DeadlineExceeded');
-    await records(60_000).openExisting('doubtful', {
-      owner: 'again',
-      job: { kind: 'claim', uid: 'doubtful', namespace: 'ns', name: 'claim-doubtful' },
-    });
-    await records(60_000).closeRefused('doubtful', 'again', 'ResourceExhausted');
-    const { code, out } = await sutler('drain', `--driver-name=${DRIVER}`);
-    assert.equal(code, 1, out);
-    assert.match(out, /3 volume records are open \(1 suspect, 2 creating, 0 deleting\)/);
-    assert.match(out, /no worker was seen: start jobs/);
-    assert.match(
-      out,
-      /suspect {2}ns\/claim-doubtful {2}doubtful {2}the driver refused \(ResourceExh/,
-    );
-    assert.match(out, /creating {2}ns\/claim-busy {2}busy {2}a run has it, for \d+ s at most/);
-    assert.match(out, /left {2}its CreateVolume is sent again after Unavailable, since the end/);
+  it('leaves what the holder has written to the Lease', async () => {
+    const annotations = { 'sutler.dev/redis-history': '3/h' };
+    const spec = { holderIdentity: 'sutler_a', leaseTransitions: 3 };
+    await kube.create<Lease>(leases, 'default', { metadata: { ...LEASE, annotations }, spec });
+    await drain();
+    const lease = await readLease();
+    assert.equal(lease?.spec?.holderIdentity, 'sutler_a');
+    assert.equal(lease.metadata.annotations?.['sutler.dev/redis-history'], '3/h');
   });
 
-  it('says of a record that only an operator can end which command does', async () => {
-    await open('double');
-    const answer = { handle: 'zone-1/v', context: {}, capacityBytes: '1', topology: [] };
-    await records(60_000).leaveAnswered('double', 'double', answer, DUPLICATE_LEFT);
-    const { code, out } = await sutler('drain', `--driver-name=${DRIVER}`);
+  it('keeps who has drained first, and when', async () => {
+    await drain();
+    const first = (await readLease())?.metadata.annotations;
+    await drain();
+    assert.deepEqual((await readLease())?.metadata.annotations, first);
+  });
+
+  it('says what was begun, until when it is in doubt, and that no worker lives', async () => {
+    await open('busy');
+    const { code, out } = await drain(`--driver-name=${DRIVER}`);
     assert.equal(code, 1, out);
-    assert.match(out, /double {2}the driver’s answer names another volume.*sutler forget double /);
+    assert.match(out, /1 creations and 0 deletions are not finished; sutler can't be taken out/);
+    assert.match(out, /no worker was seen: start jobs/);
+    assert.match(out, /ns\/claim-busy {2}busy {2}a call may be at work in the driver until \d{4}-/);
+  });
+
+  it('does not wait for a claim in the journal of which nothing was begun', async () => {
+    const o = { uid: 'new', name: 'new' };
+    journals.push(await openCreation({ kube, server }, DRIVER, o));
+    const { code, out } = await drain();
+    assert.equal(code, 0, out);
+    assert.match(out, /1 claims and 0 volumes wait here/);
   });
 
   it('says nothing about workers while one lives', async () => {
@@ -92,27 +111,26 @@ describe('sutler drain', () => {
     const [seconds] = await redis.time();
     const key = heartbeatKey('csi', queueName('claim', DRIVER));
     await redis.set(key, `${Number(seconds) * 1000} 0`);
-    assert.doesNotMatch((await sutler('drain', `--driver-name=${DRIVER}`)).out, /start jobs/);
+    assert.doesNotMatch((await drain(`--driver-name=${DRIVER}`)).out, /start jobs/);
   });
 
   it('drains the only driver where none is named, and prints JSON with -o json', async () => {
     await open('busy');
-    const { code, out } = await sutler('drain', '-o', 'json');
-    const {
-      driver,
-      isDrained: isSet,
-      records: left,
-    } = JSON.parse(out) as {
+    const { code, out } = await drain('-o', 'json');
+    const state = JSON.parse(out) as {
       driver: string;
       isDrained: boolean;
-      records: { id: string }[];
+      creations: { uid: string }[];
     };
-    assert.deepEqual([code, driver, isSet, left.map(({ id }) => id)], [1, DRIVER, true, ['busy']]);
+    assert.deepEqual(
+      [code, state.driver, state.isDrained, state.creations.map(({ uid }) => uid)],
+      [1, DRIVER, true, ['busy']],
+    );
   });
 
   it('that is interrupted while it waits does not end with status 0', async () => {
     await open('busy');
-    const argv = [CLI, 'drain', '--wait'];
+    const argv = [CLI, 'drain', ...where(), '--wait'];
     const env = { PATH: process.env['PATH'], REDIS_URL: urlOf('operator', server.url) };
     const waiting = spawn(process.execPath, argv, { env });
     const ended = once(waiting, 'exit');
@@ -122,54 +140,47 @@ describe('sutler drain', () => {
   });
 
   it('names another provisioner that leads', async () => {
-    await redisDataEpochStore(redis, 'csi', DRIVER).setOtherProvisioner('csi-provisioner-0');
-    const { out } = await sutler('drain', `--driver-name=${DRIVER}`);
+    const place = { redis, prefix: 'csi', driver: DRIVER };
+    await writeDriverNote(place, { otherProvisioner: 'csi-provisioner-0' });
+    const { out } = await drain(`--driver-name=${DRIVER}`);
     assert.match(out, /csi-provisioner-0 holds the driver's Lease/);
     assert.match(out, /can be taken out: stop its processes/);
   });
 
-  it('waits until nothing is open, and sets the drain again in an emptied Redis', async () => {
-    await open('last');
-    const waiting = sutler('drain', `--driver-name=${DRIVER}`, '--wait');
-    await until(isDrained, 'the drain is set');
-    await redis.hdel('{csi}:blessing:d.example', 'drain');
-    await until(isDrained, 'the drain is set again');
-    await records(60_000).closeStored('last', 'last');
+  it('waits until what was begun is finished, and counts it', async () => {
+    const journal = await open('last');
+    const waiting = drain(`--driver-name=${DRIVER}`, '--wait');
+    setTimeout(() => {
+      journal.finish(['last']);
+      journal.hasten();
+    }, 2_000);
     const { code, out } = await waiting;
     assert.equal(code, 0, out);
-    assert.match(out, /Z 1 open volume records\n.*Z 0 open volume records\n/);
+    assert.match(out, /Z 1 claims and volumes are not finished yet\n.*Z 0 claims and volumes/);
   });
 
   it('waits no longer than --wait-limit, and does not advise --wait then', async () => {
     await open('last');
-    const { code, out } = await sutler(
-      'drain',
-      `--driver-name=${DRIVER}`,
-      '--wait',
-      '--wait-limit=300ms',
-    );
+    const { code, out } = await drain(`--driver-name=${DRIVER}`, '--wait', '--wait-limit=300ms');
     assert.equal(code, 1);
-    assert.match(out, /1 volume records are open/);
+    assert.match(out, /1 creations and 0 deletions are not finished/);
     assert.match(out, /^drop what can never end with sutler forget UID$/m);
   });
 
   it('is ended by --undo', async () => {
-    await sutler('drain', `--driver-name=${DRIVER}`);
-    const { code, out } = await sutler('drain', `--driver-name=${DRIVER}`, '--undo');
+    await drain(`--driver-name=${DRIVER}`);
+    const { code, out } = await drain(`--driver-name=${DRIVER}`, '--undo');
     assert.equal(code, 0);
     assert.match(out, /the drain of d\.example is ended/);
     assert.equal(await isDrained(), false);
-    assert.match(
-      (await sutler('drain', `--driver-name=${DRIVER}`, '--undo')).out,
-      /was not drained/,
-    );
+    assert.match((await drain(`--driver-name=${DRIVER}`, '--undo')).out, /was not drained/);
   });
 
   it('names what is missing or contradicts itself', async () => {
     await registerQueues(redis, 'csi', [{ name: 'claims.e', driver: 'e', kind: 'claim' }]);
-    assert.match((await sutler('drain')).err, /--driver-name is missing: .* have d\.example, e/);
+    assert.match((await drain()).err, /--driver-name is missing: .* have d\.example, e/);
     assert.match(
-      (await sutler('drain', `--driver-name=${DRIVER}`, '--undo', '--wait')).err,
+      (await drain(`--driver-name=${DRIVER}`, '--undo', '--wait')).err,
       /give one of them/,
     );
   });

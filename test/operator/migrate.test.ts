@@ -9,13 +9,15 @@ import { flagsOf } from '#src/dispatch.ts';
 import { isConfig, readDriverConfig } from '#src/driver-config/read-config.ts';
 import type { PodSpec, Workload } from '#src/operator/migrate/provisioner.ts';
 import { processes } from '#src/processes.ts';
-import { redisDataEpochStore } from '#src/records/data-epoch.ts';
-import { VolumeRecords } from '#src/records/volume-record.ts';
+import { Journal } from '#src/journal/journal.ts';
+import { namespaces } from '#src/kube/resources.ts';
+import { silentLog } from '#src/runtime/log.ts';
 import { type DriverTraits, driverManifest } from '../harness/driver-manifest.ts';
-import { plannedRequest } from '../harness/planned-request.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { redisUsers, urlOf } from '../harness/redis-users.ts';
 import { type Ended, runSutler } from '../harness/run-sutler.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import { aClaim } from '../volumes/builders.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -266,7 +268,7 @@ describe('sutler migrate', () => {
     const { out_ } = await migrated();
     const { code, out, err } = await runSutler(['migrate', '--back', out_], {});
     assert.equal(code, 0, err);
-    assert.match(out, /nothing was changed\. whether volume records are open was not checked/);
+    assert.match(out, /nothing was changed\. whether claims are in the journal was not checked/);
     assert.match(out, /^1\. sutler drain --wait --driver-name=shop\.example$/m);
     assert.match(out, /^2\. .*out of the drivers\.yaml of your kustomization .*kubectl apply -k/m);
     assert.match(
@@ -364,12 +366,12 @@ describe('sutler migrate --check of Redis', () => {
 
   it('names a command and a key that a user may not use', async () => {
     await server.redis.call('ACL', 'SETUSER', 'sutler-jobs', '-hset');
-    await server.redis.call('ACL', 'SETUSER', 'sutler-ingest', 'resetkeys', '~{csi}:epoch');
+    await server.redis.call('ACL', 'SETUSER', 'sutler-ingest', 'resetkeys', '~{csi}:marker');
     const { out } = await check(server.url);
     assert.match(out, /\n {2}the user sutler-jobs of Redis lacks \+hset \(/);
     assert.match(
       out,
-      /\n {2}the user sutler-ingest of Redis lacks %R~\{csi\}:open:\* \(.*, and \d+ more/,
+      /\n {2}the user sutler-ingest of Redis lacks %R~\{csi\}:heartbeat:\* \(.*, and \d+ more/,
     );
   });
 
@@ -378,28 +380,30 @@ describe('sutler migrate --check of Redis', () => {
     assert.match(out, /\nnot checked: the rights of sutler-jobs in Redis \(NOPERM/);
   });
 
-  it('says with --back which volume records are open', async () => {
+  it('says with --back how many claims are in the journal', async (t) => {
+    const cluster = await openSandboxCluster();
+    t.after(() => cluster.close());
     const out = join(folder, 'out');
     const flags = ['--driver-name=shop.example', `--out=${out}`];
     await runSutler(['migrate', join(folder, 'shop.yaml'), ...flags], {});
-    const back = () => runSutler(['migrate', '--back', out], { REDIS_URL: server.url });
-    assert.match((await back()).out, /\. no volume record is open\n/);
-    const { redis } = server;
-    const store = redisDataEpochStore(redis, 'csi', 'shop.example');
-    await store.begin({ id: 'e', quarantineMs: 0, sequence: 0 });
-    const records = new VolumeRecords({
-      redis,
-      prefix: 'csi',
+    const back = () =>
+      runSutler(['migrate', '--back', out, `--kubeconfig=${cluster.kubeconfig}`], {});
+    assert.match((await back()).out, /\. no claim is in the journal\n/);
+    const namespace = 'storage';
+    const client = await cluster.client();
+    await client.create(namespaces, undefined, { metadata: { name: namespace } });
+    const journal = new Journal({
+      client,
+      namespace,
+      lease: 'shop-example',
       driver: 'shop.example',
-      ownMs: 60_000,
-      settleMs: 60_000,
+      holder: 'test',
+      onGone: () => undefined,
+      log: silentLog,
     });
-    await records.openCreate('u', {
-      owner: 'u',
-      job: { kind: 'claim', uid: 'u', namespace: 'ns', name: 'shoe' },
-      planned: plannedRequest(),
-      mode: 'plan',
-    });
-    assert.match((await back()).out, /1 volume records are open, ns\/shoe among them: step 1 ends/);
+    t.after(() => journal.stop());
+    await journal.begin(1, () => true);
+    await journal.add([{ claim: aClaim(), cls: undefined }]);
+    assert.match((await back()).out, /1 claims are in the journal: step 1 ends/);
   });
 });

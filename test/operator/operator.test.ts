@@ -1,24 +1,24 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
 import type { KubeClient } from '#src/kube/client.ts';
-import type { Claim, Lease } from '#src/kube/objects.ts';
-import { claims, leases, nodes } from '#src/kube/resources.ts';
+import type { Journal } from '#src/journal/journal.ts';
+import { listJournal } from '#src/journal/list-journal.ts';
+import type { Lease } from '#src/kube/objects.ts';
+import { leases } from '#src/kube/resources.ts';
 import { main as auditMain } from '#src/operator/audit.ts';
 import { commandMain, type Means, type Result } from '#src/operator/command.ts';
 import { audit, forget, status } from '#src/operator/flags.ts';
 import { repeat } from '#src/operator/repeat.ts';
 import { processes } from '#src/processes.ts';
 import { registerQueues } from '#src/queue/queues.ts';
-import { redisDataEpochStore } from '#src/records/data-epoch.ts';
-import { openJobs } from '#src/records/open-records.ts';
-import { VolumeRecords } from '#src/records/volume-record.ts';
+import { forgetKey } from '#src/queue/work-queue.ts';
 import type { Invocation } from '#src/runtime/process.ts';
-import { plannedRequest } from '../harness/planned-request.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { startReplica } from '../harness/replicas.ts';
 import { runSutler } from '../harness/run-sutler.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openCreation } from './open-creation.ts';
 
 const DRIVER = 'd.example';
 
@@ -28,16 +28,10 @@ describe('operator commands', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   const sutler = (...args: string[]) => runSutler(args, { REDIS_URL: server.url });
-  const records = (ownMs: number): VolumeRecords =>
-    new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs, settleMs: 1000 });
-  const open = async (ownMs: number, uid = 'u'): Promise<void> => {
-    const job = { kind: 'claim', uid, namespace: 'ns', name: 'c' } as const;
-    await records(ownMs).openCreate(uid, {
-      owner: 'a',
-      job,
-      planned: plannedRequest(),
-      mode: 'plan',
-    });
+  const journals: Journal[] = [];
+  const open = async (uid: string, doubtMs?: number): Promise<void> => {
+    const o = { uid, name: 'c', ...(doubtMs === undefined ? {} : { doubtMs }) };
+    journals.push(await openCreation({ kube, server }, DRIVER, o));
   };
 
   before(async () => {
@@ -50,93 +44,89 @@ describe('operator commands', () => {
     await cluster.close();
     await server.close();
   });
+  afterEach(async () => {
+    for (const each of journals.splice(0)) each.stop();
+    for (const { metadata } of (await kube.list<Lease>(leases, { namespace: 'default' })).items)
+      await kube.delete(leases, metadata);
+  });
   beforeEach(async () => {
     await redis.flushall();
-    await redisDataEpochStore(redis, 'csi', DRIVER).begin({
-      id: 'e',
-      quarantineMs: 0,
-      sequence: 0,
-    });
     await registerQueues(redis, 'csi', [{ name: 'claims.d', driver: DRIVER, kind: 'claim' }]);
   });
 
   describe('sutler forget', () => {
-    it('drops a record without an owner, says so as text or JSON, and keeps why', async () => {
-      await open(1);
-      await open(1, 'v');
-      const { code, out } = await sutler('forget', 'u', '--why=array was replaced');
-      assert.equal(code, 0, out);
-      assert.match(out, /^forgot u \(creating\)/);
-      const json = await sutler('forget', 'v', '--why=x', '-o', 'json');
-      assert.deepEqual(JSON.parse(json.out), { driver: DRIVER, id: 'v', state: 'creating' });
-      assert.equal((await openJobs(redis, 'csi', DRIVER)).size, 0);
-      const [, note = ''] = await redis.lrange(`{csi}:forgotten:${DRIVER}`, 0, 1);
-      assert.equal((JSON.parse(note) as { why: string }).why, 'array was replaced');
+    const where = (): readonly string[] => [
+      `--kubeconfig=${cluster.kubeconfig}`,
+      '--leader-election-namespace=default',
+    ];
+    const forgetClaim = (...args: string[]) => sutler('forget', ...where(), ...args);
+    const stored = async (): Promise<readonly string[]> => {
+      const place = { namespace: 'default', lease: 'd-example', driver: DRIVER };
+      return (await listJournal(kube, place)).map(({ uid }) => uid);
+    };
+    /** As the leader does once a second.
+     * @returns ends that */
+    const lead = (): (() => void) => {
+      const look = async (): Promise<void> => {
+        for (const uid of await redis.hkeys(forgetKey('csi', DRIVER))) {
+          journals[0]?.finish([uid]);
+          journals[0]?.hasten();
+        }
+      };
+      const timer = setInterval(() => void look(), 50);
+      return () => clearInterval(timer);
+    };
+
+    it('has the leader drop the claim’s entry, and says so as text or JSON', async (t) => {
+      await open('u');
+      t.after(lead());
+      const { code, out, err } = await forgetClaim('u', '--why=array was replaced');
+      assert.equal(code, 0, out + err);
+      assert.match(out, /^forgot u \(ns\/c\)\. If its volume exists, .*run sutler audit/);
+      assert.deepEqual(await stored(), []);
+      await open('v');
+      journals.reverse();
+      const json = await forgetClaim('v', '--why=x', '-o', 'json');
+      assert.deepEqual(JSON.parse(json.out), { driver: DRIVER, uid: 'v', claim: 'ns/c' });
     });
 
-    it('leaves a closed record, and says that there is nothing to drop', async () => {
-      await open(1);
-      await records(1).closeStored('u', 'a');
-      const { code, err } = await sutler('forget', 'u', '--why=x');
+    it('ends with 1 and names the likeliest entry for a UID that has none', async () => {
+      await open('3f1c5a52-0c7f');
+      const { code, err } = await forgetClaim('3f1c5a52-0c7e', '--why=x');
       assert.equal(code, 1);
       assert.match(
         err,
-        /record u of driver d\.example \(stored\) is closed; there is nothing to drop/,
+        /has no entry 3f1c5a52-0c7e \(it has 1; .*\): did you mean 3f1c5a52-0c7f\?/,
       );
-      assert.equal(await redis.hget(`{csi}:volume:${DRIVER}:u`, 'state'), 'stored');
     });
 
-    it('leaves a record that a run owns', async () => {
-      await open(60_000);
-      const { code, err } = await sutler('forget', 'u', `--driver-name=${DRIVER}`, '--why=x');
+    it('ends with 1 and names the UID where the claim’s name was given', async () => {
+      await open('u');
+      const { err } = await forgetClaim('ns/c', '--why=x');
+      assert.match(err, /has no entry ns\/c .*did you mean u\?/);
+    });
+
+    it('changes nothing while a run is at work on the claim', async () => {
+      await open('u');
+      const root = `{csi}:claims.${DRIVER}:`;
+      await redis.zrem(`${root}prioritized`, 'u');
+      await redis.lpush(`${root}active`, 'u');
+      await redis.hset(`${root}u`, 'processedOn', Date.now());
+      const { code, err } = await forgetClaim('u', '--why=x');
       assert.equal(code, 1);
-      assert.match(err, /a run owns u for up to \d+ s more/);
+      assert.match(err, /a run is at work on u: nothing was changed/);
+      assert.deepEqual(await stored(), ['u']);
     });
-
-    for (const [what, name] of [
-      ['a UID', '3f1c5a52-0c7e'],
-      ['a claim', 'ns/c'],
-    ] as const)
-      it(`ends with 1 and names the likeliest record for ${what} that has none`, async () => {
-        await open(1, '3f1c5a52-0c7f');
-        const { code, err } = await sutler('forget', name, '--why=x');
-        assert.equal(code, 1);
-        assert.match(err, /has no volume record \S+ \(1 .*\): did you mean 3f1c5a52-0c7f\?/);
-      });
 
     it('ends with 1 and names the likeliest driver for one that does not exist', async () => {
-      const { code, err } = await sutler('forget', 'u', '--driver-name=d.exmaple', '--why=x');
+      const { code, err } = await forgetClaim('u', '--driver-name=d.exmaple', '--why=x');
       assert.equal(code, 1);
       assert.match(err, /no sutler serves driver d\.exmaple \(.*\): did you mean d\.example\?/);
     });
 
     it('names a missing argument', async () => {
-      assert.match((await sutler('forget')).err, /name the record: sutler forget UID/);
+      assert.match((await sutler('forget')).err, /name the claim’s UID: sutler forget UID/);
       assert.match((await sutler('forget', 'u', '--driver-name=d')).err, /--why is missing/);
-    });
-  });
-
-  describe('sutler abandon', () => {
-    it('names the likeliest node that is gone and waited for, for one that is neither', async () => {
-      await kube.create(nodes, undefined, { metadata: { name: 'node-70' } });
-      await kube.create<Claim>(claims, 'default', {
-        metadata: {
-          name: 'waits',
-          namespace: 'default',
-          annotations: {
-            'volume.kubernetes.io/storage-provisioner': DRIVER,
-            'volume.kubernetes.io/selected-node': 'node-17',
-          },
-        },
-        spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
-      });
-      const where = [`--kubeconfig=${cluster.kubeconfig}`, `--driver-name=${DRIVER}`];
-      const { code, err } = await sutler('abandon', 'node-71', ...where);
-      assert.equal(code, 1);
-      assert.match(
-        err,
-        /nothing of driver d\.example waits for a node node-71: did you mean node-17/,
-      );
     });
   });
 
@@ -244,51 +234,39 @@ describe('operator commands', () => {
       assert.doesNotMatch(out, /removed all/);
     });
 
-    it('refuses while a record is open', async () => {
-      await open(1);
+    it('refuses while a creation that was begun is not finished', async () => {
+      await open('u', 60_000);
       const { code, err } = await uninstall('--yes');
       assert.equal(code, 1);
-      assert.match(err, /1 volume records are open, ns\/c among them/);
+      assert.match(err, /1 creations are not finished, ns\/c among them; nothing was removed/);
     });
 
-    it('only lists without --yes, then removes its finalizers, annotations and keys', async () => {
-      const meta = {
-        name: 'protected',
-        namespace: 'default',
-        annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER },
-        finalizers: ['sutler.dev/volume-record', 'example.com/other'],
-      };
-      await kube.create<Claim>(claims, 'default', {
-        metadata: meta,
-        spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
-      });
-      await kube.create<Lease>(leases, 'default', {
-        metadata: {
-          name: 'l',
-          namespace: 'default',
-          annotations: { 'sutler.dev/epoch': 'e', other: 'x' },
-        },
-        spec: {},
-      });
+    it('only lists without --yes, then removes journal, annotations and keys', async () => {
+      await open('u');
+      for (const each of journals.splice(0)) each.stop();
+      const history = await redis.get(`{csi}:jobs-history:${DRIVER}`);
+      const annotations = { 'sutler.dev/redis-history': `1/${history}`, other: 'x' };
+      const metadata = { name: 'd-example', namespace: 'default', annotations };
+      await kube.create<Lease>(leases, 'default', { metadata, spec: {} });
       await redis.set('unrelated', '1');
       const read = async () => ({
-        claim: (await kube.get<Claim>(claims, { namespace: 'default', name: 'protected' }))
-          ?.metadata.finalizers,
-        lease: (await kube.get<Lease>(leases, { namespace: 'default', name: 'l' }))?.metadata
-          .annotations,
+        leases: (await kube.list<Lease>(leases, { namespace: 'default' })).items.map(
+          (each) => [each.metadata.name, each.metadata.annotations] as const,
+        ),
         keys: await redis.keys('*'),
       });
       const before = await read();
       const { out } = await uninstall();
-      assert.match(out, /on 1 claims, .* on 1 Leases, 2 keys in Redis\n(.*\n)*nothing was changed/);
+      assert.match(
+        out,
+        /^1 Leases of the journal, annotation \S+ on 1 Leases, \d+ keys in Redis\n(.*\n)*nothing was changed/m,
+      );
       assert.deepEqual(await read(), before);
       assert.equal((await uninstall('--yes')).code, 0);
-      const left = await read();
-      assert.ok(
-        left.claim?.includes('example.com/other') &&
-          !left.claim.includes('sutler.dev/volume-record'),
-      );
-      assert.deepEqual([left.lease, left.keys], [{ other: 'x' }, ['unrelated']]);
+      assert.deepEqual(await read(), {
+        leases: [['d-example', { other: 'x' }]],
+        keys: ['unrelated'],
+      });
     });
   });
 });

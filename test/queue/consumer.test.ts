@@ -16,10 +16,10 @@ describe('Consumer', () => {
   let bench: QueueBench;
   let driver = 'd0.example';
   let serial = 0;
-  const key = claimKey('data');
+  const key = snapshotKey('data');
   const done: Outcome = { kind: 'done' };
   const place = (): StatusPlace => ({ prefix: 'csi', driver, key });
-  const keyOf = (part: string): string => queueRoot('csi', queueName('claim', driver)) + part;
+  const keyOf = (part: string): string => queueRoot('csi', queueName('snapshot', driver)) + part;
 
   /** Waits until so many jobs are completed, or delayed. */
   const untilIn = (list: 'completed' | 'delayed', count: number): Promise<void> =>
@@ -32,7 +32,7 @@ describe('Consumer', () => {
   beforeEach(() => {
     serial += 1;
     driver = `d${serial}.example`;
-    bench = new QueueBench(redis, driver);
+    bench = new QueueBench(redis, driver, 'snapshot');
     bench.readsFailures = true;
   });
   afterEach(() => bench.close());
@@ -46,18 +46,18 @@ describe('Consumer', () => {
     await untilIn('completed', 1);
     assert.equal(bench.runs.length, 1);
     assert.equal(
-      await bench.metric('sutler_queue_runs_total', { driver, kind: 'claim', outcome: 'done' }),
+      await bench.metric('sutler_queue_runs_total', { driver, kind: 'snapshot', outcome: 'done' }),
       1,
     );
   });
 
   it('keeps claims, volumes and snapshots in queues of their own', async () => {
     const kinds: string[] = [];
-    bench.consumer(({ kind }) => (kinds.push(`claims got ${kind}`), done));
+    bench.consumer(({ kind }) => (kinds.push(`claims got ${kind}`), done), { kind: 'claim' });
     bench.consumer(({ kind }) => (kinds.push(`volumes got ${kind}`), done), { kind: 'volume' });
     bench.consumer(({ kind }) => (kinds.push(`snapshots got ${kind}`), done), { kind: 'snapshot' });
     const producer = bench.producer();
-    for (const each of [key, volumeKey('pv-1'), snapshotKey('s-1')]) producer.ensureQueued(each);
+    for (const each of [claimKey('c-1'), volumeKey('pv-1'), key]) producer.ensureQueued(each);
     await until(() => kinds.length === 3, 'all runs');
     assert.deepEqual(kinds.sort(), [
       'claims got claim',
@@ -81,23 +81,6 @@ describe('Consumer', () => {
     await untilIn('completed', 2);
     assert.equal(bench.runs.length, 2);
     assert.deepEqual(bench.doubles, []);
-  });
-
-  it('gives a run no copy of its claim that came during an earlier one', async () => {
-    const copies = { heardMs: () => performance.now(), seal: () => '' };
-    const producer = bench.producer({ copies });
-    const copiedKey = { ...key, claim: 'text' };
-    const copied: (string | undefined)[] = [];
-    bench.consumer(async (_key, { shown }) => {
-      copied.push(shown?.copy?.claim);
-      if (copied.length > 1) return done;
-      producer.ensureQueued(copiedKey);
-      await producer.waitUntilFlushed();
-      return done;
-    });
-    producer.ensureQueued(copiedKey);
-    await until(() => copied.length === 2, 'it ran once more');
-    assert.deepEqual(copied, ['text', undefined]);
   });
 
   it('waits longer after each failure and counts them', async () => {
@@ -341,13 +324,13 @@ describe('Consumer', () => {
 
   it('counts a run that throws as failed, stores no message of it, and goes on', async () => {
     bench.consumer(({ name }) => {
-      if (name === 'broken' && bench.runsOf(claimKey('broken')).length === 1)
+      if (name === 'broken' && bench.runsOf(snapshotKey('broken')).length === 1)
         throw new TypeError('password=geheim');
       return done;
     });
     const producer = bench.producer();
-    producer.ensureQueued(claimKey('broken'));
-    await until(() => bench.runsOf(claimKey('broken')).length === 2, 'it is tried again');
+    producer.ensureQueued(snapshotKey('broken'));
+    await until(() => bench.runsOf(snapshotKey('broken')).length === 2, 'it is tried again');
     assert.equal(bench.runs[1]?.failures, 1);
     const [job = ''] = (await redis.redis.keys(keyOf('default.broken~*'))).filter(
       (name) => !name.endsWith(':lock'),
@@ -377,7 +360,7 @@ describe('Consumer', () => {
   describe('with jobs of other versions', () => {
     let queue: Queue;
     beforeEach(() => {
-      queue = new Queue(queueName('claim', driver), {
+      queue = new Queue(queueName('snapshot', driver), {
         connection: { url: redis.url },
         prefix: keyPrefix('csi'),
       });
@@ -386,7 +369,7 @@ describe('Consumer', () => {
 
     it('leaves a job of a newer version to a newer worker', async () => {
       await queue.add(
-        'claim',
+        'snapshot',
         { ...jobData(key), v: CONTRACT_VERSION + 1 },
         { attempts: 5, deduplication: { id: keyId(key), keepLastIfActive: true } },
       );
@@ -396,7 +379,7 @@ describe('Consumer', () => {
     });
 
     it('completes a job that no version can read', async () => {
-      await queue.add('claim', { oops: true }, { attempts: 5 });
+      await queue.add('snapshot', { oops: true }, { attempts: 5 });
       bench.consumer(() => done);
       await untilIn('completed', 1);
       assert.equal(bench.runs.length, 0);
@@ -444,7 +427,7 @@ describe('Consumer', () => {
       await consumer.close(5000);
       assert.equal(aborted, true);
       assert.equal(await redis.redis.zcard(keyOf('completed')), 1, 'its end is stored');
-      producer.ensureQueued(claimKey('another'));
+      producer.ensureQueued(snapshotKey('another'));
       await producer.waitUntilFlushed();
       await sleep(50);
       assert.equal(bench.runs.length, 1);

@@ -15,7 +15,7 @@ describe('parseJob', () => {
       assert.deepEqual(parseJob(JSON.parse(JSON.stringify(jobData(key)))), {
         ok: true,
         key,
-        shown: {},
+        facts: {},
       });
   });
 

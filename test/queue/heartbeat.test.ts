@@ -4,7 +4,7 @@ import { Queue, Worker } from 'bullmq';
 import { type Heartbeat, startHeartbeat } from '#src/queue/heartbeat.ts';
 import { DELAYED_SCORE_PER_MS, heartbeatKey, queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
-import { flushMarkerKey } from '#src/redis/flush-detector.ts';
+import { markerKey } from '#src/redis/flush-detector.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -117,7 +117,7 @@ describe('a heartbeat', () => {
     await redis.redis.flushall();
     await heartbeat.write();
     assert.notEqual(markers.at(-1), first);
-    assert.equal(markers.at(-1), await redis.redis.get(flushMarkerKey(PLACE.prefix)));
+    assert.equal(markers.at(-1), await redis.redis.get(markerKey(PLACE.prefix)));
   });
 
   it('extends delays by the time since the last one', async () => {

@@ -11,7 +11,7 @@ import {
   storeLimits,
   useQueue,
 } from '#src/queue/queues.ts';
-import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
+import { claimKey, QueueBench, sleep, type TestProducer } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
@@ -20,6 +20,7 @@ const KEYS = 12;
 describe('the limits of a driver’s queues', () => {
   let redis: TestRedis;
   let bench: QueueBench;
+  let producer: TestProducer;
   let place: { readonly prefix: string; readonly driver: string };
   let serial = 0;
   let running = 0;
@@ -28,11 +29,15 @@ describe('the limits of a driver’s queues', () => {
     redis = await startTestRedis();
   });
   after(() => redis.close());
-  beforeEach(() => {
+  beforeEach(async () => {
     place = { prefix: 'csi', driver: `limits-${(serial += 1)}` };
     bench = new QueueBench(redis, place.driver);
+    producer = bench.producer();
     running = 0;
     most = 0;
+    // A leader that begins drops all that its queues have, limits too.
+    const begun = `{csi}:jobs-history:${place.driver}`;
+    await until(async () => (await redis.redis.exists(begun)) === 1, 'the leader has begun');
   });
   afterEach(() => bench.close());
 
@@ -49,7 +54,6 @@ describe('the limits of a driver’s queues', () => {
     for (let i = 0; i < 2; i += 1) bench.consumer(run);
   };
   const enqueue = (): void => {
-    const producer = bench.producer();
     for (let i = 0; i < KEYS; i += 1) producer.ensureQueued(claimKey(`c${i}`));
   };
   const untilDone = (): Promise<void> =>

@@ -1,6 +1,7 @@
 import { Registry } from 'prom-client';
 import { Consumer } from '#src/queue/consumer.ts';
 import { openWorkerConnection } from '#src/queue/connections.ts';
+import { openRedis } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 /** A worker process for recovery.test.ts to kill: takes one job, reports it, and never ends it. */
@@ -10,6 +11,7 @@ const place = { prefix: 'csi', driver, log: silentLog };
 void new Consumer({
   ...place,
   connection: openWorkerConnection({ ...place, redisUrl }),
+  plain: openRedis({ url: redisUrl, role: 'plain', log: silentLog }).redis,
   kind: 'claim',
   concurrency: 1,
   name: 'killed-worker',

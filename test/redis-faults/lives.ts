@@ -5,7 +5,6 @@ import { Code } from '#src/csi/status.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
-import { openRecordsKey } from '#src/records/key-names.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
@@ -83,7 +82,6 @@ async function waitUntilIdle({ kube, redis: { redis } }: ProcessBed): Promise<vo
   const isEmpty = async (): Promise<boolean> => {
     const lists = await Promise.all([kube.list(claims, {}), kube.list(volumes, {})]);
     if (lists.some(({ items }) => items.length > 0)) return false;
-    if ((await redis.hlen(openRecordsKey('csi', DRIVER))) > 0) return false;
     for (const kind of ['claim', 'volume'] as const) {
       const root = queueRoot('csi', queueName(kind, DRIVER));
       const counts = await Promise.all([
@@ -91,6 +89,8 @@ async function waitUntilIdle({ kube, redis: { redis } }: ProcessBed): Promise<vo
         redis.zcard(`${root}prioritized`),
         redis.llen(`${root}wait`),
         redis.llen(`${root}active`),
+        // The leader removes what is finished.
+        redis.zcard(`${root}completed`),
       ]);
       if (counts.some((count) => count > 0)) return false;
     }
@@ -140,8 +140,8 @@ function toRow(key: string, item: string): Row {
   return { key, pattern: new RegExp(`^${pattern}$`), isKept: !item.includes('Ends:') };
 }
 
-/** Finished jobs that BullMQ keeps of each queue, and its own keys beside them. */
-const BULLMQ_KEYS = 3 * (1_000 + 20);
+/** Finished jobs that BullMQ keeps of snapshots, and its own keys of each queue. */
+const BULLMQ_KEYS = 1_000 + 3 * 20;
 
 export function assertOnlyNamedKeys(remains: Remains, report: (text: string) => void): void {
   const { unnamed, endless, counts } = remains;

@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { checkSettings, watchSettings } from '#src/redis/settings.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
-const ALL_RIGHT = { wrong: [], unknown: [], forgets: undefined };
+const ALL_RIGHT = { wrong: [], unknown: [] };
 
 describe('checkSettings', () => {
   let redis: TestRedis;
@@ -22,18 +21,17 @@ describe('checkSettings', () => {
     assert.match(version ?? '', /^\d+\.\d+/);
   });
 
-  it('names eviction and a missing append-only file, each with its fix', async () => {
+  it('names eviction, with its fix, and accepts a Redis that writes nothing to disk', async () => {
     await redis.redis.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await redis.redis.config('SET', 'appendonly', 'no');
-    const { wrong, forgets } = await checkSettings(redis.redis);
+    const { wrong } = await checkSettings(redis.redis);
     assert.equal(wrong.length, 1);
     assert.match(wrong[0] ?? '', /maxmemory-policy allkeys-lru.*set maxmemory-policy noeviction/);
-    assert.match(forgets ?? '', /append-only.*set appendonly yes.*--claim-finalizer.*without-aof/);
   });
 
   it('names a version that is too old', async () => {
     const info = (): Promise<string> =>
-      Promise.resolve('redis_version:6.0.16\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n');
+      Promise.resolve('redis_version:6.0.16\r\nmaxmemory_policy:noeviction\r\n');
     const { wrong } = await checkSettings({ info });
     assert.deepEqual(wrong, ['Redis 6.0.16 is too old: upgrade to 6.2 or later']);
   });
@@ -75,30 +73,12 @@ describe('watchSettings', () => {
     await redis.close();
   });
 
-  it('reports settings of Redis that risk volumes until they are corrected', async () => {
+  it('reports settings of Redis that are wrong until they are corrected', async () => {
     await redis.redis.config('SET', 'maxmemory-policy', 'allkeys-lru');
     const watch = watchSettings(link, silentLog);
     await until(() => /noeviction/.test(watch.trouble ?? ''), 'the setting is reported');
     await redis.redis.config('SET', 'maxmemory-policy', 'noeviction');
     await until(() => watch.trouble === undefined, 'the correction is noticed');
     watch.close();
-  });
-
-  it('asks each 15 s while only the append-only file is missing', async () => {
-    await redis.redis.config('SET', 'appendonly', 'no');
-    let sleptMs: number | undefined;
-    const watch = watchSettings(link, silentLog, {
-      clock: {
-        ...systemClock,
-        sleep: (ms, signal) => {
-          if (watch.forgets !== undefined) sleptMs ??= ms;
-          return systemClock.sleep(ms, signal);
-        },
-      },
-    });
-    await link.redis.ping();
-    await until(() => sleptMs !== undefined, 'the settings were checked');
-    watch.close();
-    assert.equal(sleptMs, 15_000);
   });
 });

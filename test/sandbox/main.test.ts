@@ -56,7 +56,7 @@ The example pods:
   default/db-2       Running after N ms on NODE
 
 Deleting the example claims:
-  volumes, records and jobs gone after N ms
+  volumes and jobs gone after N ms
 
 Done: every claim was provisioned and deleted, and nothing is left.
 `,

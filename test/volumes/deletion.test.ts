@@ -3,14 +3,12 @@ import { describe, it } from 'node:test';
 import {
   chooseSecret,
   deletionSecret,
-  recordId,
   shouldDelete,
-  vanishedRecordIds,
   volumeFailedDelete,
 } from '#src/volumes/deletion.ts';
 import type { Class, Volume } from '#src/kube/objects.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
-import { aClass, aVolume, driver, DRIVER, options } from './builders.ts';
+import { aClass, aVolume, driver, DRIVER } from './builders.ts';
 
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 const MIGRATED_TO = 'pv.kubernetes.io/migrated-to';
@@ -160,49 +158,6 @@ describe('shouldDelete, by whose volume it is,', () => {
     assert.equal(
       kind(aVolume({ phase: 'Bound', metadata: { annotations: {}, finalizers: [] } })),
       'add-finalizer',
-    );
-  });
-});
-
-describe('recordId', () => {
-  it('is the PV’s UID without a claim or a name prefix', () => {
-    const { claimRef: _, ...spec } = aVolume().spec;
-    assert.equal(recordId({ ...aVolume(), spec }, options), 'volume-uid');
-    assert.equal(
-      recordId(aVolume({ metadata: { name: '-testid' } }), { ...options, volumeNamePrefix: '' }),
-      'volume-uid',
-    );
-  });
-
-  it('is the claim’s UID if the PV has the name that we give it', () =>
-    assert.equal(recordId(aVolume(), options), 'testid'));
-  it('is the PV’s UID for a static volume', () =>
-    assert.equal(recordId(aVolume({ metadata: { name: 'by-hand' } }), options), 'volume-uid'));
-});
-
-describe('vanishedRecordIds', () => {
-  const whole = { volumeNamePrefix: 'pvc', volumeNameUuidLength: -1 };
-
-  it('are the PV’s UID and the claim’s UID in its name', () => {
-    assert.deepEqual(vanishedRecordIds({ uid: 'u', name: 'pvc-claim-uid' }, whole), [
-      'u',
-      'claim-uid',
-    ]);
-  });
-
-  it('are the PV’s UID alone for another name', () => {
-    for (const volumeNameUuidLength of [-1, 8]) {
-      assert.deepEqual(
-        vanishedRecordIds({ uid: 'u', name: 'by-hand' }, { ...whole, volumeNameUuidLength }),
-        ['u'],
-      );
-    }
-  });
-
-  it('are unknown for a shortened UID', () => {
-    assert.equal(
-      vanishedRecordIds({ uid: 'u', name: 'pvc-12345678' }, { ...whole, volumeNameUuidLength: 8 }),
-      undefined,
     );
   });
 });

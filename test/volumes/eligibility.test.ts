@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { CLAIM_FINALIZER, CLONE_PROTECTION } from '#src/kube/keys.ts';
+import { CLONE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { classNameOf, isNew, selectedNodeOf, shouldProvision } from '#src/volumes/eligibility.ts';
 import { aClaim, aClass, driver, DRIVER } from './builders.ts';
@@ -79,7 +79,6 @@ describe('a claim is new', () => {
   for (const [title, change] of [
     ['has a volume', { spec: { volumeName: 'v' } }],
     ['is being deleted', { metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } }],
-    ['has our finalizer', { metadata: { finalizers: [CLAIM_FINALIZER] } }],
     ['is being cloned', { metadata: { finalizers: [CLONE_PROTECTION] } }],
   ] as const)
     it(`not if it ${title}`, () => assert.equal(isNew(aClaim(change)), false));

@@ -250,3 +250,15 @@ describe('a migrated class', () => {
     );
   });
 });
+
+describe('a request after an earlier call', () => {
+  const place = { requisite: [zone('zone2')], preferred: [zone('zone2')] };
+  const asked = (given: Given) =>
+    planCreation({ place, topology: aCluster(registered({ zone: 'zone1' })), ...given }).request
+      .accessibilityRequirements?.preferred[0]?.segments;
+
+  it('asks for the same place, whatever the nodes are by now', () =>
+    assert.deepEqual(asked({ driver: withTopology }), { zone: 'zone2' }));
+
+  it('asks for no place of a driver without topology', () => assert.equal(asked({}), undefined));
+});

@@ -17,7 +17,7 @@ import {
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { RefusedError } from '#src/rules/rule.ts';
-import type { WatchedTopology } from '#src/topology/requirement.ts';
+import type { TopologyRequirement, WatchedTopology } from '#src/topology/requirement.ts';
 import { aClaim, aClass, driver, options } from './builders.ts';
 import { type ApiObjects, type Run, run } from './source-builders.ts';
 import { aCluster } from '../topology/fake-cluster.ts';
@@ -34,6 +34,8 @@ export interface Given {
   readonly topology?: WatchedTopology | undefined;
   /** Objects that the API server has besides. */
   readonly objects?: ApiObjects;
+  /** That an earlier call has asked for. */
+  readonly place?: TopologyRequirement;
 }
 
 /** Runs the plan over objects in memory. */
@@ -48,6 +50,7 @@ export function runPlan(given: Given = {}): Run<VolumePlan> {
       driver: given.driver ?? driver,
       options: changed,
       topology: given.topology ?? aCluster(),
+      place: given.place,
     }),
     objects,
   );

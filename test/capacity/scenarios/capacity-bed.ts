@@ -328,7 +328,9 @@ export class Stage {
           clock: systemClock,
         }),
       requestedBytes:
-        o.isMinusInFlight === true ? redisRequestedBytes(redis, 'csi', driver) : undefined,
+        o.isMinusInFlight === true
+          ? redisRequestedBytes({ redis, prefix: 'csi', driver }, () => Date.now())
+          : undefined,
       manager: this.manager,
       namespace: this.name,
       owner: 'owner' in o ? o.owner : OWNER,
@@ -341,6 +343,7 @@ export class Stage {
     const consumer = new Consumer({
       ...place,
       connection,
+      plain: this.bed.redis.redis,
       kind: 'capacity',
       concurrency: o.threads ?? 2,
       name: 'test',

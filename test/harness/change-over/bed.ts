@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
-import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -74,7 +74,8 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
   const folder = await mkdtemp(join(tmpdir(), 'sutler-change-over-'));
   closers.add('folder', () => rm(folder, { recursive: true, force: true }));
   const dataDir = join(folder, 'redis');
-  let redis = await startRedisServer({ dataDir, settings: redisUsers() });
+  const settings = redisUsers();
+  let redis = await startRedisServer({ dataDir, settings });
   closers.add('Redis', () => redis.close());
   const { port, url: redisUrl } = redis;
   const admin = new Redis(redisUrl).on('error', () => undefined);
@@ -83,16 +84,16 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     admin.disconnect();
   });
   const backUpRedis = async (): Promise<() => Promise<void>> => {
-    const copy = `${dataDir}-backup`;
-    // The socket is no data, and can't be copied.
-    const filter = (path: string): boolean => !path.endsWith('.sock');
-    await cp(dataDir, copy, { recursive: true, filter });
+    // Redis reads this file when it starts.
+    const file = join(dataDir, 'dump.rdb');
+    const copy = join(folder, 'backup.rdb');
+    await admin.save();
+    await rename(file, copy);
     return async () => {
       await redis.close();
-      await rm(dataDir, { recursive: true });
-      await cp(copy, dataDir, { recursive: true });
+      await rename(copy, file);
       const { password } = new URL(redisUrl);
-      redis = await startRedisServer({ dataDir, port, password, settings: redisUsers() });
+      redis = await startRedisServer({ dataDir, port, password, settings });
     };
   };
   const ledger = new VolumeLedger(({ metadata }) =>
@@ -122,7 +123,7 @@ export async function openChangeOverBed(options: BedOptions): Promise<ChangeOver
     cli?: string,
   ): Promise<SutlerProcess> => {
     const own = `--kubeconfig=${accounts?.[name] ?? kubeconfig}`;
-    const common = [own, lease, `--gateway=${gateway}`, '--timeout=10s'];
+    const common = [own, lease, `--gateway=${gateway}`, '--timeout=10s', '--settle-time=2s'];
     const env = { REDIS_URL: urlOf(name, redisUrl), ...options.envOf?.(name) };
     return start([name, ...common, ...flags], cli, env);
   };

@@ -133,13 +133,7 @@ function processOfEachNode(options: ProvisionerOptions): ProcessPlan {
 
 function centralProcesses(options: ProvisionerOptions): ProcessPlan {
   return {
-    all: [
-      'all',
-      ...commonFlags(options),
-      `--csi-address=unix://${options.socket}`,
-      // Upstream has none.
-      '--claim-finalizer=false',
-    ],
+    all: ['all', ...commonFlags(options), `--csi-address=unix://${options.socket}`],
   };
 }
 
@@ -173,7 +167,6 @@ function commonFlags(options: ProvisionerOptions): readonly string[] {
     `--kubeconfig=${options.kubeconfig}`,
     `--leader-election-namespace=${options.namespace}`,
     // After a call of unknown end a deletion waits that long (docs/parity.md).
-    '--write-allowance=5s',
     '--settle-time=1s',
     '-v=4',
     ...options.flags,

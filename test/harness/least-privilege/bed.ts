@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -123,8 +122,7 @@ export class LeastPrivilegeBed {
     await grants.open();
     closers.add('monitor', () => grants.close());
     const webhooks = `127.0.0.1:${await freePort()}`;
-    await writeFile(folder.file('record-keys'), `${randomBytes(32).toString('hex')}\n`);
-    const common = { 'gateway-insecure': true, timeout: '5s', 'write-allowance': '2s' };
+    const common = { 'gateway-insecure': true, timeout: '5s', 'settle-time': '100ms' };
     const sections = {
       [CENTRAL]: {
         'gateway-service': `${HOME}/gateways`,
@@ -208,23 +206,16 @@ export class LeastPrivilegeBed {
   startJobs(): Promise<Startable> {
     return this.#start('jobs', [
       ...this.#flagsOf('jobs'),
-      '--claim-finalizer',
       '--feature-gates=CrossNamespaceVolumeDataSource=true',
       '--capacity-ownerref-level=2',
       '--retry-interval-start=200ms',
       '--retry-interval-max=2s',
       '--lock-duration=5s',
-      '--settle-time=100ms',
     ]);
   }
 
   #flagsOf(name: string): readonly string[] {
-    return [
-      `--kubeconfig=${this.#kubeconfigs[name]}`,
-      ...this.#placeOf(),
-      '--watch-secrets',
-      `--record-key-file=${this.#folder.file('record-keys')}`,
-    ];
+    return [`--kubeconfig=${this.#kubeconfigs[name]}`, ...this.#placeOf(), '--watch-secrets'];
   }
 
   #placeOf(): readonly string[] {

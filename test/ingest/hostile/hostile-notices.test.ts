@@ -63,10 +63,10 @@ async function play({ before, acts }: Scenario): Promise<void> {
       ingest.work();
       await delay(pauseMs);
     }
-    const openJobs = () => Promise.resolve(new Map<string, JobKey>());
     const outstanding = () => handler.outstanding(source);
-    const common = { outstanding, queue, openJobs, clock: systemClock, log: silentLog };
-    await new Resync({ ...common, quarantineMs: 0 }).run('test');
+    const entries = () => [];
+    const common = { outstanding, entries, queue, clock: systemClock, log: silentLog };
+    await new Resync(common).run('test');
     ingest.work();
     assert.deepEqual(ingest.jobs, model.needed);
   } finally {
@@ -95,7 +95,6 @@ function openIngest(api: HostileApi, model: ClusterModel) {
     ensureQueued: enqueue,
     enqueueNow: enqueue,
     promote: enqueue,
-    renewCopy: () => undefined,
   };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
   const handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });

@@ -72,7 +72,6 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
     ensureQueued: enqueue,
     enqueueNow: enqueue,
     promote: enqueue,
-    renewCopy: () => undefined,
   };
   const driver = { name: DRIVER, controllerCapabilities: new Set<string>() };
   const handler = new EventHandler({ driver, queue, lookups: source, log: silentLog });
@@ -100,12 +99,10 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
     await api.untilFollowed(SETTLED_WITHIN_MS);
     await untilEqual(outstanding, model.needed);
     work();
-    const openJobs = () => Promise.resolve(new Map<string, JobKey>());
     const resync = new Resync({
       outstanding: () => handler.outstanding(source),
+      entries: () => [],
       queue,
-      openJobs,
-      quarantineMs: 0,
       clock: systemClock,
       log: silentLog,
     });

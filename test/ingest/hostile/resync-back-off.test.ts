@@ -40,9 +40,8 @@ describe('a resync', () => {
     const dueTimes = await redis.redis.zrange(DELAYED, 0, '-1', 'WITHSCORES');
     const resync = new Resync({
       outstanding: () => eachOf([...failing, lost]),
+      entries: () => [],
       queue,
-      openJobs: () => Promise.resolve(new Map()),
-      quarantineMs: 0,
       clock: systemClock,
       log: silentLog,
     });

@@ -7,7 +7,6 @@ import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { EventHandler } from '#src/ingest/objects/event-handler.ts';
 import { ServedDrivers } from '#src/ingest/objects/object-source.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
 import { claims, classes, volumes } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -173,17 +172,6 @@ describe('webhook source, whose notices and lists', () => {
     await edit('a', { labels: { by: 'user' } });
     await lookAtClaim('a');
     assert.deepEqual(calls, ['ensure a', 'now a']);
-  });
-
-  it('leave a delayed job delayed after our own finalizer was added', async () => {
-    await newClaim('a');
-    await lookAtClaim('a');
-    await edit('a', { finalizers: [CLAIM_FINALIZER] });
-    await lookAtClaim('a');
-    assert.deepEqual(
-      calls.filter((call) => call.startsWith('now')),
-      [],
-    );
   });
 
   it('promote the deletion of a volume that is being deleted', async () => {

@@ -39,7 +39,6 @@ describe('Informers', () => {
         promoted.push(key.name);
         onHint();
       },
-      renewCopy: () => undefined,
     },
     0,
   );
@@ -190,11 +189,11 @@ describe('Informers', () => {
   const finalizers = (...names: string[]) =>
     ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
 
-  it('enqueues nothing when our own finalizer is added', async () => {
+  it('enqueues nothing when the finalizer of a clone source is added', async () => {
     await kube.patch<Claim>(
       claims,
       { namespace: 'default', name: 'before-start' },
-      finalizers('sutler.dev/volume-record'),
+      finalizers('provisioner.storage.kubernetes.io/cloning-protection'),
     );
     await caughtUp();
     assert.deepEqual(names(), []);
@@ -367,7 +366,6 @@ describe('Informers', () => {
       ensureQueued: pass,
       enqueueNow: pass,
       promote: pass,
-      renewCopy: () => undefined,
     };
     const later = source.serve({
       handler: new EventHandler({
@@ -423,7 +421,6 @@ describe('Informers', () => {
           ensureQueued: pass,
           enqueueNow: pass,
           promote: pass,
-          renewCopy: () => undefined,
         },
         lookups: source,
         sharing: {

@@ -7,7 +7,6 @@ import {
   volumeNeed,
   type PredicateDriver,
 } from '#src/ingest/objects/predicates.ts';
-import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { aClaim, aClass, aVolume, DRIVER } from '../../volumes/builders.ts';
 
@@ -58,8 +57,8 @@ describe('claimNeed', () => {
     });
   });
 
-  it('makes none for a claim of another node, whose process removes its finalizer', () => {
-    const metadata = { annotations: { [NODE]: 'b' }, finalizers: [CLAIM_FINALIZER] };
+  it('makes none for a claim of another node', () => {
+    const metadata = { annotations: { [GA]: DRIVER, [NODE]: 'b' } };
     const need = claimNeed(aClaim({ metadata }), { ...driver, ownNode: 'a' }, lookups);
     assert.equal(need.kind, 'ignore');
   });
@@ -176,12 +175,18 @@ describe('claimNeed', () => {
     );
   });
 
-  it('accepts any claim with the finalizer of a volume record', () => {
-    const claim = aClaim({
-      metadata: { annotations: {}, finalizers: ['sutler.dev/volume-record'] },
-      spec: { volumeName: 'pv' },
-    });
-    assert.equal(claimNeed(claim, driver, { ...lookups, hasVolume: () => true }).kind, 'job');
+  it('ignores a claim of another driver, whatever finalizers it has', () => {
+    const finalizers = [
+      CLONE_PROTECTION,
+      'sutler.dev/volume-record',
+      'kubernetes.io/pvc-protection',
+    ];
+    for (const change of [{}, deleted])
+      for (const spec of [{}, { volumeName: 'pv' }]) {
+        const annotations = { [GA]: 'other', [NODE]: 'n' };
+        const claim = aClaim({ metadata: { annotations, finalizers, ...change }, spec });
+        assert.equal(claimNeed(claim, cloning, lookups).kind, 'ignore');
+      }
   });
 });
 
@@ -222,8 +227,8 @@ describe('judgeClaimChange', () => {
     assert.equal(judge(edited()), 'edited');
   });
 
-  it('says irrelevant if only our finalizer was added, and edited if the node changed too', () => {
-    const finalizers = ['sutler.dev/volume-record'];
+  it('says irrelevant if only a finalizer was added, and edited if the node changed too', () => {
+    const finalizers = [CLONE_PROTECTION];
     const annotations = { [GA]: DRIVER, [NODE]: 'n' };
     assert.equal(judge(edited({ metadata: { finalizers } })), 'irrelevant');
     assert.equal(judge(edited({ metadata: { finalizers, annotations } })), 'edited');
@@ -231,10 +236,6 @@ describe('judgeClaimChange', () => {
 
   it('says irrelevant if the claim was only listed again', () =>
     assert.equal(judge(aClaim()), 'irrelevant'));
-
-  it('says irrelevant if our finalizer was added', () => {
-    assert.equal(judge(edited({ metadata: { finalizers: [CLONE_PROTECTION] } })), 'irrelevant');
-  });
 
   it('says irrelevant if the volume controller binds the claim', () => {
     assert.equal(judge(edited({ spec: { volumeName: 'pv' } })), 'irrelevant');
@@ -248,7 +249,7 @@ describe('judgeClaimChange', () => {
     );
   });
 
-  it('says edited for a deleted claim, so that our finalizer does not keep it', () => {
+  it('says edited for a deleted claim, so that its job sees that soon', () => {
     assert.equal(
       judge(edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })),
       'edited',
@@ -293,7 +294,13 @@ describe('volumeNeed', () => {
   it('makes a job for a volume that should be deleted', () => {
     assert.deepEqual(volumeNeed(aVolume(), driver), {
       kind: 'job',
-      key: { kind: 'volume', uid: 'volume-uid', namespace: '', name: 'test-testi' },
+      key: {
+        kind: 'volume',
+        uid: 'volume-uid',
+        namespace: '',
+        name: 'test-testi',
+        claimUid: 'testid',
+      },
     });
   });
 });

@@ -39,8 +39,8 @@ const COMBINATIONS = [
   { hasTopology: true, hasNode: true },
 ] as const;
 
-/** Upstream's states. Finished: no record is open, and the claim is retried. InBackground: the
- * record is open. Reschedule: the scheduler is asked for another node. */
+/** Upstream's states. Finished: nothing is begun, and the claim is retried. InBackground: a call
+ * may be at work. Reschedule: the scheduler is asked for another node. */
 type State = 'Finished' | 'InBackground' | 'Reschedule';
 
 /** Upstream takes AlreadyExists for final; here the volume of that name may be ours (invariant

@@ -5,15 +5,8 @@ import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import type { Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import {
-  callsOf,
-  failWith,
-  endFaults,
-  loseAnswer,
-  messagesOf,
-  removeClaim,
-} from '../claim-cases.ts';
-import { DRIVER, openRig, type Rig } from '../rig.ts';
+import { callsOf, failWith, endFaults, loseAnswer, messagesOf } from '../claim-cases.ts';
+import { openRig, type Rig } from '../rig.ts';
 
 describe('two claims whose UIDs begin alike', () => {
   let rig: Rig;
@@ -61,11 +54,6 @@ describe('two claims whose UIDs begin alike', () => {
     assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${message}`]);
   }
 
-  it('the second is refused while the record of the first is open', async () => {
-    await loseAnswer(rig, first, shortened);
-    await assertRefused();
-  });
-
   it('the second is refused while the PV of the first exists', async () => {
     assert.equal((await rig.provision(first, shortened)).kind, 'done');
     await assertRefused();
@@ -79,8 +67,6 @@ describe('two claims whose UIDs begin alike', () => {
       { type: 'merge', body: { metadata: { finalizers: null } } },
     );
     await rig.kube.delete(volumes, { name: nameOf(first) });
-    const keys = await rig.redis.keys('{csi}:name:*');
-    if (keys.length > 0) await rig.redis.del(keys);
     assert.equal((await rig.provision(second, shortened)).kind, 'done');
     rig.events.length = 0;
     assert.equal((await rig.provision(first, shortened)).kind, 'retry');
@@ -90,28 +76,7 @@ describe('two claims whose UIDs begin alike', () => {
     );
   });
 
-  it('the second is refused by the PV of the first after Redis lost the name', async () => {
-    await rig.provision(first, shortened);
-    const keys = await rig.redis.keys('{csi}:name:*');
-    if (keys.length > 0) await rig.redis.del(keys);
-    await assertRefused();
-    assert.deepEqual(
-      await rig.redis.keys('{csi}:name:*'),
-      [],
-      'the second did not reserve the name',
-    );
-  });
-
-  it('only one of two runs at once gets the volume', async () => {
-    const outcomes = await Promise.all([
-      rig.provision(first, shortened),
-      rig.provision(second, shortened),
-    ]);
-    assert.deepEqual(outcomes.map(({ kind }) => kind).sort(), ['done', 'retry']);
-    assert.equal(callsOf(rig, 'CreateVolume').length, 1);
-  });
-
-  it('the second gets a volume once it is proven that the first has none', async () => {
+  it('the second gets a volume if the driver refuses that of the first', async () => {
     failWith(rig, new DriverStatus(Code.Internal, 'no'));
     assert.equal((await rig.provision(first, shortened)).kind, 'retry');
     endFaults(rig);
@@ -142,24 +107,8 @@ describe('two claims whose UIDs begin alike', () => {
     assert.ok(messagesOf(rig)[0]?.includes(message), messagesOf(rig)[0]);
   });
 
-  it('both get a volume with whole UIDs, and Redis is not asked', async () => {
+  it('both get a volume with whole UIDs', async () => {
     await loseAnswer(rig, first);
     assert.equal((await rig.provision(second)).kind, 'done');
-    assert.deepEqual(await rig.redis.keys('{csi}:name:*'), []);
-  });
-
-  it('the name stays reserved for a deleted claim until its PV is written', async () => {
-    await loseAnswer(rig, first, shortened);
-    await removeClaim(rig, first);
-    const key = `{csi}:name:${DRIVER}:pvc-${first.metadata.uid.charAt(0)}`;
-    await rig.redis.pexpire(key, 60_000);
-    rig.onCall = ({ method }) => {
-      if (method === 'CreateVolume') throw new DriverStatus(Code.Unavailable, 'soon');
-    };
-    await rig.provision(first, shortened);
-    assert.ok((await rig.redis.pttl(key)) > 60_000, 'the reservation is renewed');
-    endFaults(rig);
-    assert.equal((await rig.provision(first, shortened)).kind, 'done');
-    assert.equal(await rig.redis.exists(key), 0);
   });
 });

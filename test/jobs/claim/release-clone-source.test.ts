@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { releaseCloneSource } from '#src/jobs/release-sources.ts';
-import { isInvalid } from '#src/kube/kube-error.ts';
+import { releaseCloneSource, sourceId } from '#src/jobs/release-sources.ts';
+import { isInvalid, KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
-import { RecordsUnavailable } from '#src/records/ask-redis.ts';
+import { group, type Parts } from '../parts.ts';
 import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/cloning-protection';
@@ -24,6 +24,8 @@ describe('releaseCloneSource', () => {
     rig.openSources = new Set();
   });
 
+  const deps = (change: Partial<Parts> = {}) => group({ ...rig.parts, ...change } as Parts);
+  const release = (claim: Claim) => releaseCloneSource(deps(), claim);
   /** The source of clones: Bound, and being deleted by default. */
   const source = async ({ finalizers = [OURS], isBeingDeleted = true } = {}): Promise<Claim> => {
     const claim = await rig.claim(namespace, { name: SOURCE, phase: 'Bound', finalizers });
@@ -39,13 +41,13 @@ describe('releaseCloneSource', () => {
   it('removes the finalizer from a source whose clone is Bound (K-01)', async () => {
     await rig.claim(namespace, { name: 'destination-pvc', phase: 'Bound', ...fromSource });
     const claim = await source();
-    assert.equal((await releaseCloneSource(rig.parts, claim))?.kind, 'done');
+    assert.equal((await release(claim))?.kind, 'done');
     assert.deepEqual(await finalizers(), [PVC_PROTECTION], 'other finalizers stay');
   });
 
   it('parks a source on a clone of it that is Pending (K-02)', async () => {
     const clone = await rig.claim(namespace, { name: 'destination-pvc', ...fromSource });
-    const outcome = await releaseCloneSource(rig.parts, await source());
+    const outcome = await release(await source());
     assert.deepEqual(outcome, {
       kind: 'parked',
       reason: `PVC 'destination-pvc' is in 'Pending' state, cloning in progress`,
@@ -64,7 +66,7 @@ describe('releaseCloneSource', () => {
   it('names the one of several clones that is Pending (K-03)', async () => {
     await rig.claim(namespace, { name: 'destination-pvc0', phase: 'Bound', ...fromSource });
     await rig.claim(namespace, { name: 'destination-pvc1', ...fromSource });
-    const outcome = await releaseCloneSource(rig.parts, await source());
+    const outcome = await release(await source());
     assert.ok(outcome?.kind === 'parked');
     assert.equal(
       outcome.reason,
@@ -75,7 +77,7 @@ describe('releaseCloneSource', () => {
 
   it('ignores clones of a claim of that name in another namespace (K-04)', async () => {
     await rig.claim(await rig.namespace(), { name: 'destination-pvc', ...fromSource });
-    assert.equal((await releaseCloneSource(rig.parts, await source()))?.kind, 'done');
+    assert.equal((await release(await source()))?.kind, 'done');
     assert.ok(!(await finalizers()).includes(OURS));
   });
 
@@ -84,7 +86,7 @@ describe('releaseCloneSource', () => {
       name: 'another',
       dataSource: { kind: 'PersistentVolumeClaim', name: 'another-source' },
     });
-    assert.equal((await releaseCloneSource(rig.parts, await source()))?.kind, 'done');
+    assert.equal((await release(await source()))?.kind, 'done');
     assert.ok(!(await finalizers()).includes(OURS));
   });
 
@@ -97,21 +99,18 @@ describe('releaseCloneSource', () => {
     );
     const claim = await current();
     assert.ok(claim !== undefined);
-    assert.equal((await releaseCloneSource(rig.parts, claim))?.kind, 'done');
+    assert.equal((await release(claim))?.kind, 'done');
     assert.equal(await current(), undefined);
   });
 
   it('ignores a claim without our finalizer (K-06)', async () => {
     const claim = await source({ finalizers: ['example.com/other'] });
-    assert.equal(await releaseCloneSource(rig.parts, claim), undefined);
+    assert.equal(await release(claim), undefined);
     assert.deepEqual(await finalizers(), claim.metadata.finalizers);
   });
 
   it('ignores a source that is not being deleted (K-08)', async () => {
-    assert.equal(
-      await releaseCloneSource(rig.parts, await source({ isBeingDeleted: false })),
-      undefined,
-    );
+    assert.equal(await release(await source({ isBeingDeleted: false })), undefined);
     assert.ok((await finalizers()).includes(OURS));
   });
 
@@ -121,23 +120,23 @@ describe('releaseCloneSource', () => {
       pluginCapabilities: new Set<string>(),
       controllerCapabilities: new Set<string>(),
     });
-    assert.equal(await releaseCloneSource({ ...rig.parts, facts }, await source()), undefined);
+    assert.equal(await releaseCloneSource(deps({ facts }), await source()), undefined);
     assert.ok((await finalizers()).includes(OURS));
   });
 
-  it('keeps a source that an open record names, even if the clone’s claim is gone', async () => {
+  it('keeps a source that a claim in the journal names, even if the clone’s claim is gone', async () => {
     const claim = await source();
-    rig.openSources = new Set(['other', claim.metadata.uid]);
-    assert.equal((await releaseCloneSource(rig.parts, claim))?.kind, 'running');
+    rig.openSources = new Set(['other', sourceId(claims, { namespace, name: SOURCE })]);
+    assert.equal((await release(claim))?.kind, 'running');
     assert.ok((await finalizers()).includes(OURS));
     rig.openSources = new Set(['other']);
-    assert.equal((await releaseCloneSource(rig.parts, claim))?.kind, 'done');
+    assert.equal((await release(claim))?.kind, 'done');
   });
 
-  it('keeps a source while the open records can’t be read', async () => {
+  it('keeps a source while the journal can’t be read', async () => {
     const claim = await source();
     rig.openSources = undefined;
-    await assert.rejects(releaseCloneSource(rig.parts, claim), RecordsUnavailable);
+    await assert.rejects(release(claim), KubeError);
     assert.ok((await finalizers()).includes(OURS));
   });
 
@@ -148,7 +147,7 @@ describe('releaseCloneSource', () => {
       { namespace, name: SOURCE },
       { type: 'merge', body: { metadata: { annotations: { a: 'b' } } } },
     );
-    assert.equal((await releaseCloneSource(rig.parts, claim))?.kind, 'later');
+    assert.equal((await release(claim))?.kind, 'later');
     assert.ok((await finalizers()).includes(OURS));
   });
 
@@ -160,7 +159,7 @@ describe('releaseCloneSource', () => {
       { type: 'merge', body: { metadata: { finalizers: null } } },
     );
     assert.equal(await current(), undefined);
-    assert.equal((await releaseCloneSource(rig.parts, claim))?.kind, 'done');
+    assert.equal((await release(claim))?.kind, 'done');
   });
 
   it('removes no finalizer from a claim of that name with another UID', async () => {
@@ -172,9 +171,7 @@ describe('releaseCloneSource', () => {
     );
     await source();
     // Servers answer Conflict or Invalid; either way the next run finds that its claim is gone.
-    await releaseCloneSource(rig.parts, claim).catch((error: unknown) =>
-      assert.ok(isInvalid(error)),
-    );
+    await release(claim).catch((error: unknown) => assert.ok(isInvalid(error)));
     assert.ok((await finalizers()).includes(OURS));
   });
 
@@ -183,7 +180,7 @@ describe('releaseCloneSource', () => {
     for (let from = 0; from < names.length; from += 40)
       await Promise.all(names.slice(from, from + 40).map((name) => rig.claim(namespace, { name })));
     await rig.claim(namespace, { name: 'z-last', ...fromSource });
-    const outcome = await releaseCloneSource(rig.parts, await source());
+    const outcome = await release(await source());
     assert.ok(
       outcome?.kind === 'parked' && outcome.until?.[0]?.name === 'z-last',
       JSON.stringify(outcome),

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
-import { redisActiveGateway } from '#src/records/active-gateway.ts';
+import { redisActiveGateway } from '#src/gateway-client/active-gateway.ts';
 import { formatAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { kubeWith } from '../parts.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 describe('a worker with several gateways', () => {
@@ -12,7 +11,7 @@ describe('a worker with several gateways', () => {
   let pool: GatewayPool;
   let here: string;
   const nameGateway = async (endpoint: string, waitMs = 0): Promise<void> => {
-    const active = redisActiveGateway(rig.redis, 'csi', DRIVER);
+    const active = redisActiveGateway({ redis: rig.redis, prefix: 'csi', driver: DRIVER });
     assert.equal(
       await active.name({ version: (await active.read()).version, endpoint, waitMs }),
       true,
@@ -30,21 +29,16 @@ describe('a worker with several gateways', () => {
     pool.close();
     await rig.close();
   });
-  beforeEach(() => rig.reset());
+  beforeEach(async () => {
+    await rig.reset();
+    await rig.redis.del(`{csi}:gateway:${DRIVER}`);
+  });
   const parts = () => ({ csi: pool.calls, endpoint: pool.soleAddress });
 
-  it('calls the active one and stores it with the request', async () => {
+  it('calls the active one', async () => {
     await nameGateway(here);
     const claim = await rig.claim();
-    let stored: string | undefined;
-    const { kube } = kubeWith(rig, {
-      async create(...args) {
-        stored = (await rig.record(claim.metadata.uid))['ep'];
-        return rig.kube.create(...args);
-      },
-    });
-    assert.equal((await rig.provision(claim, { ...parts(), kube })).kind, 'done');
-    assert.equal(stored, here);
+    assert.equal((await rig.provision(claim, parts())).kind, 'done');
     const volume = await rig.volumeOf(claim);
     assert.ok(volume !== undefined);
     const released = await rig.setPhase(volume, 'Released');
@@ -64,39 +58,18 @@ describe('a worker with several gateways', () => {
     'the named one is down': [() => nameGateway('unix:///run/missing.sock'), /no connection to/],
     'calls at the previous one may be under way': [
       () => nameGateway(here, 60_000),
-      /another gateway has just become the active one/,
+      /calls of another gateway of the driver may be under way/,
     ],
   };
   for (const [when, [prepare, reason]] of Object.entries(refusals)) {
-    it(`delays the run and leaves no record open while ${when}`, async () => {
+    it(`delays the run and begins nothing while ${when}`, async () => {
       await prepare();
       const claim = await rig.claim();
       const outcome = await rig.provision(claim, parts());
       assert.equal(outcome.kind, 'later');
       assert.match(outcome.kind === 'later' ? outcome.reason : '', reason);
-      assert.deepEqual(await rig.record(claim.metadata.uid), {});
+      assert.equal(await rig.doubtMs(claim), undefined);
       assert.equal(calls('CreateVolume'), 0);
     });
   }
-
-  it('repeats an ambiguous creation only through its gateway until the settle time', async () => {
-    await nameGateway(here);
-    const claim = await rig.claim();
-    await rig.provision(claim, parts());
-    const volume = await rig.volumeOf(claim);
-    assert.ok(volume !== undefined);
-    const released = await rig.setPhase(volume, 'Released');
-    await rig.redis.hset(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`, {
-      state: 'creating',
-      amb: '1',
-      req: 'AA==',
-      ep: 'unix:///before',
-      call: String(Date.now()),
-    });
-    const outcome = await rig.remove(released, parts());
-    assert.equal(outcome.kind, 'later');
-    assert.match(outcome.kind === 'later' ? outcome.reason : '', /behind unix:\/\/\/before/);
-    assert.ok(outcome.kind === 'later' && (outcome.delayMs ?? 0) > 30_000);
-    assert.deepEqual([calls('CreateVolume'), calls('DeleteVolume')], [1, 0]);
-  });
 });

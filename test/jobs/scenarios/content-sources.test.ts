@@ -25,8 +25,7 @@ import {
   volumes,
 } from '#src/kube/resources.ts';
 import type { Parts } from '../parts.ts';
-import { VolumeRecords } from '#src/records/volume-record.ts';
-import { openSources } from '#src/records/open-records.ts';
+import { sourceId } from '#src/jobs/release-sources.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import {
   installCrds,
@@ -217,16 +216,6 @@ describe('reconcileClaim, with a content source', () => {
       assert.equal((await rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'restored');
     });
 
-    it('loses our finalizer also in a run that finds the PV', async () => {
-      const snapshot = await snapshotOf();
-      answerWithSource();
-      const claim = await claimOf(restoring(snapshot));
-      assert.equal((await rig.provision(claim, parts)).kind, 'done');
-      assert.equal((await rig.provision(claim, parts)).kind, 'done');
-      assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers ?? [], []);
-      assert.equal(creates().length, 1);
-    });
-
     it('keeps fields that our types don’t know', async () => {
       const snapshot = await snapshotOf();
       answerWithSource();
@@ -253,49 +242,34 @@ describe('reconcileClaim, with a content source', () => {
         ['empty'],
       );
       assert.equal(await rig.volumeOf(claim), undefined);
-      assert.deepEqual(await rig.record(claim.metadata.uid), {});
+      assert.equal(await rig.doubtMs(claim), undefined);
     });
 
-    it('is in use while the record is open, even if the claim is gone', async () => {
+    it('is in use while the claim is in the journal, even if the claim is gone', async () => {
       const snapshot = await snapshotOf();
       const claim = await claimOf(restoring(snapshot));
       rig.onCall = async ({ method }) =>
         method === 'CreateVolume' ? new Promise(() => undefined) : undefined;
       assert.equal((await rig.provision(claim, { ...parts, timeoutMs: 200 })).kind, 'running');
       await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-      assert.ok((await openSources(rig.redis, 'csi', DRIVER)).has(snapshot.metadata.uid));
+      assert.ok((await rig.parts.openSources()).has(sourceId(snapshots, snapshot.metadata)));
     });
 
-    it('that is gone when an ambiguous call is repeated is no proof of absence', async () => {
-      const records = new VolumeRecords({
-        redis: rig.redis,
-        prefix: 'csi',
-        driver: DRIVER,
-        ownMs: 60_000,
-        settleMs: 0,
-      });
-      await records.seenDataEpoch();
-      const lateRefusal = async (
-        code: (typeof Code)[keyof typeof Code],
-      ): Promise<Record<string, string>> => {
+    it('that is gone when a call is repeated is no proof of absence', async () => {
+      const lateRefusal = async (code: (typeof Code)[keyof typeof Code]) => {
         const claim = await claimOf(restoring(await snapshotOf()));
         rig.onCall = async ({ method }) =>
           method === 'CreateVolume' ? new Promise(() => undefined) : undefined;
-        await rig.provision(claim, { ...parts, records, timeoutMs: 200 });
-        // As if that call had been long ago.
-        await rig.redis.hset(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`, 'call', '1');
+        await rig.provision(claim, { ...parts, timeoutMs: 200 });
+        await rig.endDoubt(claim);
         rig.onCall = ({ method }) => {
           if (method === 'CreateVolume') throw new DriverStatus(code, 'no');
         };
-        await rig.provision(claim, { ...parts, records });
-        return rig.record(claim.metadata.uid);
+        const outcome = await rig.provision(claim, parts);
+        return outcome.kind === 'retry' && outcome.isAbsent;
       };
-      assert.deepEqual(
-        await lateRefusal(Code.Internal),
-        {},
-        'any other refusal as late as that is proof',
-      );
-      assert.equal((await lateRefusal(Code.NotFound))['amb'], '1');
+      assert.equal(await lateRefusal(Code.Internal), true, 'any other refusal is proof');
+      assert.equal(await lateRefusal(Code.NotFound), undefined);
     });
   });
 

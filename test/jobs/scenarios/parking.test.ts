@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { until } from '../../harness/until.ts';
-import type { Parts } from '../parts.ts';
+import { kubeWith, type Parts } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 const parameters = {
@@ -28,7 +29,7 @@ describe('a run that can’t send its call', () => {
     assert.deepEqual(outcome.until, [
       { resource: 'secrets', namespace: 'default', name: 'login', seen: '' },
     ]);
-    assert.deepEqual(await rig.record(claim.metadata.uid), {}, 'nothing is open');
+    assert.equal(await rig.doubtMs(claim), undefined, 'nothing is begun');
     assert.equal(rig.driver.calls.length, 0);
   });
 
@@ -66,7 +67,13 @@ describe('a run that can’t send its call', () => {
     };
     const PAUSED = annotated({ 'max-in-flight': '0' });
     const ONE = annotated({ 'max-in-flight': '1' });
-    const inClass = () => rig.claim({ className: 'limited' });
+    let classes = 0;
+    let className = '';
+    // Each test has a class without turns of the one before.
+    beforeEach(() => {
+      className = `limited-${(classes += 1)}`;
+    });
+    const inClass = () => rig.claim({ className });
     const failWith = (code: (typeof Code)[keyof typeof Code]) => {
       rig.onCall = () => {
         throw new DriverStatus(code, 'no');
@@ -89,12 +96,12 @@ describe('a run that can’t send its call', () => {
 
     it('waits until a paused class changes, tells nobody, and begins nothing', async () => {
       const claim = await inClass();
-      const outcome = await rig.provision(claim, { ...PAUSED, usesClaimFinalizer: true });
+      const outcome = await rig.provision(claim, PAUSED);
       assert.ok(outcome.kind === 'later', JSON.stringify(outcome));
-      assert.equal(outcome.reason, 'class "limited" is paused (sutler.dev/max-in-flight: 0)');
-      const seen = rig.parts.classOf('limited')?.metadata.resourceVersion;
-      assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: 'limited', seen }]);
-      assert.deepEqual(await rig.record(claim.metadata.uid), {}, 'nothing is open');
+      assert.equal(outcome.reason, `class "${className}" is paused (sutler.dev/max-in-flight: 0)`);
+      const seen = rig.parts.classOf(className)?.metadata.resourceVersion;
+      assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: className, seen }]);
+      assert.equal(await rig.doubtMs(claim), undefined, 'nothing is begun');
       assert.deepEqual([rig.events, rig.driver.calls], [[], []]);
       assert.equal((await rig.provision(claim)).kind, 'done');
     });
@@ -112,7 +119,8 @@ describe('a run that can’t send its call', () => {
         );
       }
       rig.onCall = () => undefined;
-      assert.equal((await rig.provision(first, ONE)).kind, 'done');
+      assert.equal((await rig.provision(first, ONE)).kind, 'later');
+      assert.ok(await rig.volumeOf(first));
       assert.equal((await rig.provision(second, ONE)).kind, 'done');
     });
 
@@ -136,6 +144,21 @@ describe('a run that can’t send its call', () => {
       assert.equal((await rig.provision(first, ONE)).kind, 'done');
       assert.equal((await rig.provision(second, ONE)).kind, 'done');
       redis.isAway = false;
+    });
+
+    it('does not wait for one whose PV an earlier run has written', async () => {
+      const [first, second] = [await inClass(), await inClass()];
+      const { turns } = awayAtEnds();
+      const { kube } = kubeWith(rig, {
+        create: async (...args) => {
+          await rig.kube.create(...args);
+          throw new KubeError({ code: 504, reason: 'Timeout', serverMessage: 'too late' });
+        },
+      });
+      await rig.provision(first, { ...ONE, turns, kube });
+      assert.equal((await rig.provision(second, ONE)).kind, 'later');
+      await rig.provision(first, ONE);
+      assert.equal((await rig.provision(second, ONE)).kind, 'done');
     });
 
     it('ends its turn when Redis is back, and does not keep its worker until then', async () => {
@@ -163,7 +186,8 @@ describe('a run that can’t send its call', () => {
       await rig.provision(first, ONE);
       assert.equal((await rig.provision(third, ONE)).kind, 'later', 'the call may be at work');
       rig.onCall = () => undefined;
-      assert.equal((await rig.provision(first, ONE)).kind, 'done');
+      assert.equal((await rig.provision(first, ONE)).kind, 'later');
+      assert.ok(await rig.volumeOf(first), 'its PV is written');
       await remove(second);
       // The turn went to the second one, which is gone by now.
       assert.equal((await rig.provision(second, ONE)).kind, 'done');
@@ -206,7 +230,7 @@ describe('a run that can’t send its call', () => {
         turns: { take: rejects, end: rejects },
       });
       assert.equal(outcome.kind, 'later');
-      assert.deepEqual(await rig.record(claim.metadata.uid), {}, 'nothing is open');
+      assert.equal(await rig.doubtMs(claim), undefined, 'nothing is begun');
     });
 
     it('is told by a Warning that its creation takes long only after the class’s time', async () => {
@@ -237,6 +261,6 @@ describe('a run that can’t send its call', () => {
     while (rig.gateway.trouble === undefined) await rig.parts.clock.sleep(10);
     const outcome = await rig.provision(claim);
     assert.ok(outcome.kind === 'later' && outcome.isDriverDown === true, JSON.stringify(outcome));
-    assert.deepEqual(await rig.record(claim.metadata.uid), {}, 'nothing is open');
+    assert.equal(await rig.doubtMs(claim), undefined, 'nothing is begun');
   });
 });

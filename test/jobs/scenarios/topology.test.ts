@@ -127,11 +127,11 @@ describe('a claim of a driver with topology', () => {
       assert.equal(now?.metadata.annotations?.[ALPHA_SELECTED_NODE], 'node-1');
     });
 
-    it('keeps it once its volume is stored', async () => {
+    it('keeps it once its volume exists', async () => {
       const claim = await onNode();
       assert.equal((await rig.provision(claim, withTopology(rig, NODES))).kind, 'done');
-      const outcome = await rig.provision(claim, withTopology(rig, []));
-      assert.deepEqual(outcome, { kind: 'done', note: 'its volume exists' });
+      const restarted = { doubtMs: 60_000 };
+      await rig.provision(claim, withTopology(rig, []), restarted);
       const now = await claimNow(rig, claim);
       assert.equal(now?.metadata.annotations?.[SELECTED_NODE], 'node-1');
     });
@@ -146,30 +146,29 @@ describe('a claim of a driver with topology', () => {
   });
 
   describe('whose nodes vanish after a call of unknown end', () => {
-    it('finds its request after a restart, in the record, and none for another claim (I-01, I-02)', async () => {
-      const claim = await onNode();
-      const other = await onNode('node-2');
+    it('asks for the place of its first call again, and another claim for none (I-01, I-02)', async () => {
+      const [claim, other] = [await onNode(), await onNode('node-2')];
       await loseAnswer(rig, claim, withOptions(NODES, {}));
-      const records = rig.newRecords();
-      await records.seenDataEpoch();
-      const restarted = { ...withOptions([], {}), records };
-      assert.equal((await rig.provision(claim, restarted)).kind, 'done');
-      const outcome = await rig.provision(other, restarted);
+      assert.equal((await rig.provision(claim, withOptions([], {}))).kind, 'later');
+      assert.ok(await rig.volumeOf(claim));
+      const outcome = await rig.provision(other, withOptions([], {}));
       assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
       const [first, second, ...more] = requests();
       assert.deepEqual(second, first);
       assert.deepEqual(more, []);
     });
 
-    it('keeps the request no longer than until its volume is stored (I-03)', async () => {
-      const claim = await onNode();
-      await loseAnswer(rig, claim, withOptions(NODES, {}));
-      assert.ok((await rig.record(claim.metadata.uid))['req'] !== undefined);
+    it('keeps the place no longer than its job (I-03)', async () => {
+      const claim = await annotatedClaim(rig, {});
+      await loseAnswer(rig, claim, withOptions(NODES.slice(0, 1), {}));
       await rig.provision(claim, withOptions([], {}));
-      assert.equal((await rig.record(claim.metadata.uid))['req'], undefined);
+      await rig.endDoubt(claim);
+      assert.equal((await rig.provision(claim, withOptions([], {}))).kind, 'done');
+      await rig.provision(claim, withOptions(NODES.slice(2), {}));
+      assert.deepEqual(preferredZones(), [['zone1'], ['zone1'], ['zone3']]);
     });
 
-    it('keeps each claim’s own request, however many there are at once (I-06)', async () => {
+    it('keeps each claim’s own place, however many there are at once (I-06)', async () => {
       const zones = [1, 2, 3].map((id) => `zone${id}`);
       const all = await Promise.all(
         Array.from({ length: 30 }, (_, i) => onNode(`node-${1 + (i % 3)}`)),
@@ -182,7 +181,8 @@ describe('a claim of a driver with topology', () => {
       };
       await Promise.all(all.map((claim) => rig.provision(claim, parts)));
       endFaults(rig);
-      await Promise.all(all.map((claim) => rig.provision(claim, withOptions([], {}))));
+      const gone = withOptions([], { strictTopology: true, extraCreateMetadata: true });
+      await Promise.all(all.map((claim) => rig.provision(claim, gone)));
       for (const [i, claim] of all.entries()) {
         const own = requests().filter(
           ({ parameters }) => parameters['csi.storage.k8s.io/pvc/name'] === claim.metadata.name,
@@ -193,7 +193,7 @@ describe('a claim of a driver with topology', () => {
       }
     });
 
-    it('keeps the request as sent, whatever becomes of the nodes as they are seen (I-07, I-08, I-09)', async () => {
+    it('keeps the place as asked, whatever becomes of the nodes as they are seen (I-07, I-08, I-09)', async () => {
       const claim = await onNode();
       const labels: Record<string, string> = { zone: 'zone1', rack: 'rack1' };
       const keys = ['zone', 'rack'];
@@ -201,7 +201,7 @@ describe('a claim of a driver with topology', () => {
       await loseAnswer(rig, claim, parts);
       labels['zone'] = 'changed';
       keys.push('host');
-      assert.equal((await rig.provision(claim, parts)).kind, 'done');
+      assert.equal((await rig.provision(claim, parts)).kind, 'later');
       const [first, second] = requests();
       assert.deepEqual(second, first);
       assert.deepEqual(preferredZones(), [['zone1'], ['zone1']]);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { reconcileSnapshot } from '#src/jobs/release-sources.ts';
+import { reconcileSnapshot, sourceId } from '#src/jobs/release-sources.ts';
 import { runToOutcome } from '#src/jobs/consumers.ts';
 import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
@@ -106,14 +106,14 @@ describe('reconcileSnapshot', () => {
     assert.deepEqual(await finalizers(), []);
   });
 
-  it('keeps the finalizer while an open record names the snapshot', async () => {
+  it('keeps the finalizer while a claim in the journal names the snapshot', async () => {
     const found = await snapshot();
-    rig.openSources = new Set([found.metadata.uid]);
+    rig.openSources = new Set([sourceId(snapshots, found.metadata)]);
     assert.equal((await run(found)).kind, 'done');
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('keeps the finalizer and is repeated while the open records can’t be read', async () => {
+  it('keeps the finalizer and is repeated while the journal can’t be read', async () => {
     const found = await snapshot();
     rig.openSources = undefined;
     assert.equal((await run(found)).kind, 'later');
@@ -167,7 +167,7 @@ describe('reconcileSnapshot', () => {
   it('adds the finalizer again if a restore began between the read and the update', async () => {
     const found = await snapshot([FOREIGN, OURS]);
     const update: typeof rig.kube.update = async (resource, ref, object) => {
-      rig.openSources = new Set([found.metadata.uid]);
+      rig.openSources = new Set([sourceId(snapshots, found.metadata)]);
       return rig.kube.update(resource, ref, object);
     };
     await reconcileSnapshot({ ...rig.parts, kube: { ...rig.kube, update } }, keyOfJob(found));

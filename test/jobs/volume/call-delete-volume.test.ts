@@ -4,6 +4,7 @@ import { Code } from '#src/csi/status.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
 import { secrets } from '#src/kube/resources.ts';
+import { NOTHING_BEGUN } from '#src/queue/doubt.ts';
 import { group, kubeWith, type Parts } from '../parts.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
@@ -100,7 +101,7 @@ describe('DeleteVolume', () => {
         "VolumeFailedDelete secret default/gone of this volume's deletion is not there; " +
           'create it again',
       ]);
-      assert.deepEqual(await rig.record(volume.metadata.uid), {}, 'nothing is open');
+      assert.equal(await rig.doubtMs(volume), undefined, 'nothing is begun');
     });
 
     const withholding = (code: number) =>
@@ -120,14 +121,14 @@ describe('DeleteVolume', () => {
           'the secret that may get it (k8s/secrets-by-name)',
       ]);
       assert.equal(countDeletions(rig), 0);
-      assert.deepEqual(await rig.record(volume.metadata.uid), {}, 'nothing is open');
+      assert.equal(await rig.doubtMs(volume), undefined, 'nothing is begun');
     });
 
     it('while the API server is down', async () => {
       const volume = await annotated('hidden');
       assert.equal((await rig.remove(volume, withholding(503))).kind, 'later');
       assert.deepEqual([listWarnings(rig), countDeletions(rig)], [[], 0]);
-      assert.deepEqual(await rig.record(volume.metadata.uid), {}, 'nothing is open');
+      assert.equal(await rig.doubtMs(volume), undefined, 'nothing is begun');
     });
 
     it('while the volume is attached; it parks on the attachment (F-04)', async () => {
@@ -151,6 +152,9 @@ describe('DeleteVolume', () => {
         count: 1,
         reachedDriver: () => undefined,
         lastReason: () => Promise.resolve(undefined),
+        facts: {},
+        begun: () => Promise.resolve(NOTHING_BEGUN),
+        mark: () => Promise.reject(new Error('marked')),
       };
       assert.equal(
         (await reconcileVolume(group(rig.parts), { kind: 'volume', uid, namespace: '', name }, run))
@@ -186,6 +190,7 @@ describe('DeleteVolume', () => {
         'VolumeFailedDelete rpc error: code = Internal desc = busy disk',
       ]);
       rig.onCall = () => undefined;
+      await rig.endDoubt(volume);
       assert.equal((await rig.remove(volume)).kind, 'done');
     });
 

@@ -3,9 +3,9 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { kubeWith, type Parts } from '../parts.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
-import { MAX_SHARERS, VIEW_CONDITION } from '#src/records/shared-handles.ts';
-import { RecordsUnavailable } from '#src/records/ask-redis.ts';
-import { DRIVER, openRig, type Rig } from '../rig.ts';
+import { MAX_SHARERS, VIEW_CONDITION } from '#src/hints/shared-handles.ts';
+import { RedisUnavailable } from '#src/redis/ask-redis.ts';
+import { openRig, type Rig } from '../rig.ts';
 import { countDeletions, createStaticVolume, listWarnings, readAgain } from '../stored-volume.ts';
 
 describe('a deletion whose handle several PVs may have', () => {
@@ -23,7 +23,6 @@ describe('a deletion whose handle several PVs may have', () => {
   const namesOf = (...both: Volume[]) => both.map(({ metadata: { name } }) => name);
   const createSecond = ({ spec: { csi } }: Volume) =>
     createStaticVolume(rig, { phase: 'Bound', ...(csi === undefined ? {} : { source: { csi } }) });
-  const openRecords = () => rig.redis.hlen(`{csi}:open:${DRIVER}`);
 
   it('is refused with an event that names the other PV, and waits for that PV', async () => {
     const first = await createStaticVolume(rig);
@@ -38,7 +37,7 @@ describe('a deletion whose handle several PVs may have', () => {
         'so the volume is kept; remove one of the two by hand',
     );
     assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${outcome.reason}`]);
-    assert.deepEqual([countDeletions(rig), await openRecords()], [0, 0]);
+    assert.deepEqual([countDeletions(rig), await rig.doubtMs(first)], [0, undefined]);
   });
 
   it('goes on if the other PV is gone by now', async () => {
@@ -85,11 +84,11 @@ describe('a deletion whose handle several PVs may have', () => {
       assert.ok(outcome.kind === 'later');
       assert.match(outcome.reason, /^no ingest has told lately/);
       assert.deepEqual(outcome.until, [VIEW_CONDITION], 'the next view promotes it');
-      assert.deepEqual([countDeletions(rig), await openRecords()], [0, 0]);
+      assert.deepEqual([countDeletions(rig), await rig.doubtMs(first)], [0, undefined]);
       assert.deepEqual(listWarnings(rig), []);
     });
 
-  it('sends nothing if the other PV can’t be read, and leaves no owner behind', async () => {
+  it('sends and begins nothing if the other PV can’t be read', async () => {
     const first = await createStaticVolume(rig);
     const down = new KubeError({ code: 0, reason: 'Network', serverMessage: 'refused' });
     const outage = kubeWith(rig, {
@@ -98,12 +97,12 @@ describe('a deletion whose handle several PVs may have', () => {
     });
     const given = { ...outage, ...published([...namesOf(first), 'second']) };
     assert.equal((await rig.remove(first, given)).kind, 'later');
-    assert.deepEqual([countDeletions(rig), await openRecords()], [0, 0]);
+    assert.deepEqual([countDeletions(rig), await rig.doubtMs(first)], [0, undefined]);
   });
 
   it('sends nothing if Redis can’t be asked', async () => {
     const first = await createStaticVolume(rig);
-    const sharersOf = () => Promise.reject(new RecordsUnavailable('Redis is away'));
+    const sharersOf = () => Promise.reject(new RedisUnavailable('Redis is away'));
     assert.equal((await rig.remove(first, { sharersOf })).kind, 'later');
     assert.equal(countDeletions(rig), 0);
     assert.ok(await readAgain(rig, first));

@@ -208,12 +208,28 @@ describe('the rights of ingest and jobs before a migration', () => {
   const rights = rightsIn(readYaml('base/rbac-jobs.yaml') as Readonly<Record<string, unknown>>[]);
 
   it('are those of the roles that bindings give', () => {
-    const namespaces = { verb: 'get', group: '', resource: 'namespaces', name: 'kube-system' };
-    const found = (wanted: object) =>
-      rights.some((right) => JSON.stringify(right) === JSON.stringify(wanted));
-    assert.ok(found({ account: 'sutler-jobs', ...namespaces }));
-    const lease = { verb: 'watch', group: 'coordination.k8s.io', resource: 'leases' };
-    assert.ok(found({ account: 'sutler-jobs', namespace: 'sutler', ...lease }));
+    const byName = readYaml('secrets-by-name/rbac.yaml') as Readonly<Record<string, unknown>>[];
+    const all = [...rights, ...rightsIn(byName)].map((right) => JSON.stringify(right));
+    const account = 'sutler-jobs';
+    for (const wanted of [
+      { account, verb: 'create', group: '', resource: 'events' },
+      {
+        account,
+        namespace: 'sutler',
+        verb: 'watch',
+        group: 'coordination.k8s.io',
+        resource: 'leases',
+      },
+      {
+        account,
+        namespace: 'storage-secrets',
+        verb: 'get',
+        group: '',
+        resource: 'secrets',
+        name: 'driver-credentials',
+      },
+    ])
+      assert.ok(all.includes(JSON.stringify(wanted)), JSON.stringify(wanted));
   });
   it('are named with what grants them where they are missing', () => {
     assert.match(

@@ -1,12 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import {
-  MAX_SHARERS,
-  redisSharedHandles,
-  type SharedHandles,
-} from '#src/records/shared-handles.ts';
+import { MAX_SHARERS, redisSharedHandles, type SharedHandles } from '#src/hints/shared-handles.ts';
 import { handleHash, type VolumeIdentity } from '#src/volumes/handles.ts';
-import { RecordsUnavailable } from '#src/records/ask-redis.ts';
+import { RedisUnavailable } from '#src/redis/ask-redis.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const KEY = '{csi}:shared:d.example';
@@ -16,7 +12,7 @@ describe('shared handles', () => {
   let handles: SharedHandles;
   before(async () => {
     redis = await startTestRedis();
-    handles = redisSharedHandles(redis.redis, 'csi', 'd.example');
+    handles = redisSharedHandles({ redis: redis.redis, prefix: 'csi', driver: 'd.example' });
   });
   after(() => redis.close());
   beforeEach(() => redis.redis.flushall());
@@ -108,8 +104,10 @@ describe('shared handles', () => {
   it('can’t be asked for while Redis is away', async () => {
     const away = redis.redis.duplicate({ maxRetriesPerRequest: 0, retryStrategy: () => null });
     away.disconnect();
-    const asked = redisSharedHandles(away, 'csi', 'd.example').sharersOf(volume('h'));
-    await assert.rejects(asked, RecordsUnavailable);
+    const asked = redisSharedHandles({ redis: away, prefix: 'csi', driver: 'd.example' }).sharersOf(
+      volume('h'),
+    );
+    await assert.rejects(asked, RedisUnavailable);
   });
 
   describe('of an ingest that publishes when it is asked', () => {

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import type { Claim, Volume } from '#src/kube/objects.ts';
+import { claims, leases, volumes } from '#src/kube/resources.ts';
+import { Closers } from '#src/runtime/closers.ts';
+import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
+import { runSutler } from '../harness/run-sutler.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { until } from '../harness/until.ts';
+
+const CLAIMS = 30;
+/** Of NFS' driver: a claim is in doubt for more than 20 minutes. */
+const LONG = '--timeout=1200s';
+/** A claim is in doubt for 12 s. */
+const SHORT = ['--timeout=1s', '--settle-time=1s'];
+const AT_ONCE_MS = 10_000;
+
+describe('a drop-in without a file of its own', () => {
+  const closers = new Closers();
+  let cluster: SandboxCluster;
+  let bed: DropInBed;
+  before(async () => {
+    cluster = await openSandboxCluster({ binder: true });
+    closers.add('cluster', () => cluster.close());
+    const { kubeconfig } = cluster;
+    bed = await DropInBed.open({ kubeconfig, namespace: 'default', driverDelayMs: 300 });
+  });
+  after(async () => {
+    assert.deepEqual([...(await bed.close()), ...(await closers.close())], []);
+  });
+
+  const command = async (sutler: DropIn, ...args: readonly string[]): Promise<string> => {
+    const socket = /redis=(\S+)/.exec(sutler.output())?.[1] ?? '';
+    const place = [`--redis-url=unix://${socket}`, `--kubeconfig=${bed.ownKubeconfig}`];
+    const { out, err } = await runSutler([...args, ...place], {});
+    return out + err;
+  };
+  const remove = (name: string) => bed.kube.delete(claims, { namespace: 'default', name });
+  const volumesLeft = async () => (await bed.kube.list<Volume>(volumes, {})).items.length;
+  const createAll = (part: string): Promise<readonly Claim[]> =>
+    Promise.all(Array.from({ length: CLAIMS }, (_, i) => bed.createClaim(`${part}-${i}`)));
+
+  describe('that is killed while it creates volumes', () => {
+    let sutler: DropIn;
+    /** Claims that are kept, with the names of their volumes. */
+    const kept: Claim[] = [];
+    let deleted: readonly Claim[] = [];
+    before(async () => {
+      sutler = await bed.start([LONG, '--worker-threads=10']);
+    });
+
+    it('goes on at once with all claims, under the same names', async () => {
+      let made: readonly Claim[] = [];
+      await bed.untilCreating(async () => (made = await createAll('first')));
+      await until(() => bed.handles().length > CLAIMS / 3, 'a third of the volumes');
+      await sutler.kill();
+      // Of these some have volumes, and some are at work in the driver.
+      deleted = made.filter((_, i) => i % 5 === 0);
+      for (const { metadata } of deleted) await remove(metadata.name);
+      kept.push(...made.filter((each) => !deleted.includes(each)));
+      sutler = await bed.start([LONG, '--worker-threads=10']);
+      const startedMs = Date.now();
+      const areBound = async (): Promise<boolean> =>
+        (await Promise.all(kept.map(({ metadata }) => bed.isBound(metadata.name)))).every(Boolean);
+      await until(areBound, 'all claims that are left are Bound', AT_ONCE_MS);
+      await bed.createClaim('after');
+      await until(() => bed.isBound('after'), 'so is a new one', AT_ONCE_MS);
+      assert.ok(Date.now() - startedMs < AT_ONCE_MS);
+      const names = new Set(bed.driver.volumes().map(({ name }) => name));
+      assert.equal(names.size, bed.driver.volumes().length, 'no claim has two volumes');
+      for (const { metadata } of kept) assert.ok(names.has(`pvc-${metadata.uid}`));
+    });
+
+    it('says of a claim in doubt until when calls may be at work', async () => {
+      const entries = await bed.readJournal();
+      const waiting = entries.find(({ uid }) => kept.some(({ metadata }) => metadata.uid === uid));
+      assert.ok(waiting, 'some had been begun');
+      const { namespace = '', name } = waiting.claim.metadata;
+      const shown = await command(sutler, 'explain', `${namespace}/${name}`);
+      assert.match(shown, /a call may be at work in the driver until 20/);
+      assert.match(await command(sutler, 'status'), /in doubt/);
+    });
+
+    it('leaves nothing when the doubts have ended', async () => {
+      await sutler.kill();
+      sutler = await bed.start(SHORT);
+      for (const { metadata } of kept) await remove(metadata.name);
+      await remove('after');
+      await until(async () => (await bed.readJournal()).length === 0, 'the journal is empty');
+      await until(async () => (await volumesLeft()) === 0, 'no PV is left');
+      assert.deepEqual(bed.handles(), []);
+      const { items } = await bed.kube.list<Claim>(claims, { namespace: 'default' });
+      assert.deepEqual(items, []);
+      await sutler.stop();
+    });
+  });
+
+  describe('without any right on Leases', () => {
+    let sutler: DropIn;
+    let grant = (): void => undefined;
+    before(async () => {
+      const action = { kind: 'status', code: 403, message: 'leases is forbidden' } as const;
+      grant = cluster.api.faults.inject({ action, plural: leases.plural, times: Infinity });
+      sutler = await bed.start(SHORT);
+    });
+    after(async () => {
+      grant();
+      await sutler.stop();
+    });
+    const RULE = /without its journal.*default: apiGroups.*leases.*verbs: \[get, list, create, upd/;
+
+    it('creates and deletes volumes', async () => {
+      await bed.createClaim('without');
+      await until(() => bed.isBound('without'), 'the claim is Bound');
+      await remove('without');
+      await until(async () => (await volumesLeft()) === 0, 'no PV is left');
+      assert.deepEqual(bed.handles(), []);
+    });
+
+    it('says at the start which rule it lacks', () => {
+      assert.match(sutler.output(), RULE);
+    });
+
+    it('says so in /readyz, and is ready', async () => {
+      const page = await fetch(`${sutler.url}/readyz?verbose`);
+      const text = await page.text();
+      assert.equal(page.status, 200, text);
+      assert.match(text, RULE);
+    });
+
+    it('says so in status, and in a metric', async () => {
+      await until(async () => RULE.test(await command(sutler, 'status')), 'status says so', 5_000);
+      const isOff = async () =>
+        /^sutler_journal_off\{[^}]*\} 1$/m.test(
+          await (await fetch(`${sutler.url}/metrics`)).text(),
+        );
+      await until(isOff, 'the metric says so');
+    });
+
+    it('goes on when it is killed, as external-provisioner does', async () => {
+      await bed.untilCreating(() => bed.createClaim('killed'));
+      await sutler.kill();
+      sutler = await bed.start(SHORT);
+      await until(() => bed.isBound('killed'), 'the claim is Bound', AT_ONCE_MS);
+      await remove('killed');
+      await until(() => bed.handles().length === 0, 'its volume is deleted', 30_000);
+    });
+  });
+});

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { redisActiveGateway } from '#src/gateway-client/active-gateway.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+
+const DRIVER = 'd.example';
+const A = 'unix:///a';
+const B = 'unix:///b';
+
+describe('the active gateway', () => {
+  let server: TestRedis;
+  const active = () => redisActiveGateway({ redis: server.redis, prefix: 'csi', driver: DRIVER });
+  const name = async (endpoint: string, waitMs = 0): Promise<void> => {
+    const { version } = await active().read();
+    assert.equal(await active().name({ version, endpoint, waitMs }), true);
+  };
+
+  before(async () => (server = await startTestRedis()));
+  after(() => server.close());
+  beforeEach(() => server.redis.flushall());
+
+  it('is not named at first', async () => {
+    assert.deepEqual(await active().read(), {
+      endpoint: '',
+      version: 0,
+      sinceMs: 0,
+      previous: '',
+      waitMs: 0,
+    });
+  });
+
+  it('keeps the previous one, and how long its calls may be under way', async () => {
+    await name(A);
+    await name(B, 60_000);
+    const found = await active().read();
+    assert.equal(found.endpoint, B);
+    assert.equal(found.previous, A);
+    assert.equal(found.version, 2);
+    assert.ok(Math.abs(found.sinceMs - Date.now()) < 5_000);
+    assert.ok(found.waitMs > 50_000 && found.waitMs <= 60_000);
+  });
+
+  it('is named by only one of two leaders that read the same version', async () => {
+    await name(A);
+    const { version } = await active().read();
+    const both = await Promise.all([
+      active().name({ version, endpoint: B, waitMs: 0 }),
+      active().name({ version, endpoint: A, waitMs: 0 }),
+    ]);
+    assert.deepEqual(both.toSorted(), [false, true]);
+    assert.equal((await active().read()).version, version + 1);
+  });
+
+  it('is cleared where the driver runs on each node, and its calls are waited for', async () => {
+    await name(A);
+    assert.equal(await active().clear(60_000), A);
+    const { endpoint, previous, version, waitMs } = await active().read();
+    assert.deepEqual([endpoint, previous, version], ['', A, 2]);
+    assert.ok(waitMs > 50_000 && waitMs <= 60_000);
+    assert.equal(await active().clear(60_000), undefined);
+  });
+
+  it('does not shorten a wait when another one is named meanwhile', async () => {
+    await name(A);
+    await name(B, 60_000);
+    await name(A);
+    assert.ok((await active().read()).waitMs > 50_000);
+  });
+});

@@ -1,0 +1,409 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { Registry } from 'prom-client';
+import { type ClaimToPlan, Dispatcher } from '#src/ingest/dispatcher.ts';
+import { Journal } from '#src/journal/journal.ts';
+import { listJournal } from '#src/journal/list-journal.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import type { Lease } from '#src/kube/objects.ts';
+import { leases } from '#src/kube/resources.ts';
+import type { JobKey, KeyToQueue } from '#src/queue/contract.ts';
+import { beginTerm } from '#src/queue/history.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { forgetKey, type Leading, WorkQueue } from '#src/queue/work-queue.ts';
+import { openRedis, type RedisLink } from '#src/redis/connection.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { beginLeading } from '../harness/leading.ts';
+import { claimKey, QueueBench, sleep, volumeKey } from '../harness/queue.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { until } from '../harness/until.ts';
+import { aClaim, aClass } from '../volumes/builders.ts';
+
+const DONE: Outcome = { kind: 'done' };
+
+describe('Dispatcher', () => {
+  let server: TestRedis;
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  let bench: QueueBench;
+  let [driver, serial] = ['', 0];
+  let link: RedisLink;
+  let work: WorkQueue;
+  let journal: Journal;
+  let dispatcher: Dispatcher;
+  let leading: Leading;
+  /** The claims that exist, by UID. */
+  let claims: Map<string, ClaimToPlan>;
+  let again: KeyToQueue[];
+  let finished: string[], outdated: number;
+  /** Of entries that have left: the claim's UID, and whether its job was still there. */
+  let gone: (readonly [uid: string, hadJob: Promise<number>])[];
+
+  const key = claimKey('data');
+  const deletion: JobKey = { ...volumeKey('pvc-data'), claimUid: key.uid };
+  const place = () => ({ redis: server.redis, prefix: 'csi', driver });
+  const jobOf = ({ kind, uid, claimUid }: JobKey): string =>
+    queueRoot('csi', queueName(kind, driver)) + (claimUid ?? uid);
+  const hasJob = async (each: JobKey = key): Promise<boolean> =>
+    (await server.redis.exists(jobOf(each))) === 1;
+  const dataOf = async (each: JobKey = key): Promise<Record<string, unknown>> =>
+    JSON.parse((await server.redis.hget(jobOf(each), 'data')) ?? '{}') as Record<string, unknown>;
+  const journalPlace = () => ({ driver, lease: driver.replaceAll('.', '-'), namespace: 'default' });
+  const hasEntry = async ({ uid }: JobKey = key): Promise<boolean> =>
+    (await listJournal(kube, journalPlace())).some((entry) => entry.uid === uid);
+  const exist = (each: JobKey, needsNode = false): void => {
+    const { uid, namespace, name } = each;
+    const claim = aClaim({ metadata: { uid, namespace, name } });
+    claims.set(uid, { claim, cls: aClass(), needsNode });
+  };
+  /** A worker, whose runs end when `release` is called. */
+  const startWorker = (kind: 'claim' | 'volume' = 'claim'): (() => void) => {
+    let release = (): void => undefined;
+    const released = new Promise<void>((resolve) => (release = resolve));
+    bench.consumer(
+      async () => {
+        await released;
+        return DONE;
+      },
+      { kind },
+    );
+    return release;
+  };
+  const untilRuns = (each: JobKey = key, count = 1): Promise<void> =>
+    until(() => bench.runsOf(each).length === count, `it runs for the ${count}. time`);
+  const begin = (): void => dispatcher.begin(leading);
+
+  before(async () => {
+    server = await startTestRedis();
+    cluster = await openSandboxCluster();
+    kube = await cluster.client();
+  });
+  after(async () => {
+    await cluster.close();
+    await server.close();
+  });
+  beforeEach(async () => {
+    driver = `d${(serial += 1)}.example`;
+    bench = new QueueBench(server, driver);
+    claims = new Map();
+    again = [];
+    finished = [];
+    gone = [];
+    outdated = 0;
+    exist(key);
+    link = openRedis({ url: server.url, role: 'producer', log: silentLog });
+    await until(() => link.trouble === undefined, 'Redis can be reached');
+    const metrics = new Registry();
+    work = new WorkQueue({ ...place(), link, dirty: () => 0, log: silentLog, metrics });
+    journal = new Journal({
+      ...journalPlace(),
+      client: kube,
+      holder: 'test',
+      onGone: (uids) => {
+        for (const uid of uids) gone.push([uid, server.redis.exists(jobOf({ ...key, uid }))]);
+        dispatcher.entriesGone(uids);
+      },
+      log: silentLog,
+    });
+    dispatcher = new Dispatcher({
+      queue: work,
+      journal,
+      claimToPlan: ({ uid }) => Promise.resolve(claims.get(uid)),
+      doubtMs: 60_000,
+      trouble: () => link.trouble,
+      onFinished: (jobs) => finished.push(...jobs.map(({ key: { uid } }) => uid)),
+      onMayNeedAgain: (each) => again.push(each),
+      onOutdated: () => (outdated += 1),
+      log: silentLog,
+    });
+    leading = await beginLeading(place());
+    await journal.begin(1, () => true);
+  });
+  afterEach(async () => {
+    cluster.api.faults.clear();
+    await bench.close();
+    await dispatcher.close();
+    journal.stop();
+    await work.close();
+    link.close();
+  });
+
+  it('adds nothing before it has begun, and then what was asked for', async () => {
+    dispatcher.ensureQueued(key);
+    await sleep(100);
+    assert.deepEqual([await hasJob(), dispatcher.pending], [false, 1]);
+    begin();
+    await dispatcher.waitUntilFlushed();
+    assert.deepEqual([await hasJob(), dispatcher.pending], [true, 0]);
+  });
+
+  describe('gives a claim', () => {
+    it('its entry in the journal before its job (J1)', async () => {
+      begin();
+      const action = { kind: 'delay', delayMs: 500 } as const;
+      cluster.api.faults.inject({ action, plural: 'leases', verb: 'update' });
+      dispatcher.ensureQueued(key);
+      await sleep(250);
+      assert.equal(await hasJob(), false, 'the API server has not answered yet');
+      await dispatcher.waitUntilFlushed();
+      assert.deepEqual([await hasEntry(), await hasJob()], [true, true]);
+    });
+
+    it('a job that names the object with its entry', async () => {
+      begin();
+      dispatcher.ensureQueued(key);
+      await dispatcher.waitUntilFlushed();
+      const name = `${journalPlace().lease}-journal-0`;
+      assert.deepEqual(await dataOf(), { v: 1, ...key, journal: name });
+    });
+
+    it('no job while the API server refuses its entry, and says so', async () => {
+      begin();
+      const action = { kind: 'status', code: 500 } as const;
+      cluster.api.faults.inject({ action, plural: 'leases', verb: 'update', times: Infinity });
+      dispatcher.ensureQueued(key);
+      await until(() => dispatcher.trouble !== undefined, 'the trouble is told');
+      assert.match(dispatcher.trouble ?? '', /^claims get no jobs: .*HTTP 500/);
+      assert.equal(await hasJob(), false);
+      cluster.api.faults.clear();
+      await until(hasJob, 'it has a job');
+      await until(() => dispatcher.trouble === undefined, 'the trouble is over');
+      assert.equal(await hasEntry(), true);
+    });
+
+    it('no job and no entry if it is gone, and has none', async () => {
+      begin();
+      claims.clear();
+      dispatcher.ensureQueued(key);
+      await dispatcher.waitUntilFlushed();
+      assert.deepEqual([await hasJob(), await hasEntry()], [false, false]);
+    });
+
+    it('a job if it is gone, and has an entry (J3)', async () => {
+      await journal.add([claims.get(key.uid) ?? assert.fail()]);
+      claims.clear();
+      begin();
+      dispatcher.ensureQueued(key);
+      await dispatcher.waitUntilFlushed();
+      assert.equal(await hasJob(), true);
+    });
+
+    it('a job whose calls of before may be at work, if an earlier leader noted it (J3)', async () => {
+      await journal.add([claims.get(key.uid) ?? assert.fail()]);
+      begin();
+      dispatcher.ensureQueued(key);
+      await dispatcher.waitUntilFlushed();
+      const leftMs = Number((await dataOf())['until']) - Date.now();
+      assert.ok(leftMs > 50_000 && leftMs <= 60_000, `${leftMs} ms`);
+    });
+
+    it('a job without an entry where sutler works without the journal', async () => {
+      const action = { kind: 'status', code: 403 } as const;
+      cluster.api.faults.inject({ action, plural: 'leases', verb: 'list', times: Infinity });
+      await journal.begin(2, () => true);
+      begin();
+      dispatcher.ensureQueued(key);
+      await dispatcher.waitUntilFlushed();
+      assert.equal((await dataOf())['journal'], '');
+    });
+
+    it('no job for a promotion alone', async () => {
+      begin();
+      dispatcher.promote(key);
+      await dispatcher.waitUntilFlushed();
+      assert.deepEqual([await hasJob(), await hasEntry()], [false, false]);
+    });
+
+    it('one write of the journal for many that come together', async () => {
+      begin();
+      const keys = Array.from({ length: 150 }, (_, i) => claimKey(`c${i}`));
+      for (const each of keys) exist(each);
+      cluster.api.requests.reset();
+      for (const each of keys) dispatcher.ensureQueued(each);
+      await dispatcher.waitUntilFlushed();
+      const { 'create leases': created = 0, 'update leases': updated = 0 } =
+        cluster.api.requests.snapshot();
+      assert.equal(created + updated, 1);
+      assert.equal((await hasJob(claimKey('c149'))) && (await hasEntry(claimKey('c149'))), true);
+    });
+  });
+
+  describe('lets an entry leave', () => {
+    it('after the job is finished, and then removes the job (J2)', async () => {
+      begin();
+      const release = startWorker();
+      dispatcher.ensureQueued(key);
+      await untilRuns();
+      await sleep(1_500);
+      assert.equal(await hasEntry(), true, 'its run is under way');
+      release();
+      await until(async () => !(await hasEntry()), 'the entry has left');
+      const [uid, hadJob] = gone[0] ?? assert.fail();
+      assert.deepEqual([uid, await hadJob], [key.uid, 1], 'the job was there until then');
+      await until(async () => !(await hasJob()), 'the job is removed');
+      assert.deepEqual(finished, [key.uid]);
+    });
+
+    it('not while the job waits for another run', async () => {
+      begin();
+      bench.consumer(() => ({ kind: 'retry', reason: 'full', minDelayMs: 3_600_000 }));
+      dispatcher.ensureQueued(key);
+      await untilRuns();
+      await sleep(1_500);
+      assert.equal(await hasEntry(), true);
+    });
+
+    it('that an operator asked to forget, and removes its job', async () => {
+      begin();
+      bench.consumer(() => ({ kind: 'retry', reason: 'gone', minDelayMs: 3_600_000 }));
+      dispatcher.ensureQueued(key);
+      await untilRuns();
+      await server.redis.hset(forgetKey('csi', driver), key.uid, '{}');
+      await until(async () => !(await hasEntry()), 'the entry has left');
+      assert.equal(await hasJob(), false);
+      assert.equal(await server.redis.exists(forgetKey('csi', driver)), 0);
+    });
+  });
+
+  describe('a deletion', () => {
+    it('waits until the claim’s entry has left (J5)', async () => {
+      begin();
+      const release = startWorker();
+      dispatcher.ensureQueued(key);
+      await untilRuns();
+      dispatcher.ensureQueued(deletion);
+      await sleep(500);
+      assert.equal(await hasJob(deletion), false);
+      release();
+      await until(() => hasJob(deletion), 'the deletion has a job');
+      assert.deepEqual([await hasEntry(), await hasJob()], [false, false]);
+    });
+
+    it('is added at once where the claim’s UID has no entry', async () => {
+      begin();
+      dispatcher.ensureQueued(deletion);
+      await dispatcher.waitUntilFlushed();
+      assert.equal(await hasJob(deletion), true);
+    });
+
+    it('is added once more for an event that came during its run', async () => {
+      begin();
+      const release = startWorker('volume');
+      dispatcher.ensureQueued(deletion);
+      await untilRuns(deletion);
+      dispatcher.ensureQueued(deletion);
+      await dispatcher.waitUntilFlushed();
+      release();
+      await until(() => again.length === 1, 'it is judged again');
+      assert.deepEqual(again, [deletion]);
+      assert.equal(await hasJob(deletion), false);
+    });
+
+    it('that is finished leaves no job', async () => {
+      begin();
+      startWorker('volume')();
+      dispatcher.ensureQueued(deletion);
+      await until(() => finished.length === 1, 'it is finished');
+      assert.equal(await hasJob(deletion), false);
+    });
+  });
+
+  it('has a claim judged again for an event that came during its run', async () => {
+    begin();
+    const release = startWorker();
+    dispatcher.ensureQueued(key);
+    await untilRuns();
+    dispatcher.ensureQueued(key);
+    await dispatcher.waitUntilFlushed();
+    assert.deepEqual(again, []);
+    release();
+    await until(() => again.length === 1, 'it is judged again');
+    assert.deepEqual([again, await hasJob()], [[key], false]);
+  });
+
+  it('has a claim judged again for an event that came while its entry was leaving', async () => {
+    begin();
+    const action = { kind: 'delay', delayMs: 1_000 } as const;
+    dispatcher.ensureQueued(key);
+    await dispatcher.waitUntilFlushed();
+    cluster.api.faults.inject({ action, plural: 'leases', verb: 'update' });
+    startWorker()();
+    await until(() => journal.isFinished(key.uid), 'its job is finished');
+    dispatcher.ensureQueued(key);
+    await until(() => again.length === 1, 'it is judged again');
+    assert.equal(await hasEntry(), false);
+  });
+
+  describe('a job that only selects a node', () => {
+    it('names no journal object, and its claim has no entry', async () => {
+      exist(key, true);
+      begin();
+      dispatcher.ensureQueued(key);
+      await dispatcher.waitUntilFlushed();
+      assert.deepEqual([(await dataOf())['journal'], await hasEntry()], [undefined, false]);
+    });
+
+    it('is followed by one that may call the driver, for an event that came before its end', async () => {
+      exist(key, true);
+      begin();
+      const release = startWorker();
+      dispatcher.ensureQueued(key);
+      await untilRuns();
+      exist(key);
+      dispatcher.ensureQueued(key);
+      await dispatcher.waitUntilFlushed();
+      release();
+      await until(() => again.length === 1, 'it is judged again');
+      dispatcher.ensureQueued(key);
+      await untilRuns(key, 2);
+      assert.notEqual(bench.runsOf(key)[1]?.run.facts.journal, undefined);
+    });
+  });
+
+  describe('keeps requests', () => {
+    it('that Redis refuses, until it takes them', async () => {
+      begin();
+      await server.redis.config('SET', 'maxmemory', '1');
+      dispatcher.ensureQueued(key);
+      await until(() => dispatcher.trouble !== undefined, 'it is refused');
+      assert.equal(dispatcher.pending, 1);
+      await server.redis.config('SET', 'maxmemory', '0');
+      await until(hasJob, 'it has a job');
+    });
+
+    it('where another process leads by now, and says that once', async () => {
+      begin();
+      await beginTerm(place(), { transitions: 2, leader: 'other' }, false);
+      dispatcher.ensureQueued(key);
+      await until(() => outdated > 0, 'it is told');
+      assert.equal(await hasJob(), false);
+      leading = await beginLeading(place(), 3);
+      begin();
+      await dispatcher.waitUntilFlushed();
+      assert.deepEqual([await hasJob(), outdated], [true, 1]);
+    });
+  });
+
+  it('takes the keys of the entries for outstanding', async () => {
+    begin();
+    dispatcher.ensureQueued(key);
+    await dispatcher.waitUntilFlushed();
+    assert.deepEqual([...dispatcher.entries()], [key]);
+  });
+
+  it('lists no Leases for a claim alone', async () => {
+    begin();
+    const lists = (): number => cluster.api.requests.snapshot()['list leases'] ?? 0;
+    const before = lists();
+    dispatcher.ensureQueued(key);
+    await dispatcher.waitUntilFlushed();
+    assert.equal(lists(), before);
+    const lease = await kube.get<Lease>(leases, {
+      namespace: 'default',
+      name: `${journalPlace().lease}-journal-0`,
+    });
+    assert.equal(lease?.spec?.leaseTransitions, 1);
+  });
+});

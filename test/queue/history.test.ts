@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Queue } from 'bullmq';
+import {
+  beginTerm,
+  dropJobsOfBefore,
+  forgetHistory,
+  readHistory,
+  showHistory,
+} from '#src/queue/history.ts';
+import { queueName } from '#src/queue/queue-keys.ts';
+import { beginLeading } from '../harness/leading.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
+
+let server: TestRedis;
+let driver = '';
+let serial = 0;
+const place = (redis = server.redis) => ({ redis, prefix: 'csi', driver });
+
+before(async () => {
+  server = await startTestRedis();
+});
+after(() => server.close());
+beforeEach(() => (driver = `d${(serial += 1)}.example`));
+
+describe('the history of Redis’ data', () => {
+  const historyOf = async (redis = server.redis): Promise<string> =>
+    (await readHistory(place(redis))).history;
+
+  it('is the same for each driver and each time, while Redis keeps its data', async () => {
+    const first = await historyOf();
+    assert.match(first, /^[0-9a-f-]{36}:[0-9a-f]{40}$/);
+    driver = 'another.example';
+    assert.equal(await historyOf(), first);
+  });
+
+  it('is another one after Redis was emptied', async () => {
+    const first = await historyOf();
+    await server.redis.flushall();
+    assert.notEqual(await historyOf(), first);
+  });
+
+  it('is another one after a restart with all its data', async () => {
+    const [marker, replication] = (await historyOf()).split(':');
+    await server.kill();
+    await server.start();
+    const [sameMarker, otherReplication] = (await historyOf()).split(':');
+    assert.equal(sameMarker, marker);
+    assert.notEqual(otherReplication, replication);
+  });
+
+  it('is another one on a replica that took over', async () => {
+    const replica = await startTestRedis();
+    try {
+      const password = decodeURIComponent(new URL(server.url).password);
+      await server.redis.config('SET', 'repl-diskless-sync-delay', 0);
+      await replica.redis.config('SET', 'masterauth', password);
+      await historyOf();
+      await replica.redis.replicaof('127.0.0.1', server.port);
+      const isSame = async (): Promise<boolean> => {
+        const { history } = await showHistory(place(replica.redis));
+        return history !== '' && history === (await historyOf());
+      };
+      await until(isSame, 'the replica has the same data');
+      const first = await historyOf();
+      await replica.redis.call('REPLICAOF', 'NO', 'ONE');
+      assert.notEqual(await historyOf(replica.redis), first);
+    } finally {
+      await replica.close();
+    }
+  });
+
+  it('is another one after it was forgotten', async () => {
+    const first = await historyOf();
+    await forgetHistory(place());
+    assert.notEqual(await historyOf(), first);
+  });
+
+  it('is not begun by a look for people', async () => {
+    await server.redis.flushall();
+    assert.deepEqual(await showHistory(place()), { history: '', isOfHistory: false, term: '' });
+    assert.deepEqual(await server.redis.keys('*'), []);
+  });
+});
+
+describe('the term of a leader', () => {
+  const begin = (transitions: number, leader: string) =>
+    beginTerm(place(), { transitions, leader }, false);
+
+  it('goes up', async () => {
+    assert.equal(await begin(3, 'a'), undefined);
+    assert.equal(await begin(4, 'b'), undefined);
+    assert.equal(await server.redis.get(`{csi}:term:${driver}`), '4/b');
+  });
+
+  it('does not go down, and the higher one is named', async () => {
+    await begin(10, 'a');
+    assert.equal(await begin(9, 'b'), 10);
+    assert.equal(await server.redis.get(`{csi}:term:${driver}`), '10/a');
+  });
+
+  it('of the same number belongs to the leader that came last', async () => {
+    await begin(3, 'a');
+    assert.equal(await begin(3, 'b'), undefined);
+    assert.equal(await server.redis.get(`{csi}:term:${driver}`), '3/b');
+  });
+});
+
+describe('the jobs of another history', () => {
+  const addJobs = async (): Promise<void> => {
+    for (const kind of ['claim', 'volume'] as const) {
+      const queue = new Queue(queueName(kind, driver), {
+        connection: { url: server.url },
+        prefix: '{csi}',
+      });
+      await queue.add(kind, {}, { jobId: 'w1' });
+      await queue.add(kind, {}, { jobId: 'd1', delay: 3_600_000 });
+      await queue.close();
+    }
+  };
+  const jobKeys = async (): Promise<readonly string[]> =>
+    (await server.redis.keys(`{csi}:*.${driver}:*`)).filter((key) => /:(w1|d1)$/.test(key));
+
+  it('are dropped when a leader begins, and the driver’s jobs are of this history then', async () => {
+    await addJobs();
+    assert.equal((await readHistory(place())).isOfHistory, false);
+    await beginLeading(place());
+    assert.deepEqual(await jobKeys(), []);
+    assert.equal((await readHistory(place())).isOfHistory, true);
+  });
+
+  it('are not this driver’s any more once Redis has failed over', async () => {
+    await beginLeading(place());
+    await forgetHistory(place());
+    assert.equal((await readHistory(place())).isOfHistory, false);
+  });
+
+  it('are not taken for dropped where another leader has begun', async () => {
+    const { term, history } = await beginLeading(place(), 1);
+    await beginTerm(place(), { transitions: 2, leader: 'other' }, false);
+    assert.equal(await dropJobsOfBefore(place(), term, history), false);
+  });
+
+  it('are not taken for dropped where Redis has lost its data once more', async () => {
+    const { term, history } = await beginLeading(place());
+    await forgetHistory(place());
+    assert.equal(await dropJobsOfBefore(place(), term, history), false);
+    assert.equal((await readHistory(place())).isOfHistory, false);
+  });
+});

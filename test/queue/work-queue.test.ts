@@ -1,0 +1,273 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { Registry } from 'prom-client';
+import type { JobKey } from '#src/queue/contract.ts';
+import { beginTerm, forgetHistory } from '#src/queue/history.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { forgetKey, type Leading, LeadershipOutdated, WorkQueue } from '#src/queue/work-queue.ts';
+import { openRedis, type RedisLink } from '#src/redis/connection.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { beginLeading } from '../harness/leading.ts';
+import { claimKey, QueueBench, volumeKey } from '../harness/queue.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
+
+const HOUR_MS = 3_600_000;
+
+describe('WorkQueue', () => {
+  let server: TestRedis;
+  let bench: QueueBench;
+  let driver = '';
+  let serial = 0;
+  let link: RedisLink;
+  let queue: WorkQueue;
+  let leading: Leading;
+  const key = claimKey('data');
+  const deletion: JobKey = { ...volumeKey('pvc-data'), claimUid: key.uid };
+  const place = () => ({ redis: server.redis, prefix: 'csi', driver });
+  const rootOf = (kind: 'claim' | 'volume' = 'claim'): string =>
+    queueRoot('csi', queueName(kind, driver));
+  const add = (each: JobKey = key, isNow = false) =>
+    queue.add(each.kind as 'claim' | 'volume', [{ key: each, isNow }], leading);
+  /** Has a worker end the run of `key` so. */
+  const work = (outcome: Outcome | Promise<Outcome>): void => {
+    bench.consumer(() => outcome, { random: () => 0.5 });
+  };
+  const untilState = (state: string): Promise<void> =>
+    until(async () => (await add())[0] === state, `it is ${state}`);
+
+  before(async () => {
+    server = await startTestRedis();
+  });
+  after(() => server.close());
+  beforeEach(async () => {
+    driver = `d${(serial += 1)}.example`;
+    bench = new QueueBench(server, driver);
+    link = openRedis({ url: server.url, role: 'producer', log: silentLog });
+    await until(() => link.trouble === undefined, 'Redis can be reached');
+    const metrics = new Registry();
+    queue = new WorkQueue({ ...place(), link, dirty: () => 0, log: silentLog, metrics });
+    leading = await beginLeading(place());
+  });
+  afterEach(async () => {
+    await bench.close();
+    await queue.close();
+    link.close();
+  });
+
+  it('adds a job whose id is the claim’s UID, once', async () => {
+    assert.deepEqual(await add(), ['added']);
+    assert.deepEqual(await add(), ['waiting']);
+    assert.equal(await server.redis.zcard(`${rootOf()}prioritized`), 1);
+    assert.equal(await server.redis.exists(rootOf() + key.uid), 1);
+  });
+
+  it('writes the key, and what the job has to know, and nothing else', async () => {
+    const journal = 'd-example-journal-0';
+    const request = { key: { ...key, seen: '7', claim: 'JSON of it' }, isNow: false, journal };
+    await queue.add('claim', [request], leading);
+    const { data = '' } = await server.redis.hgetall(rootOf() + key.uid);
+    assert.deepEqual(JSON.parse(data), { v: 1, ...key, seen: '7', journal });
+  });
+
+  it('writes until when calls of earlier jobs may be at work, by Redis’ clock', async () => {
+    await queue.add('claim', [{ key, isNow: false, doubtMs: 60_000 }], leading);
+    const { data = '' } = await server.redis.hgetall(rootOf() + key.uid);
+    const leftMs = (JSON.parse(data) as { until: number }).until - Date.now();
+    assert.ok(leftMs > 50_000 && leftMs <= 60_000, `${leftMs} ms`);
+  });
+
+  it('adds many in one transaction', async () => {
+    const requests = Array.from({ length: 200 }, (_, i) => ({
+      key: claimKey(`c${i}`),
+      isNow: false,
+    }));
+    const states = await queue.add('claim', requests, leading);
+    assert.ok(states.every((state) => state === 'added'));
+    assert.equal(await server.redis.zcard(`${rootOf()}prioritized`), 200);
+  });
+
+  it('runs claims of a small namespace between those of a large one', async () => {
+    const addAll = (count: number, namespace: string) =>
+      queue.add(
+        'claim',
+        Array.from({ length: count }, (_, i) => ({
+          key: claimKey(`c${i}`, namespace),
+          isNow: false,
+        })),
+        leading,
+      );
+    await addAll(100, 'large');
+    await addAll(3, 'small');
+    const order = await server.redis.zrange(`${rootOf()}prioritized`, 0, '5');
+    assert.deepEqual(order, [
+      'uid-large-c0',
+      'uid-small-c0',
+      'uid-large-c1',
+      'uid-small-c1',
+      'uid-large-c2',
+      'uid-small-c2',
+    ]);
+  });
+
+  it('runs deletions in the order in which they came', async () => {
+    for (const name of ['a', 'b', 'c']) await add(volumeKey(name));
+    const order = await server.redis.lrange(`${rootOf('volume')}wait`, 0, -1);
+    assert.deepEqual(order.toReversed(), ['uid-a', 'uid-b', 'uid-c']);
+  });
+
+  describe('refuses', () => {
+    const isRefused = async (): Promise<void> => {
+      await assert.rejects(add(), LeadershipOutdated);
+      assert.equal(await server.redis.exists(rootOf() + key.uid), 0);
+    };
+    /** Between the look and BullMQ's transaction. */
+    const beforeTransaction = (act: () => Promise<unknown>): void => {
+      const multi = link.redis.multi.bind(link.redis) as () => ReturnType<typeof link.redis.multi>;
+      link.redis.multi = ((): unknown => {
+        const transaction = multi();
+        const exec = transaction.exec.bind(transaction);
+        transaction.exec = async () => {
+          await act();
+          return exec();
+        };
+        return transaction;
+      }) as typeof link.redis.multi;
+    };
+    const beginOther = () => beginTerm(place(), { transitions: 2, leader: 'other' }, false);
+
+    it('the job of a leader whose term is over', async () => {
+      await beginOther();
+      await isRefused();
+    });
+
+    it('the job of a leader whose term ends between its look and its transaction', async () => {
+      beforeTransaction(beginOther);
+      await isRefused();
+    });
+
+    it('a job after Redis has lost its data', async () => {
+      await forgetHistory(place());
+      await isRefused();
+    });
+
+    it('a job where another leader drops all jobs between the look and the transaction', async () => {
+      beforeTransaction(async () => {
+        await forgetHistory(place());
+        await beginLeading(place(), 2);
+      });
+      await isRefused();
+    });
+
+    it('to list and to remove jobs for a leader whose term is over', async () => {
+      await beginOther();
+      await assert.rejects(queue.finished('claim', leading), LeadershipOutdated);
+      await assert.rejects(queue.remove('claim', [key.uid], leading), LeadershipOutdated);
+    });
+  });
+
+  it('says that a job waits, is delayed, runs, or is finished', async () => {
+    let end: (outcome: Outcome) => void = () => undefined;
+    const states: string[] = [];
+    states.push((await add())[0] ?? '');
+    states.push((await add())[0] ?? '');
+    let runs = 0;
+    bench.consumer(() => {
+      runs += 1;
+      if (runs === 1) return { kind: 'retry', reason: 'full', minDelayMs: HOUR_MS };
+      return new Promise((next) => (end = next));
+    });
+    await untilState('delayed');
+    await add(key, true);
+    await untilState('active');
+    end({ kind: 'done' });
+    await untilState('finished');
+    assert.deepEqual(states, ['added', 'waiting']);
+  });
+
+  it('ends the delay of a job that has to run now', async () => {
+    await add();
+    work({ kind: 'retry', reason: 'full', minDelayMs: HOUR_MS });
+    await untilState('delayed');
+    await add(key, true);
+    await until(() => bench.runs.length === 2, 'it runs again');
+  });
+
+  it('ends the delay that a run under way is about to begin', async () => {
+    let end: (outcome: Outcome) => void = () => undefined;
+    await add();
+    bench.consumer(() =>
+      bench.runs.length > 1 ? { kind: 'done' } : new Promise((next) => (end = next)),
+    );
+    await untilState('active');
+    assert.deepEqual(await add(key, true), ['active']);
+    end({ kind: 'retry', reason: 'full', minDelayMs: HOUR_MS });
+    await until(() => bench.runs.length === 2, 'it runs again');
+  });
+
+  it('promotes a delayed job, and does nothing about a key without one', async () => {
+    await queue.promote('claim', key);
+    assert.equal(await server.redis.exists(rootOf() + key.uid), 0);
+    await add();
+    work({ kind: 'retry', reason: 'full', minDelayMs: HOUR_MS });
+    await untilState('delayed');
+    await queue.promote('claim', key);
+    await until(() => bench.runs.length === 2, 'it runs again');
+  });
+
+  it('adds no deletion while the claim’s UID has a creation, and the other way round', async () => {
+    await add();
+    assert.deepEqual(await add(deletion), ['elsewhere']);
+    assert.equal(await server.redis.exists(rootOf('volume') + key.uid), 0);
+    await queue.remove('claim', [key.uid], leading, true);
+    assert.deepEqual(await add(deletion), ['added']);
+    assert.deepEqual(await add(), ['elsewhere']);
+  });
+
+  it('adds no deletion while the finished creation is there', async () => {
+    await add();
+    work({ kind: 'done' });
+    await untilState('finished');
+    assert.deepEqual(await add(deletion), ['elsewhere']);
+  });
+
+  it('lists the jobs that are finished, and what is known of them', async () => {
+    await add();
+    await add(claimKey('other'));
+    bench.consumer(({ name }) =>
+      name === 'data' ? { kind: 'done', note: 'made' } : { kind: 'parked', reason: 'x', until: [] },
+    );
+    await untilState('finished');
+    assert.deepEqual((await queue.finished('claim', leading)).ids, [key.uid]);
+    const [job, ...others] = await queue.details('claim', [key.uid, 'none']);
+    assert.deepEqual([job?.key, job?.note, job?.runs, others], [key, 'made', 1, []]);
+  });
+
+  it('lists the claims whose entries operators asked to forget', async () => {
+    await server.redis.hset(forgetKey('csi', driver), 'u', '{}');
+    assert.deepEqual((await queue.finished('claim', leading)).forgotten, ['u']);
+  });
+
+  it('removes finished jobs, and leaves others', async () => {
+    await add();
+    await add(claimKey('other'));
+    bench.consumer(({ name }) =>
+      name === 'data' ? { kind: 'done' } : { kind: 'retry', reason: 'x', minDelayMs: HOUR_MS },
+    );
+    await untilState('finished');
+    await until(async () => (await server.redis.zcard(`${rootOf()}delayed`)) === 1, 'one waits');
+    await queue.remove('claim', [key.uid, claimKey('other').uid], leading);
+    assert.deepEqual(await add(), ['added']);
+    assert.deepEqual(await add(claimKey('other')), ['delayed']);
+  });
+
+  it('removes a job that is not finished, and the request to forget it, if it is forced to', async () => {
+    await add();
+    await server.redis.hset(forgetKey('csi', driver), key.uid, '{}');
+    await queue.remove('claim', [key.uid], leading, true);
+    assert.equal(await server.redis.zcard(`${rootOf()}prioritized`), 0);
+    assert.equal(await server.redis.exists(rootOf() + key.uid), 0);
+    assert.deepEqual((await queue.finished('claim', leading)).forgotten, []);
+  });
+});
