@@ -60,7 +60,7 @@ export const flags = defineFlags({
     type: 'bool',
     default: false,
     help:
-      'Lets the operator try a claim or volume now, and drain a driver and end that. In the queues ' +
-      'nobody acts: that would bypass what keeps a key from running twice.',
+      'Lets the operator try a claim or volume now. In the queues nobody acts: that would bypass ' +
+      'what keeps a key from running twice.',
   },
 });

@@ -63,7 +63,7 @@ export const redisFlags = inGroup('Redis', {
     default: 'redis://127.0.0.1:6379',
     env: 'REDIS_URL',
     help:
-      'Redis that holds queues and volume records: rediss://[user:password@]host:port/db with ' +
+      'Redis that holds the queues: rediss://[user:password@]host:port/db with ' +
       'TLS, redis:// without, unix:///path, or ' +
       'rediss-sentinel://[user:password@]host:port,host:port/master-name. ' +
       'Set a URL with a password by its variable: every user of the machine can read arguments.',

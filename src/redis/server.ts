@@ -54,7 +54,7 @@ const RESTART_MS = 500;
 /** Lines of its output that an error shows. */
 const SHOWN_LINES = 5;
 
-/** Starts a Redis, and starts it again with its data whenever it ends.
+/** Starts a Redis, and starts it again, empty, whenever it ends.
  * @throws as startRedisServer */
 export async function keepRedisServer(
   options: RedisServerOptions,
@@ -67,7 +67,7 @@ export async function keepRedisServer(
     while (!closing.signal.aborted) {
       const how = await server.exited;
       if (closing.signal.aborted) return;
-      log.warn({ how }, 'Redis ended; starting it again with the data it had written');
+      log.warn({ how }, 'Redis ended; starting it again, empty');
       await systemClock.sleep(RESTART_MS, closing.signal);
       try {
         if (!closing.signal.aborted) server = await startRedisServer(options);
