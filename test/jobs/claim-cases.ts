@@ -14,8 +14,9 @@ import type { Rig } from './rig.ts';
 export const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
 export const ALPHA_SELECTED_NODE = 'volume.alpha.kubernetes.io/selected-node';
 
-/** What a claim's job knows of its calls. `none` (upstream: Finished): nothing is begun, or there is
- * no job. `open` (InBackground): a call may be at work. `begun`: calls of earlier runs are over. */
+/** What a claim's job knows of its calls. `none` (upstream: Finished): nothing is begun, or there
+ * is no job. `open` (InBackground): a call may be at work. `begun`: calls of earlier runs are
+ * over. */
 export async function stateOf(rig: Rig, claim: Claim): Promise<'none' | 'open' | 'begun'> {
   const leftMs = await rig.doubtMs(claim);
   if (leftMs === undefined) return 'none';
