@@ -266,22 +266,19 @@ export class Dispatcher {
 
   /** @returns whether requests were refused; those are pending again */
   async #addBatch(batch: readonly KeyRequest[], leading: Leading): Promise<boolean> {
-    const ofKind = (kind: WorkKind) => batch.filter(({ key }) => key.kind === kind);
-    const parts = [
-      { requests: ofKind('claim'), adding: this.#addClaims(ofKind('claim'), leading) },
-      { requests: ofKind('volume'), adding: this.#addVolumes(ofKind('volume'), leading) },
-    ];
-    // The second may fail while the first is awaited.
-    for (const { adding } of parts) adding.catch(() => undefined);
+    const claims = batch.filter(({ key }) => key.kind === 'claim');
+    const volumes = batch.filter(({ key }) => key.kind === 'volume');
+    const added = await Promise.allSettled([
+      this.#addClaims(claims, leading),
+      this.#addVolumes(volumes, leading),
+    ]);
     let isRefused = false;
-    for (const { requests, adding } of parts)
-      try {
-        await adding;
-      } catch (error) {
-        isRefused = true;
-        for (const each of requests) this.#pending.add(each);
-        this.#failed(error, leading);
-      }
+    for (const [i, each] of added.entries()) {
+      if (each.status === 'fulfilled') continue;
+      isRefused = true;
+      for (const request of i === 0 ? claims : volumes) this.#pending.add(request);
+      this.#failed(each.reason, leading);
+    }
     if (!isRefused) this.#worked();
     return isRefused;
   }

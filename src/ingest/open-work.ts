@@ -6,7 +6,7 @@ import { writeRecent } from '../explain/recent.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { Journal } from '../journal/journal.ts';
 import type { Claim } from '../kube/objects.ts';
-import { claims } from '../kube/resources.ts';
+import { readClaim } from '../kube/read-claim.ts';
 import type { KeyToQueue } from '../queue/contract.ts';
 import { Producer } from '../queue/producer.ts';
 import { WorkQueue } from '../queue/work-queue.ts';
@@ -158,13 +158,4 @@ function claimIn({ uid, claim }: KeyToQueue): Claim | undefined {
   return isFields(value) && isFields(value['metadata']) && value['metadata']['uid'] === uid
     ? (value as unknown as Claim)
     : undefined;
-}
-
-/** @returns undefined if it is gone, also if another claim has its name now */
-async function readClaim(
-  client: DriverConnections['kube'],
-  { namespace, name, uid }: KeyToQueue,
-): Promise<Claim | undefined> {
-  const claim = await client.get<Claim>(claims, { namespace, name });
-  return claim?.metadata.uid === uid ? claim : undefined;
 }

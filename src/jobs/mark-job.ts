@@ -4,6 +4,7 @@ import { GRACE_MS, UNTIL_PAUSE_ENDS } from '../election/lease-view.ts';
 import type { Marked } from '../queue/doubt.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { askRedis } from '../redis/ask-redis.ts';
+import { signalWithin } from '../runtime/clock.ts';
 import type { RunHandle } from './attempt.ts';
 import type { Dependencies } from './dependencies.ts';
 
@@ -15,14 +16,18 @@ export interface MarkedJob {
   /** How long calls of earlier runs may still be at work, as it was right before the mark; see
    * Begun. What it says decides what a refusal proves, whenever that comes. */
   readonly leftMs: number | undefined;
+  /** Calls of earlier runs may still have been at work then: a refusal proves nothing. */
+  readonly isInDoubt: boolean;
   /** The gateway that the leader has named; undefined if none. */
   readonly endpoint: string | undefined;
   /** Unix ms after which no call may be sent. */
   readonly notAfterMs: number;
-  /** Ms for which the run may still write to the API server; 0 or less: not any more. By whichever
-   * of both clocks has gone further: the one stands still while a machine is suspended, the other
-   * may be set back. */
-  readonly writeLeftMs: () => number;
+  /** For a write of the run to the API server: aborts when it may write nothing more. Until then a
+   * write goes on while the process stops, so that an answer is not lost. By whichever of both
+   * clocks has gone further: the one stands still while a machine is suspended, the other may be
+   * set back.
+   * @returns undefined if it is too late already */
+  readonly writeSignal: () => AbortSignal | undefined;
   /** Takes the mark back: the call can have left nothing; see Marked. */
   readonly undo: (dropsPlace: boolean) => Promise<void>;
 }
@@ -62,11 +67,16 @@ export async function markJob(
   const nowMs = performance.now();
   const passedMs = (): number =>
     Math.max(performance.now() - startedMs, clock.nowMs() - startedAtMs);
+  const { leftMs } = marked;
   return {
-    leftMs: marked.leftMs,
+    leftMs,
+    isInDoubt: leftMs !== undefined && leftMs > 0,
     endpoint: marked.endpoint === '' ? undefined : marked.endpoint,
     notAfterMs: clock.nowMs() + Math.min(GRACE_MS - passedMs(), verdict.untilMs - nowMs),
-    writeLeftMs: () => settings.doubtMs - WRITE_MS - passedMs(),
+    writeSignal() {
+      const writeMs = settings.doubtMs - WRITE_MS - passedMs();
+      return writeMs > 0 ? signalWithin(new AbortController().signal, writeMs) : undefined;
+    },
     undo: (dropsPlace) => askRedis(marked.undo(dropsPlace)),
   };
 }
@@ -111,4 +121,14 @@ function pausedBy(reason: string): Outcome {
 export function finished(note: string, leftMs: number | undefined): Outcome {
   if (leftMs === undefined || leftMs <= 0) return { kind: 'done', note };
   return { kind: 'later', reason: `${note}; ${DOUBT}`, delayMs: leftMs };
+}
+
+/** Ends a run whose call has done the work. In doubt the job stays for as long as the mark of that
+ * call says. */
+export function finishedByCall(
+  note: string,
+  { isInDoubt }: MarkedJob,
+  { settings: { doubtMs } }: Dependencies,
+): Outcome {
+  return finished(note, isInDoubt ? doubtMs : undefined);
 }

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
-import type { GetOptions } from '../kube/client.ts';
 import { isForbidden, isOutage, KubeError } from '../kube/kube-error.ts';
 import type { Claim, KubeObject, Secret } from '../kube/objects.ts';
-import { claims, referenceGrants, type Resource, secrets } from '../kube/resources.ts';
+import { readClaim } from '../kube/read-claim.ts';
+import { referenceGrants, type Resource, secrets } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Answer, Rule, Step, WaitCondition } from '../rules/rule.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
@@ -10,18 +10,6 @@ import type { Kube } from './dependencies.ts';
 import { addFinalizer } from './finalizers.ts';
 
 /* What runs read from the API server: a claim, what a rule asks for, and secrets. */
-
-/** Reads a claim.
- * @returns undefined if it is gone, also if another claim has its name now
- * @throws KubeError */
-export async function readClaim(
-  kube: Kube,
-  { namespace = '', name, uid }: { namespace?: string; name: string; uid: string },
-  options?: GetOptions,
-): Promise<Claim | undefined> {
-  const claim = await kube.get<Claim>(claims, { namespace, name }, options);
-  return claim?.metadata.uid === uid ? claim : undefined;
-}
 
 /** How long the API server's cache may take to have a version. Longer than it is behind, unless
  * etcd was restored from a backup. */

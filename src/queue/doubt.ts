@@ -137,13 +137,21 @@ function asMs(text: string): number | undefined {
   return text === '' ? undefined : Number(text);
 }
 
+/** Lua: `untilOf`, the time of a job that no run needs to have, as JOB_LUA knows it; nil: no call
+ * was begun. */
+const UNTIL_LUA = `
+local function untilOf(job)
+  local stored, data = unpack(redis.call('HMGET', job, 'until', 'data'))
+  return tonumber(stored or (data and cjson.decode(data)['until']))
+end
+`;
+
 const showScript = defineNamedScript({
   keys: ['job'],
   args: {},
   answers: { shown: { leftMs: 'text' } },
-  lua: `${REDIS_NOW}
-local stored, data = unpack(redis.call('HMGET', job, 'until', 'data'))
-local untilMs = tonumber(stored or (data and cjson.decode(data)['until']))
+  lua: `${REDIS_NOW}${UNTIL_LUA}
+local untilMs = untilOf(job)
 return {'shown', 'leftMs', untilMs and string.format('%.0f', untilMs - now) or ''}
 `,
 });
@@ -162,11 +170,10 @@ const countScript = defineNamedScript({
   keys: ['root'],
   args: { ids: 'text' },
   answers: { counted: { count: 'number', latestMs: 'number', nowMs: 'number' } },
-  lua: `${REDIS_NOW}
+  lua: `${REDIS_NOW}${UNTIL_LUA}
 local count, latest = 0, 0
 for _, id in ipairs(cjson.decode(ids)) do
-  local stored, data = unpack(redis.call('HMGET', root .. id, 'until', 'data'))
-  local untilMs = tonumber(stored or (data and cjson.decode(data)['until']) or 0)
+  local untilMs = untilOf(root .. id) or 0
   if untilMs > now then
     count = count + 1
     latest = math.max(latest, untilMs)

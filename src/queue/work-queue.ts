@@ -60,17 +60,20 @@ export interface FinishedJob {
   readonly runs: number;
 }
 
+/** Lua: ends the script unless this leader's term and history are the present ones. */
+const LEADING_LUA = `${HISTORY_LUA}
+if redis.call('GET', term) ~= termOfOurs or history ~= known or not isOfHistory then
+  return {'outdated'}
+end
+`;
+
 /** Answers for each job id one of `absent`, `waiting`, `delayed`, `active`, `finished`,
  * `elsewhere`. Leaves a pending promotion where a run is under way that may delay its job. */
 const lookScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'otherRoot', 'promotions'],
   args: { termOfOurs: 'text', known: 'text', jobs: 'text' },
   answers: { outdated: {}, states: { states: 'list', nowMs: 'number' } },
-  lua: `${REDIS_NOW}${HISTORY_LUA}
-if redis.call('GET', term) ~= termOfOurs or history ~= known or not isOfHistory then
-  return {'outdated'}
-end
-local function stateOf(id, isNow)
+  lua: `${REDIS_NOW}${LEADING_LUA}local function stateOf(id, isNow)
   local data, finished, runs =
     unpack(redis.call('HMGET', root .. id, 'data', 'finishedOn', 'ats'))
   if not data then
@@ -95,11 +98,7 @@ const finishedScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'forget'],
   args: { termOfOurs: 'text', known: 'text', most: 'number' },
   answers: { outdated: {}, finished: { ids: 'list', forgotten: 'list' } },
-  lua: `${HISTORY_LUA}
-if redis.call('GET', term) ~= termOfOurs or history ~= known or not isOfHistory then
-  return {'outdated'}
-end
-return {'finished', 'ids', redis.call('ZRANGE', root .. 'completed', 0, most - 1),
+  lua: `${LEADING_LUA}return {'finished', 'ids', redis.call('ZRANGE', root .. 'completed', 0, most - 1),
   'forgotten', redis.call('HKEYS', forget)}
 `,
 });
@@ -125,11 +124,7 @@ const removeScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'forget'],
   args: { termOfOurs: 'text', known: 'text', ids: 'text', isForced: ['0', '1'] },
   answers: { outdated: {}, ok: {} },
-  lua: `${HISTORY_LUA}
-if redis.call('GET', term) ~= termOfOurs or history ~= known or not isOfHistory then
-  return {'outdated'}
-end
-for _, id in ipairs(cjson.decode(ids)) do
+  lua: `${LEADING_LUA}for _, id in ipairs(cjson.decode(ids)) do
   local job = root .. id
   if isForced == '1' or redis.call('HEXISTS', job, 'finishedOn') == 1 then
     for _, list in ipairs({'completed', 'delayed', 'prioritized'}) do

@@ -57,9 +57,9 @@ const SLOW_CALL_MS = 2_000;
  * shorter ones the API read is saved, which costs more than an event on a claim that is gone. */
 const LONG_CALL_MS = 10_000;
 
-/** Sends CreateVolume with secrets read afresh, and writes the PV. What a failure says of the volume
- * is decided by judgeCreateFailure, and by whether earlier calls may have been at work when the job
- * was marked (R3 to R6). */
+/** Sends CreateVolume with secrets read afresh, and writes the PV. What a failure says of the
+ * volume is decided by judgeCreateFailure, and by whether earlier calls may have been at work when
+ * the job was marked (R3 to R6). */
 export async function createVolume(deps: Dependencies, creation: Creation): Promise<Outcome> {
   const { claim, job, planned, run } = creation;
   const secrets = await readSecretValues(deps.cluster.kube, planned.secret);
@@ -250,7 +250,7 @@ async function handleRefusal(
   { codeName, message: reason }: CsiError,
   isInfeasible: boolean,
 ): Promise<Outcome> {
-  const isAbsent = mark.leftMs === undefined || mark.leftMs <= 0;
+  const isAbsent = !mark.isInDoubt;
   await mark.undo(isAbsent);
   const message = isInfeasible
     ? `Volume provisioning failed with infeasible error. Retries will be delayed. ${reason}`

@@ -1,4 +1,5 @@
 import type { Claim } from '../../kube/objects.ts';
+import { readClaim } from '../../kube/read-claim.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Begun } from '../../queue/doubt.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
@@ -8,7 +9,7 @@ import { classNameOf, isNew } from '../../volumes/eligibility.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { inTurn } from '../in-turn.ts';
 import { finished } from '../mark-job.ts';
-import { readCachedClaim, readClaim } from '../read-objects.ts';
+import { readCachedClaim } from '../read-objects.ts';
 import { releaseCloneSource } from '../release-sources.ts';
 import { createVolume, delayIfRecentlyInfeasible } from './create-volume.ts';
 import {

@@ -1,10 +1,10 @@
 import { provisionedNote } from '../../explain/time-to-volume.ts';
 import { isAlreadyExists, KubeError } from '../../kube/kube-error.ts';
 import type { NewVolume, Volume } from '../../kube/objects.ts';
+import { readClaim } from '../../kube/read-claim.ts';
 import { volumes } from '../../kube/resources.ts';
 import { logFields } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { signalWithin } from '../../runtime/clock.ts';
 import { compareVolumes, identityOf } from '../../volumes/handles.ts';
 import {
   completeVolume,
@@ -13,10 +13,9 @@ import {
   volumeName,
 } from '../../volumes/persistent-volume.ts';
 import type { Dependencies, Kube } from '../dependencies.ts';
-import { finished, type MarkedJob } from '../mark-job.ts';
+import { finishedByCall, type MarkedJob } from '../mark-job.ts';
 import { createdAtMs } from '../operation-counts.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../outcomes.ts';
-import { readClaim } from '../read-objects.ts';
 import { releaseRestoredSnapshot } from '../release-sources.ts';
 import type { Creation } from './create-volume.ts';
 
@@ -73,11 +72,9 @@ export async function findNameClash(
  * next run has the driver answer again. */
 export async function writeVolume(deps: Dependencies, created: CreatedVolume): Promise<Outcome> {
   const volume = completeVolume(created.planned.pvTemplate, created.answer);
-  const leftMs = created.mark.writeLeftMs();
-  if (leftMs <= 0)
+  const signal = created.mark.writeSignal();
+  if (signal === undefined)
     return { kind: 'later', reason: 'the driver answered too late to write the volume now' };
-  // It goes on while the process stops, so that an answer is not lost.
-  const signal = signalWithin(new AbortController().signal, leftMs);
   try {
     await deps.cluster.kube.create(volumes, undefined, volume, { signal });
   } catch (error) {
@@ -96,7 +93,7 @@ async function endWritten(
   volume: NewVolume,
 ): Promise<Outcome> {
   const { claim, mark, planned, run, startMs, wasLong } = created;
-  const { clock, cluster, reports, settings } = deps;
+  const { clock, cluster, reports } = deps;
   const { name } = volume.metadata;
   reports.capacity.creationEnded(planned);
   reports.capacity.volumeChanged(volume.spec);
@@ -120,9 +117,7 @@ async function endWritten(
       reason: 'ProvisioningSucceeded',
       message,
     });
-  const isInDoubt = mark.leftMs !== undefined && mark.leftMs > 0;
-  const note = provisionedNote(name, volume.spec.storageClassName ?? '');
-  return finished(note, isInDoubt ? settings.doubtMs : undefined);
+  return finishedByCall(provisionedNote(name, volume.spec.storageClassName ?? ''), mark, deps);
 }
 
 /** Logs the one line about a claim that got its volume. */

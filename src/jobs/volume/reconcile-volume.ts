@@ -10,13 +10,12 @@ import type { Begun } from '../../queue/doubt.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
 import { RefusedError } from '../../rules/rule.ts';
-import { signalWithin } from '../../runtime/clock.ts';
 import { type DeletionPlan, shouldDelete } from '../../volumes/deletion.ts';
 import { MAX_READ_AGE_MS, type RunHandle, type VolumeRun } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { setVolumeFinalizer } from '../finalizers.ts';
 import { inTurn } from '../in-turn.ts';
-import { finished, type MarkedJob, markJob } from '../mark-job.ts';
+import { finished, finishedByCall, type MarkedJob, markJob } from '../mark-job.ts';
 import { reportDeletionFailed, whyNodesAreUnknown } from '../outcomes.ts';
 import {
   callDeleteVolume,
@@ -46,17 +45,13 @@ export async function reconcileVolume(
     case 'ignore':
       return finished(verdict.reason, begun.leftMs);
     case 'add-finalizer':
-      return unlessInDoubt(await setVolumeFinalizer(kube, volume, true), begun.leftMs);
-    case 'remove-finalizer':
-      return unlessInDoubt(await setVolumeFinalizer(kube, volume, false), begun.leftMs);
+    case 'remove-finalizer': {
+      const outcome = await setVolumeFinalizer(kube, volume, verdict.kind === 'add-finalizer');
+      return outcome.kind === 'done' ? finished(outcome.note ?? '', begun.leftMs) : outcome;
+    }
     case 'delete':
       return deleteReleasedVolume(deps, { job, run, volume, readMs, begun });
   }
-}
-
-/** M4. */
-function unlessInDoubt(outcome: Outcome, leftMs: number | undefined): Outcome {
-  return outcome.kind === 'done' ? finished(outcome.note ?? '', leftMs) : outcome;
 }
 
 /** A PV that is to be deleted, as a run has read it. */
@@ -126,21 +121,19 @@ async function deleteInDriver(
   const outcome = await deletePersistentVolume(deps, volume, mark);
   if (outcome.kind !== 'done') return outcome;
   deps.reports.counts.countDeleted(volume, deps.clock.nowMs() - readMs);
-  const isInDoubt = mark.leftMs !== undefined && mark.leftMs > 0;
-  return finished(outcome.note ?? '', isInDoubt ? deps.settings.doubtMs : undefined);
+  return finishedByCall(outcome.note ?? '', mark, deps);
 }
 
 /** Deletes the PV of a volume that the driver has deleted. Already gone counts as success. */
 async function deletePersistentVolume(
   { cluster: { kube } }: Dependencies,
   volume: Volume,
-  { writeLeftMs }: MarkedJob,
+  mark: MarkedJob,
 ): Promise<Outcome> {
   const { name, uid } = volume.metadata;
-  const leftMs = writeLeftMs();
-  if (leftMs <= 0)
+  const signal = mark.writeSignal();
+  if (signal === undefined)
     return { kind: 'later', reason: 'the driver answered too late to delete the volume’s object' };
-  const signal = signalWithin(new AbortController().signal, leftMs);
   const limits = { preconditions: { uid }, signal };
   let left: Volume | undefined;
   try {
