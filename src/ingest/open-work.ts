@@ -73,7 +73,7 @@ export function openWork(
     onGone: (uids) => dispatcher.entriesGone(uids),
     log,
   });
-  const claimToPlan = planner(connections, o.source);
+  const claimToPlan = claimPlanner(connections, o.source);
   const dispatcher: Dispatcher = new Dispatcher({
     queue: work,
     journal,
@@ -136,14 +136,20 @@ async function lookAgain(
   }
 }
 
-/** @returns finds the claim of a key, and its class */
-function planner({ kube, nodeGateways }: DriverConnections, source: ObjectSource) {
+/** @returns finds the claim of a key, and its class. Where a node is to be chosen first, a copy of
+ * the claim without one proves nothing: that of a resync may be older than the choice, and take the
+ * place of the event's. */
+export function claimPlanner(
+  { kube, nodeGateways }: Pick<DriverConnections, 'kube' | 'nodeGateways'>,
+  source: Pick<ObjectSource, 'classOf'>,
+) {
+  const lacksNode = (claim: Claim): boolean =>
+    nodeGateways !== undefined && selectedNodeOf(claim) === '';
   return async (key: KeyToQueue): Promise<ClaimToPlan | undefined> => {
-    const claim = claimIn(key) ?? (await readClaim(kube, key));
+    const copy = claimIn(key);
+    const claim = copy === undefined || lacksNode(copy) ? await readClaim(kube, key) : copy;
     if (claim === undefined) return undefined;
-    const cls = source.classOf(classNameOf(claim));
-    const needsNode = nodeGateways !== undefined && selectedNodeOf(claim) === '';
-    return { claim, cls, needsNode };
+    return { claim, cls: source.classOf(classNameOf(claim)), needsNode: lacksNode(claim) };
   };
 }
 

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { claimPlanner } from '#src/ingest/open-work.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import type { KeyToQueue } from '#src/queue/contract.ts';
+import { aClaim } from '../volumes/builders.ts';
+
+const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
+
+describe('a claim that is to get a job', () => {
+  const uid = 'u1';
+  const at = (node?: string): Claim =>
+    aClaim({
+      metadata: {
+        uid,
+        name: 'c',
+        namespace: 'ns',
+        annotations: node === undefined ? {} : { [SELECTED_NODE]: node },
+      },
+    });
+  const keyWith = (claim: Claim): KeyToQueue => ({
+    kind: 'claim',
+    uid,
+    namespace: 'ns',
+    name: 'c',
+    claim: JSON.stringify(claim),
+  });
+  /** Plans with a copy while the API server has `now`. */
+  const plan = async (copy: Claim, now: Claim, choosesNodes: boolean) => {
+    let reads = 0;
+    const get = () => {
+      reads += 1;
+      return Promise.resolve(now);
+    };
+    const nodeGateways = choosesNodes ? {} : undefined;
+    const find = claimPlanner(
+      { kube: { get }, nodeGateways } as unknown as Parameters<typeof claimPlanner>[0],
+      { classOf: () => undefined },
+    );
+    const found = await find(keyWith(copy));
+    return { needsNode: found?.needsNode, reads };
+  };
+
+  it('needs no node where one was selected after the copy was made', async () => {
+    assert.deepEqual(await plan(at(), at('n'), true), { needsNode: false, reads: 1 });
+  });
+
+  it('needs a node where none is selected', async () => {
+    assert.deepEqual(await plan(at(), at(), true), { needsNode: true, reads: 1 });
+  });
+
+  it('is not read where its copy names a node', async () => {
+    assert.deepEqual(await plan(at('n'), at('n'), true), { needsNode: false, reads: 0 });
+  });
+
+  it('is not read where no node is chosen', async () => {
+    assert.deepEqual(await plan(at(), at(), false), { needsNode: false, reads: 0 });
+  });
+});
