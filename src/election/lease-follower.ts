@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { type Clock, signalWithin } from '../runtime/clock.ts';
+import { type Clock, everyPeriod, signalWithin } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { BLIP_MS, Outage } from '../runtime/outage.ts';
@@ -31,6 +31,7 @@ export interface LeaseFollowerOptions {
 const SILENCE_MS = 4_000;
 const GET_TIMEOUT_MS = 4_000;
 const RETRY_MS = 1_000;
+const TICK_MS = 1_000;
 
 const UNKNOWN = 'the driver’s Lease can’t be read: no call is begun 10 s after it was read last';
 
@@ -40,6 +41,7 @@ export class LeaseFollower implements LeaseView {
   readonly #options: LeaseFollowerOptions;
   readonly #loop: PollLoop;
   readonly #endWatch: () => void;
+  readonly #endTicks: () => void;
   readonly #firstRead: Promise<void>;
   #endFirstRead: () => void = () => undefined;
   #seen: Observation | undefined;
@@ -47,6 +49,9 @@ export class LeaseFollower implements LeaseView {
   #heardMs = -Infinity;
   /** By performance.now(), before the read began. */
   #seenMs = -Infinity;
+  /** The last two ticks, by performance.now(). An event of the watch was sent after the first of
+   * them: a process that stood still finds old ones when it goes on. */
+  #ticksMs: readonly [number, number] = [performance.now(), performance.now()];
   #trouble: string | undefined;
   readonly #outage: Outage;
 
@@ -61,7 +66,10 @@ export class LeaseFollower implements LeaseView {
       periodMs: SILENCE_MS,
       clock,
     });
-    this.#endWatch = store.watch((stored) => this.#heard(stored, performance.now()));
+    this.#endTicks = everyPeriod(TICK_MS, () => {
+      this.#ticksMs = [this.#ticksMs[1], performance.now()];
+    });
+    this.#endWatch = store.watch((stored) => this.#heard(stored, this.#ticksMs[0]));
   }
 
   /** The other provisioner that holds the Lease; undefined: none does, its time is over, or it is
@@ -96,6 +104,7 @@ export class LeaseFollower implements LeaseView {
 
   async stop(): Promise<void> {
     this.#endWatch();
+    this.#endTicks();
     this.#outage.forget();
     await this.#loop.stop();
     this.#endFirstRead();

@@ -51,6 +51,20 @@ export function journalNumber(owner: JournalOwner, name: string): number | undef
   return journalName(owner, number) === name ? number : undefined;
 }
 
+/** Whether a Lease is a journal object of the driver, of whichever node: by its annotation, or by
+ * its name where that was removed by hand. */
+export function isJournalOf({ driver, lease }: Omit<JournalOwner, 'node'>, { metadata }: Lease) {
+  const { name, annotations = {} } = metadata;
+  return VERSION_KEY in annotations && DRIVER_KEY in annotations
+    ? annotations[DRIVER_KEY] === driver
+    : journalNumber({ driver, lease }, name) !== undefined;
+}
+
+/** The node whose process keeps a journal object; undefined: it is the driver's only journal. */
+export function journalNode({ metadata }: Lease): string | undefined {
+  return metadata.annotations?.[NODE_KEY];
+}
+
 /** Annotations that planning reads, besides those that a class names. */
 const PLANNING_ANNOTATIONS: readonly string[] = [
   keys.STORAGE_PROVISIONER,

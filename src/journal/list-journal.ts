@@ -4,7 +4,9 @@ import type { Lease } from '../kube/objects.ts';
 import { leases } from '../kube/resources.ts';
 import {
   decodeEntry,
+  isJournalOf,
   type JournalEntry,
+  journalNode,
   journalNumber,
   type JournalOwner,
   readObject,
@@ -41,22 +43,27 @@ export interface ListedEntry extends JournalEntry {
   readonly object: string;
 }
 
-/** All entries of a journal; none where this account has no right on Leases.
+/** All entries of a driver, those of processes for each node among them; none where this account
+ * has no right on Leases.
  * @throws KubeError */
 export async function listJournal(
   client: Pick<KubeClient, 'list'>,
   place: JournalPlace,
 ): Promise<readonly ListedEntry[]> {
   try {
-    return (await listObjects(client, place)).flatMap(({ lease }) => entriesOf(place, lease));
+    const { items } = await client.list<Lease>(leases, { namespace: place.namespace });
+    return items
+      .filter((lease) => isJournalOf(place, lease))
+      .flatMap((lease) => entriesOf(place, lease));
   } catch (error) {
     if (error instanceof KubeError && error.code === 403) return [];
     throw error;
   }
 }
 
+/** The entries of a journal object; none of one that is left alone. */
 function entriesOf(place: JournalPlace, lease: Lease): readonly ListedEntry[] {
-  const read = readObject(place, lease);
+  const read = readObject({ ...place, node: journalNode(lease) }, lease);
   if (read.kind === 'other') return [];
   const { name: object } = lease.metadata;
   return read.entries.map((entry) => ({ ...decodeEntry(entry), object }));

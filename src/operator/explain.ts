@@ -3,6 +3,7 @@ import { type Cause, causeNamed, whyNoJob } from '../explain/causes.ts';
 import { type Explanation, renderExplanation } from '../explain/explain.ts';
 import { NO_CLASS, NOT_ANNOTATED } from '../explain/pending-index.ts';
 import { explainOne } from '../explain/report.ts';
+import { listJournal } from '../journal/list-journal.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import { claims, classes, keyOf, volumes } from '../kube/resources.ts';
@@ -17,6 +18,7 @@ import { classNameOf, shouldProvision, waitsForPod } from '../volumes/eligibilit
 import { isKnownAs } from '../volumes/driver-facts.ts';
 import { type Means, Refusal, type Result, commandMain } from './command.ts';
 import { explain } from './flags.ts';
+import { journalPlace } from './journal-place.ts';
 import { repeat } from './repeat.ts';
 
 /** Says why a claim is pending. */
@@ -31,8 +33,12 @@ async function run(means: Means<typeof explain.flags>): Promise<Result> {
   return repeat(means, async () => {
     const nowMs = systemClock.nowMs();
     const claim = await kube.get<Claim>(claims, ref);
-    if (claim === undefined)
-      throw new Refusal(`there is no claim ${ref.namespace}/${ref.name}: kubectl get pvc -A`);
+    if (claim === undefined) {
+      const found = await explainVanished(means, kube, (redis ??= await openRedis()), ref);
+      if (found === undefined)
+        throw new Refusal(`there is no claim ${ref.namespace}/${ref.name}: kubectl get pvc -A`);
+      return shown(found, nowMs);
+    }
     const byVolume = await explainByVolume(kube, claim);
     const explanation =
       (byVolume && (await withDoubt(byVolume, openRedis, flags.redisPrefix))) ??
@@ -41,9 +47,36 @@ async function run(means: Means<typeof explain.flags>): Promise<Result> {
         { redis: (redis ??= await openRedis()), prefix: flags.redisPrefix },
         { claim, nowMs },
       ));
-    const lines = renderExplanation(explanation, nowMs);
-    return { status: 0, lines, json: { ...explanation, trace: traceId(explanation.uid) } };
+    return shown(explanation, nowMs);
   });
+}
+
+function shown(explanation: Explanation, nowMs: number): Result {
+  const lines = renderExplanation(explanation, nowMs);
+  return { status: 0, lines, json: { ...explanation, trace: traceId(explanation.uid) } };
+}
+
+/** Explains a claim that is gone while the journal has it: its volume is brought to an end.
+ * @returns undefined if no journal has it */
+async function explainVanished(
+  { context }: Means<typeof explain.flags>,
+  kube: KubeClient,
+  redis: Redis,
+  ref: { readonly namespace: string; readonly name: string },
+): Promise<Explanation | undefined> {
+  const { redisPrefix: prefix } = context.flags;
+  for (const driver of await listDrivers(redis, prefix)) {
+    const entries = await listJournal(kube, await journalPlace(context, driver));
+    const found = entries.find(({ claim }) => keyOf(claim.metadata) === keyOf(ref));
+    if (found === undefined) continue;
+    const key = { kind: 'claim', uid: found.uid, ...ref } as const;
+    const entry = { key, className: classNameOf(found.claim), sinceMs: 0, why: '' } as const;
+    const nowMs = systemClock.nowMs();
+    const explanation = await explainOne({ redis, prefix, driver }, entry, nowMs);
+    const sentence = `the claim is gone, and sutler brings to an end what it began for it: ${explanation.cause.sentence}`;
+    return { ...explanation, cause: { ...explanation.cause, sentence }, sinceMs: undefined };
+  }
+  return undefined;
 }
 
 function parseClaim(word: string, namespace: string): { namespace: string; name: string } {

@@ -109,6 +109,7 @@ export const explain = {
   summary: 'says why a claim is pending, who has to act, and how; changes nothing',
   flags: defineFlags({
     ...lookFlags,
+    ...leaseFlags,
     namespace: {
       type: 'string',
       default: 'default',

@@ -3,7 +3,7 @@ import { holderOf, leaseName, type Observation, observe, otherHolder } from '../
 import { leaseRecord } from '../election/kube-lease-store.ts';
 import { readDriverNote } from '../hints/driver-note.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
-import { journalNumber } from '../journal/journal-entry.ts';
+import { isJournalOf } from '../journal/journal-entry.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { DRAIN, REDIS_HISTORY } from '../kube/keys.ts';
 import type { Lease } from '../kube/objects.ts';
@@ -99,7 +99,7 @@ async function findLeftovers(installation: Installation): Promise<Leftovers> {
   const drivers = await listDrivers(redis, prefix);
   const all = await listLeases(installation);
   const journal = all.filter((lease) =>
-    drivers.some((driver) => numberOf(driver, lease) !== undefined),
+    drivers.some((driver) => isJournalOf({ driver, lease: leaseName(driver) }, lease)),
   );
   await checkNoneBegun(installation, drivers, journal);
   const histories = await Promise.all(
@@ -115,10 +115,6 @@ async function findLeftovers(installation: Installation): Promise<Leftovers> {
     else others.push(`Lease ${nameOf(lease)}, of another Redis or --redis-prefix`);
   }
   return { drivers, journal, leases: marked, redisKeys, others };
-}
-
-function numberOf(driver: string, { metadata }: Lease): number | undefined {
-  return journalNumber({ driver, lease: leaseName(driver) }, metadata.name);
 }
 
 async function checkNoneBegun(

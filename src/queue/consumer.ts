@@ -242,7 +242,9 @@ export class Consumer {
     // The connection that waits for jobs is another one, and may come back later.
     const isReported =
       trouble !== undefined || refusal !== undefined || this.#isClosing || isUnreachable(cause);
-    const level = isReported ? 'debug' : 'warn';
+    // The leader has said that Redis lost its data, and drops the jobs of before.
+    const isDropped = cause.message.startsWith('Missing key for job');
+    const level = isReported || isDropped ? 'debug' : 'warn';
     this.#options.log[level]({ err: cause, queue: this.#queue }, 'queue error');
   }
 

@@ -68,7 +68,8 @@ end
 `;
 
 /** Answers for each job id one of `absent`, `waiting`, `delayed`, `active`, `finished`,
- * `elsewhere`. Leaves a pending promotion where a run is under way that may delay its job. */
+ * `elsewhere`. A job that is in no list, as after data was deleted by hand, would never run: it is
+ * absent from then on. Leaves a pending promotion where a run is under way that may delay its job. */
 const lookScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'otherRoot', 'promotions'],
   args: { termOfOurs: 'text', known: 'text', jobs: 'text' },
@@ -85,7 +86,13 @@ const lookScript = defineNamedScript({
     if isNow then redis.call('SET', promotions .. id, 'run ' .. (runs or 0), 'PX', ${MARK_TTL_MS}) end
     return 'active'
   end
-  return redis.call('ZSCORE', root .. 'delayed', id) and 'delayed' or 'waiting'
+  if redis.call('ZSCORE', root .. 'delayed', id) then return 'delayed' end
+  if redis.call('ZSCORE', root .. 'prioritized', id) then return 'waiting' end
+  for _, list in ipairs({'active', 'wait', 'paused'}) do
+    if redis.call('LPOS', root .. list, id) then return 'waiting' end
+  end
+  redis.call('DEL', root .. id)
+  return 'absent'
 end
 local states = {}
 for i, job in ipairs(cjson.decode(jobs)) do states[i] = stateOf(job[1], job[2]) end
@@ -126,16 +133,15 @@ const removeScript = defineNamedScript({
   answers: { outdated: {}, ok: {} },
   lua: `${LEADING_LUA}for _, id in ipairs(cjson.decode(ids)) do
   local job = root .. id
-  if isForced == '1' or redis.call('HEXISTS', job, 'finishedOn') == 1 then
-    for _, list in ipairs({'completed', 'delayed', 'prioritized'}) do
-      redis.call('ZREM', root .. list, id)
-    end
-    if isForced == '1' then
-      redis.call('LREM', root .. 'active', 1, id)
-      redis.call('HDEL', forget, id)
-    end
-    redis.call('DEL', job, job .. ':logs', job .. ':lock')
+  local isRemoved = redis.call('ZREM', root .. 'completed', id) == 1
+  if isForced == '1' then
+    redis.call('ZREM', root .. 'delayed', id)
+    redis.call('ZREM', root .. 'prioritized', id)
+    redis.call('LREM', root .. 'active', 1, id)
+    redis.call('HDEL', forget, id)
+    isRemoved = true
   end
+  if isRemoved then redis.call('DEL', job, job .. ':logs', job .. ':lock') end
 end
 return {'ok'}
 `,

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { performance } from 'node:perf_hooks';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { LeaseRecord } from '#src/election/lease.ts';
 import { LeaseFollower } from '#src/election/lease-follower.ts';
@@ -63,6 +64,14 @@ describe('LeaseFollower', () => {
     assert.equal(follower.otherHolder, undefined);
     write(UPSTREAM);
     assert.equal(follower.otherHolder, UPSTREAM);
+  });
+
+  it('counts an event of the watch from before it came: it may have waited while the process stood still', async () => {
+    write('sutler_a');
+    await start();
+    const beforeMs = performance.now();
+    write(UPSTREAM);
+    assert.ok((follower.seen?.seenMs ?? Infinity) < beforeMs);
   });
 
   it('sees another holder within five seconds while the watch is silent', async () => {

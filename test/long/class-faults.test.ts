@@ -20,7 +20,8 @@ describe('a class that creates two volumes at once', () => {
   let begun = 0;
   before(async () => {
     bed = await ProcessBed.open({
-      flags: ['--timeout=5s'],
+      // A volume that was created in doubt is deleted 16 s later.
+      flags: ['--timeout=5s', '--settle-time=1s'],
       onCall: async ({ method }) => {
         if (method !== 'CreateVolume' && method !== 'DeleteVolume') return undefined;
         if (method === 'CreateVolume') begun += 1;

@@ -15,7 +15,13 @@ import { aClaim } from '../volumes/builders.ts';
 export async function openCreation(
   { kube, server }: { readonly kube: KubeClient; readonly server: TestRedis },
   driver: string,
-  o: { readonly uid: string; readonly name: string; readonly doubtMs?: number },
+  o: {
+    readonly uid: string;
+    readonly name: string;
+    readonly doubtMs?: number;
+    /** That its journal is of a process for this node. */
+    readonly node?: string;
+  },
 ): Promise<Journal> {
   const { uid, name, doubtMs } = o;
   const link = openRedis({ url: server.url, role: 'producer', log: silentLog });
@@ -32,6 +38,7 @@ export async function openCreation(
     namespace: 'default',
     lease: leaseName(driver),
     driver,
+    node: o.node,
     holder: 'test',
     onGone: () => undefined,
     log: silentLog,

@@ -29,8 +29,11 @@ describe('operator commands', () => {
   let kube: KubeClient;
   const sutler = (...args: string[]) => runSutler(args, { REDIS_URL: server.url });
   const journals: Journal[] = [];
-  const open = async (uid: string, doubtMs?: number): Promise<void> => {
-    const o = { uid, name: 'c', ...(doubtMs === undefined ? {} : { doubtMs }) };
+  const open = async (
+    uid: string,
+    more: { readonly doubtMs?: number; readonly node?: string } = {},
+  ): Promise<void> => {
+    const o = { uid, name: 'c', ...more };
     journals.push(await openCreation({ kube, server }, DRIVER, o));
   };
 
@@ -88,6 +91,12 @@ describe('operator commands', () => {
       journals.reverse();
       const json = await forgetClaim('v', '--why=x', '-o', 'json');
       assert.deepEqual(JSON.parse(json.out), { driver: DRIVER, uid: 'v', claim: 'ns/c' });
+    });
+
+    it('finds the claim in the journal of a process for one node', async (t) => {
+      await open('u', { node: 'node-1' });
+      t.after(lead());
+      assert.equal((await forgetClaim('u', '--why=x')).code, 0);
     });
 
     it('ends with 1 and names the likeliest entry for a UID that has none', async () => {
@@ -181,6 +190,20 @@ describe('operator commands', () => {
     assert.equal(out.replaceAll(/\s/g, ''), '{"looks":1}{"looks":2}');
   });
 
+  it('sutler explain says of a claim that is gone until when a call may be at work for it', async () => {
+    await open('u', { doubtMs: 60_000 });
+    const where = [`--kubeconfig=${cluster.kubeconfig}`, '--leader-election-namespace=default'];
+    const { code, out, err } = await sutler('explain', 'ns/c', ...where);
+    assert.equal(code, 0, err);
+    assert.match(
+      out,
+      /^ns\/c: the claim is gone, and sutler brings to an end what it began for it/,
+    );
+    assert.match(out, /doubt: +a call may be at work in the driver until \d{4}-/);
+    const none = await sutler('explain', 'ns/other', ...where);
+    assert.match(none.err, /there is no claim ns\/other/);
+  });
+
   describe('sutler audit', () => {
     it('ends with 1 and a sentence if no driver answers', async () => {
       const main = (invocation: Invocation) => auditMain(invocation, 1_000);
@@ -234,8 +257,13 @@ describe('operator commands', () => {
       assert.doesNotMatch(out, /removed all/);
     });
 
+    it('refuses while a process for one node has begun what is not finished', async () => {
+      await open('u', { doubtMs: 60_000, node: 'node-1' });
+      assert.match((await uninstall('--yes')).err, /1 creations are not finished/);
+    });
+
     it('refuses while a creation that was begun is not finished', async () => {
-      await open('u', 60_000);
+      await open('u', { doubtMs: 60_000 });
       const { code, err } = await uninstall('--yes');
       assert.equal(code, 1);
       assert.match(err, /1 creations are not finished, ns\/c among them; nothing was removed/);

@@ -186,6 +186,18 @@ describe('WorkQueue', () => {
     assert.deepEqual(states, ['added', 'waiting']);
   });
 
+  it('replaces a job that is in no list of its queue, which would never run', async () => {
+    for (const [each, list] of [
+      [key, 'prioritized'],
+      [{ ...volumeKey('pvc-other'), claimUid: 'other' }, 'wait'],
+    ] as const) {
+      await add(each);
+      assert.deepEqual(await add(each), ['waiting']);
+      await server.redis.del(rootOf(each.kind as 'claim' | 'volume') + list);
+      assert.deepEqual(await add(each), ['added']);
+    }
+  });
+
   it('ends the delay of a job that has to run now', async () => {
     await add();
     work({ kind: 'retry', reason: 'full', minDelayMs: HOUR_MS });

@@ -5,7 +5,7 @@ import { readClassSettings } from '../../volumes/class-settings.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../outcomes.ts';
-import { isStillRunning } from '../volume/delete-volume.ts';
+import { isFinal, isStillRunning } from '../volume/delete-volume.ts';
 import type { Creation } from './create-volume.ts';
 
 /** What an error of CreateVolume says of the volume (invariant 5). */
@@ -17,16 +17,6 @@ type CreateFailure =
   /** A volume may exist or may still be created. `running`: the driver is probably at work. */
   | { readonly kind: 'unknown'; readonly running: boolean };
 
-/** Codes after which a volume may exist even if the driver itself sent them: the call goes on, or a
- * volume of another shape has the name. */
-const NEVER_FINAL = new Set([
-  'Canceled',
-  'DeadlineExceeded',
-  'Aborted',
-  'Unavailable',
-  'AlreadyExists',
-]);
-
 /** Classifies an error of CreateVolume. Upstream: external-provisioner
  * pkg/controller/controller.go checkError.
  * @param options.isNotFoundUnknown a content source was asked for, and an earlier call may have
@@ -35,11 +25,9 @@ export function judgeCreateFailure(
   error: Pick<CsiError, 'codeName' | 'driverSaid' | 'notForwarded'>,
   { isNotFoundUnknown }: { readonly isNotFoundUnknown: boolean },
 ): CreateFailure {
-  const { codeName, driverSaid } = error;
+  const { codeName } = error;
   if (error.notForwarded) return { kind: 'not-forwarded' };
-  const isFinal =
-    driverSaid && !NEVER_FINAL.has(codeName) && !(codeName === 'NotFound' && isNotFoundUnknown);
-  return isFinal
+  return isFinal(error) && !(codeName === 'NotFound' && isNotFoundUnknown)
     ? { kind: 'refused', infeasible: codeName === 'InvalidArgument' }
     : { kind: 'unknown', running: isStillRunning(codeName) };
 }

@@ -46,6 +46,15 @@ export async function sendDeleteVolume(
 
 const RUNNING = new Set(['Canceled', 'DeadlineExceeded', 'Aborted']);
 
+/** Codes that prove nothing even if the driver itself sent them: the call goes on, or, of a
+ * creation, a volume of another shape has the name. */
+const NEVER_FINAL = new Set([...RUNNING, 'Unavailable', 'AlreadyExists']);
+
+/** Whether the driver itself refused, so that this call is over (invariant 5). */
+export function isFinal({ codeName, driverSaid }: Pick<CsiError, 'codeName' | 'driverSaid'>) {
+  return driverSaid && !NEVER_FINAL.has(codeName);
+}
+
 /** Whether the driver is probably still at work after a call that ended with this code. */
 export function isStillRunning(codeName: string): boolean {
   return RUNNING.has(codeName);
@@ -183,6 +192,7 @@ async function handleFailure(
     if (told !== undefined) reportDeletionFailed(cluster.events, volume, told);
     return outcome;
   }
+  if (isFinal(error)) await mark.undo(false);
   reportDeletionFailed(cluster.events, volume, reason);
   return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason };
 }

@@ -190,8 +190,18 @@ describe('DeleteVolume', () => {
         'VolumeFailedDelete rpc error: code = Internal desc = busy disk',
       ]);
       rig.onCall = () => undefined;
-      await rig.endDoubt(volume);
       assert.equal((await rig.remove(volume)).kind, 'done');
+    });
+
+    it('leaves its job in doubt unless the driver itself has refused it', async () => {
+      const volume = await createReleasedVolume(rig);
+      const isMarkedAfter = async (code: number): Promise<boolean> => {
+        answerWith(code);
+        await rig.remove(volume);
+        return (await rig.doubtMs(volume)) !== undefined;
+      };
+      assert.equal(await isMarkedAfter(Code.Internal), false);
+      assert.equal(await isMarkedAfter(Code.Unavailable), true);
     });
 
     it('does not show the secrets that it was given', async () => {
