@@ -2,17 +2,24 @@
 import { dead } from './redis.ts';
 import {
   addRule,
+  dropRule,
   type Job,
   type LeaderView,
   mayAddDeletion,
   takeFinishedRule,
   untilOfNewJob,
 } from './rules.ts';
-import { type Entry, type FormerLeader, NO_FORMER_LEADER, type State } from './state.ts';
+import {
+  type Entry,
+  type FormerLeader,
+  type Leader,
+  NO_FORMER_LEADER,
+  type RedisData,
+  type State,
+} from './state.ts';
 import type { Steps } from './steps.ts';
 
 export function leaderSteps(steps: Steps): void {
-  changeSteps(steps);
   formerLeaderSteps(steps);
   switch (steps.from.leader.step) {
     case 'dead':
@@ -28,11 +35,16 @@ export function leaderSteps(steps: Steps): void {
       });
     case 'list the journal':
       return steps.progress('the leader lists the journal', (state) => {
-        state.leader.step = 'idle';
+        state.leader.step = stepAfterListing(state, steps);
         if (!steps.model.rules.leaderListsJournal) return;
         listJournal(state);
         // Its own writes name the version that it lists, so those of a former leader conflict (J1).
         state.formerLeader.knowsVersion = false;
+      });
+    case 'drop the jobs of before': // J4
+      return steps.progress('the leader drops the jobs of another history', (state) => {
+        state.redis.job = dropRule(state.redis.job, viewOf(state), steps.model.rules);
+        state.leader.step = 'idle';
       });
     case 'idle':
       return idleSteps(steps);
@@ -62,11 +74,20 @@ export function leaderSteps(steps: Steps): void {
   }
 }
 
-function viewOf({ redis, leader }: State): LeaderView {
+/** J4. A leader that finds nothing to drop goes on at once: no such job can come any more without
+ * another change of the history. */
+function stepAfterListing({ redis: { job } }: State, { model }: Steps): Leader['step'] {
+  const isToDrop = model.rules.otherHistoryIsDropped && job?.isOfHistory === false;
+  return isToDrop ? 'drop the jobs of before' : 'idle';
+}
+
+/** What the scripts of the leader compare. */
+export function viewOf({ redis, leader }: State): LeaderView {
   return { hasTerm: redis.term === 'leader', knowsHistory: leader.knowsHistory };
 }
 
-function formerViewOf({ redis, formerLeader }: State): LeaderView {
+/** What those of the former leader compare. */
+export function formerViewOf({ redis, formerLeader }: State): LeaderView {
   return { hasTerm: redis.term === 'former leader', knowsHistory: formerLeader.knowsHistory };
 }
 
@@ -101,9 +122,11 @@ function idleSteps(steps: Steps): void {
 
 /** J3: the history has changed, so the leader begins again. */
 function historyStep(steps: Steps): void {
-  steps.progress('the leader notices the new history', ({ redis, leader }) => {
+  steps.progress('the leader notices the new history', (state) => {
+    const { redis, leader } = state;
     leader.knowsHistory = true;
     redis.term = 'leader';
+    leader.step = stepAfterListing(state, steps);
     const { journalAgainAfterChange } = steps.model.rules;
     if (journalAgainAfterChange && leader.entry !== 'none') leader.mustAddAgain = true;
   });
@@ -147,23 +170,24 @@ function finishedSteps(steps: Steps): void {
   const { from, model } = steps;
   const { leader, redis, pv, isClaimThere } = from;
   if (leader.entry === 'none') return;
-  if (takeFinishedRule(redis.job, viewOf(from), model.rules) === 'taken')
+  if (isCreation(redis.job) && takeFinishedRule(redis.job, viewOf(from), model.rules) === 'taken')
     steps.progress('the leader sees the finished job', beginRemoval);
   if (!model.rules.entryLeavesWhenFinished && (pv.phase !== 'none' || !isClaimThere))
     steps.progress('the leader sees a PV or no claim', beginRemoval);
 }
 
-/** A finished job of a claim without an entry, or of another history. */
+function isCreation(job: Job | undefined): boolean {
+  return job?.kind === 'creation';
+}
+
+/** A finished deletion, or a finished creation of a claim without an entry. */
 function leftoverStep(steps: Steps): void {
   const { from, model } = steps;
   const { job } = from.redis;
-  const isListed = from.leader.entry !== 'none';
-  if (job?.phase !== 'finished' || (isListed && job.isOfHistory)) return;
-  const { knowsHistory, hasTerm } = viewOf(from);
-  if (!knowsHistory || (model.rules.addingNeedsTerm && !hasTerm)) return;
+  if (isCreation(job) && from.leader.entry !== 'none') return;
+  if (takeFinishedRule(job, viewOf(from), model.rules) !== 'taken') return;
   steps.progress('the leader removes a finished job that frees no entry', (state) => {
     state.redis.job = undefined;
-    if (isListed) state.leader.mustAddAgain = true;
   });
 }
 
@@ -184,8 +208,9 @@ function deletionStep(steps: Steps): void {
   });
 }
 
-/** The leader dies, or it stands still before its next step and another process leads. */
-function changeSteps(steps: Steps): void {
+/** The leader dies, or it stands still before its next step and another process leads. That changes
+ * whose the term in Redis is, but nothing there: after copySteps. */
+export function changeOfLeaderSteps(steps: Steps): void {
   const { leader, formerLeader, faults } = steps.from;
   if (faults.replacedLeaders === 0 || leader.step === 'dead') return;
   steps.event('the leader dies', (state) => {
@@ -206,27 +231,27 @@ function changeSteps(steps: Steps): void {
 
 /** What a leader that is replaced now may do afterwards. */
 function stepLeft({ leader, isClaimThere, pv }: State): FormerLeader['step'] {
-  switch (leader.step) {
-    case 'await the journal write':
-    case 'add the job':
-    case 'remove the entry':
-      return leader.step;
-    case 'idle':
-      if (leader.entry !== 'none') return 'add the job again';
-      return isClaimThere && pv.phase === 'none' ? 'write the journal' : 'none';
-    case 'dead':
-    case 'begin':
-    case 'list the journal':
-    case 'remove the job':
-      return 'none';
+  if (leader.step === 'idle') {
+    if (leader.entry !== 'none') return 'add the job again';
+    return isClaimThere && pv.phase === 'none' ? 'write the journal' : 'none';
   }
+  return LEFT_STEPS.find((step) => step === leader.step) ?? 'none';
 }
 
+const LEFT_STEPS = [
+  'begin',
+  'await the journal write',
+  'add the job',
+  'remove the entry',
+  'drop the jobs of before',
+] as const;
+
 /** The term in Redis, and in its copy, is not the leader's any more. */
-function endTerms({ redis, redisCopy }: State, of: 'former leader' | 'other'): void {
+function endTerms({ redis, redisCopy, formerLeader }: State, of: 'former leader' | 'other'): void {
+  const isLater = of === 'other' && formerLeader.step !== 'none';
   for (const data of redisCopy ? [redis, redisCopy.data] : [redis]) {
-    if (of === 'former leader' && data.term === 'former leader') data.term = 'other';
-    if (data.term === 'leader') data.term = of;
+    if (data.term === 'leader') data.term = isLater ? 'later' : of;
+    else if (of === 'former leader' && data.term !== 'none') data.term = 'other';
   }
 }
 
@@ -242,6 +267,11 @@ function formerLeaderSteps(steps: Steps): void {
   });
 }
 
+/** J3: a term only goes up, and the former leader's is the lower one. */
+export function mayWriteTerm({ term }: RedisData): boolean {
+  return term !== 'leader' && term !== 'later';
+}
+
 function formerLeaderGoesOn(state: State, steps: Steps, mustAddAgain: boolean): void {
   const { step, knowsHistory, knowsVersion } = state.formerLeader;
   const { rules } = steps.model;
@@ -249,12 +279,18 @@ function formerLeaderGoesOn(state: State, steps: Steps, mustAddAgain: boolean): 
   switch (step) {
     case 'none':
       return;
+    case 'begin':
+      if (mayWriteTerm(state.redis)) state.redis.term = 'former leader';
+      return;
     case 'await the journal write':
     case 'add the job':
       add(state, formerViewOf(state), steps, { kind: 'creation', until: undefined });
       return;
     case 'add the job again':
       add(state, formerViewOf(state), steps, { kind: 'creation', until: again });
+      return;
+    case 'drop the jobs of before':
+      state.redis.job = dropRule(state.redis.job, formerViewOf(state), rules);
       return;
     case 'remove the entry':
       if (knowsVersion) state.journal = 'none';

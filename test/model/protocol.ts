@@ -2,8 +2,8 @@
  * must hold in every state. */
 import { clusterSteps, tickSteps } from './cluster.ts';
 import { driverSteps } from './driver.ts';
-import { leaderSteps } from './leader.ts';
-import { copySteps, redisSteps } from './redis.ts';
+import { changeOfLeaderSteps, leaderSteps } from './leader.ts';
+import { copySteps, failoverStep, redisSteps } from './redis.ts';
 import { NO_HANDLE, type State, WRONGLY_DELETED } from './state.ts';
 import { type Model, type Step, Steps } from './steps.ts';
 import { workerSteps } from './worker.ts';
@@ -18,6 +18,8 @@ export function listSteps(model: Model, packed: Uint8Array): readonly Step[] {
   leaderSteps(steps);
   workerSteps(steps);
   copySteps(steps);
+  failoverStep(steps);
+  changeOfLeaderSteps(steps);
   tickSteps(steps);
   return steps.list;
 }

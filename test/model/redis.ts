@@ -35,6 +35,15 @@ export function redisSteps(steps: Steps): void {
     });
 }
 
+/** A replica takes over that has all data: after copySteps, since it loses nothing. */
+export function failoverStep(steps: Steps): void {
+  if (steps.from.faults.setBacks === 0) return;
+  steps.event('Redis fails over with all its data', (state) => {
+    state.faults.setBacks -= 1;
+    beginHistory(state);
+  });
+}
+
 /** The leader dies. */
 export function dead({ knowsHistory }: Leader): Leader {
   return { step: 'dead', knowsHistory, entry: 'none', mustAddAgain: false };
@@ -89,7 +98,7 @@ export function copySteps(steps: Steps): void {
     const isSameRun = (id: WorkerId) =>
       from.workers[id].step !== 'idle' && state.workers[id].step !== 'idle';
     const redisCopy = {
-      data: from.redis,
+      data: { ...from.redis, term: termInCopy(from.redis, state) },
       isSameRun: [isSameRun(0), isSameRun(1)] satisfies [boolean, boolean],
     };
     list.push({
@@ -98,6 +107,11 @@ export function copySteps(steps: Steps): void {
       state: { ...state, redisCopy },
     });
   }
+}
+
+/** The term of a leader that dies in that step is nobody's any more. */
+function termInCopy({ term }: RedisData, { leader }: State): RedisData['term'] {
+  return term === 'leader' && leader.step === 'dead' ? 'other' : term;
 }
 
 function isSameData(a: RedisData, b: RedisData): boolean {

@@ -20,7 +20,8 @@ export interface Rules {
   readonly journalAgainAfterChange: boolean;
   /** J4: adding a job needs the leader's own term in Redis. */
   readonly addingNeedsTerm: boolean;
-  /** J4 and M1: a job of another history is replaced by the leader, and dropped by its run. */
+  /** J4 and M1: a job of another history is dropped by the leader before it adds any, and its run
+   * ends instead of marking. */
   readonly otherHistoryIsDropped: boolean;
   /** J5: a deletion is added only while the claim is not in the journal. */
   readonly deletionAwaitsJournal: boolean;
@@ -127,8 +128,19 @@ export function untilOfNewJob(isFirstJob: boolean, rules = ALL_RULES): Until {
   return rules.doubtIncludesGrace ? TICKS.doubt : TICKS.doubt - GRACE;
 }
 
+/** J4: what a leader does that has begun, before it adds any job.
+ * @returns the job that is in Redis afterwards */
+export function dropRule(
+  job: Job | undefined,
+  leader: LeaderView,
+  rules = ALL_RULES,
+): Job | undefined {
+  const isOutdated = !leader.knowsHistory || (rules.addingNeedsTerm && !leader.hasTerm);
+  return isOutdated || job?.isOfHistory === true || !rules.otherHistoryIsDropped ? job : undefined;
+}
+
 /** J4: adds a job in one step, unless another leader has begun or Redis has another history. A job
- * of the same history stays; one of another history is replaced.
+ * of the same history stays. Those of another history are to be dropped first.
  * @returns the job that is in Redis afterwards */
 export function addRule(
   job: Job | undefined,
@@ -138,7 +150,8 @@ export function addRule(
 ): { readonly kind: 'outdated' } | { readonly kind: 'added' | 'stays'; readonly job: Job } {
   if (!leader.knowsHistory || (rules.addingNeedsTerm && !leader.hasTerm))
     return { kind: 'outdated' };
-  if (job && (job.isOfHistory || !rules.otherHistoryIsDropped)) return { kind: 'stays', job };
+  if (job && !job.isOfHistory && rules.otherHistoryIsDropped) return { kind: 'outdated' };
+  if (job) return { kind: 'stays', job };
   const added = { phase: 'waiting', isOfHistory: true, isNew: true, lock: 'none' } as const;
   return { kind: 'added', job: { ...added, ...wanted } };
 }
@@ -150,10 +163,11 @@ export function mayAddDeletion(
   rules = ALL_RULES,
 ): boolean {
   if (rules.deletionAwaitsJournal && isInJournal) return false;
-  return job === undefined || !job.isOfHistory;
+  return job === undefined;
 }
 
-/** J2: whether a finished job lets the leader remove the claim's entry. */
+/** J2: whether the leader takes a job as finished. That of a creation lets it remove the claim's
+ * entry. */
 export function takeFinishedRule(
   job: Job | undefined,
   leader: LeaderView,
@@ -173,7 +187,7 @@ export interface RunView {
 }
 
 export type Marked =
-  /** The job is dropped, if the run holds it. */
+  /** The run ends, and gives the job back if it holds it. The leader drops it. */
   | { readonly kind: 'other-history' }
   /** The run ends. */
   | { readonly kind: 'lock-lost' }

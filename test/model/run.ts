@@ -22,9 +22,14 @@ export function giveBack(state: State, id: WorkerId): void {
   becomeIdle(state, id);
 }
 
-/** The job is removed, if the run still holds it. */
-export function dropJob(state: State, id: WorkerId): void {
-  if (hasLock(state, id)) state.redis.job = undefined;
+/** The run ends its job, if it still holds it. The leader removes it. */
+export function finishJob(state: State, id: WorkerId, isHeld = hasLock(state, id)): void {
+  const { job } = state.redis;
+  if (job && isHeld) {
+    const { kind, isOfHistory } = job;
+    const finished = { phase: 'finished', until: undefined, isNew: false, lock: 'none' } as const;
+    state.redis.job = { kind, isOfHistory, ...finished };
+  }
   becomeIdle(state, id);
 }
 

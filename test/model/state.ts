@@ -45,8 +45,9 @@ const PV_PHASES = ['none', 'written', 'bound', 'released'] as const;
 export type Entry = 'none' | 'of an earlier history' | 'of this history';
 const ENTRIES: readonly Entry[] = ['none', 'of an earlier history', 'of this history'];
 
-/** Whose term is in Redis. `other`: that of a leader that is over. */
-const TERMS = ['none', 'leader', 'former leader', 'other'] as const;
+/** Whose term is in Redis. `other`: that of a leader that is over; `later`: of one that led after
+ * the former leader. */
+const TERMS = ['none', 'leader', 'former leader', 'other', 'later'] as const;
 
 const JOB_KINDS = ['creation', 'deletion'] as const;
 const JOB_PHASES = ['waiting', 'active', 'finished'] as const;
@@ -75,6 +76,7 @@ const LEADER_STEPS = [
   'dead',
   'begin',
   'list the journal',
+  'drop the jobs of before',
   'idle',
   'await the journal write',
   'add the job',
@@ -94,8 +96,10 @@ export interface Leader {
 
 const FORMER_LEADER_STEPS = [
   'none',
+  'begin',
   'await the journal write',
   'add the job',
+  'drop the jobs of before',
   'remove the entry',
   'add the job again',
   'write the journal',

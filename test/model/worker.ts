@@ -13,7 +13,7 @@ import {
   type Until,
   writtenRule,
 } from './rules.ts';
-import { becomeIdle, crash, dropJob, giveBack, hasLock, unmark } from './run.ts';
+import { becomeIdle, crash, finishJob, giveBack, hasLock, unmark } from './run.ts';
 import {
   type Call,
   type Handle,
@@ -131,6 +131,8 @@ function takeLock({ redis: { job } }: State, id: WorkerId, worker: Worker): void
   job.phase = 'active';
   job.lock = RUN_OF[id];
   worker.isOfHistory = job.isOfHistory;
+  worker.isFirstRun = job.isNew;
+  job.isNew = false;
 }
 
 function takeCreation(state: State, id: WorkerId, worker: Worker): void {
@@ -138,8 +140,6 @@ function takeCreation(state: State, id: WorkerId, worker: Worker): void {
   const { job } = state.redis;
   if (!job) return;
   worker.until = job.until;
-  worker.isFirstRun = job.isNew;
-  job.isNew = false;
   worker.sawClaim = true;
   worker.step = 'read the claim';
 }
@@ -206,7 +206,7 @@ function mark(state: State, id: WorkerId, rules: Rules): 'ended' | { readonly un
   const answer = markRule(job, view, rules);
   switch (answer.kind) {
     case 'other-history':
-      dropJob(state, id);
+      giveBack(state, id);
       return 'ended';
     case 'lock-lost':
       becomeIdle(state, id);
@@ -283,24 +283,24 @@ function finishStep(run: RunSteps): void {
   if (writtenRule(worker.doubtLeft, rules) === 'later')
     return run.add('gives the job back until the doubt is over', giveBack);
   run.add('finishes the job', (state, id) => {
-    const { job } = state.redis;
-    if (job?.kind === 'creation' && finishRule(hasLock(state, id), rules) === 'finished') {
-      const { kind, isOfHistory } = job;
-      const finished = { phase: 'finished', until: undefined, isNew: false, lock: 'none' } as const;
-      state.redis.job = { kind, isOfHistory, ...finished };
-    }
-    becomeIdle(state, id);
+    const isCreation = state.redis.job?.kind === 'creation';
+    finishJob(state, id, isCreation && finishRule(hasLock(state, id), rules) === 'finished');
   });
 }
 
 /** D1. */
 function readPvStep(run: RunSteps): void {
-  if (run.from.pv.phase !== 'released') return run.add('reads the PV: nothing to delete', dropJob);
+  if (run.from.pv.phase !== 'released')
+    return run.add('reads the PV: nothing to delete', endDeletion);
   run.add('reads the PV: Released', ({ pv }, _id, worker) => {
     worker.handle = pv.handle;
     worker.isPvSame = true;
     worker.step = 'mark the deletion';
   });
+}
+
+function endDeletion(state: State, id: WorkerId): void {
+  finishJob(state, id);
 }
 
 /** M1. */
@@ -331,5 +331,5 @@ function removePv(state: State, id: WorkerId, rules: Rules): void {
     state.pv = { phase: 'none', handle: NO_HANDLE };
     for (const worker of state.workers) worker.isPvSame = false;
   }
-  dropJob(state, id);
+  finishJob(state, id);
 }

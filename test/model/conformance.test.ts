@@ -1,0 +1,743 @@
+/* The code does in a real Redis what the model of the protocol says: after each step both hold the
+ * same job, in the same phase, of the same history, with the same `until` and lock, and the same
+ * leader's term. */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { finished } from '#src/jobs/mark-job.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { seeded } from '../harness/seeded.ts';
+import { formerViewOf, mayWriteTerm, viewOf } from './leader.ts';
+import { listSteps } from './protocol.ts';
+import { D_MS, RealRedis } from './real-redis.ts';
+import {
+  addRule,
+  ALL_RULES,
+  type Job,
+  type LeaderView,
+  markRule,
+  seenPvRule,
+  takeFinishedRule,
+  TICKS,
+  unmarkRule,
+  type Until,
+  untilOfNewJob,
+} from './rules.ts';
+import {
+  type Faults,
+  initialState,
+  pack,
+  RUN_OF,
+  type State,
+  unpack,
+  type WorkerId,
+} from './state.ts';
+import type { Model, Step } from './steps.ts';
+
+const MODEL: Model = { rules: ALL_RULES, isHandleFromName: false, isDriverSerial: false };
+
+/** How runs end, as the jobs do it (src/jobs/). */
+const BACK: Outcome = { kind: 'later', reason: 'test', delayMs: 60_000 };
+const RETRY: Outcome = { kind: 'retry', reason: 'test' };
+const DONE: Outcome = { kind: 'done', note: 'test' };
+
+/** A step of the model, of which Redis' side is done in the real one. */
+interface Taken {
+  readonly real: RealRedis;
+  readonly from: State;
+  readonly to: State;
+  /** Whose step it is, where a worker's name is in it. */
+  readonly id: WorkerId;
+}
+type Act = (step: Taken) => unknown;
+
+const nothing: Act = () => undefined;
+const endWith =
+  (outcome: Outcome): Act =>
+  ({ real, id }) =>
+    real.end(id, outcome);
+
+/** What Redis gets of each step. A worker's name is W here. */
+const ACTS: Readonly<Record<string, Act>> = {
+  'the user deletes the claim': nothing,
+  'the PV is Bound': nothing,
+  'the PV is Released': nothing,
+  'a tick': ({ real }) => real.tick(),
+
+  'an abandoned creation succeeds': nothing,
+  'an abandoned creation ends without effect': nothing,
+  'an abandoned deletion succeeds': nothing,
+  'an abandoned deletion ends without effect': nothing,
+  'the driver answers W: created': nothing,
+  'the driver refuses the creation of W for good': nothing,
+  'the driver creates the volume for W, the answer is lost': nothing,
+  'the creation of W is cut, and stays at work': nothing,
+  'the driver answers W: deleted': nothing,
+  'the deletion of W is cut, and stays at work': endWith(RETRY),
+
+  'Redis is emptied': ({ real }) => real.empty(),
+  'Redis goes back to the copy': ({ real }) => real.setBack(),
+  'Redis fails over with all its data': ({ real }) => real.failOver(),
+  'leader, workers and Redis die together': ({ real }) => real.die(),
+  'the stalled job waits again': stall,
+
+  'W takes the job': take,
+  'W takes the job with a copy of the claim (R1)': take,
+  'W takes the deletion': take,
+  'W reads the claim: there': nothing,
+  'W reads the claim: gone': nothing,
+  'W reads that a call was never begun': nothing,
+  'W reads that a call was already begun': nothing,
+  'W looks for the PV: there is none': nothing,
+  'W looks for the PV: it is there': nothing,
+  'W sees that the PV is not in doubt': nothing,
+  'W gives the job back until the doubt is over': endWith(BACK),
+  'W marks the creation': mark,
+  'W sends CreateVolume': nothing,
+  'W sends CreateVolume in doubt': nothing,
+  'W sends nothing: too late, or not forwarded': async (step) => {
+    await step.real.unmark(step.id);
+    await step.real.end(step.id, BACK);
+  },
+  'W writes the PV': nothing,
+  'W is too late to write the PV': endWith(BACK),
+  'W finds the PV written': nothing,
+  'W finds a PV with another handle': endWith(RETRY),
+  'W takes the refusal': takeRefusal,
+  'W takes the refusal in doubt': takeRefusal,
+  'W takes the unknown end': endWith(RETRY),
+  'W finishes the job': endWith(DONE),
+  'W reads the PV: nothing to delete': endWith(DONE),
+  'W reads the PV: Released': nothing,
+  'W marks the deletion': mark,
+  'W sends DeleteVolume': nothing,
+  'W is too late to delete': endWith(BACK),
+  'W removes the PV': endWith(DONE),
+  'W is too late to remove the PV': endWith(BACK),
+  'W crashes': ({ real, id }) => real.crash(id),
+  'W loses the lock of its job': stall,
+
+  'a new leader': ({ real }) => real.beginLeader(),
+  'the leader dies': ({ real }) => real.endLeader(),
+  'the leader writes its term to Redis': ({ real }) => real.writeTerm(false),
+  'the leader lists the journal': dropUnlessLater,
+  'the leader lists the journal again': nothing,
+  'the leader notices the new history': async (step) => {
+    await step.real.writeTerm(true);
+    await dropUnlessLater(step);
+  },
+  'the leader drops the jobs of another history': ({ real, from }) =>
+    drop(real, 'leader', viewOf(from)),
+  'the leader writes the entry to the journal': nothing,
+  'the API server acknowledges the journal write': nothing,
+  'the leader adds the job': (step) => add(step, { kind: 'creation', until: undefined }),
+  'the leader adds a job': (step) => add(step, { kind: 'creation', until: undefined }),
+  'the leader adds the job of a listed entry': (step) =>
+    add(step, { kind: 'creation', until: untilOfNewJob(false) }),
+  'the leader adds the deletion': (step) => add(step, { kind: 'deletion', until: undefined }),
+  'the leader sees the finished job': nothing,
+  'the leader removes the entry': nothing,
+  'the leader removes the finished job': remove,
+  'the leader removes a finished job that frees no entry': remove,
+
+  'the former leader goes on: begin': async ({ real, from }) => {
+    const isWritten = await real.writeFormerTerm();
+    assert.equal(isWritten, mayWriteTerm(from.redis), 'whether the former leader writes its term');
+  },
+  'the former leader goes on: await the journal write': addAsFormer,
+  'the former leader goes on: add the job': addAsFormer,
+  'the former leader goes on: add the job again': addAsFormer,
+  'the former leader goes on: drop the jobs of before': ({ real, from }) =>
+    drop(real, 'former leader', formerViewOf(from)),
+  'the former leader goes on: remove the entry': nothing,
+  'the former leader goes on: write the journal': nothing,
+  'the former leader ends': nothing,
+};
+const REPLACED = 'the leader is replaced, and stands still (next: ';
+const COPIED = '(Redis is copied) ';
+
+function stall({ real, from }: Taken): Promise<void> {
+  return real.stall(from.redis.job?.kind ?? 'creation');
+}
+
+async function take({ real, from, to, id }: Taken): Promise<void> {
+  const kind = from.redis.job?.kind ?? 'creation';
+  const taken = await real.take(id, kind);
+  if (kind === 'deletion') return;
+  const { isFirstRun, until } = to.workers[id];
+  assert.deepEqual(taken, { isFirstRun, until }, 'what the run knows of earlier calls');
+}
+
+async function mark({ real, from, to, id }: Taken): Promise<void> {
+  const marked = await real.mark(id);
+  const { step, until } = to.workers[id];
+  assert.equal(marked === undefined, step === 'idle', 'whether the run may call the driver');
+  // The run of a deletion asks nothing of it.
+  if (marked && from.workers[id].step === 'mark the creation')
+    assert.equal(marked.before, until, 'what the mark says of earlier calls');
+}
+
+async function takeRefusal({ real, to, id }: Taken): Promise<void> {
+  if (to.workers[id].step !== 'idle') return;
+  await real.unmark(id);
+  await real.end(id, RETRY);
+}
+
+type Who = 'leader' | 'former leader';
+
+function isOutdated(view: LeaderView): boolean {
+  return addRule(undefined, view, { kind: 'creation', until: undefined }).kind === 'outdated';
+}
+
+async function drop(real: RealRedis, who: Who, view: LeaderView): Promise<void> {
+  assert.equal(await real.drop(who), !isOutdated(view), 'whether the leader may drop jobs');
+}
+
+/** Where nothing is to be dropped, that is no step of the model. */
+async function dropUnlessLater({ real, to }: Taken): Promise<void> {
+  if (to.leader.step === 'idle') await drop(real, 'leader', viewOf(to));
+}
+
+type Wanted = Pick<Job, 'kind' | 'until'>;
+
+function add({ real, from }: Taken, wanted: Wanted): Promise<void> {
+  return addAs('leader', real, wanted, addRule(from.redis.job, viewOf(from), wanted));
+}
+
+function addAsFormer({ real, from }: Taken): Promise<void> {
+  const { step, mustAddAgain } = from.formerLeader;
+  const isFirst = step !== 'add the job again' || !mustAddAgain;
+  const wanted: Wanted = { kind: 'creation', until: untilOfNewJob(isFirst) };
+  const answer = addRule(from.redis.job, formerViewOf(from), wanted);
+  return addAs('former leader', real, wanted, answer);
+}
+
+async function addAs(
+  who: Who,
+  real: RealRedis,
+  wanted: Wanted,
+  answer: ReturnType<typeof addRule>,
+): Promise<void> {
+  const found = await real.add(who, wanted);
+  const text = String(found).replace('delayed', 'waiting');
+  assert.equal(text, answerText(answer, wanted), 'what adding a job says');
+}
+
+/** As the real queue says it. */
+function answerText(answer: ReturnType<typeof addRule>, wanted: Wanted): string {
+  if (answer.kind === 'outdated') return 'undefined';
+  if (answer.kind === 'added') return 'added';
+  return answer.job.kind === wanted.kind ? answer.job.phase : 'elsewhere';
+}
+
+async function remove({ real, from }: Taken): Promise<void> {
+  const { job } = from.redis;
+  await real.remove(job?.kind ?? 'creation');
+}
+
+/** A real Redis and the model, in the same state. */
+class Twins {
+  readonly #real: RealRedis;
+  readonly #steps: string[] = [];
+  #packed: Uint8Array;
+
+  private constructor(real: RealRedis, state: State) {
+    this.#real = real;
+    this.#packed = pack(state);
+  }
+
+  static async begin(real: RealRedis, state: State): Promise<Twins> {
+    await real.reset();
+    return new Twins(real, state);
+  }
+
+  get state(): State {
+    return unpack(this.#packed);
+  }
+
+  next(): readonly Step[] {
+    return listSteps(MODEL, this.#packed);
+  }
+
+  /** Takes a step in both, and compares them.
+   * @returns whether the step has a part in Redis */
+  async take(step: Step): Promise<boolean> {
+    const from = this.state;
+    this.#steps.push(step.what);
+    this.#packed = pack(step.state);
+    try {
+      return await this.#act(step.what, from, this.state);
+    } catch (error) {
+      const steps = this.#steps.map((each) => `\n  ${each}`).join('');
+      const text = error instanceof Error ? error.message : String(error);
+      throw new Error(`${text}\nafter these steps:${steps}`, { cause: error });
+    }
+  }
+
+  async #act(what: string, from: State, to: State): Promise<boolean> {
+    const real = this.#real;
+    if (what.startsWith(COPIED)) await real.copy();
+    const { act, id } = actOf(what);
+    await act({ real, from, to, id });
+    if (!to.redisCopy) real.dropCopy();
+    if (act === nothing) {
+      assert.deepEqual(from.redis, to.redis, 'the model changes Redis, and the code does nothing');
+      return false;
+    }
+    await Promise.all([
+      real
+        .data()
+        .then((data) =>
+          assert.deepEqual(data, { ...to.redis, term: to.redis.term.replace('later', 'other') }),
+        ),
+      this.#compareFinished('leader', viewOf(to), to),
+      this.#compareFinished('former leader', formerViewOf(to), to),
+    ]);
+    return true;
+  }
+
+  /** J2: what each leader that has begun would find finished now. */
+  async #compareFinished(who: Who, view: LeaderView, { redis: { job }, ...state }: State) {
+    const { step } = who === 'leader' ? state.leader : state.formerLeader;
+    if (NOT_BEGUN.includes(step)) return;
+    const found = await this.#real.finished(who);
+    assert.equal(found === undefined, isOutdated(view), `whether the ${who} is outdated`);
+    const isTaken = takeFinishedRule(job, view) === 'taken';
+    const taken = isTaken && job ? [job.kind] : [];
+    assert.deepEqual(found ?? [], taken, `which jobs the ${who} finds finished`);
+  }
+}
+
+const NOT_BEGUN: readonly string[] = [
+  'dead',
+  'none',
+  'begin',
+  'list the journal',
+  'drop the jobs of before',
+];
+
+function actOf(what: string): { readonly act: Act; readonly id: WorkerId } {
+  const text = what.replace(COPIED, '');
+  const id = text.includes('worker 2') ? 1 : 0;
+  if (text.startsWith(REPLACED)) return { act: ({ real }) => real.replaceLeader(), id };
+  const act = ACTS[text.replace(/worker [12]/, 'W')];
+  assert.ok(act, 'Redis’ side of this step is not known');
+  return { act, id };
+}
+
+/** Walks through the model at random, and prefers what it has seen least: a step in a situation of
+ * Redis, of the leaders and of the run. */
+class Walker {
+  readonly #real: RealRedis;
+  readonly #random: () => number;
+  readonly #seen = new Map<string, number>();
+  compared = 0;
+
+  constructor(real: RealRedis, seed: number) {
+    this.#real = real;
+    this.#random = seeded(seed);
+  }
+
+  get situations(): number {
+    return this.#seen.size;
+  }
+
+  /** @param most  steps that have a part in Redis */
+  async walk(faults: Partial<Faults>, most: number): Promise<void> {
+    const twins = await Twins.begin(this.#real, initialState(faults));
+    for (let left = most; left > 0;) {
+      const step = this.#choose(twins);
+      if (step === undefined) return;
+      if (!(await twins.take(step))) continue;
+      left -= 1;
+      this.compared += 1;
+    }
+  }
+
+  #choose(twins: Twins): Step | undefined {
+    const { state } = twins;
+    // Without the claim nothing happens then.
+    const isClaimNeeded = state.journal === 'none' && state.pv.phase === 'none';
+    const situation = situationOf(state);
+    let least = Infinity;
+    let chosen: Step | undefined;
+    for (const step of twins.next()) {
+      if (isClaimNeeded && step.what.includes('the user deletes the claim')) continue;
+      const rank =
+        this.#count(step.what + situation) + rarity(this.#count(step.what)) + this.#random();
+      if (rank >= least) continue;
+      least = rank;
+      chosen = step;
+    }
+    if (chosen) for (const key of [chosen.what, chosen.what + situation]) this.#note(key);
+    return chosen;
+  }
+
+  #count(key: string): number {
+    return this.#seen.get(key) ?? 0;
+  }
+
+  #note(key: string): void {
+    this.#seen.set(key, this.#count(key) + 1);
+  }
+}
+
+function rarity(count: number): number {
+  return 1 - 1 / (1 + count / 10);
+}
+
+function situationOf({ redis, leader, formerLeader, workers }: State): string {
+  const runs = workers.map(({ step, isOfHistory, until }) => [step, isOfHistory, until]);
+  return JSON.stringify([redis, leader.knowsHistory, formerLeader.knowsHistory, runs]);
+}
+
+/** A step, and the way to the state before it. */
+interface Way {
+  readonly step: Step;
+  readonly packed: Uint8Array;
+  readonly before: Way | undefined;
+}
+
+/** One of the shortest ways to a step that is wanted. */
+function findWay(
+  faults: Partial<Faults>,
+  isWanted: (what: string, from: State, id: WorkerId) => unknown,
+): readonly Step[] {
+  const known = new Set<string>();
+  const isNew = (packed: Uint8Array): boolean => {
+    const { size } = known;
+    return known.add(String.fromCharCode(...packed)).size > size;
+  };
+  let ways = lengthen(pack(initialState(faults)), undefined);
+  while (ways.length > 0) {
+    const found = ways.find(({ step: { what }, packed }) =>
+      isWanted(what, unpack(packed), actOf(what).id),
+    );
+    if (found) return stepsOf(found);
+    ways = ways.flatMap((way) => {
+      const packed = pack(way.step.state);
+      return isNew(packed) ? lengthen(packed, way) : [];
+    });
+  }
+  throw new Error('the model has no such step');
+}
+
+function lengthen(packed: Uint8Array, before: Way | undefined): readonly Way[] {
+  return listSteps(MODEL, packed).map((step) => ({ step, packed, before }));
+}
+
+function stepsOf(way: Way): readonly Step[] {
+  const steps: Step[] = [];
+  for (let at: Way | undefined = way; at !== undefined; at = at.before) steps.unshift(at.step);
+  return steps;
+}
+
+interface Situation {
+  readonly until: Until;
+  readonly holder: 'none' | 'worker 1' | 'worker 2';
+  readonly isOfHistory: boolean;
+}
+const VIEWS: readonly LeaderView[] = [true, false].flatMap((hasTerm) =>
+  [true, false].map((knowsHistory) => ({ hasTerm, knowsHistory })),
+);
+const UNTILS: readonly Until[] = [undefined, 0, 1, TICKS.doubt, TICKS.doubt + 1];
+
+/** Steps with a part in Redis. */
+const LONGEST_WALK = 60;
+
+let real: RealRedis;
+before(async () => {
+  real = await RealRedis.open();
+});
+after(() => real.close());
+
+/** The shortest way to a step, of which the code does each step as the model says. */
+const fact = (
+  title: string,
+  faults: Partial<Faults>,
+  isWanted: (what: string, from: State, id: WorkerId) => unknown,
+): void => {
+  it(title, async () => {
+    const way = findWay(faults, isWanted);
+    const twins = await Twins.begin(real, initialState(faults));
+    for (const step of way) await twins.take(step);
+  });
+};
+const isHeldByAnother = ({ redis: { job } }: State, id: WorkerId): boolean =>
+  job?.phase === 'active' && job.lock !== RUN_OF[id];
+
+describe('the code does in Redis what the model says, also where', () => {
+  fact(
+    'the first job of a new entry knows of no call (J3)',
+    {},
+    (what, { redis: { job } }) => /takes the job/.test(what) && job?.until === undefined,
+  );
+  fact(
+    'the job of an entry that was only listed begins in doubt (J3)',
+    { dropInDeaths: 1 },
+    (what, { redis: { job } }) => what === 'the leader adds the job of a listed entry' && !job,
+  );
+  fact(
+    'a leader whose term is over does not set the term back (J3)',
+    { replacedLeaders: 1 },
+    (what, { redis }) => what === 'the former leader goes on: begin' && redis.term === 'leader',
+  );
+  fact(
+    'a job of the same history stays as it is (J4)',
+    { replacedLeaders: 1 },
+    (what, { redis: { job } }) =>
+      what === 'the leader adds the job of a listed entry' && job?.phase === 'active' && job.until,
+  );
+  fact(
+    'a leader whose term is over adds no job (J4)',
+    { replacedLeaders: 1 },
+    (what, { redis }) =>
+      what === 'the former leader goes on: add the job' && !redis.job && redis.term === 'leader',
+  );
+  fact(
+    'a leader that knows an earlier history adds no job (J4)',
+    { emptyings: 1 },
+    (what, { redis, leader }) =>
+      what === 'the leader adds the job' && !redis.job && !leader.knowsHistory,
+  );
+  fact(
+    'a leader that begins drops the job of another history, also while it runs (J4)',
+    { setBacks: 1 },
+    (what, { redis: { job } }) =>
+      what === 'the leader drops the jobs of another history' && job?.phase === 'active',
+  );
+  fact(
+    'a leader whose term is over drops no job (J4)',
+    { setBacks: 1, replacedLeaders: 1 },
+    (what, { redis }) =>
+      what === 'the former leader goes on: drop the jobs of before' &&
+      redis.job?.isOfHistory === false &&
+      redis.term === 'leader',
+  );
+  fact(
+    'a leader that knows an earlier history takes no job as finished (J2)',
+    { setBacks: 1 },
+    (what, { redis, leader }) =>
+      what === 'the leader removes the finished job' && redis.job && !leader.knowsHistory,
+  );
+  fact(
+    'a claim gets no creation while its deletion is not removed (J5)',
+    { replacedLeaders: 1 },
+    (what, { redis: { job } }) =>
+      /adds the job|goes on: add the job/.test(what) && job?.kind === 'deletion',
+  );
+  fact('a mark puts a job in doubt for D (M1)', {}, (what) => /marks the creation/.test(what));
+  fact(
+    'the next run knows of the mark of a run that died (M1)',
+    { crashes: 1 },
+    (what, { redis: { job } }) => /takes the job/.test(what) && job?.until,
+  );
+  fact(
+    'a run that has lost its job to another run marks nothing (M1)',
+    { lostLocks: 1 },
+    (what, from, id) => /marks the creation/.test(what) && isHeldByAnother(from, id),
+  );
+  fact(
+    'a run marks no job of another history (M1)',
+    { setBacks: 1 },
+    (what, { redis: { job }, workers }, id) =>
+      /marks the creation/.test(what) && job?.lock === RUN_OF[id] && !workers[id].isOfHistory,
+  );
+  fact(
+    'a mark that is taken back leaves no doubt where there was none (M3)',
+    {},
+    (what, { workers }, id) => /sends nothing/.test(what) && workers[id].until === undefined,
+  );
+  fact(
+    'a mark that is taken back leaves the doubt of before (M3)',
+    { crashes: 1 },
+    (what, { workers }, id) => /sends nothing/.test(what) && workers[id].until,
+  );
+  fact(
+    'a run that has lost its job to another run takes no mark back (M3)',
+    { lostLocks: 1 },
+    (what, from, id) =>
+      /sends nothing/.test(what) && isHeldByAnother(from, id) && from.redis.job?.until,
+  );
+  fact(
+    'a run that has lost its job to another run does not finish it (M4)',
+    { lostLocks: 1 },
+    (what, from, id) => /finishes the job/.test(what) && isHeldByAnother(from, id),
+  );
+  fact(
+    'a run that has lost its job to another run does not give it back (M4)',
+    { lostLocks: 1, lostAnswers: 1 },
+    (what, from, id) => /takes the unknown end/.test(what) && isHeldByAnother(from, id),
+  );
+  fact(
+    'a run that has lost its deletion to another run does not finish it (M4)',
+    { lostLocks: 1 },
+    (what, from, id) => /removes the PV/.test(what) && isHeldByAnother(from, id),
+  );
+});
+
+/** A run of worker 1 has taken a creation with this `until`, which is as these say by now. */
+async function begin({ until, holder, isOfHistory }: Situation): Promise<Job> {
+  await real.reset();
+  await real.drop('leader');
+  await real.add('leader', { kind: 'creation', until: undefined });
+  await real.take(0, 'creation');
+  if (holder !== 'worker 1') await real.stall('creation');
+  if (holder === 'worker 2') await real.take(1, 'creation');
+  await real.setUntil('creation', until);
+  if (!isOfHistory) await real.failOver();
+  const { job } = await real.data();
+  assert.deepEqual(job, {
+    kind: 'creation',
+    phase: holder === 'none' ? 'waiting' : 'active',
+    isOfHistory,
+    until,
+    isNew: false,
+    lock: holder,
+  });
+  return job;
+}
+async function compareMark(situation: Situation): Promise<void> {
+  const job = await begin(situation);
+  const { isOfHistory, holder } = situation;
+  const answer = markRule(job, { isOfHistory, hasLock: holder === 'worker 1' });
+  const what = JSON.stringify(situation);
+  const marked = await real.mark(0);
+  const { job: found } = await real.data();
+  if (answer.kind !== 'marked') {
+    assert.equal(marked, undefined, what);
+    assert.equal(found?.until, job.until, what);
+    return;
+  }
+  assert.deepEqual(marked, { before: answer.before }, what);
+  assert.equal(found?.until, answer.until, what);
+}
+
+const JOBS: Readonly<Record<string, (kind: Job['kind']) => Promise<unknown>>> = {
+  none: () => Promise.resolve(),
+  waiting: (kind) => real.add('leader', { kind, until: undefined }),
+  active: async (kind) => {
+    await real.add('leader', { kind, until: undefined });
+    await real.take(0, kind);
+  },
+  finished: async (kind) => {
+    await real.add('leader', { kind, until: undefined });
+    await real.take(0, kind);
+    await real.end(0, DONE);
+  },
+};
+const SITUATIONS = (['creation', 'deletion'] as const).flatMap((kind) =>
+  Object.keys(JOBS).flatMap((phase) =>
+    [true, false].flatMap((isOfHistory) =>
+      VIEWS.map((view) => ({ kind, phase, isOfHistory, view })),
+    ),
+  ),
+);
+/** Does `compare` for each job that there may be and each view of a leader: of the former one. */
+async function forEachSituation(
+  compare: (
+    situation: (typeof SITUATIONS)[number] & { readonly found: Job | undefined },
+    what: string,
+  ) => Promise<void>,
+): Promise<void> {
+  for (const situation of SITUATIONS) {
+    const { kind, phase, isOfHistory, view } = situation;
+    await real.reset();
+    await real.drop('leader');
+    await JOBS[phase]?.(kind);
+    if (!isOfHistory) await real.failOver();
+    if (!isOfHistory) await real.writeTerm(true);
+    real.setFormer(view);
+    const { job: found } = await real.data();
+    await compare({ ...situation, found }, JSON.stringify(situation));
+  }
+}
+
+describe('in each situation of a job', () => {
+  it('a mark does not shorten a longer doubt (M1)', () =>
+    compareMark({ until: TICKS.doubt + 1, holder: 'worker 1', isOfHistory: true }));
+
+  it('a mark does what the model says (M1)', async () => {
+    for (const until of UNTILS)
+      for (const holder of ['none', 'worker 1', 'worker 2'] as const)
+        for (const isOfHistory of [true, false]) await compareMark({ until, holder, isOfHistory });
+  });
+
+  it('taking a mark back does what the model says (M3)', async () => {
+    for (const before of UNTILS)
+      for (const isLost of [true, false]) {
+        await begin({ until: before, holder: 'worker 1', isOfHistory: true });
+        await real.mark(0);
+        if (isLost) await real.stall('creation');
+        const { job } = await real.data();
+        assert.ok(job);
+        await real.unmark(0);
+        const { job: found } = await real.data();
+        assert.equal(found?.until, unmarkRule(job, !isLost, before), `${before}, ${isLost}`);
+      }
+  });
+
+  it('adding a job does what the model says (J4, J5)', () =>
+    forEachSituation(async ({ found, view, isOfHistory }, what) => {
+      // The model does not know of what history the jobs are where there is none.
+      if (!found && !isOfHistory) return;
+      let job = found;
+      for (const kind of ['creation', 'deletion'] as const) {
+        const wanted: Wanted = { kind, until: TICKS.doubt };
+        const answer = addRule(job, view, wanted);
+        await addAs('former leader', real, wanted, answer);
+        job = answer.kind === 'outdated' ? job : answer.job;
+        assert.deepEqual((await real.data()).job, job, what);
+      }
+    }));
+
+  it('finished jobs are found and removed as the model says (J2)', () =>
+    forEachSituation(async ({ found: job, view }, what) => {
+      const isTaken = takeFinishedRule(job, view) === 'taken';
+      const ended = await real.finished('former leader');
+      assert.deepEqual(ended ?? [], isTaken && job ? [job.kind] : [], what);
+      if (job) await real.remove(job.kind, 'former leader');
+      assert.deepEqual((await real.data()).job, isTaken ? undefined : job, what);
+    }));
+
+  it('a run that sees the PV of its claim ends its job unless that is in doubt (R2)', () => {
+    for (const until of UNTILS) {
+      const leftMs = until === undefined ? undefined : until * D_MS;
+      const isOver = finished('test', leftMs).kind === 'done';
+      assert.equal(isOver, seenPvRule(until) === 'finish', `${until}`);
+    }
+  });
+});
+
+const conforms = (title: string, faults: Partial<Faults>, comparisons: number, seed = 1): void => {
+  it(title, async (t) => {
+    const walker = new Walker(real, seed);
+    for (let walk = 0; walker.compared < comparisons; walk++)
+      await walker.walk(faults, LONGEST_WALK).catch((cause: unknown) => {
+        const text = cause instanceof Error ? cause.message : String(cause);
+        throw new Error(`seed ${seed}, walk ${walk}: ${text}`, { cause });
+      });
+    t.diagnostic(`${walker.compared} comparisons, ${walker.situations} situations`);
+  });
+};
+
+describe('the code does in Redis what the model says in any order of steps', () => {
+  conforms('without a fault', {}, 150);
+  conforms('when workers crash', { crashes: 2, lostAnswers: 1 }, 300);
+  conforms('when workers that are alive lose locks', { lostLocks: 3 }, 300);
+  conforms('when Redis is emptied', { emptyings: 2 }, 300);
+  conforms('when Redis goes back to an earlier state', { setBacks: 3 }, 300);
+  conforms('when leaders are replaced', { replacedLeaders: 4 }, 300);
+  conforms(
+    'when all faults come in any order',
+    {
+      crashes: 3,
+      lostLocks: 3,
+      lostAnswers: 2,
+      emptyings: 1,
+      setBacks: 3,
+      replacedLeaders: 4,
+      dropInDeaths: 1,
+    },
+    1_200,
+  );
+});
