@@ -2,7 +2,13 @@ import { performance } from 'node:perf_hooks';
 import type { Claim, Class } from '../kube/objects.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Journal } from '../journal/journal.ts';
-import { type KeyToQueue, logFields, type WorkKind, workId } from '../queue/contract.ts';
+import {
+  type JobKind,
+  type KeyToQueue,
+  logFields,
+  type WorkKind,
+  workId,
+} from '../queue/contract.ts';
 import { type KeyRequest, PendingKeys } from '../queue/pending-keys.ts';
 import {
   type FinishedJob,
@@ -72,7 +78,7 @@ const LOOK_PAUSE_MS = 50;
 const LOOK_AGAIN_MS = 250;
 const CLOSE_FLUSH_MS = 500;
 const READS_AT_ONCE = 16;
-const PUT_BACK_MS = 1_000;
+const ASK_AGAIN_MS = 500;
 
 /** What a request comes to. */
 interface PlannedAdd {
@@ -88,12 +94,14 @@ function isRefusal(error: unknown): boolean {
   return error instanceof KubeError && [400, 413, 422].includes(error.code);
 }
 
-/** Gives claims and volumes their jobs (docs/leak-proof.md, J1 to J5). Before a claim's first job
- * is added, its entry is in the journal; when its job is finished, the entry leaves, and then the
- * job. Requests never throw and never block. */
+/** Gives keys their jobs; claims and volumes by docs/leak-proof.md, J1 to J5. Before the first job
+ * of a claim is added, its entry is in the journal; when its job is finished, the entry leaves, and
+ * then the job. Requests never throw and never block. */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #pending = new PendingKeys();
+  /** Requests that are made again after a while. */
+  readonly #askedLater = new PendingKeys();
   readonly #stopping = new AbortController();
   readonly #outage: Outage;
   readonly #timer: NodeJS.Timeout;
@@ -112,8 +120,8 @@ export class Dispatcher {
   readonly #held = new Map<string, KeyRequest>();
   /** Keys for which an event came while their job ran, by its id. */
   readonly #again = new Map<string, KeyToQueue>();
-  /** Finished claims whose entries have not left yet. */
-  readonly #ending = new Set<string>();
+  /** Finished jobs of claims whose entries have not left yet, by their ids. */
+  readonly #ending = new Map<string, FinishedJob>();
   /** Claims whose jobs only select a node. */
   readonly #selecting = new Set<string>();
   /** Volumes that have a job, as far as this leader knows. */
@@ -181,7 +189,7 @@ export class Dispatcher {
 
   /** The entries of these claims have left the API server: their jobs may go. */
   entriesGone(uids: readonly string[]): void {
-    const ended = uids.filter((uid) => this.#ending.has(uid));
+    const ended = uids.flatMap((uid) => this.#ending.get(uid) ?? []);
     void this.#removeJobs('claim', ended);
     for (const uid of uids) if (!this.#ending.has(uid)) this.#release(uid);
   }
@@ -220,7 +228,7 @@ export class Dispatcher {
 
   #request(request: KeyRequest): void {
     if (this.#stopping.signal.aborted) return;
-    this.#options.queue.requested(request.key.kind as WorkKind);
+    this.#options.queue.requested(request.key.kind);
     this.#pending.add(request);
     this.#startFlushing();
   }
@@ -266,21 +274,45 @@ export class Dispatcher {
 
   /** @returns whether requests were refused; those are pending again */
   async #addBatch(batch: readonly KeyRequest[], leading: Leading): Promise<boolean> {
-    const claims = batch.filter(({ key }) => key.kind === 'claim');
-    const volumes = batch.filter(({ key }) => key.kind === 'volume');
-    const added = await Promise.allSettled([
-      this.#addClaims(claims, leading),
-      this.#addVolumes(volumes, leading),
-    ]);
-    let isRefused = false;
-    for (const [i, each] of added.entries()) {
-      if (each.status === 'fulfilled') continue;
-      isRefused = true;
-      for (const request of i === 0 ? claims : volumes) this.#pending.add(request);
-      this.#failed(each.reason, leading);
+    const byKind = new Map<JobKind, KeyRequest[]>();
+    for (const request of batch) {
+      const { kind } = request.key;
+      byKind.set(kind, [...(byKind.get(kind) ?? []), request]);
     }
+    const added = await Promise.all(
+      [...byKind].map(async ([kind, requests]) => {
+        try {
+          await this.#addKind(kind, requests, leading);
+          return true;
+        } catch (error) {
+          for (const request of requests) this.#pending.add(request);
+          this.#failed(error, leading);
+          return false;
+        }
+      }),
+    );
+    const isRefused = added.includes(false);
     if (!isRefused) this.#worked();
     return isRefused;
+  }
+
+  async #addKind(kind: JobKind, requests: readonly KeyRequest[], leading: Leading): Promise<void> {
+    for (const { key, kind: what } of requests)
+      if (what === 'promote') await this.#options.queue.promote(key);
+    const adds = requests.filter((request) => request.kind !== 'promote');
+    if (kind === 'claim') return this.#addClaims(adds, leading);
+    if (kind === 'volume') return this.#addVolumes(adds, leading);
+    return this.#addOthers(kind, adds, leading);
+  }
+
+  /** Jobs that no history counts for, and that are gone when they are finished. */
+  async #addOthers(kind: JobKind, requests: readonly KeyRequest[], leading: Leading) {
+    if (requests.length === 0) return;
+    const adds = requests.map(({ key, kind: what }) => ({ key, isNow: what === 'now' }));
+    const states = await this.#options.queue.add(kind, adds, leading);
+    // Its run may have begun before the change: it gets another one.
+    for (const [i, request] of requests.entries())
+      if (states[i] === 'active') this.#askAgain(request);
   }
 
   async #addClaims(requests: readonly KeyRequest[], leading: Leading): Promise<void> {
@@ -311,15 +343,12 @@ export class Dispatcher {
   /** What each request comes to: its job is added, after the journal knows the claim where it is to
    * be noted. A claim that can't be read keeps no other from its job. */
   async #planAdds(due: readonly KeyRequest[]): Promise<readonly PlannedAdd[]> {
-    const { journal, queue, log } = this.#options;
-    const planned: PlannedAdd[] = [];
-    const toRead: KeyRequest[] = [];
-    for (const request of due) {
-      const { key, kind } = request;
-      if (kind === 'promote') await queue.promote('claim', key);
-      else if (journal.has(key.uid)) planned.push({ request, needsNode: false });
-      else toRead.push(request);
-    }
+    const { journal, log } = this.#options;
+    const isKnown = ({ key }: KeyRequest): boolean => journal.has(key.uid);
+    const planned: PlannedAdd[] = due
+      .filter(isKnown)
+      .map((request) => ({ request, needsNode: false }));
+    const toRead = due.filter((request) => !isKnown(request));
     for (let from = 0; from < toRead.length; from += READS_AT_ONCE) {
       const slice = toRead.slice(from, from + READS_AT_ONCE);
       const found = await Promise.allSettled(
@@ -358,14 +387,22 @@ export class Dispatcher {
       if (journal.has(claim.metadata.uid)) this.#fresh.add(claim.metadata.uid);
   }
 
-  /** Asks for it again after a while, so that others do not wait for it. */
+  /** Asks for it again after a while. */
+  #askAgain(request: KeyRequest): void {
+    if (this.#askedLater.size === 0)
+      setTimeout(() => {
+        for (const each of this.#askedLater.take(Infinity)) this.#request(each);
+      }, ASK_AGAIN_MS).unref();
+    this.#askedLater.add(request);
+  }
+
+  /** Others do not wait for it. */
   #putBack(request: KeyRequest, error: unknown): void {
     this.#options.log.debug(
       { ...logFields(request.key), err: error },
       'the claim can not be read or noted now; trying again',
     );
-    const timer = setTimeout(() => this.#request(request), PUT_BACK_MS);
-    timer.unref();
+    this.#askAgain(request);
   }
 
   #claimAdded({ key, journal }: WorkRequest, state: WorkState | undefined): void {
@@ -387,10 +424,6 @@ export class Dispatcher {
     const adds: WorkRequest[] = [];
     for (const request of requests) {
       const id = workId(request.key);
-      if (request.kind === 'promote') {
-        await queue.promote('volume', request.key);
-        continue;
-      }
       if (this.#isHeld(request, id)) continue;
       if (journal.has(id)) this.#hold(id, request);
       else adds.push({ key: request.key, isNow: request.kind === 'now' });
@@ -449,7 +482,7 @@ export class Dispatcher {
     await this.#lookAtClaims(leading);
     if (mayBeFinished || this.#deleting.size > 0 || this.#held.size > 0) {
       const { ids } = await queue.finished('volume', leading);
-      await this.#removeJobs('volume', ids);
+      await this.#removeJobs('volume', await queue.details('volume', ids));
     }
     // What waits for a claim in doubt may wait for long, and nothing is to be written for it.
     if ([...this.#held.keys()].some((id) => this.#isEnding(id))) journal.hasten();
@@ -459,31 +492,44 @@ export class Dispatcher {
   async #lookAtClaims(leading: Leading): Promise<void> {
     const { journal, queue } = this.#options;
     const { ids, forgotten } = await queue.finished('claim', leading);
-    const ended = ids.filter((id) => !this.#ending.has(id));
+    const found = ids.filter((id) => !this.#ending.has(id));
+    const ended = await queue.details('claim', found);
+    await this.#addUnreadAgain(found, ended, leading);
     // A job that only selected a node has called nothing: its claim, which may be in the journal by
     // now, gets the next one at once.
     const mayLeave = (id: string): boolean => journal.has(id) && !this.#selecting.has(id);
-    const noted = ended.filter(mayLeave);
-    for (const id of noted) this.#ending.add(id);
-    journal.finish(noted);
-    if (noted.some((id) => this.#again.has(id))) journal.hasten();
-    await this.#removeJobs(
-      'claim',
-      ended.filter((id) => !mayLeave(id)),
-    );
+    const noted = ended.filter(({ key }) => mayLeave(key.uid));
+    const gone = ended.filter((job) => !noted.includes(job));
+    for (const job of noted) this.#ending.set(job.key.uid, job);
+    journal.finish(noted.map(({ key }) => key.uid));
+    if (noted.some(({ key }) => this.#again.has(key.uid))) journal.hasten();
+    await this.#removeJobs('claim', gone);
     if (forgotten.length === 0) return;
     await queue.remove('claim', forgotten, leading, true);
     journal.finish(forgotten);
     journal.hasten();
   }
 
+  /** A job that no worker could read has done nothing: its claim gets another one. */
+  async #addUnreadAgain(
+    found: readonly string[],
+    read: readonly FinishedJob[],
+    leading: Leading,
+  ): Promise<void> {
+    if (read.length === found.length) return;
+    const known = new Set(read.map(({ key }) => key.uid));
+    const unread = found.filter((id) => !known.has(id));
+    await this.#options.queue.remove('claim', unread, leading);
+    for (const key of this.entries()) if (unread.includes(key.uid)) this.ensureQueued(key);
+  }
+
   /** Removes finished jobs, and looks again at keys for which events came meanwhile. */
-  async #removeJobs(kind: WorkKind, ids: readonly string[]): Promise<void> {
+  async #removeJobs(kind: WorkKind, jobs: readonly FinishedJob[]): Promise<void> {
     const { queue, onFinished } = this.#options;
     const leading = this.#leading;
-    if (ids.length === 0 || leading === undefined) return;
+    if (jobs.length === 0 || leading === undefined) return;
+    const ids = jobs.map(({ key }) => workId(key));
     try {
-      const jobs = await queue.details(kind, ids);
       await queue.remove(kind, ids, leading);
       onFinished(jobs);
     } catch (error) {

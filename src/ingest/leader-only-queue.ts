@@ -1,4 +1,4 @@
-import { bareKey, isWork, type JobKey, keyId, type KeyToQueue } from '../queue/contract.ts';
+import { bareKey, type JobKey, keyId, type KeyToQueue } from '../queue/contract.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 
 /** Takes requests for keys. */
@@ -6,16 +6,6 @@ export interface RequestTaker {
   ensureQueued(key: KeyToQueue): void;
   enqueueNow(key: KeyToQueue): void;
   promote(key: KeyToQueue): void;
-}
-
-/** @returns passes keys of claims and volumes to `work`, all others to `others` */
-export function splitRequests(work: RequestTaker, others: RequestTaker): RequestTaker {
-  const takerOf = (key: JobKey): RequestTaker => (isWork(key) ? work : others);
-  return {
-    ensureQueued: (key) => takerOf(key).ensureQueued(key),
-    enqueueNow: (key) => takerOf(key).enqueueNow(key),
-    promote: (key) => takerOf(key).promote(key),
-  };
 }
 
 /** Passes notices on only while this ingest leads.

@@ -45,12 +45,14 @@ export interface LeaderLease extends LeadStatus {
 
 export interface LeadershipOptions {
   readonly driver: string;
+  /** Of the driver's Lease. */
+  readonly namespace: string;
   readonly place: RedisPlace;
-  readonly link: Pick<RedisLink, 'trouble' | 'observe'>;
+  readonly link: Pick<RedisLink, 'trouble' | 'observe' | 'address'>;
   readonly queue: LeaderOnlyQueue;
   readonly journal: Pick<Journal, 'begin' | 'end' | 'isOff' | 'trouble' | 'unfinishedUids'>;
   readonly dispatcher: Pick<Dispatcher, 'begin' | 'end'>;
-  readonly work: Pick<WorkQueue, 'emptied'>;
+  readonly work: Pick<WorkQueue, 'emptied' | 'register'>;
   readonly resync: Resync;
   readonly pause: Pick<ProvisioningPause, 'learn' | 'forget'>;
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
@@ -64,6 +66,8 @@ export interface LeadershipOptions {
   readonly log: Logger;
 }
 
+/** Redis answers within milliseconds; after this time it counts as frozen or cut off. */
+const SILENT_MS = 2_500;
 /** How often a journal that may not be written is tried again. */
 const JOURNAL_RETRY_MS = 60_000;
 /** Claims in the journal of which it is told whether they are in doubt. */
@@ -82,6 +86,8 @@ export class Leadership {
   /** The history with which this leader has begun; undefined: it has to begin. */
   #begunWith: string | undefined;
   #isWorking = false;
+  /** Since when Redis is asked, by performance.now(). */
+  #askedMs = Infinity;
   #isAsked = false;
   /** Why a resync is due when this leader has begun. */
   #dueResync: string | undefined;
@@ -98,8 +104,10 @@ export class Leadership {
     this.#outage = new Outage(options.log);
   }
 
-  /** Why this process leads and enqueues nothing all the same; undefined if it does. */
+  /** Why this process would enqueue nothing although it leads; undefined if it would. */
   get trouble(): string | undefined {
+    if (performance.now() - this.#askedMs > SILENT_MS)
+      return `Redis at ${this.#options.link.address} does not answer; waiting for it`;
     return this.#options.queue.isAllowing && this.#begunWith === undefined
       ? (this.#trouble ?? 'this ingest has just begun to lead')
       : undefined;
@@ -156,9 +164,6 @@ export class Leadership {
 
   /** To be called every second. */
   tick(): void {
-    const { journal } = this.#options;
-    const isDue = performance.now() - this.#journalTriedMs > JOURNAL_RETRY_MS;
-    if (journal.isOff && isDue) this.#begunWith = undefined;
     this.#ask();
   }
 
@@ -221,20 +226,34 @@ export class Leadership {
     const { place, link, queue, log } = this.#options;
     if (link.trouble !== undefined) return;
     try {
+      this.#askedMs = performance.now();
       const { history, isOfHistory } = await readHistory(place);
+      this.#askedMs = Infinity;
       const isOther = this.#history !== '' && history !== this.#history;
       this.#history = history;
       if (isOther) log.warn({ driver: place.driver }, 'Redis has lost its data or failed over');
       const isBegun = this.#begunWith === history && isOfHistory;
       if (!queue.isAllowing) return;
-      if (!isBegun) await this.#beginAnew();
+      if (!isBegun || (await this.#mayNote())) await this.#beginAnew();
       this.#trouble = undefined;
       this.#outage.ended({}, 'this ingest enqueues claims and volumes again');
       this.#runResync();
     } catch (error) {
+      this.#askedMs = Infinity;
       this.#trouble = `nothing is enqueued: ${messageOf(error)}`;
       this.#outage.met(messageOf(error), { err: error }, 'nothing is enqueued; trying again');
     }
+  }
+
+  /** Whether a journal that might not be written can be written by now. */
+  async #mayNote(): Promise<boolean> {
+    const { journal } = this.#options;
+    const lease = this.#lease;
+    const isDue = performance.now() - this.#journalTriedMs > JOURNAL_RETRY_MS;
+    if (lease === undefined || !journal.isOff || !isDue) return false;
+    this.#journalTriedMs = performance.now();
+    await journal.begin(lease.transitions, () => lease.isLeader);
+    return !journal.isOff;
   }
 
   #runResync(): void {
@@ -246,7 +265,7 @@ export class Leadership {
   /** J3.
    * @throws the error of Redis or of the API server; the next step tries again */
   async #beginAnew(): Promise<void> {
-    const { place, dispatcher, journal, ownLeader } = this.#options;
+    const { place, dispatcher, journal, ownLeader, work } = this.#options;
     const lease = this.#lease;
     if (lease === undefined) return;
     dispatcher.end();
@@ -260,6 +279,7 @@ export class Leadership {
     await lease.renewNow();
     this.#journalTriedMs = performance.now();
     if (!lease.isLeader) return;
+    await work.register(this.#options.namespace);
     const begun = await journal.begin(term.transitions, () => lease.isLeader);
     if (!lease.isLeader) return;
     if (!isOfHistory && !(await this.#dropJobsOfBefore(term, history))) return this.outdated();
@@ -331,12 +351,13 @@ export function openLeadership(
     'journal' | 'dispatcher' | 'work' | 'resync' | 'place' | 'onDropped'
   > & { readonly workLink: RedisLink },
 ): Leadership {
-  const { context, connections, driver, queue, pause, ownLeader } = base;
+  const { context, connections, driver, lease, queue, pause, ownLeader } = base;
   const { closers, health, log } = context;
   const { leads } = connections;
   const leadership = new Leadership({
     ...parts,
     driver: driver.name,
+    namespace: lease.namespace,
     link: parts.workLink,
     queue,
     failover: openFailover(base),
@@ -379,8 +400,9 @@ export function openElection(
   leadership: Leadership,
 ): () => string | undefined {
   if (base.context.flags.leaderElection) return competeForLease(base, times, leadership);
-  const lease = base.ownLeader === undefined ? openNamedLease(base, leadership) : leadAlone();
   const follower = followLease(base);
+  const lease =
+    base.ownLeader === undefined ? openNamedLease(base, leadership, follower) : leadAlone();
   base.ownLeader?.follow(lease, () => follower.seen);
   tickEverySecond(base, leadership, follower);
   leadership.begin(lease);
@@ -409,7 +431,11 @@ function leadAlone(
 
 /** Without leader election, too, workers in other processes learn from the Lease which history of
  * Redis' data counts. */
-function openNamedLease(base: DriverDeps, leadership: Leadership): LeaderLease {
+function openNamedLease(
+  base: DriverDeps,
+  leadership: Leadership,
+  follower: LeaseFollower,
+): LeaderLease {
   const { context, connections, lease } = base;
   const { kube } = connections;
   const { leaderElectionLabels: labels } = context.flags;
@@ -428,6 +454,10 @@ function openNamedLease(base: DriverDeps, leadership: Leadership): LeaderLease {
   };
   const { signal } = new AbortController();
   return leadAlone(async (transitions) => {
+    await follower.waitForFirstRead();
+    const { otherHolder } = follower;
+    if (otherHolder !== undefined)
+      throw new Error(`${otherHolder} holds the Lease ${lease.namespace}/${lease.name}: stop it`);
     const record = { ...held, transitions };
     for (let tries = 0; tries < 5; tries += 1) {
       const stored = await store.get(signal);

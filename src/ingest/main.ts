@@ -6,7 +6,6 @@ import {
 import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
-import { openProducerConnection } from '../queue/connections.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
@@ -72,15 +71,10 @@ async function openServers(
 }
 
 function openShared(context: IngestContext, connections: Connections): Shared {
-  const { flags, closers, health, log } = context;
-  const { link, redisAccess } = connections;
-  const { redisUrl, redisPrefix: prefix } = flags;
-  const producerConnection = openProducerConnection({ redisUrl, redisAccess, prefix, log });
-  closers.add('producer connection', () => producerConnection.close());
-  health.ready('redis', () => producerConnection.trouble ?? link.trouble ?? link.refusal);
+  const { link } = connections;
+  context.health.ready('redis', () => link.trouble ?? link.refusal);
   let eventSource: EventSource | undefined;
   return {
-    producerConnection,
     eventSource: () => (eventSource ??= openEventSource(context, connections)),
   };
 }

@@ -7,8 +7,7 @@ import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { Journal } from '../journal/journal.ts';
 import type { Claim } from '../kube/objects.ts';
 import { readClaim } from '../kube/read-claim.ts';
-import type { KeyToQueue } from '../queue/contract.ts';
-import { Producer } from '../queue/producer.ts';
+import { JOB_KINDS, type KeyToQueue } from '../queue/contract.ts';
 import { WorkQueue } from '../queue/work-queue.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
@@ -17,10 +16,9 @@ import type { Logger } from '../runtime/log.ts';
 import { classNameOf, selectedNodeOf } from '../volumes/eligibility.ts';
 import { type ClaimToPlan, Dispatcher } from './dispatcher.ts';
 import type { Context, DriverLease } from './driver-deps.ts';
-import { LeaderOnlyQueue, splitRequests } from './leader-only-queue.ts';
+import { LeaderOnlyQueue } from './leader-only-queue.ts';
 import type { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
-import type { Shared } from './start-driver.ts';
 import { transformNoticedClaim } from './objects/transforms.ts';
 
 /** What gives the claims and volumes of a driver their jobs. */
@@ -43,7 +41,6 @@ export interface Work {
 export function openWork(
   context: Context,
   connections: DriverConnections,
-  shared: Pick<Shared, 'producerConnection'>,
   o: {
     readonly driver: DriverInfo;
     readonly lease: DriverLease;
@@ -54,7 +51,6 @@ export function openWork(
 ): Work {
   const { flags, closers, health, log, metrics } = context;
   const { kube: client } = connections;
-  const { producerConnection: connection } = shared;
   const { redisPrefix: prefix, enableCapacity } = flags;
   const driver = o.driver.name;
   let handler: Handler | undefined;
@@ -62,7 +58,8 @@ export function openWork(
   const workLink = openLink(context, connections);
   const place = { redis: workLink.redis, prefix, driver };
   const dirty = (): number => dispatcher.pending;
-  const work = new WorkQueue({ link: workLink, prefix, driver, dirty, log, metrics });
+  const kinds = JOB_KINDS.filter((kind) => kind !== 'capacity' || enableCapacity);
+  const work = new WorkQueue({ link: workLink, prefix, driver, kinds, dirty, log, metrics });
   const journal = new Journal({
     client,
     ...o.lease,
@@ -88,9 +85,6 @@ export function openWork(
     onOutdated: () => onOutdated(),
     log,
   });
-  const kinds = enableCapacity ? (['snapshot', 'capacity'] as const) : (['snapshot'] as const);
-  const producer = new Producer({ connection, prefix, driver, kinds, log, metrics });
-  closers.add('producer', () => producer.close());
   closers.add('work queue', async () => {
     handler = undefined;
     await dispatcher.close();
@@ -101,7 +95,7 @@ export function openWork(
   health.note('journal', () => journal.trouble);
   health.ready('work', () => workLink.trouble ?? workLink.refusal ?? dispatcher.trouble);
   return {
-    queue: new LeaderOnlyQueue(splitRequests(dispatcher, producer), o.keepMs),
+    queue: new LeaderOnlyQueue(dispatcher, o.keepMs),
     dispatcher,
     journal,
     work,

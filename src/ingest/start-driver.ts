@@ -13,7 +13,6 @@ import type { Volume } from '../kube/objects.ts';
 import { apiVersionOf, classes, leases, volumes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { DependencyIndex, parseObjectId } from '../queue/dependency-index.ts';
-import type { ProducerConnection } from '../queue/connections.ts';
 import { redisReservedCapacity } from '../node-local/reserved-capacity.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
 import { redisSharedHandles } from '../hints/shared-handles.ts';
@@ -41,7 +40,6 @@ import { Resync } from './resync.ts';
 
 /** What all drivers of an ingest process share, beside its connections. */
 export interface Shared {
-  readonly producerConnection: ProducerConnection;
   /** The objects of all drivers. It begins at the first call. */
   readonly eventSource: () => EventSource;
   /** Set where jobs is the same process, and Redis its own. */
@@ -66,7 +64,7 @@ export async function startDriver(
   const lease = { namespace, name: leaseName(driver.name) };
   const { ownLeader } = shared;
   const keepMs = 2 * times.leaseDurationMs;
-  const work = openWork(context, connections, shared, { driver, lease, source, ownLeader, keepMs });
+  const work = openWork(context, connections, { driver, lease, source, ownLeader, keepMs });
   const { queue } = work;
   /** Notified of each object that changes, by its id in the dependency index. */
   const changes = new Listeners<string>();

@@ -120,7 +120,7 @@ function pausedBy(reason: string): Outcome {
  * @param leftMs  for how long; see Begun */
 export function finished(note: string, leftMs: number | undefined): Outcome {
   if (leftMs === undefined || leftMs <= 0) return { kind: 'done', note };
-  return { kind: 'later', reason: `${note}; ${DOUBT}`, delayMs: leftMs };
+  return { kind: 'later', reason: `${note}; ${DOUBT}`, delayMs: leftMs, isTurn: true };
 }
 
 /** Ends a run whose call has done the work. In doubt the job stays for as long as the mark of that

@@ -44,12 +44,15 @@ const LAZY_MS = 5_000;
 const TICK_MS = 1_000;
 const MAX_CONFLICTS = 5;
 
+/** An entry, and since when this leader knows it, by performance.now(). */
+type KnownEntry = EntryText & { readonly knownMs: number };
+
 /** A Lease that holds entries. */
 class JournalObject {
   /** As last written or read; undefined: it is not there. */
   version: string | undefined;
   /** What the API server has, or is about to have. */
-  readonly entries = new Map<string, EntryText>();
+  readonly entries = new Map<string, KnownEntry>();
   /** Entries that may leave. */
   readonly finished = new Set<string>();
   /** Since when one of them is, by performance.now(). */
@@ -91,8 +94,6 @@ export class Journal {
   /** By claim: the object that has its entry. */
   readonly #byUid = new Map<string, JournalObject>();
   #current: JournalObject | undefined;
-  /** By claim: since when this leader knows its entry, by performance.now(). */
-  readonly #knownMs = new Map<string, number>();
   #turn: Promise<unknown> = Promise.resolve();
   /** Claims whose entries are to leave soon. */
   #isHasty = false;
@@ -134,8 +135,8 @@ export class Journal {
     const latestMs = performance.now() - olderThanMs;
     for (const [uid, object] of this.#byUid) {
       const entry = object.entries.get(uid);
-      const isOld = olderThanMs === 0 || (this.#knownMs.get(uid) ?? Infinity) <= latestMs;
-      if (entry !== undefined && isOld && !object.finished.has(uid)) yield decodeEntry(entry);
+      if (entry !== undefined && entry.knownMs <= latestMs && !object.finished.has(uid))
+        yield decodeEntry(entry);
     }
   }
 
@@ -266,9 +267,8 @@ export class Journal {
     const object = this.#objectForMore();
     let taken = 0;
     for (const entry of entries) {
-      object.entries.set(entry.uid, entry);
+      object.entries.set(entry.uid, { ...entry, knownMs: performance.now() });
       this.#byUid.set(entry.uid, object);
-      this.#knownMs.set(entry.uid, performance.now());
       if (object.bytes > MAX_BYTES && taken > 0) {
         this.#drop(entry.uid);
         break;
@@ -296,19 +296,13 @@ export class Journal {
 
   #drop(uid: string): void {
     this.#byUid.get(uid)?.entries.delete(uid);
-    this.#forget(uid);
+    this.#byUid.delete(uid);
   }
 
   #clear(): void {
     this.#objects.clear();
     this.#byUid.clear();
-    this.#knownMs.clear();
     this.#current = undefined;
-  }
-
-  #forget(uid: string): void {
-    this.#byUid.delete(uid);
-    this.#knownMs.delete(uid);
   }
 
   /** Writes an object without what is finished. A conflict means that another process has written
@@ -337,7 +331,7 @@ export class Journal {
     const left = gone.filter((uid) => object.entries.delete(uid));
     // Of a claim that stood in two objects, the other entry stays.
     const ended = left.filter((uid) => this.#byUid.get(uid) === object);
-    for (const uid of ended) this.#forget(uid);
+    for (const uid of ended) this.#byUid.delete(uid);
     if (ended.length > 0) this.#options.onGone(ended);
   }
 
@@ -422,12 +416,10 @@ export class Journal {
           `kubectl annotate lease -n ${this.#options.namespace} ${name} ${key}-`,
       );
     for (const entry of read.entries) {
-      if (!object.entries.has(entry.uid)) object.entries.set(entry.uid, entry);
+      if (!object.entries.has(entry.uid))
+        object.entries.set(entry.uid, { ...entry, knownMs: performance.now() });
       // A claim may stand in two objects: either keeps it.
-      if (!this.#byUid.has(entry.uid)) {
-        this.#byUid.set(entry.uid, object);
-        this.#knownMs.set(entry.uid, performance.now());
-      }
+      if (!this.#byUid.has(entry.uid)) this.#byUid.set(entry.uid, object);
       const isElsewhere = this.#byUid.get(entry.uid) !== object;
       if (isElsewhere && this.#isBeginning) object.finished.add(entry.uid);
     }
@@ -442,7 +434,7 @@ export class Journal {
     for (const [uid, entry] of object.entries) {
       if (this.#byUid.get(uid) !== object) continue;
       if (object.finished.has(uid)) {
-        this.#forget(uid);
+        this.#byUid.delete(uid);
         gone.push(uid);
         continue;
       }

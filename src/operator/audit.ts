@@ -46,7 +46,7 @@ async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Pro
         'them; list the volumes with the tools of the storage system',
     );
   const place = { redis, prefix, driver: name };
-  const journal = await journalPlace(context, name);
+  const journal = await journalPlace(context, redis, name);
   const report = await runAudit({
     csi: gateways.anyReplica,
     kube,

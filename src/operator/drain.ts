@@ -1,5 +1,4 @@
 import { userInfo } from 'node:os';
-import { leaseName } from '../election/lease.ts';
 import { drainOf } from '../election/lease-view.ts';
 import { type DriverState, readDriverState, whyNoWorker } from '../explain/driver-state.ts';
 import { describeCreation, type OpenCreation, readOpenCreations } from '../hints/open-creations.ts';
@@ -29,11 +28,10 @@ async function run(means: Means<typeof command.flags>): Promise<Result> {
   const redis = await openRedis();
   const driver = await chooseDriver(redis, flags.redisPrefix, flags.driverName);
   const place = { redis, prefix: flags.redisPrefix, driver };
-  const { namespace } = await journalPlace(context, driver);
-  const lease = { namespace, name: leaseName(driver) };
+  const journal = await journalPlace(context, redis, driver);
+  const lease = { namespace: journal.namespace, name: journal.lease };
   if (flags.undo) return undo(kube, lease, driver);
   await annotate(kube, lease, drainText());
-  const journal = await journalPlace(context, driver);
   if (flags.wait)
     await waitUntilDrained(
       { kube, place, journal },

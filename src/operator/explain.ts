@@ -66,7 +66,7 @@ async function explainVanished(
 ): Promise<Explanation | undefined> {
   const { redisPrefix: prefix } = context.flags;
   for (const driver of await listDrivers(redis, prefix)) {
-    const entries = await listJournal(kube, await journalPlace(context, driver));
+    const entries = await listJournal(kube, await journalPlace(context, redis, driver));
     const found = entries.find(({ claim }) => keyOf(claim.metadata) === keyOf(ref));
     if (found === undefined) continue;
     const key = { kind: 'claim', uid: found.uid, ...ref } as const;

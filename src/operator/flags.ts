@@ -32,7 +32,9 @@ const whyFlags = defineFlags({
 const leaseFlags = defineFlags({
   'leader-election-namespace': {
     ...electionFlags['leader-election-namespace'],
-    help: 'Namespace of the driver’s Lease. Empty: POD_NAMESPACE, the service account’s, or default.',
+    help:
+      'Namespace of the driver’s Lease. Empty: as its leader has told Redis; else POD_NAMESPACE, ' +
+      'the service account’s, or default.',
   },
 });
 const yesFlags = defineFlags({

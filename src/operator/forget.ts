@@ -37,7 +37,7 @@ async function run({ context, openRedis, openKube }: Means<typeof forget.flags>)
   const kube = await openKube(flags);
   const redis = await openRedis();
   const driver = await chooseDriver(redis, prefix, driverName);
-  const place = await journalPlace(context, driver);
+  const place = await journalPlace(context, redis, driver);
   const entries = await listJournal(kube, place);
   const entry = entries.find((each) => each.uid === uid);
   if (entry === undefined) throw noSuchEntry(driver, uid, entries);

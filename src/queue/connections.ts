@@ -1,13 +1,9 @@
 import type { RedisAccess } from '../redis/access.ts';
-import { openRedis, type RedisLink } from '../redis/connection.ts';
-import { compareMarkers, startFlushDetector } from '../redis/flush-detector.ts';
+import { openRedis } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { startHeartbeat } from './heartbeat.ts';
-
-/** What all producers of a process share. */
-export type ProducerConnection = ReturnType<typeof openProducerConnection>;
 
 /** What all consumers of a process share. */
 export type WorkerConnection = ReturnType<typeof openWorkerConnection>;
@@ -22,48 +18,26 @@ interface ConnectionOptions {
 
 /** Begins to connect.
  * @throws UsageError for an unreadable Redis URL or prefix */
-export function openProducerConnection(options: ConnectionOptions) {
-  const { prefix, log } = options;
-  const link = openLink(options, 'producer');
-  const emptied = new Listeners<void>();
-  const onEmptied = (): void => emptied.notify();
-  // One listener, however many producers there are.
-  const closed = new Listeners<void>();
-  link.redis.on('close', () => closed.notify());
-  const flushDetector = startFlushDetector({ link, prefix, log, onEmptied });
-  return {
-    link,
-    flushDetector,
-    /** Why keys don't reach Redis now, in one line for /readyz; undefined while they do. */
-    get trouble(): string | undefined {
-      return link.trouble ?? link.refusal ?? flushDetector.trouble;
-    },
-    /** Calls the listener when Redis was emptied.
-     * @returns ends that */
-    onEmptied: (listener: () => void) => emptied.subscribe(listener),
-    /** Calls the listener when the connection is lost.
-     * @returns ends that */
-    onClosed: (listener: () => void) => closed.subscribe(listener),
-    /** To be called when all producers are closed. */
-    close(): void {
-      flushDetector.stop();
-      link.close();
-    },
-  };
-}
-
-/** Begins to connect.
- * @throws UsageError for an unreadable Redis URL or prefix */
 export function openWorkerConnection(options: ConnectionOptions) {
-  const { prefix, log } = options;
-  const link = openLink(options, 'worker');
+  const { redisUrl: url, redisAccess: access, prefix, log } = options;
+  // Refuses a prefix that is not allowed.
+  keyPrefix(prefix);
+  const more = access === undefined ? {} : { access };
+  const link = openRedis({ url, ...more, role: 'worker', name: 'sutler-worker', log });
   const emptied = new Listeners<void>();
-  const onMarker = compareMarkers({ link, log, onEmptied: () => emptied.notify() });
+  let marker: string | undefined;
+  // A flush breaks no connection.
+  const onMarker = (found: string): void => {
+    const isEmptied = marker !== undefined && marker !== found;
+    marker = found;
+    if (isEmptied) emptied.notify();
+  };
   const heartbeat = startHeartbeat(link, { prefix, onMarker, log });
   return {
     link,
     heartbeat,
-    /** As that of producers. */
+    /** Calls the listener when Redis was emptied.
+     * @returns ends that */
     onEmptied: (listener: () => void) => emptied.subscribe(listener),
     /** A consumer takes jobs of the queue from now on. */
     join: (queue: string) => heartbeat.add(queue),
@@ -75,14 +49,4 @@ export function openWorkerConnection(options: ConnectionOptions) {
       link.close();
     },
   };
-}
-
-function openLink(
-  { redisUrl: url, redisAccess: access, prefix, log }: ConnectionOptions,
-  role: 'producer' | 'worker',
-): RedisLink {
-  // Refuses a prefix that is not allowed.
-  keyPrefix(prefix);
-  const name = `sutler-${role}`;
-  return openRedis({ url, ...(access === undefined ? {} : { access }), role, name, log });
 }

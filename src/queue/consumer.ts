@@ -219,7 +219,7 @@ export class Consumer {
         },
         metrics: { maxDataPoints: MetricsTime.ONE_WEEK },
         // The leader removes a finished claim or volume once nothing needs to know of it.
-        removeOnComplete: isWork(this.#options) ? { count: -1 } : { count: 1000, age: 86_400 },
+        removeOnComplete: { count: isWork(this.#options) ? -1 : 0 },
         removeOnFail: { count: 5000 },
       },
     );

@@ -127,11 +127,14 @@ export interface KeyUid extends Pick<JobKey, 'kind' | 'uid'> {
   readonly claimUid?: string | undefined;
 }
 
-/** A claim or volume: its jobs have ids of their own, and are of a history (history.ts). */
+/** A claim or volume: its jobs are of a history (history.ts), and stay until the leader has seen
+ * that they are finished. */
 export type WorkKind = 'claim' | 'volume';
 
-export function isWork({ kind }: Pick<JobKey, 'kind'>): boolean {
-  return kind === 'claim' || kind === 'volume';
+export function isWork<K extends Pick<JobKey, 'kind'>>(
+  key: K,
+): key is K & { readonly kind: WorkKind } {
+  return key.kind === 'claim' || key.kind === 'volume';
 }
 
 /** A key without what it says of the claim, for a request that is kept: the claim may change. */
@@ -139,7 +142,8 @@ export function bareKey({ kind, uid, namespace, name, claimUid }: KeyToQueue): J
   return { kind, uid, namespace, name, ...(claimUid === undefined ? {} : { claimUid }) };
 }
 
-/** The id of the job of a claim or volume: the claim's UID, so that there is one at most. */
+/** The id of a key's job in its queue: its UID, so that there is one at most. That of a volume is
+ * the claim's, where it names one. */
 export function workId({ uid, claimUid }: Omit<KeyUid, 'kind'>): string {
   return claimUid ?? uid;
 }
@@ -161,13 +165,6 @@ export function traceOf({
   name,
 }: Pick<JobKey, 'kind' | 'uid' | 'name'>): string | undefined {
   return (kind === 'volume' ? traceId(name.slice(-36)) : undefined) ?? traceId(uid);
-}
-
-/** A readable job id, unique by its last part. ':', which is BullMQ's separator, becomes '-', like
- * every other character that is not allowed in names. */
-export function jobId(key: JobKey, unique: string): string {
-  const owner = key.namespace === '' ? key.name : `${key.namespace}.${key.name}`;
-  return `${owner.replaceAll(/[^A-Za-z0-9._-]/g, '-')}~${unique}`;
 }
 
 function malformed(reason: string): ParsedJob {

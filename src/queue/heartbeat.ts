@@ -2,12 +2,17 @@ import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
 import type { RedisLink } from '../redis/connection.ts';
-import { markerKey } from '../redis/flush-detector.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
 import { everyPeriod } from '../runtime/clock.ts';
-import { DELAYED_SCORE_PER_MS, heartbeatKey, type QueuePlace, queueRoot } from './queue-keys.ts';
+import {
+  DELAYED_SCORE_PER_MS,
+  heartbeatKey,
+  markerKey,
+  type QueuePlace,
+  queueRoot,
+} from './queue-keys.ts';
 
 export type Heartbeat = ReturnType<typeof startHeartbeat>;
 

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type DriverPlace, keyPrefix, type RedisPlace } from '../redis/key-prefix.ts';
-import { markerKey } from '../redis/flush-detector.ts';
 import { defineNamedScript } from '../redis/named-script.ts';
 import type { WorkKind } from './contract.ts';
-import { queueName, queueRoot } from './queue-keys.ts';
+import { markerKey, queueName, queueRoot } from './queue-keys.ts';
 
 /* A history is one uninterrupted life of Redis' data: a random marker that Redis keeps, and the id
  * of its replication, which changes with each restart and each failover. What belongs to another

@@ -27,7 +27,7 @@ export type Outcome =
     }
   /** Did not reach the driver, so it counts as no failure. `delayMs`: when what it waits for ends;
    * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.
-   * `isTurn`: it waits for its turn, and the next run comes exactly then.
+   * `isTurn`: nothing is wrong, it waits for that time; the next run comes exactly then.
    * `isDriverDown`: no other key would reach the driver either, so the circuit breaker opens.
    * `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows, so the
    * circuit breaker stays or becomes closed. `until`: the next run comes at once when one of these

@@ -48,6 +48,11 @@ export function turnsKey(prefix: string, queue: string, className: string): stri
   return `${keyPrefix(prefix)}:turns:${queue}:${className}`;
 }
 
+/** A random text that lives as long as Redis' data; queue/history.ts. */
+export function markerKey(prefix: string): string {
+  return `${keyPrefix(prefix)}:marker`;
+}
+
 /** Unix ms of the queue's last heartbeat; queue/heartbeat.ts. */
 export function heartbeatKey(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:heartbeat:${queue}`;

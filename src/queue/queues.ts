@@ -2,7 +2,7 @@ import { ErrorCode, type Job, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
-import { isJobKind, isWork, type JobKind } from './contract.ts';
+import { isJobKind, type JobKind } from './contract.ts';
 import { pendingPromotionKey, queueName, type QueuePlace, registryKey } from './queue-keys.ts';
 
 // The queues of an installation from outside: which there are, what they hold, their limits, and
@@ -14,9 +14,11 @@ export interface QueueEntry {
   readonly name: string;
   readonly driver: string;
   readonly kind: JobKind;
+  /** Namespace of the driver's Lease and its journal. */
+  readonly namespace?: string;
 }
 
-/** Registers queues; one that is registered already stays as it is. */
+/** Registers queues. */
 export async function registerQueues(
   redis: Redis,
   prefix: string,
@@ -24,7 +26,7 @@ export async function registerQueues(
 ): Promise<void> {
   await redis.hset(
     registryKey(prefix),
-    new Map(entries.map(({ name, driver, kind }) => [name, JSON.stringify({ driver, kind })])),
+    new Map(entries.map(({ name, ...entry }) => [name, JSON.stringify(entry)])),
   );
 }
 
@@ -46,8 +48,9 @@ export async function listDrivers(redis: Redis, prefix: string): Promise<readonl
 function parseEntry(name: string, text: string): QueueEntry[] {
   const entry = parseJson(text);
   if (!isFields(entry)) return [];
-  const { driver, kind } = entry;
-  return typeof driver === 'string' && isJobKind(kind) ? [{ name, driver, kind }] : [];
+  const { driver, kind, namespace } = entry;
+  if (typeof driver !== 'string' || !isJobKind(kind)) return [];
+  return [{ name, driver, kind, ...(typeof namespace === 'string' ? { namespace } : {}) }];
 }
 
 /** Opens a queue for some calls, and closes it afterwards.
@@ -81,8 +84,7 @@ export async function promoteUnlessRunning(
   queue: Queue,
   keyId: string,
 ): Promise<'promoted' | 'running' | 'waiting'> {
-  const jobId = await findJobId(queue, keyId);
-  if (jobId === undefined) return 'waiting';
+  const jobId = jobIdOf(keyId);
   if (await promoteJob(queue, jobId)) return 'promoted';
   const state = await queue.getJobState(jobId);
   // Delayed since it could not be promoted.
@@ -92,8 +94,7 @@ export async function promoteUnlessRunning(
 /** Promotes the job of a key if it is delayed, and does nothing otherwise.
  * @returns whether the key has a job */
 export async function promoteKey(queue: Queue, keyId: string): Promise<boolean> {
-  const jobId = await findJobId(queue, keyId);
-  if (jobId === undefined) return false;
+  const jobId = jobIdOf(keyId);
   if (await promoteJob(queue, jobId)) return true;
   return !WITHOUT_RUN.includes(await queue.getJobState(jobId));
 }
@@ -102,13 +103,9 @@ export async function promoteKey(queue: Queue, keyId: string): Promise<boolean> 
  * it. */
 const WITHOUT_RUN: readonly string[] = ['unknown', 'completed', 'failed'];
 
-/** The id of the job of a key (contract.ts, keyId). A claim or volume has one of its UID, also
- * where there is no such job. */
-async function findJobId(queue: Queue, id: string): Promise<string | undefined> {
-  const slash = id.indexOf('/');
-  const kind = id.slice(0, slash);
-  if (isJobKind(kind) && isWork({ kind })) return id.slice(slash + 1);
-  return (await queue.getDeduplicationJobId(id)) ?? undefined;
+/** The id of the job that a key may have (contract.ts, keyId). */
+function jobIdOf(keyId: string): string {
+  return keyId.slice(keyId.indexOf('/') + 1);
 }
 
 const NOT_DELAYED: readonly unknown[] = [ErrorCode.JobNotInState, ErrorCode.JobNotExist];
@@ -138,8 +135,7 @@ export function readJob(
   keyId: string,
 ): Promise<JobState | undefined> {
   return useQueue(redis, place, async (queue) => {
-    const jobId = await findJobId(queue, keyId);
-    const job: Job | undefined = jobId === undefined ? undefined : await queue.getJob(jobId);
+    const job: Job | undefined = await queue.getJob(jobIdOf(keyId));
     if (job === undefined || job.finishedOn !== undefined) return undefined;
     const isDelayed = await job.isDelayed();
     // For a moment also one that has just been promoted.
@@ -261,8 +257,7 @@ export async function markPendingPromotion(
   queue: Queue,
   keyId: string,
 ): Promise<void> {
-  const jobId = await findJobId(queue, keyId);
-  const job = jobId === undefined ? undefined : await queue.getJob(jobId);
+  const job = await queue.getJob(jobIdOf(keyId));
   if (job === undefined || job.attemptsStarted === 0) return;
   await redis.set(markOf(place, job), runOf(job), 'PX', MARK_TTL_MS);
 }

@@ -6,18 +6,27 @@ import { type DriverPlace, keyPrefix, type RedisPlace } from '../redis/key-prefi
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { parseJson } from '../runtime/json.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
-import { jobData, type KeyToQueue, parseJob, type WorkKind, workId } from './contract.ts';
-import { Fairness, syncFairness } from './fairness.ts';
+import {
+  JOB_KINDS,
+  jobData,
+  type JobKind,
+  type KeyToQueue,
+  parseJob,
+  type WorkKind,
+  workId,
+} from './contract.ts';
+import { Fairness } from './fairness.ts';
 import { HISTORY_KEYS, HISTORY_LUA, historyKeys, type Term, termText } from './history.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import { pendingPromotionKey, queueName, queueRoot } from './queue-keys.ts';
-import { MARK_TTL_MS, promoteJob } from './queues.ts';
+import { MARK_TTL_MS, promoteJob, registerQueues } from './queues.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
-/* The jobs of claims and volumes, as the leader adds them and takes what is finished. The id of a
- * job is the claim's UID, so there is one at most for creation and deletion together. Scripts of
- * ours look at BullMQ's keys where its interface has no call that does so in one step with a look
- * at the leader's term and at the history (docs/leak-proof.md, J2 and J4). */
+/* Jobs as the leader adds them, and takes what is finished. The id of a job is the UID of its
+ * object, so there is one at most; that of a deletion is the claim's, so that it and the creation
+ * are never there together. Scripts of ours look at BullMQ's keys where its interface has no call
+ * that does so in one step with a look at the leader's term and at the history
+ * (docs/leak-proof.md, J2 and J4). */
 
 /** Who leads, and which life of Redis' data it knows. */
 export interface Leading {
@@ -69,7 +78,8 @@ end
 
 /** Answers for each job id one of `absent`, `waiting`, `delayed`, `active`, `finished`,
  * `elsewhere`. A job that is in no list, as after data was deleted by hand, would never run: it is
- * absent from then on. Leaves a pending promotion where a run is under way that may delay its job. */
+ * absent from then on. Leaves a pending promotion where a run is under way that may delay its
+ * job. */
 const lookScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'otherRoot', 'promotions'],
   args: { termOfOurs: 'text', known: 'text', jobs: 'text' },
@@ -152,6 +162,12 @@ export function forgetKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:forget:${driver}`;
 }
 
+/** The kind of which there is no job while there is one of this UID. */
+const OTHER_KIND: Readonly<Partial<Record<JobKind, JobKind>>> = {
+  claim: 'volume',
+  volume: 'claim',
+};
+
 /** Finished jobs that one look finds at most. */
 const MOST_FINISHED = 5_000;
 const DETAILS_AT_ONCE = 500;
@@ -159,6 +175,8 @@ const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5_000;
 
 export interface WorkQueueOptions extends DriverPlace {
+  /** Those that get jobs; absent: all. */
+  readonly kinds?: readonly JobKind[];
   /** A connection that nothing else uses: adding watches a key until its transaction ends. */
   readonly link: RedisLink;
   /** Requests that Redis has not taken yet. */
@@ -167,40 +185,49 @@ export interface WorkQueueOptions extends DriverPlace {
   readonly metrics: Registry;
 }
 
-/** The queues of claims and of volumes of one driver, for the leader. Calls must not overlap: each
+/** The queues of one driver, for the leader. Calls must not overlap: each
  * waits for the one before. Rejects while Redis does not answer. */
 export class WorkQueue {
   readonly #options: WorkQueueOptions;
   readonly #place: RedisPlace;
   readonly #metrics: ProducerMetrics;
-  readonly #workqueues: Readonly<Record<WorkKind, ReturnType<typeof workqueueMetrics>>>;
+  readonly #workqueues: ReadonlyMap<JobKind, ReturnType<typeof workqueueMetrics>>;
   readonly #fairness = new Fairness();
-  readonly #queues = new Map<WorkKind, Queue>();
+  readonly #queues = new Map<JobKind, Queue>();
   #flow: FlowProducer | undefined;
   #turn: Promise<unknown> = Promise.resolve();
   #fairMs = 0;
 
   constructor(options: WorkQueueOptions) {
-    const { link, driver, prefix, metrics, dirty } = options;
+    const { link, driver, prefix, metrics, dirty, kinds = JOB_KINDS } = options;
     this.#options = options;
     this.#place = { redis: link.redis, prefix, driver };
     checkTransactions(link.redis);
-    const kinds = ['claim', 'volume'] as const;
     this.#metrics = producerMetrics(metrics, { driver, kinds, dirty });
-    this.#workqueues = {
-      claim: workqueueMetrics(metrics, 'claim'),
-      volume: workqueueMetrics(metrics, 'volume'),
-    };
+    this.#workqueues = new Map(kinds.map((kind) => [kind, workqueueMetrics(metrics, kind)]));
   }
 
   /** Counts a request. */
-  requested(kind: WorkKind): void {
+  requested(kind: JobKind): void {
     this.#metrics.requests.inc({ driver: this.#options.driver, kind });
   }
 
   /** Counts a batch that Redis refused. */
   refused(): void {
     this.#metrics.rejected.inc({ driver: this.#options.driver });
+  }
+
+  /** Tells processes that only look which queues there are.
+   * @param namespace  of the driver's Lease */
+  async register(namespace: string): Promise<void> {
+    const { driver, prefix } = this.#options;
+    const entries = JOB_KINDS.map((kind) => ({
+      name: queueName(kind, driver),
+      driver,
+      kind,
+      namespace,
+    }));
+    await registerQueues(this.#place.redis, prefix, entries);
   }
 
   /** Redis' data was lost. */
@@ -213,7 +240,7 @@ export class WorkQueue {
    * @returns what there was for each request, in their order
    * @throws LeadershipOutdated */
   add(
-    kind: WorkKind,
+    kind: JobKind,
     requests: readonly WorkRequest[],
     leading: Leading,
   ): Promise<readonly WorkState[]> {
@@ -277,15 +304,15 @@ export class WorkQueue {
   }
 
   /** Makes the job of a key run now if it is delayed, and does nothing otherwise. */
-  promote(kind: WorkKind, key: KeyToQueue): Promise<void> {
+  promote(key: KeyToQueue): Promise<void> {
     return this.#inTurn(async () => {
-      await promoteJob(await this.#openQueue(kind), workId(key));
+      await promoteJob(await this.#openQueue(key.kind), workId(key));
     });
   }
 
   async close(): Promise<void> {
     this.#metrics.close();
-    for (const each of Object.values(this.#workqueues)) each.close();
+    for (const each of this.#workqueues.values()) each.close();
     await this.#closeQueues();
   }
 
@@ -304,7 +331,7 @@ export class WorkQueue {
   }
 
   async #add(
-    kind: WorkKind,
+    kind: JobKind,
     requests: readonly WorkRequest[],
     leading: Leading,
   ): Promise<readonly WorkState[]> {
@@ -331,15 +358,15 @@ export class WorkQueue {
     traceStep(this.#options.log, 'enqueue', startedMs, { kind, jobs: missing.length });
     const labels = { driver: this.#options.driver, kind };
     this.#metrics.added.inc(labels, missing.length);
-    this.#workqueues[kind].added(missing.length);
+    this.#workqueues.get(kind)?.added(missing.length);
     this.#metrics.deduplicated.inc(labels, requests.length - missing.length);
-    await this.#syncFairness(kind, queue);
+    await this.#observeFairness(kind, queue);
     return found.map((state) => (state === 'absent' ? 'added' : (state as WorkState)));
   }
 
   /** BullMQ's transaction: it adds nothing if a watched key has changed. */
   async #addMissing(
-    kind: WorkKind,
+    kind: JobKind,
     missing: readonly WorkRequest[],
     redisNowMs: number,
   ): Promise<void> {
@@ -361,7 +388,7 @@ export class WorkQueue {
         backoff: { type: 'custom' },
         stackTraceLimit: 2,
         keepLogs: 50,
-        // Volumes have no namespace to be fair to: they run in order of arrival.
+        // Others have no namespace to be fair to: they run in order of arrival.
         ...(kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
       },
     }));
@@ -370,16 +397,19 @@ export class WorkQueue {
     if (added?.length !== flows.length) throw new LeadershipOutdated();
   }
 
-  async #syncFairness(kind: WorkKind, queue: Queue): Promise<void> {
+  async #observeFairness(kind: JobKind, queue: Queue): Promise<void> {
     const nowMs = performance.now();
     if (kind !== 'claim' || nowMs - this.#fairMs < FAIRNESS_PERIOD_MS) return;
     this.#fairMs = nowMs;
-    await syncFairness(queue, this.#fairness).catch((error: unknown) =>
-      this.#options.log.debug({ err: error }, 'could not read the order of the queue'),
-    );
+    try {
+      const [next] = await queue.getPrioritized(0, 0);
+      this.#fairness.observe(next?.priority);
+    } catch (error) {
+      this.#options.log.debug({ err: error }, 'could not read the order of the queue');
+    }
   }
 
-  async #openQueue(kind: WorkKind): Promise<Queue> {
+  async #openQueue(kind: JobKind): Promise<Queue> {
     const known = this.#queues.get(kind);
     if (known !== undefined) return known;
     const { driver, prefix, log } = this.#options;
@@ -402,10 +432,10 @@ export class WorkQueue {
     return queue;
   }
 
-  #keys(kind: WorkKind) {
+  #keys(kind: JobKind) {
     const { prefix, driver } = this.#place;
     const root = queueRoot(prefix, queueName(kind, driver));
-    const other = kind === 'claim' ? 'volume' : 'claim';
+    const other = OTHER_KIND[kind] ?? kind;
     return {
       ...historyKeys(this.#place),
       root,

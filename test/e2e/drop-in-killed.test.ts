@@ -78,7 +78,9 @@ describe('a drop-in without a file of its own', () => {
       const { namespace = '', name } = waiting.claim.metadata;
       const shown = await command(sutler, 'explain', `${namespace}/${name}`);
       assert.match(shown, /a call may be at work in the driver until 20/);
-      assert.match(await command(sutler, 'status'), /in doubt/);
+      // The leader counts them every 5 s.
+      const isTold = async () => /in doubt/.test(await command(sutler, 'status'));
+      await until(isTold, 'status says so', AT_ONCE_MS);
     });
 
     it('leaves nothing when the doubts have ended', async () => {

@@ -1,15 +1,14 @@
 import { Registry } from 'prom-client';
 import { Dispatcher } from '#src/ingest/dispatcher.ts';
-import { LeaderOnlyQueue, splitRequests } from '#src/ingest/leader-only-queue.ts';
+import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { Leadership } from '#src/ingest/leadership.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import { Consumer, type ConsumerOptions } from '#src/queue/consumer.ts';
 import type { Run } from '#src/queue/run.ts';
-import { isWork, type JobKey, type JobKind, keyId, workId } from '#src/queue/contract.ts';
+import { type JobKey, type JobKind, type KeyToQueue, workId } from '#src/queue/contract.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { Producer, type ProducerOptions } from '#src/queue/producer.ts';
-import { openProducerConnection, openWorkerConnection } from '#src/queue/connections.ts';
+import { openWorkerConnection } from '#src/queue/connections.ts';
 import { WorkQueue } from '#src/queue/work-queue.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -39,22 +38,24 @@ export interface SeenRun {
   endMs?: number;
 }
 
-type ProducerSetup = Partial<ProducerOptions> & { readonly redisUrl?: string };
-
 /** Takes requests for keys of all kinds. */
-export interface TestProducer extends Pick<
-  Producer,
-  'ensureQueued' | 'enqueueNow' | 'promote' | 'pending' | 'trouble' | 'waitUntilFlushed' | 'close'
-> {}
+export type TestProducer = ReturnType<typeof openTestProducer>;
 
 const TICK_MS = 50;
 
 /** A leader without a journal, and without an API server: what it is asked for gets jobs. */
-function openTestWork(url: string, driver: string, metrics: Registry) {
+export function openTestProducer(url: string, driver: string, metrics: Registry) {
   const link = openRedis({ url, role: 'producer', name: 'test-work', log: silentLog });
   const place = { redis: link.redis, prefix: 'csi', driver };
   const dirty = (): number => dispatcher.pending;
-  const work = new WorkQueue({ link, prefix: 'csi', driver, dirty, log: silentLog, metrics });
+  const work = new WorkQueue({
+    link,
+    prefix: 'csi',
+    driver,
+    dirty,
+    log: silentLog,
+    metrics,
+  });
   const dispatcher: Dispatcher = new Dispatcher({
     queue: work,
     journal: NO_JOURNAL,
@@ -74,6 +75,7 @@ function openTestWork(url: string, driver: string, metrics: Registry) {
   const queue = new LeaderOnlyQueue(dispatcher, 0);
   const leadership: Leadership = new Leadership({
     driver,
+    namespace: 'default',
     place,
     link,
     queue,
@@ -108,8 +110,15 @@ function openTestWork(url: string, driver: string, metrics: Registry) {
   const ticks = setInterval(() => leadership.tick(), TICK_MS);
   const closed = new AbortController();
   return {
-    queue,
-    dispatcher,
+    ensureQueued: (key: KeyToQueue) => queue.ensureQueued(key),
+    enqueueNow: (key: KeyToQueue) => queue.enqueueNow(key),
+    promote: (key: KeyToQueue) => queue.promote(key),
+    get pending() {
+      return dispatcher.pending;
+    },
+    get trouble() {
+      return link.trouble ?? link.refusal ?? leadership.trouble;
+    },
     async waitUntilFlushed() {
       while (dispatcher.pending > 0 && !closed.signal.aborted) {
         await dispatcher.waitUntilFlushed();
@@ -171,44 +180,10 @@ export class QueueBench {
   }
 
   /** What gives keys their jobs, as an ingest does that leads and has no right on Leases. */
-  producer(o: ProducerSetup = {}): TestProducer {
-    const { redisUrl = this.#redis.url, prefix = 'csi', log = silentLog } = o;
-    const connection = o.connection ?? openProducerConnection({ redisUrl, prefix, log });
-    const producer = new Producer({
-      kinds: ['snapshot'],
-      prefix: 'csi',
-      driver: this.#driver,
-      log: silentLog,
-      metrics: this.metrics,
-      ...o,
-      connection,
-    });
-    const work = openTestWork(redisUrl, this.#driver, this.metrics);
-    const taker = splitRequests(work.queue, producer);
-    const closeAll = async (): Promise<void> => {
-      await producer.close();
-      await work.close();
-    };
-    this.#close.push(async () => {
-      await closeAll();
-      if (o.connection === undefined) connection.close();
-    });
-    return {
-      ensureQueued: (key) => taker.ensureQueued(key),
-      enqueueNow: (key) => taker.enqueueNow(key),
-      promote: (key) => taker.promote(key),
-      get pending() {
-        return producer.pending + work.dispatcher.pending;
-      },
-      get trouble() {
-        return producer.trouble;
-      },
-      waitUntilFlushed: async () => {
-        await producer.waitUntilFlushed();
-        await work.waitUntilFlushed();
-      },
-      close: closeAll,
-    };
+  producer(): TestProducer {
+    const producer = openTestProducer(this.#redis.url, this.#driver, this.metrics);
+    this.#close.push(() => producer.close());
+    return producer;
   }
 
   consumer(
@@ -274,8 +249,7 @@ export class QueueBench {
     const { redis } = this.#redis;
     if (redis === undefined) return Number.NaN;
     const root = queueRoot('csi', queueName(key.kind, this.#driver));
-    const id = isWork(key) ? workId(key) : await redis.get(`${root}de:${keyId(key)}`);
-    return Number(await redis.hget(`${root}${id}`, 'atm'));
+    return Number(await redis.hget(root + workId(key), 'atm'));
   }
 
   runsOf(key: JobKey): SeenRun[] {

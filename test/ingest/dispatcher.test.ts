@@ -255,6 +255,16 @@ describe('Dispatcher', () => {
       assert.equal(await hasEntry(), true);
     });
 
+    it('not for a job that no worker can read: its claim gets another one', async () => {
+      begin();
+      dispatcher.ensureQueued(key);
+      await dispatcher.waitUntilFlushed();
+      await server.redis.hset(jobOf(key), 'data', '{"oops":true}');
+      startWorker()();
+      await untilRuns();
+      assert.ok((bench.runs[0]?.run.facts.until ?? 0) > Date.now(), 'calls may be at work');
+    });
+
     it('that an operator asked to forget, and removes its job', async () => {
       begin();
       bench.consumer(() => ({ kind: 'retry', reason: 'gone', minDelayMs: 3_600_000 }));

@@ -57,8 +57,10 @@ describe('Leadership', () => {
     });
     return new Leadership({
       driver,
+      namespace: 'default',
       place: place(),
       link: {
+        address: 'redis:6379',
         get trouble() {
           return trouble;
         },
@@ -73,7 +75,7 @@ describe('Leadership', () => {
         },
         end: note('ended'),
       },
-      work: { emptied: note('emptied') },
+      work: { emptied: note('emptied'), register: () => Promise.resolve() },
       resync,
       pause: { learn: () => undefined, forget: note('pause forgotten') },
       failover: { checkNow: note('gateways checked') },
@@ -118,6 +120,7 @@ describe('Leadership', () => {
     journal = {
       begin: (transitions) => {
         done.push(`journal of ${transitions}`);
+        journal.isOff = false;
         return Promise.resolve(['u1', 'u2']);
       },
       end: () => undefined,

@@ -6,7 +6,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { openWorkerConnection } from '#src/queue/connections.ts';
 import { Consumer } from '#src/queue/consumer.ts';
-import { isWork, type KeyToQueue, keyId, type WorkKind, workId } from '#src/queue/contract.ts';
+import { isWork, type KeyToQueue, keyId, workId } from '#src/queue/contract.ts';
 import { showDoubt } from '#src/queue/doubt.ts';
 import { beginTerm, dropJobsOfBefore, readHistory } from '#src/queue/history.ts';
 import { type Outcome, WORKER_STOPPING } from '#src/queue/outcome.ts';
@@ -183,7 +183,7 @@ export class JobRuns {
     const named =
       noted === undefined ? {} : { journal: journal.objectOf(noted.claim.metadata.uid) };
     const request = { key, isNow: true, doubtMs, ...named };
-    const [state] = await this.#work.add(key.kind as WorkKind, [request], leading);
+    const [state] = await this.#work.add(key.kind, [request], leading);
     assert.notEqual(state, 'elsewhere', 'its creation is not over: there is no job to delete it');
   }
 

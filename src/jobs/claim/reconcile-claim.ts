@@ -36,11 +36,10 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
   const delayed = await delayIfRecentlyInfeasible(deps, claim, run);
   if (delayed !== undefined) return delayed;
   const written = await endIfWritten(deps, job, run, begun);
-  if (written !== undefined)
-    return inTurn(deps, { key: job, cls: classOf(claim), isNeeded: false }, () =>
-      Promise.resolve(written),
-    );
-  const intent = await plan(deps, { job, run, begun }, claim);
+  const intent: Intent =
+    written === undefined
+      ? await plan(deps, { job, run, begun }, claim)
+      : { kind: 'wait', outcome: written };
   if (run.signal.aborted) return WORKER_STOPPING;
   // Of a claim that is gone, the turn is that of its class too.
   const cls = classOf(intent.kind === 'create' ? intent.claim : claim);

@@ -13,10 +13,8 @@ import type { Class, OwnerReference, StorageCapacity } from '#src/kube/objects.t
 import { startReflector } from '#src/kube/reflector.ts';
 import { classes, csiNodes, nodes, storageCapacities } from '#src/kube/resources.ts';
 import { Consumer } from '#src/queue/consumer.ts';
-import { openProducerConnection, openWorkerConnection } from '#src/queue/connections.ts';
-import { JOB_KINDS } from '#src/queue/contract.ts';
+import { openWorkerConnection } from '#src/queue/connections.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
-import { Producer } from '#src/queue/producer.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -24,6 +22,7 @@ import { Registry } from '#src/runtime/metrics.ts';
 import { startNodeWatch } from '#src/topology/node-watch.ts';
 import { labelsOf, managedBy } from '#src/capacity/objects.ts';
 import { type SampleDriver, startSampleDriver } from '../../../sandbox/driver/server.ts';
+import { openTestProducer, type TestProducer } from '../../harness/queue.ts';
 import { makeFolder } from '../../harness/csi-folder.ts';
 import { startTestGateway } from '../../harness/csi-gateway.ts';
 import { startTestRedis, type TestRedis } from '../../harness/redis.ts';
@@ -137,6 +136,7 @@ export class Stage {
   readonly metrics = new Registry();
   readonly #csi: CsiClient;
   readonly #closers = new Closers();
+  #producer: TestProducer | undefined;
   /** How often ingest has asked whether it leads: three times in a step at most. */
   #looks = 0;
 
@@ -149,7 +149,18 @@ export class Stage {
 
   /** Another ingest of the same driver and namespace. */
   twin(): Stage {
-    return new Stage(this.bed, this.name, this.#csi);
+    const twin = new Stage(this.bed, this.name, this.#csi);
+    twin.#producer = this.#openProducer();
+    return twin;
+  }
+
+  /** What gives values their jobs: that of the leader, for twins too. */
+  #openProducer(): TestProducer {
+    return (this.#producer ??= openTestProducer(
+      this.bed.redis.url,
+      this.manager.driver,
+      this.metrics,
+    ));
   }
 
   /** A node with labels, on which the driver is registered with the keys of those labels. */
@@ -234,19 +245,7 @@ export class Stage {
     const { driver } = this.manager;
     const client = await this.bed.cluster.client();
     const shared = { client, log: silentLog, metrics: this.metrics };
-    const connection = openProducerConnection({
-      redisUrl: this.bed.redis.url,
-      prefix: 'csi',
-      log: silentLog,
-    });
-    const producer = new Producer({
-      connection,
-      prefix: 'csi',
-      driver,
-      kinds: JOB_KINDS,
-      log: silentLog,
-      metrics: this.metrics,
-    });
+    const producer = this.#openProducer();
     let refresher: CapacityRefresher | undefined;
     const nodeWatch = startNodeWatch({
       ...shared,
@@ -296,7 +295,6 @@ export class Stage {
     this.#closers.add('stage', async () => {
       await ownRefresher.stop();
       await producer.close();
-      connection.close();
       await Promise.all([nodeWatch.stop(), classWatch.stop(), objects.stop()]);
     });
     if (o.withoutJobs === true) return this.looked();

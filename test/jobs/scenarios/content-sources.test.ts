@@ -16,16 +16,8 @@ import type {
   SnapshotContent,
   Volume,
 } from '#src/kube/objects.ts';
-import {
-  claims,
-  referenceGrants,
-  snapshotContents,
-  snapshots,
-  volumeAttributesClasses,
-  volumes,
-} from '#src/kube/resources.ts';
+import { claims, referenceGrants, snapshotContents, snapshots } from '#src/kube/resources.ts';
 import type { Parts } from '../parts.ts';
-import { sourceId } from '#src/jobs/release-sources.ts';
 import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 import {
   installCrds,
@@ -168,22 +160,6 @@ describe('reconcileClaim, with a content source', () => {
   const readClaim = ({ metadata: { namespace = '', name } }: Claim) =>
     rig.kube.get<Claim>(claims, { namespace, name });
 
-  it('parks on a snapshot whose CRD is not installed', async () => {
-    const claim = await claimOf({
-      dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'soon' },
-    });
-    const outcome = await rig.provision(claim, parts);
-    assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-    assert.deepEqual(outcome.until, [
-      { resource: 'volumesnapshots', namespace: 'default', name: 'soon', seen: '' },
-    ]);
-    const message =
-      'from api server: the server could not find the requested resource ' +
-      '(get volumesnapshots.snapshot.storage.k8s.io soon)';
-    assert.ok(outcome.reason.endsWith(message), outcome.reason);
-    assert.equal(creates().length, 0);
-  });
-
   describe('a snapshot', () => {
     before(() => installCrds(rig.kube, snapshotCrds));
 
@@ -216,15 +192,6 @@ describe('reconcileClaim, with a content source', () => {
       assert.equal((await rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'restored');
     });
 
-    it('keeps fields that our types don’t know', async () => {
-      const snapshot = await snapshotOf();
-      answerWithSource();
-      assert.equal((await rig.provision(await claimOf(restoring(snapshot)), parts)).kind, 'done');
-      const now = await readSnapshot(snapshot);
-      assert.deepEqual(now?.spec, snapshot.spec);
-      assert.deepEqual(now?.status, snapshot.status);
-    });
-
     it('that the driver’s answer does not name gets the volume deleted (C-07)', async () => {
       const claim = await claimOf(restoring(await snapshotOf()));
       rig.onCall = ({ method }) =>
@@ -244,50 +211,9 @@ describe('reconcileClaim, with a content source', () => {
       assert.equal(await rig.volumeOf(claim), undefined);
       assert.equal(await rig.doubtMs(claim), undefined);
     });
-
-    it('is in use while the claim is in the journal, even if the claim is gone', async () => {
-      const snapshot = await snapshotOf();
-      const claim = await claimOf(restoring(snapshot));
-      rig.onCall = async ({ method }) =>
-        method === 'CreateVolume' ? new Promise(() => undefined) : undefined;
-      assert.equal((await rig.provision(claim, { ...parts, timeoutMs: 200 })).kind, 'running');
-      await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-      assert.ok((await rig.parts.openSources()).has(sourceId(snapshots, snapshot.metadata)));
-    });
-
-    it('that is gone when a call is repeated is no proof of absence', async () => {
-      const lateRefusal = async (code: (typeof Code)[keyof typeof Code]) => {
-        const claim = await claimOf(restoring(await snapshotOf()));
-        rig.onCall = async ({ method }) =>
-          method === 'CreateVolume' ? new Promise(() => undefined) : undefined;
-        await rig.provision(claim, { ...parts, timeoutMs: 200 });
-        await rig.endDoubt(claim);
-        rig.onCall = ({ method }) => {
-          if (method === 'CreateVolume') throw new DriverStatus(code, 'no');
-        };
-        const outcome = await rig.provision(claim, parts);
-        return outcome.kind === 'retry' && outcome.isAbsent;
-      };
-      assert.equal(await lateRefusal(Code.Internal), true, 'any other refusal is proof');
-      assert.equal(await lateRefusal(Code.NotFound), undefined);
-    });
   });
 
   describe('a claim', () => {
-    it('is cloned by its volume’s handle, and keeps our finalizer', async () => {
-      const source = await boundClaim();
-      const claim = await claimOf(cloning(source.claim));
-      answerWithSource();
-      assert.equal((await rig.provision(claim, parts)).kind, 'done');
-      const [sent] = requests();
-      assert.ok(sent?.volumeContentSource?.type.case === 'volume');
-      assert.equal(
-        sent.volumeContentSource.type.value.volumeId,
-        source.volume.spec.csi?.volumeHandle,
-      );
-      assert.ok((await readClaim(source.claim))?.metadata.finalizers?.includes(CLONE_PROTECTION));
-    });
-
     it('is cloned for an hour without a warning, and other volumes are not', async () => {
       const source = await boundClaim();
       const claim = await claimOf(cloning(source.claim));
@@ -304,6 +230,26 @@ describe('reconcileClaim, with a content source', () => {
       assert.equal(new Date(until).getTime() - new Date(since).getTime(), 3_600_000);
       await rig.provision(await claimOf({}), parts);
       assert.equal(rig.events.at(-1)?.type, 'Warning');
+    });
+
+    it('is released by a later run of its own, too (K-05)', async () => {
+      const { claim: source } = await boundClaim();
+      const { name } = source.metadata;
+      await rig.kube.patch(
+        claims,
+        { namespace: 'default', name },
+        { type: 'merge', body: { metadata: { finalizers: [CLONE_PROTECTION] } } },
+      );
+      await rig.kube.delete(claims, { namespace: 'default', name });
+      const open = new Set([`${claims.plural}/default/${name}`]);
+      const whileOpen = { ...parts, openSources: () => Promise.resolve(open) };
+      assert.equal((await rig.provision(source, whileOpen)).kind, 'running');
+      const whenOver = { ...parts, openSources: () => Promise.resolve(new Set<string>()) };
+      assert.deepEqual(await rig.provision(source, whenOver), {
+        kind: 'done',
+        note: 'all clones are created: our finalizer is removed',
+      });
+      assert.equal(await rig.kube.get(claims, { namespace: 'default', name }), undefined);
     });
 
     it('whose clone is too small stays; the clone is deleted (D-04)', async () => {
@@ -374,29 +320,6 @@ describe('reconcileClaim, with a content source', () => {
       apiGroup: 'snapshot.storage.k8s.io',
       kind: 'VolumeSnapshot',
       name,
-    });
-  });
-
-  describe('a VolumeAttributesClass', () => {
-    const withClass = async (driverName: string): Promise<Claim> => {
-      const name = unique('fast');
-      await rig.kube.create(volumeAttributesClasses, undefined, {
-        apiVersion: 'storage.k8s.io/v1',
-        kind: 'VolumeAttributesClass',
-        metadata: { name },
-        driverName,
-        parameters: { iops: '5000' },
-      });
-      return claimOf({ volumeAttributesClassName: name });
-    };
-
-    it('sets the mutable parameters and is named in the PV (B-36)', async () => {
-      const claim = await withClass(DRIVER);
-      answerWithSource();
-      assert.equal((await rig.provision(claim, parts)).kind, 'done');
-      assert.deepEqual(requests()[0]?.mutableParameters, { iops: '5000' });
-      const volume = await rig.kube.get<Volume>(volumes, { name: `pvc-${claim.metadata.uid}` });
-      assert.equal(volume?.spec.volumeAttributesClassName, claim.spec.volumeAttributesClassName);
     });
   });
 });
