@@ -5,12 +5,10 @@ import { storageCapacities } from '#src/kube/resources.ts';
 import {
   capacityPatch,
   chooseObject,
-  isManagedBy,
   itemOf,
   minusRequested,
   newCapacityObject,
   readCapacity,
-  selectorOf,
   transformCapacity,
 } from '#src/capacity/objects.ts';
 
@@ -46,19 +44,6 @@ function complaint(answer: Parameters<typeof readCapacity>[0]): string {
 }
 
 describe('the answer to GetCapacity', () => {
-  for (const [title, availableCapacity, maximumVolumeSize] of [
-    ['0', 0n, undefined],
-    ['the largest number', 2n ** 63n - 1n, 2n ** 63n - 1n],
-  ] as const)
-    it(`is published as it is: ${title}`, () =>
-      assert.deepEqual(
-        readCapacity({ availableCapacity, maximumVolumeSize }),
-        reported(availableCapacity, maximumVolumeSize),
-      ));
-
-  it('is refused with a negative capacity', () =>
-    assert.match(complaint({ availableCapacity: -1n }), /available_capacity, -1/));
-
   it('is refused with a negative maximum size', () =>
     assert.match(
       complaint({ availableCapacity: 1n, maximumVolumeSize: -2n }),
@@ -73,12 +58,6 @@ describe('the answer to GetCapacity', () => {
 });
 
 describe('our objects', () => {
-  it('are selected by two labels', () =>
-    assert.equal(
-      selectorOf(MANAGER),
-      'csi.storage.k8s.io/drivername=driver,csi.storage.k8s.io/managed-by=external-provisioner',
-    ));
-
   it('are made of item, value and owner', () =>
     assert.deepEqual(
       newCapacityObject(storageCapacities, {
@@ -128,16 +107,6 @@ describe('our objects', () => {
     assert.equal(capacity, '0');
   });
 
-  it('are known by their labels', () => {
-    const labels = {
-      'csi.storage.k8s.io/drivername': 'driver',
-      'csi.storage.k8s.io/managed-by': 'external-provisioner',
-    };
-    const { metadata } = object();
-    assert.ok(isManagedBy(object({ metadata: { ...metadata, labels } }), MANAGER));
-    assert.ok(!isManagedBy(object(), MANAGER));
-  });
-
   it('keep of their metadata what is compared', () => {
     const { metadata } = object();
     const raw = { ...object(), metadata: { ...metadata, managedFields: [{}], annotations: {} } };
@@ -146,9 +115,6 @@ describe('our objects', () => {
 });
 
 describe('the item of an object', () => {
-  it('is its class and segment', () =>
-    assert.deepEqual(itemOf(object()), { className: 'fast', segment: [['zone', 'a']] }));
-
   it('is the whole cluster with an empty selector', () =>
     assert.deepEqual(itemOf(object({ nodeTopology: {} })), { className: 'fast', segment: [] }));
 
@@ -181,7 +147,6 @@ describe('of several objects for one item', () => {
       chosen(named('a', '2020-01-02T00:00:00Z'), named('b', '2020-01-01T00:00:00Z')),
       'b',
     ));
-  it('none is kept of none', () => assert.equal(chosen(), undefined));
 });
 
 describe('the patch of an object', () => {
@@ -194,19 +159,6 @@ describe('the patch of an object', () => {
   ] as const)
     it(`is none if ${title}`, () => assert.equal(capacityPatch(given, value, OWNER), undefined));
 
-  it('is none without an owner to add', () =>
-    assert.equal(capacityPatch(object(), reported(GI), undefined), undefined));
-
-  it('changes the value of the version that was compared', () =>
-    assert.deepEqual(capacityPatch(owned, reported(2n * GI), OWNER), {
-      metadata: { resourceVersion: '7' },
-      capacity: '2Gi',
-      maximumVolumeSize: null,
-    }));
-
-  it('adds the maximum size', () =>
-    assert.equal(capacityPatch(owned, reported(GI, 5n), OWNER)?.['maximumVolumeSize'], '5'));
-
   it('adds the owner beside others', () => {
     const other = { apiVersion: 'v1', kind: 'ConfigMap', name: 'x', uid: 'x' };
     const given = object({ metadata: { ...object().metadata, ownerReferences: [other] } });
@@ -214,12 +166,6 @@ describe('the patch of an object', () => {
       resourceVersion: '7',
       ownerReferences: [other, OWNER],
     });
-  });
-
-  it('adds no second controller', () => {
-    const other = { ...OWNER, uid: 'other' };
-    const given = object({ metadata: { ...object().metadata, ownerReferences: [other] } });
-    assert.equal(capacityPatch(given, reported(GI), OWNER), undefined);
   });
 
   it('replaces a value that can’t be read', () =>

@@ -35,67 +35,6 @@ export function describeRepresentations(api: () => Connection): void {
       );
     });
 
-    it('has a row with cells and metadata for each object', async () => {
-      const namespace = await api().namespace();
-      const { claims } = paths(namespace);
-      await api().create(claims, claim('a'));
-      const { body } = await api().call('GET', claims, { accept: TABLE });
-      assert.deepEqual(listAt(body, 'rows', 0, 'cells').slice(0, 3), ['a', 'Pending', '']);
-      assert.equal(at(body, 'rows', 0, 'object', 'kind'), 'PartialObjectMetadata');
-      assert.equal(at(body, 'rows', 0, 'object', 'metadata', 'namespace'), namespace);
-    });
-
-    it('of one object has one row', async () => {
-      const { claims } = paths(await api().namespace());
-      await api().create(claims, claim('a'));
-      const { body } = await api().call('GET', `${claims}/a`, { accept: TABLE });
-      assert.equal(listAt(body, 'rows').length, 1);
-    });
-
-    for (const [path, columns] of [
-      [
-        '/api/v1/persistentvolumes',
-        [
-          'Name',
-          'Capacity',
-          'Access Modes',
-          'Reclaim Policy',
-          'Status',
-          'Claim',
-          'StorageClass',
-          'VolumeAttributesClass',
-          'Reason',
-          'Age',
-        ],
-      ],
-      [
-        '/apis/storage.k8s.io/v1/storageclasses',
-        [
-          'Name',
-          'Provisioner',
-          'ReclaimPolicy',
-          'VolumeBindingMode',
-          'AllowVolumeExpansion',
-          'Age',
-        ],
-      ],
-      ['/api/v1/namespaces/default/secrets', ['Name', 'Type', 'Data', 'Age']],
-      ['/apis/coordination.k8s.io/v1/namespaces/default/leases', ['Name', 'Holder', 'Age']],
-      ['/api/v1/namespaces/default/events', ['Last Seen', 'Type', 'Reason', 'Object', 'Message']],
-      ['/api/v1/namespaces', ['Name', 'Status', 'Age']],
-    ] as const) {
-      it(`of ${path} has the columns ${columns.join(', ')}`, async () => {
-        const { body } = await api().call('GET', path, { accept: TABLE });
-        const shown = listAt(body, 'columnDefinitions').filter(
-          (column) => at(column, 'priority') === 0,
-        );
-        assert.deepEqual(
-          shown.map((column) => at(column, 'name')),
-          columns,
-        );
-      });
-    }
-
     it('is also sent by a watch that requests it', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));

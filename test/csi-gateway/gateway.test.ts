@@ -385,23 +385,3 @@ describe('a gateway with the sample driver', () => {
     assert.match(error.message, /stopped before the driver answered/);
   });
 });
-
-describe('a client without a gateway', () => {
-  it('reports every failure of a sent call as ambiguous', async () => {
-    const folder = await makeFolder();
-    const driver = await startSampleDriver({
-      socket: folder.file('csi.sock'),
-      dataDir: folder.file('data'),
-    });
-    const client = new CsiClient({
-      address: { kind: 'unix', path: folder.file('csi.sock') },
-      log: silentLog,
-    });
-    const error = await failureOf(client.createVolume(volumeRequest(''), SETTINGS));
-    assert.equal(error.message, 'rpc error: code = InvalidArgument desc = no volume name given');
-    assert.equal(verdict(error), 'ambiguous');
-    client.close();
-    await driver.close();
-    await folder.remove();
-  });
-});

@@ -3,8 +3,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { leaseName } from '#src/election/lease.ts';
-import { listJournal } from '#src/journal/list-journal.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, KubeObject, StorageCapacity, Volume } from '#src/kube/objects.ts';
 import {
@@ -132,10 +130,6 @@ describe('sutler in the place of external-provisioner with --node-deployment', (
   };
   const isBound = async (name: string): Promise<boolean> =>
     (await claim(name)).status?.phase === 'Bound';
-  const journalOf = async (node: string): Promise<readonly string[]> => {
-    const place = { driver: DRIVER, lease: leaseName(DRIVER), node, namespace: 'default' };
-    return (await listJournal(kube, place)).map(({ uid }) => uid);
-  };
   const namesOn = (node: string): readonly string[] =>
     partOf(node)
       .driver.volumes()
@@ -197,24 +191,6 @@ describe('sutler in the place of external-provisioner with --node-deployment', (
       await until(isAgain, `${node} is asked again`);
     }
     assert.deepEqual(await published(), before);
-  });
-
-  it('a killed process leaks nothing: its successor finishes, the other node keeps out', async () => {
-    const part = partOf('small');
-    const calls = (): number => part.driver.counts.get('CreateVolume') ?? 0;
-    const before = calls();
-    await until(async () => (await journalOf('small')).length === 0, 'the journal is empty');
-    await createClaim('killed', { node: 'small' });
-    await until(() => calls() > before, 'its creation has begun');
-    await part.sutler.kill();
-    await createClaim('meanwhile', { node: 'large' });
-    await until(() => isBound('meanwhile'), 'meanwhile is Bound');
-    assert.deepEqual(await journalOf('small'), [(await claim('killed')).metadata.uid]);
-    part.sutler = await startOn('small', part.driver.socket);
-    await until(() => isBound('killed'), 'killed is Bound', 10_000);
-    await until(async () => (await journalOf('small')).length === 0, 'the journal is empty');
-    for (const { ledger } of parts.values()) assert.deepEqual(ledger.madeAgain(), []);
-    assert.ok(!namesOn('large').includes(await pvNameOf('killed')));
   });
 
   it('a volume is deleted by its own node alone', async () => {

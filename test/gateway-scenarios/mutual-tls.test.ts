@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { appendFile, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { connect as connectHttp2 } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { connect as connectTls, type ConnectionOptions } from 'node:tls';
+import { connect as connectTls } from 'node:tls';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
@@ -175,37 +175,6 @@ describe('the gateway with mutual TLS', () => {
     await (await clientOf('jobs', { serverName: '::1' })).getCapacity({}, SETTINGS);
   });
 
-  for (const [what, change] of [
-    ['no certificate', { cert: undefined, key: undefined }],
-    ['TLS 1.2', { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' }],
-  ] as const satisfies readonly (readonly [string, ConnectionOptions])[]) {
-    it(`ends a connection with ${what}`, async () => {
-      const files = tlsFilesOf(validFolder(), 'jobs');
-      const [ca, cert, key] = await Promise.all([
-        readFile(files.ca),
-        readFile(files.cert),
-        readFile(files.key),
-      ]);
-      const address = addressOf(0);
-      assert.ok(address.kind === 'tcp');
-      const socket = connectTls({
-        host: address.host,
-        port: address.port,
-        ca,
-        cert,
-        key,
-        ALPNProtocols: ['h2'],
-        ...change,
-      } as ConnectionOptions);
-      const ended = await Promise.race([
-        once(socket, 'error').then(([error]) => error as Error),
-        once(socket, 'close').then(() => undefined),
-      ]);
-      assert.ok(ended === undefined || /alert|version/i.test(ended.message), ended?.message);
-      socket.destroy();
-    });
-  }
-
   it('ends a connection in plaintext', async () => {
     const address = addressOf(0);
     assert.ok(address.kind === 'tcp');
@@ -251,34 +220,6 @@ describe('the gateway with mutual TLS', () => {
     assert.equal(socket.getPeerX509Certificate()?.toString().trim(), source.current.cert.trim());
     assert.equal(socket.getProtocol(), 'TLSv1.3');
     socket.destroy();
-  });
-
-  it('loses no call while certificates and authority are replaced repeatedly', async () => {
-    const client = await clientOf('jobs');
-    const stop = new AbortController();
-    let done = 0;
-    const caller = async (): Promise<void> => {
-      while (!stop.signal.aborted) {
-        await client.getCapacity({}, SETTINGS);
-        done += 1;
-      }
-    };
-    const callers = Promise.all(Array.from({ length: 8 }, caller));
-    for (let round = 0; round < 3; round += 1) {
-      const before = { cert: source.current.cert, done };
-      // A new authority is introduced in two steps: first both sides trust it, then they use it.
-      // The script creates a new authority, so the old one stays trusted here beside it.
-      const oldCa = await readFile(tlsFilesOf(validFolder(), 'jobs').ca, 'utf8');
-      await makeCertificates(validFolder());
-      await until(() => source.current.cert !== before.cert, 'renewed');
-      const foreignCa = await readFile(tlsFilesOf(folder.file('foreign'), 'jobs').ca, 'utf8');
-      if (!oldCa.includes(foreignCa))
-        await appendFile(tlsFilesOf(validFolder(), 'jobs').ca, foreignCa);
-      await until(() => done > before.done + 200, 'calls go on');
-    }
-    stop.abort();
-    await callers;
-    assert.ok(done > 600);
   });
 
   it('refuses calls of a connection whose authority is no longer trusted', async () => {

@@ -41,12 +41,6 @@ export function frame(
 export const EMPTY_SETTINGS = frame(FrameType.settings);
 export const SETTINGS_ACK = frame(FrameType.settings, { flags: FrameFlag.ack });
 
-/** SETTINGS and WINDOW_UPDATE of a client that accepts responses of any size. */
-export const ENDLESS_WINDOWS = Buffer.concat([
-  frame(FrameType.settings, { payload: Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]) }),
-  frame(FrameType.windowUpdate, { payload: Buffer.from([0x7f, 0, 0, 0]) }),
-]);
-
 /** The headers with which a CSI caller starts a call. */
 export function grpcHeaders(path: string): Readonly<Record<string, string>> {
   return {

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { keyOf } from '../jobs/rig.ts';
 import { Pause, Story } from './story.ts';
 import { until } from '../harness/until.ts';
@@ -15,44 +14,6 @@ describe('a worker that was frozen', () => {
   });
   after(() => story.close());
   beforeEach(() => story.reset());
-
-  /** The driver's Lease may be looked at again only later. */
-  const lease = {
-    judge: () => ({ kind: 'may', untilMs: performance.now() + 50 }) as const,
-    pause: undefined,
-  };
-
-  it('between mark and call sends nothing when its time is over', async () => {
-    const claim = await story.rig.claim();
-    const { csi } = story.rig.parts;
-    const late = story.csiWith({
-      createVolume: async (...args) => {
-        await systemClock.sleep(100);
-        return csi.createVolume(...args);
-      },
-    });
-    assert.equal((await story.worker({ ...late, lease }).reconcileClaim(claim)).kind, 'running');
-    assert.equal(story.creates(claim).length, 0);
-    await story.runUntilDone(claim);
-    await story.assertOneVolume(claim);
-  });
-
-  it('before it marked a deletion sends nothing when another worker has its job', async () => {
-    const claim = await story.rig.claim();
-    await story.runUntilDone(claim);
-    await story.deleteClaim(claim);
-    const volume = await story.released(claim);
-    const parts = story.kubeWith({
-      get: async (...args) => {
-        await story.rig.jobs.loseLock(keyOf(volume));
-        return story.rig.kube.get(...args);
-      },
-    });
-    assert.equal((await story.worker(parts).reconcileVolume(volume)).kind, 'later');
-    assert.deepEqual(story.deletes(), []);
-    await story.runUntilDone(claim);
-    await story.assertNothingLeft(claim);
-  });
 
   it('between answer and PV writes it all the same, and what nobody wants is reclaimed', async () => {
     const claim = await story.rig.claim();

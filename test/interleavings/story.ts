@@ -20,9 +20,6 @@ export interface Worker {
 export class Story {
   readonly rig: Rig;
   readonly #binder: Binder;
-  readonly #callsUnderWay = new Map<string, number>();
-  /** Volume names and handles for which the driver had two calls at the same time. */
-  readonly doubles: string[] = [];
 
   private constructor(rig: Rig) {
     this.rig = rig;
@@ -41,32 +38,12 @@ export class Story {
   async reset(): Promise<void> {
     await this.rig.reset();
     this.rig.cluster.api.faults.clear();
-    this.doubles.length = 0;
     this.script(() => undefined);
   }
 
-  /** Sets what the driver does at each call; see SampleDriverOptions.onCall. Notes calls that are
-   * under way for the same volume at the same time. */
+  /** Sets what the driver does at each call; see SampleDriverOptions.onCall. */
   script(hook: (call: DriverCall) => unknown): void {
-    this.rig.onCall = async (call) => {
-      const about = volumeOf(call);
-      if (about === undefined) return hook(call);
-      const running = this.#callsUnderWay.get(about) ?? 0;
-      if (running > 0) this.doubles.push(`${call.method} ${about}`);
-      this.#callsUnderWay.set(about, running + 1);
-      let isOver = false;
-      // A call that its caller cancelled counts as over, although the driver may go on with it.
-      const end = (): void => {
-        if (!isOver) this.#callsUnderWay.set(about, (this.#callsUnderWay.get(about) ?? 1) - 1);
-        isOver = true;
-      };
-      call.signal.addEventListener('abort', end, { once: true });
-      try {
-        return (await hook(call)) ?? (await call.proceed());
-      } finally {
-        end();
-      }
-    };
+    this.rig.onCall = hook;
   }
 
   worker(parts: Partial<Parts> = {}): Worker {
@@ -82,22 +59,11 @@ export class Story {
     return kubeWith(this.rig, change);
   }
 
-  /** The gateway port with some of its methods replaced. */
-  csiWith(change: Partial<Parts['csi']>): Partial<Parts> {
-    const { csi } = this.rig.parts;
-    return {
-      csi: {
-        createVolume: (...args) => csi.createVolume(...args),
-        deleteVolume: (...args) => csi.deleteVolume(...args),
-        ...change,
-      },
-    };
-  }
-
   creates(claim: Claim): readonly DriverCall[] {
     const name = `pvc-${claim.metadata.uid}`;
     return this.rig.driver.calls.filter(
-      (call) => call.method === 'CreateVolume' && volumeOf(call) === `name ${name}`,
+      ({ method, request }) =>
+        method === 'CreateVolume' && 'name' in request && request.name === name,
     );
   }
 
@@ -105,10 +71,6 @@ export class Story {
     return this.rig.driver.calls
       .filter(({ method }) => method === 'DeleteVolume')
       .map(({ request }) => ('volumeId' in request ? String(request.volumeId) : ''));
-  }
-
-  messages(): readonly string[] {
-    return this.rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
   }
 
   /** Deletes the claim as a user does; it is gone when this resolves. */
@@ -201,11 +163,6 @@ export class Story {
       .filter(({ name }) => name === `pvc-${claim.metadata.uid}`)
       .map(({ handle }) => handle);
   }
-}
-
-function volumeOf({ request }: DriverCall): string | undefined {
-  if ('name' in request) return `name ${String(request.name)}`;
-  return 'volumeId' in request ? `handle ${String(request.volumeId)}` : undefined;
 }
 
 /** A point at which a run pauses until the test resumes it. */

@@ -13,7 +13,6 @@ import { startTestGateway } from '../harness/csi-gateway.ts';
 import {
   answerBytes,
   answerOk,
-  answerStatus,
   answerTrailersOnly,
   type RawCall,
   type RawDriver,
@@ -40,33 +39,8 @@ const MADE_UP: readonly {
     code: 'Unavailable',
   },
   {
-    title: 'RST_STREAM ENHANCE_YOUR_CALM',
-    end: ({ stream }) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM),
-    code: 'Unavailable',
-  },
-  {
-    title: 'RST_STREAM INADEQUATE_SECURITY',
-    end: ({ stream }) => stream.close(constants.NGHTTP2_INADEQUATE_SECURITY),
-    code: 'Unavailable',
-  },
-  {
     title: 'a proxy’s 403',
     end: (call) => answerTrailersOnly(call, { ':status': 403 }),
-    code: 'Unknown',
-  },
-  {
-    title: 'a proxy’s 400',
-    end: (call) => answerTrailersOnly(call, { ':status': 400 }),
-    code: 'Unknown',
-  },
-  {
-    title: 'a proxy’s 401',
-    end: (call) => answerTrailersOnly(call, { ':status': 401 }),
-    code: 'Unknown',
-  },
-  {
-    title: 'a proxy’s 404',
-    end: (call) => answerTrailersOnly(call, { ':status': 404 }),
     code: 'Unknown',
   },
   { title: 'a lost connection', end: ({ cut }) => cut(), code: 'Unavailable' },
@@ -139,19 +113,6 @@ describe('a call that ends without an answer of the driver', () => {
       });
     }
   }
-
-  it('differs from the same code in the driver’s trailers, which proves that there is no volume', async () => {
-    for (const code of [Code.Internal, Code.ResourceExhausted, Code.PermissionDenied]) {
-      const claim = await story.rig.claim();
-      script = (call) =>
-        answerStatus(call, { 'grpc-status': String(code), 'grpc-message': 'mine' });
-      assert.equal(
-        (await story.worker({ csi: gateway.client }).reconcileClaim(claim)).kind,
-        'retry',
-      );
-      assert.equal(await story.rig.doubtMs(claim), undefined);
-    }
-  });
 
   it('has the worker’s deadline, and is cancelled at the driver when it has passed', async () => {
     const claim = await story.rig.claim();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { liveByNotices } from '../e2e/webhook-source.ts';
+import { liveByNotices } from './lives-by-notices.ts';
 
 describe('ingest without a watch of claims and volumes, for minutes', () => {
   it('has 2,000 claims bound and all volumes deleted, each made once, although half of the events are lost', async () => {

@@ -17,7 +17,7 @@ export const BETA_REGION = 'failure-domain.beta.kubernetes.io/region';
 type Labels = Readonly<Record<string, string>>;
 
 /** Freezes the whole value: a rule that changes it throws. */
-export function frozen<T>(value: T): T {
+function frozen<T>(value: T): T {
   if (typeof value === 'object' && value !== null) {
     for (const part of Object.values(value)) frozen(part);
     Object.freeze(value);

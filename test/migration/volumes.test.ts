@@ -3,16 +3,7 @@ import { describe, it } from 'node:test';
 import type { NewVolume, VolumeSpec } from '#src/kube/objects.ts';
 import { isInTreeVolume, PLUGINS, toCsiVolume, toInTreeVolume } from '#src/migration/plugins.ts';
 import type { SourceField } from '#src/migration/in-tree-plugin.ts';
-import {
-  affinity,
-  aNewVolume,
-  aStoredVolume,
-  BETA_REGION,
-  BETA_ZONE,
-  GA_REGION,
-  GA_ZONE,
-  refusal,
-} from './builders.ts';
+import { affinity, aNewVolume, aStoredVolume, refusal } from './builders.ts';
 
 const URI = '/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/disk';
 /** A PV's spec for each in-tree source. */
@@ -154,41 +145,6 @@ describe('there and back', () => {
       const back = toInTreeVolume(asNew(toCsiVolume(volume)));
       assert.deepEqual(back.spec, volume.spec);
       assert.deepEqual(back.metadata.annotations, { a: 'b' });
-    });
-  }
-
-  const zoned = affinity({ [GA_ZONE]: ['us-east-1a'], [GA_REGION]: ['us-east-1'] });
-  it('a volume keeps its zone and region', () => {
-    const labels = { [GA_ZONE]: 'us-east-1a', [GA_REGION]: 'us-east-1' };
-    const volume = aStoredVolume(
-      { ...SOURCES.awsElasticBlockStore, nodeAffinity: zoned },
-      { labels },
-    );
-    const back = toInTreeVolume(asNew(toCsiVolume(volume)));
-    assert.deepEqual(back.spec, volume.spec);
-    assert.deepEqual(back.metadata.labels, labels);
-  });
-
-  it('a vSphere volume keeps its zone and region under beta keys', () => {
-    const nodeAffinity = affinity({ [BETA_ZONE]: ['z'], [BETA_REGION]: ['r'] });
-    const labels = { [BETA_ZONE]: 'z', [BETA_REGION]: 'r' };
-    const back = toInTreeVolume(
-      asNew(toCsiVolume(aStoredVolume({ ...SOURCES.vsphereVolume, nodeAffinity }, { labels }))),
-    );
-    assert.deepEqual(back.spec.nodeAffinity, nodeAffinity);
-    assert.deepEqual(back.metadata.labels, labels);
-  });
-
-  for (const { source, inTreeName } of PLUGINS.filter(({ source }) =>
-    ['awsElasticBlockStore', 'cinder', 'azureDisk', 'portworxVolume'].includes(source),
-  )) {
-    it(`a new volume of ${inTreeName} is deleted by the driver’s handle`, () => {
-      const volume = aNewVolume(inTreeName, { volumeHandle: HANDLES[source] ?? 'vol-1' });
-      const { metadata, spec } = toInTreeVolume(volume);
-      assert.equal(
-        toCsiVolume(aStoredVolume(spec, metadata)).spec.csi?.volumeHandle,
-        volume.spec.csi?.volumeHandle,
-      );
     });
   }
 

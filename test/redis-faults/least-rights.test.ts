@@ -2,9 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
-import type { Claim, Snapshot, Volume } from '#src/kube/objects.ts';
-import { claims, snapshots, volumes } from '#src/kube/resources.ts';
+import type { Volume } from '#src/kube/objects.ts';
+import { claims, volumes } from '#src/kube/resources.ts';
 import { checkSettings } from '#src/redis/settings.ts';
 import { RIGHT, type RunningDashboard, startTestDashboard } from '../harness/dashboard-server.ts';
 import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
@@ -59,11 +58,6 @@ describe('the users of k8s/redis/users.acl', () => {
     );
   };
 
-  it('let a claim be provisioned and deleted, and nothing is denied', async () => {
-    await provisionAndDelete();
-    assert.deepEqual(await denials(bed.redis.redis), []);
-  });
-
   it('let ingest and jobs recover from an emptied Redis, and nothing is denied', async () => {
     await bed.redis.redis.flushall();
     await provisionAndDelete();
@@ -76,45 +70,6 @@ describe('the users of k8s/redis/users.acl', () => {
   it('let the settings be checked by every user', async () => {
     for (const user of ['ingest', 'jobs', 'operator'] as const)
       assert.deepEqual((await checkSettings(as(user))).wrong, [], user);
-  });
-
-  it('let sources of clones and of restores go once nothing is made from them', async () => {
-    const claim = await bed.newClaim();
-    const clone = await bed.newClaim('1Mi', {
-      dataSource: { kind: 'PersistentVolumeClaim', name: claim.metadata.name },
-    });
-    await until(() => bed.isBound(clone), 'the clone is bound');
-    for (const { metadata } of [claim, clone])
-      await bed.kube.delete(claims, { namespace: 'default', name: metadata.name });
-    await until(
-      async () => (await bed.kube.list<Claim>(claims, {})).items.length === 0,
-      'the source of the clone is gone',
-    );
-    const snapshot = await bed.kube.create<Snapshot>(snapshots, 'default', {
-      apiVersion: 'snapshot.storage.k8s.io/v1',
-      kind: 'VolumeSnapshot',
-      metadata: { name: 'kept', namespace: 'default', finalizers: [SNAPSHOT_SOURCE_PROTECTION] },
-      spec: { source: {} },
-    });
-    await until(async () => {
-      const { name } = snapshot.metadata;
-      const now = await bed.kube.get<Snapshot>(snapshots, { namespace: 'default', name });
-      return now?.metadata.finalizers === undefined;
-    }, 'the finalizer of a snapshot that nothing is restored from is removed');
-    assert.deepEqual(await denials(bed.redis.redis), []);
-  });
-
-  it('let ingest audit the driver', async () => {
-    const claim = await bed.newClaim();
-    await until(() => bed.isBound(claim), 'the claim is bound');
-    const [volume] = (await bed.kube.list<Volume>(volumes, {})).items;
-    const name = volume?.metadata.name ?? '';
-    const body = { spec: { persistentVolumeReclaimPolicy: 'Retain' } };
-    await bed.kube.patch(volumes, { name }, { type: 'merge', body });
-    await bed.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-    await bed.kube.delete(volumes, { name });
-    await until(() => bed.redis.redis.exists(`{csi}:audit:${DRIVER}`), 'an audit found an orphan');
-    assert.deepEqual(await denials(bed.redis.redis), []);
   });
 
   it('let an operator run every command', async () => {

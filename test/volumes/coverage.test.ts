@@ -21,9 +21,8 @@ const RULES = FOLDERS.flatMap((folder) =>
   sourcesIn(`src/${folder}`).map((path) => `src/${folder}/${path}`),
 ).filter((path) => !NO_RULES.test(path));
 
-/** Tests that are not measured: this one, those with random inputs, which take branches by chance,
- * and those that need an API server. */
-const LEFT_OUT = /^(coverage|generated-inputs|node-watch|reserved-capacity|choose-node)\.test\.ts$/;
+/** Tests that are not measured: this one, and those that need an API server or Redis. */
+const LEFT_OUT = /^(coverage|node-watch|reserved-capacity|choose-node)\.test\.ts$/;
 const TESTS = FOLDERS.flatMap((folder) =>
   sourcesIn(`test/${folder}`).map((path) => `${folder}/${path}`),
 ).filter(

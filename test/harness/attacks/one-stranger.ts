@@ -49,7 +49,7 @@ export async function openVisitedDoor(
 }
 
 /** A client of a gateway that has a certificate with an allowed name, if the door asks for one. */
-export function connectCaller({ gateway, callerTls }: Door): CsiClient {
+function connectCaller({ gateway, callerTls }: Door): CsiClient {
   const source = callerTls && { current: callerTls, onChange: () => () => undefined };
   return new CsiClient({
     address: parseAddress('gateway', gateway.address),

@@ -48,7 +48,7 @@ export interface ModelChange {
 }
 
 /** Kind and version of each resource. */
-export const KINDS: Readonly<Record<Plural, object>> = {
+const KINDS: Readonly<Record<Plural, object>> = {
   storageclasses: { kind: 'StorageClass', apiVersion: 'storage.k8s.io/v1' },
   persistentvolumeclaims: { kind: 'PersistentVolumeClaim', apiVersion: 'v1' },
   persistentvolumes: { kind: 'PersistentVolume', apiVersion: 'v1' },

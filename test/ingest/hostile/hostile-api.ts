@@ -8,13 +8,7 @@ import {
   type Seen,
 } from '../../harness/kube-server.ts';
 import { until } from '../../harness/until.ts';
-import {
-  KINDS,
-  type Act,
-  type ClusterModel,
-  type ModelChange,
-  type Plural,
-} from './cluster-model.ts';
+import { type Act, type ClusterModel, type ModelChange, type Plural } from './cluster-model.ts';
 
 /** What goes wrong with an event of a watch. */
 export const EVENT_FAULTS = [
@@ -88,12 +82,11 @@ export class HostileApi {
     return new HostileApi(model, faults, await startKubeServer(() => undefined));
   }
 
-  apply(act: Act): ModelChange | undefined {
+  apply(act: Act): void {
     const change = this.#model.apply(act);
-    if (change === undefined) return undefined;
+    if (change === undefined) return;
     for (const [watch, plural] of this.#watches)
       if (plural === change.plural) this.#send(watch, change);
-    return change;
   }
 
   /** From now on nothing goes wrong. All watches end as expired, so that everything is listed
@@ -120,30 +113,17 @@ export class HostileApi {
   }
 
   #answer(seen: Seen, reply: Reply): void {
-    const [last = '', before = ''] = seen.path.split('/').toReversed();
-    if (before in KINDS) return this.#get(before as Plural, last, reply);
-    const plural = last as Plural;
+    const plural = seen.path.split('/').at(-1) as Plural;
     const fault = this.#next(this.#requests) ?? 'none';
     if (refuse(fault, reply)) return;
-    if (seen.query.get('watch') === null) return this.#list(plural, seen.query, fault, reply);
+    if (seen.query.get('watch') === null) return this.#list(plural, fault, reply);
     this.#watch(plural, seen.query.get('resourceVersion') ?? '', reply);
   }
 
-  #get(plural: Plural, name: string, reply: Reply): void {
-    const found = this.#model
-      .objectsAt(plural, this.#model.revision)
-      .find(({ metadata }) => metadata.name === name);
-    if (found === undefined) reply.status(404, 'NotFound', `${plural} "${name}" not found`);
-    else reply.json(200, found);
-  }
-
   /** A stale list is one of a server whose cache has fallen behind. */
-  #list(plural: Plural, query: URLSearchParams, fault: RequestFault, reply: Reply): void {
+  #list(plural: Plural, fault: RequestFault, reply: Reply): void {
     const revision = this.#listedRevision(fault);
-    const name = /^metadata\.name=(.*)$/.exec(query.get('fieldSelector') ?? '')?.[1];
-    const items = this.#model
-      .objectsAt(plural, revision)
-      .filter(({ metadata }) => name === undefined || metadata.name === name);
+    const items = this.#model.objectsAt(plural, revision);
     const body = JSON.stringify({
       kind: 'List',
       apiVersion: 'v1',

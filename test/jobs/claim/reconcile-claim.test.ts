@@ -9,7 +9,6 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { kubeWith } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
-import { until } from '../../harness/until.ts';
 
 describe('reconcileClaim', () => {
   let rig: Rig;
@@ -145,35 +144,6 @@ describe('reconcileClaim', () => {
       });
     }
 
-    it('accepts a refusal with a long message, and sends the next call', async () => {
-      const claim = await rig.claim();
-      const details = 'x'.repeat(50_000);
-      rig.onCall = ({ method }) => {
-        if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, details);
-      };
-      for (const _ of [1, 2, 3]) {
-        const outcome = await rig.provision(claim);
-        assert.ok(outcome.kind === 'retry' && outcome.isAbsent === true, outcome.kind);
-        const shown = `${details.slice(0, 800)}… (50000 characters)`;
-        assert.equal(outcome.reason, `rpc error: code = Internal desc = ${shown}`);
-      }
-      rig.onCall = () => undefined;
-      assert.equal((await rig.provision(claim)).kind, 'done');
-    });
-
-    it('continues after a message that is too long for the connection', async () => {
-      const claim = await rig.claim();
-      rig.onCall = ({ method }) => {
-        if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, 'x'.repeat(200_000));
-      };
-      await rig.provision(claim, { timeoutMs: 1_000 });
-      rig.onCall = () => undefined;
-      await until(async () => {
-        await rig.provision(claim);
-        return (await rig.volumeOf(claim)) !== undefined;
-      }, 'the gateway has another connection');
-    });
-
     it('records no success if the claim was deleted during a long call', async () => {
       const claim = await rig.claim();
       const ref = { namespace: 'default', name: claim.metadata.name };
@@ -195,17 +165,6 @@ describe('reconcileClaim', () => {
   });
 
   describe('when the PV can’t be written', () => {
-    it('takes an existing PV with our handle and claim for success', async () => {
-      const claim = await rig.claim();
-      const twice = kubeWith(rig, {
-        async create(...args) {
-          await rig.kube.create(...args);
-          return rig.kube.create(...args);
-        },
-      });
-      assert.equal((await rig.provision(claim, twice)).kind, 'done');
-    });
-
     it('parks a PV with another handle: it is reported, and nothing is deleted', async () => {
       const claim = await rig.claim();
       await rig.provision(claim);

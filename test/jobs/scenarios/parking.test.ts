@@ -2,11 +2,10 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { until } from '../../harness/until.ts';
-import { kubeWith, type Parts } from '../parts.ts';
+import { type Parts } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 const parameters = {
@@ -31,20 +30,6 @@ describe('a run that can’t send its call', () => {
     ]);
     assert.equal(await rig.doubtMs(claim), undefined, 'nothing is begun');
     assert.equal(rig.driver.calls.length, 0);
-  });
-
-  it('is retried if ingest does not watch secrets', async () => {
-    const claim = await rig.claim({ parameters });
-    assert.equal((await rig.provision(claim)).kind, 'retry');
-  });
-
-  it('parks on a class that is gone', async () => {
-    const claim = await rig.claim();
-    const outcome = await rig.provision(claim, { classOf: () => undefined });
-    assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-    assert.deepEqual(outcome.until, [
-      { resource: 'storageclasses', name: claim.spec.storageClassName, seen: '' },
-    ]);
   });
 
   describe('of a class with limits', () => {
@@ -144,21 +129,6 @@ describe('a run that can’t send its call', () => {
       assert.equal((await rig.provision(first, ONE)).kind, 'done');
       assert.equal((await rig.provision(second, ONE)).kind, 'done');
       redis.isAway = false;
-    });
-
-    it('does not wait for one whose PV an earlier run has written', async () => {
-      const [first, second] = [await inClass(), await inClass()];
-      const { turns } = awayAtEnds();
-      const { kube } = kubeWith(rig, {
-        create: async (...args) => {
-          await rig.kube.create(...args);
-          throw new KubeError({ code: 504, reason: 'Timeout', serverMessage: 'too late' });
-        },
-      });
-      await rig.provision(first, { ...ONE, turns, kube });
-      assert.equal((await rig.provision(second, ONE)).kind, 'later');
-      await rig.provision(first, ONE);
-      assert.equal((await rig.provision(second, ONE)).kind, 'done');
     });
 
     it('ends its turn when Redis is back, and does not keep its worker until then', async () => {

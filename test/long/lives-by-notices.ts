@@ -14,8 +14,6 @@ export interface Lives {
   readonly madeByName: ReadonlyMap<string, number>;
   /** Handles that the driver made and did not delete. */
   readonly left: readonly string[];
-  /** The resources that ingest watched. */
-  readonly watched: readonly string[];
 }
 
 interface NoticedBed {
@@ -26,7 +24,7 @@ interface NoticedBed {
 }
 
 /** A cluster whose ingest holds no watch of claims and volumes, and a sender with faults. */
-export async function openNoticedBed(faults: Faults): Promise<NoticedBed> {
+async function openNoticedBed(faults: Faults): Promise<NoticedBed> {
   const driver = new MadeVolumes();
   const bed = await ProcessBed.open({ onCall: (call) => driver.observe(call) });
   const stream = redisNoticeStream(bed.redis.redis, 'csi');
@@ -57,7 +55,7 @@ export async function liveByNotices(o: {
     const flags = ['--event-source=webhook', `--resync-interval=${o.resync}`];
     // Long, so that no call of a burst on a busy machine ends before its answer.
     const timeout = '--timeout=20s';
-    const ingest = await bed.startIngest(...flags, timeout);
+    await bed.startIngest(...flags, timeout);
     await bed.startJobs('--retry-interval-max=1s', timeout);
     const made = await createClaims(bed, o.claims);
     await until(() => areAllBound(bed, o.claims), 'all claims are bound', o.withinMs);
@@ -67,7 +65,6 @@ export async function liveByNotices(o: {
       lostEvents: sender.lost,
       madeByName: driver.madeByName,
       left: [...driver.living],
-      watched: watchedResources(await (await fetch(`${ingest.url}/metrics`)).text()),
     };
   } finally {
     await close();
@@ -120,11 +117,4 @@ async function areAllGone(bed: ProcessBed, driver: MadeVolumes): Promise<boolean
   if (driver.living.size > 0) return false;
   const { items } = await bed.kube.list<Volume>(volumes);
   return items.length === 0;
-}
-
-/** The resources that ingest watches, by its metrics. */
-function watchedResources(metrics: string): readonly string[] {
-  return [...metrics.matchAll(/^sutler_kube_reflector_objects\{resource="([^"]*)"/gm)]
-    .flatMap(([, resource]) => resource ?? [])
-    .sort();
 }
