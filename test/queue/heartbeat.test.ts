@@ -2,9 +2,14 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Queue, Worker } from 'bullmq';
 import { type Heartbeat, startHeartbeat } from '#src/queue/heartbeat.ts';
-import { DELAYED_SCORE_PER_MS, heartbeatKey, queueName, queueRoot } from '#src/queue/queue-keys.ts';
+import {
+  DELAYED_SCORE_PER_MS,
+  heartbeatKey,
+  markerKey,
+  queueName,
+  queueRoot,
+} from '#src/queue/queue-keys.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
-import { markerKey } from '#src/redis/flush-detector.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
