@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { claims } from '#src/kube/resources.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Volume } from '#src/kube/objects.ts';
+import { claims, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
+import { childrenOf } from '../../bench/proc.ts';
 import { Connection } from '../conformance/connection.ts';
 import { accountKubeconfig } from '../harness/account-kubeconfig.ts';
-import { DropInBed } from '../harness/drop-in-bed.ts';
+import { churn, type ChangeOverResult } from '../harness/change-over/scenario.ts';
+import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
 import { startProgram } from '../harness/program.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import { until } from '../harness/until.ts';
@@ -210,4 +214,93 @@ describe('sutler in the place of external-provisioner, with exactly its rights',
       await close(bed);
     }
   });
+
+  const judge = (name: string, result: ChangeOverResult): void => {
+    const { made, lost, left, madeTwice, madeAgain, leaked } = result;
+    process.stdout.write(
+      `${name}: made ${made.sutler}, lost ${lost.length}, left ${left.join(', ') || 0}, ` +
+        `twice ${madeTwice.length}, again ${madeAgain.length}, leaked ${leaked.sutler.length}\n`,
+    );
+    // A volume that is made again for a claim that is gone is deleted again.
+    assert.deepEqual(
+      { lost, left, madeTwice, leaked: leaked.sutler },
+      { lost: [], left: [], madeTwice: [], leaked: [] },
+    );
+  };
+  const PLAN = { claims: 600, perSecond: 20, bursts: 1, deleteWithinMs: 3_000 };
+
+  it('loses and leaks nothing when its container is killed every few seconds', async () => {
+    const bed = await openBed(200);
+    try {
+      let container = await bed.start(ARGS);
+      let kills = 0;
+      const result = await churn(bed, PLAN, async () => {
+        await delay(1_000 + Math.random() * 3_000);
+        await container.kill();
+        kills += 1;
+        container = await bed.start(ARGS);
+      });
+      judge(`${kills} kills`, result);
+      await untilJournalIsEmpty(bed);
+      await container.stop();
+    } finally {
+      await close(bed);
+    }
+  });
+
+  it('loses and leaks nothing when its Redis alone is killed every few seconds', async () => {
+    const bed = await openBed(200);
+    try {
+      const container = await bed.start(ARGS);
+      let kills = 0;
+      const result = await churn(bed, PLAN, async () => {
+        await delay(2_000 + Math.random() * 3_000);
+        const children = [...(await childrenOf(container.pid))];
+        const [, redis] = children.find(([name]) => /^(redis|valkey)-server/.test(name)) ?? [];
+        if (redis === undefined) return;
+        process.kill(redis, 'SIGKILL');
+        kills += 1;
+      });
+      judge(`${kills} kills of Redis`, result);
+      assert.ok(kills > 0);
+      await untilJournalIsEmpty(bed);
+      await container.stop();
+    } finally {
+      await close(bed);
+    }
+  });
+
+  it('loses and leaks nothing when replicas with a Redis each take turns', async () => {
+    const bed = await openBed(200);
+    try {
+      const replicas: DropIn[] = [await bed.start(ARGS), await bed.start(ARGS)];
+      let turns = 0;
+      const result = await churn(bed, PLAN, async () => {
+        await delay(2_000 + Math.random() * 2_000);
+        const replica = replicas.shift();
+        await (turns % 2 === 0 ? replica?.kill() : replica?.stop());
+        turns += 1;
+        replicas.push(await bed.start(ARGS));
+      });
+      judge(`${turns} changes of leader`, result);
+      await untilJournalIsEmpty(bed);
+      await Promise.all(replicas.map((replica) => replica.stop()));
+    } finally {
+      await close(bed);
+    }
+  });
 });
+
+/** A claim whose volume the driver may still be making stays in the journal until that must have
+ * ended. */
+async function untilJournalIsEmpty(bed: DropInBed): Promise<void> {
+  const startMs = Date.now();
+  await until(async () => (await bed.readJournal()).length === 0, 'the journal is empty');
+  process.stdout.write(`the journal was empty ${Date.now() - startMs} ms later\n`);
+  assert.deepEqual(bed.handles().length, await countVolumes(bed), 'each volume has a PV');
+}
+
+async function countVolumes({ kube, className }: DropInBed): Promise<number> {
+  const { items } = await kube.list<Volume>(volumes, {});
+  return items.filter(({ spec }) => spec.storageClassName === className).length;
+}
