@@ -66,8 +66,8 @@ export class BoardQueue extends BullMQAdapter {
   }
 }
 
-/** A UID, of a claim or volume, or an id of contract.ts. */
-const JOB_ID = /~|^[0-9a-f-]{36}$/;
+/** A UID, or the digest that a value of storage capacity has for one. */
+const JOB_ID = /^[0-9a-f-]{16,}$/;
 
 function uidOf(data: unknown): string {
   const parsed = parseJob(data);

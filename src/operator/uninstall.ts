@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { holderOf, leaseName, type Observation, observe, otherHolder } from '../election/lease.ts';
 import { leaseRecord } from '../election/kube-lease-store.ts';
-import { readDriverNote } from '../hints/driver-note.ts';
+import { noteLeftMs } from '../hints/driver-note.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
 import { isJournalOf } from '../journal/journal-entry.ts';
 import type { KubeClient } from '../kube/client.ts';
@@ -167,8 +167,6 @@ async function findWorker({ redis, prefix }: Installation): Promise<string | und
 }
 
 const POLL_MS = 1_000;
-/** The note of a leader expires within 10 s. */
-const LEAST_LOOKS = 1;
 
 /** Says that a process of sutler holds a Lease of the drivers, or that a leader
  * writes to Redis, and what to do. Waits until a Lease that was not released has expired. */
@@ -178,8 +176,10 @@ async function findIngest(
   { stopping, say }: { readonly stopping: AbortSignal; readonly say: (line: string) => void },
 ): Promise<string | undefined> {
   if (drivers.length === 0) return undefined;
+  const { redis, prefix } = installation;
   const names = new Set(drivers.map(leaseName));
   const seen = new Map<string, Observation>();
+  let leftBeforeMs = Infinity;
   for (let looks = 1; !stopping.aborted; looks += 1) {
     const found = await listLeases(installation);
     const held = [
@@ -190,10 +190,16 @@ async function findIngest(
     ];
     const renewed = held.find(({ isRenewed }) => isRenewed);
     if (renewed !== undefined) return describeIngest(renewed.line);
-    if (await isLed(installation, drivers)) return describeIngest('a leader writes to this Redis');
-    if (held.length === 0 && looks > LEAST_LOOKS) return undefined;
-    if (looks === 1)
+    // An ingest writes its note every second, and it expires soon after.
+    const left = await Promise.all(drivers.map((driver) => noteLeftMs({ redis, prefix, driver })));
+    const leftMs = Math.max(...left);
+    if (leftMs > leftBeforeMs) return describeIngest('a leader writes to this Redis');
+    leftBeforeMs = leftMs;
+    if (held.length === 0 && leftMs === 0 && looks > 1) return undefined;
+    if (looks === 1) {
       for (const { line } of held) say(`${line}: waiting until that is renewed or has expired`);
+      if (leftMs > 0) say('an ingest was alive a moment ago: waiting whether it still is');
+    }
     await systemClock.sleep(POLL_MS, stopping);
   }
   return 'interrupted';
@@ -220,13 +226,4 @@ function describeIngest(how: string): string {
     `ingest is still running: ${how}; stop it ` +
     '(kubectl -n sutler scale deploy sutler-ingest --replicas=0) and try again'
   );
-}
-
-/** A leader writes its note every second, and it expires soon after. */
-async function isLed(
-  { redis, prefix }: Installation,
-  drivers: readonly string[],
-): Promise<boolean> {
-  const read = drivers.map((driver) => readDriverNote({ redis, prefix, driver }));
-  return (await Promise.all(read)).some(({ entries }) => entries !== undefined);
 }
