@@ -177,7 +177,7 @@ async function newClaims(bed: ProcessBed, count: number): Promise<readonly Claim
 }
 
 async function untilReady(processes: readonly Running[]): Promise<void> {
-  for (const running of processes) await until(() => isReady(running), 'it is ready', 30_000);
+  for (const running of processes) await until(() => isReady(running), 'it is ready');
 }
 
 async function untilReported(
