@@ -59,6 +59,8 @@ const OF_RARE_STATES: readonly string[] = [
   'sutler-jobs ~{csi}:capacity-asks:*',
   'sutler-dashboard +lpos',
   'sutler-promoter +lpos',
+  // sutler forget, where no leader answers.
+  'sutler-operator +hdel',
 ];
 
 // The cluster of KUBECONFIG shows no audit log.
