@@ -52,6 +52,7 @@ const OF_RARE_STATES: readonly string[] = [
   'sutler-ingest +pttl',
   'sutler-ingest +zrevrangebyscore',
   'sutler-ingest ~{csi}:promotion:*',
+  'sutler-jobs +expire',
   'sutler-jobs +hvals',
   'sutler-jobs +zremrangebyrank',
   'sutler-jobs +zremrangebyscore',
