@@ -277,7 +277,9 @@ export class Dispatcher {
     const byKind = new Map<JobKind, KeyRequest[]>();
     for (const request of batch) {
       const { kind } = request.key;
-      byKind.set(kind, [...(byKind.get(kind) ?? []), request]);
+      const known = byKind.get(kind);
+      if (known === undefined) byKind.set(kind, [request]);
+      else known.push(request);
     }
     const added = await Promise.all(
       [...byKind].map(async ([kind, requests]) => {
@@ -499,7 +501,7 @@ export class Dispatcher {
     // now, gets the next one at once.
     const mayLeave = (id: string): boolean => journal.has(id) && !this.#selecting.has(id);
     const noted = ended.filter(({ key }) => mayLeave(key.uid));
-    const gone = ended.filter((job) => !noted.includes(job));
+    const gone = ended.filter(({ key }) => !mayLeave(key.uid));
     for (const job of noted) this.#ending.set(job.key.uid, job);
     journal.finish(noted.map(({ key }) => key.uid));
     if (noted.some(({ key }) => this.#again.has(key.uid))) journal.hasten();
