@@ -46,10 +46,10 @@ export interface Audited {
 
 const REASON = /by (?:Cluster)?RoleBinding "([^"]+)" .* to ServiceAccount "([^/]+)\//;
 
-/** Reads an audit log. */
+/** Reads an audit log, without a line that is still being written. */
 export function readAuditLog(text: string): Audited {
   const [used, refused] = [new Set<string>(), new Set<string>()];
-  for (const line of text.split('\n').filter((each) => each !== '')) {
+  for (const line of text.split('\n').slice(0, -1)) {
     const event: unknown = JSON.parse(line);
     const request =
       `${textAt(event, 'verb')} ` +
