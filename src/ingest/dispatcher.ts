@@ -484,7 +484,9 @@ export class Dispatcher {
     await this.#lookAtClaims(leading);
     if (mayBeFinished || this.#deleting.size > 0 || this.#held.size > 0) {
       const { ids } = await queue.finished('volume', leading);
-      await this.#removeJobs('volume', await queue.details('volume', ids));
+      const ended = await queue.details('volume', ids);
+      await this.#dropUnread('volume', ids, ended, leading);
+      await this.#removeJobs('volume', ended);
     }
     // What waits for a claim in doubt may wait for long, and nothing is to be written for it.
     if ([...this.#held.keys()].some((id) => this.#isEnding(id))) journal.hasten();
@@ -496,7 +498,7 @@ export class Dispatcher {
     const { ids, forgotten } = await queue.finished('claim', leading);
     const found = ids.filter((id) => !this.#ending.has(id));
     const ended = await queue.details('claim', found);
-    await this.#addUnreadAgain(found, ended, leading);
+    await this.#dropUnread('claim', found, ended, leading);
     // A job that only selected a node has called nothing: its claim, which may be in the journal by
     // now, gets the next one at once.
     const mayLeave = (id: string): boolean => journal.has(id) && !this.#selecting.has(id);
@@ -512,16 +514,17 @@ export class Dispatcher {
     journal.hasten();
   }
 
-  /** A job that no worker could read has done nothing: its claim gets another one. */
-  async #addUnreadAgain(
+  /** A job that no worker could read has done nothing: a claim with an entry gets another one. */
+  async #dropUnread(
+    kind: WorkKind,
     found: readonly string[],
     read: readonly FinishedJob[],
     leading: Leading,
   ): Promise<void> {
     if (read.length === found.length) return;
-    const known = new Set(read.map(({ key }) => key.uid));
+    const known = new Set(read.map(({ key }) => workId(key)));
     const unread = found.filter((id) => !known.has(id));
-    await this.#options.queue.remove('claim', unread, leading);
+    await this.#options.queue.remove(kind, unread, leading);
     for (const key of this.entries()) if (unread.includes(key.uid)) this.ensureQueued(key);
   }
 
