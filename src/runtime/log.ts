@@ -32,28 +32,48 @@ export function createLogger(o: {
       // The hook has already replaced the errors.
       serializers: { err: (error: unknown) => error },
       hooks: {
-        logMethod(args, method) {
-          method.apply(this, loggableArguments(args) as typeof args);
+        logMethod(args, method, level) {
+          const hasStacks = level >= ERROR || this.isLevelEnabled('debug');
+          method.apply(this, loggableArguments(args, fieldsOf(this), hasStacks) as typeof args);
         },
       },
     },
     { write: (json: string) => o.write(`${escapeControls(toLine(json.trimEnd()))}\n`) },
   );
-  // The hook does not see the fields of a child. Children inherit this method.
+  // pino would write a field of the child again that a line has too. Children inherit this method.
   // oxlint-disable-next-line typescript/unbound-method -- called with `this` below
   const { child } = log;
   log.child = function (this: Logger, fields: object, ...options: never[]) {
-    return child.call(this, toLoggable(fields) as object, ...options);
+    const made = child.call(this, {}, ...options);
+    return Object.assign(made, { [FIELDS]: { ...fieldsOf(this), ...fields } });
   } as typeof child;
   return log;
 }
 
-/** What a caller passed to a method of the logger, without what must not be logged. */
-function loggableArguments([first, ...rest]: readonly unknown[]): readonly unknown[] {
-  const others = rest.map((argument) => toLoggable(argument));
-  if (!(first instanceof Error)) return [toLoggable(first), ...others];
-  const err = toLoggable(first) as { readonly message: string };
-  return [{ err }, ...(others.length === 0 ? [err.message] : others)];
+/** pino's number of that level. */
+const ERROR = 50;
+/** The fields of a child and of those that it was made from. */
+const FIELDS = Symbol('fields');
+
+function fieldsOf(log: Logger): object {
+  return (log as { readonly [FIELDS]?: object })[FIELDS] ?? {};
+}
+
+/** What a caller passed to a method of the logger, with the logger's fields, of which the line's own
+ * replace those of the same name, and without what must not be logged.
+ * @param hasStacks  a warning is for people who run sutler, not for those who debug it */
+function loggableArguments(
+  [first, ...rest]: readonly unknown[],
+  fields: object,
+  hasStacks: boolean,
+): readonly unknown[] {
+  const loggable = (value: unknown): unknown => toLoggable(value, hasStacks);
+  const others = rest.map(loggable);
+  if (typeof first === 'string') return [loggable(fields), loggable(first), ...others];
+  if (!(first instanceof Error)) return [loggable({ ...fields, ...(first as object) }), ...others];
+  const err = loggable(first) as { readonly message: string };
+  const message = others.length === 0 ? [err.message] : others;
+  return [{ ...(loggable(fields) as object), err }, ...message];
 }
 
 /** Writes nothing; for tests. */

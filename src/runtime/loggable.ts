@@ -19,17 +19,20 @@ const SECRET_FIELD =
  * kept. An error keeps its type, message, stack, code, cause and errors, and loses all else:
  * ioredis, for example, adds the arguments of the refused command, which for AUTH is the
  * password. Any other object becomes the name of its class, since a client or a request contains
- * logins. */
-export function toLoggable(value: unknown, depth = 0): unknown {
-  if (typeof value === 'string') return loggableText(value);
-  if (typeof value === 'bigint') return value.toString();
-  if (typeof value !== 'object' || value === null) return value;
-  if (value instanceof Date) return value.toJSON();
-  if (value instanceof URL) return strikeCredentials(value.href);
+ * logins.
+ * @param hasStacks  whether errors keep their stack */
+export function toLoggable(value: unknown, hasStacks = true, depth = 0): unknown {
+  if (typeof value !== 'object' || value === null) return loggableScalar(value);
+  if (value instanceof Date || value instanceof URL) return strikeCredentials(value.toJSON());
   if (depth > MAX_DEPTH) return '[…]';
-  if (isError(value)) return loggableError(value, depth);
-  if (Array.isArray(value)) return value.map((item) => toLoggable(item, depth + 1));
-  return isPlain(value) ? loggableFields(value, depth) : `[${className(value)}]`;
+  if (isError(value)) return loggableError(value, hasStacks, depth);
+  if (Array.isArray(value)) return value.map((item) => toLoggable(item, hasStacks, depth + 1));
+  return isPlain(value) ? loggableFields(value, hasStacks, depth) : `[${className(value)}]`;
+}
+
+function loggableScalar(value: unknown): unknown {
+  if (typeof value === 'string') return loggableText(value);
+  return typeof value === 'bigint' ? value.toString() : value;
 }
 
 function loggableText(text: string): string {
@@ -71,25 +74,27 @@ function className(value: object): string {
   return typeof value.constructor === 'function' ? value.constructor.name : 'object';
 }
 
-function loggableError(error: Error, depth: number): unknown {
+function loggableError(error: Error, hasStacks: boolean, depth: number): unknown {
   const { message, stack, code, cause, errors } = error as unknown as Fields;
   return {
     type: className(error),
     message: loggableText(String(message)),
-    stack: loggableText(String(stack)),
+    ...(hasStacks ? { stack: loggableText(String(stack)) } : {}),
     ...(typeof code === 'string' || typeof code === 'number' ? { code: toLoggable(code) } : {}),
-    ...(cause === undefined ? {} : { cause: toLoggable(cause, depth + 1) }),
+    ...(cause === undefined ? {} : { cause: toLoggable(cause, hasStacks, depth + 1) }),
     ...(Array.isArray(errors)
-      ? { errors: errors.slice(0, MAX_ERRORS).map((each) => toLoggable(each, depth + 1)) }
+      ? {
+          errors: errors.slice(0, MAX_ERRORS).map((each) => toLoggable(each, hasStacks, depth + 1)),
+        }
       : {}),
   };
 }
 
-function loggableFields(fields: object, depth: number): unknown {
+function loggableFields(fields: object, hasStacks: boolean, depth: number): unknown {
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [
       name,
-      depth > 0 && SECRET_FIELD.test(name) ? STRIPPED : toLoggable(value, depth + 1),
+      depth > 0 && SECRET_FIELD.test(name) ? STRIPPED : toLoggable(value, hasStacks, depth + 1),
     ]),
   );
 }

@@ -35,6 +35,14 @@ describe('log', () => {
     assert.deepEqual([level, process, msg, a], ['warn', 'jobs', 'm', 1]);
   });
 
+  it('writes each field once, that of the line where the logger has it too', () => {
+    const { log, written } = lines(0, 'json');
+    log.child({ driver: 'a', part: 'jobs' }).child({ driver: 'b' }).info({ driver: 'c' }, 'm');
+    const keys = [...(written[0] ?? '').matchAll(/"(\w+)":/g)].map(([, key]) => key);
+    assert.deepEqual(keys, ['level', 'time', 'process', 'driver', 'part', 'msg']);
+    assert.match(written[0] ?? '', /"driver":"c","part":"jobs"/);
+  });
+
   for (const [verbosity, count] of [
     [0, 1],
     [3, 1],
@@ -54,6 +62,19 @@ describe('log', () => {
     const { log, written } = lines(0, 'text');
     log.error({ err: new Error('it broke') }, 'm');
     assert.match(written[0] ?? '', /err="it broke"\n$/);
+  });
+
+  it('writes the stack of an error, unless it is a warning without -v=4', () => {
+    const hasStack = (verbosity: number, level: 'warn' | 'error'): boolean => {
+      const { log, written } = lines(verbosity, 'json');
+      log[level]({ err: new Error('it broke', { cause: new Error('why') }) }, 'm');
+      assert.match(written[0] ?? '', /"it broke".*"why"/);
+      return (written[0] ?? '').includes('log.test');
+    };
+    assert.deepEqual(
+      [hasStack(0, 'warn'), hasStack(4, 'warn'), hasStack(0, 'error')],
+      [false, true, true],
+    );
   });
 
   const failure = (): Error =>
