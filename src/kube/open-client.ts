@@ -53,7 +53,7 @@ export async function openKubeClient(
     ...(metrics === undefined ? {} : { metrics }),
   });
   closers.add('API client', () => client.close());
-  return health === undefined ? client : nameMissingRights(client, { health, log });
+  return health === undefined ? client : nameMissingRights(client, { health, log, closers });
 }
 
 export interface AccessOptions {
