@@ -13,12 +13,13 @@ import { start as startIngest } from '../ingest/main.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import { flags as jobsFlags } from '../jobs/flags.ts';
 import { start as startJobs } from '../jobs/main.ts';
-import { keepRedisServer, OWN_FOLDER, REDIS_SOCKET } from '../redis/server.ts';
+import { keepRedisServer, REDIS_SOCKET } from '../redis/server.ts';
 import { parseRedisUrl, redisAddress } from '../redis/access.ts';
 import { Closers } from '../runtime/closers.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { defineFlags, UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
+import { type GivenFlags, OWN_FOLDER, ownPlaces, writeOwnSutler } from '../runtime/own-folder.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { claimSocketPath, isInUse } from '../runtime/socket-file.ts';
 import { flags as ownFlags, summary } from './flags.ts';
@@ -47,11 +48,14 @@ export function main(invocation: Invocation): Promise<void> {
 async function start(context: AllContext): Promise<void> {
   const { flags, closers } = context;
   const node = ownNode(context);
-  const folder = await makeFolder(flags.csiAddress);
+  const folder = await makeFolder(context);
   closers.add('temporary folder', () => rm(folder, { recursive: true, force: true }));
   const ownLeader = openOwnLeader(context, node);
   const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
   const listen = await listenAddresses(context, folder);
+  const redis = redisAddress(parseRedisUrl(redisUrl));
+  const given = flagsForCommands(context, { redisUrl, listen, node });
+  await writeOwnSutler(folder, { pid: context.pid, redis, given });
   const values = {
     ...flags,
     redisUrl,
@@ -73,7 +77,7 @@ async function start(context: AllContext): Promise<void> {
   };
 
   const facts: Record<string, string> = {
-    redis: redisAddress(parseRedisUrl(redisUrl)),
+    redis,
     ...(listen.length === 0 ? {} : { gateway: listen.join(',') }),
     ...(await openHttpEndpoint(context)),
   };
@@ -144,6 +148,26 @@ function nodeFlags(node: string, listen: readonly string[]) {
   return { nodeName: node, gateway: [], nodeGateway: listen.map((each) => `${node}=${each}`) };
 }
 
+/** The arguments, with what this process has chosen itself. */
+function flagsForCommands(
+  { given, flags }: AllContext,
+  own: {
+    readonly redisUrl: string;
+    readonly listen: readonly string[];
+    readonly node: string | undefined;
+  },
+): GivenFlags {
+  const { redisUrl, listen, node } = own;
+  const gateways = node === undefined ? listen : listen.map((each) => `${node}=${each}`);
+  return {
+    ...Object.fromEntries(given),
+    ...(flags.redisUrl === '' ? { 'redis-url': [redisUrl] } : {}),
+    ...(gateways.length === 0
+      ? {}
+      : { [node === undefined ? 'gateway' : 'node-gateway']: gateways }),
+  };
+}
+
 /** With a Redis of its own, jobs asks ingest who leads. Of several drivers each has a Lease, which
  * both follow. */
 function openOwnLeader({ flags }: AllContext, node?: string): OwnLeader | undefined {
@@ -152,13 +176,9 @@ function openOwnLeader({ flags }: AllContext, node?: string): OwnLeader | undefi
 
 const PREFIX = 'sutler-';
 
-/** Folders for sockets, in turn: a container may have a read-only file system, but /dev/shm is in
- * memory. */
-const IN_MEMORY = '/dev/shm';
-
 /** Only this user can enter it, so its sockets need no password. */
-async function makeFolder(csiAddress: string): Promise<string> {
-  const places = [tmpdir(), IN_MEMORY, dirname(csiAddress.replace(/^unix:(\/\/)?/, ''))];
+async function makeFolder({ flags: { csiAddress }, env }: AllContext): Promise<string> {
+  const places = [...ownPlaces(env), dirname(csiAddress.replace(/^unix:(\/\/)?/, ''))];
   const failures: string[] = [];
   for (const place of places)
     try {

@@ -1,4 +1,3 @@
-import { tmpdir } from 'node:os';
 import type { Redis } from 'ioredis';
 import { stringify } from 'yaml';
 import type { KubeClient } from '../kube/client.ts';
@@ -6,14 +5,14 @@ import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import type { kubeFlags } from '../kube/flags.ts';
 import { listDrivers } from '../queue/queues.ts';
-import { openRedisAccess } from '../redis/access.ts';
+import { openRedisAccess, parseRedisUrl, redisAddress } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError, isRefusal } from '../redis/error-text.ts';
 import type { redisFlags } from '../redis/flags.ts';
-import { findOwnRedis } from '../redis/server.ts';
 import { signalWithin, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
+import { findOwnSutler, type GivenFlags } from '../runtime/own-folder.ts';
 import { type CommandHelp, nearestName } from '../runtime/parse-flags.ts';
 import { escapeControls } from '../runtime/printable.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
@@ -96,8 +95,29 @@ export function commandMain<T extends Table>(
       throw new Refusal(explain(error, link), { cause: error });
     }
   };
-  return (invocation) => runProcess(invocation, { name, summary, table, command, start });
+  return async (invocation) => {
+    const inherited = await inheritedFlags(invocation);
+    return runProcess({ ...invocation, inherited }, { name, summary, table, command, start });
+  };
 }
+
+/** The flags of the `sutler all` in whose container this is, unless this names another Redis. */
+async function inheritedFlags({ host, argv }: Invocation): Promise<GivenFlags | undefined> {
+  const own = await findOwnSutler(host.env);
+  const url = host.env['REDIS_URL'] ?? '';
+  const namesRedis = argv.some((each) => /^--redis-url(=|$)/.test(each));
+  if (own === undefined || namesRedis) return undefined;
+  try {
+    return url === '' || redisAddress(parseRedisUrl(url)) === own.redis ? own.given : undefined;
+  } catch {
+    // Refused when it is used.
+    return undefined;
+  }
+}
+
+const NO_REDIS =
+  '--redis-url (REDIS_URL) is missing, and no sutler all of this user runs here: name the Redis ' +
+  'of the installation, or run this in the container: kubectl exec … -- sutler …';
 
 async function connect(
   name: string,
@@ -108,24 +128,14 @@ async function connect(
   // What Redis' connection would log is thrown below.
   const log = context.log.child({}, { level: 'error' });
   const access = await openRedisAccess({ ...context, log });
-  const url = flags.redisUrl === '' ? await ownRedis() : flags.redisUrl;
-  const connection = { url, role: 'plain', name: `sutler-${name}` } as const;
+  if (flags.redisUrl === '') throw new UsageError(NO_REDIS);
+  const connection = { url: flags.redisUrl, role: 'plain', name: `sutler-${name}` } as const;
   const link = openRedis({ ...connection, access, log });
   closers.add('Redis', () => link.close());
   const ready = new Promise<boolean>((resolve) => link.onReady(resolve));
   await unlessAborted(ready, signalWithin(stopping, limitMs));
   if (link.trouble !== undefined) throw new Refusal(link.trouble);
   return link;
-}
-
-/** For a command that names no Redis. */
-async function ownRedis(): Promise<string> {
-  const url = await findOwnRedis([tmpdir(), '/dev/shm']);
-  if (url !== undefined) return url;
-  throw new UsageError(
-    '--redis-url (REDIS_URL) is missing, and no sutler all of this user runs here: name the Redis ' +
-      'of the installation, or run this in the container: kubectl exec … -- sutler …',
-  );
 }
 
 /** The error as one sentence that says what to do. */

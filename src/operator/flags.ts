@@ -6,6 +6,18 @@ import { redisFlags } from '../redis/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { logFlags } from '../runtime/process-flags.ts';
 
+/** How a command finds Redis. */
+const ownRedisFlags = {
+  ...redisFlags,
+  'redis-url': {
+    ...redisFlags['redis-url'],
+    default: '',
+    help:
+      'Redis of the installation. Empty: that of the sutler all on this machine, as in its ' +
+      'container, where a command takes over all flags that it has, too.',
+  },
+};
+
 /** Flags of every command. */
 export const commandFlags = defineFlags({
   output: {
@@ -52,7 +64,7 @@ export const audit = {
   flags: defineFlags({
     ...commandFlags,
     ...kubeFlags,
-    ...redisFlags,
+    ...ownRedisFlags,
     ...gatewayClientFlags,
     ...driverConfigFlags,
     ...leaseFlags,
@@ -90,14 +102,7 @@ export const audit = {
 export const lookFlags = defineFlags({
   ...commandFlags,
   ...kubeFlags,
-  ...redisFlags,
-  'redis-url': {
-    ...redisFlags['redis-url'],
-    default: '',
-    help:
-      'Redis of the installation. Empty: the own one of a sutler all on this machine, as in its ' +
-      'container.',
-  },
+  ...ownRedisFlags,
   watch: {
     type: 'bool',
     default: false,
@@ -157,7 +162,7 @@ export const forget = {
   flags: defineFlags({
     ...commandFlags,
     ...kubeFlags,
-    ...redisFlags,
+    ...ownRedisFlags,
     ...driverFlags,
     ...leaseFlags,
     ...whyFlags,
@@ -250,7 +255,7 @@ export const drain = {
   flags: defineFlags({
     ...commandFlags,
     ...kubeFlags,
-    ...redisFlags,
+    ...ownRedisFlags,
     ...driverFlags,
     ...leaseFlags,
     wait: {
@@ -279,7 +284,7 @@ export const uninstall = {
   flags: defineFlags({
     ...commandFlags,
     ...kubeFlags,
-    ...redisFlags,
+    ...ownRedisFlags,
     'leader-election-namespace': {
       ...electionFlags['leader-election-namespace'],
       help: 'Namespace of the Leases. Empty: all namespaces.',

@@ -159,8 +159,7 @@ async function findWorker({ redis, prefix }: Installation): Promise<string | und
     if (ageMs !== undefined && ageMs < WORKER_GONE_MS)
       return (
         `jobs is still running: a worker of the queue ${name} was alive ${Math.ceil(ageMs / 1000)} s ` +
-        'ago; stop ingest and jobs (kubectl -n sutler scale deploy sutler-ingest sutler-jobs ' +
-        `--replicas=0) and try again after ${WORKER_GONE_MS / 1000} s`
+        `ago; ${STOP}, and try again after ${WORKER_GONE_MS / 1000} s`
       );
   }
   return undefined;
@@ -221,9 +220,10 @@ function* heldLeases(found: readonly Lease[], seen: Map<string, Observation>) {
   }
 }
 
+const STOP =
+  'stop sutler (kubectl -n sutler scale deploy sutler-ingest sutler-jobs --replicas=0; of sutler ' +
+  'all, give its container the image of before)';
+
 function describeIngest(how: string): string {
-  return (
-    `ingest is still running: ${how}; stop it ` +
-    '(kubectl -n sutler scale deploy sutler-ingest --replicas=0) and try again'
-  );
+  return `ingest is still running: ${how}; ${STOP}, and try again`;
 }

@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdir } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { systemClock } from '../runtime/clock.ts';
@@ -30,21 +29,6 @@ interface RedisServerOptions {
 
 /** In the folder. */
 export const REDIS_SOCKET = 'redis.sock';
-
-/** The folder of `sutler all`, as mkdtemp names it; that of its gateway is longer. */
-export const OWN_FOLDER = /^sutler-\w{6}$/;
-
-/** The URL of the Redis that a `sutler all` of this user runs on this machine, as for a command in
- * its container; undefined: there is none.
- * @param places  the folders in which it may have its own */
-export async function findOwnRedis(places: readonly string[]): Promise<string | undefined> {
-  for (const place of places)
-    for (const name of await readdir(place).catch(() => [])) {
-      const socket = join(place, name, REDIS_SOCKET);
-      if (OWN_FOLDER.test(name) && (await isReady(socket))) return `unix://${socket}`;
-    }
-  return undefined;
-}
 
 const PROGRAMS = ['redis-server', 'valkey-server'];
 const START_MS = 10_000;

@@ -9,6 +9,7 @@ import {
   UsageError,
   ValueError,
 } from './flags.ts';
+import type { GivenFlags } from './own-folder.ts';
 
 export type Parsed<T extends FlagTable> =
   | {
@@ -28,6 +29,8 @@ export type Parsed<T extends FlagTable> =
 export interface ParseInput {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Texts of flags that count where neither an argument nor a variable has one. */
+  readonly inherited?: GivenFlags | undefined;
   /** Flags of the other processes: accepted, and named in `unused`. */
   readonly known?: FlagTable;
   /** How many arguments may be other than flags; 0 where absent. */
@@ -122,11 +125,11 @@ function textOf({ name, rawName, value }: Option, type: FlagSpec['type']): strin
 function valuesOf<T extends FlagTable>(
   table: T,
   given: ReadonlyMap<string, readonly string[]>,
-  { env }: ParseInput,
+  { env, inherited = {} }: ParseInput,
 ): Flags<T> {
   const flags: Record<string, unknown> = {};
   for (const [name, spec] of Object.entries(table)) {
-    const texts = given.get(name) ?? fromEnvironment(name, spec, env);
+    const texts = given.get(name) ?? fromEnvironment(name, spec, env) ?? entryOf(inherited, name);
     flags[flagKey(name, spec)] =
       texts === undefined ? defaultValue(spec) : readValue(name, spec, texts);
   }

@@ -42,6 +42,8 @@ export interface Invocation {
   readonly known: FlagTable;
   readonly idle?: FlagTable;
   readonly retired: NonNullable<ParseInput['retired']>;
+  /** For a command: the flags of the sutler in whose container it runs. */
+  readonly inherited?: ParseInput['inherited'];
 }
 
 /** What the start function of a process receives. */
@@ -53,6 +55,8 @@ export interface ProcessContext<T extends FlagTable> extends Pick<
   /** Arguments after the process's name. */
   readonly argv: readonly string[];
   readonly words: readonly string[];
+  /** The texts of each flag that was given as an argument. */
+  readonly given: ReadonlyMap<string, readonly string[]>;
   /** Flags of all processes. */
   readonly known: FlagTable;
   readonly log: Logger;
@@ -97,10 +101,11 @@ export async function runProcess<T extends ProcessTable>(
     host.exit(error.exitStatus);
   };
   const { command } = description;
+  const { argv, inherited } = invocation;
   let parsed: Parsed<T>;
   try {
     parsed = parseFlags(description.table, {
-      ...(command === undefined ? invocation : { argv: invocation.argv }),
+      ...(command === undefined ? invocation : { argv, inherited }),
       env: host.env,
       maxWords: command?.word === undefined ? 0 : 1,
     });
@@ -123,8 +128,9 @@ export async function runProcess<T extends ProcessTable>(
       flags: parsed.flags,
       env: host.env,
       pid: host.pid,
-      argv: invocation.argv,
+      argv,
       words: parsed.words,
+      given: parsed.given,
       known: { ...invocation.known, ...description.table },
       stdout: host.stdout,
       stderr: host.stderr,

@@ -41,6 +41,7 @@ function open(start: DriverSetOptions<typeof table>['start']) {
       stderr: { write: () => undefined },
       argv: [],
       words: [],
+      given: new Map(),
       known: table,
       log: silentLog,
       metrics,

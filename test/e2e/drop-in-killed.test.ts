@@ -4,7 +4,6 @@ import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, leases, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
-import { runSutler } from '../harness/run-sutler.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { until } from '../harness/until.ts';
 
@@ -29,10 +28,8 @@ describe('a drop-in without a file of its own', () => {
     assert.deepEqual([...(await bed.close()), ...(await closers.close())], []);
   });
 
-  const command = async (sutler: DropIn, ...args: readonly string[]): Promise<string> => {
-    const socket = /redis=(\S+)/.exec(sutler.output())?.[1] ?? '';
-    const place = [`--redis-url=unix://${socket}`, `--kubeconfig=${bed.ownKubeconfig}`];
-    const { out, err } = await runSutler([...args, ...place], {});
+  const command = async (...args: readonly string[]): Promise<string> => {
+    const { out, err } = await bed.exec(...args);
     return out + err;
   };
   const remove = (name: string) => bed.kube.delete(claims, { namespace: 'default', name });
@@ -76,10 +73,10 @@ describe('a drop-in without a file of its own', () => {
       const waiting = entries.find(({ uid }) => kept.some(({ metadata }) => metadata.uid === uid));
       assert.ok(waiting, 'some had been begun');
       const { namespace = '', name } = waiting.claim.metadata;
-      const shown = await command(sutler, 'explain', `${namespace}/${name}`);
+      const shown = await command('explain', `${namespace}/${name}`);
       assert.match(shown, /a call may be at work in the driver until 20/);
       // The leader counts them every 5 s.
-      const isTold = async () => /in doubt/.test(await command(sutler, 'status'));
+      const isTold = async () => /in doubt/.test(await command('status'));
       await until(isTold, 'status says so', AT_ONCE_MS);
     });
 
@@ -131,7 +128,7 @@ describe('a drop-in without a file of its own', () => {
     });
 
     it('says so in status, and in a metric', async () => {
-      await until(async () => RULE.test(await command(sutler, 'status')), 'status says so', 5_000);
+      await until(async () => RULE.test(await command('status')), 'status says so', 5_000);
       const isOff = async () =>
         /^sutler_journal_off\{[^}]*\} 1$/m.test(
           await (await fetch(`${sutler.url}/metrics`)).text(),

@@ -76,6 +76,30 @@ describe('sutler in the place of external-provisioner', () => {
     await next.stop();
   });
 
+  it('a command in its container reaches what it reaches, without a flag', async () => {
+    const sutler = await start(['--redis-prefix=own']);
+    await bind('looked-at');
+    const said = async (...args: readonly string[]): Promise<string> => {
+      const { code, out, err } = await bed.exec(...args);
+      return `${code} ${out}${err}`;
+    };
+    await until(async () => (await said('status')).startsWith('0 '), 'status finds nothing wrong');
+    assert.match(await said('explain', 'default/looked-at'), /^0 .*Bound to PersistentVolume/);
+    assert.match(await said('audit', '--min-age=0s'), /^0 driver .* volumes, /);
+    assert.match(await said('drain', '--wait'), /^0 .*nothing that was begun is left/s);
+    assert.match(await said('drain', '--undo'), /^0 .*is ended/s);
+    assert.match(await said('forget', 'none', '--why=test'), /^1 .*has no entry none/s);
+    assert.match(await said('uninstall'), /^1 .*stop sutler/s);
+    await sutler.stop();
+  });
+
+  it('a command beside it that names another Redis takes over nothing of it', async () => {
+    const sutler = await start();
+    const { err } = await bed.exec('drain', '--redis-url=redis://127.0.0.1:9');
+    assert.match(err, /no cluster: this is not a pod/);
+    await sutler.stop();
+  });
+
   it('of two replicas with a Redis each the one that leads works, then the other', async () => {
     const replicas = [await start(LEASE), await start(LEASE)];
     await bind('by-the-first');

@@ -14,6 +14,7 @@ import { openDriverPlace } from './change-over/driver-place.ts';
 import type { ChurnPlace, Startable } from './change-over/scenario.ts';
 import { VolumeLedger } from './change-over/volume-ledger.ts';
 import { freePort } from './free-port.ts';
+import { type Ended, runSutler } from './run-sutler.ts';
 import { until } from './until.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
@@ -102,6 +103,12 @@ export class DropInBed implements ChurnPlace {
     });
     this.#closers.add('sutler', dropIn.stop);
     return dropIn;
+  }
+
+  /** Runs a command in the container that was started last, as `kubectl exec` does.
+   * @returns what it printed, and how it ended */
+  exec(...args: readonly string[]): Promise<Ended> {
+    return runSutler(args, { TMPDIR: this.#folder });
   }
 
   createClaim(name: string): Promise<Claim> {

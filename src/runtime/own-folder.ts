@@ -1,0 +1,68 @@
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseJson } from './json.ts';
+
+/** Texts of flags, by name, as the command line has them. */
+export type GivenFlags = Readonly<Record<string, readonly string[]>>;
+
+/** The folder of `sutler all`, as mkdtemp names it; that of its gateway is longer. */
+export const OWN_FOLDER = /^sutler-\w{6}$/;
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Where `sutler all` makes its folder, in turn: a container may have a read-only file system, but
+ * /dev/shm is in memory. */
+export function ownPlaces({ TMPDIR }: Environment): readonly string[] {
+  return [TMPDIR ?? tmpdir(), '/dev/shm'];
+}
+
+const FLAGS_FILE = 'flags.json';
+
+/** A `sutler all` that runs. */
+export interface OwnSutler {
+  readonly pid: number;
+  /** Address of its Redis, without a login. */
+  readonly redis: string;
+  /** Its arguments, and what it has chosen itself. */
+  readonly given: GivenFlags;
+}
+
+/** Writes into the folder of `sutler all` which flags it has, so that commands in its container
+ * reach what it reaches. Only this user can read them. */
+export async function writeOwnSutler(folder: string, own: OwnSutler): Promise<void> {
+  await writeFile(join(folder, FLAGS_FILE), JSON.stringify(own), { mode: 0o600 });
+}
+
+/** The `sutler all` of this user that runs on this machine, the one that was started last;
+ * undefined: there is none. */
+export async function findOwnSutler(env: Environment): Promise<OwnSutler | undefined> {
+  const found: { readonly atMs: number; readonly own: OwnSutler }[] = [];
+  for (const place of ownPlaces(env))
+    for (const name of await readdir(place).catch(() => [])) {
+      const each = OWN_FOLDER.test(name) && (await readOwnSutler(join(place, name, FLAGS_FILE)));
+      if (each) found.push(each);
+    }
+  return found.sort((a, b) => b.atMs - a.atMs)[0]?.own;
+}
+
+async function readOwnSutler(
+  path: string,
+): Promise<{ readonly atMs: number; readonly own: OwnSutler } | undefined> {
+  try {
+    const { mtimeMs: atMs } = await stat(path);
+    const own = parseJson(await readFile(path, 'utf8')) as OwnSutler;
+    return isRunning(own.pid) ? { atMs, own } : undefined;
+  } catch {
+    // Of another user, or gone.
+    return undefined;
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
