@@ -59,8 +59,8 @@ function fieldsOf(log: Logger): object {
   return (log as { readonly [FIELDS]?: object })[FIELDS] ?? {};
 }
 
-/** What a caller passed to a method of the logger, with the logger's fields, which those of the line
- * replace, and without what must not be logged.
+/** What a caller passed to a method of the logger, with the fields of the logger that the line does
+ * not have, and without what must not be logged.
  * @param hasStacks  a warning is for people who run sutler, not for those who debug it */
 function loggableArguments(
   [first, ...rest]: readonly unknown[],

@@ -75,7 +75,7 @@ describe('sutler uninstall of an installation that serves claims', () => {
     const ingest = await bed.startIngest('--leader-election=false');
     const { code, err } = await uninstall('--yes');
     assert.equal(code, 1);
-    assert.match(err, /ingest is still running: a leader writes to this Redis; stop it/);
+    assert.match(err, /ingest is still running: a leader writes to this Redis; stop sutler/);
     await isUntouched();
     await ingest.stop();
     await forgetLeader();
