@@ -5,7 +5,7 @@ import { describeTimes, quantiles } from '../explain/time-to-volume.ts';
 import { age, isoTime } from '../runtime/printable.ts';
 import { type Content, type Markup, markup } from './markup.ts';
 import { fullPage } from './pages.ts';
-import { type DriverView, type Overview, queueOf, type Row } from './pending-view.ts';
+import { type DriverView, type Overview, queueOf } from './pending-view.ts';
 
 /** What the first page shows of all that is pending. */
 export interface Filter {
@@ -42,7 +42,7 @@ interface Listing {
   /** How many objects the filter finds. */
   readonly found: number;
   /** Those of the page. */
-  readonly rows: readonly Row[];
+  readonly rows: readonly Explanation[];
 }
 
 /** The first page.
@@ -178,7 +178,7 @@ function form(filter: Filter): Markup {
 
 const COLUMNS = ['Object', 'Class', 'Pending for', 'Cause', 'Runs', 'Next run', 'To do'] as const;
 
-function table(rows: readonly Row[], nowMs: number, filter: Filter): Markup {
+function table(rows: readonly Explanation[], nowMs: number, filter: Filter): Markup {
   if (rows.length === 0) return markup`<p class="fine">Nothing is pending.</p>`;
   const head = COLUMNS.map((name) => markup`<th scope="col">${name}</th>`);
   return markup`<table><thead><tr>${head}</tr></thead>
@@ -186,7 +186,7 @@ function table(rows: readonly Row[], nowMs: number, filter: Filter): Markup {
 ${rows.map((each) => tableRow(each, nowMs, filter))}</tbody></table>`;
 }
 
-function tableRow(each: Row, nowMs: number, filter: Filter): Markup {
+function tableRow(each: Explanation, nowMs: number, filter: Filter): Markup {
   const { object, className, sinceMs, cause, status, nextMs, isRunning } = each;
   const reason = cause.sentence.slice(0, REASON_LENGTH);
   const cells: Record<(typeof COLUMNS)[number], Content> = {
@@ -196,7 +196,7 @@ function tableRow(each: Row, nowMs: number, filter: Filter): Markup {
     Cause: markup`<strong class="${cause.isFine ? '' : 'bad'}">${cause.name}</strong>
 ${reason}${reason === cause.sentence ? '' : '…'}`,
     Runs: status?.runs ?? 0,
-    'Next run': isRunning ? 'runs now' : nextMs && time(nextMs, inWords(nextMs - nowMs)),
+    'Next run': isRunning === true ? 'runs now' : nextMs && time(nextMs, inWords(nextMs - nowMs)),
     'To do': `${cause.actor}: ${cause.step}`,
   };
   const row = COLUMNS.map((name) => markup`<td data-name="${name}">${cells[name]}</td>`);

@@ -25,11 +25,6 @@ export interface Overview {
   readonly volumes: readonly Explanation[];
 }
 
-/** A pending object, and its job. */
-export interface Row extends Explanation {
-  readonly isRunning: boolean;
-}
-
 const CACHE_MS = 500;
 const MINUTES = 60;
 
@@ -57,11 +52,11 @@ export class PendingView {
   }
 
   /** With what only some rows need: when each runs next. */
-  withJobs(shown: readonly Explanation[]): Promise<readonly Row[]> {
+  withJobs(shown: readonly Explanation[]): Promise<readonly Explanation[]> {
     const { link, prefix } = this.#options;
-    const addJob = async (each: Explanation): Promise<Row> => {
+    const addJob = async (each: Explanation): Promise<Explanation> => {
       const job = await readJob(link.redis, { prefix, queue: queueOf(each) }, keyId(each));
-      return { ...each, nextMs: nextRunMs(each.status, job), isRunning: job?.isActive === true };
+      return { ...each, nextMs: nextRunMs(each.status, job) };
     };
     return Promise.all(shown.map(addJob));
   }

@@ -21,6 +21,8 @@ export interface Explanation {
   readonly sinceMs: number | undefined;
   /** Unix ms: when the next run comes; undefined: not known. */
   readonly nextMs?: number | undefined;
+  /** A run is at work now. */
+  readonly isRunning?: boolean;
   /** How its last run ended; undefined if none has. */
   readonly status?: RunStatus | undefined;
   /** Of a volume: the claim that it names. */
@@ -59,6 +61,7 @@ export function explainEntry(entry: PendingEntry, facts: KeyFacts): Explanation 
     cause: causeOf(entry, facts),
     sinceMs,
     nextMs: nextRunMs(status, job),
+    isRunning: job?.isActive === true,
     status,
     inDoubtUntilMs,
     gateway: state.gateway,
@@ -112,7 +115,7 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
     driver,
     gateway,
     trace: traceOf({ ...e, name: e.object }) ?? '',
-    runs: status === undefined ? '' : describeRuns(status, e.nextMs, nowMs),
+    runs: status === undefined ? '' : describeRuns(status, e, nowMs),
     reason,
     doubt:
       inDoubtUntilMs === undefined
@@ -124,10 +127,11 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
 
 function describeRuns(
   { runs, firstMs, atMs }: RunStatus,
-  nextMs: number | undefined,
+  { nextMs, isRunning = false }: Pick<Explanation, 'nextMs' | 'isRunning'>,
   nowMs: number,
 ): string {
-  const next = nextMs === undefined ? '' : `, the next ${inWords(nextMs - nowMs)}`;
+  const coming = nextMs === undefined ? '' : `, the next ${inWords(nextMs - nowMs)}`;
+  const next = isRunning ? ', another is at work now' : coming;
   return `${runs} since ${isoTime(firstMs)}, the last at ${isoTime(atMs)}${next}`;
 }
 

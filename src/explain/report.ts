@@ -1,12 +1,18 @@
 import { isWork, keyId, workId } from '../queue/contract.ts';
 import { showDoubt } from '../queue/doubt.ts';
 import { queueName } from '../queue/queue-keys.ts';
-import { readJob } from '../queue/queues.ts';
+import { activeJobIds, readJob } from '../queue/queues.ts';
 import { readStatus, readStatuses } from '../queue/status.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { age, isoTime } from '../runtime/printable.ts';
 import { type Cause, driverCause, statusCause } from './causes.ts';
-import { type DriverState, leaderOf, readDriverState, whyNoWorker } from './driver-state.ts';
+import {
+  type DriverState,
+  hasWorker,
+  leaderOf,
+  readDriverState,
+  whyNoWorker,
+} from './driver-state.ts';
 import { explainEntry, type Explanation } from './explain.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
 import { describeTimes, readProvisioned } from './time-to-volume.ts';
@@ -41,9 +47,10 @@ export async function reportDriver(
 ): Promise<DriverReport> {
   const due = (entries ?? (await readPending(place))).toSorted((a, b) => a.sinceMs - b.sinceMs);
   const uids = due.map(({ key }) => key.uid);
-  const [state, statuses] = await Promise.all([
+  const [state, statuses, running] = await Promise.all([
     readDriverState(place),
     readStatuses(place.redis, place, uids),
+    due.length === 0 ? NOTHING_RUNS : readRunning(place),
   ]);
   const ofAll = driverCause(state);
   const ends = [...statuses.values()].map(statusCause);
@@ -51,7 +58,10 @@ export async function reportDriver(
   const pending = due.map((entry) => {
     const status = statuses.get(entry.key.uid);
     const blocked = status === undefined ? cause : ofAll;
-    return explainEntry(entry, { state, status, blocked });
+    // What was active when the last worker died is not worked on.
+    const isActive = running.has(keyId(entry.key)) && hasWorker(state);
+    const job = { isActive, delayMs: undefined };
+    return explainEntry(entry, { state, status, job, blocked });
   });
   const troubles = state.processes.flatMap(({ process, instance, lines }) =>
     lines.map((line) => `${process} ${instance}: ${line}`),
@@ -60,6 +70,17 @@ export async function reportDriver(
   const claims = countCauses(pending.filter(({ kind }) => kind === 'claim'));
   const volumes = countCauses(pending.filter(({ kind }) => kind === 'volume'));
   return { state, cause, isFine, troubles, claims, volumes, pending };
+}
+
+const NOTHING_RUNS: ReadonlySet<string> = new Set();
+
+/** The claims and volumes that a worker is at, by keyId. */
+async function readRunning({ redis, prefix, driver }: RedisPlace): Promise<ReadonlySet<string>> {
+  const found = (['claim', 'volume'] as const).map(async (kind) => {
+    const ids = await activeJobIds(redis, { prefix, queue: queueName(kind, driver) });
+    return [...ids].map((uid) => keyId({ kind, uid }));
+  });
+  return new Set((await Promise.all(found)).flat());
 }
 
 /** Explains one object by all that Redis says. Rejects while Redis can't be reached. */
@@ -81,7 +102,9 @@ export async function explainOne(
   const usual = describeTimes(provisioned.filter((each) => each.className === className));
   const blocked = status === undefined ? cause : driverCause(state);
   const inDoubtUntilMs = doubtMs !== undefined && doubtMs > 0 ? nowMs + doubtMs : undefined;
-  return explainEntry(entry, { state, blocked, status, job, inDoubtUntilMs, usual });
+  const isActive = job?.isActive === true && hasWorker(state);
+  const seen = job && { ...job, isActive };
+  return explainEntry(entry, { state, blocked, status, job: seen, inDoubtUntilMs, usual });
 }
 
 /** Counts by cause, the largest first. */

@@ -144,6 +144,12 @@ export function readJob(
   });
 }
 
+/** The ids of the jobs of a queue that a worker runs, or ran when it died. */
+export async function activeJobIds(redis: Redis, place: QueuePlace): Promise<ReadonlySet<string>> {
+  const ids = await useQueue(redis, place, (queue) => queue.getRanges(['active'], 0, -1));
+  return new Set(ids);
+}
+
 /** How many jobs of a queue were completed in each of the last minutes, the oldest first. */
 export function completedPerMinute(
   redis: Redis,

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import type { PendingEntry } from '#src/explain/pending-index.ts';
+import { reportDriver } from '#src/explain/report.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { claimKey, QueueBench } from '../harness/queue.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
+
+describe('a claim whose call is under way', () => {
+  let redis: TestRedis;
+  let bench: QueueBench;
+  let driver: string;
+  let serial = 0;
+  /** End the runs under way, in their order. */
+  let ends: ((outcome: Outcome) => void)[];
+  const key = claimKey('data');
+  const entry: PendingEntry = { key, className: 'gold', sinceMs: Date.now(), why: '' };
+  const explained = async () => {
+    const { pending } = await reportDriver({ redis: redis.redis, prefix: 'csi', driver }, [entry]);
+    return pending[0];
+  };
+
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(async () => {
+    driver = `report-${(serial += 1)}`;
+    ends = [];
+    bench = new QueueBench(redis, driver);
+    bench.producer().ensureQueued(key);
+    const ingest = { process: 'ingest', version: '1', leads: [driver], lines: [] };
+    const text = `${Date.now() + 3_600_000} ${JSON.stringify(ingest)}`;
+    await redis.redis.hset('{csi}:processes', 'i-1', text);
+  });
+  afterEach(async () => {
+    for (const end of ends) end({ kind: 'done' });
+    await bench.close();
+  });
+  const work = () => bench.consumer(() => new Promise<Outcome>((end) => void ends.push(end)));
+
+  it('is told as running at once', async () => {
+    work();
+    await until(() => ends.length === 1, 'the first run');
+    const { cause, isRunning } = (await explained()) ?? {};
+    assert.deepEqual([cause?.name, isRunning], ['Running', true]);
+  });
+
+  it('keeps the cause of its last run, and says that another is at work', async () => {
+    work();
+    await until(() => ends.length === 1, 'the first run');
+    ends[0]?.({ kind: 'retry', reason: 'rpc error: code = ResourceExhausted desc = full' });
+    await until(() => ends.length === 2, 'the second run');
+    const { cause, isRunning } = (await explained()) ?? {};
+    assert.deepEqual([cause?.name, isRunning], ['ResourceExhausted', true]);
+  });
+
+  it('is not told as running once no worker lives', async () => {
+    const worker = work();
+    await until(() => ends.length === 1, 'the first run');
+    await bench.endProcess(worker, 0);
+    await until(
+      async () => (await explained())?.isRunning === false,
+      'no heartbeat is new',
+      10_000,
+    );
+    assert.equal((await explained())?.cause.name, 'NoWorker');
+  });
+});
