@@ -27,18 +27,20 @@ export interface Recent {
   /** Unix ms. */
   readonly addedMs: number;
   readonly finishedMs: number;
+  readonly runs: number;
 }
 
 /** The last jobs of a driver that were finished. Rejects while Redis can't be reached. */
 export async function readRecent(place: RedisPlace): Promise<readonly Recent[]> {
   const texts = await place.redis.lrange(driverKey(place, 'recent'), 0, MOST_READ - 1);
   return texts.flatMap((text) => {
-    const [kind, , , , note, addedMs, finishedMs] = listIn(text);
+    const [kind, , , , note, addedMs, finishedMs, runs] = listIn(text);
     return typeof kind === 'string' &&
       typeof note === 'string' &&
       typeof addedMs === 'number' &&
-      typeof finishedMs === 'number'
-      ? [{ kind, note, addedMs, finishedMs }]
+      typeof finishedMs === 'number' &&
+      typeof runs === 'number'
+      ? [{ kind, note, addedMs, finishedMs, runs }]
       : [];
   });
 }

@@ -15,7 +15,7 @@ import {
 } from './driver-state.ts';
 import { explainEntry, type Explanation } from './explain.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
-import { describeTimes, readProvisioned } from './time-to-volume.ts';
+import { readProvisioned, usualTimes } from './time-to-volume.ts';
 
 /** Claims or volumes that wait for the same cause. */
 export interface CauseCount {
@@ -99,7 +99,7 @@ export async function explainOne(
     isWork(key) ? showDoubt(place, queue, workId(key)) : undefined,
     key.kind === 'claim' ? readProvisioned(place) : [],
   ]);
-  const usual = describeTimes(provisioned.filter((each) => each.className === className));
+  const usual = usualTimes(provisioned, className);
   const blocked = status === undefined ? cause : driverCause(state);
   const inDoubtUntilMs = doubtMs !== undefined && doubtMs > 0 ? nowMs + doubtMs : undefined;
   const isActive = job?.isActive === true && hasWorker(state);

@@ -10,6 +10,7 @@ export interface Provisioned {
   readonly atMs: number;
   /** From when its job was added. */
   readonly tookMs: number;
+  readonly runs: number;
 }
 
 /** The note of a run that stored a PersistentVolume. */
@@ -22,9 +23,9 @@ const NOTE = /^volume \S+ of class (.*)$/;
 /** The last claims that got a volume. Rejects while Redis can't be reached. */
 export async function readProvisioned(place: RedisPlace): Promise<readonly Provisioned[]> {
   const recent = await readRecent(place);
-  return recent.flatMap(({ note, addedMs, finishedMs: atMs }) => {
+  return recent.flatMap(({ note, addedMs, finishedMs: atMs, runs }) => {
     const className = NOTE.exec(note)?.[1];
-    return className === undefined ? [] : [{ className, atMs, tookMs: atMs - addedMs }];
+    return className === undefined ? [] : [{ className, atMs, tookMs: atMs - addedMs, runs }];
   });
 }
 
@@ -37,11 +38,20 @@ export function quantiles(
   return halfMs === undefined || mostMs === undefined ? undefined : [halfMs, mostMs];
 }
 
-/** For people; '' for none. */
-export function describeTimes(provisioned: readonly Provisioned[]): string {
+/** How long claims of a class take that do not fail, for people; '' if none is known. A claim that
+ * needed several runs says nothing about that. */
+export function usualTimes(provisioned: readonly Provisioned[], className: string): string {
+  const usual = provisioned.filter((each) => each.runs === 1 && each.className === className);
+  return describeTimes(usual, ' that took one run');
+}
+
+/** For people; '' for none.
+ * @param which  which claims these are */
+export function describeTimes(provisioned: readonly Provisioned[], which = ''): string {
   const found = quantiles(provisioned);
   if (found === undefined) return '';
   const inSeconds = (ms: number): string => `${Number((ms / 1_000).toPrecision(2))} s`;
   const [half, most] = found.map(inSeconds);
-  return `half of the last ${provisioned.length} had a volume within ${half}, 99 % within ${most}`;
+  const last = `the last ${provisioned.length}${which}`;
+  return `half of ${last} had a volume within ${half}, 99 % within ${most}`;
 }

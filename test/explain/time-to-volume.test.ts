@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { describeTimes, quantiles } from '#src/explain/time-to-volume.ts';
+import { describeTimes, quantiles, usualTimes } from '#src/explain/time-to-volume.ts';
 
 const took = (times: readonly number[]) =>
-  times.map((tookMs) => ({ className: 'gold', atMs: 0, tookMs }));
+  times.map((tookMs) => ({ className: 'gold', atMs: 0, tookMs, runs: 1 }));
 
 describe('the time to a volume', () => {
   it('is that of half of the claims, and of 99 % of them', () => {
@@ -19,5 +19,16 @@ describe('the time to a volume', () => {
       'half of the last 3 had a volume within 1.2 s, 99 % within 120 s',
     );
     assert.equal(describeTimes([]), '');
+  });
+
+  it('that is usual for a class is that of its claims that needed one run', () => {
+    const [fast, slow, silver] = took([1_000, 60_000, 2_000]);
+    assert.ok(fast && slow && silver);
+    const all = [fast, { ...slow, runs: 2 }, { ...silver, className: 'silver' }];
+    assert.equal(
+      usualTimes(all, 'gold'),
+      'half of the last 1 that took one run had a volume within 1 s, 99 % within 1 s',
+    );
+    assert.equal(usualTimes(all, 'bronze'), '');
   });
 });
