@@ -108,11 +108,12 @@ ul, ol { padding-left: 1.2rem; }
 .row > a[aria-current] { border-color: var(--link); font-weight: 600; }
 table { width: 100%; table-layout: fixed; border-collapse: collapse; background: var(--card);
   border: 1px solid var(--line); }
-th { width: 8%; }
-th:nth-child(1) { width: 16%; }
-th:nth-child(4) { width: auto; }
-th:nth-child(5) { width: 5%; }
-th:nth-child(7) { width: 24%; }
+.faults { margin-bottom: 1rem; }
+.faults th { width: 28%; }
+.faults th:nth-child(1) { width: auto; }
+.faults th:nth-child(3) { width: 9%; }
+.faults th:nth-child(4) { width: 18%; }
+.faults a[aria-current] { font-weight: 600; }
 th, td { padding: .4rem .6rem; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top; }
 th { color: var(--quiet); font-weight: 600; }

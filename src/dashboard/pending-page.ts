@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto';
 import { leaderOf, whyNoWorker } from '../explain/driver-state.ts';
 import { describe, type Explanation, inWords } from '../explain/explain.ts';
-import { countCauses, describeJournal } from '../explain/report.ts';
+import { faultOf, groupFaults } from '../explain/fault.ts';
+import { describeJournal } from '../explain/report.ts';
 import { describeTimes, quantiles } from '../explain/time-to-volume.ts';
 import { age, isoTime } from '../runtime/printable.ts';
 import { type Content, type Markup, markup } from './markup.ts';
@@ -10,8 +12,10 @@ import { type DriverView, type Overview, queueOf } from './pending-view.ts';
 /** What the first page shows of all that is pending. */
 export interface Filter {
   readonly show: 'claims' | 'volumes';
-  /** '' for all, as in the next two. */
-  readonly cause: string;
+  /** As faultId gives it; '' for all, as in the next three. */
+  readonly fault: string;
+  /** Part of "namespace/claim", or of the volume's name. */
+  readonly name: string;
   readonly class: string;
   readonly namespace: string;
   /** From 1 on. */
@@ -20,36 +24,44 @@ export interface Filter {
 
 /** Rows of a page. */
 export const PAGE_ROWS = 50;
+/** Faults of a page. */
+const MOST_FAULTS = 50;
 /** Characters of a reason in a row; the object's own page has all of it. */
 const REASON_LENGTH = 300;
 
-/** Those of the objects that the filter asks for. */
-export function filterPending(
-  pending: readonly Explanation[],
-  filter: Filter,
-): readonly Explanation[] {
-  return pending.filter(
-    ({ object, className, cause }) =>
-      (filter.cause === '' || cause.name === filter.cause) &&
+/** Those of the objects that the filter asks for, of whatever fault.
+ * @returns `faults`: grouped; `found`: those of the filter's fault */
+export function filterPending(pending: readonly Explanation[], filter: Filter) {
+  const objects = pending.filter(
+    ({ object, className }) =>
+      object.includes(filter.name) &&
       (filter.class === '' || className === filter.class) &&
       (filter.namespace === '' || object.startsWith(`${filter.namespace}/`)),
   );
+  const faults: Faults = groupFaults(objects);
+  const ofFault = faults.find(([oldest]) => faultId(oldest) === filter.fault);
+  return { faults, found: filter.fault === '' ? objects : (ofFault ?? []) };
+}
+
+type Faults = ReturnType<typeof groupFaults<Explanation>>;
+
+/** What names the fault in a URL. */
+function faultId(e: Explanation): string {
+  return createHash('sha256').update(faultOf(e)).digest('hex').slice(0, 12);
 }
 
 interface Listing {
   readonly overview: Overview;
   readonly filter: Filter;
+  readonly faults: Faults;
   /** How many objects the filter finds. */
   readonly found: number;
   /** Those of the page. */
   readonly rows: readonly Explanation[];
 }
 
-/** The first page.
- * @param o.mayAct  shows what changes something */
-export function pendingPage(
-  o: Listing & { readonly redis: string; readonly mayAct: boolean },
-): string {
+/** The first page. */
+export function pendingPage(o: Listing & { readonly redis: string }): string {
   const { drivers, atMs } = o.overview;
   const cards = drivers.map((driver) => driverCard(driver));
   return fullPage(
@@ -139,68 +151,106 @@ role="img" aria-label="${text}">${paths}</svg>
 <p class="quiet">${text}</p>`;
 }
 
-function pendingSection({ overview, filter, found, rows }: Listing): Markup {
-  const all = overview[filter.show];
+function pendingSection({ overview, filter, faults, found, rows }: Listing): Markup {
   const lists = { claims: 'Claims that are not Bound', volumes: 'Volumes to delete' } as const;
   const tabs = (['claims', 'volumes'] as const).map((show) =>
     link({ ...NO_FILTER, show }, `${lists[show]}: ${overview[show].length}`, show === filter.show),
   );
   return markup`<h2 id="list">${lists[filter.show]}</h2>
 <nav class="row" aria-label="Lists">${tabs}</nav>
-${causeLinks(all, filter)}
-${filter.show === 'claims' ? form(filter) : undefined}
-${table(rows, overview.atMs, filter)}
-${paging(found, filter)}`;
+${form(filter)}
+<div>${faultTable(faults, overview.atMs, filter)}</div>
+<div>${objectTable(rows, overview.atMs, filter)}
+${paging(found, filter)}</div>`;
 }
 
-const NO_FILTER: Filter = { show: 'claims', cause: '', class: '', namespace: '', page: 1 };
-
-function causeLinks(all: readonly Explanation[], filter: Filter): Markup {
-  const others = filterPending(all, { ...filter, cause: '' });
-  const to = (cause: string, text: string): Markup =>
-    link({ ...filter, page: 1, cause }, text, cause === filter.cause);
-  const counts = countCauses(others).map(({ count, oldest: { cause } }) =>
-    to(cause.name, `${cause.name} ${count}`),
-  );
-  return markup`<nav class="row" aria-label="Causes">
-${to('', `All causes ${others.length}`)}\n${counts}</nav>`;
-}
+const NO_FILTER: Filter = {
+  show: 'claims',
+  fault: '',
+  name: '',
+  class: '',
+  namespace: '',
+  page: 1,
+};
 
 function form(filter: Filter): Markup {
-  const fields = (['namespace', 'class'] as const).map(
+  const names =
+    filter.show === 'claims' ? (['name', 'namespace', 'class'] as const) : ['name' as const];
+  const fields = names.map(
     (name) => markup`<label>${name}
 <input name="${name}" value="${filter[name]}" maxlength="253"></label>`,
   );
   return markup`<form class="row" method="get" action="/">
-<input type="hidden" name="cause" value="${filter.cause}">${fields}<button>Filter</button>
+<input type="hidden" name="show" value="${filter.show}">${fields}<button>Filter</button>
 </form>`;
 }
 
-const COLUMNS = ['Object', 'Class', 'Pending for', 'Cause', 'Runs', 'Next run', 'To do'] as const;
-
-function table(rows: readonly Explanation[], nowMs: number, filter: Filter): Markup {
-  if (rows.length === 0) return markup`<p class="fine">Nothing is pending.</p>`;
-  const head = COLUMNS.map((name) => markup`<th scope="col">${name}</th>`);
-  return markup`<table><thead><tr>${head}</tr></thead>
+/** A table whose rows are blocks on a narrow screen. */
+function table(name: string, columns: readonly string[], rows: readonly (readonly Content[])[]) {
+  const head = columns.map((column) => markup`<th scope="col">${column}</th>`);
+  const body = rows.map((cells) => {
+    const row = cells.map((cell, i) => markup`<td data-name="${columns[i]}">${cell}</td>`);
+    return markup`<tr>${row}</tr>\n`;
+  });
+  return markup`<table class="${name}"><thead><tr>${head}</tr></thead>
 <tbody>
-${rows.map((each) => tableRow(each, nowMs, filter))}</tbody></table>`;
+${body}</tbody></table>`;
 }
 
-function tableRow(each: Explanation, nowMs: number, filter: Filter): Markup {
-  const { object, className, sinceMs, cause, status, nextMs, isRunning } = each;
-  const reason = cause.sentence.slice(0, REASON_LENGTH);
-  const cells: Record<(typeof COLUMNS)[number], Content> = {
-    Object: markup`<a href="${pathOf(each)}">${object}</a>`,
-    Class: link({ ...filter, page: 1, class: className }, className),
-    'Pending for': sinceMs && time(sinceMs, age(nowMs - sinceMs)),
-    Cause: markup`<strong class="${cause.isFine ? '' : 'bad'}">${cause.name}</strong>
-${reason}${reason === cause.sentence ? '' : '…'}`,
-    Runs: status?.runs ?? 0,
-    'Next run': isRunning === true ? 'runs now' : nextMs && time(nextMs, inWords(nextMs - nowMs)),
-    'To do': `${cause.actor}: ${cause.step}`,
-  };
-  const row = COLUMNS.map((name) => markup`<td data-name="${name}">${cells[name]}</td>`);
-  return markup`<tr>${row}</tr>\n`;
+const FAULT_COLUMNS = ['Cause', 'To do', 'How many', 'The oldest'] as const;
+
+/** A row for each fault. */
+function faultTable(faults: Faults, nowMs: number, filter: Filter): Markup {
+  if (faults.length === 0) {
+    const { fault, name, class: className, namespace } = filter;
+    const isFiltered = `${fault}${name}${className}${namespace}` !== '';
+    return markup`<p class="fine">Nothing ${isFiltered ? 'that the filter asks for ' : ''}is
+pending.</p>`;
+  }
+  const rows = faults.slice(0, MOST_FAULTS).map((fault) => {
+    const [oldest] = fault;
+    const { object, cause, sinceMs } = oldest;
+    const id = faultId(oldest);
+    const reason = cause.sentence.slice(0, REASON_LENGTH);
+    const all = markup`<a href="${pathOf(oldest)}">all of it</a>`;
+    const rest = reason === cause.sentence ? undefined : markup`… ${all}`;
+    return [
+      markup`${causeName(oldest)} ${reason}${rest}`,
+      `${cause.actor}: ${cause.step}`,
+      link(
+        { ...filter, page: 1, fault: id },
+        `${fault.length} ${fault.length === 1 ? oldest.kind : filter.show}`,
+        id === filter.fault,
+      ),
+      markup`<a href="${pathOf(oldest)}">${object}</a> ${sinceMs && time(sinceMs, age(nowMs - sinceMs))}`,
+    ];
+  });
+  const more = faults.length - rows.length;
+  return markup`${table('faults', FAULT_COLUMNS, rows)}
+${more > 0 ? markup`<p>And ${more} more causes: filter by name.</p>` : undefined}
+${filter.fault === '' ? undefined : markup`<p>${link({ ...filter, page: 1, fault: '' }, 'All causes')}</p>`}`;
+}
+
+const OBJECT_COLUMNS = ['Object', 'Class', 'Pending for', 'Cause', 'Runs', 'Next run'] as const;
+
+function objectTable(objects: readonly Explanation[], nowMs: number, filter: Filter): Content {
+  if (objects.length === 0) return undefined;
+  const rows = objects.map((each) => {
+    const { className, sinceMs, status, nextMs, isRunning } = each;
+    return [
+      markup`<a href="${pathOf(each)}">${each.object}</a>`,
+      link({ ...filter, page: 1, class: className }, className),
+      sinceMs && time(sinceMs, age(nowMs - sinceMs)),
+      causeName(each),
+      status?.runs ?? 0,
+      isRunning === true ? 'runs now' : nextMs && time(nextMs, inWords(nextMs - nowMs)),
+    ];
+  });
+  return table('objects', OBJECT_COLUMNS, rows);
+}
+
+function causeName({ cause }: Explanation): Markup {
+  return markup`<strong class="${cause.isFine ? '' : 'bad'}">${cause.name}</strong>`;
 }
 
 function time(ms: number, text: string): Markup {

@@ -34,12 +34,11 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
   router.get('/', async ({ query }, response) => {
     const filter = parseFilter(query);
     const overview = await view.overview();
-    const found = filterPending(overview[filter.show], filter);
+    const { faults, found } = filterPending(overview[filter.show], filter);
     const page = Math.min(filter.page, Math.max(1, Math.ceil(found.length / PAGE_ROWS)));
     const rows = await view.withJobs(found.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS));
-    const listing = { overview, filter: { ...filter, page }, found: found.length, rows };
-    const { mayAct } = callerOf(response);
-    response.send(pendingPage({ ...listing, redis: link.address, mayAct }));
+    const listing = { overview, filter: { ...filter, page }, faults, found: found.length, rows };
+    response.send(pendingPage({ ...listing, redis: link.address }));
   });
 
   router.get(OBJECTS, async (request, response) => {
@@ -86,6 +85,6 @@ function parseFilter(query: Request['query']): Filter {
   if (!/^[1-9]\d{0,6}$/.test(page)) throw new RequestRefused(400, 'page: give a number from 1 on');
   if (show !== 'claims' && show !== 'volumes')
     throw new RequestRefused(400, 'show: give claims or volumes');
-  const names = { cause: text('cause'), class: text('class'), namespace: text('namespace') };
-  return { show, ...names, page: Number(page) };
+  const names = { name: text('name'), class: text('class'), namespace: text('namespace') };
+  return { show, fault: text('fault'), ...names, page: Number(page) };
 }

@@ -14,14 +14,9 @@ import {
   whyNoWorker,
 } from './driver-state.ts';
 import { explainEntry, type Explanation } from './explain.ts';
+import { groupFaults } from './fault.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
 import { readProvisioned, usualTimes } from './time-to-volume.ts';
-
-/** Claims or volumes that wait for the same cause. */
-export interface CauseCount {
-  readonly count: number;
-  readonly oldest: Explanation;
-}
 
 /** How a driver fares. */
 export interface DriverReport {
@@ -32,8 +27,6 @@ export interface DriverReport {
   readonly isFine: boolean;
   /** Failed checks and notes of the processes of the installation. */
   readonly troubles: readonly string[];
-  readonly claims: readonly CauseCount[];
-  readonly volumes: readonly CauseCount[];
   /** The oldest first. */
   readonly pending: readonly Explanation[];
 }
@@ -67,9 +60,7 @@ export async function reportDriver(
     lines.map((line) => `${process} ${instance}: ${line}`),
   );
   const isFine = (cause?.isFine ?? true) && pending.every((each) => each.cause.isFine);
-  const claims = countCauses(pending.filter(({ kind }) => kind === 'claim'));
-  const volumes = countCauses(pending.filter(({ kind }) => kind === 'volume'));
-  return { state, cause, isFine, troubles, claims, volumes, pending };
+  return { state, cause, isFine, troubles, pending };
 }
 
 const NOTHING_RUNS: ReadonlySet<string> = new Set();
@@ -107,17 +98,6 @@ export async function explainOne(
   return explainEntry(entry, { state, blocked, status, job: seen, inDoubtUntilMs, usual });
 }
 
-/** Counts by cause, the largest first. */
-export function countCauses(pending: readonly Explanation[]): readonly CauseCount[] {
-  const byCause = new Map<string, { count: number; oldest: Explanation }>();
-  for (const oldest of pending) {
-    const known = byCause.get(oldest.cause.name);
-    if (known === undefined) byCause.set(oldest.cause.name, { count: 1, oldest });
-    else known.count += 1;
-  }
-  return [...byCause.values()].sort((a, b) => b.count - a.count);
-}
-
 /** For people. */
 export function describeJournal(journal: DriverState['journal']): string {
   const { entries, inDoubt = 0, doubtEndsMs = 0, journalTrouble } = journal;
@@ -128,7 +108,25 @@ export function describeJournal(journal: DriverState['journal']): string {
   return `${entries} claims${doubt}`;
 }
 
-/** Pending objects that are shown without -o wide. */
+type Listed = 'claims' | 'volumes';
+type Faults = ReturnType<typeof groupFaults<Explanation>>;
+
+function faultsIn({ pending }: DriverReport): Readonly<Record<Listed, Faults>> {
+  return {
+    claims: groupFaults(pending.filter(({ kind }) => kind === 'claim')),
+    volumes: groupFaults(pending.filter(({ kind }) => kind === 'volume')),
+  };
+}
+
+/** For programs: the report, with how many claims and volumes wait for each fault. */
+export function withFaults(report: DriverReport) {
+  const { claims, volumes } = faultsIn(report);
+  const count = (faults: Faults) =>
+    faults.map((fault) => ({ count: fault.length, oldest: fault[0] }));
+  return { ...report, claims: count(claims), volumes: count(volumes) };
+}
+
+/** Faults that are shown without -o wide. */
 const SHOWN = 10;
 
 /** For people.
@@ -138,12 +136,10 @@ export function renderReport(
   nowMs: number,
   isWide: boolean,
 ): readonly string[] {
-  const { state, cause, troubles, pending } = report;
+  const { state, cause, troubles } = report;
   const { processes, gateway, journal } = state;
   const workers = processes.filter((each) => each.process === 'jobs').length;
-  const shown = pending.slice(0, isWide ? pending.length : SHOWN);
-  const more = pending.length - shown.length;
-  const ageOf = (sinceMs = nowMs): string => age(nowMs - sinceMs);
+  const faults = faultsIn(report);
   return [
     `driver ${state.driver}: ${report.isFine ? 'fine' : 'somebody has to act'}`,
     ...(cause === undefined ? [] : [`  ${cause.sentence}; ${cause.actor}: ${cause.step}`]),
@@ -152,17 +148,34 @@ export function renderReport(
     `  workers: ${whyNoWorker(state) ?? `${workers} processes`}`,
     `  journal: ${describeJournal(journal)}`,
     ...troubles.map((line) => `  ${line}`),
-    ...(['claims', 'volumes'] as const).flatMap((what) =>
-      report[what].map(
-        ({ count, oldest: { cause, sinceMs } }) =>
-          `  ${count} ${what} pending: ${cause.name}, the oldest for ${ageOf(sinceMs)} ` +
-          `(${cause.actor}: ${cause.step})`,
-      ),
-    ),
-    ...shown.map(
-      ({ object, cause: { name, sentence }, sinceMs }) =>
-        `    ${object}  ${ageOf(sinceMs)}  ${name}  ${sentence}`,
-    ),
-    ...(more > 0 ? [`    and ${more} more: -o wide`] : []),
+    ...(['claims', 'volumes'] as const).flatMap((what) => {
+      const shown = faults[what].slice(0, isWide ? undefined : SHOWN);
+      const more = faults[what].length - shown.length;
+      return [
+        ...shown.flatMap((fault) => renderFault(what, fault, nowMs, isWide)),
+        ...(more > 0 ? [`  and ${more} more causes of pending ${what}: -o wide`] : []),
+      ];
+    }),
+  ];
+}
+
+function renderFault(
+  what: Listed,
+  fault: Faults[number],
+  nowMs: number,
+  isWide: boolean,
+): readonly string[] {
+  const [oldest] = fault;
+  const { name, actor, step, sentence } = oldest.cause;
+  const ageOf = ({ sinceMs = nowMs }: Explanation): string => age(nowMs - sinceMs);
+  const others = fault.length === 1 ? '' : ` and ${fault.length - 1} more`;
+  const running = name === 'Running' ? 0 : fault.filter(({ isRunning }) => isRunning).length;
+  const now = running === 0 ? '' : `, ${running} of them run now`;
+  return [
+    `  ${fault.length} ${what} pending: ${name}, the oldest for ${ageOf(oldest)}${now} ` +
+      `(${actor}: ${step})`,
+    ...(isWide
+      ? fault.map((each) => `    ${each.object}  ${ageOf(each)}  ${each.cause.sentence}`)
+      : [`    ${oldest.object}${others}: ${sentence}`]),
   ];
 }

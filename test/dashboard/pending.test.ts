@@ -31,6 +31,7 @@ const DRIVER = 'd.example';
 const HOUR_MS = 3_600_000;
 const VIEWER = { user: 'viewer', password: 'reads: only-this', mayAct: false } as const;
 const AS_VIEWER: readonly [string, string] = [VIEWER.user, VIEWER.password];
+const FULL = 'rpc error: code = ResourceExhausted desc = the pool is full';
 const HTML = { accept: 'text/html' };
 
 function claimOf(n: number, o: Partial<PendingEntry> = {}): PendingEntry {
@@ -68,13 +69,16 @@ describe('the first page of the dashboard', () => {
     await redis.redis.hset('{csi}:processes', 'i-1', `${inAnHourMs} ${JSON.stringify(entry)}`);
     await redis.redis.set(`{csi}:heartbeat:claims.${DRIVER}`, `${inAnHourMs} 0`);
   };
-  const rowsOf = (text: string): readonly string[] =>
+  const rowsIn = (text: string): readonly string[] =>
     [...text.matchAll(/<tr><td.*?<\/tr>/gs)].map(([row]) =>
       row
         .replaceAll(/<[^>]*>/g, ' ')
         .replaceAll(/\s+/g, ' ')
         .trim(),
     );
+  /** The rows of the table of faults, and those of objects. */
+  const tablesOf = (text: string): readonly (readonly string[])[] =>
+    [...text.matchAll(/<table.*?<\/table>/gs)].map(([table]) => rowsIn(table));
 
   before(async () => {
     redis = await startBoardRedis();
@@ -97,27 +101,47 @@ describe('the first page of the dashboard', () => {
   afterEach(() => dashboard.close());
   after(() => redis.close());
 
-  it('lists what is pending, the oldest first, with cause, runs, next run and step', async () => {
-    const full = 'rpc error: code = ResourceExhausted desc = the pool is full';
+  it('lists what is pending, the oldest first, with class, age, cause, runs and next run', async () => {
     await list([claimOf(2), claimOf(1)]);
-    await fail(claimOf(1), full);
-    const [first, second, ...others] = rowsOf(await get('/'));
-    assert.match(
-      first ?? '',
-      /^ns\/claim-1 gold 60m ResourceExhausted rpc error: .* is full 1 in /,
-    );
-    assert.match(first ?? '', / in (60m|1h) administrator: free or add capacity/);
-    assert.match(second ?? '', /^ns\/claim-2 gold 60m Queued /);
-    assert.deepEqual(others, []);
+    await fail(claimOf(1), FULL);
+    const [, objects] = tablesOf(await get('/'));
+    assert.match(objects?.[0] ?? '', /^ns\/claim-1 gold 60m ResourceExhausted 1 in (60m|1h)$/);
+    assert.equal(objects?.[1], 'ns/claim-2 gold 60m Queued 0');
+    assert.equal(objects?.length, 2);
+  });
+
+  it('tells one fault of many claims once, with its count, step and oldest claim', async () => {
+    const entries = Array.from({ length: 60 }, (_, n) => claimOf(n));
+    await list(entries);
+    for (const [n, entry] of entries.slice(0, 58).entries())
+      await fail(entry, `${FULL}: ${n} MiB are left for ns/${entry.key.name}`);
+    await fail(claimOf(58), `${FULL} of another kind`);
+    const [faults] = tablesOf(await get('/'));
+    const step = 'administrator: free or add capacity, or raise the quota of the storage';
+    assert.deepEqual(faults, [
+      `ResourceExhausted ${FULL}: 0 MiB are left for ns/claim-0 ${step} 58 claims ns/claim-0 60m`,
+      `ResourceExhausted ${FULL} of another kind ${step} 1 claim ns/claim-58 60m`,
+      'Queued it is about to be worked on nobody: wait 1 claim ns/claim-59 60m',
+    ]);
+  });
+
+  it('cuts a long reason, not the step, and leads to all of it', async () => {
+    await list([claimOf(1)]);
+    await fail(claimOf(1), `${FULL} ${'x'.repeat(1_000)} END`);
+    const text = await get('/');
+    const all = '<a href="/claims/ns/claim-1">all of it</a>';
+    assert.match(text, new RegExp(`x… ${all}.*free or add capacity, or raise the quota`, 's'));
+    assert.doesNotMatch(text, /END/);
+    assert.match(await get('/claims/ns/claim-1'), /END/);
   });
 
   it('lists a claim whose class does not exist once, however many drivers do', async () => {
     await redis.fill('other.example', [claimOf(9).key]);
     const orphan = claimOf(3, { why: NO_CLASS, className: 'absent' });
     for (const driver of [DRIVER, 'other.example']) await list([orphan], driver);
-    const rows = rowsOf(await get('/'));
-    assert.equal(rows.length, 1);
-    assert.match(rows[0] ?? '', /ClassNotFound StorageClass &quot;absent&quot; does not exist/);
+    const [faults, objects] = tablesOf(await get('/'));
+    assert.equal(objects?.length, 1);
+    assert.match(faults?.join() ?? '', /^ClassNotFound StorageClass &quot;absent&quot; does not/);
   });
 
   it('says of each driver what keeps all of its claims waiting', async () => {
@@ -128,18 +152,20 @@ describe('the first page of the dashboard', () => {
     );
   });
 
-  it('has fifty rows, and finds the others by page, cause, class and namespace', async () => {
+  it('has fifty rows, and finds the others by page, fault, name, class and namespace', async () => {
     const key = { kind: 'claim', uid: 'x', namespace: 'team-b', name: 'data' } as const;
     await list(Array.from({ length: 70 }, (_, n) => claimOf(n)));
     await list([claimOf(80, { key, className: 'silver' })]);
     await fail(claimOf(5), 'error getting secret a in namespace b: not found');
     const rows = async (query: string): Promise<readonly string[]> =>
-      rowsOf(await get(`/?${query}`));
+      tablesOf(await get(`/?${query}`))[1] ?? [];
+    const [, fault = ''] = /"\/\?(fault=\w+)#list"[^>]*>1 claim</.exec(await get('/')) ?? [];
     assert.equal((await rows('')).length, 50);
     assert.match((await rows('page=2'))[0] ?? '', /^ns\/claim-50 /);
     assert.equal((await rows('page=999')).length, 21, 'the last page');
     for (const [query, object] of [
-      ['cause=Secret', 'ns/claim-5'],
+      [fault, 'ns/claim-5'],
+      ['name=claim-69', 'ns/claim-69'],
       ['class=silver', 'team-b/data'],
       ['namespace=team-b', 'team-b/data'],
     ] as const)
@@ -148,7 +174,7 @@ describe('the first page of the dashboard', () => {
         [object],
         query,
       );
-    assert.match(await get('/'), />Queued 70<.*>Secret 1</s);
+    assert.match(await get('/?name=other'), /Nothing that the filter asks for/);
   });
 
   it('neither scans Redis nor writes to it', async () => {

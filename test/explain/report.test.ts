@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { causeNamed } from '#src/explain/causes.ts';
 import type { PendingEntry } from '#src/explain/pending-index.ts';
-import { reportDriver } from '#src/explain/report.ts';
+import { type DriverReport, renderReport, reportDriver } from '#src/explain/report.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -67,4 +68,53 @@ describe('a claim whose call is under way', () => {
     );
     assert.equal((await explained())?.cause.name, 'NoWorker');
   });
+});
+
+describe('a report for people', () => {
+  const pending = (object: string, sinceMs: number, sentence: string, isRunning = false) => ({
+    kind: 'claim' as const,
+    uid: object,
+    object,
+    className: 'gold',
+    driver: 'd.example',
+    cause: causeNamed('ResourceExhausted', sentence),
+    sinceMs,
+    isRunning,
+  });
+  const report: DriverReport = {
+    state: {
+      driver: 'd.example',
+      processes: [],
+      isConfirmed: true,
+      otherProvisioner: undefined,
+      drain: undefined,
+      gateway: '',
+      workerAgeMs: 0,
+      journal: {},
+    },
+    cause: undefined,
+    isFine: false,
+    troubles: [],
+    pending: [
+      pending('ns/a', 0, 'the pool is full: 7 MiB for ns/a'),
+      pending('ns/b', 60_000, 'the pool is full: 8 MiB for ns/b', true),
+      pending('ns/c', 120_000, 'the quota is used up'),
+    ],
+  };
+  const linesOf = (isWide: boolean) => renderReport(report, 180_000, isWide).slice(5);
+  const step = '(administrator: free or add capacity, or raise the quota of the storage)';
+
+  it('tells a fault once, with its count, its step and its oldest claim', () =>
+    assert.deepEqual(linesOf(false), [
+      `  2 claims pending: ResourceExhausted, the oldest for 3m, 1 of them run now ${step}`,
+      '    ns/a and 1 more: the pool is full: 7 MiB for ns/a',
+      `  1 claims pending: ResourceExhausted, the oldest for 60s ${step}`,
+      '    ns/c: the quota is used up',
+    ]));
+
+  it('lists all claims of a fault with -o wide', () =>
+    assert.deepEqual(linesOf(true).slice(1, 3), [
+      '    ns/a  3m  the pool is full: 7 MiB for ns/a',
+      '    ns/b  2m  the pool is full: 8 MiB for ns/b',
+    ]));
 });
