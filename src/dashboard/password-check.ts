@@ -72,6 +72,7 @@ export class PasswordCheck {
       'Passwords sent to the dashboard, HTTP basic included, by result: ok, wrong, limited.',
       ['result'],
     );
+    for (const result of ['ok', 'wrong', 'limited']) this.#results.inc({ result }, 0);
   }
 
   /** Who is limited is refused even with the right password. */

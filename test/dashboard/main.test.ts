@@ -89,7 +89,7 @@ describe('dashboard', () => {
     assert.equal(ready.statusCode, 503);
     assert.match(await ready.body.text(), /\[-\]redis: Redis at 127\.0\.0\.1:1/);
     const metrics = await request(`${http}/metrics`);
-    assert.match(await metrics.body.text(), /sutler_dashboard_logins_total/);
+    assert.match(await metrics.body.text(), /^sutler_dashboard_logins_total\{result="ok"\} 0$/m);
     await process.stop();
   });
 
