@@ -9,123 +9,175 @@ import { findProgram } from '../harness/prometheus.ts';
 import { K8S, readYaml } from '../harness/real-manifests.ts';
 
 interface Rule {
-  readonly alert: string;
+  readonly alert?: string;
   readonly expr: string;
-  readonly annotations: { readonly runbook: string };
+  readonly annotations?: { readonly runbook_url: string };
 }
 interface PrometheusRule {
   readonly spec: { readonly groups: readonly [{ readonly rules: readonly Rule[] }] };
 }
 
-/** Series that make an alert fire, and others that don't, as `NAME VALUES` with a value each five
- * minutes. */
+/** A series as promtool reads it: `NAME{LABELS} VALUES`. */
+type Series = string;
+
+/** Series with a value each five minutes that make an alert fire, and others that don't. */
 interface Case {
-  readonly fires: readonly string[];
-  readonly quiet: readonly string[];
+  readonly fires: readonly Series[];
+  readonly quiet: readonly Series[];
 }
 
-const AT = '{job="sutler-ingest",instance="a",driver="d"}';
-const JOBS = '{job="sutler-jobs",instance="b",driver="d",kind="claim"}';
-const LEADS = `sutler_deletions_pending${AT} 0x40`;
-const oldest = (cause: string, values: string): string =>
-  `sutler_claims_pending_oldest_seconds{driver="d",class="c",cause="${cause}"} ${values}`;
-const pending = (cause: string, values: string): string =>
-  `sutler_claims_pending{driver="d",class="c",cause="${cause}"} ${values}`;
-const status = (instance: string, value: string): string =>
-  `leader_election_master_status{job="sutler-ingest",instance="${instance}",name="d"} ${value}`;
-const failed = (check: string, values: string): string =>
-  `sutler_check_failed{job="sutler-ingest",instance="a",check="${check}"} ${values}`;
-const gateway = (value: string): string => `sutler_gateway_driver_ready{instance="g"} ${value}`;
+/** Labels of the targets of an installation, as text. */
+interface Form {
+  readonly ingest: string;
+  readonly jobs: string;
+  readonly gateway: string;
+}
 
-const CASES: Readonly<Record<string, Case>> = {
-  SutlerClaimsPending: {
-    fires: [LEADS, oldest('ResourceExhausted', '0+300x40')],
-    quiet: [
-      LEADS,
-      oldest('Limited', '1000x40'),
-      oldest('WaitForFirstConsumer', '0+300x40'),
-      oldest('Drained', '0+300x40'),
-      oldest('ResourceExhausted', '300x40'),
-    ],
+/** Labels that the operator of Prometheus gives to a target. */
+const target = (namespace: string, job: string, container: string, instance: string): string =>
+  `namespace="${namespace}",job="${job}",container="${container}",instance="${instance}"`;
+
+const ALL = target('kube-system', 'kube-system/ebs-csi', 'csi-provisioner', '10.0.0.1:8080');
+const DROP_IN: Form = { ingest: ALL, jobs: ALL, gateway: ALL };
+const FORMS: Readonly<Record<string, Form>> = {
+  'ingest, jobs and gateway by the monitors of k8s/monitoring': {
+    ingest: target('sutler', 'sutler-ingest', 'ingest', '10.0.0.1:8081'),
+    jobs: target('sutler', 'sutler-jobs', 'jobs', '10.0.0.2:8081'),
+    gateway: target('ebs', 'sutler-gateway', 'csi-gateway', '10.0.0.3:23809'),
   },
-  SutlerClaimsSlow: {
-    fires: [LEADS, oldest('DeadlineExceeded', '0+300x40')],
-    quiet: [LEADS, oldest('DeadlineExceeded', '3000x40'), oldest('Drained', '0+300x40')],
-  },
-  SutlerNoLeader: {
-    fires: [LEADS, status('a', '0x40'), status('b', '0x40')],
-    quiet: [LEADS, status('a', '1x40'), status('b', '0x40')],
-  },
-  SutlerNoWorker: {
-    fires: [LEADS, pending('NoWorker', '3x40')],
-    quiet: [LEADS, pending('Queued', '3x40')],
-  },
-  SutlerDriverUnreachable: {
-    fires: [LEADS, `sutler_queue_driver_down${JOBS} 1x40`],
-    quiet: [LEADS, `sutler_queue_driver_down${JOBS} 0 1 1 0x40`],
-  },
-  SutlerGatewayNotReady: {
-    fires: [LEADS, gateway('0x40')],
-    quiet: [LEADS, gateway('1x40')],
-  },
-  SutlerDrained: {
-    fires: [LEADS, `sutler_drained${AT} 1x40`],
-    quiet: [LEADS, `sutler_drained${AT} 0x27 1x12`],
-  },
-  SutlerJournalOff: {
-    fires: [LEADS, `sutler_journal_off${AT} 1x40`],
-    quiet: [LEADS, `sutler_journal_off${AT} 0x40`],
-  },
-  SutlerJournalStuck: {
-    fires: [LEADS, `sutler_journal_entries${AT} 3x40`, `sutler_queue_runs_in_flight${JOBS} 2x40`],
-    quiet: [
-      LEADS,
-      `sutler_journal_entries${AT} 3x40`,
-      `sutler_queue_runs_in_flight${JOBS} 2x40`,
-      pending('Later', '1x40'),
-    ],
-  },
-  SutlerVolumesOrphaned: {
-    fires: [LEADS, `sutler_orphan_volumes${AT} 2x40`],
-    quiet: [LEADS, `sutler_orphan_volumes${AT} 0x40`],
-  },
-  SutlerVolumesMissing: {
-    fires: [LEADS, `sutler_missing_volumes${AT} 2x40`],
-    quiet: [LEADS, `sutler_missing_volumes${AT} 0x40`],
-  },
-  SutlerRedisAway: {
-    fires: [LEADS, failed('ingest/redis-settings', '1x40')],
-    quiet: [LEADS, failed('redis', '1x36 _x3')],
-  },
-  SutlerNotReady: {
-    fires: [LEADS, failed('kubernetes', '1x40')],
-    quiet: [LEADS, failed('driver', '1x40'), failed('kubernetes', '1x36 _x3')],
-  },
-  SutlerRedisLostData: {
-    fires: [LEADS, `sutler_queue_redis_emptied_total${AT} _x29 1x10`],
-    quiet: [LEADS, `sutler_queue_redis_emptied_total${AT} 1x40`],
-  },
-  SutlerDown: {
-    fires: [LEADS, 'up{job="sutler-jobs",instance="b"} 0x40'],
-    quiet: [LEADS, 'up{job="sutler-jobs",instance="b"} 1x40', 'up{job="other"} 0x40'],
-  },
+  'sutler all by the driver’s own monitor': DROP_IN,
+};
+
+const AT = 'driver="d"';
+const oldest = ({ ingest }: Form, cause: string, values: string, className = 'c'): Series =>
+  `sutler_claims_pending_oldest_seconds{${ingest},${AT},class="${className}",cause="${cause}"} ${values}`;
+const pending = ({ ingest }: Form, cause: string, values: string): Series =>
+  `sutler_claims_pending{${ingest},${AT},class="c",cause="${cause}"} ${values}`;
+
+/** Series of an installation in which nothing is wrong. */
+function healthy({ ingest, jobs, gateway }: Form): readonly Series[] {
+  return [
+    ...[...new Set([ingest, jobs, gateway])].map((labels) => `up{${labels}} 1x40`),
+    ...[...new Set([ingest, jobs])].map((labels) => `sutler_kube_in_flight_limit{${labels}} 96x40`),
+    `sutler_gateway_driver_ready{${gateway}} 1x40`,
+    `sutler_queue_dirty_keys{${ingest},${AT}} 0x40`,
+    `sutler_deletions_pending{${ingest},${AT}} 0x40`,
+  ];
+}
+
+/** Series in the place of those of the same name and labels. */
+function replaced(series: readonly Series[], others: readonly Series[]): readonly Series[] {
+  const identity = (each: Series): string => each.slice(0, each.indexOf('} ') + 1);
+  const known = new Set(others.map(identity));
+  return [...series.filter((each) => !known.has(identity(each))), ...others];
+}
+
+const casesOf = (form: Form): Readonly<Record<string, Case>> => {
+  const { ingest, jobs, gateway } = form;
+  const atIngest = `{${ingest},${AT}}`;
+  const atJobs = `{${jobs},${AT},kind="claim"}`;
+  const failed = (check: string, values: string): Series =>
+    `sutler_check_failed{${ingest},check="${check}"} ${values}`;
+  return {
+    SutlerClaimsPending: {
+      fires: [oldest(form, 'ResourceExhausted', '0+300x40')],
+      quiet: [
+        oldest(form, 'Limited', '1000x40'),
+        oldest(form, 'WaitForFirstConsumer', '0+300x40'),
+        oldest(form, 'Drained', '0+300x40'),
+        oldest(form, 'ResourceExhausted', '300x40'),
+      ],
+    },
+    SutlerClaimsSlow: {
+      fires: [oldest(form, 'DeadlineExceeded', '0+300x40')],
+      quiet: [oldest(form, 'DeadlineExceeded', '3000x40'), oldest(form, 'Drained', '0+300x40')],
+    },
+    SutlerDriverSlow: {
+      fires: [oldest(form, 'DriverSlow', '0+300x40'), pending(form, 'DriverSlow', '3x40')],
+      quiet: [
+        oldest(form, 'DeadlineExceeded', '900x40'),
+        pending(form, 'DeadlineExceeded', '3x40'),
+      ],
+    },
+    SutlerNoLeader: {
+      fires: [`sutler_deletions_pending${atIngest} _x40`],
+      quiet: [`sutler_queue_dirty_keys{${ingest.replace('10.0.0.1', '10.0.0.9')},${AT}} 0x40`],
+    },
+    SutlerNoWorker: {
+      fires: [pending(form, 'NoWorker', '3x40')],
+      quiet: [pending(form, 'Queued', '3x40')],
+    },
+    SutlerDriverUnreachable: {
+      fires: [`sutler_queue_driver_down${atJobs} 1x40`],
+      quiet: [`sutler_queue_driver_down${atJobs} 0 1 1 0x40`],
+    },
+    SutlerGatewayNotReady: {
+      fires: [`sutler_gateway_driver_ready{${gateway}} 0x40`],
+      quiet: [],
+    },
+    SutlerDrained: {
+      fires: [`sutler_drained${atIngest} 1x40`],
+      quiet: [`sutler_drained${atIngest} 0x27 1x12`],
+    },
+    SutlerJournalOff: {
+      fires: [`sutler_journal_off${atIngest} 1x40`],
+      quiet: [`sutler_journal_off${atIngest} 0x40`],
+    },
+    SutlerJournalStuck: {
+      fires: [
+        `sutler_journal_entries${atIngest} 3x40`,
+        `sutler_queue_runs_in_flight${atJobs} 2x40`,
+      ],
+      quiet: [
+        `sutler_journal_entries${atIngest} 3x40`,
+        `sutler_queue_runs_in_flight${atJobs} 2x40`,
+        pending(form, 'Later', '1x40'),
+      ],
+    },
+    SutlerVolumesOrphaned: {
+      fires: [`sutler_orphan_volumes${atIngest} 2x40`],
+      quiet: [`sutler_orphan_volumes${atIngest} 0x40`],
+    },
+    SutlerVolumesMissing: {
+      fires: [`sutler_missing_volumes${atIngest} 2x40`],
+      quiet: [`sutler_missing_volumes${atIngest} 0x40`],
+    },
+    SutlerRedisAway: {
+      fires: [failed('ingest/redis-settings', '1x40')],
+      quiet: [failed('redis', '1x36 _x3')],
+    },
+    SutlerNotReady: {
+      fires: [failed('kubernetes', '1x40')],
+      quiet: [failed('driver', '1x40'), failed('kubernetes', '1x36 _x3')],
+    },
+    SutlerRedisLostData: {
+      fires: [`sutler_queue_redis_emptied_total${atIngest} _x29 1x10`],
+      quiet: [`sutler_queue_redis_emptied_total${atIngest} 1x40`],
+    },
+    SutlerDown: {
+      // Of a pod that has never answered.
+      fires: [`up{${jobs.replace(/10\.0\.0\.\d/, '10.0.0.9')}} 0x40`],
+      quiet: [`up{${jobs.replace(/container="[^"]+"/, 'container="other"')}} 0x40`],
+    },
+  };
 };
 
 const [{ spec }] = readYaml('monitoring/prometheus-rule.yaml') as readonly [PrometheusRule];
 const [{ rules }] = spec.groups;
+const alerts = rules.flatMap(({ alert, annotations }) =>
+  alert === undefined ? [] : [{ alert, url: annotations?.runbook_url ?? '' }],
+);
 const dashboard = readFileSync(join(K8S, 'monitoring/grafana-dashboard.json'), 'utf8');
 const document = (path: string): string => readFileSync(join(K8S, '..', path), 'utf8');
+const queries = [
+  ...rules.map(({ expr }) => expr),
+  ...[...dashboard.matchAll(/"expr": (".*")/g)].map(([, text = '']) => JSON.parse(text) as string),
+];
 
 const PROMTOOL = findProgram('promtool');
 
 describe('k8s/monitoring', () => {
   it('asks for metrics that docs/metrics.md has', () => {
-    const queries = [
-      ...rules.map(({ expr }) => expr),
-      ...[...dashboard.matchAll(/"expr": (".*")/g)].map(
-        ([, text = '']) => JSON.parse(text) as string,
-      ),
-    ];
     assert.ok(queries.length > 30);
     const known = new Set(
       [...document('docs/metrics.md').matchAll(/^- `(\w+)`/gm)].map(([, name]) => name),
@@ -134,6 +186,13 @@ describe('k8s/monitoring', () => {
       .flatMap((text) => text.match(/\b(?:sutler|controller|csi|workqueue|leader)_\w+/g) ?? [])
       .filter((name) => !known.has(name) && !known.has(name.replace(/_(?:bucket|count|sum)$/, '')));
     assert.deepEqual(unknown, []);
+  });
+
+  it('asks for a metric of sutler’s own in each query, and for no job by its name', () => {
+    assert.deepEqual(
+      queries.filter((text) => /\bjob *[=!]/.test(text) || !/\bsutler[_:]\w/.test(text)),
+      [],
+    );
   });
 
   it('has panels of their own number, which fill Grafana’s grid of 24 columns once', () => {
@@ -154,67 +213,232 @@ describe('k8s/monitoring', () => {
   });
 
   it('has a run book in docs/ for each alert, at the place that it names', () => {
-    for (const { alert, annotations } of rules) {
-      const [path = '', anchor = ''] = annotations.runbook.split('#');
+    for (const { alert, url } of alerts) {
+      const [path = '', anchor = ''] = url.split('#');
       const text = document(path);
       const heading = new RegExp(`^## ${anchor}$`, 'im').exec(text);
-      assert.ok(heading !== null, annotations.runbook);
+      assert.ok(heading !== null, url);
       if (anchor === 'alerts') assert.ok(text.includes(`**${alert}**`), alert);
     }
   });
 
-  it('has a case below for each alert', () =>
-    assert.deepEqual(
-      rules.map(({ alert }) => alert),
-      Object.keys(CASES),
-    ));
+  it('has cases above for each alert, in each form', () => {
+    for (const form of Object.values(FORMS))
+      assert.deepEqual(
+        alerts.map(({ alert }) => alert),
+        Object.keys(casesOf(form)),
+      );
+  });
 });
 
 /** What must fire after 190 minutes of these series. */
-const outcomes = [
-  ...Object.entries(CASES).flatMap(([alert, { fires, quiet }]) => [
-    { name: `${alert} fires`, series: fires, alerts: [alert] },
-    { name: `${alert} stays quiet`, series: quiet, alerts: [] },
+interface Outcome {
+  readonly name: string;
+  readonly series: readonly Series[];
+  readonly alerts: readonly string[];
+}
+
+const ofForms: readonly Outcome[] = Object.entries(FORMS).flatMap(([name, form]) =>
+  Object.entries(casesOf(form)).flatMap(([alert, { fires, quiet }]) => [
+    {
+      name: `${alert} fires, of ${name}`,
+      series: replaced(healthy(form), fires),
+      // The Redis of `sutler all` is empty at each of its starts.
+      alerts: alert === 'SutlerRedisLostData' && form === DROP_IN ? [] : [alert],
+    },
+    {
+      name: `${alert} stays quiet, of ${name}`,
+      series: replaced(healthy(form), quiet),
+      alerts: [],
+    },
   ]),
+);
+
+/** Of another installation for a driver of the same name. */
+const OTHER: Form = {
+  ingest: target('other', 'other-ingest', 'ingest', '10.1.0.1:8081'),
+  jobs: target('other', 'other-jobs', 'jobs', '10.1.0.2:8081'),
+  gateway: target('other', 'other-gateway', 'csi-gateway', '10.1.0.3:23809'),
+};
+
+/** The series of `sutler all`, which end after so many minutes.
+ * @param up  what becomes of the series `up` then */
+function gone(afterMinutes: number, up: string): readonly Series[] {
+  const before = afterMinutes / 5 - 1;
+  return healthy(DROP_IN).map((each) =>
+    each.startsWith('up{')
+      ? each.replace(/x40$/, `x${before} ${up}`)
+      : each.replace(/x40$/, `x${before} stale`),
+  );
+}
+
+const more: readonly Outcome[] = [
   {
-    name: 'SutlerNoLeader fires where Prometheus finds no ingest',
-    series: ['up{job="sutler-jobs"} 1x40'],
+    name: 'nothing fires where no sutler runs',
+    series: [`up{${ALL}} 0x40`, `leader_election_master_status{${ALL},name="n"} 0x40`],
+    alerts: [],
+  },
+  {
+    name: 'SutlerRedisLostData stays quiet of an installation that is new',
+    series: [
+      ...healthy(OTHER).map((each) => each.replace(/ (\d+)x40$/, ' _x30 $1x10')),
+      `sutler_queue_redis_emptied_total{${OTHER.ingest},${AT}} _x30 1x10`,
+    ],
+    alerts: [],
+  },
+  {
+    name: 'SutlerNoLeader fires beside another installation that leads',
+    series: [...healthy(OTHER), `sutler_queue_dirty_keys{${ALL},${AT}} 0x40`],
     alerts: ['SutlerNoLeader'],
   },
+  {
+    name: 'SutlerNoLeader fires where Prometheus finds no ingest any more',
+    series: gone(150, 'stale'),
+    alerts: ['SutlerNoLeader'],
+  },
+  {
+    name: 'SutlerNoLeader ends an hour after Prometheus found the last ingest',
+    series: gone(120, 'stale'),
+    alerts: [],
+  },
+  {
+    name: 'nothing fires where another program answers in the container',
+    series: gone(150, '1x20'),
+    alerts: [],
+  },
+  {
+    name: 'SutlerDown fires beside SutlerNoLeader where the container answers no more',
+    series: gone(150, '0x20'),
+    alerts: ['SutlerDown', 'SutlerNoLeader'],
+  },
 ];
+
+/** What an alert says after some minutes of series with a value each minute. */
+interface Said {
+  readonly name: string;
+  readonly minutes: number;
+  readonly alert: string;
+  readonly series: readonly Series[];
+  readonly summary: string;
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+const OF_DRIVER = { namespace: 'kube-system', driver: 'd', severity: 'warning' };
+/** Values of a series that has one in every second minute only. */
+const everySecond = (isFirst: boolean): string =>
+  Array.from({ length: 13 }, (_, i) => ((i % 2 === 0) === isFirst ? `${i * 60}` : 'stale')).join(
+    ' ',
+  );
+const said: readonly Said[] = [
+  {
+    name: 'SutlerClaimsPending fires although the cause changes each minute',
+    minutes: 12,
+    alert: 'SutlerClaimsPending',
+    series: [
+      oldest(DROP_IN, 'ResourceExhausted', everySecond(true)),
+      oldest(DROP_IN, 'Unavailable', everySecond(false)),
+      oldest(DROP_IN, 'Queued', '900x20'),
+    ],
+    summary: 'A claim of class c has waited for 12m 0s: ResourceExhausted',
+    labels: { ...OF_DRIVER, class: 'c' },
+  },
+  {
+    name: 'SutlerClaimsPending reads well of a claim without class',
+    minutes: 12,
+    alert: 'SutlerClaimsPending',
+    series: [oldest(DROP_IN, 'NoClass', '0+60x20', '')],
+    summary: 'A claim without class has waited for 12m 0s: NoClass',
+    labels: OF_DRIVER,
+  },
+  {
+    name: 'SutlerClaimsSlow names the cause of the oldest claim',
+    minutes: 62,
+    alert: 'SutlerClaimsSlow',
+    series: [oldest(DROP_IN, 'DeadlineExceeded', '0+60x70'), oldest(DROP_IN, 'Running', '0+1x70')],
+    summary: 'A claim of class c is worked on for 1h 2m 0s and has no volume: DeadlineExceeded',
+    labels: { ...OF_DRIVER, class: 'c' },
+  },
+  {
+    name: 'SutlerDriverSlow fires within ten minutes with a --timeout of 150 s',
+    minutes: 9,
+    alert: 'SutlerDriverSlow',
+    series: [pending(DROP_IN, 'DriverSlow', '_x8 3x10')],
+    summary: 'Driver d does not answer within --timeout; 3 claims wait',
+    labels: OF_DRIVER,
+  },
+];
+
+const asInput = (series: readonly Series[]): readonly object[] =>
+  series.map((each) => {
+    const at = each.indexOf('} ') + 1;
+    return { series: each.slice(0, at), values: each.slice(at + 1) };
+  });
+
+/** Has promtool try the rules. Throws with what it says. */
+function promtool(interval: string, tests: readonly object[]): void {
+  const folder = mkdtempSync(join(tmpdir(), 'sutler-alerts-'));
+  try {
+    writeFileSync(join(folder, 'rules.yaml'), stringify(spec));
+    const file = join(folder, 'test.yaml');
+    writeFileSync(
+      file,
+      stringify({
+        rule_files: ['rules.yaml'],
+        evaluation_interval: interval,
+        tests: tests.map((each) => ({ interval, ...each })),
+      }),
+    );
+    execFileSync(PROMTOOL ?? '', ['test', 'rules', file], { encoding: 'utf8', stdio: 'pipe' });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
 
 describe(
   'k8s/monitoring, by promtool',
   { skip: PROMTOOL === undefined && 'no promtool on PATH (of Prometheus)' },
   () => {
-    it('has each alert fire for its series, and no other', () => {
-      const folder = mkdtempSync(join(tmpdir(), 'sutler-alerts-'));
-      const tests = outcomes.map(({ name, series, alerts }) => ({
-        name,
-        interval: '5m',
-        input_series: series.map((each) => {
-          const at = each.indexOf('} ') + 1;
-          return { series: each.slice(0, at), values: each.slice(at + 1) };
-        }),
-        promql_expr_test: [
-          {
-            expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
-            eval_time: '190m',
-            exp_samples: alerts.map((alert) => ({ labels: `{alertname="${alert}"}`, value: 1 })),
-          },
-        ],
-      }));
-      try {
-        writeFileSync(join(folder, 'rules.yaml'), stringify(spec));
-        const file = join(folder, 'test.yaml');
-        writeFileSync(
-          file,
-          stringify({ rule_files: ['rules.yaml'], evaluation_interval: '5m', tests }),
-        );
-        execFileSync(PROMTOOL ?? '', ['test', 'rules', file], { encoding: 'utf8', stdio: 'pipe' });
-      } finally {
-        rmSync(folder, { recursive: true });
-      }
-    });
+    it('has each alert fire for its series, and no other, of each form', () =>
+      promtool(
+        '5m',
+        [...ofForms, ...more].map(({ name, series, alerts: expected }) => ({
+          name,
+          input_series: asInput(series),
+          promql_expr_test: [
+            {
+              expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
+              eval_time: '190m',
+              exp_samples: expected.map((alert) => ({
+                labels: `{alertname="${alert}"}`,
+                value: 1,
+              })),
+            },
+          ],
+        })),
+      ));
+
+    it('has alerts in time, whose sentences read', () =>
+      promtool(
+        '1m',
+        said.map(({ name, minutes, alert, series, summary, labels }) => ({
+          name,
+          input_series: asInput(series),
+          alert_rule_test: [
+            {
+              eval_time: `${minutes}m`,
+              alertname: alert,
+              exp_alerts: [
+                {
+                  exp_labels: labels,
+                  exp_annotations: {
+                    summary,
+                    runbook_url: alerts.find((each) => each.alert === alert)?.url,
+                  },
+                },
+              ],
+            },
+          ],
+        })),
+      ));
   },
 );

@@ -110,7 +110,7 @@ describe('jobs that a ScaledObject starts and stops', { skip: skipsPrometheus },
     bed = await openChangeOverBed({ kubeconfig, workerThreads: 5, driverDelayMs: 200 });
     closers.add('bed', async () => assert.deepEqual(await bed.close(), []));
     const ingest = [await bed.startIngest(), await bed.startIngest()];
-    const targets = ingest.map(({ url }) => ({ job: 'sutler-ingest', url }));
+    const targets = ingest.map(({ url }) => ({ job: 'sutler-ingest', container: 'ingest', url }));
     prometheus = await startPrometheus({ folder: bed.folder, targets, closers });
     const { kube: client, driver, namespace } = bed;
     const pace = { concurrency: 50, log: silentLog };

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Claim } from '#src/kube/objects.ts';
@@ -16,6 +19,7 @@ import {
   openChangeOverBed,
   type SutlerProcess,
 } from '../harness/change-over/bed.ts';
+import { DropInBed } from '../harness/drop-in-bed.ts';
 import {
   type Prometheus,
   skipsPrometheus,
@@ -31,7 +35,8 @@ const CLAIMS = 600;
 const SOONER = 30;
 
 interface Rule {
-  readonly alert: string;
+  readonly alert?: string;
+  readonly record?: string;
   readonly for?: string;
 }
 interface PrometheusRule {
@@ -59,6 +64,23 @@ const [{ name, rules }] = spec.groups;
 const dashboard = JSON.parse(
   readFileSync(join(K8S, 'monitoring/grafana-dashboard.json'), 'utf8'),
 ) as Dashboard;
+/** The rules, with alerts that fire SOONER. */
+const scaled = {
+  groups: [
+    {
+      name,
+      rules: rules.map((rule) => {
+        const [, count = '0', unit] = /^(\d+)([mh])$/.exec(rule.for ?? '') ?? [];
+        const seconds = (Number(count) * (unit === 'h' ? 3_600 : 60)) / SOONER;
+        return rule.alert === undefined ? rule : { ...rule, for: `${seconds}s` };
+      }),
+    },
+  ],
+};
+const isMeasured = async (processes: readonly { readonly url: string }[]): Promise<boolean> => {
+  const pages = processes.map(async ({ url }) => (await fetch(`${url}/metrics`)).text());
+  return /^sutler_deletions_pending\{/m.test((await Promise.all(pages)).join(''));
+};
 /** Gauges of what an installation has, which the leader alone tells. */
 const OF_LEADER =
   'sutler_(claims_pending|claims_pending_oldest_seconds|deletions_pending|drained|journal_entries|claims_in_doubt|journal_off)';
@@ -75,9 +97,9 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
   const names = (prefix: string, count: number): string[] =>
     Array.from({ length: count }, (_, i) => `${prefix}-${i}`);
   const targets = (): readonly Target[] => [
-    { job: 'sutler-gateway', url: bed.gateway.url },
-    ...ingest.map(({ url }) => ({ job: 'sutler-ingest', url })),
-    ...jobs.map(({ url }) => ({ job: 'sutler-jobs', url })),
+    { job: 'sutler-gateway', container: 'csi-gateway', url: bed.gateway.url },
+    ...ingest.map(({ url }) => ({ job: 'sutler-ingest', container: 'ingest', url })),
+    ...jobs.map(({ url }) => ({ job: 'sutler-jobs', container: 'jobs', url })),
   ];
   const valueOf = async (expr: string): Promise<number | undefined> =>
     (await prometheus.query(expr))[0]?.values[0];
@@ -102,17 +124,8 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
     closers.add('bed', async () => assert.deepEqual(await bed.close(), []));
     ingest = [await bed.startIngest(), await bed.startIngest()];
     jobs = [await bed.startJobs(), await bed.startJobs()];
-    const isMeasured = async (): Promise<boolean> => {
-      const pages = ingest.map(async ({ url }) => (await fetch(`${url}/metrics`)).text());
-      return /^sutler_deletions_pending\{/m.test((await Promise.all(pages)).join(''));
-    };
-    await until(isMeasured, 'a leader measures');
-    const sooner = rules.map((rule) => {
-      const [, count = '0', unit] = /^(\d+)([mh])$/.exec(rule.for ?? '') ?? [];
-      return { ...rule, for: `${(Number(count) * (unit === 'h' ? 3_600 : 60)) / SOONER}s` };
-    });
+    await until(() => isMeasured(ingest), 'a leader measures');
     const { folder } = bed;
-    const scaled = { groups: [{ name, rules: sooner }] };
     prometheus = await startPrometheus({ folder, targets: targets(), rules: scaled, closers });
     const { kube: client, driver, namespace } = bed;
     const pace = { concurrency: 20, log: silentLog };
@@ -136,8 +149,8 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
   it('evaluates each rule, and fires no alert', async () => {
     const { groups } = (await prometheus.get('rules')) as Groups;
     assert.deepEqual(
-      groups.flatMap((group) => group.rules.map(({ name: alert, health }) => [alert, health])),
-      rules.map(({ alert }) => [alert, 'ok']),
+      groups.flatMap((group) => group.rules.map((rule) => [rule.name, rule.health])),
+      rules.map(({ alert, record }) => [alert ?? record, 'ok']),
     );
     const fired = await prometheus.history('ALERTS{alertstate="firing"}');
     assert.deepEqual(
@@ -223,3 +236,41 @@ describe('a Prometheus beside two ingest and two jobs', { skip: skipsPrometheus 
     await says(async () => ({ ...(await left()), [ofLeader]: 1 }));
   });
 });
+
+describe(
+  'a Prometheus beside sutler all, by the driver’s own monitor',
+  { skip: skipsPrometheus },
+  () => {
+    it('fires no alert while claims come, and two once the process was killed', async () => {
+      const closers = new Closers();
+      try {
+        const { kubeconfig, close } = await openSandboxCluster({ binder: true });
+        closers.add('cluster', close);
+        const bed = await DropInBed.open({ kubeconfig, namespace: 'default' });
+        closers.add('bed', async () => assert.deepEqual(await bed.close(), []));
+        const folder = await mkdtemp(join(tmpdir(), 'sutler-monitoring-'));
+        closers.add('folder', () => rm(folder, { recursive: true }));
+        const { url, kill } = await bed.start(['--leader-election']);
+        await until(() => isMeasured([{ url }]), 'it leads', 30_000);
+        const targets = [{ job: 'kube-system/ebs-csi', container: 'csi-provisioner', url }];
+        const prometheus = await startPrometheus({ folder, targets, rules: scaled, closers });
+        const firing = async (): Promise<readonly (string | undefined)[]> => {
+          const series = await prometheus.history('ALERTS{alertstate="firing"}');
+          return [...new Set(series.map(({ labels }) => labels['alertname']))].toSorted();
+        };
+        // Longer than most alerts wait.
+        for (let i = 0; i < 20; i += 1) {
+          await bed.createClaim(`claim-${i}`);
+          await until(() => bed.isBound(`claim-${i}`), `claim-${i} is Bound`);
+          await systemClock.sleep(500);
+        }
+        assert.deepEqual(await firing(), []);
+        await kill();
+        await until(async () => (await firing()).length === 2, 'alerts fire', 30_000);
+        assert.deepEqual(await firing(), ['SutlerDown', 'SutlerNoLeader']);
+      } finally {
+        assert.deepEqual(await closers.close(), []);
+      }
+    });
+  },
+);
