@@ -31,8 +31,13 @@ interface KubeObject extends Fields {
     replicas?: unknown;
     template?: { readonly metadata?: { readonly labels?: Labels }; spec: Pod };
     egress?: readonly unknown[];
+    readonly groups?: readonly { readonly rules: readonly Rule[] }[];
   };
   data?: Fields;
+}
+/** Of a PrometheusRule. */
+interface Rule {
+  readonly annotations?: { runbook_url: string };
 }
 interface ConfigMapArgs {
   readonly name: string;
@@ -165,6 +170,7 @@ function withValues(object: KubeObject): KubeObject {
     object.data = {
       'drivers.yaml': inline('dict "drivers" .Values.drivers | toYaml | quote'),
     };
+  withRunbookBase(object);
   if (spec?.egress !== undefined) spec.egress = [...spec.egress, ...rulesForMorePorts];
   const template = spec?.template;
   if (spec === undefined || template === undefined) return object;
@@ -179,6 +185,15 @@ function withValues(object: KubeObject): KubeObject {
     labels: labelsOf(template),
   });
   return object;
+}
+
+/** Has the run book of each alert begin with a value. */
+function withRunbookBase({ spec }: KubeObject): void {
+  for (const { annotations } of spec?.groups?.flatMap(({ rules }) => rules) ?? [])
+    if (annotations !== undefined)
+      annotations.runbook_url = inline(
+        `print .Values.monitoring.runbookBase "${annotations.runbook_url}" | quote`,
+      );
 }
 
 const labelsOf = ({ metadata }: { readonly metadata?: { readonly labels?: Labels } }): Labels =>

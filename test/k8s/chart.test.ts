@@ -135,6 +135,14 @@ describe('charts/sutler, by helm', { skip: NO_HELM }, () => {
     ]);
   });
 
+  it('begins runbook_url of each alert with monitoring.runbookBase', () => {
+    const monitoring = { prometheusRule: true, runbookBase: 'https://git.example.com/main/' };
+    const urls = [...templateText({ monitoring }).matchAll(/runbook_url: (.*)/g)];
+    assert.ok(urls.length > 10);
+    for (const [, url = ''] of urls)
+      assert.match(url, /^"?https:\/\/git\.example\.com\/main\/docs\/\w+\.md#\w+"?$/);
+  });
+
   it('leaves the dashboard out', () => {
     const names = template({ dashboard: { enabled: false } })
       .filter(({ kind }) => ['Deployment', 'Service'].includes(kind))
