@@ -15,6 +15,7 @@ export const processes: Readonly<Record<string, Process>> = {
   all: { ...all, load: () => import('./all/main.ts') },
   explain: { ...operator.explain, load: () => import('./operator/explain.ts') },
   status: { ...operator.status, load: () => import('./operator/status.ts') },
+  retry: { ...operator.retry, load: () => import('./operator/retry.ts') },
   audit: { ...operator.audit, load: () => import('./operator/audit.ts') },
   forget: { ...operator.forget, load: () => import('./operator/forget.ts') },
   drain: { ...operator.drain, load: () => import('./operator/drain.ts') },

@@ -4,6 +4,7 @@ import type { EventRecorder } from '../kube/events.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { metricsIn, type Registry } from '../runtime/metrics.ts';
+import { counted } from '../runtime/printable.ts';
 
 export interface PeriodicAuditOptions {
   readonly ports: AuditPorts;
@@ -104,7 +105,7 @@ function reportOrphans(options: PeriodicAuditOptions, { orphans }: AuditReport):
     { driver: options.ports.driver, orphans: orphans.length, handles: handlesOf(orphans) },
     'orphaned volumes found; sutler audit lists them, delete them with the tools of the storage system',
   );
-  const message = `${orphans.length} volumes of this driver are named by no PersistentVolume`;
+  const message = `no PersistentVolume names ${counted(orphans.length, 'volume')} of this driver`;
   tell(options, 'OrphanedVolumes', `${message}; sutler audit lists them, nothing was deleted`);
 }
 

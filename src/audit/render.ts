@@ -2,6 +2,7 @@ import { formatBytes } from '../kube/quantity.ts';
 import { describeCreation } from '../hints/open-creations.ts';
 import type { AuditReport, MissingVolume } from './audit.ts';
 import type { Unnamed } from './orphans.ts';
+import { counted } from '../runtime/printable.ts';
 
 const ORPHANS =
   'Orphaned volumes, which no PersistentVolume names. Nothing was deleted; ' +
@@ -18,8 +19,9 @@ export function renderAudit(report: AuditReport): readonly string[] {
   const { driver, volumes, persistentVolumes, openCreations, orphans, notNamedYet, missing } =
     report;
   return [
-    `driver ${driver}: ${volumes} volumes, ${persistentVolumes} PersistentVolumes, ` +
-      `${openCreations.length} claims in the journal`,
+    `driver ${driver}: ${counted(volumes, 'volume')}, ` +
+      `${counted(persistentVolumes, 'PersistentVolume')}, ` +
+      `${counted(openCreations.length, 'claim')} in the journal`,
     ...list('Claims in the journal:', openCreations.map(describeCreation)),
     ...list(MISSING, missing.map(renderMissing)),
     ...list(ORPHANS, orphans.map(renderOrphan)),

@@ -2,6 +2,7 @@ import { type electionFlags, leaseNamespace } from '../election/flags.ts';
 import { leaseName } from '../election/lease.ts';
 import { listJournal } from '../journal/list-journal.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
+import { counted } from '../runtime/printable.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import type { Connections } from './open-connections.ts';
 
@@ -53,7 +54,7 @@ export function reportLeftDrivers(
 
 function describe(driver: string, claims: number): string {
   return (
-    `driver ${driver} has ${claims} claims in the journal, and --driver-config does not name it: ` +
+    `driver ${driver} has ${counted(claims, 'claim')} in the journal, and --driver-config does not name it: ` +
     'unless another process serves it, put it back until they are finished'
   );
 }

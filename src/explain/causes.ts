@@ -80,6 +80,7 @@ export const CAUSES = {
   OutOfRange: ['user', 'ask for a size that the driver supports'],
   Unimplemented: ['administrator', 'ask only for what this driver supports'],
   DeadlineExceeded: ['nobody', 'the driver is slow: its call is repeated until it ends'],
+  DriverSlow: ['administrator', 'raise --timeout, or see why the driver is slow'],
   Aborted: ['nobody', 'the driver works on this volume already: it is asked again'],
   Canceled: ['nobody', 'the call is repeated'],
   Unavailable: ['administrator', 'see why the driver or its storage can’t be reached'],
@@ -115,6 +116,12 @@ const OBJECTS: Readonly<Record<string, keyof typeof CAUSES>> = {
   nodes: 'Nodes',
   csinodes: 'Nodes',
 };
+
+/** The command that has an object tried again at once.
+ * @param object  "namespace/claim", or the volume's name */
+export function retryCommand(object: string): string {
+  return `sutler retry ${object}`;
+}
 
 /** Why none of the driver's claims is worked on; undefined if they are. */
 export function driverCause(state: DriverState): Cause | undefined {
@@ -158,6 +165,43 @@ export function unreachableEvent(reason: string): string {
   return `${reason.replace(UNREACHABLE, '')}; ${step}`;
 }
 
+/** What the reason of a run has after the words of a call that ended at its deadline, unless the
+ * driver may take that long. */
+export function timeoutNote(timeoutMs: number): string {
+  return ` (--timeout is ${Number((timeoutMs / 1_000).toFixed(3))}s)`;
+}
+
+/** Calls in a row that ended at their deadline after which somebody has to act. */
+const MANY_DEADLINES = 3;
+
+/** What somebody has to do about calls that end at their deadline; undefined: it may end by itself.
+ * @param reason  with the timeoutNote
+ * @param count   how many runs in a row have ended so */
+export function slowStep(reason: string, count: number): string | undefined {
+  const [, timeout] = /DeadlineExceeded.*\(--timeout is (\S+)\)$/s.exec(reason) ?? [];
+  return timeout === undefined || count < MANY_DEADLINES
+    ? undefined
+    : `raise --timeout (it is ${timeout}), or see why the driver is slow`;
+}
+
+/** Causes of calls to the driver that give way to that it can't be reached. While it can't, one run
+ * at a time tries it, and the others say what they found before. */
+const UNTIL_UNREACHABLE: readonly string[] = [
+  'Later',
+  'DeadlineExceeded',
+  'DriverSlow',
+  'Aborted',
+  'Canceled',
+];
+
+/** The cause of a key.
+ * @param own    by its last run; undefined: none has ended
+ * @param ofAll  of all keys of the driver; undefined: they are worked on */
+export function prevailing(own: Cause | undefined, ofAll: Cause | undefined): Cause | undefined {
+  if (ofAll?.name !== 'Unreachable') return ofAll ?? own;
+  return own === undefined || UNTIL_UNREACHABLE.includes(own.name) ? ofAll : own;
+}
+
 /** Why a key whose run has ended is not done. */
 export function statusCause(status: RunStatus): Cause {
   const { outcome, reason } = status;
@@ -169,9 +213,16 @@ export function statusCause(status: RunStatus): Cause {
     return causeNamed('Unreachable', UNREACHABLE + reason);
   if (reason.includes(DOUBT)) return causeNamed('InDoubt', reason);
   if (reason.startsWith(VANISHED)) return causeNamed('NotPlannable', reason);
-  const advices: Readonly<Record<string, Advice>> = CAUSES;
-  if (code !== undefined) return causeOf(code, reason, advices[code] ?? DRIVER_LOG);
+  if (code !== undefined) return codeCause(status, code);
   return limitCause(status) ?? objectCause(status) ?? causeWithoutCode(status);
+}
+
+/** Of the driver's answer. */
+function codeCause({ reason, count }: RunStatus, code: string): Cause {
+  const slow = slowStep(reason, count);
+  if (slow !== undefined) return causeNamed('DriverSlow', reason, slow);
+  const advices: Readonly<Record<string, Advice>> = CAUSES;
+  return causeOf(code, reason, advices[code] ?? DRIVER_LOG);
 }
 
 /** Of what waits for its turn (jobs/in-turn.ts). */
@@ -188,7 +239,8 @@ function objectCause({ reason, until }: RunStatus): Cause | undefined {
 
 function causeWithoutCode({ outcome, reason }: RunStatus): Cause {
   if (outcome === 'later' || outcome === 'running') return causeNamed('Later', reason);
-  if (reason.startsWith('error getting secret')) return causeNamed('Secret', reason);
+  if (reason.startsWith('error getting secret'))
+    return causeNamed('Secret', reason, `${CAUSES.Secret[1]}; --watch-secrets sees that at once`);
   return causeNamed(/forbidden|denied/i.test(reason) ? 'Forbidden' : 'Refused', reason);
 }
 

@@ -3,7 +3,14 @@ import { type JobKind, traceOf } from '../queue/contract.ts';
 import type { JobState } from '../queue/queues.ts';
 import type { RunStatus, StatusChange } from '../queue/status.ts';
 import { age, isoTime } from '../runtime/printable.ts';
-import { type Cause, causeNamed, statusCause, whyNoJob } from './causes.ts';
+import {
+  type Cause,
+  causeNamed,
+  prevailing,
+  retryCommand,
+  statusCause,
+  whyNoJob,
+} from './causes.ts';
 import type { DriverState } from './driver-state.ts';
 import type { PendingEntry } from './pending-index.ts';
 
@@ -38,8 +45,8 @@ export interface Explanation {
 /** What Redis says about one key. */
 interface KeyFacts {
   readonly state: DriverState;
-  /** Why no run has ended that could say why; undefined: it will. */
-  readonly blocked: Cause | undefined;
+  /** Why no claim of the driver is worked on; undefined: they are. */
+  readonly ofAll: Cause | undefined;
   readonly status: RunStatus | undefined;
   readonly job?: JobState | undefined;
   readonly inDoubtUntilMs?: number | undefined;
@@ -77,14 +84,12 @@ export function nextRunMs(
   return status && job?.delayMs !== undefined ? status.atMs + job.delayMs : undefined;
 }
 
-function causeOf({ why, className }: PendingEntry, { blocked, status, job }: KeyFacts): Cause {
+function causeOf({ why, className }: PendingEntry, { ofAll, status, job }: KeyFacts): Cause {
   if (why !== '') return whyNoJob(why, className);
   if (job?.isActive === true && status === undefined)
     return causeNamed('Running', 'a worker is at it now');
-  if (blocked !== undefined) return blocked;
-  return status === undefined
-    ? causeNamed('Queued', 'it is about to be worked on')
-    : statusCause(status);
+  const own = status && statusCause(status);
+  return prevailing(own, ofAll) ?? causeNamed('Queued', 'it is about to be worked on');
 }
 
 /** For people: what is known of an object, a line each. */
@@ -109,13 +114,14 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
   const rows = {
     cause: cause.name,
     who: `${whoActs}: ${cause.step}`,
+    'next try': describeNext(e, nowMs),
     since,
     class: className,
     usual,
     driver,
     gateway,
     trace: traceOf({ ...e, name: e.object }) ?? '',
-    runs: status === undefined ? '' : describeRuns(status, e, nowMs),
+    runs: status === undefined ? '' : describeRuns(status),
     reason,
     doubt:
       inDoubtUntilMs === undefined
@@ -125,14 +131,19 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
   return Object.fromEntries(Object.entries(rows).filter(([, text]) => text !== ''));
 }
 
-function describeRuns(
-  { runs, firstMs, atMs }: RunStatus,
-  { nextMs, isRunning = false }: Pick<Explanation, 'nextMs' | 'isRunning'>,
-  nowMs: number,
-): string {
-  const coming = nextMs === undefined ? '' : `, the next ${inWords(nextMs - nowMs)}`;
-  const next = isRunning ? ', another is at work now' : coming;
-  return `${runs} since ${isoTime(firstMs)}, the last at ${isoTime(atMs)}${next}`;
+function describeRuns({ runs, firstMs, atMs }: RunStatus): string {
+  return `${runs} since ${isoTime(firstMs)}, the last at ${isoTime(atMs)}`;
+}
+
+/** When the next run comes, and how to have it at once where somebody has mended what it needs. */
+function describeNext(e: Explanation, nowMs: number): string {
+  const { object, cause, status, nextMs, isRunning = false } = e;
+  if (status === undefined) return '';
+  if (isRunning) return 'at work now';
+  const coming = nextMs === undefined ? [] : [inWords(nextMs - nowMs)];
+  const isRetried = status.outcome === 'retry' || status.outcome === 'parked';
+  const command = isRetried && !cause.isFine ? [`at once: ${retryCommand(object)}`] : [];
+  return [...coming, ...command].join(', or ');
 }
 
 function describeChange({ atMs, reason }: StatusChange): string {

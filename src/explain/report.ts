@@ -4,7 +4,7 @@ import { queueName } from '../queue/queue-keys.ts';
 import { activeJobIds, readJob } from '../queue/queues.ts';
 import { readStatus, readStatuses } from '../queue/status.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
-import { age, isoTime } from '../runtime/printable.ts';
+import { age, counted, isoTime } from '../runtime/printable.ts';
 import { type Cause, driverCause, statusCause } from './causes.ts';
 import {
   type DriverState,
@@ -14,7 +14,7 @@ import {
   whyNoWorker,
 } from './driver-state.ts';
 import { explainEntry, type Explanation } from './explain.ts';
-import { groupFaults } from './fault.ts';
+import { faultOf, groupFaults } from './fault.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
 import { readProvisioned, usualTimes } from './time-to-volume.ts';
 
@@ -45,16 +45,14 @@ export async function reportDriver(
     readStatuses(place.redis, place, uids),
     due.length === 0 ? NOTHING_RUNS : readRunning(place),
   ]);
-  const ofAll = driverCause(state);
   const ends = [...statuses.values()].map(statusCause);
-  const cause = ofAll ?? ends.find(({ name }) => name === 'Unreachable');
+  const cause = driverCause(state) ?? ends.find(({ name }) => name === 'Unreachable');
   const pending = due.map((entry) => {
     const status = statuses.get(entry.key.uid);
-    const blocked = status === undefined ? cause : ofAll;
     // What was active when the last worker died is not worked on.
     const isActive = running.has(keyId(entry.key)) && hasWorker(state);
     const job = { isActive, delayMs: undefined };
-    return explainEntry(entry, { state, status, job, blocked });
+    return explainEntry(entry, { state, status, job, ofAll: cause });
   });
   const troubles = state.processes.flatMap(({ process, instance, lines }) =>
     lines.map((line) => `${process} ${instance}: ${line}`),
@@ -91,11 +89,10 @@ export async function explainOne(
     key.kind === 'claim' ? readProvisioned(place) : [],
   ]);
   const usual = usualTimes(provisioned, className);
-  const blocked = status === undefined ? cause : driverCause(state);
   const inDoubtUntilMs = doubtMs !== undefined && doubtMs > 0 ? nowMs + doubtMs : undefined;
   const isActive = job?.isActive === true && hasWorker(state);
   const seen = job && { ...job, isActive };
-  return explainEntry(entry, { state, blocked, status, job: seen, inDoubtUntilMs, usual });
+  return explainEntry(entry, { state, ofAll: cause, status, job: seen, inDoubtUntilMs, usual });
 }
 
 /** For people. */
@@ -105,7 +102,7 @@ export function describeJournal(journal: DriverState['journal']): string {
   if (entries === undefined) return 'nobody leads, so it is not known';
   const doubt =
     inDoubt === 0 ? '' : `, ${inDoubt} of them in doubt until ${isoTime(doubtEndsMs)} at most`;
-  return `${entries} claims${doubt}`;
+  return `${counted(entries, 'claim')}${doubt}`;
 }
 
 type Listed = 'claims' | 'volumes';
@@ -124,6 +121,14 @@ export function withFaults(report: DriverReport) {
   const count = (faults: Faults) =>
     faults.map((fault) => ({ count: fault.length, oldest: fault[0] }));
   return { ...report, claims: count(claims), volumes: count(volumes) };
+}
+
+/** What a report says, without ages: what differs has changed. */
+export function factsOf(report: DriverReport): readonly unknown[] {
+  const { state, cause, troubles } = report;
+  const { claims, volumes } = faultsIn(report);
+  const shown = [...claims, ...volumes].map((fault) => [faultOf(fault[0]), fault.length]);
+  return [cause?.name, leaderOf(state), state.gateway, hasWorker(state), troubles, shown];
 }
 
 /** Faults that are shown without -o wide. */
@@ -145,7 +150,7 @@ export function renderReport(
     ...(cause === undefined ? [] : [`  ${cause.sentence}; ${cause.actor}: ${cause.step}`]),
     `  leader:  ${leaderOf(state) ?? 'none'}`,
     `  gateway: ${gateway === '' ? 'none is named' : gateway}`,
-    `  workers: ${whyNoWorker(state) ?? `${workers} processes`}`,
+    `  workers: ${whyNoWorker(state) ?? counted(workers, 'process', 'processes')}`,
     `  journal: ${describeJournal(journal)}`,
     ...troubles.map((line) => `  ${line}`),
     ...(['claims', 'volumes'] as const).flatMap((what) => {
@@ -172,7 +177,7 @@ function renderFault(
   const running = name === 'Running' ? 0 : fault.filter(({ isRunning }) => isRunning).length;
   const now = running === 0 ? '' : `, ${running} of them run now`;
   return [
-    `  ${fault.length} ${what} pending: ${name}, the oldest for ${ageOf(oldest)}${now} ` +
+    `  ${counted(fault.length, what.slice(0, -1))} pending: ${name}, the oldest for ${ageOf(oldest)}${now} ` +
       `(${actor}: ${step})`,
     ...(isWide
       ? fault.map((each) => `    ${each.object}  ${ageOf(each)}  ${each.cause.sentence}`)

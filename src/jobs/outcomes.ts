@@ -1,13 +1,15 @@
 import type { CsiError } from '../csi/status.ts';
-import { unreachableEvent } from '../explain/causes.ts';
+import { retryCommand, slowStep, timeoutNote, unreachableEvent } from '../explain/causes.ts';
 import { nodeOf } from '../gateway-client/gateway-address.ts';
 import { type EventInput, regardingClaim } from '../kube/event-correlation.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
+import { keyOf } from '../kube/resources.ts';
 import { untilGatewayIsReady } from '../node-local/wait-conditions.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
+import type { RunHandle } from './attempt.ts';
 import type { CsiDriver, Dependencies, Events } from './dependencies.ts';
 
 /* Outcomes that creations and deletions share. */
@@ -49,6 +51,19 @@ export function whyDriverDown(outcome: Outcome): string | undefined {
     : undefined;
 }
 
+/** What a run whose call failed says: as reason of its outcome, and in its event. */
+export async function describeFailedCall(
+  { timeoutMs }: Pick<CsiDriver, 'timeoutMs'>,
+  run: Pick<RunHandle, 'lastStatus'>,
+  { codeName, message }: Pick<CsiError, 'codeName' | 'message'>,
+): Promise<{ readonly reason: string; readonly event: string }> {
+  if (codeName !== 'DeadlineExceeded') return { reason: message, event: message };
+  const reason = message + timeoutNote(timeoutMs);
+  const last = await run.lastStatus();
+  const step = slowStep(reason, last?.outcome === 'running' ? last.count + 1 : 1);
+  return { reason, event: step === undefined ? message : `${message}; ${step}` };
+}
+
 /** The outcome of a run that needs the nodes before they are listed; undefined once they are, and
  * for a driver without topology. */
 export function whyNodesAreUnknown({
@@ -77,8 +92,8 @@ export function recordClaimEvent(
   events.record({ ...event, regarding: regardingClaim(claim.metadata) });
 }
 
-/** Warns on the claim that this run ended without a volume. */
-export function reportProvisioningFailed(
+/** Warns on the claim that this run ended without a volume, which goes on by itself. */
+export function reportProvisioningDelayed(
   events: Events,
   claim: Claim | undefined,
   message: string,
@@ -86,7 +101,24 @@ export function reportProvisioningFailed(
   recordClaimEvent(events, claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
 }
 
+/** Warns on the claim that this run ended without a volume. */
+export function reportProvisioningFailed(
+  events: Events,
+  claim: Claim | undefined,
+  message: string,
+): void {
+  if (claim === undefined) return;
+  const nextStep = retryStep(keyOf(claim.metadata));
+  const event = { type: 'Warning', reason: 'ProvisioningFailed', message, nextStep } as const;
+  recordClaimEvent(events, claim, event);
+}
+
 /** Warns on the volume that it could not be deleted. */
 export function reportDeletionFailed(events: Events, volume: Volume, message: string): void {
-  events.record(volumeFailedDelete(volume, message));
+  const nextStep = retryStep(volume.metadata.name);
+  events.record({ ...volumeFailedDelete(volume, message), nextStep });
+}
+
+function retryStep(object: string): string {
+  return `; when that is mended: ${retryCommand(object)}`;
 }

@@ -26,6 +26,8 @@ export interface EventInput {
   /** One word in CamelCase. */
   readonly reason: string;
   readonly message: string;
+  /** Comes after the message, and is not cut where that is too long. */
+  readonly nextStep?: string;
   /** The reporter, if it is not the recorder's component. */
   readonly component?: string;
   /** Exempts a Normal event from the rate limit, and writes it before other Normal events. */
@@ -81,7 +83,7 @@ export class EventCorrelator {
   /** @returns what is to be written; 'coalesced': the event is counted in a series that is pending
    *   or was written within `repeatAfterMs` */
   take(event: EventInput, nowMs: number): Series | 'coalesced' | 'dropped-spam' {
-    const { regarding, type, reason, component } = event;
+    const { regarding, type, reason, component, nextStep = '' } = event;
     const object = JSON.stringify([
       component,
       regarding.apiVersion,
@@ -93,7 +95,7 @@ export class EventCorrelator {
     ]);
     // Line breaks and tabs are harmless in an event.
     const escaped = event.message.replaceAll(/[^\n\t]+/g, escapeControls);
-    const plainMessage = shorten(escaped, MAX_MESSAGE_LENGTH);
+    const plainMessage = shorten(escaped, MAX_MESSAGE_LENGTH - nextStep.length) + nextStep;
     const messageKey =
       plainMessage.length <= MAX_KEY_LENGTH
         ? plainMessage

@@ -13,6 +13,7 @@ import { signalWithin, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
 import { findOwnSutler, type GivenFlags } from '../runtime/own-folder.ts';
+import { isFields } from '../runtime/json.ts';
 import { type CommandHelp, nearestName } from '../runtime/parse-flags.ts';
 import { escapeControls } from '../runtime/printable.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
@@ -29,8 +30,10 @@ export interface Result {
   readonly status: number;
   /** For people. */
   readonly lines: readonly string[];
-  /** For -o json and yaml. */
-  readonly json: unknown;
+  /** For -o json and yaml, with times in Unix ms. */
+  readonly json: object;
+  /** With --watch: what has to differ for it to be shown again; ages do not count. */
+  readonly facts?: readonly unknown[];
   readonly isShown?: true;
 }
 
@@ -151,11 +154,29 @@ function explain(error: unknown, link: RedisLink | undefined): string {
   return message;
 }
 
-function encode(value: unknown, format: string): readonly string[] {
-  const toPlain = (_: string, each: unknown): unknown =>
-    typeof each === 'bigint' ? each.toString() : each;
-  const json = JSON.stringify(value, toPlain, 2);
+/** Of what is printed with -o json and yaml. A field that is renamed or removed, or that means
+ * something else, makes it a new one. */
+const FORMAT_VERSION = 1;
+
+function encode(value: object, format: string): readonly string[] {
+  const json = JSON.stringify({ version: FORMAT_VERSION, ...value }, toPlain, 2);
   return (format === 'json' ? json : stringify(JSON.parse(json)).trimEnd()).split('\n');
+}
+
+/** Numbers below are durations: no time since 2001 is that small, and no duration that long. */
+const FIRST_TIME_MS = 1e12;
+
+/** Times become RFC 3339, and lose the unit in their names. */
+function toPlain(_: string, value: unknown): unknown {
+  if (typeof value === 'bigint') return value.toString();
+  if (!isFields(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, each]) =>
+      typeof each === 'number' && each >= FIRST_TIME_MS && name.endsWith('Ms')
+        ? [name.slice(0, -2), new Date(each).toISOString()]
+        : [name, each],
+    ),
+  );
 }
 
 /** The driver that --driver-name names; without it, the only one that this installation serves.

@@ -13,6 +13,7 @@ import { countActive, countJobs } from '../queue/queues.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
+import { counted } from '../runtime/printable.ts';
 import { chooseDriver, type Means, type Result, commandMain } from './command.ts';
 import { drain as command } from './flags.ts';
 import { journalPlace } from './journal-place.ts';
@@ -188,7 +189,7 @@ export function describeDrain(
   const more = creations.length - SHOWN;
   return [
     ...lines,
-    `${creations.length} creations and ${deletions} deletions are not finished; ` +
+    `${counted(creations.length, 'creation')} and ${counted(deletions, 'deletion')} are not finished; ` +
       "sutler can't be taken out yet:",
     ...creations.slice(0, SHOWN).map((each) => `  ${describeCreation(each)}`),
     ...(more > 0 ? [`  and ${more} more`] : []),
@@ -204,7 +205,7 @@ function describeEnd(driver: string, { otherProvisioner, keys }: DrainState): re
       : 'stop its processes';
   return [
     `nothing that was begun is left; sutler can be taken out: ${next}`,
-    `${keys.claims} claims and ${keys.volumes} volumes wait here for new work; they are ` +
+    `${counted(keys.claims, 'claim')} and ${counted(keys.volumes, 'volume')} wait here for new work; they are ` +
       "external-provisioner's as soon as it leads",
     `to go on with sutler in its place: sutler drain --driver-name=${driver} --undo`,
   ];

@@ -27,33 +27,54 @@ export const main = commandMain({ name: 'explain', ...explain }, run);
 async function run(means: Means<typeof explain.flags>): Promise<Result> {
   const { context, openRedis, openKube } = means;
   const { flags, words } = context;
-  const ref = parseClaim(words[0] ?? '', flags.namespace);
+  const refs = words.map((word) => parseClaim(word, flags.namespace));
+  if (refs.length === 0) throw new UsageError('name a claim: sutler explain NAMESPACE/CLAIM');
   const kube = await openKube(flags);
-  let redis: Redis | undefined;
+  let opening: Promise<Redis> | undefined;
+  const redis = (): Promise<Redis> => (opening ??= openRedis());
   return repeat(means, async () => {
     const nowMs = systemClock.nowMs();
-    const claim = await kube.get<Claim>(claims, ref);
-    if (claim === undefined) {
-      const found = await explainVanished(means, kube, (redis ??= await openRedis()), ref);
-      if (found === undefined)
-        throw new Refusal(`there is no claim ${ref.namespace}/${ref.name}: kubectl get pvc -A`);
-      return shown(found, nowMs);
-    }
-    const byVolume = await explainByVolume(kube, claim);
-    const explanation =
-      (byVolume && (await withDoubt(byVolume, openRedis, flags.redisPrefix))) ??
-      (await explainByClass(
-        kube,
-        { redis: (redis ??= await openRedis()), prefix: flags.redisPrefix },
-        { claim, nowMs },
-      ));
-    return shown(explanation, nowMs);
+    const found: Explanation[] = [];
+    for (const ref of refs) found.push(await explainClaim(means, { kube, redis, nowMs }, ref));
+    return {
+      status: 0,
+      lines: found.flatMap((each) => renderExplanation(each, nowMs)),
+      json: { claims: found.map((each) => ({ ...each, trace: traceId(each.uid) })) },
+      facts: found.map(factsOf),
+    };
   });
 }
 
-function shown(explanation: Explanation, nowMs: number): Result {
-  const lines = renderExplanation(explanation, nowMs);
-  return { status: 0, lines, json: { ...explanation, trace: traceId(explanation.uid) } };
+/** What an explanation says, without ages. */
+function factsOf({ cause, status, isRunning, inDoubtUntilMs }: Explanation): readonly unknown[] {
+  return [cause.name, cause.sentence, status?.reason, isRunning, inDoubtUntilMs === undefined];
+}
+
+interface Look {
+  readonly kube: KubeClient;
+  /** Connects when it is first needed. */
+  readonly redis: () => Promise<Redis>;
+  readonly nowMs: number;
+}
+
+type ClaimRef = Readonly<Record<'namespace' | 'name', string>>;
+
+/** @throws Refusal if there is no such claim */
+async function explainClaim(
+  means: Means<typeof explain.flags>,
+  { kube, redis, nowMs }: Look,
+  ref: ClaimRef,
+): Promise<Explanation> {
+  const { redisPrefix: prefix } = means.context.flags;
+  const claim = await kube.get<Claim>(claims, ref);
+  if (claim === undefined) {
+    const vanished = await explainVanished(means, kube, await redis(), ref);
+    if (vanished !== undefined) return vanished;
+    throw new Refusal(`there is no claim ${ref.namespace}/${ref.name}: kubectl get pvc -A`);
+  }
+  const byVolume = await explainByVolume(kube, claim);
+  if (byVolume !== undefined) return withDoubt(byVolume, redis, prefix);
+  return explainByClass(kube, { redis: await redis(), prefix }, { claim, nowMs });
 }
 
 /** Explains a claim that is gone while the journal has it: its volume is brought to an end.
@@ -62,7 +83,7 @@ async function explainVanished(
   { context }: Means<typeof explain.flags>,
   kube: KubeClient,
   redis: Redis,
-  ref: { readonly namespace: string; readonly name: string },
+  ref: ClaimRef,
 ): Promise<Explanation | undefined> {
   const { redisPrefix: prefix } = context.flags;
   for (const driver of await listDrivers(redis, prefix)) {
@@ -79,11 +100,17 @@ async function explainVanished(
   return undefined;
 }
 
-function parseClaim(word: string, namespace: string): { namespace: string; name: string } {
+/** @param namespace  of -n; '' if it is not given */
+function parseClaim(word: string, namespace: string): ClaimRef {
   const [first = '', second, ...more] = word.split('/');
   if (first === '' || second === '' || more.length > 0)
-    throw new UsageError('name one claim: sutler explain NAMESPACE/CLAIM');
-  return second === undefined ? { namespace, name: first } : { namespace: first, name: second };
+    throw new UsageError(`"${word}" names no claim: write NAMESPACE/CLAIM`);
+  if (second === undefined) return { namespace: namespace || 'default', name: first };
+  if (namespace !== '')
+    throw new UsageError(
+      `${word} has its namespace: leave out -n ${namespace}, or write ${second}`,
+    );
+  return { namespace: first, name: second };
 }
 
 /** @returns undefined for a claim that names no PersistentVolume */

@@ -119,19 +119,56 @@ export const explain = {
     ...leaseFlags,
     namespace: {
       type: 'string',
-      default: 'default',
+      default: '',
       short: 'n',
-      help: 'Namespace of a claim that is given by its name alone.',
+      help: 'Namespace of claims that are given by their names alone. Empty: default.',
     },
   }),
   command: {
-    word: '[NAMESPACE/]CLAIM',
+    word: '[NAMESPACE/]CLAIM…',
     exits: {
-      0: 'the claim is explained',
+      0: 'the claims are explained',
       1: `there is no such claim, ${UNREACHABLE}`,
       2: WRONG_USE,
     },
-    examples: ['default/data', 'data -n default -o yaml', 'default/data --watch'],
+    examples: [
+      'default/data',
+      'default/data shop/photos -o yaml',
+      'data -n default',
+      'default/data --watch',
+    ],
+  },
+};
+
+/** `sutler retry`. */
+export const retry = {
+  summary:
+    'has claims, and volumes that are to be deleted, tried again at once, whatever they wait for',
+  flags: defineFlags({
+    ...commandFlags,
+    ...ownRedisFlags,
+    'driver-name': { type: 'string', default: '', help: 'Only what waits for it. Empty: all.' },
+    class: { type: 'string', default: '', help: 'All claims of this class.' },
+    cause: {
+      type: 'string',
+      default: '',
+      help: 'All claims and volumes with this cause, as sutler status names it.',
+    },
+    all: { type: 'bool', default: false, help: 'All that waits.' },
+  }),
+  command: {
+    word: 'NAMESPACE/CLAIM|VOLUME…',
+    exits: {
+      0: 'all of it is tried',
+      1: `something of it is not waiting, or waits for no run, ${UNREACHABLE}`,
+      2: WRONG_USE,
+    },
+    examples: [
+      'default/data',
+      '--cause=Secret',
+      '--class=fast --driver-name=nfs.csi.k8s.io',
+      '--all',
+    ],
   },
 };
 

@@ -1,4 +1,10 @@
-import { type DriverReport, renderReport, reportDriver, withFaults } from '../explain/report.ts';
+import {
+  type DriverReport,
+  factsOf,
+  renderReport,
+  reportDriver,
+  withFaults,
+} from '../explain/report.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
@@ -27,7 +33,8 @@ async function run(means: Means<typeof status.flags>): Promise<Result> {
     return {
       status: reports.every(({ isFine }) => isFine) ? 0 : 1,
       lines: reports.flatMap((each) => renderReport(each, nowMs, flags.output === 'wide')),
-      json: reports.map(withFaults),
+      json: { drivers: reports.map(withFaults) },
+      facts: reports.map(factsOf),
     };
   });
 }

@@ -13,6 +13,7 @@ import { readHeartbeat } from '../queue/heartbeat.ts';
 import { listDrivers, listQueues } from '../queue/queues.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { systemClock } from '../runtime/clock.ts';
+import { counted } from '../runtime/printable.ts';
 import { type Means, Refusal, type Result, commandMain } from './command.ts';
 import { uninstall } from './flags.ts';
 
@@ -63,7 +64,7 @@ function resultOf(found: Leftovers, isRemoved: boolean): Result {
     `drivers of this Redis and --redis-prefix: ${drivers.join(', ') || 'none'}`,
     `${journal.length} Leases of the journal, ` +
       `annotation ${REDIS_HISTORY} on ${marked.length} Leases, ` +
-      `${redisKeys.length} keys in Redis`,
+      `${counted(redisKeys.length, 'key')} in Redis`,
     ...others.map((other) => `stays: ${other}`),
     isEmpty ? 'there is nothing to remove' : done,
   ];

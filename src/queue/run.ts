@@ -10,9 +10,9 @@ export interface Run extends Marking {
   /** Aborted on shutdown, or when the lock of this job is lost: then start no more calls. It must
    * not cancel a call that was sent. */
   readonly signal: AbortSignal;
-  /** Why the key's last run did not end with `done`; undefined when it did, or when nothing is
-   * stored. Sends a command, so call it only to report a reason. Never rejects. */
-  readonly lastReason: () => Promise<string | undefined>;
+  /** How the key's last run ended; undefined when it ended with `done`, or when nothing is stored.
+   * Sends a command, so call it only to report a reason. Never rejects. */
+  readonly lastStatus: () => Promise<RunStatus | undefined>;
   /** How much longer, in milliseconds, an infeasible back-off of this scope lasts; 0: not. Sends a
    * command too. Never rejects. */
   readonly infeasibleBackoffMs: (scope: string) => Promise<number>;
@@ -70,18 +70,18 @@ export function lastRun(
   { prefix, driver }: { readonly prefix: string; readonly driver: string },
   { attemptsStarted }: Job,
   key: JobKey,
-): Pick<Run, 'lastReason' | 'infeasibleBackoffMs'> {
+): Pick<Run, 'lastStatus' | 'infeasibleBackoffMs'> {
   let reading: Promise<RunStatus | undefined> | undefined;
-  const status = (): Promise<RunStatus | undefined> =>
+  const lastStatus = (): Promise<RunStatus | undefined> =>
     // The first run of a job has no status: a job that completes deletes it.
     (reading ??=
       attemptsStarted <= 1
         ? Promise.resolve(undefined)
         : readStatus(redis, { prefix, driver, key }).catch(() => undefined));
   return {
-    lastReason: async () => (await status())?.reason,
+    lastStatus,
     infeasibleBackoffMs: async (scope) => {
-      const infeasible = (await status())?.infeasible;
+      const infeasible = (await lastStatus())?.infeasible;
       return infeasible?.scope === scope ? Math.max(0, infeasible.untilMs - Date.now()) : 0;
     },
   };

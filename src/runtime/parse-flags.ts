@@ -210,7 +210,7 @@ function fromEnvironment(
 /** What a command's help says besides its flags. A command does one thing and ends, and takes its
  * own flags only. */
 export interface CommandHelp {
-  /** Name of the one argument that is not a flag, where there is one. */
+  /** What arguments that are not flags name, where there are any: one, or several with '…'. */
   readonly word?: string;
   /** What each exit status means. */
   readonly exits: Readonly<Record<number, string>>;

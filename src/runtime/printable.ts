@@ -19,6 +19,11 @@ export function shorten(text: string, maxCharacters: number): string {
   return length <= maxCharacters ? text : `${text.slice(0, maxCharacters)}… (${length} characters)`;
 }
 
+/** For people: "1 claim", "2 claims". */
+export function counted(count: number, noun: string, plural = `${noun}s`): string {
+  return `${count} ${count === 1 ? noun : plural}`;
+}
+
 /** For people: to the second. */
 export function isoTime(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19)}Z`;

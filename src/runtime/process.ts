@@ -107,7 +107,7 @@ export async function runProcess<T extends ProcessTable>(
     parsed = parseFlags(description.table, {
       ...(command === undefined ? invocation : { argv, inherited }),
       env: host.env,
-      maxWords: command?.word === undefined ? 0 : 1,
+      maxWords: maxWords(command),
     });
   } catch (error) {
     if (error instanceof UsageError) return exitForUsage(error);
@@ -155,6 +155,11 @@ export async function runProcess<T extends ProcessTable>(
   for (const error of await closers.close())
     log.warn({ err: error, cause: error.cause }, 'closing failed');
   host.exit(code);
+}
+
+function maxWords({ word = '' }: Partial<CommandHelp> = {}): number {
+  if (word === '') return 0;
+  return word.endsWith('…') ? Infinity : 1;
 }
 
 /** The host, with writes to stderr joined. Nothing of them is lost, however the process exits, and

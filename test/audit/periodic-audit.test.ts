@@ -86,7 +86,7 @@ it('after another provisioner audits at once, and reports what it left while it 
   nowMs += 70_000;
   t.mock.timers.tick(70_000);
   await until(() => audits === 2, 'the second audit');
-  assert.match(reported.join(), /^1 volumes of this driver are named by no PersistentVolume/);
+  assert.match(reported.join(), /^no PersistentVolume names 1 volume of this driver/);
   const orphans = /^sutler_orphan_volumes\{driver="d.example"\} 1$/m;
   assert.match(await metrics.metrics(), orphans);
   isLeading = false;

@@ -48,3 +48,38 @@ describe('claims that wait for a driver that is down', () => {
     await until(async () => all.test(await bed.operate('status')), 'status counts all of them');
   });
 });
+
+describe('claims that wait for a driver that does not answer in time', () => {
+  let bed: ProcessBed;
+  before(async () => {
+    bed = await ProcessBed.open({
+      flags: ['--timeout=1s'],
+      onCall: ({ method, signal }) =>
+        method === 'CreateVolume'
+          ? new Promise((_, reject) => signal.addEventListener('abort', reject))
+          : undefined,
+    });
+    await bed.startIngest();
+    await bed.startJobs();
+    for (let i = 0; i < 3; i += 1) await bed.newClaim();
+  });
+  after(() => bed.close());
+  const isTold = async (text: RegExp) => text.test(await bed.operate('status'));
+
+  it('tell an administrator after three calls to raise --timeout, in their events too', async () => {
+    const told =
+      /3 claims pending: DriverSlow.*\(administrator: raise --timeout \(it is 1s\), or see/;
+    await until(() => isTold(told), 'status says so', 20_000);
+    const isInEvents = async () => {
+      const { items } = await bed.kube.list<Event>(events, { namespace: 'default' });
+      const slow = items.filter(({ message }) => message?.endsWith('see why the driver is slow'));
+      return new Set(slow.map((each) => each.involvedObject.uid)).size === 3;
+    };
+    await until(isInEvents, 'each claim has such an event');
+  });
+
+  it('say that it can’t be reached when one of them finds that', async () => {
+    await bed.driver.close();
+    await until(() => isTold(/3 claims pending: Unreachable/), 'status says so', 20_000);
+  });
+});

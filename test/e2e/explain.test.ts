@@ -30,6 +30,20 @@ describe('why a claim is pending', () => {
   });
   after(() => bed.close());
 
+  it('is told for several claims in one call, for programs with a version and RFC 3339', async () => {
+    const made = [await bed.newClaim(), await bed.newClaim()];
+    for (const claim of made) await until(() => bed.isBound(claim), 'the claims are Bound');
+    const names = made.map(({ metadata }) => `default/${metadata.name}`);
+    const text = await bed.operate('explain', ...names, '-o', 'json');
+    const { version, claims } = JSON.parse(text) as {
+      readonly version: number;
+      readonly claims: readonly { readonly object: string; readonly since: string }[];
+    };
+    assert.deepEqual([version, claims.map(({ object }) => object)], [1, names]);
+    for (const { since } of claims) assert.equal(new Date(since).toISOString(), since);
+    assert.doesNotMatch(text, /sinceMs/);
+  });
+
   it('is nothing, where it is Bound', async () => {
     const claim = await bed.newClaim();
     await until(() => bed.isBound(claim), 'the claim is Bound');
@@ -70,9 +84,9 @@ describe('why a claim is pending', () => {
   it('is the driver’s refusal, with its code, the runs and the next one', async () => {
     const claim = await bed.newClaim('100Ti');
     const text = await answers(explain(claim), /cause:\s+(ResourceExhausted|OutOfRange)/);
-    await answers(explain(claim), /runs:\s+\d+ since .* the next (now|in )/);
+    await answers(explain(claim), /next try:\s+(now|in \d+s), or at once: sutler retry default\//);
     assert.match(text, /rpc error: code = /);
-    await answers(status, /1 claims pending: (ResourceExhausted|OutOfRange)/);
+    await answers(status, /1 claim pending: (ResourceExhausted|OutOfRange)/);
   });
 
   it('is another driver, for whose class no sutler works', async () => {

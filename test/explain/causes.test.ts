@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
 import { Code, createNotSentError, FULL_DETAILS, tooLateDetails } from '#src/csi/status.ts';
-import { CAUSES, DOUBT, driverCause, statusCause, VANISHED } from '#src/explain/causes.ts';
+import {
+  causeNamed,
+  CAUSES,
+  DOUBT,
+  driverCause,
+  prevailing,
+  statusCause,
+  timeoutNote,
+  VANISHED,
+} from '#src/explain/causes.ts';
 import type { DriverState } from '#src/explain/driver-state.ts';
 import type { RunStatus } from '#src/queue/status.ts';
 
@@ -100,6 +109,28 @@ describe('the cause for which a claim is not done', () => {
     assert.deepEqual([isFine, actor], [true, 'nobody']);
   });
 
+  it('is a slow driver after three calls in a row that ended at the deadline', () => {
+    const reason = rpc('DeadlineExceeded') + timeoutNote(10_000);
+    const after = (count: number) => statusCause(status({ outcome: 'running', count, reason }));
+    assert.deepEqual([after(2).name, after(2).actor], ['DeadlineExceeded', 'nobody']);
+    const { name, actor, step } = after(3);
+    assert.deepEqual([name, actor], ['DriverSlow', 'administrator']);
+    assert.equal(step, 'raise --timeout (it is 10s), or see why the driver is slow');
+  });
+
+  it('is no slow driver where it may take that long for the volume', () => {
+    const reason = rpc('DeadlineExceeded');
+    assert.equal(
+      statusCause(status({ outcome: 'running', count: 9, reason })).name,
+      'DeadlineExceeded',
+    );
+  });
+
+  it('names --watch-secrets where sutler does not watch the secret', () => {
+    const reason = 'error getting secret a in namespace b: secrets "a" not found';
+    assert.match(statusCause(status({ reason })).step, /--watch-secrets/);
+  });
+
   it('is not that the driver can’t be reached while its gateway is full', () => {
     const details = `${FULL_DETAILS}: 2 calls are under way`;
     const { message } = createNotSentError({ method: '/x', code: Code.Unavailable, details });
@@ -118,6 +149,17 @@ describe('the cause for which a claim is not done', () => {
     assert.match(sentence, /the driver was not asked: this run was 12 ms too late/);
     assert.equal(step, 'it is tried again by itself');
   });
+});
+
+describe('while the driver can’t be reached, the cause', () => {
+  const unreachable = causeNamed('Unreachable', 'no');
+  const prevails = (own: keyof typeof CAUSES) => prevailing(causeNamed(own, 'x'), unreachable);
+  it('of a claim without a run is that', () =>
+    assert.equal(prevailing(undefined, unreachable), unreachable));
+  for (const own of ['DeadlineExceeded', 'DriverSlow', 'Aborted', 'Canceled', 'Later'] as const)
+    it(`of a claim with ${own} is that`, () => assert.equal(prevails(own), unreachable));
+  it('of a claim that was refused stays its own', () =>
+    assert.equal(prevails('ResourceExhausted')?.name, 'ResourceExhausted'));
 });
 
 it('docs/troubleshooting.md has every cause', () => {

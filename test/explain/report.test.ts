@@ -108,7 +108,7 @@ describe('a report for people', () => {
     assert.deepEqual(linesOf(false), [
       `  2 claims pending: ResourceExhausted, the oldest for 3m, 1 of them run now ${step}`,
       '    ns/a and 1 more: the pool is full: 7 MiB for ns/a',
-      `  1 claims pending: ResourceExhausted, the oldest for 60s ${step}`,
+      `  1 claim pending: ResourceExhausted, the oldest for 60s ${step}`,
       '    ns/c: the quota is used up',
     ]));
 

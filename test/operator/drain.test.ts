@@ -93,7 +93,7 @@ describe('sutler drain', () => {
     await open('busy');
     const { code, out } = await drain(`--driver-name=${DRIVER}`);
     assert.equal(code, 1, out);
-    assert.match(out, /1 creations and 0 deletions are not finished; sutler can't be taken out/);
+    assert.match(out, /1 creation and 0 deletions are not finished; sutler can't be taken out/);
     assert.match(out, /no worker was seen: start jobs/);
     assert.match(out, /ns\/claim-busy {2}busy {2}a call may be at work in the driver until \d{4}-/);
   });
@@ -103,7 +103,7 @@ describe('sutler drain', () => {
     journals.push(await openCreation({ kube, server }, DRIVER, o));
     const { code, out } = await drain();
     assert.equal(code, 0, out);
-    assert.match(out, /1 claims and 0 volumes wait here/);
+    assert.match(out, /1 claim and 0 volumes wait here/);
   });
 
   it('says nothing about workers while one lives', async () => {
@@ -163,7 +163,7 @@ describe('sutler drain', () => {
     await open('last');
     const { code, out } = await drain(`--driver-name=${DRIVER}`, '--wait', '--wait-limit=300ms');
     assert.equal(code, 1);
-    assert.match(out, /1 creations and 0 deletions are not finished/);
+    assert.match(out, /1 creation and 0 deletions are not finished/);
     assert.match(out, /^drop what can never end with sutler forget UID$/m);
   });
 

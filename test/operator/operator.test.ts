@@ -90,7 +90,12 @@ describe('operator commands', () => {
       await open('v');
       journals.reverse();
       const json = await forgetClaim('v', '--why=x', '-o', 'json');
-      assert.deepEqual(JSON.parse(json.out), { driver: DRIVER, uid: 'v', claim: 'ns/c' });
+      assert.deepEqual(JSON.parse(json.out), {
+        version: 1,
+        driver: DRIVER,
+        uid: 'v',
+        claim: 'ns/c',
+      });
     });
 
     it('finds the claim in the journal of a process for one node', async (t) => {
@@ -175,19 +180,27 @@ describe('operator commands', () => {
     });
   });
 
-  it('sutler status --watch prints each change, as JSON too', async () => {
+  it('sutler status --watch prints when the facts change, as JSON too', async () => {
     const main = commandMain({ name: 'status', ...status }, (means) => {
       let looks = 0;
       return repeat(means, () => {
         looks += 1;
-        if (looks === 2) means.context.stop(0);
-        return Promise.resolve({ status: 0, lines: [`look ${looks}`], json: { looks } });
+        if (looks === 3) means.context.stop(0);
+        // Only an age differs in the second look.
+        const facts = [looks === 3];
+        return Promise.resolve({ status: 0, lines: [`look ${looks}`], json: { looks }, facts });
       });
     });
     const table = { status: { ...status, load: () => Promise.resolve({ main }) } };
     const { code, out } = await runSutler(['status', '--watch', '-o', 'json'], {}, table);
     assert.equal(code, 0);
-    assert.equal(out.replaceAll(/\s/g, ''), '{"looks":1}{"looks":2}');
+    assert.equal(out.replaceAll(/\s/g, ''), '{"version":1,"looks":1}{"version":1,"looks":3}');
+  });
+
+  it('sutler explain refuses -n beside a claim that has its namespace', async () => {
+    const { code, err } = await sutler('explain', 'ns/c', '-n', 'other');
+    assert.equal(code, 2);
+    assert.match(err, /ns\/c has its namespace: leave out -n other, or write c/);
   });
 
   it('sutler explain says of a claim that is gone until when a call may be at work for it', async () => {

@@ -117,7 +117,7 @@ describe('Consumer', () => {
   it('tells a run the reason of the last one that did not end with done', async () => {
     const reasons: (string | undefined)[] = [];
     bench.consumer(async (_, run) => {
-      reasons.push(await run.lastReason());
+      reasons.push((await run.lastStatus())?.reason);
       return reasons.length % 3 === 0
         ? done
         : { kind: 'retry', reason: `failure ${reasons.length}` };

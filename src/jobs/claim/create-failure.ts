@@ -4,7 +4,12 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { readClassSettings } from '../../volumes/class-settings.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import type { Dependencies } from '../dependencies.ts';
-import { recordClaimEvent, reportProvisioningFailed } from '../outcomes.ts';
+import {
+  describeFailedCall,
+  recordClaimEvent,
+  reportProvisioningDelayed,
+  reportProvisioningFailed,
+} from '../outcomes.ts';
 import { isFinal, isStillRunning } from '../volume/delete-volume.ts';
 import type { Creation } from './create-volume.ts';
 
@@ -57,20 +62,20 @@ export function isUsual(deps: Dependencies, creation: Creation): boolean {
 }
 
 /** The driver may still be at work: warns, unless it may take that long. */
-export function handleUnknownEnd(
+export async function handleUnknownEnd(
   deps: Dependencies,
   creation: Creation,
-  answer: string,
+  error: CsiError,
   isRunning: boolean,
-): Outcome {
+): Promise<Outcome> {
   const { claim, run } = creation;
   const { events } = deps.cluster;
   const usual = isRunning ? usualTime(deps, creation) : undefined;
   if (usual === undefined) {
-    reportProvisioningFailed(events, claim, answer);
-    return isRunning
-      ? { kind: 'running', reason: answer }
-      : { kind: 'retry', reason: answer, mayBeAtWork: true };
+    const { reason, event } = await describeFailedCall(deps.driver, run, error);
+    const report = isRunning ? reportProvisioningDelayed : reportProvisioningFailed;
+    report(events, claim, event);
+    return isRunning ? { kind: 'running', reason } : { kind: 'retry', reason, mayBeAtWork: true };
   }
   // The same text for each call, so that it is one event, whose count is that of the calls.
   const message =
@@ -79,5 +84,5 @@ export function handleUnknownEnd(
   // The first call has an event of its own.
   if (run.count > 1)
     recordClaimEvent(events, claim, { type: 'Normal', reason: 'Provisioning', message });
-  return { kind: 'running', reason: `${message}: ${answer}`, isUsual: true };
+  return { kind: 'running', reason: `${message}: ${error.message}`, isUsual: true };
 }

@@ -24,6 +24,7 @@ import {
   notForwarded,
   parkOrRetry,
   recordClaimEvent,
+  reportProvisioningDelayed,
   reportProvisioningFailed,
   whyDriverDown,
 } from '../outcomes.ts';
@@ -165,7 +166,7 @@ async function handleUnusableAnswer(
     reason = `${begin}, volume is orphaned: ${failure}`;
   }
   // The first warning also describes the clean-up, which repeated calls do not attempt.
-  const last = await run.lastReason();
+  const last = (await run.lastStatus())?.reason;
   if (!isFirstCall && last?.startsWith(message) === true) reason = last;
   reportProvisioningFailed(events, claim, reason);
   return { kind: 'retry', reason };
@@ -230,7 +231,7 @@ async function handleFailure(
       // What is begun on a node that may never come back stays so; the user is told.
       const isLeft = outcome.kind === 'parked' && run.count > 1;
       const told = isLeft ? outcome.reason : whyDriverDown(outcome);
-      if (told !== undefined) reportProvisioningFailed(deps.cluster.events, claim, told);
+      if (told !== undefined) reportProvisioningDelayed(deps.cluster.events, claim, told);
       return outcome.kind === 'running'
         ? { ...outcome, isUsual: isUsual(deps, creation) }
         : outcome;
@@ -238,7 +239,7 @@ async function handleFailure(
     case 'refused':
       return handleRefusal(deps, creation, error, failure.infeasible);
     case 'unknown':
-      return handleUnknownEnd(deps, creation, error.message, failure.running);
+      return handleUnknownEnd(deps, creation, error, failure.running);
   }
 }
 
@@ -311,7 +312,7 @@ function startInfeasibleBackoff(
 export async function delayIfRecentlyInfeasible(
   deps: Dependencies,
   claim: Claim | undefined,
-  run: Pick<Run, 'lastReason' | 'infeasibleBackoffMs'>,
+  run: Pick<Run, 'lastStatus' | 'infeasibleBackoffMs'>,
 ): Promise<Outcome | undefined> {
   const cls = classOf(deps, claim);
   if (cls === undefined || (claim?.spec.volumeName ?? '') !== '') return undefined;
@@ -321,7 +322,7 @@ export async function delayIfRecentlyInfeasible(
     deps.settings.retryMaxMs,
   );
   if (delayMs === 0) return undefined;
-  const reason = (await run.lastReason()) ?? 'the driver called the request infeasible';
+  const reason = (await run.lastStatus())?.reason ?? 'the driver called the request infeasible';
   return { kind: 'later', reason, delayMs };
 }
 

@@ -12,7 +12,13 @@ import { explainShared, identityOf, mayBeSame } from '../../volumes/handles.ts';
 import type { RunHandle, VolumeRun } from '../attempt.ts';
 import type { CsiDriver, Dependencies, Events, Kube, RedisState } from '../dependencies.ts';
 import type { MarkedJob } from '../mark-job.ts';
-import { notForwarded, parkOrRetry, reportDeletionFailed, whyDriverDown } from '../outcomes.ts';
+import {
+  describeFailedCall,
+  notForwarded,
+  parkOrRetry,
+  reportDeletionFailed,
+  whyDriverDown,
+} from '../outcomes.ts';
 import { readSecretValues, type SecretProblem, type SecretValues } from '../read-objects.ts';
 
 interface DeleteCall {
@@ -181,10 +187,15 @@ export function refuseDeletion(
 
 async function handleFailure(
   { cluster, driver }: Dependencies,
-  { volume, gateway, mark }: VolumeRun & { readonly gateway: string; readonly mark: MarkedJob },
+  {
+    volume,
+    run,
+    gateway,
+    mark,
+  }: VolumeRun & { readonly gateway: string; readonly mark: MarkedJob },
   error: CsiError,
 ): Promise<Outcome> {
-  const { codeName, message: reason } = error;
+  const { codeName } = error;
   if (error.notForwarded) {
     await mark.undo(false);
     const outcome = notForwarded(driver, error, gateway);
@@ -193,6 +204,7 @@ async function handleFailure(
     return outcome;
   }
   if (isFinal(error)) await mark.undo(false);
-  reportDeletionFailed(cluster.events, volume, reason);
+  const { reason, event } = await describeFailedCall(driver, run, error);
+  reportDeletionFailed(cluster.events, volume, event);
   return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason };
 }

@@ -94,6 +94,9 @@ export function repeatedCallsOf(scene: Scene): readonly string[] {
   return [...new Set(repeated)].map((call) => normaliseText(scene, call));
 }
 
+/** What sutler says besides. */
+const NEXT_STEP = /; when that is mended: sutler retry \S+$/;
+
 export function eventsOf(scene: Scene): ScenarioRecord['events'] {
   const lines = scene
     .events()
@@ -102,7 +105,7 @@ export function eventsOf(scene: Scene): ScenarioRecord['events'] {
         `${type} ${reason} ${involvedObject.kind} ${involvedObject.name}: ${message}`,
     )
     .filter((line) => !isConflict(line))
-    .map((line) => unifyDeadline(normaliseText(scene, line)));
+    .map((line) => unifyDeadline(normaliseText(scene, line.replace(NEXT_STEP, ''))));
   return Object.fromEntries([...new Set(lines)].sort().map((line) => [line, true as const]));
 }
 

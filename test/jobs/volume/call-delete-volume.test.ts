@@ -151,7 +151,7 @@ describe('DeleteVolume', () => {
         queuedMs: 0,
         count: 1,
         reachedDriver: () => undefined,
-        lastReason: () => Promise.resolve(undefined),
+        lastStatus: () => Promise.resolve(undefined),
         facts: {},
         begun: () => Promise.resolve(NOTHING_BEGUN),
         mark: () => Promise.reject(new Error('marked')),

@@ -1,0 +1,86 @@
+import { reportDriver } from '../explain/report.ts';
+import type { Explanation } from '../explain/explain.ts';
+import { retryNow, type Retried } from '../queue/retry.ts';
+import { listDrivers } from '../queue/queues.ts';
+import { UsageError } from '../runtime/flags.ts';
+import { counted } from '../runtime/printable.ts';
+import { chooseDriver, commandMain, type Means, Refusal, type Result } from './command.ts';
+import { retry } from './flags.ts';
+
+/** Has what waits tried again at once. */
+export const main = commandMain({ name: 'retry', ...retry }, run);
+
+async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<Result> {
+  const { flags, words } = context;
+  const wanted = wantedOf(flags, words);
+  const redis = await openRedis();
+  const { redisPrefix: prefix, driverName } = flags;
+  const drivers =
+    driverName === ''
+      ? await listDrivers(redis, prefix)
+      : [await chooseDriver(redis, prefix, driverName)];
+  const tried: Tried[] = [];
+  for (const driver of drivers) {
+    const { pending } = await reportDriver({ redis, prefix, driver });
+    const found = pending.filter(wanted);
+    const results = await retryNow(redis, { prefix, driver }, found);
+    tried.push(...found.map((each) => ({ ...each, result: results.get(each.uid) ?? 'waiting' })));
+  }
+  const missing = words.filter((word) => tried.every(({ object }) => object !== word));
+  if (tried.length === 0 && words.length === 0)
+    throw new Refusal('nothing of that waits here: see sutler status');
+  const isDone = missing.length === 0 && tried.every(({ result }) => result !== 'waiting');
+  return {
+    status: isDone ? 0 : 1,
+    lines: [...describeTried(tried), ...missing.map(describeMissing)],
+    json: {
+      tried: tried.map(({ kind, object, driver, result }) => ({ kind, object, driver, result })),
+      missing,
+    },
+  };
+}
+
+type Tried = Explanation & { readonly result: Retried };
+
+/** What is asked for.
+ * @throws UsageError for nothing, or for objects beside a filter */
+function wantedOf(
+  flags: { readonly class: string; readonly cause: string; readonly all: boolean },
+  words: readonly string[],
+): (each: Explanation) => boolean {
+  const hasFilter = flags.class !== '' || flags.cause !== '' || flags.all;
+  if (hasFilter === words.length > 0)
+    throw new UsageError(
+      'name what is to be tried: NAMESPACE/CLAIM, a PersistentVolume, or one of --class, --cause ' +
+        'and --all',
+    );
+  if (!hasFilter) return ({ object }) => words.includes(object);
+  return ({ className, cause }) =>
+    (flags.class === '' || className === flags.class) &&
+    (flags.cause === '' || cause.name === flags.cause);
+}
+
+/** Objects of which each has a line. */
+const SHOWN = 20;
+
+function describeTried(tried: readonly Tried[]): readonly string[] {
+  const shown = tried.slice(0, SHOWN).map(describeOne);
+  const more = tried.length - shown.length;
+  const count = tried.filter(({ result }) => result !== 'waiting').length;
+  return more > 0
+    ? [...shown, `and ${more} more: ${counted(count, 'object')} tried in all`]
+    : shown;
+}
+
+function describeOne({ object, cause, result }: Tried): string {
+  if (result === 'promoted') return `${object}: tried now`;
+  if (result === 'running') return `${object}: a worker is at it already`;
+  return `${object}: there is no run to begin: ${cause.sentence}; ${cause.actor}: ${cause.step}`;
+}
+
+function describeMissing(word: string): string {
+  return (
+    `${word}: it does not wait here: it is done, gone or of another provisioner ` +
+    `(sutler explain ${word})`
+  );
+}

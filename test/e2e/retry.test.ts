@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims, secrets } from '#src/kube/resources.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
+import { DRIVER, ProcessBed } from '../harness/process-bed.ts';
+import { until } from '../harness/until.ts';
+
+describe('sutler retry', () => {
+  let bed: ProcessBed;
+  let fault: number | undefined;
+  let claim: Claim;
+  before(async () => {
+    bed = await ProcessBed.open({
+      onCall({ method }) {
+        if (method === 'CreateVolume' && fault !== undefined) throw new DriverStatus(fault, 'no');
+        return undefined;
+      },
+    });
+    await bed.startIngest();
+    await bed.startJobs('--retry-interval-start=1h', '--retry-interval-max=1h');
+    const login = 'csi.storage.k8s.io/provisioner-secret';
+    const parameters = { [`${login}-name`]: 'login', [`${login}-namespace`]: 'default' };
+    await bed.createClass('locked', { provisioner: DRIVER, parameters });
+  });
+  after(() => bed.close());
+  beforeEach(() => (fault = undefined));
+
+  const isPending = async (cause: string): Promise<boolean> =>
+    (await bed.operate('status')).includes(`pending: ${cause}`);
+  const nameOf = ({ metadata }: Claim): string => `default/${metadata.name}`;
+  const refused = async (code: number, cause: string): Promise<void> => {
+    fault = code;
+    claim = await bed.newClaim();
+    await until(() => isPending(cause), `it is ${cause}`);
+    fault = undefined;
+  };
+
+  it('has a claim Bound at once when its secret is there', async () => {
+    claim = await bed.newClaim('1Mi', { storageClassName: 'locked' });
+    await until(() => isPending('Secret'), 'it waits for its secret');
+    await bed.kube.create(secrets, 'default', {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name: 'login', namespace: 'default' },
+      data: { key: 'dmFsdWU=' },
+    });
+    assert.equal(await bed.operate('retry', nameOf(claim)), `${nameOf(claim)}: tried now\n`);
+    await until(() => bed.isBound(claim), 'it is Bound');
+  });
+
+  it('ends the longer wait of a request that can’t succeed later', async () => {
+    await refused(Code.InvalidArgument, 'InvalidArgument');
+    await bed.operate('retry', nameOf(claim));
+    await until(() => bed.isBound(claim), 'it is Bound');
+  });
+
+  for (const filter of ['--cause=ResourceExhausted', '--all'])
+    it(`tries what ${filter} finds`, async () => {
+      await refused(Code.ResourceExhausted, 'ResourceExhausted');
+      assert.match(await bed.operate('retry', '--cause=Secret'), /nothing of that waits here/);
+      assert.equal(await bed.operate('retry', filter), `${nameOf(claim)}: tried now\n`);
+      await until(() => bed.isBound(claim), 'it is Bound');
+    });
+
+  it('tries the claims of a class', async () => {
+    await refused(Code.Internal, 'Internal');
+    assert.match(await bed.operate('retry', '--class=locked'), /nothing of that waits here/);
+    const cls = `--class=${String(claim.spec.storageClassName)}`;
+    assert.equal(await bed.operate('retry', cls), `${nameOf(claim)}: tried now\n`);
+    await until(() => bed.isBound(claim), 'it is Bound');
+  });
+
+  it('says of a claim that has no job what it waits for', async () => {
+    claim = await bed.newClaim('1Mi', { storageClassName: 'absent' });
+    await until(() => isPending('ClassNotFound'), 'it waits for its class');
+    assert.match(
+      await bed.operate('retry', nameOf(claim)),
+      /there is no run to begin: StorageClass "absent" does not exist; user: name another class/,
+    );
+    await bed.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
+  });
+
+  it('says of one that does not wait how to see why', async () => {
+    const text = await bed.operate('retry', 'default/none');
+    assert.match(text, /^default\/none: it does not wait here.*\(sutler explain default\/none\)/);
+  });
+
+  it('asks what is to be tried, where nothing or too much is named', async () => {
+    for (const args of [[], ['default/a', '--all']])
+      assert.match(
+        await bed.operate('retry', ...args),
+        /name what is to be tried: NAMESPACE\/CLAIM/,
+      );
+  });
+});
