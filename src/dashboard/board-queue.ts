@@ -7,7 +7,7 @@ import { parseJob } from '../queue/contract.ts';
 import type { QueueEntry } from '../queue/queues.ts';
 import { readStatuses, type RunStatus } from '../queue/status.ts';
 import type { RedisLink } from '../redis/connection.ts';
-import { pathOf } from './pending-page.ts';
+import { pathOf } from './object-page.ts';
 
 /** States that no job of ours is ever in: their tabs would say that nothing fails. */
 const UNUSED: readonly JobStatus[] = ['failed', 'waiting-children'];

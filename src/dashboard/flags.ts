@@ -60,7 +60,7 @@ export const flags = defineFlags({
     type: 'bool',
     default: false,
     help:
-      'Lets the operator try a claim or volume now. In the queues nobody acts: that would bypass ' +
+      'Lets the operator retry a claim or volume at once. In the queues nobody acts: that would bypass ' +
       'what keeps a key from running twice.',
   },
 });

@@ -1,3 +1,5 @@
+import { isoTime } from '../runtime/printable.ts';
+
 /** HTML that may be sent as it is. */
 export class Markup {
   readonly text: string;
@@ -24,4 +26,18 @@ function textOf(content: Content): string {
     .replaceAll('>', '&gt;')
     .replaceAll('"', '&quot;')
     .replaceAll("'", '&#39;');
+}
+
+/** Names, and what is said of each. */
+export function definitions(facts: Readonly<Record<string, Content>>): Markup {
+  const rows = Object.entries(facts).map(
+    ([name, text]) => markup`<dt>${name}</dt><dd>${text}</dd>`,
+  );
+  return markup`<dl>${rows}</dl>`;
+}
+
+/** A time, as a text that may be shorter. */
+export function time(ms: number, text = isoTime(ms)): Markup {
+  const iso = isoTime(ms);
+  return markup`<time datetime="${iso}" title="${iso}">${text}</time>`;
 }

@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto';
 import { leaderOf, whyNoWorker } from '../explain/driver-state.ts';
-import { describe, type Explanation, inWords } from '../explain/explain.ts';
+import { type Explanation, inWords } from '../explain/explain.ts';
 import { faultOf, groupFaults } from '../explain/fault.ts';
 import { describeJournal } from '../explain/report.ts';
 import { describeTimes, quantiles } from '../explain/time-to-volume.ts';
 import { age, isoTime } from '../runtime/printable.ts';
-import { type Content, type Markup, markup } from './markup.ts';
+import { type Content, definitions, type Markup, markup, time } from './markup.ts';
+import { pathOf } from './object-page.ts';
 import { fullPage } from './pages.ts';
-import { type DriverView, type Overview, queueOf } from './pending-view.ts';
+import { type DriverView, type Overview } from './pending-view.ts';
 
 /** What the first page shows of all that is pending. */
 export interface Filter {
@@ -104,13 +105,6 @@ function processCard([first]: readonly DriverView[]): Content {
   });
   return markup`<section class="card"><h2>Processes: ${items.length}</h2>
 <ul>${items}</ul></section>`;
-}
-
-function definitions(facts: Readonly<Record<string, Content>>): Markup {
-  const rows = Object.entries(facts).map(
-    ([name, text]) => markup`<dt>${name}</dt><dd>${text}</dd>`,
-  );
-  return markup`<dl>${rows}</dl>`;
 }
 
 function bad(text: string): Markup {
@@ -234,6 +228,8 @@ ${filter.fault === '' ? undefined : markup`<p>${link({ ...filter, page: 1, fault
 const OBJECT_COLUMNS = ['Object', 'Class', 'Pending for', 'Cause', 'Runs', 'Next run'] as const;
 
 function objectTable(objects: readonly Explanation[], nowMs: number, filter: Filter): Content {
+  if (objects.length === 0 && filter.fault !== '')
+    return markup`<p class="fine">Nothing waits for this cause any more.</p>`;
   if (objects.length === 0) return undefined;
   const rows = objects.map((each) => {
     const { className, sinceMs, status, nextMs, isRunning } = each;
@@ -253,11 +249,6 @@ function causeName({ cause }: Explanation): Markup {
   return markup`<strong class="${cause.isFine ? '' : 'bad'}">${cause.name}</strong>`;
 }
 
-function time(ms: number, text: string): Markup {
-  const iso = isoTime(ms);
-  return markup`<time datetime="${iso}" title="${iso}">${text}</time>`;
-}
-
 function paging(found: number, filter: Filter): Markup {
   const { page } = filter;
   const first = (page - 1) * PAGE_ROWS;
@@ -266,35 +257,6 @@ function paging(found: number, filter: Filter): Markup {
 ${page > 1 ? link({ ...filter, page: page - 1 }, 'Previous rows') : undefined}
 <span>${found === 0 ? 0 : first + 1} to ${last} of ${found}, the oldest first</span>
 ${last < found ? link({ ...filter, page: page + 1 }, 'Next rows') : undefined}</nav>`;
-}
-
-/** The page of one object.
- * @param said  what was just done; '' for nothing */
-export function objectPage(e: Explanation, nowMs: number, mayAct: boolean, said = ''): string {
-  const { object, cause, status } = e;
-  const queue = `/queues/queue/${encodeURIComponent(queueOf(e))}?status=delayed`;
-  const history = (status?.history ?? []).map(
-    ({ atMs, reason }) => markup`<li>${time(atMs, isoTime(atMs))} ${reason}</li>`,
-  );
-  const run = markup`<form method="post" action="${pathOf(e)}/run">
-<button>Try now</button></form>`;
-  const command = e.kind === 'claim' ? `sutler explain ${object}` : `kubectl describe pv ${object}`;
-  return fullPage(
-    object,
-    markup`<h1>${object}</h1>
-${said === '' ? undefined : markup`<p class="note" role="status">${said}</p>`}
-<p class="${cause.isFine ? 'fine' : 'bad'}">${cause.sentence}</p>
-${definitions(describe(e, nowMs))}
-${history.length === 0 ? undefined : markup`<h2>Timeline</h2>\n<ol>${history}</ol>`}
-<div class="row">${mayAct ? run : undefined}
-<a href="${queue}">Its queue</a></div>
-<p class="quiet">In a terminal: <code>${command}</code></p>`,
-  );
-}
-
-/** The path of an object's page. */
-export function pathOf({ kind, object }: Pick<Explanation, 'kind' | 'object'>): string {
-  return `/${kind}s/${object.split('/').map(encodeURIComponent).join('/')}`;
 }
 
 function link(filter: Filter, text: string, isCurrent = false): Markup {

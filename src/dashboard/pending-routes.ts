@@ -1,17 +1,11 @@
 import express, { type Request, type RequestHandler } from 'express';
-import type { Explanation } from '../explain/explain.ts';
+import { MOST_RECENT } from '../explain/recent.ts';
 import { keyId } from '../queue/contract.ts';
 import { promoteUnlessRunning, useQueue } from '../queue/queues.ts';
 import type { BoardsOptions } from './boards.ts';
 import { callerOf, guardActions } from './login.ts';
-import {
-  type Filter,
-  filterPending,
-  objectPage,
-  PAGE_ROWS,
-  pathOf,
-  pendingPage,
-} from './pending-page.ts';
+import { donePage, objectPage, pathOf } from './object-page.ts';
+import { type Filter, filterPending, PAGE_ROWS, pendingPage } from './pending-page.ts';
 import { PendingView, queueOf } from './pending-view.ts';
 import { RequestRefused } from './refusals.ts';
 
@@ -19,7 +13,7 @@ const OBJECTS = ['/claims/:namespace/:name', '/volumes/:name'];
 
 /** What an operator did to a job, by the query of the page that it leads to. */
 const SAID = {
-  promoted: 'It is tried now.',
+  promoted: 'It is retried now.',
   running: 'A worker is at it already: nothing was changed.',
   waiting: 'It has no delayed job: nothing was changed.',
 } as const;
@@ -42,15 +36,23 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
   });
 
   router.get(OBJECTS, async (request, response) => {
-    const explanation = await explain(view, request);
-    const { said: done } = request.query;
-    const [, said] = Object.entries(SAID).find(([name]) => name === done) ?? [];
+    const object = objectOf(request);
+    const explanation = await view.explain(object);
+    const done = explanation === undefined ? await view.findDone(object) : undefined;
+    if (done !== undefined) {
+      response.send(donePage(done, done.driver, clock.nowMs()));
+      return;
+    }
+    if (explanation === undefined) throw unknown(object);
+    const [, said] = Object.entries(SAID).find(([name]) => name === request.query['said']) ?? [];
     response.send(objectPage(explanation, clock.nowMs(), callerOf(response).mayAct, said));
   });
 
-  const tryPaths = OBJECTS.map((path) => `${path}/run`);
-  router.post(tryPaths, act, async (request, response) => {
-    const explanation = await explain(view, request);
+  const retryPaths = OBJECTS.map((path) => `${path}/retry`);
+  router.post(retryPaths, act, async (request, response) => {
+    const object = objectOf(request);
+    const explanation = await view.explain(object);
+    if (explanation === undefined) throw unknown(object);
     const said = await useQueue(link.redis, { prefix, queue: queueOf(explanation) }, (queue) =>
       promoteUnlessRunning(queue, keyId(explanation)),
     );
@@ -60,14 +62,17 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
   return router;
 }
 
-/** @throws RequestRefused for an object that is not pending */
-async function explain(view: PendingView, { params }: Request): Promise<Explanation> {
+/** "namespace/claim", or the volume's name. */
+function objectOf({ params }: Request): string {
   const { namespace, name } = params;
-  const object = namespace === undefined ? String(name) : `${String(namespace)}/${String(name)}`;
-  const explanation = await view.explain(object);
-  if (explanation !== undefined) return explanation;
-  const detail = `${object} is not pending here: it is done, gone, or of another provisioner`;
-  throw new RequestRefused(404, detail);
+  return namespace === undefined ? String(name) : `${String(namespace)}/${String(name)}`;
+}
+
+function unknown(object: string): RequestRefused {
+  const detail =
+    `${object} is not pending here, nor one of the last ${MOST_RECENT} that were done: ` +
+    'it is gone, or of another provisioner';
+  return new RequestRefused(404, detail);
 }
 
 const MAX_FILTER_LENGTH = 253;

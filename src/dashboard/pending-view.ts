@@ -1,5 +1,6 @@
 import { type Explanation, nextRunMs } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
+import { findRecent, type Recent } from '../explain/recent.ts';
 import { type DriverReport, explainOne, reportDriver } from '../explain/report.ts';
 import { type Provisioned, readProvisioned } from '../explain/time-to-volume.ts';
 import { keyId } from '../queue/contract.ts';
@@ -69,6 +70,18 @@ export class PendingView {
     const place = this.#placeOf(found.driver);
     const entry = await readPendingEntry(place, found.uid);
     return entry && explainOne(place, entry, this.#options.clock.nowMs());
+  }
+
+  /** The last job of an object that was done lately; undefined: there is none. */
+  async findDone(object: string): Promise<(Recent & { readonly driver: string }) | undefined> {
+    const { link, prefix } = this.#options;
+    const drivers = await listDrivers(link.redis, prefix);
+    const looks = drivers.map(async (driver) => {
+      const found = await findRecent(this.#placeOf(driver), object);
+      return found && { ...found, driver };
+    });
+    const found = (await Promise.all(looks)).filter((each) => each !== undefined);
+    return found.sort((a, b) => b.finishedMs - a.finishedMs)[0];
   }
 
   /** What was read is old: somebody has changed something. */

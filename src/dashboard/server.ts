@@ -22,7 +22,7 @@ export interface DashboardOptions extends LoginOptions, BoardsOptions {
 
 const BOARDS_ONLY_SHOW =
   'nobody acts in the queues: that bypasses what keeps a key from running twice; ' +
-  'have a claim or volume tried now on its own page';
+  'retry a claim or volume on its own page';
 
 /** Longer than the limit of one Redis command, so that the command's own error arrives first. */
 const ANSWER_MS = 8000;

@@ -4,9 +4,10 @@ import type { Backoff } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { BLIP_MS } from '../runtime/outage.ts';
 import { type JobKey, logFields } from './contract.ts';
+import { encodeResult, type StoredResult } from './job-result.ts';
 import { type Outcome, requeueDelayMs, retryDelayMs, shownReason } from './outcome.ts';
 import { takePendingPromotion } from './queues.ts';
-import { clearStatus, writeStatus } from './status.ts';
+import { clearStatus, type StatusChange, writeStatus } from './status.ts';
 
 /** A job that BullMQ gave to this worker. */
 export interface TakenJob {
@@ -50,9 +51,12 @@ export class OutcomeApplier {
   /** Ends a run.
    * @returns what BullMQ stores as the result of a complete job
    * @throws CountedFailure for a job that failed, DelayedError for one that is delayed */
-  async apply(taken: TakenJob, outcome: Outcome): Promise<string | null> {
+  async apply(taken: TakenJob, outcome: Outcome): Promise<StoredResult> {
+    if (outcome.kind === 'done') {
+      const changes = await this.#clearStatus(taken);
+      return encodeResult({ note: outcome.note ?? '', changes });
+    }
     const runs = await this.#writeStatus(taken, outcome);
-    if (outcome.kind === 'done') return outcome.note ?? null;
     if (outcome.kind === 'retry')
       throw new CountedFailure(shownReason(outcome.reason), outcome.minDelayMs ?? 0);
     const { backoff, random } = this.#options;
@@ -90,16 +94,22 @@ export class OutcomeApplier {
     );
   }
 
-  /** Sends no command when the job's only run ended with `done`, since nothing is stored then.
-   * @returns how many runs in a row, this one included, had this outcome */
-  async #writeStatus({ job, key }: TakenJob, outcome: Outcome): Promise<number> {
+  /** Sends no command after the job's only run, since nothing is stored then.
+   * @returns how its reason had changed */
+  async #clearStatus({ job, key }: TakenJob): Promise<readonly StatusChange[]> {
+    const { redis, prefix, driver } = this.#options;
+    if (key === undefined || job.attemptsStarted <= 1) return [];
+    return clearStatus(redis, { prefix, driver, key });
+  }
+
+  /** @returns how many runs in a row, this one included, had this outcome */
+  async #writeStatus(
+    { job, key }: TakenJob,
+    outcome: Exclude<Outcome, { readonly kind: 'done' }>,
+  ): Promise<number> {
     if (key === undefined) return job.attemptsStarted;
     const { redis, prefix, driver, log } = this.#options;
     const place = { prefix, driver, key };
-    if (outcome.kind === 'done') {
-      if (job.attemptsStarted > 1) await clearStatus(redis, place);
-      return 0;
-    }
     const atMs = Date.now();
     const reason = shownReason(outcome.reason);
     const { infeasibleScope: scope, minDelayMs = 0 } = outcome.kind === 'retry' ? outcome : {};
@@ -108,6 +118,7 @@ export class OutcomeApplier {
       outcome: outcome.kind,
       reason,
       atMs,
+      tookMs: job.processedOn === undefined ? undefined : atMs - job.processedOn,
       until: 'until' in outcome ? outcome.until : undefined,
       infeasible: scope === undefined ? undefined : { scope, untilMs: atMs + minDelayMs },
     });
@@ -119,7 +130,7 @@ export class OutcomeApplier {
 /** How long the reason of an outcome has to last before it is logged. That of a full gateway never
  * is: calls are made as fast as they may be. Nor is a wait for a turn, or for a driver that may
  * take so long. */
-function newsAfterMs(outcome: Outcome): number {
+function newsAfterMs(outcome: Exclude<Outcome, { readonly kind: 'done' }>): number {
   if (outcome.kind === 'running' && outcome.isUsual === true) return Number.MAX_SAFE_INTEGER;
   if (outcome.kind !== 'later') return 0;
   if (outcome.isGatewayFull === true || outcome.isTurn === true) return Number.MAX_SAFE_INTEGER;

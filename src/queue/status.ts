@@ -33,6 +33,8 @@ export interface StatusChange {
   readonly atMs: number;
   /** Its beginning. */
   readonly reason: string;
+  /** How long the first of these runs took; absent where an earlier version wrote it. */
+  readonly tookMs?: number;
 }
 
 /** A delay that no edit ends while the key asks for the same scope. */
@@ -56,6 +58,7 @@ const write = defineNamedScript({
     outcome: 'text',
     reason: 'text',
     atMs: 'number',
+    tookMs: 'text',
     conditions: 'text',
     groups: 'text',
     infeasible: 'text',
@@ -75,7 +78,8 @@ local function sense(text) return (string.gsub(text or '', '%d+', '0')) end
 local changes = history and cjson.decode(history) or {}
 if sense(lastReason) ~= sense(reason) then
   told = '0'
-  changes[#changes + 1] = {atMs, string.sub(reason, 1, ${HISTORY_REASON_LENGTH})}
+  changes[#changes + 1] =
+    {atMs, string.sub(reason, 1, ${HISTORY_REASON_LENGTH}), tonumber(tookMs)}
   if #changes > ${HISTORY_LENGTH} then table.remove(changes, 1) end
 end
 local sinceMs = atMs - (changes[#changes] or {atMs})[1]
@@ -90,15 +94,16 @@ return {'written', 'count', count, 'isNews', isNews and '1' or '0'}
 `,
 });
 
-/** Deletes a status, and takes the key out of its groups of the wait list. */
+/** Deletes a status, and takes the key out of its groups of the wait list. Answers the history. */
 const clear = defineNamedScript({
   keys: ['status', 'waits'],
   args: { keyId: 'text' },
-  answers: { ok: {} },
+  answers: { ok: { history: 'text' } },
   lua: `${GROUPS_LUA}
-leaveGroups(waits, redis.call('HGET', status, 'groups'), keyId)
+local groups, history = unpack(redis.call('HMGET', status, 'groups', 'history'))
+leaveGroups(waits, groups, keyId)
 redis.call('DEL', status)
-return {'ok'}
+return {'ok', 'history', history or ''}
 `,
 });
 
@@ -108,6 +113,7 @@ export interface StatusPlace extends DriverPlace {
 }
 
 /** Writes why a key waits and, in the same step, for which versions of which objects.
+ * @param status.tookMs  how long the run took, if known
  * @returns how many runs in a row, this one included, had the same outcome, and whether the reason
  *          is another than before, apart from its numbers, for `newsAfterMs` now: true once */
 export async function writeStatus(
@@ -117,14 +123,16 @@ export async function writeStatus(
     readonly until?: readonly WaitCondition[] | undefined;
     readonly infeasible?: InfeasibleBackoff | undefined;
     readonly newsAfterMs?: number;
+    readonly tookMs?: number | undefined;
   },
 ): Promise<{ readonly count: number; readonly isNews: boolean }> {
-  const { outcome, reason, atMs, until, infeasible, newsAfterMs = 0 } = status;
+  const { outcome, reason, atMs, until, infeasible, newsAfterMs = 0, tookMs } = status;
   return write.run(redis, keysOf(place), {
     keyId: keyId(place.key),
     outcome,
     reason,
     atMs,
+    tookMs: tookMs === undefined ? '' : String(Math.round(tookMs)),
     conditions: until === undefined ? '' : JSON.stringify(until),
     groups: waitGroups(until ?? []),
     infeasible: infeasible ? JSON.stringify(infeasible) : '',
@@ -132,9 +140,14 @@ export async function writeStatus(
   });
 }
 
-/** Deletes why a key waited, and for what. */
-export async function clearStatus(redis: Redis, place: StatusPlace): Promise<void> {
-  await clear.run(redis, keysOf(place), { keyId: keyId(place.key) });
+/** Deletes why a key waited, and for what.
+ * @returns how the reason had changed */
+export async function clearStatus(
+  redis: Redis,
+  place: StatusPlace,
+): Promise<readonly StatusChange[]> {
+  const { history } = await clear.run(redis, keysOf(place), { keyId: keyId(place.key) });
+  return decodeChanges(listIn(history));
 }
 
 function keysOf({ prefix, driver, key }: StatusPlace) {
@@ -197,7 +210,7 @@ function parseStatus(fields: Readonly<Record<string, string>>): RunStatus | unde
     firstMs: Number(first ?? at),
     runs: Number(runs ?? count),
     until: listIn(until).flatMap(asCondition),
-    history: listIn(history).flatMap(asChange),
+    history: decodeChanges(listIn(history)),
     ...(infeasible ? parseInfeasible(infeasible) : {}),
   };
 }
@@ -210,9 +223,20 @@ function asCondition(value: unknown): readonly WaitCondition[] {
   return [{ resource, name, seen: String(seen), ...place }];
 }
 
+/** Changes as JSON has them. */
+export function encodeChanges(changes: readonly StatusChange[]): readonly (readonly unknown[])[] {
+  return changes.map(({ atMs, reason, tookMs }) => [atMs, reason, tookMs]);
+}
+
+/** @param list  as encodeChanges gives it; leaves out what is no change */
+export function decodeChanges(list: unknown): readonly StatusChange[] {
+  return Array.isArray(list) ? list.flatMap(asChange) : [];
+}
+
 function asChange(value: unknown): readonly StatusChange[] {
-  const [atMs, reason]: readonly unknown[] = Array.isArray(value) ? value : [];
-  return typeof atMs === 'number' && typeof reason === 'string' ? [{ atMs, reason }] : [];
+  const [atMs, reason, tookMs]: readonly unknown[] = Array.isArray(value) ? value : [];
+  if (typeof atMs !== 'number' || typeof reason !== 'string') return [];
+  return [{ atMs, reason, ...(typeof tookMs === 'number' ? { tookMs } : {}) }];
 }
 
 function parseInfeasible(text: string): Pick<RunStatus, 'infeasible'> {

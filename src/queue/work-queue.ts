@@ -17,6 +17,7 @@ import {
 } from './contract.ts';
 import { Fairness } from './fairness.ts';
 import { HISTORY_KEYS, HISTORY_LUA, historyKeys, type Term, termText } from './history.ts';
+import { decodeResult, type JobResult } from './job-result.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import { pendingPromotionKey, queueName, queueRoot } from './queue-keys.ts';
 import { MARK_TTL_MS, promoteJob, registerQueues } from './queues.ts';
@@ -59,12 +60,12 @@ export interface WorkRequest {
 export type WorkState = 'added' | 'waiting' | 'delayed' | 'active' | 'finished' | 'elsewhere';
 
 /** A finished job of a claim or volume. */
-export interface FinishedJob {
+export interface FinishedJob extends JobResult {
   readonly key: KeyToQueue;
-  /** What its last run returned. */
-  readonly note: string;
   /** Unix ms, by the clocks of ingest and of the worker. */
   readonly addedMs: number;
+  /** When the last run began. */
+  readonly begunMs: number;
   readonly finishedMs: number;
   readonly runs: number;
 }
@@ -129,8 +130,8 @@ const detailsScript = defineNamedScript({
 local texts = {}
 for i, id in ipairs(cjson.decode(ids)) do
   local fields = redis.call('HMGET', root .. id,
-    'data', 'returnvalue', 'timestamp', 'finishedOn', 'ats')
-  for k = 1, 5 do texts[#texts + 1] = fields[k] or '' end
+    'data', 'returnvalue', 'timestamp', 'processedOn', 'finishedOn', 'ats')
+  for k = 1, 6 do texts[#texts + 1] = fields[k] or '' end
 end
 return {'details', 'texts', texts}
 `,
@@ -274,12 +275,13 @@ export class WorkQueue {
       const slice = ids.slice(from, from + DETAILS_AT_ONCE);
       const args = { ids: JSON.stringify(slice) };
       const { texts } = await detailsScript.run(redis, { root }, args);
-      for (let at = 0; at < texts.length; at += 5) {
-        const [data = '', note = '', added, finished, runs] = texts.slice(at, at + 5);
+      for (let at = 0; at < texts.length; at += 6) {
+        const [data = '', result = '', ...numbers] = texts.slice(at, at + 6);
+        const [addedMs = NaN, begunMs = NaN, finishedMs = NaN, runs = NaN] = numbers.map(Number);
         const parsed = parseJob(parseJson(data));
         if (!parsed.ok) continue;
-        const times = { addedMs: Number(added), finishedMs: Number(finished), runs: Number(runs) };
-        found.push({ key: parsed.key, note: noteIn(note), ...times });
+        const times = { addedMs, begunMs, finishedMs, runs };
+        found.push({ key: parsed.key, ...decodeResult(result), ...times });
       }
     }
     return found;
@@ -482,10 +484,4 @@ function firstError(results: readonly (readonly [Error | null, unknown])[]): Err
 
 function argsOf({ term, history }: Leading) {
   return { termOfOurs: termText(term), known: history };
-}
-
-/** BullMQ keeps it as JSON. */
-function noteIn(returnValue: string): string {
-  const note = parseJson(returnValue);
-  return typeof note === 'string' ? note : '';
 }

@@ -197,6 +197,33 @@ describe('the first page of the dashboard', () => {
     assert.match(text, /2 since 2026-01-02T03:04:05Z, the last at .*, the next in /);
   });
 
+  it('has a page that says what happened for each claim that was done lately', async () => {
+    const finishedMs = Date.parse('2026-01-02T03:04:15Z');
+    const done = {
+      key: claimOf(1).key,
+      note: provisionedNote('pvc-1', 'gold'),
+      addedMs: finishedMs - 15_000,
+      begunMs: finishedMs - 1_500,
+      finishedMs,
+      runs: 3,
+      changes: [{ atMs: finishedMs - 5_000, reason: 'no answer within 10 s', tookMs: 10_000 }],
+    };
+    const place = { redis: redis.redis, prefix: PREFIX, driver: DRIVER };
+    await writeRecent(place, [done, { ...done, key: claimOf(2).key, begunMs: NaN }]);
+    await list([claimOf(2)]);
+    const text = (await get('/claims/ns/claim-1')).replaceAll(/<[^>]+>/g, ' ');
+    for (const part of [
+      /It is done: volume pvc-1 of class gold/,
+      /15 s from the time it was queued/,
+      /3, the last took 1\.5 s/,
+      /2026-01-02T03:04:00Z +it was queued/,
+      /2026-01-02T03:04:10Z +no answer within 10 s \(a run of 10 s\)/,
+      /2026-01-02T03:04:15Z +it was done/,
+    ])
+      assert.match(text, part);
+    assert.match(await get('/claims/ns/claim-2'), /Queued/, 'it is pending again');
+  });
+
   it('shows how long claims of the last hour took, and what is usual for a class', async () => {
     await list([claimOf(1), claimOf(2, { className: 'silver' })]);
     const nowMs = Date.now();
@@ -205,6 +232,8 @@ describe('the first page of the dashboard', () => {
       key: claimOf(3 + i).key,
       note,
       addedMs: nowMs - 1_000,
+      begunMs: nowMs - 500,
+      changes: [],
       finishedMs: nowMs,
       runs: 1,
     }));
@@ -242,14 +271,14 @@ describe('the first page of the dashboard', () => {
 
   it('tries a claim now for an operator, with a line in the log', async () => {
     await list([claimOf(1)]);
-    assert.match(await get('/claims/ns/claim-1'), /<button>Try now<\/button>/);
-    const reply = await post('/claims/ns/claim-1/run');
+    assert.match(await get('/claims/ns/claim-1'), /<button>Retry<\/button>/);
+    const reply = await post('/claims/ns/claim-1/retry');
     assert.equal(reply.headers.location, '/claims/ns/claim-1?said=promoted');
     assert.equal(await redis.redis.zcard(`{csi}:claims.${DRIVER}:delayed`), 0);
-    assert.match(await get('/claims/ns/claim-1?said=promoted'), /It is tried now/);
+    assert.match(await get('/claims/ns/claim-1?said=promoted'), /It is retried now/);
     assert.match(
       logged,
-      new RegExp(`"user":"${USER}","method":"POST","path":"/claims/ns/claim-1/run"`),
+      new RegExp(`"user":"${USER}","method":"POST","path":"/claims/ns/claim-1/retry"`),
     );
   });
 
@@ -277,11 +306,11 @@ describe('the first page of the dashboard', () => {
     await dashboard.close();
     dashboard = await startTestDashboard(server.url, { accounts });
     await list([claimOf(1)]);
-    const paths = ['/claims/ns/claim-1/run'];
+    const paths = ['/claims/ns/claim-1/retry'];
     const before = await redis.contents();
     const page = await dashboard.send('/claims/ns/claim-1', { basic: AS_VIEWER });
     assert.equal(page.status, 200);
-    assert.doesNotMatch(page.text, /Try now/);
+    assert.doesNotMatch(page.text, /Retry/);
     for (const path of paths) {
       assert.equal((await post(path, AS_VIEWER)).status, 403, path);
       assert.equal((await post(path, RIGHT, { origin: 'http://evil.example' })).status, 403, path);
@@ -324,11 +353,11 @@ describe('the first page of the dashboard', () => {
       ['/queues/api/queues/absent', 404],
       ['/', 401, {}],
       ['/claims/ns/claim-1', 401, { headers: { cookie: 'sutler_session=s%3Aforged.forged' } }],
-      ['/claims/ns/claim-1/run', 401, { method: 'POST' }],
-      ['/claims/ns/claim-1/run', 403, run],
-      ['/claims/ns/claim-1/run', 403, from({ origin: 'http://evil.example' })],
-      ['/claims/ns/claim-1/run', 403, from({ origin: 'null' })],
-      ['/claims/ns/claim-1/run', 403, from({ 'sec-fetch-site': 'cross-site' })],
+      ['/claims/ns/claim-1/retry', 401, { method: 'POST' }],
+      ['/claims/ns/claim-1/retry', 403, run],
+      ['/claims/ns/claim-1/retry', 403, from({ origin: 'http://evil.example' })],
+      ['/claims/ns/claim-1/retry', 403, from({ origin: 'null' })],
+      ['/claims/ns/claim-1/retry', 403, from({ 'sec-fetch-site': 'cross-site' })],
       ['/login', 403, { method: 'POST', headers: { origin: 'http://evil.example' } }],
       ['/login', 401, { ...form({ user: 'a' }) }],
       ['/login', 413, { ...form({ user: 'a'.repeat(5_000) }) }],

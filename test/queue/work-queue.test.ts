@@ -256,6 +256,27 @@ describe('WorkQueue', () => {
     assert.deepEqual([job?.key, job?.note, job?.runs, others], [key, 'made', 1, []]);
   });
 
+  it('says of a finished job how its runs had failed, when, and how long they took', async () => {
+    await add();
+    let run = 0;
+    const reasons = ['full: 1 MiB', 'full: 2 MiB', 'down'];
+    bench.consumer(() => {
+      const reason = reasons[(run += 1) - 1];
+      return reason === undefined ? { kind: 'done', note: 'made' } : { kind: 'retry', reason };
+    });
+    await untilState('finished');
+    const [job] = await queue.details('claim', [key.uid]);
+    assert.deepEqual([job?.note, job?.runs], ['made', 4]);
+    const { addedMs = NaN, begunMs = NaN, finishedMs = NaN, changes = [] } = job ?? {};
+    assert.deepEqual(
+      changes.map(({ reason }) => reason),
+      ['full: 1 MiB', 'down'],
+    );
+    const times = [addedMs, ...changes.map(({ atMs }) => atMs), begunMs, finishedMs];
+    assert.deepEqual(times, times.toSorted());
+    for (const { tookMs = NaN } of changes) assert.ok(tookMs >= 0, String(tookMs));
+  });
+
   it('lists the claims whose entries operators asked to forget', async () => {
     await server.redis.hset(forgetKey('csi', driver), 'u', '{}');
     assert.deepEqual((await queue.finished('claim', leading)).forgotten, ['u']);

@@ -131,14 +131,14 @@ describe('the users of k8s/redis/users.acl', () => {
     });
 
     it('try a claim now as sutler-promoter', async () => {
-      const reply = await promoter.send(`${pending}/run`, { method: 'POST', basic: RIGHT });
+      const reply = await promoter.send(`${pending}/retry`, { method: 'POST', basic: RIGHT });
       assert.equal(reply.status, 303);
       assert.equal(await queue.getDelayedCount(), 1, 'it is not delayed any more');
       assert.deepEqual(await denials(bed.redis.redis), []);
     });
 
     it('try nothing now as sutler-dashboard', async () => {
-      const reply = await reader.send(`${pending}/run`, { method: 'POST', basic: RIGHT });
+      const reply = await reader.send(`${pending}/retry`, { method: 'POST', basic: RIGHT });
       assert.equal(reply.status, 503);
     });
   });
