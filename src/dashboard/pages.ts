@@ -1,4 +1,5 @@
 import { type Content, Markup, markup } from './markup.ts';
+import { RENEWAL_PATH } from './renewal.ts';
 
 /** The login form.
  * @param next  path to redirect to, checked by the caller
@@ -38,13 +39,15 @@ function smallPage(title: string, body: Markup): string {
   return page(title, markup`<main class="small"><h1>${title}</h1>\n${body}\n</main>`);
 }
 
-/** A page with the links to the others. */
+/** A page with the links to the others, which renews itself (renewal.ts). */
 export function fullPage(title: string, body: Content): string {
   return page(
     title,
-    markup`<header><strong>sutler</strong>
+    markup`<script src="${RENEWAL_PATH}" defer></script>
+<header><strong>sutler</strong>
 <nav aria-label="Pages"><a href="/">Pending</a> <a href="/queues/">Queues</a></nav>
-<form method="post" action="/logout"><button>Log out</button></form></header>
+<form method="post" action="/logout"><button>Log out</button></form>
+<span id="renewal" class="bad" role="status"></span></header>
 <main>${body}</main>`,
   );
 }

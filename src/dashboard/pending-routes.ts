@@ -8,6 +8,7 @@ import { donePage, objectPage, pathOf } from './object-page.ts';
 import { type Filter, filterPending, PAGE_ROWS, pendingPage } from './pending-page.ts';
 import { PendingView, queueOf } from './pending-view.ts';
 import { RequestRefused } from './refusals.ts';
+import { RENEWAL_PATH, RENEWAL_SCRIPT } from './renewal.ts';
 
 const OBJECTS = ['/claims/:namespace/:name', '/volumes/:name'];
 
@@ -24,6 +25,10 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
   const view = new PendingView(options);
   const router = express.Router();
   const act = guardActions(log);
+
+  router.get(RENEWAL_PATH, (_request, response) => {
+    response.type('js').send(RENEWAL_SCRIPT);
+  });
 
   router.get('/', async ({ query }, response) => {
     const filter = parseFilter(query);

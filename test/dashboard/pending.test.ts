@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { Script } from 'node:vm';
 import {
   encodeEntry,
   NO_CLASS,
@@ -32,6 +33,7 @@ const HOUR_MS = 3_600_000;
 const VIEWER = { user: 'viewer', password: 'reads: only-this', mayAct: false } as const;
 const AS_VIEWER: readonly [string, string] = [VIEWER.user, VIEWER.password];
 const FULL = 'rpc error: code = ResourceExhausted desc = the pool is full';
+const SCRIPTS = /<script|<img/;
 const HTML = { accept: 'text/html' };
 
 function claimOf(n: number, o: Partial<PendingEntry> = {}): PendingEntry {
@@ -266,7 +268,22 @@ describe('the first page of the dashboard', () => {
         })
       ).text,
     ];
-    for (const page of pages) assert.doesNotMatch(page, /<script|<img/);
+    for (const page of pages)
+      assert.doesNotMatch(page.replace('<script src="/renewal.js" defer></script>', ''), SCRIPTS);
+  });
+
+  it('has a script of its own file that renews it, and none within a page', async () => {
+    await list([claimOf(1)]);
+    for (const path of ['/', '/claims/ns/claim-1']) {
+      const scripts = [...(await get(path)).matchAll(/<script[^]*?<\/script>/g)].map(
+        ([tag]) => tag,
+      );
+      assert.deepEqual(scripts, ['<script src="/renewal.js" defer></script>'], path);
+    }
+    const { headers, text } = await dashboard.send('/renewal.js', { basic: RIGHT });
+    assert.match(String(headers['content-type']), /javascript/);
+    assert.ok(new Script(text), 'it can be compiled');
+    assert.equal((await dashboard.send('/renewal.js')).status, 401);
   });
 
   it('tries a claim now for an operator, with a line in the log', async () => {
