@@ -50,7 +50,7 @@ export interface DispatcherOptions {
     | 'unfinished'
   >;
   /** The claim of a key. Rejects while it can't be read.
-   * @returns undefined if it is gone */
+   * @returns undefined if it needs no job any more */
   readonly claimToPlan: (key: KeyToQueue) => Promise<ClaimToPlan | undefined>;
   /** D: how long calls of earlier jobs may be at work. */
   readonly doubtMs: number;
@@ -360,7 +360,7 @@ export class Dispatcher {
         const read = found[i];
         if (read?.status === 'rejected') this.#putBack(request, read.reason);
         else if (read?.value === undefined)
-          log.debug(logFields(request.key), 'the claim is gone: it needs no job');
+          log.debug(logFields(request.key), 'the claim is gone or has its volume: it needs no job');
         else if (read.value.needsNode) planned.push({ request, needsNode: true });
         else planned.push({ request, needsNode: false, note: read.value });
       }

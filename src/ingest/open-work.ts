@@ -13,6 +13,7 @@ import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import type { Logger } from '../runtime/log.ts';
+import { isTerminatingCloneSource } from '../volumes/data-source.ts';
 import { classNameOf, selectedNodeOf } from '../volumes/eligibility.ts';
 import { type ClaimToPlan, Dispatcher } from './dispatcher.ts';
 import type { Context, DriverLease } from './driver-deps.ts';
@@ -130,12 +131,13 @@ async function lookAgain(
   }
 }
 
-/** @returns finds the claim of a key, and its class. Where a node is to be chosen first, a copy of
- * the claim without one proves nothing: that of a resync may be older than the choice, and take the
- * place of the event's. */
+/** @returns finds the claim of a key, and its class, if it still needs a job: its volume may have
+ * been written while the request waited, as in a burst. Where a node is to be chosen first, a copy
+ * of the claim without one proves nothing: that of a resync may be older than the choice, and take
+ * the place of the event's. */
 export function claimPlanner(
   { kube, nodeGateways }: Pick<DriverConnections, 'kube' | 'nodeGateways'>,
-  source: Pick<ObjectSource, 'classOf'>,
+  source: Pick<ObjectSource, 'classOf' | 'hasVolume'>,
 ) {
   const lacksNode = (claim: Claim): boolean =>
     nodeGateways !== undefined && selectedNodeOf(claim) === '';
@@ -143,6 +145,7 @@ export function claimPlanner(
     const copy = claimIn(key);
     const claim = copy === undefined || lacksNode(copy) ? await readClaim(kube, key) : copy;
     if (claim === undefined) return undefined;
+    if (source.hasVolume(key.uid) && !isTerminatingCloneSource(claim)) return undefined;
     return { claim, cls: source.classOf(classNameOf(claim)), needsNode: lacksNode(claim) };
   };
 }

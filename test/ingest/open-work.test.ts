@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { claimPlanner } from '#src/ingest/open-work.ts';
+import { CLONE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import type { KeyToQueue } from '#src/queue/contract.ts';
 import { aClaim } from '../volumes/builders.ts';
@@ -26,7 +27,7 @@ describe('a claim that is to get a job', () => {
     claim: JSON.stringify(claim),
   });
   /** Plans with a copy while the API server has `now`. */
-  const plan = async (copy: Claim, now: Claim, choosesNodes: boolean) => {
+  const plan = async (copy: Claim, now: Claim, choosesNodes: boolean, hasVolume = false) => {
     let reads = 0;
     const get = () => {
       reads += 1;
@@ -35,7 +36,7 @@ describe('a claim that is to get a job', () => {
     const nodeGateways = choosesNodes ? {} : undefined;
     const find = claimPlanner(
       { kube: { get }, nodeGateways } as unknown as Parameters<typeof claimPlanner>[0],
-      { classOf: () => undefined },
+      { classOf: () => undefined, hasVolume: (of) => hasVolume && of === uid },
     );
     const found = await find(keyWith(copy));
     return { needsNode: found?.needsNode, reads };
@@ -51,6 +52,23 @@ describe('a claim that is to get a job', () => {
 
   it('is not read where its copy names a node', async () => {
     assert.deepEqual(await plan(at('n'), at('n'), true), { needsNode: false, reads: 0 });
+  });
+
+  it('gets none if its volume was written meanwhile', async () => {
+    assert.deepEqual(await plan(at(), at(), false, true), { needsNode: undefined, reads: 0 });
+  });
+
+  it('gets one although it has a volume, to release it as the source of a clone', async () => {
+    const { metadata, ...others } = at();
+    const released: Claim = {
+      ...others,
+      metadata: {
+        ...metadata,
+        deletionTimestamp: '2026-01-01T00:00:00Z',
+        finalizers: [CLONE_PROTECTION],
+      },
+    };
+    assert.deepEqual(await plan(released, released, false, true), { needsNode: false, reads: 0 });
   });
 
   it('is not read where no node is chosen', async () => {
