@@ -111,11 +111,11 @@ export class DropInBed implements ChurnPlace {
     return runSutler(args, { TMPDIR: this.#folder });
   }
 
-  createClaim(name: string): Promise<Claim> {
+  createClaim(name: string, annotations: Readonly<Record<string, string>> = {}): Promise<Claim> {
     return this.kube.create<Claim>(claims, this.namespace, {
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
-      metadata: { name, namespace: this.namespace },
+      metadata: { name, namespace: this.namespace, annotations },
       spec: {
         storageClassName: this.className,
         accessModes: ['ReadWriteOnce'],
