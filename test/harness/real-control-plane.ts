@@ -64,6 +64,9 @@ export interface ControlPlaneNeeds {
   /** true: claims have to become Bound, which requires kube-controller-manager. false: it is not
    * started, nor is kube-scheduler. Absent: both run where their programs exist. */
   readonly binder?: boolean;
+  /** Whether kube-controller-manager has its default limit, as in a cluster: 20 requests a second,
+   * of which a claim takes four or five. Absent: 500, so that tests are fast. */
+  readonly hasDefaultLimit?: boolean;
   /** Feature gates to enable in kube-apiserver; in the cluster of KUBECONFIG they must be on. */
   readonly serverGates?: readonly string[];
   /** The group whose requests kube-apiserver writes to RealControlPlane.auditLog. */
@@ -90,8 +93,9 @@ export function realControlPlane(
       ...required,
       ...(needs.binder === false ? {} : { controllerManager, scheduler }),
     };
-    const { serverGates = [], auditedGroup, eventTtl = '1h' } = needs;
-    return () => startWithFreePorts({ ...programs, serverGates, auditedGroup, eventTtl });
+    const { serverGates = [], auditedGroup, eventTtl = '1h', hasDefaultLimit = false } = needs;
+    const plan = { ...programs, serverGates, auditedGroup, eventTtl, hasDefaultLimit };
+    return () => startWithFreePorts(plan);
   }
   const kubeconfig = env['KUBECONFIG'];
   if (kubeconfig !== undefined && kubeconfig !== '') return () => openCluster(kubeconfig);
@@ -109,6 +113,7 @@ interface Plan extends Programs {
   readonly serverGates: readonly string[];
   readonly auditedGroup?: string | undefined;
   readonly eventTtl: string;
+  readonly hasDefaultLimit: boolean;
 }
 
 function findPrograms(folder: string, env: NodeJS.ProcessEnv): Programs {
@@ -175,12 +180,13 @@ async function start(programs: Plan): Promise<RealControlPlane> {
       etcdUrl: etcd.url,
       etcdClient: etcd.client,
     });
+    const { hasDefaultLimit } = programs;
     const others = { folder, authority, children, url: server.url };
     // Both settle before a failure is reported, so that close() stops both.
     const started = await Promise.allSettled([
       programs.controllerManager === undefined
         ? undefined
-        : startControllerManager(programs.controllerManager, others),
+        : startControllerManager(programs.controllerManager, { ...others, hasDefaultLimit }),
       programs.scheduler === undefined ? undefined : startScheduler(programs.scheduler, others),
     ]);
     for (const result of started) if (result.status === 'rejected') throw result.reason;
@@ -380,15 +386,16 @@ interface ClientContext extends Context {
   readonly url: string;
 }
 
-async function startControllerManager(program: string, context: ClientContext): Promise<void> {
+async function startControllerManager(
+  program: string,
+  { hasDefaultLimit, ...context }: ClientContext & { readonly hasDefaultLimit: boolean },
+): Promise<void> {
   const args = [
     `--controllers=${CONTROLLERS.join(',')}`,
     // Each controller runs as its own service account, with RBAC's built-in role for it.
     '--use-service-account-credentials',
     '--pvclaimbinder-sync-period=15s',
-    // The defaults (20, 30) would limit the speed of the tests.
-    '--kube-api-qps=500',
-    '--kube-api-burst=1000',
+    ...(hasDefaultLimit ? [] : ['--kube-api-qps=500', '--kube-api-burst=1000']),
   ];
   await startClient('kube-controller-manager', program, { ...context, args });
 }

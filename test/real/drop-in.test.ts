@@ -82,7 +82,7 @@ const ARGS = [
   '--retry-interval-start=200ms',
 ];
 
-const open = realControlPlane(process.env, { binder: true });
+const open = realControlPlane(process.env, { binder: true, hasDefaultLimit: true });
 
 describe('sutler in the place of external-provisioner, with exactly its rights', () => {
   const closers = new Closers();
