@@ -19,6 +19,13 @@ export const flags = defineFlags({
     default: '--leader-election --worker-threads=100',
     help: 'Arguments of both, separated by blanks.',
   },
+  'default-limit': {
+    type: 'bool',
+    default: false,
+    help:
+      'kube-controller-manager has its default limit, 20 requests a second, and not 500: as in a ' +
+      'cluster, it limits how fast a burst is Bound.',
+  },
   claims: { type: 'int', default: 300, min: 1, help: 'Claims of the burst.' },
   single: { type: 'int', default: 30, min: 1, help: 'Claims one at a time.' },
   rounds: { type: 'int', default: 3, min: 1, help: 'Rounds of each; the table has medians.' },

@@ -34,7 +34,7 @@ type Round = Readonly<Record<string, number>>;
 
 async function start(context: Context): Promise<void> {
   const { flags, env, stdout, closers, stopping } = context;
-  const plane = await openControlPlane(env, true);
+  const plane = await openControlPlane(env, true, flags.defaultLimit);
   closers.add('control plane', () => plane.close());
   const node = process.execPath;
   const sutler = [node, '--enable-source-maps', flags.program || CLI];
