@@ -13,13 +13,19 @@ import { start as startIngest } from '../ingest/main.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import { flags as jobsFlags } from '../jobs/flags.ts';
 import { start as startJobs } from '../jobs/main.ts';
-import { keepRedisServer, REDIS_SOCKET } from '../redis/server.ts';
+import { keepRedisServer } from '../redis/server.ts';
 import { parseRedisUrl, redisAddress } from '../redis/access.ts';
 import { Closers } from '../runtime/closers.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { defineFlags, UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
-import { type GivenFlags, OWN_FOLDER, ownPlaces, writeOwnSutler } from '../runtime/own-folder.ts';
+import {
+  type GivenFlags,
+  OWN_FOLDER,
+  OWN_REDIS_SOCKET,
+  ownPlaces,
+  writeOwnSutler,
+} from '../runtime/own-folder.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { claimSocketPath, isInUse } from '../runtime/socket-file.ts';
 import { flags as ownFlags, summary } from './flags.ts';
@@ -198,7 +204,7 @@ async function removeLeftovers(place: string): Promise<void> {
   for (const name of await readdir(place).catch(() => [])) {
     if (!OWN_FOLDER.test(name)) continue;
     const folder = join(place, name);
-    const sockets = [REDIS_SOCKET, SOCKET].map((socket) => join(folder, socket));
+    const sockets = [OWN_REDIS_SOCKET, SOCKET].map((socket) => join(folder, socket));
     // Another user's can't be read; one that has no socket yet is that of a process that starts.
     const found = sockets.filter((socket) => existsSync(socket));
     const used = await Promise.all(found.map(isInUse));

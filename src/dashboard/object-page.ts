@@ -1,4 +1,5 @@
-import { describe, type Explanation, inWords } from '../explain/explain.ts';
+import { retryCommand } from '../explain/causes.ts';
+import { describe, type Explanation } from '../explain/explain.ts';
 import type { Recent } from '../explain/recent.ts';
 import type { StatusChange } from '../queue/status.ts';
 import { age } from '../runtime/printable.ts';
@@ -18,10 +19,7 @@ export function objectPage(e: Explanation, nowMs: number, mayAct: boolean, said 
   const queue = `/queues/queue/${encodeURIComponent(queueOf(e))}?status=delayed`;
   const retry = markup`<form method="post" action="${pathOf(e)}/retry">
 <button>Retry</button></form>`;
-  const commands =
-    kind === 'claim'
-      ? [`sutler explain ${object}`, `sutler retry ${object}`]
-      : [`kubectl describe pv ${object}`];
+  const look = kind === 'claim' ? `sutler explain ${object}` : `kubectl describe pv ${object}`;
   return fullPage(
     object,
     markup`<h1>${object}</h1>
@@ -30,15 +28,9 @@ ${said === '' ? undefined : markup`<p class="note" role="status">${said}</p>`}
 ${definitions(describe(e, nowMs))}
 ${timeline((status?.history ?? []).map(changeItem))}
 <div class="row">${mayAct ? retry : undefined}
-<span>${nextRun(e, nowMs)}</span>
 <a href="${queue}">Its queue</a></div>
-${inTerminal(commands)}`,
+${inTerminal([look, retryCommand(object)])}`,
   );
-}
-
-function nextRun({ isRunning, nextMs }: Explanation, nowMs: number): Content {
-  if (isRunning === true) return 'a run is at work now';
-  return nextMs && time(nextMs, `next try ${inWords(nextMs - nowMs)}`);
 }
 
 /** The page of an object whose job was done lately: what happened. */

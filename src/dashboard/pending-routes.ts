@@ -1,12 +1,11 @@
 import express, { type Request, type RequestHandler } from 'express';
 import { MOST_RECENT } from '../explain/recent.ts';
-import { keyId } from '../queue/contract.ts';
-import { promoteUnlessRunning, useQueue } from '../queue/queues.ts';
+import { retryNow } from '../queue/retry.ts';
 import type { BoardsOptions } from './boards.ts';
 import { callerOf, guardActions } from './login.ts';
 import { donePage, objectPage, pathOf } from './object-page.ts';
 import { type Filter, filterPending, PAGE_ROWS, pendingPage } from './pending-page.ts';
-import { PendingView, queueOf } from './pending-view.ts';
+import { PendingView } from './pending-view.ts';
 import { RequestRefused } from './refusals.ts';
 import { RENEWAL_PATH, RENEWAL_SCRIPT } from './renewal.ts';
 
@@ -58,10 +57,9 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
     const object = objectOf(request);
     const explanation = await view.explain(object);
     if (explanation === undefined) throw unknown(object);
-    const said = await useQueue(link.redis, { prefix, queue: queueOf(explanation) }, (queue) =>
-      promoteUnlessRunning(queue, keyId(explanation)),
-    );
-    response.redirect(303, `${pathOf(explanation)}?said=${said}`);
+    const { driver, uid } = explanation;
+    const retried = await retryNow(link.redis, { prefix, driver }, [explanation]);
+    response.redirect(303, `${pathOf(explanation)}?said=${retried.get(uid) ?? ''}`);
   });
 
   return router;

@@ -26,9 +26,9 @@ type Advice = readonly [actor: Actor, step: string];
 export const CAUSES = {
   // Of all claims of a driver.
   OtherProvisioner: ['administrator', 'stop that provisioner, if sutler is to work in its place'],
-  NoLeader: ['administrator', 'start ingest; its /readyz says what it waits for'],
+  NoLeader: ['administrator', 'see /readyz of ingest or sutler all, or start it where none runs'],
   Drained: ['administrator', 'end the drain: sutler drain --undo'],
-  NoWorker: ['administrator', 'start jobs; its /readyz says what it waits for'],
+  NoWorker: ['administrator', 'see /readyz of jobs or sutler all, or start it where none runs'],
   // Of a claim without a job.
   Lost: ['administrator', 'restore the PersistentVolume, or delete the claim'],
   Bound: ['nobody', 'nothing is to be done'],

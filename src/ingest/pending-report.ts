@@ -44,6 +44,9 @@ const LONGEST_EXTRA_PAUSE_MS = 5_000;
 const MEASURE_IDLE_MS = 5_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
 const RENEW_AFTER_MS = 120_000;
+/** How long a cause outside the claims has to last before they are told: Redis or a leader that
+ * comes back is one for a second. */
+const TOLD_AFTER_MS = 5_000;
 /** Claims that one look tells why they wait. */
 const MOST_TOLD = 500;
 
@@ -58,6 +61,8 @@ export class PendingReport {
   #firstSeen = new Map<string, number>();
   /** What Redis has, by UID; undefined: not known. */
   #written: Map<string, string> | undefined;
+  /** Why all claims wait, and since when. */
+  #waiting: { readonly name: string; readonly sinceMs: number } | undefined;
   /** The cause that claims were told last, and which claims. */
   #told = { sentence: '', atMs: 0, uids: new Set<string>() };
   readonly #metrics: PendingMetrics;
@@ -164,13 +169,20 @@ export class PendingReport {
     }
   }
 
+  /** Whether a cause has lasted long enough to be told; also that there is none. */
+  #hasLasted(name: string, nowMs: number): boolean {
+    if (this.#waiting?.name !== name) this.#waiting = { name, sinceMs: nowMs };
+    return name === '' || nowMs - this.#waiting.sinceMs >= TOLD_AFTER_MS;
+  }
+
   /** Tells the claims that wait for something outside of them what that is. */
   async #tell(
     entries: readonly PendingEntry[],
     report: DriverReport | undefined,
     nowMs: number,
   ): Promise<void> {
-    const sentence = this.#whyAllWait(report);
+    const { name: why, sentence } = this.#whyAllWait(report);
+    if (!this.#hasLasted(why, nowMs)) return;
     const isKnown = sentence === this.#told.sentence && nowMs - this.#told.atMs < RENEW_AFTER_MS;
     if (!isKnown) this.#told = { sentence, atMs: nowMs, uids: new Set() };
     if (sentence === '') return this.#outage.ended({}, 'claims are worked on again');
@@ -198,13 +210,19 @@ export class PendingReport {
 
   /** Why no claim of the driver is worked on; '' if they are.
    * @param report  undefined while Redis can't be reached, and where this process does not lead */
-  #whyAllWait(report: DriverReport | undefined): string {
+  #whyAllWait(report: DriverReport | undefined): {
+    readonly name: string;
+    readonly sentence: string;
+  } {
     const { link, driver, whyNoLeader } = this.#options;
     const whyNot = whyNoLeader();
-    if (whyNot !== undefined) return `no ingest leads driver ${driver}: ${whyNot}`;
-    if (report === undefined)
-      return link.trouble === undefined ? '' : `provisioning waits for Redis: ${link.trouble}`;
-    const { cause } = report;
-    return cause === undefined ? '' : `${cause.sentence}; ${cause.step}`;
+    if (whyNot !== undefined)
+      return { name: 'NoLeader', sentence: `no ingest leads driver ${driver}: ${whyNot}` };
+    const cause = report?.cause;
+    if (cause !== undefined)
+      return { name: cause.name, sentence: `${cause.sentence}; ${cause.step}` };
+    return report === undefined && link.trouble !== undefined
+      ? { name: 'Redis', sentence: `provisioning waits for Redis: ${link.trouble}` }
+      : { name: '', sentence: '' };
   }
 }

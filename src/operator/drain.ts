@@ -1,5 +1,6 @@
 import { userInfo } from 'node:os';
 import { drainOf } from '../election/lease-view.ts';
+import { CAUSES } from '../explain/causes.ts';
 import { type DriverState, readDriverState, whyNoWorker } from '../explain/driver-state.ts';
 import { describeCreation, type OpenCreation, readOpenCreations } from '../hints/open-creations.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
@@ -183,9 +184,10 @@ export function describeDrain(
   if (otherProvisioner !== undefined) lines.push(`${otherProvisioner} holds the driver's Lease`);
   if (isDrained(state)) return [...lines, ...describeEnd(driver, state)];
   if (!isConfirmed)
-    lines.push('no ingest of sutler has looked at the claims: start one, see its /readyz');
+    lines.push(`no ingest of sutler has looked at the claims: ${CAUSES.NoLeader[1]}`);
   const noWorker = whyNoWorker(state);
-  if (noWorker !== undefined) lines.push(`${noWorker}: start jobs, which finishes what was begun`);
+  if (noWorker !== undefined)
+    lines.push(`${noWorker}: ${CAUSES.NoWorker[1]}; it finishes what was begun`);
   const more = creations.length - SHOWN;
   return [
     ...lines,

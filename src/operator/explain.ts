@@ -19,7 +19,7 @@ import { isKnownAs } from '../volumes/driver-facts.ts';
 import { type Means, Refusal, type Result, commandMain } from './command.ts';
 import { explain } from './flags.ts';
 import { journalPlace } from './journal-place.ts';
-import { repeat } from './repeat.ts';
+import { isPassing, lookUntilItLasts, repeat } from './repeat.ts';
 
 /** Says why a claim is pending. */
 export const main = commandMain({ name: 'explain', ...explain }, run);
@@ -32,10 +32,17 @@ async function run(means: Means<typeof explain.flags>): Promise<Result> {
   const kube = await openKube(flags);
   let opening: Promise<Redis> | undefined;
   const redis = (): Promise<Redis> => (opening ??= openRedis());
-  return repeat(means, async () => {
+  const look = async (): Promise<readonly Explanation[]> => {
     const nowMs = systemClock.nowMs();
     const found: Explanation[] = [];
     for (const ref of refs) found.push(await explainClaim(means, { kube, redis, nowMs }, ref));
+    return found;
+  };
+  const mayPass = (found: readonly Explanation[]): boolean =>
+    found.some(({ cause }) => isPassing(cause));
+  return repeat(means, async () => {
+    const found = await lookUntilItLasts(look, mayPass, context.stopping);
+    const nowMs = systemClock.nowMs();
     return {
       status: 0,
       lines: found.flatMap((each) => renderExplanation(each, nowMs)),
@@ -163,12 +170,16 @@ async function explainByClass(
   const cls = className === '' ? undefined : await kube.get<Class>(classes, { name: className });
   if (cls === undefined) return explained(claim, whyNoJob(NO_CLASS, className));
   const drivers = await listDrivers(redis, prefix);
+  if (drivers.length === 0) {
+    const sentence = `no ingest of this Redis and --redis-prefix=${prefix} knows its driver yet`;
+    return explained(claim, causeNamed('NoLeader', sentence), cls.provisioner);
+  }
   const known = drivers.map((name) => ({ name, inTreeName: inTreeNameOf(name) }));
   const driver = known.find((each) => isKnownAs(each, cls.provisioner));
   if (driver === undefined) {
     const sentence =
       `class ${className} belongs to ${cls.provisioner}, which no sutler of this Redis serves ` +
-      `(it serves ${drivers.join(', ') || 'none'})`;
+      `(it serves ${drivers.join(', ')})`;
     return explained(claim, causeNamed('OtherDriver', sentence), cls.provisioner);
   }
   const isOurs = shouldProvision(claim, driver, () => cls).kind !== 'ignore';

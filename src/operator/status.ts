@@ -9,27 +9,33 @@ import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
 import { status } from './flags.ts';
-import { repeat } from './repeat.ts';
+import { isPassing, lookUntilItLasts, repeat } from './repeat.ts';
 
 /** Says what an installation does, and what is wrong. */
 export const main = commandMain({ name: 'status', ...status }, run);
 
 async function run(means: Means<typeof status.flags>): Promise<Result> {
-  const { flags } = means.context;
+  const { flags, stopping } = means.context;
   const { redisPrefix: prefix, driverName } = flags;
   const redis = await means.openRedis();
-  return repeat(means, async () => {
-    const nowMs = systemClock.nowMs();
-    const drivers =
-      driverName === ''
-        ? await listDrivers(redis, prefix)
-        : [await chooseDriver(redis, prefix, driverName)];
-    if (drivers.length === 0)
-      throw new Refusal(
-        `this Redis and --redis-prefix=${prefix} have no driver: start ingest beside a driver`,
-      );
+  const look = async (): Promise<readonly DriverReport[]> => {
     const reports: DriverReport[] = [];
-    for (const driver of drivers) reports.push(await reportDriver({ redis, prefix, driver }));
+    for (const driver of await listDrivers(redis, prefix))
+      if (driverName === '' || driver === driverName)
+        reports.push(await reportDriver({ redis, prefix, driver }));
+    return reports;
+  };
+  const mayPass = (found: readonly DriverReport[]): boolean =>
+    found.length === 0 || found.some(({ cause }) => isPassing(cause));
+  return repeat(means, async () => {
+    const reports = await lookUntilItLasts(look, mayPass, stopping);
+    if (reports.length === 0 && driverName !== '') await chooseDriver(redis, prefix, driverName);
+    if (reports.length === 0)
+      throw new Refusal(
+        `this Redis and --redis-prefix=${prefix} have no driver: start sutler beside a driver, or ` +
+          'wait until its driver answers',
+      );
+    const nowMs = systemClock.nowMs();
     return {
       status: reports.every(({ isFine }) => isFine) ? 0 : 1,
       lines: reports.flatMap((each) => renderReport(each, nowMs, flags.output === 'wide')),

@@ -2,6 +2,7 @@ import { connect as connectPlaintext } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { RedisOptions } from 'ioredis';
 import { messageOf } from '../runtime/error-message.ts';
+import { OWN_FOLDER, OWN_REDIS_SOCKET } from '../runtime/own-folder.ts';
 
 /** What went wrong with Redis and what to do about it, in one line; never a password.
  * @param address  host and port, as RedisLink has it
@@ -25,13 +26,22 @@ export function describeRedisError(address: string, error: unknown, usesTls = fa
   if (message.startsWith('Socket timeout'))
     return `Redis at ${address} does not answer: look at its load, and at its host`;
   const reason = typeof code === 'string' ? code : message;
-  const fix =
-    // A server without TLS waits for the rest of what it takes for a command.
-    usesTls && /ETIMEDOUT/.test(reason)
-      ? 'start it, correct --redis-url, or leave TLS out where it has none ' +
+  return `Redis at ${address} can't be reached (${reason}): ${howToReach(address, reason, usesTls)}`;
+}
+
+function howToReach(address: string, reason: string, usesTls: boolean): string {
+  if (isOwnRedis(address)) return 'sutler all starts it again by itself';
+  // A server without TLS waits for the rest of what it takes for a command.
+  return usesTls && /ETIMEDOUT/.test(reason)
+    ? 'start it, correct --redis-url, or leave TLS out where it has none ' +
         '(redis://, or --redis-sentinel-plaintext)'
-      : 'start it, or correct --redis-url';
-  return `Redis at ${address} can't be reached (${reason}): ${fix}`;
+    : 'start it, or correct --redis-url';
+}
+
+/** Whether it is the Redis that a `sutler all` runs for itself. */
+function isOwnRedis(address: string): boolean {
+  const [folder = '', socket] = address.split('/').slice(-2);
+  return socket === OWN_REDIS_SOCKET && OWN_FOLDER.test(folder);
 }
 
 /** Whether the error is of an attempt to connect, not of a command. */

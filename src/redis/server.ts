@@ -6,6 +6,7 @@ import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
+import { OWN_REDIS_SOCKET } from '../runtime/own-folder.ts';
 
 /** A Redis (or Valkey) that runs as a child process of this one, on a unix socket. */
 export interface RedisServer {
@@ -26,9 +27,6 @@ interface RedisServerOptions {
   /** Names or paths of server programs to try in turn. */
   readonly programs?: readonly string[];
 }
-
-/** In the folder. */
-export const REDIS_SOCKET = 'redis.sock';
 
 const PROGRAMS = ['redis-server', 'valkey-server'];
 const START_MS = 10_000;
@@ -124,7 +122,7 @@ async function serve(
     await exited;
     clearTimeout(killer);
   };
-  const socket = join(folder, REDIS_SOCKET);
+  const socket = join(folder, OWN_REDIS_SOCKET);
   child.stdin.end(configuration(folder, socket, settings));
   for (const untilMs = Date.now() + START_MS; !(await isReady(socket));) {
     await systemClock.sleep(START_POLL_MS);

@@ -17,6 +17,8 @@ export function ownPlaces({ TMPDIR }: Environment): readonly string[] {
   return [TMPDIR ?? tmpdir(), '/dev/shm'];
 }
 
+/** In it, that of its own Redis. */
+export const OWN_REDIS_SOCKET = 'redis.sock';
 const FLAGS_FILE = 'flags.json';
 
 /** A `sutler all` that runs. */
@@ -34,16 +36,18 @@ export async function writeOwnSutler(folder: string, own: OwnSutler): Promise<vo
   await writeFile(join(folder, FLAGS_FILE), JSON.stringify(own), { mode: 0o600 });
 }
 
-/** The `sutler all` of this user that runs on this machine, the one that was started last;
- * undefined: there is none. */
+/** The `sutler all` of this user that runs on this machine, of several the one that was started
+ * last; undefined: there is none. */
 export async function findOwnSutler(env: Environment): Promise<OwnSutler | undefined> {
-  const found: { readonly atMs: number; readonly own: OwnSutler }[] = [];
-  for (const place of ownPlaces(env))
-    for (const name of await readdir(place).catch(() => [])) {
-      const each = OWN_FOLDER.test(name) && (await readOwnSutler(join(place, name, FLAGS_FILE)));
-      if (each) found.push(each);
-    }
-  return found.sort((a, b) => b.atMs - a.atMs)[0]?.own;
+  for (const place of ownPlaces(env)) {
+    const names = await readdir(place).catch(() => []);
+    const folders = names.filter((name) => OWN_FOLDER.test(name));
+    const read = folders.map((name) => readOwnSutler(join(place, name, FLAGS_FILE)));
+    const found = (await Promise.all(read)).filter((each) => each !== undefined);
+    const [last] = found.sort((a, b) => b.atMs - a.atMs);
+    if (last !== undefined) return last.own;
+  }
+  return undefined;
 }
 
 async function readOwnSutler(

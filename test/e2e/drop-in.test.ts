@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import type { Lease } from '#src/kube/objects.ts';
-import { claims, leases } from '#src/kube/resources.ts';
+import { Redis } from 'ioredis';
+import type { Event, Lease } from '#src/kube/objects.ts';
+import { claims, classes, events, leases } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { DropInBed } from '../harness/drop-in-bed.ts';
@@ -97,6 +98,40 @@ describe('sutler in the place of external-provisioner', () => {
     const sutler = await start();
     const { err } = await bed.exec('drain', '--redis-url=redis://127.0.0.1:9');
     assert.match(err, /no cluster: this is not a pod/);
+    await sutler.stop();
+  });
+
+  it('tells nobody of the moment in which its Redis comes back', async () => {
+    const sutler = await start();
+    const login = 'csi.storage.k8s.io/provisioner-secret';
+    await bed.kube.create(classes, undefined, {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name: 'locked' },
+      provisioner: bed.driverName,
+      parameters: { [`${login}-name`]: 'none', [`${login}-namespace`]: 'default' },
+    });
+    const { uid } = (await bed.createClaim('locked', {}, 'locked')).metadata;
+    const isTold = async (...args: string[]): Promise<boolean> =>
+      /secrets "none" not found/.test((await bed.exec(...args)).out);
+    await until(() => isTold('status'), 'it waits for its secret');
+    const [, socket = ''] = /redis=(\S+)/.exec(sutler.output()) ?? [];
+    const redis = new Redis(socket);
+    const [, pid] = /process_id:(\d+)/.exec(await redis.info('server')) ?? [];
+    redis.disconnect();
+    process.kill(Number(pid), 'SIGKILL');
+    const { out, err } = await bed.exec('explain', 'default/locked');
+    assert.doesNotMatch(out + err, /start|NoLeader|NoWorker/);
+    await until(() => isTold('status'), 'it goes on');
+    assert.match(sutler.output(), /Redis ended; starting it again, empty/);
+    assert.doesNotMatch(sutler.output(), /claims wait/);
+    const { items } = await bed.kube.list<Event>(events, { namespace: 'default' });
+    const told = items.filter(({ involvedObject }) => involvedObject.uid === uid);
+    assert.deepEqual(
+      told.filter(({ reason }) => reason === 'ProvisioningDelayed'),
+      [],
+    );
+    await bed.kube.delete(claims, { namespace: 'default', name: 'locked' });
     await sutler.stop();
   });
 

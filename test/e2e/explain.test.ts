@@ -121,7 +121,7 @@ describe('why a claim is pending', () => {
     const claim = await bed.newClaim();
     await answers(explain(claim), /no jobs process works for driver/);
     await until(
-      async () => (await eventsAbout(claim)).some((text) => /start jobs/.test(text)),
+      async () => (await eventsAbout(claim)).some((text) => /see \/readyz of jobs/.test(text)),
       'an event',
     );
     await answers(

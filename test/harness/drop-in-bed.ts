@@ -111,13 +111,17 @@ export class DropInBed implements ChurnPlace {
     return runSutler(args, { TMPDIR: this.#folder });
   }
 
-  createClaim(name: string, annotations: Readonly<Record<string, string>> = {}): Promise<Claim> {
+  createClaim(
+    name: string,
+    annotations: Readonly<Record<string, string>> = {},
+    storageClassName = this.className,
+  ): Promise<Claim> {
     return this.kube.create<Claim>(claims, this.namespace, {
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
       metadata: { name, namespace: this.namespace, annotations },
       spec: {
-        storageClassName: this.className,
+        storageClassName,
         accessModes: ['ReadWriteOnce'],
         resources: { requests: { storage: '1Mi' } },
       },

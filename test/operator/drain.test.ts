@@ -94,7 +94,7 @@ describe('sutler drain', () => {
     const { code, out } = await drain(`--driver-name=${DRIVER}`);
     assert.equal(code, 1, out);
     assert.match(out, /1 creation and 0 deletions are not finished; sutler can't be taken out/);
-    assert.match(out, /no worker was seen: start jobs/);
+    assert.match(out, /no worker was seen: see \/readyz of jobs/);
     assert.match(out, /ns\/claim-busy {2}busy {2}a call may be at work in the driver until \d{4}-/);
   });
 
@@ -111,7 +111,7 @@ describe('sutler drain', () => {
     const [seconds] = await redis.time();
     const key = heartbeatKey('csi', queueName('claim', DRIVER));
     await redis.set(key, `${Number(seconds) * 1000} 0`);
-    assert.doesNotMatch((await drain(`--driver-name=${DRIVER}`)).out, /start jobs/);
+    assert.doesNotMatch((await drain(`--driver-name=${DRIVER}`)).out, /readyz of jobs/);
   });
 
   it('drains the only driver where none is named, and prints JSON with -o json', async () => {

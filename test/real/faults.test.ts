@@ -172,7 +172,7 @@ describe('twelve faults, told where people look', { skip }, () => {
   it('that no worker lives is told', async () => {
     await jobs.stop();
     await measure('no worker', await bed.newClaim(), {
-      event: /no jobs process works for driver .*; start jobs/,
+      event: /no jobs process works for driver .*; see \/readyz of jobs/,
       cause: 'NoWorker',
       sentence: /no jobs process works/,
     });

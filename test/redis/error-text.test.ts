@@ -58,6 +58,12 @@ describe('describeRedisError', () => {
     assert.match(describeRedisError('h:1', error), /can't be reached \(ECONNREFUSED\): start it/);
   });
 
+  it('asks nobody to start the Redis that a sutler all runs for itself', () => {
+    const error = Object.assign(new Error('connect'), { code: 'ENOENT' });
+    const said = describeRedisError('/tmp/sutler-a1B2c3/redis.sock', error);
+    assert.match(said, /can't be reached \(ENOENT\): sutler all starts it again by itself$/);
+  });
+
   for (const [said, fix] of [
     ['self-signed certificate in certificate chain', /--redis-tls-ca$/],
     ['unable to get local issuer certificate', /--redis-tls-ca$/],
