@@ -7,7 +7,7 @@ import type { kubeFlags } from '../kube/flags.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { openRedisAccess, parseRedisUrl, redisAddress } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
-import { describeRedisError, isRefusal } from '../redis/error-text.ts';
+import { describeRedisError, isDenial, isRefusal } from '../redis/error-text.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { signalWithin, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
@@ -149,6 +149,12 @@ function explain(error: unknown, link: RedisLink | undefined): string {
       ? `the API server does not answer (${message}): check --kubeconfig and --master, or try again`
       : `the API server refuses this: ${message}`;
   if (link === undefined) return message;
+  if (isDenial(error))
+    return (
+      `Redis at ${link.address}: ${message}: run this in a container of ingest ` +
+      '(kubectl exec deploy/sutler-ingest -- sutler …), or with the URL of the user ' +
+      'sutler-operator, as k8s/redis/users.acl has it now'
+    );
   if (isRefusal(error) || /max retries per request|Command timed out|Connection is/.test(message))
     return link.trouble ?? describeRedisError(link.address, error);
   return message;

@@ -9,7 +9,7 @@ import {
 } from '../../sandbox/driver/server.ts';
 import { ClusterBed, openParts } from './cluster-bed.ts';
 import { startTestGateway } from './csi-gateway.ts';
-import { urlOf } from './redis-users.ts';
+import { type RedisUser, urlOf } from './redis-users.ts';
 import { runSutler } from './run-sutler.ts';
 import type { SandboxCluster } from './sandbox-cluster.ts';
 
@@ -82,9 +82,14 @@ export class ProcessBed extends ClusterBed {
   /** Runs a command of `sutler` as the operator's user, with those of the processes' flags that it
    * has.
    * @returns what it prints, also where it is refused */
-  async operate(command: string, ...args: readonly string[]): Promise<string> {
+  operate(command: string, ...args: readonly string[]): Promise<string> {
+    return this.operateAs('operator', command, ...args);
+  }
+
+  /** The same, as in a container that has the URL of that user of Redis. */
+  async operateAs(user: RedisUser, command: string, ...args: readonly string[]): Promise<string> {
     const { flags = {} } = processes[command] ?? {};
-    const redis = `--redis-url=${urlOf('operator', this.redis.url)}`;
+    const redis = `--redis-url=${urlOf(user, this.redis.url)}`;
     const own = this.argv.filter((flag) => (/^--([^=]+)/.exec(flag)?.[1] ?? '') in flags);
     const { out, err } = await runSutler([command, ...args, ...own, redis], this.env);
     return out + err;

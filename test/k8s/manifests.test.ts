@@ -212,11 +212,12 @@ const serviceOf = ({ env }: Container): string | undefined =>
   env?.find(({ name }) => name === 'SUTLER_GATEWAY_SERVICE')?.value;
 
 /** Values of a container's flags, parsed as the process itself does. */
-function flagsOf({ args, image }: Container): Readonly<Record<string, unknown>> {
+function flagsOf({ args, image, env = [] }: Container): Readonly<Record<string, unknown>> {
   const [name = '', ...argv] = args;
   const process = IMAGES.get(image)?.processes[name];
   assert.ok(process !== undefined, `the image ${image} has no process "${name}"`);
-  const parsed = parseFlags(process.flags, { argv, env: {} });
+  const variables = Object.fromEntries(env.map(({ name: each, value }) => [each, value]));
+  const parsed = parseFlags(process.flags, { argv, env: variables });
   assert.ok(parsed.kind === 'run');
   return parsed.flags;
 }
@@ -591,13 +592,13 @@ describe('k8s/', () => {
     const grants = (verbs: readonly string[], resources: readonly Resource[]): string[] =>
       resources.flatMap(({ group, plural }) => verbs.map((verb) => `${verb} ${group}/${plural}`));
 
-    it('of ingest are exactly to list and watch its kinds, read claims and write events', () => {
+    it('of ingest are exactly to list and watch its kinds, write events, and explain claims', () => {
       const watched = grants(
         ['list', 'watch'],
         [kinds.claims, kinds.volumes, kinds.classes, ...ON_DEMAND],
       );
       const events = grants(['create', 'patch'], [kinds.events]);
-      const read = grants(['get'], [kinds.claims]);
+      const read = grants(['get'], [kinds.claims, kinds.volumes, kinds.classes]);
       assert.deepEqual(
         [...rightsOf('sutler-ingest')].toSorted(),
         [...watched, ...read, ...events].toSorted(),

@@ -413,6 +413,15 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     );
   });
 
+  it('let commands in a container of ingest look, retry and drain', async () => {
+    const object = `${namespace}/refused`;
+    assert.match(await bed.operateInIngest('explain', object), /cause:/);
+    assert.match(await bed.operateInIngest('status'), /driver/);
+    assert.match(await bed.operateInIngest('retry', object), /: (tried now|a worker is at it)/);
+    assert.match(await bed.operateInIngest('audit'), /volumes/);
+    assert.match(await bed.operateInIngest('drain', '--undo'), /was not drained/);
+  });
+
   it('let an operator run every command, and remove what they leave', async () => {
     assert.match(await bed.operate('explain', `${namespace}/refused`), /cause:/);
     assert.match(await bed.operate('status'), /driver/);

@@ -88,6 +88,46 @@ describe('the users of k8s/redis/users.acl', () => {
     assert.deepEqual(await denials(bed.redis.redis), []);
   });
 
+  describe('let a command that runs', () => {
+    let object: string;
+    before(async () => {
+      object = `default/${(await newStuckClaim()).metadata.name}`;
+      const isTold = async () => (await bed.operate('status', '-o', 'wide')).includes(object);
+      await until(isTold, 'it waits for its secret');
+      // Of the tests before.
+      await denials(bed.redis.redis);
+    });
+    after(async () => {
+      const [namespace = '', name = ''] = object.split('/');
+      await bed.kube.delete(claims, { namespace, name });
+      const queue = new Queue(QUEUE, { connection: bed.redis.redis, prefix: '{csi}' });
+      await until(async () => (await queue.getDelayedCount()) === 0, 'its job has ended');
+      await queue.close();
+    });
+
+    it('in a container of ingest look, retry, drain and forget', async () => {
+      assert.match(await bed.operateAs('ingest', 'status'), /pending: Secret/);
+      assert.match(await bed.operateAs('ingest', 'explain', object), /not found/);
+      assert.equal(await bed.operateAs('ingest', 'retry', object), `${object}: tried now\n`);
+      assert.match(await bed.operateAs('ingest', 'drain', '--undo'), /was not drained/);
+      assert.match(await bed.operateAs('ingest', 'forget', 'none', '--why=x'), /has no entry/);
+      assert.deepEqual(await denials(bed.redis.redis), []);
+    });
+
+    it('in a container of the dashboard look', async () => {
+      assert.match(await bed.operateAs('dashboard', 'status'), /pending: Secret/);
+      assert.deepEqual(await denials(bed.redis.redis), []);
+    });
+
+    it('in a container of jobs say where it works', async () => {
+      assert.match(
+        await bed.operateAs('jobs', 'status'),
+        /run this in a container of ingest .*sutler-operator/,
+      );
+      await denials(bed.redis.redis);
+    });
+  });
+
   describe('for the dashboard', () => {
     let reader: RunningDashboard;
     let promoter: RunningDashboard;

@@ -266,13 +266,29 @@ export class LeastPrivilegeBed {
 
   /** Runs a command as the operator's user of Redis, with the administrator's kubeconfig.
    * @returns what it prints */
-  async operate(command: string, ...args: readonly string[]): Promise<string> {
+  operate(command: string, ...args: readonly string[]): Promise<string> {
+    const { kubeconfig } = this.plane;
+    return this.#run({ user: 'operator', kubeconfig }, command, args);
+  }
+
+  /** Runs a command as in a container of ingest.
+   * @returns what it prints */
+  operateInIngest(command: string, ...args: readonly string[]): Promise<string> {
+    const { ingest: kubeconfig = '' } = this.#kubeconfigs;
+    return this.#run({ user: 'ingest', kubeconfig }, command, args);
+  }
+
+  async #run(
+    { user, kubeconfig }: { readonly user: RedisUser; readonly kubeconfig: string },
+    command: string,
+    args: readonly string[],
+  ): Promise<string> {
     const { flags = {} } = processes[command] ?? {};
-    const common = [`--kubeconfig=${this.plane.kubeconfig}`, ...this.#placeOf()].filter(
+    const common = [`--kubeconfig=${kubeconfig}`, ...this.#placeOf()].filter(
       (flag) => (/^--([^=]+)/.exec(flag)?.[1] ?? '') in flags,
     );
     const driver = `--driver-name=${CENTRAL}`;
-    const REDIS_URL = this.redisUrlOf('operator');
+    const REDIS_URL = this.redisUrlOf(user);
     const { out, err } = await runSutler(
       [command, ...args, ...common, ...('driver-name' in flags ? [driver] : [])],
       { REDIS_URL },
