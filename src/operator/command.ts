@@ -185,14 +185,27 @@ function toPlain(_: string, value: unknown): unknown {
   );
 }
 
+/** What to do where Redis knows no driver: of several replicas of `sutler all`, each has a Redis. */
+export const WHERE_IT_LEADS =
+  'start sutler beside a driver, or wait until that answers; of several replicas of sutler all, ' +
+  'run this in the one that leads (kubectl get leases names it)';
+
+/** The drivers that this installation serves.
+ * @throws Refusal if there is none */
+export async function servedDrivers(redis: Redis, prefix: string): Promise<readonly string[]> {
+  const known = await listDrivers(redis, prefix);
+  if (known.length > 0) return known;
+  throw new Refusal(`this Redis and --redis-prefix=${prefix} have no driver: ${WHERE_IT_LEADS}`);
+}
+
 /** The driver that --driver-name names; without it, the only one that this installation serves.
  * @throws Refusal for a driver that no ingest has registered; UsageError if one has to be chosen */
 export async function chooseDriver(redis: Redis, prefix: string, name: string): Promise<string> {
-  const known = await listDrivers(redis, prefix);
+  const known = await servedDrivers(redis, prefix);
   const [only, ...others] = known;
   if (known.includes(name)) return name;
   if (name === '' && only !== undefined && others.length === 0) return only;
-  const served = `this Redis and --redis-prefix=${prefix} have ${known.join(', ') || 'none'}`;
+  const served = `this Redis and --redis-prefix=${prefix} have ${known.join(', ')}`;
   if (name === '') throw new UsageError(`--driver-name is missing: name the driver (${served})`);
   throw new Refusal(`no sutler serves driver ${name} (${served})${didYouMean(name, known)}`);
 }

@@ -16,7 +16,7 @@ import { UsageError } from '../runtime/flags.ts';
 import { traceId } from '../runtime/trace-id.ts';
 import { classNameOf, shouldProvision, waitsForPod } from '../volumes/eligibility.ts';
 import { isKnownAs } from '../volumes/driver-facts.ts';
-import { type Means, Refusal, type Result, commandMain } from './command.ts';
+import { commandMain, type Means, Refusal, type Result, WHERE_IT_LEADS } from './command.ts';
 import { explain } from './flags.ts';
 import { journalPlace } from './journal-place.ts';
 import { isPassing, lookUntilItLasts, repeat } from './repeat.ts';
@@ -172,7 +172,7 @@ async function explainByClass(
   const drivers = await listDrivers(redis, prefix);
   if (drivers.length === 0) {
     const sentence = `no ingest of this Redis and --redis-prefix=${prefix} knows its driver yet`;
-    return explained(claim, causeNamed('NoLeader', sentence), cls.provisioner);
+    return explained(claim, causeNamed('NoLeader', sentence, WHERE_IT_LEADS), cls.provisioner);
   }
   const known = drivers.map((name) => ({ name, inTreeName: inTreeNameOf(name) }));
   const driver = known.find((each) => isKnownAs(each, cls.provisioner));

@@ -1,10 +1,16 @@
 import { reportDriver } from '../explain/report.ts';
 import type { Explanation } from '../explain/explain.ts';
 import { retryNow, type Retried } from '../queue/retry.ts';
-import { listDrivers } from '../queue/queues.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { counted } from '../runtime/printable.ts';
-import { chooseDriver, commandMain, type Means, Refusal, type Result } from './command.ts';
+import {
+  chooseDriver,
+  commandMain,
+  type Means,
+  Refusal,
+  type Result,
+  servedDrivers,
+} from './command.ts';
 import { retry } from './flags.ts';
 
 /** Has what waits tried again at once. */
@@ -17,7 +23,7 @@ async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<R
   const { redisPrefix: prefix, driverName } = flags;
   const drivers =
     driverName === ''
-      ? await listDrivers(redis, prefix)
+      ? await servedDrivers(redis, prefix)
       : [await chooseDriver(redis, prefix, driverName)];
   const tried: Tried[] = [];
   for (const driver of drivers) {

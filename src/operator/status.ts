@@ -7,7 +7,7 @@ import {
 } from '../explain/report.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
-import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
+import { chooseDriver, type Means, type Result, commandMain } from './command.ts';
 import { status } from './flags.ts';
 import { isPassing, lookUntilItLasts, repeat } from './repeat.ts';
 
@@ -29,12 +29,8 @@ async function run(means: Means<typeof status.flags>): Promise<Result> {
     found.length === 0 || found.some(({ cause }) => isPassing(cause));
   return repeat(means, async () => {
     const reports = await lookUntilItLasts(look, mayPass, stopping);
-    if (reports.length === 0 && driverName !== '') await chooseDriver(redis, prefix, driverName);
-    if (reports.length === 0)
-      throw new Refusal(
-        `this Redis and --redis-prefix=${prefix} have no driver: start sutler beside a driver, or ` +
-          'wait until its driver answers',
-      );
+    // Refuses what it does not find.
+    if (reports.length === 0) await chooseDriver(redis, prefix, driverName);
     const nowMs = systemClock.nowMs();
     return {
       status: reports.every(({ isFine }) => isFine) ? 0 : 1,

@@ -139,6 +139,10 @@ describe('sutler in the place of external-provisioner', () => {
     const replicas = [await start(LEASE), await start(LEASE)];
     await bind('by-the-first');
     const led = await holder();
+    // Of the second one, whose Redis knows nothing.
+    const { code, err } = await bed.exec('status');
+    assert.equal(code, 1);
+    assert.match(err, /run this in the one that leads \(kubectl get leases names it\)/);
     await replicas[0]?.stop();
     await bind('by-the-second');
     assert.notEqual(await holder(), led);

@@ -243,7 +243,7 @@ describe('operator commands', () => {
       assert.equal(code, 1);
       assert.match(
         err,
-        /no sutler serves driver \S+ \(this Redis and --redis-prefix=nope have none\)/,
+        /this Redis and --redis-prefix=nope have no driver/,
       );
       assert.deepEqual(await redis.keys('{nope}:*'), []);
       await registerQueues(redis, 'nope', [{ name: 'claims.s', driver: name, kind: 'claim' }]);
