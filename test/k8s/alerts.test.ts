@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { stringify } from 'yaml';
+import { CAUSES } from '#src/explain/causes.ts';
 import { findProgram } from '../harness/prometheus.ts';
 import { K8S, readYaml } from '../harness/real-manifests.ts';
 
@@ -186,6 +187,19 @@ describe('k8s/monitoring', () => {
       .flatMap((text) => text.match(/\b(?:sutler|controller|csi|workqueue|leader)_\w+/g) ?? [])
       .filter((name) => !known.has(name) && !known.has(name.replace(/_(?:bucket|count|sum)$/, '')));
     assert.deepEqual(unknown, []);
+  });
+
+  it('asks for causes that there are', () => {
+    const asked = queries.flatMap((text) =>
+      [...text.matchAll(/\bcause *(?:=|!=|=~|!~) *"([^"]*)"/g)].flatMap(([, names = '']) =>
+        names.split('|'),
+      ),
+    );
+    assert.ok(asked.includes('DriverSlow'));
+    assert.deepEqual(
+      asked.filter((name) => !Object.hasOwn(CAUSES, name)),
+      [],
+    );
   });
 
   it('asks for a metric of sutler’s own in each query, and for no job by its name', () => {

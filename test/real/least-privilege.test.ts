@@ -425,6 +425,8 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
   it('let an operator run every command, and remove what they leave', async () => {
     assert.match(await bed.operate('explain', `${namespace}/refused`), /cause:/);
     assert.match(await bed.operate('status'), /driver/);
+    const isRetried = async () => (await bed.operate('retry', '--all')).includes(': tried now');
+    await until(isRetried, 'no run is at work on all of them');
     const refused = await api.read(`${paths(namespace).claims}/refused`);
     const uid = textAt(refused, 'metadata', 'uid');
     const forget = async (): Promise<boolean> =>
