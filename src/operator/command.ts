@@ -185,7 +185,7 @@ function toPlain(_: string, value: unknown): unknown {
   );
 }
 
-/** What to do where Redis knows no driver: of several replicas of `sutler all`, each has a Redis. */
+/** What to do where Redis knows no driver: each replica of `sutler all` has a Redis of its own. */
 export const WHERE_IT_LEADS =
   'start sutler beside a driver, or wait until that answers; of several replicas of sutler all, ' +
   'run this in the one that leads (kubectl get leases names it)';
