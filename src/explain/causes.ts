@@ -141,6 +141,15 @@ export function driverCause(state: DriverState): Cause | undefined {
     : causeNamed('NoWorker', `no jobs process works for driver ${driver}`);
 }
 
+/** How long what lies outside the claims has to last before people are told: Redis or a leader that
+ * comes back is away for a second. */
+export const LASTING_MS = 5_000;
+
+/** Whether a cause is one that Redis or a leader that comes back also has, for a second. */
+export function isPassing(cause: Pick<Cause, 'name'> | undefined): boolean {
+  return cause?.name === 'NoLeader' || cause?.name === 'NoWorker';
+}
+
 /** Why a claim has no job. */
 export function whyNoJob(why: Exclude<PendingWhy, ''>, className: string): Cause {
   if (why !== NO_CLASS)

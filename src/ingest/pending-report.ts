@@ -1,4 +1,4 @@
-import { unreachableEvent, whyNoJob } from '../explain/causes.ts';
+import { LASTING_MS, unreachableEvent, whyNoJob } from '../explain/causes.ts';
 import {
   encodeEntry,
   type PendingEntry,
@@ -44,9 +44,6 @@ const LONGEST_EXTRA_PAUSE_MS = 5_000;
 const MEASURE_IDLE_MS = 5_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
 const RENEW_AFTER_MS = 120_000;
-/** How long a cause outside the claims has to last before they are told: Redis or a leader that
- * comes back is one for a second. */
-const TOLD_AFTER_MS = 5_000;
 /** Claims that one look tells why they wait. */
 const MOST_TOLD = 500;
 
@@ -172,7 +169,7 @@ export class PendingReport {
   /** Whether a cause has lasted long enough to be told; also that there is none. */
   #hasLasted(name: string, nowMs: number): boolean {
     if (this.#waiting?.name !== name) this.#waiting = { name, sinceMs: nowMs };
-    return name === '' || nowMs - this.#waiting.sinceMs >= TOLD_AFTER_MS;
+    return name === '' || nowMs - this.#waiting.sinceMs >= LASTING_MS;
   }
 
   /** Tells the claims that wait for something outside of them what that is. */

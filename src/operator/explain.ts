@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { type Cause, causeNamed, whyNoJob } from '../explain/causes.ts';
+import { type Cause, causeNamed, isPassing, whyNoJob } from '../explain/causes.ts';
 import { type Explanation, renderExplanation } from '../explain/explain.ts';
 import { NO_CLASS, NOT_ANNOTATED } from '../explain/pending-index.ts';
 import { explainOne } from '../explain/report.ts';
@@ -19,7 +19,7 @@ import { isKnownAs } from '../volumes/driver-facts.ts';
 import { commandMain, type Means, Refusal, type Result, WHERE_IT_LEADS } from './command.ts';
 import { explain } from './flags.ts';
 import { journalPlace } from './journal-place.ts';
-import { isPassing, lookUntilItLasts, repeat } from './repeat.ts';
+import { lookUntilItLasts, repeat } from './repeat.ts';
 
 /** Says why a claim is pending. */
 export const main = commandMain({ name: 'explain', ...explain }, run);

@@ -1,4 +1,4 @@
-import type { Cause } from '../explain/causes.ts';
+import { LASTING_MS } from '../explain/causes.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Means, Result } from './command.ts';
 import type { lookFlags } from './flags.ts';
@@ -24,7 +24,6 @@ export async function repeat(
   }
 }
 
-const LASTS_AFTER_MS = 5_000;
 const POLL_MS = 500;
 
 /** Looks once, and again for up to 5 s while what is found may be the moment in which Redis or a
@@ -34,15 +33,10 @@ export async function lookUntilItLasts<T>(
   mayPass: (found: T) => boolean,
   stopping: AbortSignal,
 ): Promise<T> {
-  const limit = signalWithin(stopping, LASTS_AFTER_MS);
+  const limit = signalWithin(stopping, LASTING_MS);
   for (;;) {
     const found = await look();
     if (!mayPass(found) || limit.aborted) return found;
     await systemClock.sleep(POLL_MS, limit);
   }
-}
-
-/** Causes outside a claim that also last a second only, as Redis or a leader comes back. */
-export function isPassing(cause: Pick<Cause, 'name'> | undefined): boolean {
-  return cause?.name === 'NoLeader' || cause?.name === 'NoWorker';
 }

@@ -1,3 +1,4 @@
+import { isPassing } from '../explain/causes.ts';
 import {
   type DriverReport,
   factsOf,
@@ -9,7 +10,7 @@ import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { chooseDriver, type Means, type Result, commandMain } from './command.ts';
 import { status } from './flags.ts';
-import { isPassing, lookUntilItLasts, repeat } from './repeat.ts';
+import { lookUntilItLasts, repeat } from './repeat.ts';
 
 /** Says what an installation does, and what is wrong. */
 export const main = commandMain({ name: 'status', ...status }, run);

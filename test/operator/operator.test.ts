@@ -241,10 +241,7 @@ describe('operator commands', () => {
       ];
       const { code, err } = await sutler('audit', ...where, '--redis-prefix=nope');
       assert.equal(code, 1);
-      assert.match(
-        err,
-        /this Redis and --redis-prefix=nope have no driver/,
-      );
+      assert.match(err, /this Redis and --redis-prefix=nope have no driver/);
       assert.deepEqual(await redis.keys('{nope}:*'), []);
       await registerQueues(redis, 'nope', [{ name: 'claims.s', driver: name, kind: 'claim' }]);
       const registered = await sutler('audit', ...where, '--redis-prefix=nope');

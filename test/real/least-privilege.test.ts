@@ -43,7 +43,12 @@ const CAPACITIES = `${STORAGE}/namespaces/${HOME}/csistoragecapacities`;
 const CONTENTS = `/apis/${SNAPSHOT_API}/volumesnapshotcontents`;
 const UNSERVED = 'unserved.csi.example';
 /** What the promoter may do. */
-const ACTIONS = ['/claims/ns/a/retry', '/claims/ns/b/retry', '/volumes/a/retry', '/volumes/b/retry'];
+const ACTIONS = [
+  '/claims/ns/a/retry',
+  '/claims/ns/b/retry',
+  '/volumes/a/retry',
+  '/volumes/b/retry',
+];
 const KINDS = ['claim', 'volume', 'snapshot', 'capacity'] as const;
 const NODES = ['node-1', 'node-2'] as const;
 /** What scripts of BullMQ and of ours send where a job has failed for good, is promoted during its
