@@ -565,7 +565,7 @@ export class Dispatcher {
   }
 
   #failed(error: unknown, leading: Leading): void {
-    const { log, queue, onOutdated } = this.#options;
+    const { log, queue, trouble, onOutdated } = this.#options;
     // This process may have begun again meanwhile.
     if (leading !== this.#leading) return;
     if (error instanceof LeadershipOutdated) {
@@ -575,7 +575,9 @@ export class Dispatcher {
     queue.refused();
     const reason = messageOf(error);
     this.#trouble = `claims get no jobs: ${reason}`;
-    this.#outage.met(reason, { reason }, 'claims and volumes get no jobs; trying again');
+    // That Redis is away, its connection has said.
+    if (trouble() === undefined)
+      this.#outage.met(reason, { reason }, 'claims and volumes get no jobs; trying again');
     log.debug({ err: error }, 'a batch was refused');
   }
 
