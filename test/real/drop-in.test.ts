@@ -7,69 +7,12 @@ import { claims, volumes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { childrenOf } from '../../bench/proc.ts';
 import { Connection } from '../conformance/connection.ts';
-import { accountKubeconfig } from '../harness/account-kubeconfig.ts';
 import { churn, type ChangeOverResult } from '../harness/change-over/scenario.ts';
 import { type DropIn, DropInBed } from '../harness/drop-in-bed.ts';
 import { startProgram } from '../harness/program.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import { until } from '../harness/until.ts';
-
-const ACCOUNT = 'csi-provisioner';
-const rule = (group: string, resources: string, verbs: string) => ({
-  apiGroups: [group],
-  resources: resources.split(' '),
-  verbs: verbs.split(' '),
-});
-
-/** The rules of external-provisioner's deploy/kubernetes/rbac.yaml (v6.3.0). */
-const CLUSTER_RULES = [
-  rule('', 'persistentvolumes', 'get list watch create patch delete'),
-  rule('', 'persistentvolumeclaims', 'get list watch update'),
-  rule('storage.k8s.io', 'storageclasses', 'get list watch'),
-  rule('', 'events', 'list watch create update patch'),
-  rule('snapshot.storage.k8s.io', 'volumesnapshots', 'get list watch update'),
-  rule('snapshot.storage.k8s.io', 'volumesnapshotcontents', 'get list'),
-  rule('storage.k8s.io', 'csinodes', 'get list watch'),
-  rule('', 'nodes', 'get list watch'),
-  rule('storage.k8s.io', 'volumeattachments', 'get list watch'),
-];
-const NAMESPACE_RULES = [
-  rule('coordination.k8s.io', 'leases', 'get watch list delete update create'),
-  rule('storage.k8s.io', 'csistoragecapacities', 'get list watch create update patch delete'),
-  rule('', 'pods', 'get'),
-  rule('apps', 'replicasets', 'get'),
-];
-
-const RBAC = '/apis/rbac.authorization.k8s.io/v1';
-
-/** Creates upstream's service account with exactly its rules.
- * @returns a kubeconfig with its token */
-async function grantUpstreamRules(
-  api: Connection,
-  plane: RealControlPlane,
-  namespace: string,
-): Promise<string> {
-  const metadata = { name: `${ACCOUNT}-${namespace}` };
-  const subjects = [{ kind: 'ServiceAccount', name: ACCOUNT, namespace }];
-  const roleRef = (kind: string) => ({
-    apiGroup: 'rbac.authorization.k8s.io',
-    kind,
-    name: metadata.name,
-  });
-  await api.create(`/api/v1/namespaces/${namespace}/serviceaccounts`, {
-    metadata: { name: ACCOUNT },
-  });
-  await api.create(`${RBAC}/clusterroles`, { metadata, rules: CLUSTER_RULES });
-  await api.create(`${RBAC}/clusterrolebindings`, {
-    metadata,
-    subjects,
-    roleRef: roleRef('ClusterRole'),
-  });
-  const inNamespace = `${RBAC}/namespaces/${namespace}`;
-  await api.create(`${inNamespace}/roles`, { metadata, rules: NAMESPACE_RULES });
-  await api.create(`${inNamespace}/rolebindings`, { metadata, subjects, roleRef: roleRef('Role') });
-  return accountKubeconfig(api, plane, { namespace, name: ACCOUNT });
-}
+import { ACCOUNT, CLUSTER_RULES, grantUpstreamRules, RBAC } from '../harness/upstream-rights.ts';
 
 /** As upstream's users start it, with a Lease that is soon free. */
 const ARGS = [
