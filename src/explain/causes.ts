@@ -40,7 +40,7 @@ export const CAUSES = {
   WaitForFirstConsumer: ['user', 'create a pod with this claim; the scheduler then selects a node'],
   NotAnnotated: [
     'administrator',
-    'see that kube-controller-manager runs, and that the class is the one that is wanted',
+    'wait 15 s, then see that kube-controller-manager runs, and that the class is the one wanted',
   ],
   // Of a claim or volume with a job.
   Queued: ['nobody', 'wait'],

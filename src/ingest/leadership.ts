@@ -197,7 +197,8 @@ export class Leadership {
     }
     return {
       entries: uids.length,
-      inDoubt: this.#doubts.count,
+      // Counted before, of claims that may have left the journal since.
+      inDoubt: Math.min(this.#doubts.count, uids.length),
       doubtEndsMs: this.#doubts.endsMs,
       journalTrouble: journal.trouble,
     };

@@ -7,6 +7,7 @@ import { type LeaderLease, Leadership, type LeadershipOptions } from '#src/inges
 import { Resync } from '#src/ingest/resync.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { beginTerm, forgetHistory, readHistory } from '#src/queue/history.ts';
+import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Leading } from '#src/queue/work-queue.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { createLogger } from '#src/runtime/log.ts';
@@ -369,6 +370,17 @@ describe('Leadership', () => {
         inDoubt: 0,
         drain: { by: 'ann', atMs: Date.UTC(2026, 0, 1) },
       });
+    });
+
+    it('of no more claims in doubt than are in the journal', async () => {
+      const root = queueRoot('csi', queueName('claim', driver));
+      for (const uid of ['u1', 'u2']) await server.redis.hset(root + uid, 'until', 2 ** 42);
+      await beginAnew();
+      await leadership.report(seen());
+      assert.equal((await readDriverNote(place())).inDoubt, 2);
+      journal.unfinishedUids = () => ['u1'];
+      await leadership.report(seen());
+      assert.equal((await readDriverNote(place())).inDoubt, 1);
     });
 
     it('who holds the Lease in its place', async () => {
