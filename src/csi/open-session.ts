@@ -40,7 +40,7 @@ export function openSession(
     });
     let failure: string | undefined;
     const timer = setTimeout(() => {
-      failure = `it accepts connections but does not speak HTTP/2 (waited ${timeoutMs} ms)`;
+      failure = `it accepts connections but answers nothing (waited ${timeoutMs} ms)`;
       session.destroy();
     }, timerMs(timeoutMs));
     const stop = (): void => session.destroy();
