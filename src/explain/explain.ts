@@ -140,10 +140,10 @@ function describeNext(e: Explanation, nowMs: number): string {
   const { object, cause, status, nextMs, isRunning = false } = e;
   if (status === undefined) return '';
   if (isRunning) return 'at work now';
-  const coming = nextMs === undefined ? [] : [inWords(nextMs - nowMs)];
-  const isRetried = status.outcome === 'retry' || status.outcome === 'parked';
-  const command = isRetried && !cause.isFine ? [`at once: ${retryCommand(object)}`] : [];
-  return [...coming, ...command].join(', or ');
+  const coming = nextMs === undefined ? '' : inWords(nextMs - nowMs);
+  // A run that did not reach the driver is followed by another one within a second.
+  if (coming === 'now' || cause.isFine || status.outcome === 'later') return coming;
+  return `${coming === '' ? '' : `${coming}, or `}at once: ${retryCommand(object)}`;
 }
 
 function describeChange({ atMs, reason }: StatusChange): string {

@@ -84,6 +84,7 @@ export function startConsumers(
     );
   }
   health.ready('queues', () => firstOf(consumers.map(({ trouble }) => trouble)));
+  health.ready('driver-calls', () => firstOf(consumers.map((each) => each.driverTrouble)));
   health.live('progress', () => firstOf(consumers.map(({ stuck }) => stuck)));
 }
 

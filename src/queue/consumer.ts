@@ -146,9 +146,13 @@ export class Consumer {
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
   get trouble(): string | undefined {
     const { trouble, refusal } = this.#link;
-    return (
-      trouble ?? refusal ?? this.#heartbeat.trouble ?? this.#worker.trouble ?? this.#breaker.trouble
-    );
+    return trouble ?? refusal ?? this.#heartbeat.trouble ?? this.#worker.trouble;
+  }
+
+  /** Why the driver gets one call at a time, in one line for /readyz; undefined while it can be
+   * reached. */
+  get driverTrouble(): string | undefined {
+    return this.#breaker.trouble;
   }
 
   /** Why this worker should be restarted, in one line for /healthz: it takes no jobs although

@@ -144,12 +144,13 @@ const casesOf = (form: Form): Readonly<Record<string, Case>> => {
       quiet: [`sutler_missing_volumes${atIngest} 0x40`],
     },
     SutlerRedisAway: {
-      fires: [failed('ingest/redis-settings', '1x40')],
+      // What lacks Redis is not told besides.
+      fires: [failed('ingest/redis-settings', '1x40'), failed('queues', '1x40')],
       quiet: [failed('redis', '1x36 _x3')],
     },
     SutlerNotReady: {
       fires: [failed('kubernetes', '1x40')],
-      quiet: [failed('driver', '1x40'), failed('kubernetes', '1x36 _x3')],
+      quiet: [failed('driver-calls', '1x40'), failed('kubernetes', '1x36 _x3')],
     },
     SutlerRedisLostData: {
       fires: [`sutler_queue_redis_emptied_total${atIngest} _x29 1x10`],
