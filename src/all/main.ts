@@ -26,6 +26,7 @@ import {
   ownPlaces,
   writeOwnSutler,
 } from '../runtime/own-folder.ts';
+import { logFlags } from '../runtime/process-flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { claimSocketPath, isInUse } from '../runtime/socket-file.ts';
 import { flags as ownFlags, summary } from './flags.ts';
@@ -154,7 +155,7 @@ function nodeFlags(node: string, listen: readonly string[]) {
   return { nodeName: node, gateway: [], nodeGateway: listen.map((each) => `${node}=${each}`) };
 }
 
-/** The arguments, with what this process has chosen itself. */
+/** The arguments but those for the log, with what this process has chosen itself. */
 function flagsForCommands(
   { given, flags }: AllContext,
   own: {
@@ -166,7 +167,7 @@ function flagsForCommands(
   const { redisUrl, listen, node } = own;
   const gateways = node === undefined ? listen : listen.map((each) => `${node}=${each}`);
   return {
-    ...Object.fromEntries(given),
+    ...Object.fromEntries([...given].filter(([name]) => !Object.hasOwn(logFlags, name))),
     ...(flags.redisUrl === '' ? { 'redis-url': [redisUrl] } : {}),
     ...(gateways.length === 0
       ? {}

@@ -78,13 +78,14 @@ describe('sutler in the place of external-provisioner', () => {
   });
 
   it('a command in its container reaches what it reaches, without a flag', async () => {
-    const sutler = await start(['--redis-prefix=own']);
+    const sutler = await start(['--redis-prefix=own', '-v=6']);
     await bind('looked-at');
     const said = async (...args: readonly string[]): Promise<string> => {
       const { code, out, err } = await bed.exec(...args);
       return `${code} ${out}${err}`;
     };
     await until(async () => (await said('status')).startsWith('0 '), 'status finds nothing wrong');
+    assert.equal((await bed.exec('status')).err, '');
     assert.match(await said('explain', 'default/looked-at'), /^0 .*Bound to PersistentVolume/);
     assert.match(await said('audit', '--min-age=0s'), /^0 driver .* volumes, /);
     assert.match(await said('drain', '--wait'), /^0 .*nothing that was begun is left/s);
