@@ -21,6 +21,7 @@ import { defineFlags, UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import {
   type GivenFlags,
+  isLeftBehind,
   OWN_FOLDER,
   OWN_REDIS_SOCKET,
   ownPlaces,
@@ -184,13 +185,13 @@ function openOwnLeader({ flags }: AllContext, node?: string): OwnLeader | undefi
 const PREFIX = 'sutler-';
 
 /** Only this user can enter it, so its sockets need no password. */
-async function makeFolder({ flags: { csiAddress }, env }: AllContext): Promise<string> {
+async function makeFolder({ flags: { csiAddress }, env, pid }: AllContext): Promise<string> {
   const places = [...ownPlaces(env), dirname(csiAddress.replace(/^unix:(\/\/)?/, ''))];
   const failures: string[] = [];
   for (const place of places)
     try {
       const folder = await mkdtemp(join(place, PREFIX));
-      await removeLeftovers(place);
+      await removeLeftovers(place, pid);
       return folder;
     } catch (error) {
       failures.push(messageOf(error));
@@ -201,7 +202,7 @@ async function makeFolder({ flags: { csiAddress }, env }: AllContext): Promise<s
 
 /** Removes the folders of processes that were killed: a container's volumes, and the memory of its
  * pod, outlive it. A place that can't be listed is left as it is. */
-async function removeLeftovers(place: string): Promise<void> {
+async function removeLeftovers(place: string, pid: number): Promise<void> {
   for (const name of await readdir(place).catch(() => [])) {
     if (!OWN_FOLDER.test(name)) continue;
     const folder = join(place, name);
@@ -209,8 +210,8 @@ async function removeLeftovers(place: string): Promise<void> {
     // Another user's can't be read; one that has no socket yet is that of a process that starts.
     const found = sockets.filter((socket) => existsSync(socket));
     const used = await Promise.all(found.map(isInUse));
-    if (found.length > 0 && !used.includes(true))
-      await rm(folder, { recursive: true, force: true }).catch(() => undefined);
+    const isLeft = found.length > 0 ? !used.includes(true) : await isLeftBehind(folder, pid);
+    if (isLeft) await rm(folder, { recursive: true, force: true }).catch(() => undefined);
   }
 }
 

@@ -97,7 +97,8 @@ ${times(provisioned)}
 }
 
 function processCard([first]: readonly DriverView[]): Content {
-  if (first === undefined) return markup`<p class="note">Start ingest beside a driver.</p>`;
+  if (first === undefined)
+    return markup`<p class="note">Start sutler beside a driver, or wait until that answers.</p>`;
   const items = first.state.processes.map(({ process, instance, version, lines }) => {
     const state =
       lines.length === 0 ? markup`<span class="fine">ready</span>` : bad(lines.join('; '));

@@ -59,6 +59,7 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
     if (explanation === undefined) throw unknown(object);
     const { driver, uid } = explanation;
     const retried = await retryNow(link.redis, { prefix, driver }, [explanation]);
+    view.forget();
     response.redirect(303, `${pathOf(explanation)}?said=${retried.get(uid) ?? ''}`);
   });
 

@@ -53,7 +53,7 @@ export const CAUSES = {
   ],
   Limited: ['nobody', 'it goes on when it is its turn'],
   Paused: ['administrator', 'remove or raise sutler.dev/max-in-flight of the StorageClass'],
-  Unreachable: ['administrator', 'start the driver and its gateway, or see why they do not answer'],
+  Unreachable: ['administrator', 'start the driver, or see why it or its gateway does not answer'],
   Forbidden: ['administrator', 'grant what is refused, or change the policy'],
   Refused: ['user', 'correct what the reason names'],
   // It waits for an object.
@@ -185,10 +185,10 @@ const MANY_DEADLINES = 3;
 
 /** What somebody has to do about calls that end at their deadline; undefined: it may end by itself.
  * @param reason  with the timeoutNote
- * @param count   how many runs in a row have ended so */
-export function slowStep(reason: string, count: number): string | undefined {
+ * @param alike   how many runs in a row have ended so */
+export function slowStep(reason: string, alike: number): string | undefined {
   const [, timeout] = /DeadlineExceeded.*\(--timeout is (\S+)\)$/s.exec(reason) ?? [];
-  return timeout === undefined || count < MANY_DEADLINES
+  return timeout === undefined || alike < MANY_DEADLINES
     ? undefined
     : `raise --timeout (it is ${timeout}), or see why the driver is slow`;
 }
@@ -227,8 +227,8 @@ export function statusCause(status: RunStatus): Cause {
 }
 
 /** Of the driver's answer. */
-function codeCause({ reason, count }: RunStatus, code: string): Cause {
-  const slow = slowStep(reason, count);
+function codeCause({ reason, alike }: RunStatus, code: string): Cause {
+  const slow = slowStep(reason, alike);
   if (slow !== undefined) return causeNamed('DriverSlow', reason, slow);
   const advices: Readonly<Record<string, Advice>> = CAUSES;
   return causeOf(code, reason, advices[code] ?? DRIVER_LOG);

@@ -141,8 +141,8 @@ function describeNext(e: Explanation, nowMs: number): string {
   if (status === undefined) return '';
   if (isRunning) return 'at work now';
   const coming = nextMs === undefined ? '' : inWords(nextMs - nowMs);
-  // A run that did not reach the driver is followed by another one within a second.
-  if (coming === 'now' || cause.isFine || status.outcome === 'later') return coming;
+  const isByItself = cause.isFine && status.infeasible === undefined;
+  if (coming === 'now' || isByItself || cause.name === 'Unreachable') return coming;
   return `${coming === '' ? '' : `${coming}, or `}at once: ${retryCommand(object)}`;
 }
 

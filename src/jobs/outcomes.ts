@@ -55,12 +55,12 @@ export function whyDriverDown(outcome: Outcome): string | undefined {
 export async function describeFailedCall(
   { timeoutMs }: Pick<CsiDriver, 'timeoutMs'>,
   run: Pick<RunHandle, 'lastStatus'>,
-  { codeName, message }: Pick<CsiError, 'codeName' | 'message'>,
+  { codeName, driverSaid, message }: Pick<CsiError, 'codeName' | 'driverSaid' | 'message'>,
 ): Promise<{ readonly reason: string; readonly event: string }> {
-  if (codeName !== 'DeadlineExceeded') return { reason: message, event: message };
+  if (codeName !== 'DeadlineExceeded' || driverSaid) return { reason: message, event: message };
   const reason = message + timeoutNote(timeoutMs);
   const last = await run.lastStatus();
-  const step = slowStep(reason, last?.outcome === 'running' ? last.count + 1 : 1);
+  const step = slowStep(reason, last?.reason === reason ? last.alike + 1 : 1);
   return { reason, event: step === undefined ? message : `${message}; ${step}` };
 }
 
@@ -92,8 +92,8 @@ export function recordClaimEvent(
   events.record({ ...event, regarding: regardingClaim(claim.metadata) });
 }
 
-/** Warns on the claim that this run ended without a volume, which goes on by itself. */
-export function reportProvisioningDelayed(
+/** Warns on the claim that this run ended without a volume; another one comes by itself. */
+export function reportFailedForNow(
   events: Events,
   claim: Claim | undefined,
   message: string,

@@ -66,11 +66,12 @@ export function nameMissingRights(
     );
   };
   const lookAgain = async (): Promise<void> => {
-    for (const [rule, resourceAttributes] of missing) {
+    const looks = [...missing].map(async ([rule, resourceAttributes]) => {
       const review = { spec: { resourceAttributes } };
       const { status } = await client.create<Review>(ownAccessReviews, undefined, review);
       if (status?.allowed === true) forget(rule);
-    }
+    });
+    await Promise.all(looks);
   };
   const loop = new PollLoop({
     step: lookAgain,

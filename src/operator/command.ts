@@ -107,7 +107,7 @@ export function commandMain<T extends Table>(
 /** The flags of the `sutler all` in whose container this is, unless this names another Redis. */
 async function inheritedFlags({ host, argv }: Invocation): Promise<GivenFlags | undefined> {
   const own = await findOwnSutler(host.env);
-  const url = host.env['REDIS_URL'] ?? '';
+  const url = host.env['REDIS_URL'] || host.env['SUTLER_REDIS_URL'] || '';
   const namesRedis = argv.some((each) => /^--redis-url(=|$)/.test(each));
   if (own === undefined || namesRedis) return undefined;
   try {

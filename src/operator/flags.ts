@@ -159,8 +159,8 @@ export const retry = {
   command: {
     word: 'NAMESPACE/CLAIM|VOLUME…',
     exits: {
-      0: 'all of it is tried',
-      1: `something of it is not waiting, or waits for no run, ${UNREACHABLE}`,
+      0: 'all of it that can be tried is tried',
+      1: `something that was named does not wait, or waits for no run, ${UNREACHABLE}`,
       2: WRONG_USE,
     },
     examples: [

@@ -28,14 +28,17 @@ async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<R
   const tried: Tried[] = [];
   for (const driver of drivers) {
     const { pending } = await reportDriver({ redis, prefix, driver });
-    const found = pending.filter(wanted);
+    // Several drivers list a claim whose class does not exist.
+    const isNew = ({ uid }: Explanation): boolean => tried.every((each) => each.uid !== uid);
+    const found = pending.filter((each) => wanted(each) && isNew(each));
     const results = await retryNow(redis, { prefix, driver }, found);
     tried.push(...found.map((each) => ({ ...each, result: results.get(each.uid) ?? 'waiting' })));
   }
   const missing = words.filter((word) => tried.every(({ object }) => object !== word));
   if (tried.length === 0 && words.length === 0)
     throw new Refusal('nothing of that waits here: see sutler status');
-  const isDone = missing.length === 0 && tried.every(({ result }) => result !== 'waiting');
+  const isLeft = ({ result }: Tried): boolean => words.length > 0 && result === 'waiting';
+  const isDone = missing.length === 0 && !tried.some(isLeft);
   return {
     status: isDone ? 0 : 1,
     lines: [...describeTried(tried), ...missing.map(describeMissing)],
@@ -85,8 +88,6 @@ function describeOne({ object, cause, result }: Tried): string {
 }
 
 function describeMissing(word: string): string {
-  return (
-    `${word}: it does not wait here: it is done, gone or of another provisioner ` +
-    `(sutler explain ${word})`
-  );
+  const look = word.includes('/') ? `sutler explain ${word}` : `kubectl describe pv ${word}`;
+  return `${word}: it does not wait here: it is done, gone or of another provisioner (${look})`;
 }

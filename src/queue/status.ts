@@ -14,6 +14,8 @@ export interface RunStatus {
   readonly outcome: Exclude<Outcome['kind'], 'done'>;
   /** How many runs in a row had this outcome. */
   readonly count: number;
+  /** How many runs in a row ended for this reason, apart from its numbers. */
+  readonly alike: number;
   readonly reason: string;
   /** Unix time of the last run's end. */
   readonly atMs: number;
@@ -68,15 +70,17 @@ const write = defineNamedScript({
   lua: `${GROUPS_LUA}
 local lastOutcome, lastCount, lastGroups, lastInfeasible, lastReason =
   unpack(redis.call('HMGET', status, 'outcome', 'count', 'groups', 'infeasible', 'reason'))
-local first, runs, history, told =
-  unpack(redis.call('HMGET', status, 'first', 'runs', 'history', 'told'))
+local first, runs, history, told, alike =
+  unpack(redis.call('HMGET', status, 'first', 'runs', 'history', 'told', 'alike'))
 local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
 leaveGroups(waits, lastGroups, keyId)
 joinGroups(waits, groups, keyId)
 -- Numbers, as of free bytes, may differ in each run that fails for the same reason.
 local function sense(text) return (string.gsub(text or '', '%d+', '0')) end
 local changes = history and cjson.decode(history) or {}
+alike = (tonumber(alike) or 0) + 1
 if sense(lastReason) ~= sense(reason) then
+  alike = 1
   told = '0'
   changes[#changes + 1] =
     {atMs, string.sub(reason, 1, ${HISTORY_REASON_LENGTH}), tonumber(tookMs)}
@@ -85,7 +89,7 @@ end
 local sinceMs = atMs - (changes[#changes] or {atMs})[1]
 local isNews = told ~= '1' and sinceMs >= newsAfterMs
 redis.call('HSET', status, 'told', isNews and '1' or told or '0',
-  'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
+  'outcome', outcome, 'count', count, 'alike', alike, 'reason', reason, 'at', atMs,
   'until', conditions, 'groups', groups,
   'infeasible', infeasible == '' and lastInfeasible or infeasible,
   'first', first or atMs, 'runs', (tonumber(runs) or 0) + 1, 'history', cjson.encode(changes))
@@ -160,7 +164,7 @@ export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunS
 }
 
 /** Without the history: each field costs time, for many keys. */
-const LISTED = ['outcome', 'count', 'reason', 'at', 'first', 'runs', 'until'] as const;
+const LISTED = ['outcome', 'count', 'alike', 'reason', 'at', 'first', 'runs', 'until'] as const;
 
 /** Answers the listed fields of each status. */
 const readMany = defineScript(`
@@ -199,12 +203,13 @@ export async function readStatuses(
 }
 
 function parseStatus(fields: Readonly<Record<string, string>>): RunStatus | undefined {
-  const { outcome, count, reason, at, first, runs, until, history, infeasible } = fields;
+  const { outcome, count, alike, reason, at, first, runs, until, history, infeasible } = fields;
   if (outcome !== 'retry' && outcome !== 'later' && outcome !== 'running' && outcome !== 'parked')
     return undefined;
   return {
     outcome,
     count: Number(count),
+    alike: Number(alike ?? 1),
     reason: reason ?? '',
     atMs: Number(at),
     firstMs: Number(first ?? at),

@@ -70,7 +70,12 @@ function loggableArguments(
   const loggable = (value: unknown): unknown => toLoggable(value, hasStacks);
   const others = rest.map(loggable);
   if (typeof first === 'string') return [loggable(fields), loggable(first), ...others];
-  if (!(first instanceof Error)) return [loggable({ ...fields, ...(first as object) }), ...others];
+  if (!(first instanceof Error)) {
+    const own = loggable(first);
+    return isFields(own)
+      ? [{ ...(loggable(fields) as object), ...own }, ...others]
+      : [loggable(fields), own, ...others];
+  }
   const err = loggable(first) as { readonly message: string };
   const message = others.length === 0 ? [err.message] : others;
   return [{ ...(loggable(fields) as object), err }, ...message];

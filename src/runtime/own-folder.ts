@@ -63,6 +63,19 @@ async function readOwnSutler(
   }
 }
 
+/** Whether a folder has the flags of a process that is gone. In a container that was started again,
+ * the process before had the same id.
+ * @param ownPid  of this process, which has none there */
+export async function isLeftBehind(folder: string, ownPid: number): Promise<boolean> {
+  try {
+    const { pid } = parseJson(await readFile(join(folder, FLAGS_FILE), 'utf8')) as OwnSutler;
+    return pid === ownPid || !isRunning(pid);
+  } catch {
+    // Of another user, or of a process that starts.
+    return false;
+  }
+}
+
 function isRunning(pid: number): boolean {
   try {
     return process.kill(pid, 0);

@@ -42,7 +42,7 @@ describe('claims that wait for a driver that is down', () => {
     const items = await told();
     assert.deepEqual(uidsOf(items).toSorted(), claims.map((each) => each.metadata.uid).toSorted());
     for (const { message } of items)
-      assert.match(message, /driver.*csi\.sock.*; start the driver and its gateway/);
+      assert.match(message, /driver.*csi\.sock.*; start the driver, or see why/);
     // A claim whose first run tries the driver is Running meanwhile.
     const all = /^ {2}12 claims pending: Unreachable/m;
     await until(async () => all.test(await bed.operate('status')), 'status counts all of them');

@@ -32,6 +32,7 @@ const state = (fields: Partial<DriverState> = {}): DriverState => ({
 const status = (fields: Partial<RunStatus>): RunStatus => ({
   outcome: 'retry',
   count: 1,
+  alike: 1,
   reason: '',
   atMs: NOW_MS,
   firstMs: NOW_MS,
@@ -111,7 +112,8 @@ describe('the cause for which a claim is not done', () => {
 
   it('is a slow driver after three calls in a row that ended at the deadline', () => {
     const reason = rpc('DeadlineExceeded') + timeoutNote(10_000);
-    const after = (count: number) => statusCause(status({ outcome: 'running', count, reason }));
+    const after = (alike: number) =>
+      statusCause(status({ outcome: 'running', count: 9, alike, reason }));
     assert.deepEqual([after(2).name, after(2).actor], ['DeadlineExceeded', 'nobody']);
     const { name, actor, step } = after(3);
     assert.deepEqual([name, actor], ['DriverSlow', 'administrator']);
@@ -121,7 +123,7 @@ describe('the cause for which a claim is not done', () => {
   it('is no slow driver where it may take that long for the volume', () => {
     const reason = rpc('DeadlineExceeded');
     assert.equal(
-      statusCause(status({ outcome: 'running', count: 9, reason })).name,
+      statusCause(status({ outcome: 'running', alike: 9, reason })).name,
       'DeadlineExceeded',
     );
   });

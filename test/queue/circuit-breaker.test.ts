@@ -46,10 +46,10 @@ describe('a queue whose driver is down', () => {
     const producer = bench.producer();
     for (const key of KEYS) producer.ensureQueued(key);
     await until(
-      () => consumer.trouble !== undefined && bench.runs.length > 0,
+      () => consumer.driverTrouble !== undefined && bench.runs.length > 0,
       'the trouble is reported',
     );
-    assert.match(consumer.trouble ?? '', /^the driver can't be reached.*not connected/);
+    assert.match(consumer.driverTrouble ?? '', /^the driver can't be reached.*not connected/);
     assert.equal(await bench.metric('sutler_queue_driver_down', { driver }), 1);
     await sleep(300);
     const before = bench.runs.length;
@@ -71,7 +71,7 @@ describe('a queue whose driver is down', () => {
     const backMs = Date.now();
     await until(isEmpty, 'all are done');
     assert.ok(Date.now() - backMs < 2500, `took ${Date.now() - backMs} ms`);
-    assert.equal(consumer.trouble, undefined);
+    assert.equal(consumer.driverTrouble, undefined);
     assert.equal(await bench.metric('sutler_queue_driver_down', { driver }), 0);
     assert.deepEqual(bench.doubles, []);
     assert.ok(
@@ -85,16 +85,19 @@ describe('a queue whose driver is down', () => {
     const consumer = bench.consumer(() => outcome, { trialPause: { startMs: 20, maxMs: 50 } });
     const producer = bench.producer();
     for (const key of KEYS.slice(0, 20)) producer.ensureQueued(key);
-    await until(() => consumer.trouble !== undefined && bench.runs.length > 8, 'trial runs fail');
+    await until(
+      () => consumer.driverTrouble !== undefined && bench.runs.length > 8,
+      'trial runs fail',
+    );
     outcome = done;
     await until(isEmpty, 'all keys are done without a call');
-    assert.match(consumer.trouble ?? '', /not connected/);
+    assert.match(consumer.driverTrouble ?? '', /not connected/);
   });
 
   it('can be closed while the breaker is open', async () => {
     const consumer = bench.consumer(() => down, { trialPause: { startMs: 60_000, maxMs: 60_000 } });
     bench.producer().ensureQueued(claimKey('a'));
-    await until(() => consumer.trouble !== undefined, 'the trouble is reported');
+    await until(() => consumer.driverTrouble !== undefined, 'the trouble is reported');
     const startedMs = Date.now();
     await consumer.close(5000);
     assert.ok(Date.now() - startedMs < 1000);

@@ -64,6 +64,16 @@ describe('log', () => {
     assert.match(written[0] ?? '', /err="it broke"\n$/);
   });
 
+  it('writes of an object with a class only the name of that', () => {
+    class Client {
+      readonly password = 'planted';
+    }
+    const { log, written } = lines(0, 'json');
+    log.child({ part: 'jobs' }).info(new Client(), 'm');
+    assert.doesNotMatch(written[0] ?? '', /planted/);
+    assert.match(written[0] ?? '', /"part":"jobs"/);
+  });
+
   it('writes the stack of an error, unless it is a warning without -v=4', () => {
     const hasStack = (verbosity: number, level: 'warn' | 'error'): boolean => {
       const { log, written } = lines(verbosity, 'json');

@@ -7,7 +7,7 @@ import type { Dependencies } from '../dependencies.ts';
 import {
   describeFailedCall,
   recordClaimEvent,
-  reportProvisioningDelayed,
+  reportFailedForNow,
   reportProvisioningFailed,
 } from '../outcomes.ts';
 import { isFinal, isStillRunning } from '../volume/delete-volume.ts';
@@ -73,7 +73,7 @@ export async function handleUnknownEnd(
   const usual = isRunning ? usualTime(deps, creation) : undefined;
   if (usual === undefined) {
     const { reason, event } = await describeFailedCall(deps.driver, run, error);
-    const report = isRunning ? reportProvisioningDelayed : reportProvisioningFailed;
+    const report = isRunning ? reportFailedForNow : reportProvisioningFailed;
     report(events, claim, event);
     return isRunning ? { kind: 'running', reason } : { kind: 'retry', reason, mayBeAtWork: true };
   }

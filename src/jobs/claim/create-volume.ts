@@ -24,7 +24,7 @@ import {
   notForwarded,
   parkOrRetry,
   recordClaimEvent,
-  reportProvisioningDelayed,
+  reportFailedForNow,
   reportProvisioningFailed,
   whyDriverDown,
 } from '../outcomes.ts';
@@ -231,7 +231,7 @@ async function handleFailure(
       // What is begun on a node that may never come back stays so; the user is told.
       const isLeft = outcome.kind === 'parked' && run.count > 1;
       const told = isLeft ? outcome.reason : whyDriverDown(outcome);
-      if (told !== undefined) reportProvisioningDelayed(deps.cluster.events, claim, told);
+      if (told !== undefined) reportFailedForNow(deps.cluster.events, claim, told);
       return outcome.kind === 'running'
         ? { ...outcome, isUsual: isUsual(deps, creation) }
         : outcome;

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { describe as suite, it } from 'node:test';
+import { statusCause } from '#src/explain/causes.ts';
+import { describe, type Explanation } from '#src/explain/explain.ts';
+import type { RunStatus } from '#src/queue/status.ts';
+
+const NOW_MS = Date.UTC(2026, 0, 2);
+
+const status = (fields: Partial<RunStatus>): RunStatus => ({
+  outcome: 'retry',
+  count: 1,
+  alike: 1,
+  reason: 'rpc error: code = ResourceExhausted desc = no',
+  atMs: NOW_MS,
+  firstMs: NOW_MS,
+  runs: 1,
+  until: [],
+  history: [],
+  ...fields,
+});
+
+const nextTry = (own: RunStatus, inMs: number): string | undefined => {
+  const explanation: Explanation = {
+    kind: 'claim',
+    uid: 'u',
+    object: 'ns/data',
+    className: 'c',
+    driver: 'd',
+    cause: statusCause(own),
+    sinceMs: NOW_MS,
+    nextMs: NOW_MS + inMs,
+    status: own,
+  };
+  return describe(explanation, NOW_MS)['next try'];
+};
+
+suite('the next try of a claim', () => {
+  it('names the command that has it at once where somebody has to act', () =>
+    assert.equal(nextTry(status({}), 180_000), 'in 3m, or at once: sutler retry ns/data'));
+
+  it('names no command where it is now', () => assert.equal(nextTry(status({}), 500), 'now'));
+
+  it('names no command where nobody has to act', () => {
+    const own = status({ outcome: 'later', reason: 'the claim has changed meanwhile' });
+    assert.equal(nextTry(own, 180_000), 'in 3m');
+  });
+
+  it('names the command in a back-off that nothing else ends', () => {
+    const infeasible = { scope: 'class', untilMs: NOW_MS + 180_000 };
+    const own = status({ outcome: 'later', reason: 'the driver called it infeasible', infeasible });
+    assert.equal(nextTry(own, 180_000), 'in 3m, or at once: sutler retry ns/data');
+  });
+});
