@@ -320,6 +320,7 @@ describe('Consumer', () => {
     assert.deepEqual(status, {
       outcome: 'parked',
       count: 1,
+      alike: 1,
       reason,
       atMs,
       firstMs: atMs,
