@@ -54,7 +54,7 @@ export function reportLeftDrivers(
 
 function describe(driver: string, claims: number): string {
   return (
-    `driver ${driver} has ${counted(claims, 'claim')} in the journal, and --driver-config does not name it: ` +
-    'unless another process serves it, put it back until they are finished'
+    `driver ${driver} has ${counted(claims, 'claim')} in the journal, ` +
+    'and --driver-config does not name it: unless another process serves it, put it back until they are finished'
   );
 }

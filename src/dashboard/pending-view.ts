@@ -1,4 +1,4 @@
-import { isPassing, LASTING_MS } from '../explain/causes.ts';
+import { isPassing, LASTING_MS, mayPass } from '../explain/causes.ts';
 import { type Explanation, nextRunMs } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
 import { findRecent, type Recent } from '../explain/recent.ts';
@@ -98,7 +98,7 @@ export class PendingView {
   /** What was read, or what was before as long as Redis or a leader may be about to come back. */
   async #readLasting(nowMs: number): Promise<Overview> {
     const { drivers, ...found } = await this.#read(nowMs);
-    const isAway = drivers.length === 0 || drivers.some(({ cause }) => isPassing(cause));
+    const isAway = mayPass(drivers);
     if (!isAway) this.#atWork = { drivers, ...found };
     this.#awayMs = isAway ? (this.#awayMs ?? nowMs) : undefined;
     const isMoment = this.#awayMs !== undefined && nowMs - this.#awayMs < LASTING_MS;

@@ -150,6 +150,11 @@ export function isPassing(cause: Pick<Cause, 'name'> | undefined): boolean {
   return cause?.name === 'NoLeader' || cause?.name === 'NoWorker';
 }
 
+/** Whether what was found may be the moment in which Redis or a leader comes back. */
+export function mayPass(found: readonly { readonly cause: Cause | undefined }[]): boolean {
+  return found.length === 0 || found.some(({ cause }) => isPassing(cause));
+}
+
 /** Why a claim has no job. */
 export function whyNoJob(why: Exclude<PendingWhy, ''>, className: string): Cause {
   if (why !== NO_CLASS)

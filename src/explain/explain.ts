@@ -11,7 +11,7 @@ import {
   statusCause,
   whyNoJob,
 } from './causes.ts';
-import type { DriverState } from './driver-state.ts';
+import { type DriverState, hasWorker } from './driver-state.ts';
 import type { PendingEntry } from './pending-index.ts';
 
 /** Why a claim or volume is not done, and who has to do what. */
@@ -68,7 +68,7 @@ export function explainEntry(entry: PendingEntry, facts: KeyFacts): Explanation 
     cause: causeOf(entry, facts),
     sinceMs,
     nextMs: nextRunMs(status, job),
-    isRunning: job?.isActive === true,
+    isRunning: isRunning(facts),
     status,
     inDoubtUntilMs,
     gateway: state.gateway,
@@ -84,9 +84,15 @@ export function nextRunMs(
   return status && job?.delayMs !== undefined ? status.atMs + job.delayMs : undefined;
 }
 
-function causeOf({ why, className }: PendingEntry, { ofAll, status, job }: KeyFacts): Cause {
+/** What was active when the last worker died is not worked on. */
+function isRunning({ job, state }: KeyFacts): boolean {
+  return job?.isActive === true && hasWorker(state);
+}
+
+function causeOf({ why, className }: PendingEntry, facts: KeyFacts): Cause {
+  const { ofAll, status } = facts;
   if (why !== '') return whyNoJob(why, className);
-  if (job?.isActive === true && status === undefined)
+  if (isRunning(facts) && status === undefined)
     return causeNamed('Running', 'a worker is at it now');
   const own = status && statusCause(status);
   return prevailing(own, ofAll) ?? causeNamed('Queued', 'it is about to be worked on');

@@ -49,9 +49,7 @@ export async function reportDriver(
   const cause = driverCause(state) ?? ends.find(({ name }) => name === 'Unreachable');
   const pending = due.map((entry) => {
     const status = statuses.get(entry.key.uid);
-    // What was active when the last worker died is not worked on.
-    const isActive = running.has(keyId(entry.key)) && hasWorker(state);
-    const job = { isActive, delayMs: undefined };
+    const job = { isActive: running.has(keyId(entry.key)), delayMs: undefined };
     return explainEntry(entry, { state, status, job, ofAll: cause });
   });
   const troubles = state.processes.flatMap(({ process, instance, lines }) =>
@@ -67,7 +65,7 @@ const NOTHING_RUNS: ReadonlySet<string> = new Set();
 async function readRunning({ redis, prefix, driver }: RedisPlace): Promise<ReadonlySet<string>> {
   const found = (['claim', 'volume'] as const).map(async (kind) => {
     const ids = await activeJobIds(redis, { prefix, queue: queueName(kind, driver) });
-    return [...ids].map((uid) => keyId({ kind, uid }));
+    return ids.map((uid) => keyId({ kind, uid }));
   });
   return new Set((await Promise.all(found)).flat());
 }
@@ -90,9 +88,7 @@ export async function explainOne(
   ]);
   const usual = usualTimes(provisioned, className);
   const inDoubtUntilMs = doubtMs !== undefined && doubtMs > 0 ? nowMs + doubtMs : undefined;
-  const isActive = job?.isActive === true && hasWorker(state);
-  const seen = job && { ...job, isActive };
-  return explainEntry(entry, { state, ofAll: cause, status, job: seen, inDoubtUntilMs, usual });
+  return explainEntry(entry, { state, ofAll: cause, status, job, inDoubtUntilMs, usual });
 }
 
 /** For people. */

@@ -106,10 +106,10 @@ export function commandMain<T extends Table>(
 
 /** The flags of the `sutler all` in whose container this is, unless this names another Redis. */
 async function inheritedFlags({ host, argv }: Invocation): Promise<GivenFlags | undefined> {
+  if (argv.some((each) => /^--redis-url(=|$)/.test(each))) return undefined;
   const own = await findOwnSutler(host.env);
+  if (own === undefined) return undefined;
   const url = host.env['REDIS_URL'] || host.env['SUTLER_REDIS_URL'] || '';
-  const namesRedis = argv.some((each) => /^--redis-url(=|$)/.test(each));
-  if (own === undefined || namesRedis) return undefined;
   try {
     return url === '' || redisAddress(parseRedisUrl(url)) === own.redis ? own.given : undefined;
   } catch {

@@ -207,8 +207,8 @@ function describeEnd(driver: string, { otherProvisioner, keys }: DrainState): re
       : 'stop its processes';
   return [
     `nothing that was begun is left; sutler can be taken out: ${next}`,
-    `${counted(keys.claims, 'claim')} and ${counted(keys.volumes, 'volume')} wait here for new work; they are ` +
-      "external-provisioner's as soon as it leads",
+    `${counted(keys.claims, 'claim')} and ${counted(keys.volumes, 'volume')} wait here for new work; ` +
+      "they are external-provisioner's as soon as it leads",
     `to go on with sutler in its place: sutler drain --driver-name=${driver} --undo`,
   ];
 }

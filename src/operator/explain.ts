@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { type Cause, causeNamed, isPassing, whyNoJob } from '../explain/causes.ts';
+import { type Cause, causeNamed, whyNoJob } from '../explain/causes.ts';
 import { type Explanation, renderExplanation } from '../explain/explain.ts';
 import { NO_CLASS, NOT_ANNOTATED } from '../explain/pending-index.ts';
 import { explainOne } from '../explain/report.ts';
@@ -38,10 +38,8 @@ async function run(means: Means<typeof explain.flags>): Promise<Result> {
     for (const ref of refs) found.push(await explainClaim(means, { kube, redis, nowMs }, ref));
     return found;
   };
-  const mayPass = (found: readonly Explanation[]): boolean =>
-    found.some(({ cause }) => isPassing(cause));
   return repeat(means, async () => {
-    const found = await lookUntilItLasts(look, mayPass, context.stopping);
+    const found = await lookUntilItLasts(look, context.stopping);
     const nowMs = systemClock.nowMs();
     return {
       status: 0,

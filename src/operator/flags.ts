@@ -13,8 +13,8 @@ const ownRedisFlags = {
     ...redisFlags['redis-url'],
     default: '',
     help:
-      'Redis of the installation. Empty: that of the sutler all on this machine, as in its ' +
-      'container, where a command takes over all flags that it has, too.',
+      'Redis of the installation. Empty: that of the sutler all that runs on this machine. In its ' +
+      'container a command takes over its other flags, too.',
   },
 };
 

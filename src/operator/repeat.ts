@@ -1,4 +1,4 @@
-import { LASTING_MS } from '../explain/causes.ts';
+import { type Cause, LASTING_MS, mayPass } from '../explain/causes.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Means, Result } from './command.ts';
 import type { lookFlags } from './flags.ts';
@@ -28,11 +28,10 @@ const POLL_MS = 500;
 
 /** Looks once, and again for up to 5 s while what is found may be the moment in which Redis or a
  * leader comes back. */
-export async function lookUntilItLasts<T>(
-  look: () => Promise<T>,
-  mayPass: (found: T) => boolean,
+export async function lookUntilItLasts<T extends { readonly cause: Cause | undefined }>(
+  look: () => Promise<readonly T[]>,
   stopping: AbortSignal,
-): Promise<T> {
+): Promise<readonly T[]> {
   const limit = signalWithin(stopping, LASTING_MS);
   for (;;) {
     const found = await look();

@@ -1,4 +1,3 @@
-import { isPassing } from '../explain/causes.ts';
 import {
   type DriverReport,
   factsOf,
@@ -26,10 +25,8 @@ async function run(means: Means<typeof status.flags>): Promise<Result> {
         reports.push(await reportDriver({ redis, prefix, driver }));
     return reports;
   };
-  const mayPass = (found: readonly DriverReport[]): boolean =>
-    found.length === 0 || found.some(({ cause }) => isPassing(cause));
   return repeat(means, async () => {
-    const reports = await lookUntilItLasts(look, mayPass, stopping);
+    const reports = await lookUntilItLasts(look, stopping);
     // Refuses what it does not find.
     if (reports.length === 0) await chooseDriver(redis, prefix, driverName);
     const nowMs = systemClock.nowMs();

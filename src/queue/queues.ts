@@ -3,7 +3,13 @@ import type { Redis } from 'ioredis';
 import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import { isJobKind, type JobKind } from './contract.ts';
-import { pendingPromotionKey, queueName, type QueuePlace, registryKey } from './queue-keys.ts';
+import {
+  pendingPromotionKey,
+  queueName,
+  type QueuePlace,
+  registryKey,
+  queueRoot,
+} from './queue-keys.ts';
 
 // The queues of an installation from outside: which there are, what they hold, their limits, and
 // the promotion of a job. All by BullMQ's public interface.
@@ -145,9 +151,8 @@ export function readJob(
 }
 
 /** The ids of the jobs of a queue that a worker runs, or ran when it died. */
-export async function activeJobIds(redis: Redis, place: QueuePlace): Promise<ReadonlySet<string>> {
-  const ids = await useQueue(redis, place, (queue) => queue.getRanges(['active'], 0, -1));
-  return new Set(ids);
+export function activeJobIds(redis: Redis, place: QueuePlace): Promise<readonly string[]> {
+  return redis.lrange(`${queueRoot(place.prefix, place.queue)}active`, 0, -1);
 }
 
 /** How many jobs of a queue were completed in each of the last minutes, the oldest first. */

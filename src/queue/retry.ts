@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { DriverPlace } from '../redis/key-prefix.ts';
-import { type JobKind, keyId, type KeyUid } from './contract.ts';
+import { keyId, type KeyUid } from './contract.ts';
 import { queueName, statusKey } from './queue-keys.ts';
 import { promoteUnlessRunning, useQueue } from './queues.ts';
 
@@ -16,11 +16,9 @@ export async function retryNow(
   keys: readonly KeyUid[],
 ): Promise<ReadonlyMap<string, Retried>> {
   const retried = new Map<string, Retried>();
-  const byKind = new Map<JobKind, KeyUid[]>();
-  for (const key of keys) byKind.set(key.kind, [...(byKind.get(key.kind) ?? []), key]);
-  for (const [kind, ofKind] of byKind)
+  for (const kind of new Set(keys.map((key) => key.kind)))
     await useQueue(redis, { prefix, queue: queueName(kind, driver) }, async (queue) => {
-      for (const key of ofKind) {
+      for (const key of keys.filter((each) => each.kind === kind)) {
         await redis.hdel(statusKey(prefix, driver, key.uid), 'infeasible');
         retried.set(key.uid, await promoteUnlessRunning(queue, keyId(key)));
       }

@@ -14,7 +14,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 /** Where `sutler all` makes its folder, in turn: a container may have a read-only file system, but
  * /dev/shm is in memory. */
 export function ownPlaces({ TMPDIR }: Environment): readonly string[] {
-  return [TMPDIR ?? tmpdir(), '/dev/shm'];
+  return [TMPDIR || tmpdir(), '/dev/shm'];
 }
 
 /** In it, that of its own Redis. */
@@ -42,23 +42,23 @@ export async function findOwnSutler(env: Environment): Promise<OwnSutler | undef
   for (const place of ownPlaces(env)) {
     const names = await readdir(place).catch(() => []);
     const folders = names.filter((name) => OWN_FOLDER.test(name));
-    const read = folders.map((name) => readOwnSutler(join(place, name, FLAGS_FILE)));
-    const found = (await Promise.all(read)).filter((each) => each !== undefined);
-    const [last] = found.sort((a, b) => b.atMs - a.atMs);
-    if (last !== undefined) return last.own;
+    const read = await Promise.all(folders.map((name) => readOwnSutler(join(place, name))));
+    const running = read.filter((each) => each !== undefined && isRunning(each.pid));
+    const [last] = running.sort((a, b) => (b?.atMs ?? 0) - (a?.atMs ?? 0));
+    if (last !== undefined) return last;
   }
   return undefined;
 }
 
+/** @returns undefined for a folder of another user, or of a process that starts */
 async function readOwnSutler(
-  path: string,
-): Promise<{ readonly atMs: number; readonly own: OwnSutler } | undefined> {
+  folder: string,
+): Promise<(OwnSutler & { readonly atMs: number }) | undefined> {
+  const path = join(folder, FLAGS_FILE);
   try {
     const { mtimeMs: atMs } = await stat(path);
-    const own = parseJson(await readFile(path, 'utf8')) as OwnSutler;
-    return isRunning(own.pid) ? { atMs, own } : undefined;
+    return { ...(parseJson(await readFile(path, 'utf8')) as OwnSutler), atMs };
   } catch {
-    // Of another user, or gone.
     return undefined;
   }
 }
@@ -67,13 +67,8 @@ async function readOwnSutler(
  * the process before had the same id.
  * @param ownPid  of this process, which has none there */
 export async function isLeftBehind(folder: string, ownPid: number): Promise<boolean> {
-  try {
-    const { pid } = parseJson(await readFile(join(folder, FLAGS_FILE), 'utf8')) as OwnSutler;
-    return pid === ownPid || !isRunning(pid);
-  } catch {
-    // Of another user, or of a process that starts.
-    return false;
-  }
+  const found = await readOwnSutler(folder);
+  return found !== undefined && (found.pid === ownPid || !isRunning(found.pid));
 }
 
 function isRunning(pid: number): boolean {

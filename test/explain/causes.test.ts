@@ -14,8 +14,7 @@ import {
 } from '#src/explain/causes.ts';
 import type { DriverState } from '#src/explain/driver-state.ts';
 import type { RunStatus } from '#src/queue/status.ts';
-
-const NOW_MS = Date.UTC(2026, 0, 2);
+import { NOW_MS, status } from './run-status.ts';
 
 const state = (fields: Partial<DriverState> = {}): DriverState => ({
   driver: 'd.example',
@@ -26,19 +25,6 @@ const state = (fields: Partial<DriverState> = {}): DriverState => ({
   gateway: 'unix:///g',
   workerAgeMs: 100,
   journal: {},
-  ...fields,
-});
-
-const status = (fields: Partial<RunStatus>): RunStatus => ({
-  outcome: 'retry',
-  count: 1,
-  alike: 1,
-  reason: '',
-  atMs: NOW_MS,
-  firstMs: NOW_MS,
-  runs: 1,
-  until: [],
-  history: [],
   ...fields,
 });
 

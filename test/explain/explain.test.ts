@@ -3,21 +3,9 @@ import { describe as suite, it } from 'node:test';
 import { statusCause } from '#src/explain/causes.ts';
 import { describe, type Explanation } from '#src/explain/explain.ts';
 import type { RunStatus } from '#src/queue/status.ts';
+import { NOW_MS, status } from './run-status.ts';
 
-const NOW_MS = Date.UTC(2026, 0, 2);
-
-const status = (fields: Partial<RunStatus>): RunStatus => ({
-  outcome: 'retry',
-  count: 1,
-  alike: 1,
-  reason: 'rpc error: code = ResourceExhausted desc = no',
-  atMs: NOW_MS,
-  firstMs: NOW_MS,
-  runs: 1,
-  until: [],
-  history: [],
-  ...fields,
-});
+const FULL = { reason: 'rpc error: code = ResourceExhausted desc = no' };
 
 const nextTry = (own: RunStatus, inMs: number): string | undefined => {
   const explanation: Explanation = {
@@ -36,9 +24,9 @@ const nextTry = (own: RunStatus, inMs: number): string | undefined => {
 
 suite('the next try of a claim', () => {
   it('names the command that has it at once where somebody has to act', () =>
-    assert.equal(nextTry(status({}), 180_000), 'in 3m, or at once: sutler retry ns/data'));
+    assert.equal(nextTry(status(FULL), 180_000), 'in 3m, or at once: sutler retry ns/data'));
 
-  it('names no command where it is now', () => assert.equal(nextTry(status({}), 500), 'now'));
+  it('names no command where it is now', () => assert.equal(nextTry(status(FULL), 500), 'now'));
 
   it('names no command where nobody has to act', () => {
     const own = status({ outcome: 'later', reason: 'the claim has changed meanwhile' });
