@@ -4,6 +4,7 @@ import { Code } from '#src/csi/status.ts';
 import type { CallVerdict } from '#src/election/lease-view.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, leases, secrets } from '#src/kube/resources.ts';
+import { historyKeys } from '#src/queue/history.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import {
@@ -16,7 +17,7 @@ import {
   removeClaim,
 } from '../claim-cases.ts';
 import { kubeWith, type Parts } from '../parts.ts';
-import { keyOf, openRig, type Rig } from '../rig.ts';
+import { DRIVER, keyOf, openRig, type Rig } from '../rig.ts';
 
 const D_MS = 60_000;
 const REFUSAL = new DriverStatus(Code.Internal, 'no');
@@ -283,7 +284,8 @@ describe('a creation', () => {
     const claim = await rig.claim();
     const { kube } = kubeWith(rig, {
       async get(...args) {
-        await rig.redis.set('{csi}:marker', 'another');
+        const { jobsHistory } = historyKeys({ prefix: 'csi', driver: DRIVER });
+        await rig.redis.set(jobsHistory, 'another');
         return rig.kube.get(...args);
       },
     });
