@@ -180,6 +180,7 @@ describe('WorkQueue', () => {
     });
     await untilState('delayed');
     await add(key, true);
+    await until(() => runs === 2, 'it runs again');
     await untilState('active');
     end({ kind: 'done' });
     await untilState('finished');
@@ -212,7 +213,7 @@ describe('WorkQueue', () => {
     bench.consumer(() =>
       bench.runs.length > 1 ? { kind: 'done' } : new Promise((next) => (end = next)),
     );
-    await untilState('active');
+    await until(() => bench.runs.length === 1, 'it runs');
     assert.deepEqual(await add(key, true), ['active']);
     end({ kind: 'retry', reason: 'full', minDelayMs: HOUR_MS });
     await until(() => bench.runs.length === 2, 'it runs again');
