@@ -115,7 +115,7 @@ describe('a change-over', { concurrency: 2 }, () => {
     await startIngest();
     const areBound = async (): Promise<boolean> =>
       (await Promise.all(made.map((claim) => bed.isBound(claim)))).every(Boolean);
-    await until(areBound, 'all claims are bound');
+    await until(areBound, 'all claims are bound', 15_000);
     assert.deepEqual(ledger.madeAgain(), []);
     await jobs.stop();
   });
@@ -133,7 +133,7 @@ describe('a change-over', { concurrency: 2 }, () => {
     const metric = `sutler_orphan_volumes{driver="${DRIVER}"} 1`;
     const isReported = async (): Promise<boolean> =>
       (await (await fetch(`${ingest.url}/metrics`)).text()).includes(metric);
-    await until(isReported, 'the orphan is reported');
+    await until(isReported, 'the orphan is reported', 20_000);
     assert.match(ingest.output.join(''), new RegExp(bed.driver.volumes()[0]?.handle ?? 'none'));
   });
 
@@ -155,7 +155,7 @@ describe('a change-over', { concurrency: 2 }, () => {
     };
     await until(async () => (await reasons()) === 2, 'a creation and a deletion wait');
     assert.match(await bed.operate('drain', '--undo'), /the drain of .* is ended/);
-    await until(() => bed.isBound(during), 'the claim is bound');
-    await until(() => bed.driver.volumes().length === 1, 'the volume is deleted');
+    await until(() => bed.isBound(during), 'the claim is bound', 10_000);
+    await until(() => bed.driver.volumes().length === 1, 'the volume is deleted', 10_000);
   });
 });

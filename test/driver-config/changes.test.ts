@@ -23,10 +23,10 @@ describe('a change of --driver-config', () => {
     output.filter((line) => line.includes(text));
   const provision = async (driver: string): Promise<void> => {
     const claim = await bed.newClaim(driver);
-    await until(() => bed.isBound(claim), 'the claim is bound');
+    await until(() => bed.isBound(claim), 'the claim is bound', 15_000);
   };
   const shows = async (pattern: RegExp, running: Running): Promise<void> =>
-    until(async () => pattern.test(await readiness(running)), String(pattern));
+    until(async () => pattern.test(await readiness(running)), String(pattern), 15_000);
 
   before(async () => {
     bed = await DriverBed.open();
@@ -38,7 +38,7 @@ describe('a change of --driver-config', () => {
   });
   afterEach(async () => {
     await bed.serve([one]);
-    for (const each of processes()) await until(() => isReady(each), 'ready again');
+    for (const each of processes()) await until(() => isReady(each), 'ready again', 15_000);
   });
   after(() => bed.close());
 
@@ -47,12 +47,12 @@ describe('a change of --driver-config', () => {
     await provision(TWO);
     await bed.serve([one]);
     for (const each of processes())
-      await until(async () => !(await readiness(each)).includes(TWO), 'it is gone');
+      await until(async () => !(await readiness(each)).includes(TWO), 'it is gone', 15_000);
     const waiting = await bed.newClaim(TWO);
     await provision(ONE);
     assert.equal(await bed.isBound(waiting), false);
     await bed.serve([one, two]);
-    await until(() => bed.isBound(waiting), 'it is served again');
+    await until(() => bed.isBound(waiting), 'it is served again', 15_000);
   });
 
   it('says how many claims of a removed driver are in the journal', async () => {
@@ -73,10 +73,10 @@ describe('a change of --driver-config', () => {
     const line = /^\[!\]left-drivers: driver two.* has \d claims in the journal.*put it back/m;
     const started = await bed.startIngest();
     await shows(line, started);
-    await until(() => isReady(started), 'it does its work');
+    await until(() => isReady(started), 'it does its work', 15_000);
     await started.stop();
     await bed.serve([one, two]);
-    await until(() => bed.isBound(claim), 'it is served again');
+    await until(() => bed.isBound(claim), 'it is served again', 15_000);
   });
 
   it('changes limits while the driver runs, and removes them with their keys', async () => {
@@ -88,12 +88,12 @@ describe('a change of --driver-config', () => {
       const { concurrency, max, duration } = await stored();
       return concurrency === '3' && max === '7' && duration === '1000';
     };
-    await until(areStored, 'both limits are stored');
+    await until(areStored, 'both limits are stored', 15_000);
     await provision(ONE);
     await bed.serve([one]);
     const hasLimits = async () =>
       Object.keys(await stored()).some((key) => ['concurrency', 'max'].includes(key));
-    await until(async () => !(await hasLimits()), 'removed');
+    await until(async () => !(await hasLimits()), 'removed', 15_000);
     assert.equal(linesOf(ingest, 'it begins anew').length, anew);
   });
 
@@ -109,7 +109,7 @@ describe('a change of --driver-config', () => {
       const list = await bed.kube.list<Event>(events, { namespace: 'default' });
       return list.items.find(({ involvedObject: { kind } }) => kind === 'StorageClass')?.message;
     };
-    await until(async () => (await warning()) !== undefined, 'a warning on the class');
+    await until(async () => (await warning()) !== undefined, 'a warning on the class', 15_000);
     assert.match(
       (await warning()) ?? '',
       /^annotation sutler.dev\/max-per-second is ignored: "many" is not a number; write a number/,
@@ -122,7 +122,7 @@ describe('a change of --driver-config', () => {
       15_000,
     );
     await annotate({ 'sutler.dev/max-in-flight': null, 'sutler.dev/max-per-second': null });
-    await until(() => bed.isBound(claim), 'the claim is bound');
+    await until(() => bed.isBound(claim), 'the claim is bound', 15_000);
   });
 
   it('that can’t be used is reported by line, and the last good content stays in use', async () => {
@@ -157,13 +157,13 @@ describe('a change of --driver-config', () => {
     const leading = linesOf(ingest, 'leading: ').length;
     const claim = await bed.newClaim(TWO);
     await bed.serve([one, two]);
-    await until(() => bed.isBound(claim), 'the claim of before is bound');
+    await until(() => bed.isBound(claim), 'the claim of before is bound', 15_000);
     assert.equal(linesOf(ingest, 'leading: ').length, leading + 1, 'only the new one leads anew');
   });
 
   it('gives a driver its new flags', async () => {
     await bed.serve([one], ['volume-name-prefix: other']);
-    await until(() => linesOf(jobs, 'it begins anew').length > 0, 'jobs noticed');
+    await until(() => linesOf(jobs, 'it begins anew').length > 0, 'jobs noticed', 15_000);
     assert.equal(linesOf(ingest, 'it begins anew').length, 0, 'ingest has no such flag');
     await provision(ONE);
     assert.ok(one.driver.volumes().some(({ name }) => name.startsWith('other-')));

@@ -47,7 +47,7 @@ describe('--driver-config', () => {
     assert.ok('dashboard' in facts && !('gateway' in facts), JSON.stringify(facts));
     for (const name of NAMES) {
       const claim = await bed.newClaim(name);
-      await until(() => bed.isBound(claim), name);
+      await until(() => bed.isBound(claim), name, 15_000);
     }
   });
 

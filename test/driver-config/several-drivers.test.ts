@@ -66,7 +66,7 @@ describe('one ingest and one jobs for five drivers', () => {
     assert.equal(await bed.isBound(waiting), false);
     drivers[0] = await bed.addDriver(NAMES[0] ?? '');
     await bed.serve(drivers);
-    await until(() => bed.isBound(waiting), 'it is provisioned when the driver is back');
+    await until(() => bed.isBound(waiting), 'it is provisioned when the driver is back', 30_000);
   });
 });
 
@@ -82,7 +82,7 @@ describe('several drivers without watches', () => {
       const claims = await Promise.all(names.map((name) => bed.newClaim(name)));
       await bed.serve(drivers);
       for (const claim of claims)
-        await until(() => bed.isBound(claim), `${claim.spec.storageClassName} is bound`);
+        await until(() => bed.isBound(claim), `${claim.spec.storageClassName} is bound`, 20_000);
     } finally {
       await bed.close();
     }

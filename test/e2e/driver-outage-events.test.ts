@@ -69,7 +69,7 @@ describe('claims that wait for a driver that does not answer in time', () => {
   it('tell an administrator after three calls to raise --timeout, in their events too', async () => {
     const told =
       /3 claims pending: DriverSlow.*\(administrator: raise --timeout \(it is 1s\), or see/;
-    await until(() => isTold(told), 'status says so');
+    await until(() => isTold(told), 'status says so', 20_000);
     const isInEvents = async () => {
       const { items } = await bed.kube.list<Event>(events, { namespace: 'default' });
       const slow = items.filter(({ message }) => message?.endsWith('see why the driver is slow'));
@@ -80,6 +80,6 @@ describe('claims that wait for a driver that does not answer in time', () => {
 
   it('say that it can’t be reached when one of them finds that', async () => {
     await bed.driver.close();
-    await until(() => isTold(/3 claims pending: Unreachable/), 'status says so');
+    await until(() => isTold(/3 claims pending: Unreachable/), 'status says so', 20_000);
   });
 });

@@ -142,7 +142,7 @@ describe('a drop-in without a file of its own', () => {
       sutler = await bed.start(SHORT);
       await until(() => bed.isBound('killed'), 'the claim is Bound', AT_ONCE_MS);
       await remove('killed');
-      await until(() => bed.handles().length === 0, 'its volume is deleted');
+      await until(() => bed.handles().length === 0, 'its volume is deleted', 30_000);
     });
   });
 });

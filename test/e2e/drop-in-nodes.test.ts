@@ -199,7 +199,7 @@ describe('sutler in the place of external-provisioner with --node-deployment', (
     for (const { metadata } of items)
       await kube.delete(claims, { namespace: 'default', name: metadata.name });
     const left = async () => (await kube.list<Volume>(volumes, {})).items.length;
-    await until(async () => (await left()) === 0, 'all PVs are gone');
+    await until(async () => (await left()) === 0, 'all PVs are gone', 20_000);
     for (const [node, { driver }] of parts) {
       assert.deepEqual(namesOn(node), []);
       assert.equal(driver.counts.get('DeleteVolume'), made.get(node));

@@ -186,7 +186,7 @@ describe('sutler in the place of external-provisioner', () => {
     await systemClock.sleep(1_000);
     assert.equal(bed.driver.counts.get('CreateVolume'), calls);
     // The other one's time is over 3 s after its last renewal.
-    await until(() => bed.isBound('waiting'), 'waiting is Bound');
+    await until(() => bed.isBound('waiting'), 'waiting is Bound', 15_000);
     await sutler.stop();
   });
 
@@ -195,7 +195,7 @@ describe('sutler in the place of external-provisioner', () => {
     const had = bed.handles().length;
     for (const name of ['plain', 'read-only'])
       await bed.kube.delete(claims, { namespace: 'default', name });
-    await until(() => bed.handles().length === had - 2, 'the volumes are deleted');
+    await until(() => bed.handles().length === had - 2, 'the volumes are deleted', 20_000);
     await sutler.stop();
   });
 });

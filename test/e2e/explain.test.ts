@@ -9,7 +9,7 @@ import { until } from '../harness/until.ts';
 /** Asks until the text is there, since a report is a second or two late. */
 async function answers(ask: () => Promise<string>, expected: RegExp): Promise<string> {
   let text = '';
-  await until(async () => expected.test((text = await ask())), String(expected)).catch(() =>
+  await until(async () => expected.test((text = await ask())), String(expected), 10_000).catch(() =>
     assert.match(text, expected),
   );
   return text;

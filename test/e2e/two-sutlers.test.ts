@@ -164,7 +164,7 @@ describe('a drop-in, a distributed sutler and a failing one in one cluster', () 
     }
     await until(async () => (await messagesOn('c')).length > 1, 'C reports its failures');
     a = await bedOfA.start(TIMES);
-    await until(() => isBound('of-a-kept'), 'the claim that is left is bound');
+    await until(() => isBound('of-a-kept'), 'the claim that is left is bound', 10_000);
     const named = async (): Promise<readonly string[]> => {
       const { items } = await kube.list<Volume>(volumes, {});
       return items.flatMap(({ spec }) => spec.csi?.volumeHandle ?? []);
@@ -210,9 +210,9 @@ describe('a drop-in, a distributed sutler and a failing one in one cluster', () 
       const counts = [...page.matchAll(/^sutler_claims_pending\{.*\} (\d+)$/gm)];
       return counts.reduce((sum, [, count]) => sum + Number(count), 0);
     };
-    await until(async () => (await pending(ingestOfB.url)) === 3, 'three claims of B');
-    await until(async () => (await pending(c.url)) === 3, 'three claims of C');
-    await until(async () => (await pending(a.url)) === 0, 'none of A');
+    await until(async () => (await pending(ingestOfB.url)) === 3, 'three claims of B', 20_000);
+    await until(async () => (await pending(c.url)) === 3, 'three claims of C', 20_000);
+    await until(async () => (await pending(a.url)) === 0, 'none of A', 20_000);
   });
 
   it('tell in status of their own drivers only', async () => {
@@ -241,11 +241,11 @@ describe('a drop-in, a distributed sutler and a failing one in one cluster', () 
   it('delete volumes of their own drivers only', async () => {
     await bedOfB.startGateway();
     for (const each of ['one', 'two', 'three'])
-      await until(() => isBound(`of-b-${each}`), `${each} of B is bound`);
+      await until(() => isBound(`of-b-${each}`), `${each} of B is bound`, 20_000);
     for (const { metadata } of (await kube.list<Claim>(claims, { namespace: 'default' })).items)
       await remove(metadata.name);
     const left = async () => (await kube.list<Volume>(volumes, {})).items.length;
-    await until(async () => (await left()) === 0, 'no PV is left');
+    await until(async () => (await left()) === 0, 'no PV is left', 30_000);
     assert.deepEqual([bedOfA.handles(), bedOfB.driver.volumes()], [[], []]);
     const { items } = await kube.list<Claim>(claims, { namespace: 'default' });
     assert.deepEqual(items, []);

@@ -69,7 +69,7 @@ describe('handle publisher', { concurrency: true }, () => {
     open(view);
     await until(isKnown, 'it is published');
     view.isFollowingVolumes = false;
-    await until(async () => !(await isKnown()), 'the view has expired');
+    await until(async () => !(await isKnown()), 'the view has expired', 10_000);
     view.isFollowingVolumes = true;
     await until(isKnown, 'it is published again');
   });
@@ -92,7 +92,7 @@ describe('handle publisher', { concurrency: true }, () => {
     share(second);
     open(second);
     await publisher.stop();
-    await until(isShared, 'the second has published');
+    await until(isShared, 'the second has published', 10_000);
   });
 });
 

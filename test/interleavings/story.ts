@@ -134,7 +134,7 @@ export class Story {
       await this.rig.endDoubt(volume);
       return false;
     };
-    await until(isOver, `all is done for ${claim.metadata.name}`).catch(end);
+    await until(isOver, `all is done for ${claim.metadata.name}`, 20_000).catch(end);
   }
 
   /** Whether the job of this claim's UID is one that deletes its volume. */

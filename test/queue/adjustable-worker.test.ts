@@ -30,7 +30,7 @@ describe('a worker that takes nothing', () => {
     await sleep(900);
     assert.equal(consumer.stuck, undefined, 'no job waits');
     producer.ensureQueued(claimKey('after'));
-    await until(() => consumer.stuck !== undefined, 'the worker is reported');
+    await until(() => consumer.stuck !== undefined, 'the worker is reported', 30_000);
     assert.match(consumer.stuck ?? '', /taken nothing for \d+ s although 1 jobs wait/);
     await redis.redis.call('ACL', 'SETUSER', 'worker', '+zpopmin');
     await until(

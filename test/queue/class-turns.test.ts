@@ -139,7 +139,7 @@ describe('the turns of a class', () => {
       bench.consumer(process);
       const producer = bench.producer();
       for (let i = 0; i < count; i += 1) producer.ensureQueued(claimKey(`c${i}`));
-      await until(() => done === count, 'all ran');
+      await until(() => done === count, 'all ran', 20_000);
       return startsAtMs;
     };
 
@@ -174,7 +174,7 @@ describe('the turns of a class', () => {
       await assert.rejects(others.end(A, limits(1)), /lost/);
       isLost = false;
       // By itself it would ask again after half a minute.
-      await until(() => bench.runsOf(B).length > 1, 'B runs again');
+      await until(() => bench.runsOf(B).length > 1, 'B runs again', 20_000);
     });
 
     it('start at the rate of the class', async () => {

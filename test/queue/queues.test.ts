@@ -57,7 +57,7 @@ describe('the limits of a driver’s queues', () => {
     for (let i = 0; i < KEYS; i += 1) producer.ensureQueued(claimKey(`c${i}`));
   };
   const untilDone = (): Promise<void> =>
-    until(() => bench.runs.length === KEYS && running === 0, 'all ran');
+    until(() => bench.runs.length === KEYS && running === 0, 'all ran', 20_000);
 
   it('bound the runs of all workers together', async () => {
     await store(3, 0);

@@ -257,7 +257,7 @@ describe('a Redis that', { concurrency: true }, () => {
       await assertAlive(processes);
       const claim = await bed.newClaim();
       await fault.repair?.(bed.redis);
-      await until(() => bed.isBound(claim), 'the claim is bound', 120_000);
+      await until(() => bed.isBound(claim), 'the claim is bound');
       await untilReady(processes);
     });
 });

@@ -159,7 +159,7 @@ describe('a refresh of storage capacity', () => {
     await startWith([FOO, BAR]);
     const ages = async () =>
       (await stage.metrics.getSingleMetric('sutler_capacity_age_seconds')?.get())?.values ?? [];
-    await until(async () => (await ages()).length === 4, 'each value has an age');
+    await until(async () => (await ages()).length === 4, 'each value has an age', 10_000);
     for (const { labels, value } of await ages()) {
       assert.match(String(labels['class']), /-[ab]$/);
       assert.match(String(labels['segment']), /^layer0=(foo|bar)$/);
@@ -177,7 +177,7 @@ describe('a refresh of storage capacity', () => {
       const metric = await stage.metrics.getSingleMetric('sutler_capacity_age_seconds')?.get();
       return (metric?.values ?? []).map(({ labels }) => String(labels['segment']));
     };
-    await until(async () => new Set(await segments()).size === 2, 'two series');
+    await until(async () => new Set(await segments()).size === 2, 'two series', 10_000);
     for (const segment of await segments()) assert.equal(segment.length, 200);
   });
 

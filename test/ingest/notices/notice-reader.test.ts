@@ -70,7 +70,7 @@ describe('notice reader', { concurrency: true }, () => {
   it('reads nothing while this process leads no driver, and begins when it does', async (t) => {
     const { bed, read, reader, send, signal } = await openBed(t);
     bed.isLeading = false;
-    await until(() => bed.cleared > 0, 'the command under way has ended');
+    await until(() => bed.cleared > 0, 'the command under way has ended', 10_000);
     await send('missed');
     bed.isLeading = true;
     await reader.waitUntilReading(signal);
@@ -99,22 +99,22 @@ describe('notice reader', { concurrency: true }, () => {
     await until(() => read.length === 1, 'a is read');
     await server.redis.flushall();
     await send('b');
-    await until(() => bed.losses === 1, 'the loss is reported');
+    await until(() => bed.losses === 1, 'the loss is reported', 10_000);
     await send('c');
-    await until(() => read.includes('c'), 'c is read');
+    await until(() => read.includes('c'), 'c is read', 10_000);
   });
 
   it('lets a list begin without it while Redis is away, and reports what that may have missed', async (t) => {
     const { bed, reader, server, signal } = await openBed(t);
     bed.isLeading = false;
-    await until(() => bed.cleared > 0, 'it has begun');
+    await until(() => bed.cleared > 0, 'it has begun', 10_000);
     await server.kill();
     bed.isLeading = true;
     const startedMs = Date.now();
     await reader.waitUntilReading(signal);
     assert.ok(Date.now() - startedMs >= 4_900);
     await server.start();
-    await until(() => bed.losses === 1, 'the loss is reported');
+    await until(() => bed.losses === 1, 'the loss is reported', 20_000);
   });
 
   it('goes on after Redis was away', async (t) => {
@@ -123,6 +123,6 @@ describe('notice reader', { concurrency: true }, () => {
     await server.kill();
     await server.start();
     await send('a');
-    await until(() => read.includes('a'), 'a is read');
+    await until(() => read.includes('a'), 'a is read', 20_000);
   });
 });

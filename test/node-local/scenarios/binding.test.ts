@@ -91,7 +91,7 @@ describe('a claim of a driver that runs on each node', () => {
     await bed.createClaim('second', { storage: '90Mi' });
     await until(async () => (await bed.warnings('second')).length > 0, 'a warning');
     await bed.kube.delete(claims, { namespace: 'default', name: 'chosen' });
-    await until(() => bed.isBound('second'), 'the claim is bound');
+    await until(() => bed.isBound('second'), 'the claim is bound', 10_000);
     assert.equal(await nodeOf('second'), 'bar');
   });
 
@@ -142,7 +142,7 @@ describe('a claim of a driver that runs on each node', () => {
     await bed.createClaim('later', { storage: '500Mi' });
     await until(async () => (await bed.warnings('later')).length > 0, 'a warning');
     await bed.addNode({ name: 'huge', capacityBytes: 600n * MIB });
-    await until(() => bed.isBound('later'), 'the claim is bound');
+    await until(() => bed.isBound('later'), 'the claim is bound', 10_000);
   });
 
   it('gets no node that its class does not allow (B-35)', async () => {
@@ -168,7 +168,7 @@ describe('a claim of a driver that runs on each node', () => {
     await bed.createClaim('on-fast', { className: 'fast' });
     await until(async () => (await bed.warnings('on-fast')).length > 1, 'no node has room');
     await bed.createClaim('on-slow', { className: 'slow' });
-    await until(() => bed.isBound('on-slow'), 'the claim is bound');
+    await until(() => bed.isBound('on-slow'), 'the claim is bound', 10_000);
     assert.deepEqual(await bed.warnings('on-slow'), []);
     onFoo = () => undefined;
   });

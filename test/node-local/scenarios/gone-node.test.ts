@@ -48,7 +48,7 @@ describe('a node without its gateway', () => {
     await until(() => bed.isBound('meanwhile'), 'another claim is bound', 5_000);
     assert.equal(await bed.isBound('open'), false);
     await bed.setGateway('foo', true);
-    await until(() => bed.isBound('open'), 'the claim is bound when the gateway is back');
+    await until(() => bed.isBound('open'), 'the claim is bound when the gateway is back', 10_000);
     assert.equal(bed.drivers.get('foo')?.volumes().length, 1);
   });
 
@@ -100,7 +100,7 @@ describe('a node without its gateway', () => {
       'the claim waits for the gateway',
     );
     await bed.deleteNode('brief');
-    await until(() => bed.isBound('moved'), 'the claim is bound elsewhere');
+    await until(() => bed.isBound('moved'), 'the claim is bound elsewhere', 20_000);
     const claim = await bed.claim('moved');
     assert.notEqual(claim && selectedNodeOf(claim), 'brief');
   });
