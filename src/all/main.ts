@@ -166,13 +166,14 @@ function flagsForCommands(
   },
 ): GivenFlags {
   const { redisUrl, listen, node } = own;
-  const gateways = node === undefined ? listen : listen.map((each) => `${node}=${each}`);
+  const gateways =
+    node === undefined
+      ? { gateway: listen }
+      : { 'node-gateway': nodeFlags(node, listen).nodeGateway };
   return {
     ...Object.fromEntries([...given].filter(([name]) => !Object.hasOwn(logFlags, name))),
     ...(flags.redisUrl === '' ? { 'redis-url': [redisUrl] } : {}),
-    ...(gateways.length === 0
-      ? {}
-      : { [node === undefined ? 'gateway' : 'node-gateway']: gateways }),
+    ...(listen.length === 0 ? {} : gateways),
   };
 }
 

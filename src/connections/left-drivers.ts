@@ -55,6 +55,7 @@ export function reportLeftDrivers(
 function describe(driver: string, claims: number): string {
   return (
     `driver ${driver} has ${counted(claims, 'claim')} in the journal, ` +
-    'and --driver-config does not name it: unless another process serves it, put it back until they are finished'
+    'and --driver-config does not name it: unless another process serves it, ' +
+    'put it back until they are finished'
   );
 }

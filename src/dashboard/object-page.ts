@@ -2,7 +2,7 @@ import { retryCommand } from '../explain/causes.ts';
 import { describe, type Explanation } from '../explain/explain.ts';
 import type { Recent } from '../explain/recent.ts';
 import type { StatusChange } from '../queue/status.ts';
-import { age } from '../runtime/printable.ts';
+import { age, inSeconds } from '../runtime/printable.ts';
 import { type Content, definitions, type Markup, markup, time } from './markup.ts';
 import { fullPage } from './pages.ts';
 import { queueOf } from './pending-view.ts';
@@ -74,5 +74,5 @@ function inTerminal(commands: readonly string[]): Markup {
 
 /** For people. */
 function seconds(ms: number): string {
-  return ms < 120_000 ? `${Number((ms / 1_000).toPrecision(2))} s` : age(ms);
+  return ms < 120_000 ? inSeconds(ms) : age(ms);
 }

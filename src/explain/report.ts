@@ -104,26 +104,31 @@ export function describeJournal(journal: DriverState['journal']): string {
 type Listed = 'claims' | 'volumes';
 type Faults = ReturnType<typeof groupFaults<Explanation>>;
 
-function faultsIn({ pending }: DriverReport): Readonly<Record<Listed, Faults>> {
-  return {
+/** A report, and what is pending by fault. */
+export interface GroupedReport extends DriverReport {
+  readonly faults: Readonly<Record<Listed, Faults>>;
+}
+
+export function groupReport(report: DriverReport): GroupedReport {
+  const { pending } = report;
+  const faults = {
     claims: groupFaults(pending.filter(({ kind }) => kind === 'claim')),
     volumes: groupFaults(pending.filter(({ kind }) => kind === 'volume')),
   };
+  return { ...report, faults };
 }
 
 /** For programs: the report, with how many claims and volumes wait for each fault. */
-export function withFaults(report: DriverReport) {
-  const { claims, volumes } = faultsIn(report);
+export function countFaults({ faults: { claims, volumes }, ...report }: GroupedReport) {
   const count = (faults: Faults) =>
     faults.map((fault) => ({ count: fault.length, oldest: fault[0] }));
   return { ...report, claims: count(claims), volumes: count(volumes) };
 }
 
 /** What a report says, without ages: what differs has changed. */
-export function factsOf(report: DriverReport): readonly unknown[] {
-  const { state, cause, troubles } = report;
-  const { claims, volumes } = faultsIn(report);
-  const shown = [...claims, ...volumes].map((fault) => [faultOf(fault[0]), fault.length]);
+export function factsOf({ state, cause, troubles, faults }: GroupedReport): readonly unknown[] {
+  const all = [...faults.claims, ...faults.volumes];
+  const shown = all.map((fault) => [faultOf(fault[0]), fault.length]);
   return [cause?.name, leaderOf(state), state.gateway, hasWorker(state), troubles, shown];
 }
 
@@ -133,14 +138,13 @@ const SHOWN = 10;
 /** For people.
  * @param isWide  with all that is pending */
 export function renderReport(
-  report: DriverReport,
+  report: GroupedReport,
   nowMs: number,
   isWide: boolean,
 ): readonly string[] {
-  const { state, cause, troubles } = report;
+  const { state, cause, troubles, faults } = report;
   const { processes, gateway, journal } = state;
   const workers = processes.filter((each) => each.process === 'jobs').length;
-  const faults = faultsIn(report);
   return [
     `driver ${state.driver}: ${report.isFine ? 'fine' : 'somebody has to act'}`,
     ...(cause === undefined ? [] : [`  ${cause.sentence}; ${cause.actor}: ${cause.step}`]),
@@ -173,8 +177,8 @@ function renderFault(
   const running = name === 'Running' ? 0 : fault.filter(({ isRunning }) => isRunning).length;
   const now = running === 0 ? '' : `, ${running} of them run now`;
   return [
-    `  ${counted(fault.length, what.slice(0, -1))} pending: ${name}, the oldest for ${ageOf(oldest)}${now} ` +
-      `(${actor}: ${step})`,
+    `  ${counted(fault.length, what.slice(0, -1))} pending: ${name}, ` +
+      `the oldest for ${ageOf(oldest)}${now} (${actor}: ${step})`,
     ...(isWide
       ? fault.map((each) => `    ${each.object}  ${ageOf(each)}  ${each.cause.sentence}`)
       : [`    ${oldest.object}${others}: ${sentence}`]),

@@ -1,4 +1,5 @@
 import type { RedisPlace } from '../redis/key-prefix.ts';
+import { inSeconds } from '../runtime/printable.ts';
 import { readRecent } from './recent.ts';
 
 /* How long the last claims of a driver took until they had a volume, by the notes of their runs. */
@@ -50,7 +51,6 @@ export function usualTimes(provisioned: readonly Provisioned[], className: strin
 export function describeTimes(provisioned: readonly Provisioned[], which = ''): string {
   const found = quantiles(provisioned);
   if (found === undefined) return '';
-  const inSeconds = (ms: number): string => `${Number((ms / 1_000).toPrecision(2))} s`;
   const [half, most] = found.map(inSeconds);
   const last = `the last ${provisioned.length}${which}`;
   return `half of ${last} had a volume within ${half}, 99 % within ${most}`;

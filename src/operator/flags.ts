@@ -13,8 +13,8 @@ const ownRedisFlags = {
     ...redisFlags['redis-url'],
     default: '',
     help:
-      'Redis of the installation. Empty: that of the sutler all that runs on this machine. In its ' +
-      'container a command takes over its other flags, too.',
+      'Redis of the installation. Empty: the Redis of the sutler all on this machine. In the ' +
+      'container of sutler all, a command takes over the other flags of that process, too.',
   },
 };
 

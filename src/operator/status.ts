@@ -1,9 +1,10 @@
 import {
+  countFaults,
   type DriverReport,
   factsOf,
+  groupReport,
   renderReport,
   reportDriver,
-  withFaults,
 } from '../explain/report.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
@@ -26,14 +27,14 @@ async function run(means: Means<typeof status.flags>): Promise<Result> {
     return reports;
   };
   return repeat(means, async () => {
-    const reports = await lookUntilItLasts(look, stopping);
+    const reports = (await lookUntilItLasts(look, stopping)).map(groupReport);
     // Refuses what it does not find.
     if (reports.length === 0) await chooseDriver(redis, prefix, driverName);
     const nowMs = systemClock.nowMs();
     return {
       status: reports.every(({ isFine }) => isFine) ? 0 : 1,
       lines: reports.flatMap((each) => renderReport(each, nowMs, flags.output === 'wide')),
-      json: { drivers: reports.map(withFaults) },
+      json: { drivers: reports.map(countFaults) },
       facts: reports.map(factsOf),
     };
   });

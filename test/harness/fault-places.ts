@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
-import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/open-client.ts';
 import { classes } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { childrenOf } from '../../bench/proc.ts';
 import {
   type SampleDriver,
@@ -20,7 +19,7 @@ import { DRIVER, ProcessBed } from './process-bed.ts';
 import type { RealControlPlane } from './real-control-plane.ts';
 import { urlOf } from './redis-users.ts';
 import { runSutler } from './run-sutler.ts';
-import type { SandboxCluster } from './sandbox-cluster.ts';
+import { clientsOf, type SandboxCluster } from './sandbox-cluster.ts';
 import { ACCOUNT, grantUpstreamRules } from './upstream-rights.ts';
 
 /** A fault that a place has: how it comes, and how it goes. */
@@ -201,20 +200,16 @@ export async function grantSecrets(
 async function asBedCluster(plane: RealControlPlane): Promise<SandboxCluster> {
   const { kubeconfig } = plane;
   const access = await loadClusterAccess({ kubeconfig, env: {} });
-  const clients: KubeClient[] = [];
+  const { client, closeClients } = clientsOf(access);
   return {
     kubeconfig,
     access,
     get api(): never {
       throw new Error('the API server is not the sandbox’s');
     },
-    client() {
-      const client = createKubeClient({ access, userAgent: 'test', log: silentLog });
-      clients.push(client);
-      return Promise.resolve(client);
-    },
+    client,
     async close() {
-      await Promise.all(clients.map((client) => client.close()));
+      await closeClients();
       await plane.close();
     },
   };

@@ -30,21 +30,32 @@ export async function openSandboxCluster(
   const binder =
     o.binder === true ? startBinder({ operations: api.operations, log: silentLog }) : undefined;
   const access = tokenAccess(api);
-  const clients: KubeClient[] = [];
+  const { client, closeClients } = clientsOf(access);
   return {
     api,
     kubeconfig,
     access,
-    client() {
+    client,
+    async close() {
+      await closeClients();
+      await binder?.close();
+      await api.close();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Makes clients of a cluster, which are closed together. */
+export function clientsOf(access: ClusterAccess) {
+  const clients: KubeClient[] = [];
+  return {
+    client(): Promise<KubeClient> {
       const client = createKubeClient({ access, userAgent: 'test', log: silentLog });
       clients.push(client);
       return Promise.resolve(client);
     },
-    async close() {
-      await Promise.all(clients.map((client) => client.close()));
-      await binder?.close();
-      await api.close();
-      await rm(dir, { recursive: true, force: true });
+    async closeClients(): Promise<void> {
+      await Promise.all(clients.map((each) => each.close()));
     },
   };
 }
