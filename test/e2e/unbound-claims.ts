@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import type { Class, KubeObject } from '#src/kube/objects.ts';
 import { claims, classes, type Resource, volumes } from '#src/kube/resources.ts';
@@ -38,12 +39,15 @@ export function describeUnboundClaims(name: string, open: () => Promise<Cluster>
     before(async () => {
       const { server, kubeconfig } = await open();
       closers.add('cluster', () => server.close());
-      api = await startLateWatch(server, LATE_MS);
+      api = await startLateWatch(server, {
+        watches: /\/persistentvolumeclaims\?/,
+        wait: () => delay(LATE_MS),
+      });
       closers.add('late watch', () => api.close());
       const folder = await mkdtemp(join(tmpdir(), 'sutler-late-'));
       closers.add('folder', () => rm(folder, { recursive: true }));
       const ownKubeconfig = join(folder, 'kubeconfig');
-      await writeFile(ownKubeconfig, JSON.stringify(kubeconfigOf(api.url)));
+      await writeFile(ownKubeconfig, JSON.stringify(api.kubeconfig));
       bed = await DropInBed.open({
         kubeconfig,
         ownKubeconfig,
@@ -137,15 +141,4 @@ function runsIn(log: string): ReadonlyMap<string, number> {
   for (const [, claim = ''] of log.matchAll(/run ended.*\bclaim="?([^" ]+)/g))
     runs.set(claim, (runs.get(claim) ?? 0) + 1);
   return runs;
-}
-
-function kubeconfigOf(server: string): object {
-  return {
-    apiVersion: 'v1',
-    kind: 'Config',
-    clusters: [{ name: 'late', cluster: { server } }],
-    users: [{ name: 'nobody', user: {} }],
-    contexts: [{ name: 'late', context: { cluster: 'late', user: 'nobody' } }],
-    'current-context': 'late',
-  };
 }

@@ -9,8 +9,8 @@ import { type ListedEntry, listJournal } from '#src/journal/list-journal.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import type { SampleDriver } from '../../sandbox/driver/server.ts';
-import { openDriverPlace } from './change-over/driver-place.ts';
+import type { SampleDriver, SampleDriverOptions } from '../../sandbox/driver/server.ts';
+import { type DriverNode, openDriverPlace } from './change-over/driver-place.ts';
 import type { ChurnPlace, Startable } from './change-over/scenario.ts';
 import { VolumeLedger } from './change-over/volume-ledger.ts';
 import { freePort } from './free-port.ts';
@@ -19,7 +19,8 @@ import { until } from './until.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
-/** sutler in the place of external-provisioner: one process, without a subcommand. */
+/** sutler in the place of external-provisioner: one process, without a subcommand. Or
+ * external-provisioner itself. */
 export interface DropIn extends Startable {
   readonly pid: number;
   /** Of health and metrics. */
@@ -33,12 +34,15 @@ export interface DropIn extends Startable {
 export interface DropInOptions {
   /** Of the administrator. */
   readonly kubeconfig: string;
-  /** Of sutler; the administrator's unless given. */
+  /** Of the provisioner; the administrator's unless given. */
   readonly ownKubeconfig?: string;
   /** Of the claims and the Lease. */
   readonly namespace: string;
   readonly driverName?: string;
   readonly driverDelayMs?: number;
+  readonly driverNode?: DriverNode;
+  /** Runs before each call of the driver. */
+  readonly onCall?: SampleDriverOptions['onCall'];
 }
 
 /** A driver, a class, and containers of sutler in the place of external-provisioner's. */
@@ -77,7 +81,9 @@ export class DropInBed implements ChurnPlace {
     const folder = await mkdtemp(join(tmpdir(), 'sutler-drop-in-'));
     closers.add('folder', () => rm(folder, { recursive: true, force: true }));
     const ledger = new VolumeLedger(() => false);
-    const place = { kubeconfig, folder, name: driverName, delayMs: driverDelayMs, ledger, closers };
+    const { driverNode: node, onCall } = o;
+    const options = { name: driverName, delayMs: driverDelayMs, node, onCall };
+    const place = { kubeconfig, folder, ledger, closers, ...options };
     const { driver, kube, className } = await openDriverPlace(place);
     const own = { folder, kubeconfig: o.ownKubeconfig ?? kubeconfig, closers };
     const parts = { kube, namespace, className, driverName, ledger, driver };
@@ -89,10 +95,12 @@ export class DropInBed implements ChurnPlace {
   }
 
   /** Starts a container with upstream's arguments. Resolves when it listens.
-   * @param env  beside PATH and TMPDIR */
+   * @param env      beside PATH and TMPDIR
+   * @param program  external-provisioner, in the place of sutler */
   async start(
     args: readonly string[] = [],
     env: Readonly<Record<string, string>> = {},
+    program?: string,
   ): Promise<DropIn> {
     this.#started += 1;
     const dropIn = await startDropIn({
@@ -100,8 +108,9 @@ export class DropInBed implements ChurnPlace {
       socket: this.driver.socket,
       namespace: this.namespace,
       env: { TMPDIR: this.#folder, HOSTNAME: `container-${this.#started}`, ...env },
+      program,
     });
-    this.#closers.add('sutler', dropIn.stop);
+    this.#closers.add('provisioner', dropIn.stop);
     return dropIn;
   }
 
@@ -158,20 +167,24 @@ export class DropInBed implements ChurnPlace {
 }
 
 /** Starts a container with upstream's arguments. Resolves when it listens.
- * @param o.env  beside PATH */
+ * @param o.env      beside PATH
+ * @param o.program  external-provisioner, in the place of sutler */
 export async function startDropIn(o: {
   readonly args: readonly string[];
   readonly socket: string;
   /** Of the Lease. */
   readonly namespace: string;
   readonly env: Readonly<Record<string, string>>;
+  readonly program?: string | undefined;
 }): Promise<DropIn> {
   const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const [file, ...first] =
+    o.program === undefined ? [process.execPath, '--enable-source-maps', CLI] : [o.program];
   const child = spawn(
-    process.execPath,
+    file,
     [
-      '--enable-source-maps',
-      CLI,
+      ...first,
       `--csi-address=${o.socket}`,
       `--http-endpoint=127.0.0.1:${port}`,
       `--leader-election-namespace=${o.namespace}`,
@@ -192,12 +205,17 @@ export async function startDropIn(o: {
     child.kill(signal);
     await exited;
   };
-  const failed = exited.then(() => Promise.reject(new Error(`sutler ended: ${output}`)));
+  const failed = exited.then(() =>
+    Promise.reject(new Error(`${o.program ?? 'sutler'} ended: ${output}`)),
+  );
   failed.catch(() => undefined);
-  await Promise.race([once(child, 'message'), failed]);
+  // external-provisioner sends no message when it has started.
+  const answers = () => fetch(url).then(Boolean, () => false);
+  const started = o.program === undefined ? once(child, 'message') : until(answers, 'it listens');
+  await Promise.race([started, failed]);
   return {
     pid: child.pid ?? 0,
-    url: `http://127.0.0.1:${port}`,
+    url,
     output: () => output,
     exited,
     stop: () => end('SIGTERM'),

@@ -4,44 +4,53 @@ import { portOf } from './kube-proxy.ts';
 import { statusOf } from './kube-server.ts';
 import type { ApiServerUnderTest } from '../conformance/connection.ts';
 
-/** An API server as a client sees it whose watch of claims is late. Needs no credentials. */
+/** An API server as a client sees it whose watches are late. Needs no credentials. */
 export interface LateWatch {
   readonly url: string;
+  /** For a client that has no other. */
+  readonly kubeconfig: object;
   /** Each request that may have written, as `POST /api/v1/persistentvolumes`. */
   readonly writes: readonly string[];
+  /** The status of each of them that was answered. */
+  readonly answers: readonly { readonly write: string; readonly status: number }[];
   /** Ends all watches with an error 410: the client lists again. */
   expireWatches(): void;
   close(): Promise<void>;
 }
 
 const WATCH = /[?&]watch=(1|true)/;
-const CLAIMS = /\/persistentvolumeclaims\?/;
 
-/** Passes all requests on, and what watches of claims bring `lateMs` later. */
+/** Passes all requests on, and what late watches bring later, in its order.
+ * @param late.watches  what the paths of late watches match
+ * @param late.wait     how late each part is */
 export async function startLateWatch(
   { url, tls = {}, token }: Omit<ApiServerUnderTest, 'close'>,
-  lateMs: number,
+  late: { readonly watches: RegExp; readonly wait: () => Promise<unknown> },
 ): Promise<LateWatch> {
   const agent = new Agent({ ...tls, keepAlive: true });
   const credentials = token === undefined ? {} : { authorization: `Bearer ${token}` };
   const watches = new Set<ServerResponse>();
   const writes: string[] = [];
+  const answers: { write: string; status: number }[] = [];
   const server = createServer((asked, answer) => {
     const { method = '', url: path = '', headers } = asked;
-    if (method !== 'GET') writes.push(`${method} ${path}`);
+    const write = `${method} ${path}`;
+    if (method !== 'GET') writes.push(write);
     const isWatch = WATCH.test(path);
-    const isLate = isWatch && CLAIMS.test(path);
+    const isLate = isWatch && late.watches.test(path);
     if (isWatch) watches.add(answer);
     const passed = request(
       new URL(path, url),
       { method, agent, headers: { ...headers, ...credentials, host: new URL(url).host } },
       (answered) => {
-        answer.writeHead(answered.statusCode ?? 502, answered.headers).flushHeaders();
+        const { statusCode: status = 502 } = answered;
+        answer.writeHead(status, answered.headers).flushHeaders();
+        if (method !== 'GET') answers.push({ write, status });
         if (!isLate) return answered.pipe(answer);
-        const later = (what: () => unknown) =>
-          setTimeout(() => {
+        const later = (what: () => unknown): void =>
+          void late.wait().then(() => {
             if (!answer.writableEnded) what();
-          }, lateMs);
+          });
         answered.on('data', (chunk) => later(() => answer.write(chunk)));
         return answered.on('end', () => later(() => answer.end()));
       },
@@ -54,9 +63,12 @@ export async function startLateWatch(
     asked.pipe(passed);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const own = `http://127.0.0.1:${portOf(server)}`;
   return {
-    url: `http://127.0.0.1:${portOf(server)}`,
+    url: own,
+    kubeconfig: kubeconfigOf(own),
     writes,
+    answers,
     expireWatches() {
       const object = statusOf(410, 'Expired', 'too old resource version');
       for (const each of watches) each.end(`${JSON.stringify({ type: 'ERROR', object })}\n`);
@@ -67,5 +79,16 @@ export async function startLateWatch(
       agent.destroy();
       await closed;
     },
+  };
+}
+
+function kubeconfigOf(server: string): object {
+  return {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'late', cluster: { server } }],
+    users: [{ name: 'nobody', user: {} }],
+    contexts: [{ name: 'late', context: { cluster: 'late', user: 'nobody' } }],
+    'current-context': 'late',
   };
 }
