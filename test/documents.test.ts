@@ -116,6 +116,20 @@ describe('documents', () => {
     });
   }
 
+  it('name only tests that exist: docs/why.md', () => {
+    const page = read('docs/why.md').replaceAll(/\s+/g, ' ');
+    // A path, and after it one title or several.
+    const places = page.matchAll(/`(test\/[\w/.-]+\.ts)`[:,]((?: _[^_]+_;?)+)/g);
+    const named = [...places].flatMap(([, path = '', titles = '']) =>
+      [...titles.matchAll(/_([^_]+)_/g)].map(([, title = '']) => ({ path, title })),
+    );
+    assert.ok(named.length > 10, `${named.length} titles`);
+    assert.deepEqual(
+      named.filter(({ path, title }) => !read(path).includes(`'${title}'`)),
+      [],
+    );
+  });
+
   it('name both commands', () => {
     assert.match(read('README.md'), /npm start/);
     assert.match(read('README.md'), /npm test/);
