@@ -96,6 +96,8 @@ describe('the program', () => {
       [`--import=data:text/javascript,${encodeURIComponent(signals)}`, CLI, 'csi-gateway'],
       { stdio: 'ignore' },
     );
-    assert.deepEqual(await once(child, 'exit'), [143, null]);
+    // Node 26 loads modules at once, so that the process handles the signal when it has loaded.
+    const status = Number.parseInt(process.versions.node, 10) < 26 ? 143 : 0;
+    assert.deepEqual(await once(child, 'exit'), [status, null]);
   });
 });
