@@ -1,5 +1,5 @@
 /* npm run test:nodes: runs npm test on the newer lines of Node that `engines` names; CI runs it on
- * the oldest. Arguments select tests as those of npm test do; `--node 26.10.0` names one other
+ * the oldest. Arguments select tests as those of npm test do; `--node 26.12.1` names one other
  * version. The programs come from the packages that npm's `node` installs for each platform, and
  * are kept in a temporary folder until the end. */
 import { spawnSync } from 'node:child_process';
@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fail, root } from './setup.mjs';
 
-const VERSIONS = ['22.23.3', '24.21.0'];
+const VERSIONS = ['22.23.3', '24.21.0', '26.10.0'];
 
 const args = process.argv.slice(2);
 const at = args.indexOf('--node');
