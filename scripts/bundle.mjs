@@ -2,7 +2,7 @@
  * in FOLDER, for the image and for npm's tarball. Node then opens some twenty files to start a
  * process instead of 900, which takes about half of the time, and whoever installs the tarball gets
  * the packages of the lock file, `overrides` included. */
-import { cpSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,6 +12,9 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 
 /** BullMQ loads these, if ever, for databases and tracing that sutler does not use. */
 const OUTSIDE = ['pg', 'redis', 'bullmq-otel'];
+
+/** Of the packages, whose code is in the bundle. Bull Board's pages have files of their own. */
+const NOTICES = 'THIRD-PARTY-NOTICES.txt';
 
 /** Options of esbuild for every program that joins src/ with its packages. */
 export const options = {
@@ -37,15 +40,39 @@ export const options = {
 if (process.argv[1] === fileURLToPath(import.meta.url)) await bundle(process.argv[2] ?? 'bundle');
 
 async function bundle(folder) {
-  await build({
+  const { metafile } = await build({
     ...options,
     entryPoints: ['src/cli.ts'],
     outdir: folder,
     // As deep as the folders of dist/, because sources name package.json and cli.js relative to
     // themselves.
     chunkNames: 'parts/[name]-[hash]',
+    metafile: true,
   });
   // Bull Board's pages, which src/dashboard/boards.ts finds here.
   const ui = dirname(createRequire(import.meta.url).resolve('@bull-board/ui/package.json'));
   cpSync(join(ui, 'dist'), join(folder, 'bull-board-ui', 'dist'), { recursive: true });
+  const packages = Object.keys(metafile.inputs).flatMap(packageOf);
+  writeFileSync(join(folder, NOTICES), noticesOf([...packages, ui]));
+}
+
+/** The folder of the package that a file belongs to; none for a file of ours. */
+function packageOf(file) {
+  const [, folder] = /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(file) ?? [];
+  return folder === undefined ? [] : [join(root, folder)];
+}
+
+/** Names each package with its licence, and repeats the texts that the licences ask for. */
+function noticesOf(folders) {
+  const notices = [...new Set(folders)].map((folder) => {
+    const { name, version, license, homepage } = JSON.parse(
+      readFileSync(join(folder, 'package.json'), 'utf8'),
+    );
+    const files = readdirSync(folder).filter((file) => /^(licen[cs]e|notice|copying)/i.test(file));
+    const texts = files.map((file) => readFileSync(join(folder, file), 'utf8').trim());
+    if (texts.length === 0)
+      texts.push(`The package has no text of it${homepage ? `: see ${homepage}` : ''}.`);
+    return [`${name} ${version} (${license})`, ...texts].join('\n\n');
+  });
+  return `${notices.toSorted().join(`\n\n${'-'.repeat(80)}\n\n`)}\n`;
 }

@@ -43,4 +43,27 @@ describe('the bundle of the image and of the tarball', () => {
     }
     assert.deepEqual(found.toSorted(), ['../../k8s/', '../../package.json', '../bull-board-ui']);
   });
+
+  it('names the licence of each package that it contains', async () => {
+    const files = await readdir(folder.file('dist'), { recursive: true });
+    const maps = files.filter((name) => name.endsWith('.js.map'));
+    const texts = await Promise.all(
+      maps.map((name) => readFile(folder.file(`dist/${name}`), 'utf8')),
+    );
+    const sources = texts.flatMap((text) => (JSON.parse(text) as { sources: string[] }).sources);
+    const names = sources.flatMap(
+      (path) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? [],
+    );
+    // Some name what their own build had.
+    const packages = [...new Set(names)].filter((name) =>
+      existsSync(`${ROOT}/node_modules/${name}/package.json`),
+    );
+    const notices = await readFile(folder.file('dist/THIRD-PARTY-NOTICES.txt'), 'utf8');
+    const named = [...notices.matchAll(/^(\S+) \d+\.\S+ \(.+\)$/gm)].map(([, name = '']) => name);
+    assert.ok(packages.length > 50, String(packages.length));
+    assert.deepEqual(
+      packages.filter((name) => !named.includes(name)),
+      [],
+    );
+  });
 });
