@@ -16,12 +16,12 @@ function run(command, args, cwd) {
     fail(`${command} ${args.join(' ')} failed: see its output above`);
 }
 
-const { name, version, description, license, type, bin, engines, files } = JSON.parse(
-  readFileSync(join(root, 'package.json'), 'utf8'),
-);
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const about = ['name', 'version', 'description', 'homepage', 'repository', 'bugs', 'license'];
+const kept = [...about, 'type', 'bin', 'engines', 'files'];
+const packed = Object.fromEntries(kept.map((key) => [key, manifest[key]]));
 run(process.execPath, [join(root, 'scripts', 'bundle.mjs'), join(folder, 'dist')], root);
-for (const file of files.filter((file) => file !== 'dist'))
+for (const file of packed.files.filter((file) => file !== 'dist'))
   cpSync(join(root, file), join(folder, file), { recursive: true });
-const packed = { name, version, description, license, type, bin, engines, files };
 writeFileSync(join(folder, 'package.json'), `${JSON.stringify(packed, undefined, 2)}\n`);
-run('npm', ['pack', '--pack-destination', resolve(destination)], folder);
+run('npm', ['pack', '--silent', '--pack-destination', resolve(destination)], folder);

@@ -105,19 +105,45 @@ export function chartFiles(): ReadonlyMap<string, string> {
     const head = `# Made of k8s/${file} by npm run generate:chart.\n`;
     return [`templates/${file.replaceAll('/', '-')}`, head + toTemplate(wrapped)] as const;
   });
-  const { version, description } = JSON.parse(
-    readFileSync(join(ROOT, 'package.json'), 'utf8'),
-  ) as Readonly<Record<string, string>>;
-  const chart = { apiVersion: 'v2', name: 'sutler', description, version, appVersion: version };
   const valuesText = values();
   // Helm adds `global` to the values of a chart within another.
   const schema = JSON.stringify(schemaOf(parse(`${valuesText}global: {}\n`)), undefined, 2);
   return new Map([
     ...files,
-    ['Chart.yaml', write(chart)],
+    ['Chart.yaml', write(chart())],
     ['values.yaml', valuesText],
     ['values.schema.json', `${schema}\n`],
   ]);
+}
+
+/** What the chart says of itself: to Helm, and to Artifact Hub, which lists charts. */
+function chart(): object {
+  const { version, description, license, repository } = JSON.parse(
+    readFileSync(join(ROOT, 'package.json'), 'utf8'),
+  ) as Readonly<Record<string, string>> & { readonly repository: { readonly url: string } };
+  const address = repository.url.replaceAll(/^git\+|\.git$/g, '');
+  const links = ['docs/drop-in.md', 'docs/support.md', 'CHANGELOG.md'].map((file) => ({
+    name: file,
+    url: `${address}/blob/v${version}/${file}`,
+  }));
+  return {
+    apiVersion: 'v2',
+    name: 'sutler',
+    description,
+    version,
+    appVersion: version,
+    // The oldest that can work (docs/support.md).
+    kubeVersion: '>=1.22.0-0',
+    home: address,
+    sources: [address],
+    keywords: ['csi', 'storage', 'provisioner', 'persistentvolume', 'bullmq'],
+    maintainers: [{ name: 'The sutler authors', url: address }],
+    annotations: {
+      'artifacthub.io/category': 'storage',
+      'artifacthub.io/license': license,
+      'artifacthub.io/links': stringify(links),
+    },
+  };
 }
 
 /** A schema that refuses unknown values. What is empty, or below `resources`, may have any keys. */

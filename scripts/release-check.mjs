@@ -1,0 +1,129 @@
+/* npm run release:check [-- FILE …]: runs the steps of .github/workflows on this machine, each job
+ * in a clone of its own, with nothing that is not committed; with arguments, only those workflows.
+ * Of the actions it does what those do that bring files to a job or hand them on. $DRY (what
+ * publishes) and $SLOW (what takes minutes) print their command. --without docker,buildah leaves
+ * out the steps that name these programs, as it does for a program that is not on PATH. */
+import { spawnSync } from 'node:child_process';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { parse } from 'yaml';
+import { fail, root } from './setup.mjs';
+
+/** Programs that a machine may lack, on which a step then says that it was not run. */
+const PROGRAMS = ['docker', 'buildah', 'helm', 'go'];
+
+const { values, positionals } = parseArgs({
+  options: { without: { type: 'string', default: '' } },
+  allowPositionals: true,
+});
+const workflows = join(root, '.github', 'workflows');
+const files = positionals.length > 0 ? positionals : readdirSync(workflows);
+const folder = mkdtempSync(join(tmpdir(), 'sutler-release-'));
+process.on('exit', () => rmSync(folder, { recursive: true }));
+const print = (line) => process.stderr.write(`${line}\n`);
+
+const onPath = (program) =>
+  process.env.PATH.split(delimiter).some((path) => existsSync(join(path, program)));
+const leftOut = values.without.split(',');
+const missing = PROGRAMS.filter((program) => leftOut.includes(program) || !onPath(program));
+const git = (...args) => spawnSync('git', args, { cwd: root, encoding: 'utf8' }).stdout.trim();
+const { version, repository } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const name = repository.url.replace(/^.*github\.com\/|\.git$/g, '');
+
+/** What GitHub sets for a push of this commit to a branch. */
+const PUSH = {
+  GITHUB_REPOSITORY: name,
+  GITHUB_REF_TYPE: 'branch',
+  GITHUB_REF_NAME: `v${version}`,
+  GITHUB_SHA: git('rev-parse', 'HEAD'),
+  GITHUB_RUN_NUMBER: '1',
+};
+const DIGEST = `sha256:${'0'.repeat(64)}`;
+/** Values of expressions in the environment of a step; of a matrix the first. */
+const CONTEXT = {
+  'github.token': '',
+  'github.repository': name,
+  'vars.CONTROL_PLANE': 'https://control-plane.example/control-plane.tar.gz',
+  'vars.CONTROL_PLANE_SHA256': '0'.repeat(64),
+  'steps.build.outputs.digest': DIGEST,
+  'needs.image.outputs.image': `ghcr.io/${name}:${version}@${DIGEST}`,
+};
+
+function valueOf(where, text, matrix) {
+  return String(text).replace(/\$\{\{ (.*?) \}\}/g, (_, expression) => {
+    const value = CONTEXT[expression] ?? matrix[expression.replace('matrix.', '')]?.[0];
+    if (value === undefined) fail(`${where}: scripts/release-check.mjs has no ${expression}`);
+    return value;
+  });
+}
+
+/** Runs the command of a step, as GitHub's shell does. */
+function runCommand(where, step, job) {
+  const lacks = missing.filter((program) => new RegExp(`\\b${program}\\b`).test(step.run));
+  if (lacks.length > 0) return print(`${where}: not run, without ${lacks.join(', ')}`);
+  const stored = readFileSync(job.env, 'utf8')
+    .split('\n')
+    .filter((line) => line !== '');
+  const own = Object.entries({ ...job.definition.env, ...step.env });
+  const matrix = job.definition.strategy?.matrix ?? {};
+  const dry = `${process.execPath} ${join(root, 'scripts', 'dry-step.mjs')}`;
+  print(`${where}: ${step.name ?? step.run.trim()}`);
+  const { status } = spawnSync('bash', ['-eo', 'pipefail', '-c', step.run], {
+    cwd: job.folder,
+    stdio: ['ignore', 2, 2],
+    env: {
+      ...process.env,
+      ...PUSH,
+      GITHUB_ENV: job.env,
+      ...Object.fromEntries(stored.map((line) => line.split(/=(.*)/s).slice(0, 2))),
+      ...Object.fromEntries(own.map(([key, text]) => [key, valueOf(where, text, matrix)])),
+      DRY: dry,
+      SLOW: dry,
+    },
+  });
+  if (status !== 0) fail(`${where}: the step failed: see its output above`);
+}
+
+/** Does what the actions do that bring files to a job, or hand them on. Others are only named. */
+function runAction(where, { uses, with: inputs }, job) {
+  const [action] = uses.split('@');
+  const stored = () => join(folder, 'artifacts', inputs.name);
+  const here = () => join(job.folder, inputs.path);
+  if (action === 'actions/checkout') git('clone', '--quiet', root, job.folder);
+  else if (action === 'actions/upload-artifact') cpSync(here(), stored(), { recursive: true });
+  else if (action === 'actions/download-artifact') cpSync(stored(), here(), { recursive: true });
+  else print(`${where}: not run, ${action}`);
+}
+
+function runJob(file, id, definition) {
+  if (definition.steps === undefined) return print(`${file} ${id}: is ${definition.uses}`);
+  const job = { definition, folder: join(folder, `${file}-${id}`), env: join(folder, 'env') };
+  mkdirSync(job.folder);
+  writeFileSync(job.env, '');
+  for (const [index, step] of definition.steps.entries()) {
+    const where = `${file} ${id} ${index + 1}`;
+    if (step.run === undefined) runAction(where, step, job);
+    else runCommand(where, step, job);
+  }
+  rmSync(job.folder, { recursive: true });
+}
+
+mkdirSync(join(folder, 'artifacts'));
+const changed = git('status', '--porcelain');
+if (changed !== '') print(`Not committed, and so not looked at:\n${changed}`);
+for (const file of files) {
+  const { jobs } = parse(readFileSync(join(workflows, file), 'utf8'));
+  for (const [id, definition] of Object.entries(jobs)) runJob(file, id, definition);
+}
+print(`Every step of ${files.join(', ')} that runs on this machine passed.`);

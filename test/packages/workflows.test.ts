@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, it } from 'node:test';
+import { parse } from 'yaml';
+
+interface Step {
+  readonly run?: string;
+  readonly uses?: string;
+}
+
+interface Job {
+  readonly 'timeout-minutes'?: number;
+  readonly strategy?: { readonly matrix: Readonly<Record<string, readonly unknown[]>> };
+  readonly uses?: string;
+  readonly steps?: readonly Step[];
+}
+
+interface Workflow {
+  readonly permissions?: unknown;
+  readonly jobs: Readonly<Record<string, Job>>;
+}
+
+// Tests run from dist-dev/test/packages.
+const ROOT = new URL('../../../', import.meta.url);
+const FOLDER = new URL('.github/workflows/', ROOT);
+const readText = (file: string, base: URL = ROOT): string =>
+  readFileSync(new URL(file, base), 'utf8');
+
+const manifest = JSON.parse(readText('package.json')) as {
+  readonly version: string;
+  readonly engines: { readonly node: string };
+  readonly scripts: Readonly<Record<string, string>>;
+  readonly repository: { readonly url: string };
+};
+const texts = readdirSync(FOLDER).map((file) => readText(file, FOLDER));
+const workflows = texts.map((text) => parse(text) as Workflow);
+const jobs = workflows.flatMap((workflow) => Object.values(workflow.jobs));
+const steps = jobs.flatMap((job) => job.steps ?? []);
+const commands = steps.flatMap(({ run }) => (run === undefined ? [] : [run]));
+
+describe('a workflow of GitHub', () => {
+  it('names each action by the commit of a version', () => {
+    const uses = texts.join('').match(/uses: (?!\.\/).*$/gm) ?? [];
+    assert.equal(uses.length, steps.filter((step) => step.uses !== undefined).length);
+    for (const use of uses)
+      assert.match(use, /^uses: [\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
+  });
+
+  it('may only read, but for what a job asks for', () => {
+    for (const { permissions } of workflows) assert.deepEqual(permissions, { contents: 'read' });
+  });
+
+  it('bounds each job in time', () => {
+    for (const job of jobs) assert.ok(job['timeout-minutes'] ?? job.uses);
+  });
+
+  it('has no expression in a command, whose value could be a command too', () => {
+    for (const command of commands) assert.doesNotMatch(command, /\$\{\{/);
+  });
+
+  it('runs only scripts that package.json has', () => {
+    const scripts = commands.flatMap((command) =>
+      [...command.matchAll(/npm run (?:--silent )?([\w:]+)/g)].map(([, script = '']) => script),
+    );
+    assert.ok(scripts.length > 5);
+    for (const script of scripts) assert.ok(script in manifest.scripts, script);
+  });
+
+  it('tests the oldest and the newest Node of each line in engines', () => {
+    const tested = jobs.find((job) => job.strategy?.matrix['node'])?.strategy?.matrix['node'];
+    const lines = [...manifest.engines.node.matchAll(/\^((\d+)\.\S+)/g)];
+    const wanted = lines.flatMap(([, oldest, line]) =>
+      oldest === `${line}.0.0` ? [line] : [oldest, line],
+    );
+    assert.deepEqual(tested, wanted);
+  });
+});
