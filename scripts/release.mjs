@@ -20,6 +20,8 @@ const REGISTRY = 'ghcr.io';
 const readText = (path) => readFileSync(join(root, path), 'utf8');
 const { version, description, engines, repository } = JSON.parse(readText('package.json'));
 const address = repository.url.replace(/^git\+|\.git$/g, '');
+/** Where the files of this version can be read. */
+const files = `${address}/blob/v${version}/`;
 const [, name] = /^https:\/\/github\.com\/(.+)$/.exec(address) ?? [];
 
 /** @returns what the command printed */
@@ -64,7 +66,7 @@ function printNames() {
   if (GITHUB_REF_TYPE === 'tag' && GITHUB_REF_NAME !== `v${version}`)
     fail(`the tag is ${GITHUB_REF_NAME}: package.json has version ${version}; tag v${version}`);
   if (GITHUB_REF_TYPE === 'tag' && sectionOf(version) === undefined)
-    fail(`CHANGELOG.md has no section "## ${version}": rename "## Unreleased"`);
+    fail(`CHANGELOG.md has no section "## ${version}": run npm run release -- version ${version}`);
   if (GITHUB_REPOSITORY !== undefined && GITHUB_REPOSITORY !== name)
     fail(
       `this repository is ${GITHUB_REPOSITORY}: package.json names ${name}; ` +
@@ -83,10 +85,7 @@ function sectionOf(title) {
   const [, ...sections] = readText('CHANGELOG.md').split(/^## /m);
   const section = sections.find((text) => text.split('\n', 1)[0].split(' ')[0] === title);
   const links = /\]\((?!https?:|#)/g;
-  return section
-    ?.slice(section.indexOf('\n'))
-    .trim()
-    .replaceAll(links, `](${address}/blob/v${version}/`);
+  return section?.slice(section.indexOf('\n')).trim().replaceAll(links, `](${files}`);
 }
 
 function writeFiles(folder) {
@@ -106,8 +105,8 @@ function writeFiles(folder) {
   const notes = sectionOf(version) ?? sectionOf('Unreleased');
   if (notes === undefined) fail(`CHANGELOG.md has no section "## ${version}": write one`);
   write('notes.md', `${notes}\n`);
-  const files = readdirSync(folder).filter((file) => file.startsWith('sutler'));
-  write('SHA256SUMS', files.map((file) => `${sumOf(file)}  ${file}\n`).join(''));
+  const made = readdirSync(folder).filter((file) => file.startsWith('sutler'));
+  write('SHA256SUMS', made.map((file) => `${sumOf(file)}  ${file}\n`).join(''));
 }
 
 /** What kubectl's plug-in manager installs: npm's tarball, which Node runs. */
@@ -145,6 +144,8 @@ function writeChart(folder, image) {
   const named = values.replace(/^image: .*$/m, `image: ${image}`);
   if (named === values) fail('charts/sutler/values.yaml has no line "image: …"');
   writeFileSync(join(folder, 'values.yaml'), named);
+  const page = readText('charts/sutler/README.md').replaceAll('](../../', `](${files}`);
+  writeFileSync(join(folder, 'README.md'), page);
 }
 
 const [command, target, image] = process.argv.slice(2);

@@ -15,7 +15,10 @@ const documents = [
   'README.md',
   'CONTRIBUTING.md',
   'CHANGELOG.md',
-  ...['docs', 'src', 'sandbox', 'k8s', 'bench', 'chaos', 'test'].flatMap((folder) =>
+  'CODE_OF_CONDUCT.md',
+  'ROADMAP.md',
+  'SECURITY.md',
+  ...['docs', 'src', 'sandbox', 'k8s', 'charts', 'bench', 'chaos', 'test'].flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.md'))
       .map((name) => join(folder, name)),
@@ -150,6 +153,32 @@ describe('documents', () => {
     const tested = [...versions.matchAll(/'(\d+)/g)].map(([, major]) => Number(major));
     // CI runs the tests on the oldest.
     assert.deepEqual(tested, majors.slice(1));
+  });
+
+  it('list every decision by its title: docs/decisions/README.md', () => {
+    const index = read('docs/decisions/README.md').replaceAll(/\n {2}/g, ' ');
+    const listed = index.matchAll(/^- \[(\d+)\]\((\S+)\) (.+?)(?: \(\w+ by \d+\))?$/gm);
+    const titles = [...listed].map(([, number, file, title]) => [file, `# ${number}. ${title}`]);
+    const files = documents.filter((path) => /^docs\/decisions\/\d/.test(path)).toSorted();
+    assert.deepEqual(
+      titles,
+      files.map((path) => [path.replace(/.*\//, ''), read(path).split('\n', 1)[0]]),
+    );
+  });
+
+  it('name images with the version of package.json', () => {
+    const { version } = JSON.parse(read('package.json')) as { version: string };
+    const pages = documents.filter((path) => path !== 'CONTRIBUTING.md');
+    const named = pages.flatMap((path) =>
+      [...read(path).matchAll(/sutler(?:-sample-driver)?:(\d+\.\d+\.\d+[\w.-]*)/g)].map(
+        ([, named]) => `${path}: ${named}`,
+      ),
+    );
+    assert.ok(named.length > 5);
+    assert.deepEqual(
+      named.filter((line) => !line.endsWith(`: ${version}`)),
+      [],
+    );
   });
 
   it('name both commands', () => {
