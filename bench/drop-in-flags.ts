@@ -3,7 +3,8 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help. */
 export const summary =
-  'measures sutler and external-provisioner in turn beside one driver, with the same arguments';
+  'measures sutler and external-provisioner in turn beside one driver, with the same arguments, and ' +
+  'external-provisioner without its limit of requests';
 
 /** Every flag of bench:drop-in. */
 export const flags = defineFlags({
@@ -17,7 +18,7 @@ export const flags = defineFlags({
   args: {
     type: 'string',
     default: '--leader-election --worker-threads=100',
-    help: 'Arguments of both, separated by blanks.',
+    help: 'Arguments of all, separated by blanks.',
   },
   'default-limit': {
     type: 'bool',
