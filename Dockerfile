@@ -2,8 +2,8 @@
 # docker build -t sutler-sample-driver --target sample-driver .   the driver that k8s/dev uses
 
 # The digests name one build of each image for all platforms; CONTRIBUTING.md says how to renew them.
-# What this stage makes is the same for every platform, so it runs on that of the builder.
-FROM --platform=$BUILDPLATFORM node:24.21.0-trixie-slim@sha256:8ec5d7557396cfe32d21c3f9c13072355ceab22b584578ca4bb28af31120cffe AS build
+# The bundle is the same for every platform, so this stage runs on that of the builder.
+FROM --platform=$BUILDPLATFORM docker.io/library/node:24.21.0-trixie-slim@sha256:8ec5d7557396cfe32d21c3f9c13072355ceab22b584578ca4bb28af31120cffe AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
@@ -16,13 +16,13 @@ FROM build AS build-sandbox
 COPY sandbox ./sandbox
 RUN npx tsc -b sandbox
 
-FROM node:24.21.0-trixie-slim@sha256:8ec5d7557396cfe32d21c3f9c13072355ceab22b584578ca4bb28af31120cffe AS node
+FROM docker.io/library/node:24.21.0-trixie-slim@sha256:8ec5d7557396cfe32d21c3f9c13072355ceab22b584578ca4bb28af31120cffe AS node
 
 # What both images share. Without USER, as external-provisioner's image: the user of a container in
 # a driver's pod is the one that can open the driver's socket, root unless the pod names another.
 # The manifests in k8s/ name an unprivileged one. No program may change its user: nothing here uses
 # su, mount or passwd.
-FROM debian:trixie-20261005-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f AS runtime
+FROM docker.io/library/debian:trixie-20261005-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f AS runtime
 RUN find / -xdev -type f -perm /6000 -exec chmod ug-s {} +
 # Node without npm, which nothing here calls.
 COPY --from=node /usr/local/bin/node /usr/local/bin/node
@@ -50,8 +50,8 @@ LABEL org.opencontainers.image.title="sutler" \
 # which names its archive of that day in a comment: two builds have the same.
 RUN sed -i '/^# http.*snapshot/{s/^#/URIs:/;n;d}' /etc/apt/sources.list.d/debian.sources \
   && grep -q '^URIs: http.*snapshot' /etc/apt/sources.list.d/debian.sources \
-  && apt-get update -o Acquire::Check-Valid-Until=false \
-  && apt-get install --yes --no-install-recommends openssl valkey-server \
+  && apt-get update -o Acquire::Check-Valid-Until=false -o Acquire::Retries=3 \
+  && apt-get install -o Acquire::Retries=3 --yes --no-install-recommends openssl valkey-server \
   && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log /var/cache/ldconfig
 # The bundle in the place of dist/, in which Node would open hundreds of files to start a process.
 # It contains the packages too.

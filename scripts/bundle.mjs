@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 /** BullMQ loads these, if ever, for databases and tracing that sutler does not use. */
 const OUTSIDE = ['pg', 'redis', 'bullmq-otel'];
 
-/** Of the packages, whose code is in the bundle. Bull Board's pages have files of their own. */
+/** The licences of the packages in the bundle. Those of Bull Board's pages are beside the pages. */
 const NOTICES = 'THIRD-PARTY-NOTICES.txt';
 
 /** Options of esbuild for every program that joins src/ with its packages. */
@@ -65,14 +65,13 @@ function packageOf(file) {
 /** Names each package with its licence, and repeats the texts that the licences ask for. */
 function noticesOf(folders) {
   const notices = [...new Set(folders)].map((folder) => {
-    const { name, version, license, homepage } = JSON.parse(
-      readFileSync(join(folder, 'package.json'), 'utf8'),
-    );
+    const about = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
     const files = readdirSync(folder).filter((file) => /^(licen[cs]e|notice|copying)/i.test(file));
     const texts = files.map((file) => readFileSync(join(folder, file), 'utf8').trim());
+    const author = about.author?.name ?? about.author ?? about.repository?.url;
     if (texts.length === 0)
-      texts.push(`The package has no text of it${homepage ? `: see ${homepage}` : ''}.`);
-    return [`${name} ${version} (${license})`, ...texts].join('\n\n');
+      texts.push(`By ${author}. The text is that of this licence elsewhere here.`);
+    return [`${about.name} ${about.version} (${about.license})`, ...texts].join('\n\n');
   });
   return `${notices.toSorted().join(`\n\n${'-'.repeat(80)}\n\n`)}\n`;
 }

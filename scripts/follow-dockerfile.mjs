@@ -64,7 +64,7 @@ const pathIn = (stage, path) =>
 function begin(folder, { where, words }) {
   const [from, , name] = words.filter((word) => !word.startsWith('--'));
   const base = stages.get(from);
-  const empty = { workdir: '/', env: {}, entrypoint: [], isEmpty: true };
+  const empty = { workdir: '/', env: {}, entrypoint: [], isOutside: true };
   const stage = { ...(base ?? empty), root: join(folder, name) };
   mkdirSync(stage.root);
   if (base) cpSync(base.root, stage.root, { recursive: true, verbatimSymlinks: true });
@@ -74,12 +74,12 @@ function begin(folder, { where, words }) {
 }
 
 function copy(stage, { where, words }) {
-  stage.isEmpty = false;
+  stage.isOutside = false;
   const to = words.at(-1);
   const [, from] = /^--from=(.*)/.exec(words[0]) ?? [];
   if (from === undefined)
     for (const source of words.slice(0, -1)) copyFromContext(where, source, stage, to);
-  else for (const source of words.slice(1, -1)) copyFromStage(where, [from, source], stage, to);
+  else for (const path of words.slice(1, -1)) copyFromStage(where, { from, path }, stage, to);
 }
 
 function copyFromContext(where, source, stage, to) {
@@ -91,12 +91,12 @@ function copyFromContext(where, source, stage, to) {
     cpSync(join(root, file), join(target, file.slice(source.length)), { recursive: true });
 }
 
-function copyFromStage(where, [from, source], stage, to) {
-  const path = pathIn(stages.get(from), source);
+function copyFromStage(where, { from, path }, stage, to) {
+  const source = pathIn(stages.get(from), path);
   // What comes from an image of others, which is not here: Node.
-  if (!existsSync(path) && stages.get(from).isEmpty) return;
-  if (!existsSync(path)) fail(`${where}: COPY ${source}: the stage ${from} does not make it`);
-  cpSync(path, targetOf(path, stage, to), { recursive: true, verbatimSymlinks: true });
+  if (!existsSync(source) && stages.get(from).isOutside) return;
+  if (!existsSync(source)) fail(`${where}: COPY ${path}: the stage ${from} does not make it`);
+  cpSync(source, targetOf(source, stage, to), { recursive: true, verbatimSymlinks: true });
 }
 
 /** Where COPY puts a file or folder; makes the folder above. */

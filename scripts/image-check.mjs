@@ -1,7 +1,7 @@
 /* npm run image:check [-- --builder docker|buildah]: builds the images of the Dockerfile and starts
  * what is in them: --version, --help, `sutler migrate`, and sutler beside the sample driver, which
- * provisions one claim. Without a builder it needs neither docker nor another's image
- * (follow-dockerfile.mjs). */
+ * provisions one claim. Without --builder it follows the Dockerfile on this machine and needs no
+ * docker (follow-dockerfile.mjs). */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { followDockerfile } from './follow-dockerfile.mjs';
-import { fail, findRedis, root } from './setup.mjs';
+import { fail, findRedis, outputOf, root } from './setup.mjs';
 
 const folder = mkdtempSync(join(tmpdir(), 'sutler-image-'));
 const children = new Set();
@@ -20,19 +20,6 @@ process.on('exit', () => {
   rmSync(folder, { recursive: true, force: true });
 });
 const print = (line) => process.stderr.write(`${line}\n`);
-
-/** @returns what it printed */
-function run(...command) {
-  const [program, ...args] = command;
-  const { status, stdout, error } = spawnSync(program, args, {
-    cwd: root,
-    encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 2],
-  });
-  if (error) fail(`${program} can't be run: ${error.message}`);
-  if (status !== 0) fail(`${command.join(' ')} failed: see its output above`);
-  return stdout.trim();
-}
 
 /** How an image is built, and how its program is started with arguments. The folder of the check is
  * at its own path in the container, which shares the machine's network. */
@@ -49,7 +36,7 @@ const builders = {
     const options = [`--volume=${folder}:${folder}`, `--env=TMPDIR=${folder}`, '--network=host'];
     return (image, args) => {
       const container = makeContainer(images[image]);
-      const { Entrypoint } = JSON.parse(run('buildah', 'inspect', container)).OCIv1.config;
+      const { Entrypoint } = JSON.parse(outputOf('buildah', 'inspect', container)).OCIv1.config;
       return { command: ['buildah', 'run', ...options, container, '--', ...Entrypoint, ...args] };
     };
   },
@@ -57,7 +44,7 @@ const builders = {
 
 /** Makes a container of buildah's, which goes at the end. */
 function makeContainer(image) {
-  const container = run('buildah', 'from', image);
+  const container = outputOf('buildah', 'from', image);
   process.on('exit', () => spawnSync('buildah', ['rm', container]));
   return container;
 }
@@ -67,7 +54,7 @@ function makeContainer(image) {
 function build(program) {
   const images = { sutler: 'sutler:check', 'sample-driver': 'sutler-sample-driver:check' };
   for (const [target, tag] of Object.entries(images))
-    run(program, 'build', `--target=${target}`, `--tag=${tag}`, '.');
+    outputOf(program, 'build', `--target=${target}`, `--tag=${tag}`, '.');
   return images;
 }
 
@@ -76,8 +63,8 @@ function checkUsers(builder) {
   const find = 'find / -xdev -type f -perm /6000 2>/dev/null || true';
   const found =
     builder === 'docker'
-      ? run('docker', 'run', '--rm', '--entrypoint=sh', 'sutler:check', '-c', find)
-      : run('buildah', 'run', makeContainer('sutler:check'), '--', 'sh', '-c', find);
+      ? outputOf('docker', 'run', '--rm', '--entrypoint=sh', 'sutler:check', '-c', find)
+      : outputOf('buildah', 'run', makeContainer('sutler:check'), '--', 'sh', '-c', find);
   if (found !== '') fail(`setuid or setgid: ${found}: the Dockerfile has to drop that`);
   print('image: no program may change its user');
 }

@@ -1,7 +1,7 @@
 /* Compares a version of Node with `engines` of package.json. */
 
 /** @param version  such as 22.12.0
- * @param range     such as ^20.18.1 || ^22.12.0
+ * @param range     such as ^20.19.0 || ^22.12.0
  * @returns verdict: 'tested', 'untested' (a release line that is not in the range) or 'too old';
  *   line: what to tell the user */
 export function judgeNode(version, range) {

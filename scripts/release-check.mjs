@@ -1,12 +1,11 @@
 /* npm run release:check [-- FILE …]: runs the steps of .github/workflows on this machine, each job
  * in a clone of its own, with nothing that is not committed; with arguments, only those workflows.
- * Of the actions it does what those do that bring files to a job or hand them on. $DRY (what
- * publishes) and $SLOW (what takes minutes) print their command. --without docker,buildah leaves
- * out the steps that name these programs, as it does for a program that is not on PATH. */
+ * Of actions it imitates checkout, upload-artifact and download-artifact; others are only printed.
+ * $DRY (what publishes) and $SLOW (what takes minutes) print their command. A step is skipped if
+ * one of its programs is not on PATH, or is in --without docker,buildah. */
 import { spawnSync } from 'node:child_process';
 import {
   cpSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -15,12 +14,12 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { parse } from 'yaml';
-import { fail, root } from './setup.mjs';
+import { fail, onPath, outputOf, readAddress, root } from './setup.mjs';
 
-/** Programs that a machine may lack, on which a step then says that it was not run. */
+/** Programs that a machine may lack. */
 const PROGRAMS = ['docker', 'buildah', 'helm', 'go'];
 
 const { values, positionals } = parseArgs({
@@ -28,27 +27,31 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
 });
 const workflows = join(root, '.github', 'workflows');
-const files = positionals.length > 0 ? positionals : readdirSync(workflows);
+const all = readdirSync(workflows);
+const files = positionals.length > 0 ? positionals : all;
+const leftOut = values.without.split(',').filter((program) => program !== '');
+for (const [given, choices] of [
+  [files, all],
+  [leftOut, PROGRAMS],
+])
+  for (const each of given)
+    if (!choices.includes(each)) fail(`there is no ${each}: choose of ${choices.join(', ')}`);
+const missing = PROGRAMS.filter((program) => leftOut.includes(program) || !onPath(program));
 const folder = mkdtempSync(join(tmpdir(), 'sutler-release-'));
 process.on('exit', () => rmSync(folder, { recursive: true }));
 const print = (line) => process.stderr.write(`${line}\n`);
+const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const { name } = readAddress();
 
-const onPath = (program) =>
-  process.env.PATH.split(delimiter).some((path) => existsSync(join(path, program)));
-const leftOut = values.without.split(',');
-const missing = PROGRAMS.filter((program) => leftOut.includes(program) || !onPath(program));
-const git = (...args) => spawnSync('git', args, { cwd: root, encoding: 'utf8' }).stdout.trim();
-const { version, repository } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-const name = repository.url.replace(/^.*github\.com\/|\.git$/g, '');
-
-/** What GitHub sets for a push of this commit to a branch. */
+/** What GitHub sets. The tag is looked at by a step of ci.yml, since this version may have none. */
 const PUSH = {
   GITHUB_REPOSITORY: name,
   GITHUB_REF_TYPE: 'branch',
   GITHUB_REF_NAME: `v${version}`,
-  GITHUB_SHA: git('rev-parse', 'HEAD'),
   GITHUB_RUN_NUMBER: '1',
 };
+/** What jobs have uploaded, by name: which job, and where it is. */
+const artifacts = new Map();
 const DIGEST = `sha256:${'0'.repeat(64)}`;
 /** Values of expressions in the environment of a step; of a matrix the first. */
 const CONTEXT = {
@@ -95,32 +98,35 @@ function runCommand(where, step, job) {
   if (status !== 0) fail(`${where}: the step failed: see its output above`);
 }
 
-/** Does what the actions do that bring files to a job, or hand them on. Others are only named. */
+/** Imitates the actions that bring files to a job, or hand them on. */
 function runAction(where, { uses, with: inputs }, job) {
   const [action] = uses.split('@');
-  const stored = () => join(folder, 'artifacts', inputs.name);
   const here = () => join(job.folder, inputs.path);
-  if (action === 'actions/checkout') git('clone', '--quiet', root, job.folder);
-  else if (action === 'actions/upload-artifact') cpSync(here(), stored(), { recursive: true });
-  else if (action === 'actions/download-artifact') cpSync(stored(), here(), { recursive: true });
-  else print(`${where}: not run, ${action}`);
+  if (action === 'actions/checkout') outputOf('git', 'clone', '--quiet', root, job.folder);
+  else if (action === 'actions/upload-artifact') artifacts.set(inputs.name, { job: job.id, here });
+  else if (action === 'actions/download-artifact') {
+    const stored = artifacts.get(inputs.name);
+    if (!job.needs.includes(stored?.job))
+      fail(`${where}: there is no ${inputs.name}: the job has to need one that uploads it`);
+    cpSync(stored.here(), here(), { recursive: true });
+  } else print(`${where}: not run, ${action}`);
 }
 
 function runJob(file, id, definition) {
   if (definition.steps === undefined) return print(`${file} ${id}: is ${definition.uses}`);
-  const job = { definition, folder: join(folder, `${file}-${id}`), env: join(folder, 'env') };
+  const needs = [definition.needs ?? []].flat();
+  const env = join(folder, 'env');
+  const job = { id, needs, definition, folder: join(folder, `${file}-${id}`), env };
   mkdirSync(job.folder);
-  writeFileSync(job.env, '');
+  writeFileSync(env, '');
   for (const [index, step] of definition.steps.entries()) {
     const where = `${file} ${id} ${index + 1}`;
     if (step.run === undefined) runAction(where, step, job);
     else runCommand(where, step, job);
   }
-  rmSync(job.folder, { recursive: true });
 }
 
-mkdirSync(join(folder, 'artifacts'));
-const changed = git('status', '--porcelain');
+const changed = outputOf('git', 'status', '--porcelain');
 if (changed !== '') print(`Not committed, and so not looked at:\n${changed}`);
 for (const file of files) {
   const { jobs } = parse(readFileSync(join(workflows, file), 'utf8'));

@@ -7,77 +7,61 @@
  *                              manifest for it, the list of the npm packages in it (CycloneDX), the
  *                              notes from CHANGELOG.md, and the checksums
  *   chart FOLDER IMAGE@DIGEST  writes the chart, with that image, for helm to package */
-import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { stringify } from 'yaml';
-import { fail, root } from './setup.mjs';
+import { fail, outputOf, readAddress, root } from './setup.mjs';
 
 /** Where images and charts go; GitHub's own, so that its token may write there. */
 const REGISTRY = 'ghcr.io';
 
-const readText = (path) => readFileSync(join(root, path), 'utf8');
-const { version, description, engines, repository } = JSON.parse(readText('package.json'));
-const address = repository.url.replace(/^git\+|\.git$/g, '');
-/** Where the files of this version can be read. */
-const files = `${address}/blob/v${version}/`;
-const [, name] = /^https:\/\/github\.com\/(.+)$/.exec(address) ?? [];
-
-/** @returns what the command printed */
-function run(command, args, options = {}) {
-  const { status, stdout, error } = spawnSync(command, args, {
-    cwd: root,
-    stdio: ['ignore', 'pipe', 2],
-    maxBuffer: 1e8,
-    encoding: 'utf8',
-    ...options,
-  });
-  if (error) fail(`${command} can't be run: ${error.message}`);
-  if (status !== 0) fail(`${command} ${args.join(' ')} failed: see its output above`);
-  return stdout;
-}
-
 /** Where the image is named with its version. */
 const NAMED = ['README.md', 'docs', 'k8s', 'charts/sutler/values.template'];
 
+const readText = (path) => readFileSync(join(root, path), 'utf8');
+const { version, description, engines } = JSON.parse(readText('package.json'));
+const { address, name } = readAddress();
+/** Where the files of this version can be read. */
+const files = `${address}/blob/v${version}/`;
+/** A release candidate has no section of its own in CHANGELOG.md: it is of what is not released. */
+const isCandidate = (each) => each.includes('-');
+
 function writeVersion(next) {
   if (!/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(next)) fail(`${next}: write a version as 0.2.0`);
-  const naming = new RegExp(
-    `(sutler(?:-sample-driver)?:|newTag: )${version.replaceAll('.', '\\.')}`,
-    'g',
-  );
-  for (const file of run('git', ['ls-files', '-z', ...NAMED])
-    .split('\0')
-    .filter((path) => path !== '')) {
+  const changes = readText('CHANGELOG.md');
+  const today = new Date().toISOString().slice(0, 10);
+  const named = changes.replace('## Unreleased', `## ${next} (${today})`);
+  if (named === changes)
+    fail('CHANGELOG.md has no "## Unreleased": write what is new under that heading, at the top');
+  if (!isCandidate(next)) writeFileSync(join(root, 'CHANGELOG.md'), named);
+  const old = version.replaceAll('.', '\\.');
+  const naming = new RegExp(`(sutler(?:-sample-driver)?:|newTag: )${old}`, 'g');
+  for (const file of outputOf('git', 'ls-files', ...NAMED).split('\n')) {
     const text = readText(file);
     const renamed = text.replace(naming, `$1${next}`);
     if (renamed !== text) writeFileSync(join(root, file), renamed);
   }
-  const today = new Date().toISOString().slice(0, 10);
-  const changes = readText('CHANGELOG.md').replace('## Unreleased', `## ${next} (${today})`);
-  writeFileSync(join(root, 'CHANGELOG.md'), changes);
-  run('npm', ['version', next, '--allow-same-version', '--no-git-tag-version']);
-  run('npm', ['run', 'generate:chart']);
+  outputOf('npm', 'version', next, '--allow-same-version', '--no-git-tag-version');
+  outputOf('npm', 'run', 'generate:chart');
 }
 
 function printNames() {
   const { GITHUB_REF_TYPE, GITHUB_REF_NAME, GITHUB_REPOSITORY } = process.env;
-  if (GITHUB_REF_TYPE === 'tag' && GITHUB_REF_NAME !== `v${version}`)
-    fail(`the tag is ${GITHUB_REF_NAME}: package.json has version ${version}; tag v${version}`);
-  if (GITHUB_REF_TYPE === 'tag' && sectionOf(version) === undefined)
-    fail(`CHANGELOG.md has no section "## ${version}": run npm run release -- version ${version}`);
+  const isTag = GITHUB_REF_TYPE === 'tag';
+  const remedy = `npm run release -- version VERSION, commit, and tag that commit vVERSION`;
+  if (isTag && GITHUB_REF_NAME !== `v${version}`)
+    fail(`the tag is ${GITHUB_REF_NAME}, and package.json has version ${version}: run ${remedy}`);
+  if (isTag && !isCandidate(version) && sectionOf(version) === undefined)
+    fail(`CHANGELOG.md has no section "## ${version}": run ${remedy}`);
   if (GITHUB_REPOSITORY !== undefined && GITHUB_REPOSITORY !== name)
     fail(
-      `this repository is ${GITHUB_REPOSITORY}: package.json names ${name}; ` +
-        'CONTRIBUTING.md#the-address-of-the-repository says what to change',
+      `this repository is ${GITHUB_REPOSITORY}, and package.json names ${name}: push the tag ` +
+        'there, or see CONTRIBUTING.md#the-address-of-the-repository',
     );
-  const names = {
-    VERSION: version,
-    IMAGE: `${REGISTRY}/${name}`,
-    CHARTS: `${REGISTRY}/${name}/charts`,
-  };
-  for (const [key, value] of Object.entries(names)) process.stdout.write(`${key}=${value}\n`);
+  // Registries know no capitals.
+  const image = `${REGISTRY}/${name.toLowerCase()}`;
+  process.stdout.write(`VERSION=${version}\nIMAGE=${image}\nCHARTS=${image}/charts\n`);
 }
 
 /** The text below a heading of CHANGELOG.md, its links made absolute. */
@@ -89,27 +73,26 @@ function sectionOf(title) {
 }
 
 function writeFiles(folder) {
-  mkdirSync(folder, { recursive: true });
-  run(process.execPath, [join(root, 'scripts', 'package.mjs'), folder]);
-  const tarball = `sutler-${version}.tgz`;
-  const write = (file, text) => writeFileSync(join(folder, file), text);
-  const sumOf = (file) =>
-    createHash('sha256')
-      .update(readFileSync(join(folder, file)))
-      .digest('hex');
-  write(
-    `sutler-${version}.cdx.json`,
-    run('npm', ['sbom', '--sbom-format=cyclonedx', '--omit=dev']),
-  );
-  write('sutler.yaml', stringify(krewManifest(tarball, sumOf(tarball))));
   const notes = sectionOf(version) ?? sectionOf('Unreleased');
   if (notes === undefined) fail(`CHANGELOG.md has no section "## ${version}": write one`);
-  write('notes.md', `${notes}\n`);
-  const made = readdirSync(folder).filter((file) => file.startsWith('sutler'));
-  write('SHA256SUMS', made.map((file) => `${sumOf(file)}  ${file}\n`).join(''));
+  mkdirSync(folder, { recursive: true });
+  outputOf(process.execPath, join(root, 'scripts', 'package.mjs'), folder);
+  const tarball = `sutler-${version}.tgz`;
+  const sbom = `sutler-${version}.cdx.json`;
+  const write = (file, text) => writeFileSync(join(folder, file), `${text.trim()}\n`);
+  const sumOf = (file) => {
+    const bytes = readFileSync(join(folder, file));
+    return createHash('sha256').update(bytes).digest('hex');
+  };
+  write(sbom, outputOf('npm', 'sbom', '--sbom-format=cyclonedx', '--omit=dev'));
+  write('sutler.yaml', stringify(krewManifest(tarball, sumOf(tarball))));
+  write('notes.md', notes);
+  const sums = [tarball, sbom, 'sutler.yaml'].map((file) => `${sumOf(file)}  ${file}`);
+  write('SHA256SUMS', sums.join('\n'));
 }
 
-/** What kubectl's plug-in manager installs: npm's tarball, which Node runs. */
+/** What kubectl's plug-in manager installs: npm's tarball, 4 MB, which Node runs. A program that
+ * has Node in it would be 156 MB for each platform, 49 packed. */
 function krewManifest(tarball, sha256) {
   return {
     apiVersion: 'krew.googlecontainertools.github.com/v1alpha2',
@@ -118,7 +101,7 @@ function krewManifest(tarball, sha256) {
     spec: {
       version: `v${version}`,
       homepage: address,
-      shortDescription: 'Says why claims are pending, and finds leaked volumes',
+      shortDescription: 'Says why claims are pending; finds lost volumes',
       description: `${description}\nThis plug-in has the commands that look at it and help it.\n`,
       caveats: `It needs Node (${engines.node}) on PATH, and REDIS_URL: see\n${address}#operate-it\n`,
       platforms: [
@@ -154,7 +137,6 @@ if (!isComplete[command])
   fail(
     'Usage: npm run release -- version VERSION | names | files FOLDER | chart FOLDER IMAGE@DIGEST',
   );
-if (name === undefined) fail(`package.json: repository is ${address}: name one of GitHub`);
 if (command === 'names') printNames();
 if (command === 'version') writeVersion(target);
 if (command === 'files') writeFiles(resolve(target));

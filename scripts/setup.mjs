@@ -25,6 +25,30 @@ function run(command, args, options = {}) {
   return status ?? 1;
 }
 
+/** Runs a program in the checkout; what it writes to stderr is shown. Fails if it fails.
+ * @returns what it printed */
+export function outputOf(command, ...args) {
+  const stdio = ['ignore', 'pipe', 2];
+  const { status, stdout, error } = spawnSync(command, args, {
+    cwd: root,
+    encoding: 'utf8',
+    maxBuffer: 1e8,
+    stdio,
+  });
+  if (error) fail(`${command} can't be run: ${error.message}`);
+  if (status !== 0) fail(`${command} ${args.join(' ')} failed: see its output above`);
+  return stdout.trim();
+}
+
+/** The address of the repository, as package.json names it, and its OWNER/NAME on GitHub. */
+export function readAddress() {
+  const { repository } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const address = repository.url.replace(/^git\+|\.git$/g, '');
+  const [, name] = /^https:\/\/github\.com\/([^/]+\/[^/]+)$/.exec(address) ?? [];
+  if (name === undefined) fail(`package.json: repository is ${address}: name one of GitHub`);
+  return { address, name };
+}
+
 /** Fails on a version of Node that is too old, and warns of one that no test ran on. */
 function checkNode() {
   const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
@@ -58,7 +82,8 @@ export function build() {
     fail('the build failed: see the output above');
 }
 
-function onPath(name) {
+/** Whether a program can be started by its name. */
+export function onPath(name) {
   return (process.env.PATH ?? '')
     .split(':')
     .some((folder) => folder !== '' && existsSync(join(folder, name)));

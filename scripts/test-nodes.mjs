@@ -1,7 +1,7 @@
-/* npm run test:nodes: runs npm test on the newer lines of Node that `engines` names; CI runs it on
- * the oldest. Arguments select tests as those of npm test do; `--node 26.12.1` names one other
- * version. The programs come from the packages that npm's `node` installs for each platform, and
- * are kept in a temporary folder until the end. */
+/* npm run test:nodes: runs npm test on the newer lines of Node that `engines` names. Arguments
+ * select tests as those of npm test do; `--node 26.12.1` names one other version. The programs come
+ * from the packages that npm's `node` installs for each platform, and are kept in a temporary
+ * folder until the end. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -177,8 +177,8 @@ export class GatewayServer {
     const isClosed = new AbortController();
     const closed = Promise.all(this.#listeners.map((listener) => listener.close()));
     void closed.then(() => isClosed.abort());
-    // On Node 26 its callback comes before the last answers are sent: there the end of an HTTP/2
-    // server closes its sessions, and grpc-js takes a session that closes for one that is closed.
+    // It tells callers to leave. Its callback is not used: on Node 26 it comes before the last
+    // answers are sent. The listeners close when no connection is left.
     this.#server.tryShutdown(() => undefined);
     await clock.sleep(FLUSH_MS, isClosed.signal);
     this.#server.forceShutdown();

@@ -42,17 +42,15 @@ export async function checkSettings(redis: Pick<Redis, 'info'>): Promise<Setting
 type ReadFact = (name: string) => string | undefined;
 
 const EXPECTED = {
-  redis_version: 'could not check the version of Redis: use 6.2 or later',
+  redis_version: 'could not check the version of Redis: use 7.0 or later',
   maxmemory_policy: 'could not check the eviction policy of Redis: set maxmemory-policy noeviction',
 };
 
 const CHECKS: readonly ((readFact: ReadFact) => string | undefined)[] = [
   (readFact) => {
     const version = readFact('redis_version');
-    const [major = 7, minor = 0] = version?.split('.').map(Number) ?? [];
-    return major < 6 || (major === 6 && minor < 2)
-      ? `Redis ${version} is too old: upgrade to 6.2 or later`
-      : undefined;
+    const [major = 7] = version?.split('.').map(Number) ?? [];
+    return major < 7 ? `Redis ${version} is too old: upgrade to 7.0 or later` : undefined;
   },
   (readFact) => {
     const policy = readFact('maxmemory_policy') ?? 'noeviction';

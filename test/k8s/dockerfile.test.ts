@@ -13,7 +13,7 @@ const copied = [...dockerfile.matchAll(/--from=(\S+)/g)].map(([, from = '']) => 
 const outside = [...stages.map(({ from }) => from), ...copied].filter(
   (from) => !stages.some(({ name }) => name === from),
 );
-const nodes = outside.filter((image) => image.startsWith('node:'));
+const nodes = outside.filter((image) => image.includes('/node:'));
 const manifest = JSON.parse(read('package.json')) as {
   readonly description: string;
   readonly license: string;
@@ -28,7 +28,10 @@ describe('the Dockerfile', () => {
   it('names the version or the day, and the digest, of each image that it begins with', () => {
     assert.ok(outside.length > 0);
     for (const image of outside)
-      assert.match(image, /^(node:\d+\.\d+\.\d+|debian:[a-z]+-\d{8})[a-z-]*@sha256:[0-9a-f]{64}$/);
+      assert.match(
+        image,
+        /^docker\.io\/library\/(node:\d+\.\d+\.\d+|debian:[a-z]+-\d{8})[a-z-]*@sha256:[0-9a-f]{64}$/,
+      );
   });
 
   it('builds with the Node that it puts into the image', () => {
@@ -38,7 +41,7 @@ describe('the Dockerfile', () => {
 
   it('uses a Node of a line that engines in package.json names', () => {
     const lines = [...manifest.engines.node.matchAll(/\^(\d+)\./g)].map(([, major]) => major);
-    for (const image of nodes) assert.ok(lines.includes(/^node:(\d+)\./.exec(image)?.[1]), image);
+    for (const image of nodes) assert.ok(lines.includes(/\/node:(\d+)\./.exec(image)?.[1]), image);
   });
 
   it('says of the image what package.json says', () => {

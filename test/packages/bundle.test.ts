@@ -61,6 +61,7 @@ describe('the bundle of the image and of the tarball', () => {
     const notices = await readFile(folder.file('dist/THIRD-PARTY-NOTICES.txt'), 'utf8');
     const named = [...notices.matchAll(/^(\S+) \d+\.\S+ \(.+\)$/gm)].map(([, name = '']) => name);
     assert.ok(packages.length > 50, String(packages.length));
+    assert.ok((notices.match(/^Permission is hereby granted/gm)?.length ?? 0) > 50);
     assert.deepEqual(
       packages.filter((name) => !named.includes(name)),
       [],

@@ -17,6 +17,7 @@ interface Job {
 
 interface Workflow {
   readonly permissions?: unknown;
+  readonly defaults?: unknown;
   readonly jobs: Readonly<Record<string, Job>>;
 }
 
@@ -48,6 +49,10 @@ describe('a workflow of GitHub', () => {
 
   it('may only read, but for what a job asks for', () => {
     for (const { permissions } of workflows) assert.deepEqual(permissions, { contents: 'read' });
+  });
+
+  it('ends a step at the first command that fails, in a pipe too', () => {
+    for (const { defaults } of workflows) assert.deepEqual(defaults, { run: { shell: 'bash' } });
   });
 
   it('bounds each job in time', () => {

@@ -31,9 +31,9 @@ describe('checkSettings', () => {
 
   it('names a version that is too old', async () => {
     const info = (): Promise<string> =>
-      Promise.resolve('redis_version:6.0.16\r\nmaxmemory_policy:noeviction\r\n');
+      Promise.resolve('redis_version:6.2.14\r\nmaxmemory_policy:noeviction\r\n');
     const { wrong } = await checkSettings({ info });
-    assert.deepEqual(wrong, ['Redis 6.0.16 is too old: upgrade to 6.2 or later']);
+    assert.deepEqual(wrong, ['Redis 6.2.14 is too old: upgrade to 7.0 or later']);
   });
 
   it('reports that it could not check where INFO is forbidden or empty', async () => {

@@ -294,7 +294,7 @@ async function checkRedis(
 ): Promise<readonly Finding[]> {
   const { version, wrong: amiss, unknown } = await checkSettings(redis);
   const findings = [
-    ...(version === undefined ? [] : [note(`Redis is ${version}; 6.2 or later is needed`)]),
+    ...(version === undefined ? [] : [note(`Redis is ${version}; 7.0 or later is needed`)]),
     ...amiss.map(wrong),
     ...unknown.map(note),
   ];

@@ -166,7 +166,7 @@ describe('volumes that users lost or had deleted twice', () => {
         await o.untilCreatedAgain(steps);
         const name = `pvc-${claim.metadata.uid}`;
         const [made] = bed.driver.volumes().filter((volume) => volume.name === name);
-        // As that of an attacher does, a finalizer keeps the PV for longer.
+        // A finalizer keeps the PV for longer, as an attacher's would.
         const finalizer = {
           op: 'add',
           path: '/metadata/finalizers/-',
