@@ -42,6 +42,8 @@ function writeVersion(next) {
     const renamed = text.replace(naming, `$1${next}`);
     if (renamed !== text) writeFileSync(join(root, file), renamed);
   }
+  // Another version may be longer.
+  outputOf('npx', 'prettier', '--write', ...NAMED.filter((path) => !path.startsWith('charts')));
   outputOf('npm', 'version', next, '--allow-same-version', '--no-git-tag-version');
   outputOf('npm', 'run', 'generate:chart');
 }
