@@ -30,12 +30,8 @@ const workflows = join(root, '.github', 'workflows');
 const all = readdirSync(workflows);
 const files = positionals.length > 0 ? positionals : all;
 const leftOut = values.without.split(',').filter((program) => program !== '');
-for (const [given, choices] of [
-  [files, all],
-  [leftOut, PROGRAMS],
-])
-  for (const each of given)
-    if (!choices.includes(each)) fail(`there is no ${each}: choose of ${choices.join(', ')}`);
+refuseUnknown(files, all);
+refuseUnknown(leftOut, PROGRAMS);
 const missing = PROGRAMS.filter((program) => leftOut.includes(program) || !onPath(program));
 const folder = mkdtempSync(join(tmpdir(), 'sutler-release-'));
 process.on('exit', () => rmSync(folder, { recursive: true }));
@@ -62,6 +58,11 @@ const CONTEXT = {
   'steps.build.outputs.digest': DIGEST,
   'needs.image.outputs.image': `ghcr.io/${name}:${version}@${DIGEST}`,
 };
+
+function refuseUnknown(given, choices) {
+  const unknown = given.find((each) => !choices.includes(each));
+  if (unknown !== undefined) fail(`there is no ${unknown}: choose from ${choices.join(', ')}`);
+}
 
 function valueOf(where, text, matrix) {
   return String(text).replace(/\$\{\{ (.*?) \}\}/g, (_, expression) => {
