@@ -96,7 +96,7 @@ function runCommand(where, step, job) {
       SLOW: dry,
     },
   });
-  if (status !== 0) fail(`${where}: the step failed: see its output above`);
+  if (status !== 0) fail(`${where}: the step failed with status ${status}: see any output above`);
 }
 
 /** Imitates the actions that bring files to a job, or hand them on. */

@@ -27,16 +27,20 @@ const files = `${address}/blob/v${version}/`;
 /** A release candidate has no section of its own in CHANGELOG.md: it is of what is not released. */
 const isCandidate = (each) => each.includes('-');
 
-function writeVersion(next) {
-  if (!/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(next)) fail(`${next}: write a version as 0.2.0`);
+function writeVersion(wanted) {
   const changes = readText('CHANGELOG.md');
-  const today = new Date().toISOString().slice(0, 10);
-  const named = changes.replace('## Unreleased', `## ${next} (${today})`);
-  if (named === changes)
+  if (!isCandidate(wanted) && !changes.includes('## Unreleased'))
     fail('CHANGELOG.md has no "## Unreleased": write what is new under that heading, at the top');
-  if (!isCandidate(next)) writeFileSync(join(root, 'CHANGELOG.md'), named);
+  // Refuses what is no version.
+  outputOf('npm', 'version', wanted, '--allow-same-version', '--no-git-tag-version');
+  const next = JSON.parse(readText('package.json')).version;
+  const today = new Date().toISOString().slice(0, 10);
+  if (!isCandidate(next)) {
+    const named = changes.replace('## Unreleased', `## ${next} (${today})`);
+    writeFileSync(join(root, 'CHANGELOG.md'), named);
+  }
   const old = version.replaceAll('.', '\\.');
-  const naming = new RegExp(`(sutler(?:-sample-driver)?:|newTag: )${old}`, 'g');
+  const naming = new RegExp(`(sutler(?:-sample-driver)?:|newTag: |VERSION=)${old}`, 'g');
   for (const file of outputOf('git', 'ls-files', ...NAMED).split('\n')) {
     const text = readText(file);
     const renamed = text.replace(naming, `$1${next}`);
@@ -44,7 +48,6 @@ function writeVersion(next) {
   }
   // Another version may be longer.
   outputOf('npx', 'prettier', '--write', ...NAMED.filter((path) => !path.startsWith('charts')));
-  outputOf('npm', 'version', next, '--allow-same-version', '--no-git-tag-version');
   outputOf('npm', 'run', 'generate:chart');
 }
 
@@ -86,7 +89,10 @@ function writeFiles(folder) {
     const bytes = readFileSync(join(folder, file));
     return createHash('sha256').update(bytes).digest('hex');
   };
-  write(sbom, outputOf('npm', 'sbom', '--sbom-format=cyclonedx', '--omit=dev'));
+  const list = JSON.parse(outputOf('npm', 'sbom', '--sbom-format=cyclonedx', '--omit=dev'));
+  // npm names it after the folder.
+  list.metadata.component.name = 'sutler';
+  write(sbom, JSON.stringify(list, undefined, 2));
   write('sutler.yaml', stringify(krewManifest(tarball, sumOf(tarball))));
   write('notes.md', notes);
   const sums = [tarball, sbom, 'sutler.yaml'].map((file) => `${sumOf(file)}  ${file}`);
@@ -104,7 +110,7 @@ function krewManifest(tarball, sha256) {
       version: `v${version}`,
       homepage: address,
       shortDescription: 'Says why claims are pending; finds lost volumes',
-      description: `${description}\nThis plug-in has the commands that look at it and help it.\n`,
+      description: `${description}\nThis plug-in has the commands for operators: status, explain, retry, audit.\n`,
       caveats: `It needs Node (${engines.node}) on PATH, and REDIS_URL: see\n${address}#operate-it\n`,
       platforms: [
         {

@@ -7,7 +7,8 @@ import { dispatch, flagsOf, type Process } from '#src/dispatch.ts';
 import { defineFlags } from '#src/runtime/flags.ts';
 import type { Host, Invocation } from '#src/runtime/process.ts';
 
-const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+// As compiled: when tests are joined, the parts of a joined program have no names.
+const CLI = `${fileURLToPath(new URL('../../dist/', import.meta.url))}cli.js`;
 
 /** Dispatches an argument list to two processes, of which each only records how it was started. */
 async function run(...words: string[]) {
@@ -88,12 +89,14 @@ describe('dispatch', () => {
 
 describe('the program', () => {
   it('ends at a SIGTERM while it still loads its process', async () => {
-    // Never loads the process; sends the signal when it should.
+    // Sends the signal in the place of loading the process, and keeps the program waiting for it.
     const hook =
       'export const load = (url, context, next) => url.endsWith("/csi-gateway/main.js")' +
       ' ? (process.kill(process.pid, "SIGTERM"), new Promise(() => {})) : next(url, context)';
     const hookUrl = `data:text/javascript,${encodeURIComponent(hook)}`;
-    const setUp = `import { register } from 'node:module'; register(${JSON.stringify(hookUrl)})`;
+    const setUp =
+      "import { register } from 'node:module'; setInterval(() => undefined, 1_000); " +
+      `register(${JSON.stringify(hookUrl)})`;
     const child = spawn(
       process.execPath,
       [`--import=data:text/javascript,${encodeURIComponent(setUp)}`, CLI, 'csi-gateway'],
