@@ -55,11 +55,11 @@ export class ClaimClocks {
     if (entry !== undefined) addVolume(entry, volume, this.#elapsedMs(entry.claim, seenMs));
   }
 
-  /** Starts the claim's clock unless it runs. */
+  /** Starts the claim's clock unless it runs. What a watch showed before took no time. */
   #elapsedMs(key: string, atMs = performance.now()): number {
     const startedMs = this.#startedMs.get(key) ?? atMs;
     this.#startedMs.set(key, startedMs);
-    return atMs - startedMs;
+    return Math.max(0, atMs - startedMs);
   }
 
   all(): readonly ClaimProgress[] {
