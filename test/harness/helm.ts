@@ -29,7 +29,9 @@ function isProgram(path: string): boolean {
 /** What `helm template` makes of the chart with these values, as text.
  * @throws Error with what helm says, if it refuses them */
 export function templateText(values: object = {}, namespace = 'sutler'): string {
-  return helm(['template', 'sutler', CHART, '-n', namespace, '-f', '-'], stringify(values));
+  // Without a cluster helm takes the version of Kubernetes that it was built for.
+  const args = ['-n', namespace, '--kube-version=1.36.0', '-f', '-'];
+  return helm(['template', 'sutler', CHART, ...args], stringify(values));
 }
 
 export function template(values: object = {}): readonly ManifestObject[] {
