@@ -11,7 +11,7 @@ import { createHash } from 'node:crypto';
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { stringify } from 'yaml';
-import { fail, outputOf, readAddress, root } from './setup.mjs';
+import { fail, outputOf, readAddress, root, withFullLinks } from './setup.mjs';
 
 /** Where images and charts go; GitHub's own, so that its token may write there. */
 const REGISTRY = 'ghcr.io';
@@ -21,9 +21,7 @@ const NAMED = ['README.md', 'docs', 'k8s', 'charts/sutler/values.template'];
 
 const readText = (path) => readFileSync(join(root, path), 'utf8');
 const { version, description, engines } = JSON.parse(readText('package.json'));
-const { address, name } = readAddress();
-/** Where the files of this version can be read. */
-const files = `${address}/blob/v${version}/`;
+const { address, name, files } = readAddress();
 /** A release candidate has no section of its own in CHANGELOG.md: it is of what is not released. */
 const isCandidate = (each) => each.includes('-');
 
@@ -54,7 +52,7 @@ function writeVersion(wanted) {
 function printNames() {
   const { GITHUB_REF_TYPE, GITHUB_REF_NAME, GITHUB_REPOSITORY } = process.env;
   const isTag = GITHUB_REF_TYPE === 'tag';
-  const remedy = `npm run release -- version VERSION, commit, and tag that commit vVERSION`;
+  const remedy = 'npm run release -- version VERSION, commit, and tag that commit vVERSION';
   if (isTag && GITHUB_REF_NAME !== `v${version}`)
     fail(`the tag is ${GITHUB_REF_NAME}, and package.json has version ${version}: run ${remedy}`);
   if (isTag && !isCandidate(version) && sectionOf(version) === undefined)
@@ -69,12 +67,11 @@ function printNames() {
   process.stdout.write(`VERSION=${version}\nIMAGE=${image}\nCHARTS=${image}/charts\n`);
 }
 
-/** The text below a heading of CHANGELOG.md, its links made absolute. */
+/** The text below a heading of CHANGELOG.md. */
 function sectionOf(title) {
   const [, ...sections] = readText('CHANGELOG.md').split(/^## /m);
   const section = sections.find((text) => text.split('\n', 1)[0].split(' ')[0] === title);
-  const links = /\]\((?!https?:|#)/g;
-  return section?.slice(section.indexOf('\n')).trim().replaceAll(links, `](${files}`);
+  return section?.slice(section.indexOf('\n'));
 }
 
 function writeFiles(folder) {
@@ -94,7 +91,7 @@ function writeFiles(folder) {
   list.metadata.component.name = 'sutler';
   write(sbom, JSON.stringify(list, undefined, 2));
   write('sutler.yaml', stringify(krewManifest(tarball, sumOf(tarball))));
-  write('notes.md', notes);
+  write('notes.md', withFullLinks(notes));
   const sums = [tarball, sbom, 'sutler.yaml'].map((file) => `${sumOf(file)}  ${file}`);
   write('SHA256SUMS', sums.join('\n'));
 }

@@ -40,13 +40,19 @@ export function outputOf(command, ...args) {
   return stdout.trim();
 }
 
-/** The address of the repository, as package.json names it, and its OWNER/NAME on GitHub. */
+/** The address of the repository, as package.json names it, its OWNER/NAME on GitHub, and where the
+ * files of this version can be read. */
 export function readAddress() {
-  const { repository } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const { repository, version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const address = repository.url.replace(/^git\+|\.git$/g, '');
   const [, name] = /^https:\/\/github\.com\/([^/]+\/[^/]+)$/.exec(address) ?? [];
   if (name === undefined) fail(`package.json: repository is ${address}: name one of GitHub`);
-  return { address, name };
+  return { address, name, files: `${address}/blob/v${version}/` };
+}
+
+/** A page of the root, for readers who have it without the files that it links to. */
+export function withFullLinks(page) {
+  return page.replaceAll(/\]\((?!https?:|#)/g, `](${readAddress().files}`);
 }
 
 /** Fails on a version of Node that is too old, and warns of one that no test ran on. */

@@ -107,7 +107,7 @@ describe('what users waited for', () => {
     }),
   );
 
-  it('without a limit a burst is written before a limited one is by two thirds (weka/csi-wekafs #787)', async () => {
+  it('by default no limit of requests holds a burst back (weka/csi-wekafs #787)', async () => {
     const limited: Start = (bed, args = []) => startSutler(bed, [...args, ...DEFAULT_LIMIT]);
     assert.ok((await writtenMeanwhile(limited)) < BURST * MOST);
   });
@@ -159,8 +159,7 @@ describe('what users waited for', () => {
     });
   }
 
-  /** Runs steps on a bed whose driver serves a node.
-   * @param args  of the provisioner */
+  /** Runs steps on a bed whose driver serves a node. */
   async function onNode<T>(
     o: Partial<DropInOptions> & { readonly capacityBytes: bigint },
     run: (bed: DropInBed, nodeName: string) => Promise<T>,
