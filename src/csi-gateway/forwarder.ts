@@ -14,7 +14,7 @@ import type { Logger } from '../runtime/log.ts';
 import { traceIdIn } from '../runtime/trace-id.ts';
 import type { CallLimiter, CallSlot, LimitReached } from './call-limiter.ts';
 import type { UnaryAnswer, UnaryResponse } from '../csi/unary-call.ts';
-import type { DriverConnection } from './driver-connection.ts';
+import type { DriverConnection } from '../driver/driver-connection.ts';
 import {
   formatTimeout,
   frameMessage,
@@ -23,9 +23,9 @@ import {
   stripHopHeaders,
 } from '../csi/grpc-wire.ts';
 import type { CallRecord } from './log-call.ts';
-import type { GatewayMetrics, RefusalReason } from './metrics.ts';
-import { readCreatedHandle, readVolumeKey } from './messages.ts';
-import type { SingleFlight, VolumeKey } from './single-flight.ts';
+import type { GatewayMetrics, RefusalReason } from '../driver/metrics.ts';
+import { readCreatedHandle, readVolumeKey } from '../driver/messages.ts';
+import type { SingleFlight, VolumeKey } from '../driver/single-flight.ts';
 
 /** A call as a caller sent it. */
 export interface InboundCall {

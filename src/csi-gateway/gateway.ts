@@ -2,16 +2,17 @@ import { randomUUID } from 'node:crypto';
 import { logVerbosity, Metadata, setLogVerbosity } from '@grpc/grpc-js';
 import type { Registry } from 'prom-client';
 import { INSTANCE_TRAILER, TIME_TRAILER } from '../csi/status.ts';
+import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Address } from '../runtime/address.ts';
 import { CallLimiter, type MaxInFlight } from './call-limiter.ts';
-import { DriverConnection, type DriverConnectionOptions } from './driver-connection.ts';
+import { DriverConnection, type DriverConnectionOptions } from '../driver/driver-connection.ts';
 import { Forwarder } from './forwarder.ts';
 import { defaultMethods } from './flags.ts';
 import { HealthService } from './health-service.ts';
 import type { ListenerTls } from './listener.ts';
-import { createGatewayMetrics } from './metrics.ts';
+import { createGatewayMetrics } from '../driver/metrics.ts';
 import { GatewayServer } from './server.ts';
-import { SingleFlight } from './single-flight.ts';
+import { SingleFlight } from '../driver/single-flight.ts';
 
 export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' | 'metrics'> {
   /** The driver's socket. */
@@ -43,7 +44,7 @@ export async function startGateway(options: GatewayOptions) {
   // grpc-js would print values of metadata to standard error.
   setLogVerbosity(logVerbosity.NONE);
   const { clock, log, maxMessageBytes, maxRequestBytes } = options;
-  const metrics = createGatewayMetrics(options.metrics);
+  const metrics = createGatewayMetrics(options.metrics, (name) => inTreeNameOf(name) !== undefined);
   const driver = new DriverConnection({ ...options, address: options.driver, metrics });
   const forwarder = new Forwarder({
     driver,

@@ -8,7 +8,7 @@ import type {
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
 import { everyPeriod } from '../runtime/clock.ts';
-import { eachField } from './messages.ts';
+import { eachField } from '../driver/messages.ts';
 
 const SERVING = 1;
 const NOT_SERVING = 2;

@@ -23,7 +23,7 @@ import type { Logger } from '../runtime/log.ts';
 import type { Forwarder, GatewayReply, InboundCall } from './forwarder.ts';
 import type { HealthService } from './health-service.ts';
 import { Listener, type ListenerTls } from './listener.ts';
-import type { GatewayMetrics } from './metrics.ts';
+import type { GatewayMetrics } from '../driver/metrics.ts';
 import { createTurnAway } from './turn-away.ts';
 import { UnfinishedRequests } from './unfinished-requests.ts';
 

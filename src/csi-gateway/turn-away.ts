@@ -1,5 +1,5 @@
 import type { Logger } from '../runtime/log.ts';
-import type { GatewayMetrics, TurnAwayReason } from './metrics.ts';
+import type { GatewayMetrics, TurnAwayReason } from '../driver/metrics.ts';
 
 /** Counts and logs a caller whose connection the gateway ends. */
 export type TurnAway = (reason: TurnAwayReason, from: string | undefined, why: string) => void;

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect as connectHttp2, createServer, type ServerHttp2Stream } from 'node:http2';
 import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
 import { describe, it } from 'node:test';
-import { endStuckSession } from '#src/csi-gateway/end-stuck-session.ts';
+import { endStuckSession } from '#src/driver/end-stuck-session.ts';
 import { until } from '../harness/until.ts';
 
 describe('a session that a status of 128 KiB has stopped', () => {

@@ -1,6 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import { codeName } from '../csi/status.ts';
-import { inTreeNameOf } from '../migration/plugins.ts';
 
 /** Why a call was not forwarded. */
 export type RefusalReason =
@@ -37,7 +36,10 @@ export type GatewayMetrics = ReturnType<typeof createGatewayMetrics>;
  * metrics/metrics.go. The label `migrated` exists for drivers that replace an in-tree plug-in, and
  * then on every call: series without it, from before the driver's name was known, are removed.
  * @returns observes a call */
-function registerCallHistogram(registers: Registry[]): (call: CallSample) => void {
+function registerCallHistogram(
+  registers: Registry[],
+  replacesInTree: (driver: string) => boolean,
+): (call: CallSample) => void {
   const operations = new Histogram({
     name: 'csi_sidecar_operations_seconds',
     help: '[ALPHA] Time that calls to the CSI driver took, by method and gRPC status.',
@@ -53,8 +55,7 @@ function registerCallHistogram(registers: Registry[]): (call: CallSample) => voi
       grpc_status_code: codeName(code),
     };
     if (driver === '') nameless.set(`${path} ${code}`, labels);
-    if (driver === '' || inTreeNameOf(driver) === undefined)
-      return operations.observe(labels, seconds);
+    if (driver === '' || !replacesInTree(driver)) return operations.observe(labels, seconds);
     for (const early of nameless.values()) operations.remove(early);
     nameless.clear();
     operations.observe({ ...labels, migrated: String(migrated) }, seconds);
@@ -62,8 +63,12 @@ function registerCallHistogram(registers: Registry[]): (call: CallSample) => voi
 }
 
 /** Registers the gateway's metrics.
+ * @param replacesInTree  whether the driver of that name replaces an in-tree plug-in
  * @returns the functions that change them */
-export function createGatewayMetrics(registry: Registry) {
+export function createGatewayMetrics(
+  registry: Registry,
+  replacesInTree: (driver: string) => boolean,
+) {
   const registers = [registry];
   const createCounter = (name: string, help: string, ...labelNames: string[]): Counter =>
     new Counter({ name, help, labelNames, registers });
@@ -95,7 +100,7 @@ export function createGatewayMetrics(registry: Registry) {
     'reason',
   );
   return {
-    observeCall: registerCallHistogram(registers),
+    observeCall: registerCallHistogram(registers, replacesInTree),
     countRefusal: (reason: RefusalReason) => refused.inc({ reason }),
     changeInFlight: (change: 1 | -1) => inFlight.inc(change),
     setWaiting: (count: number) => waiting.set(count),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { SingleFlight, type VolumeKey } from '#src/csi-gateway/single-flight.ts';
+import { SingleFlight, type VolumeKey } from '#src/driver/single-flight.ts';
 
 const name = (value: string): VolumeKey => ({ kind: 'name', value });
 const handle = (value: string): VolumeKey => ({ kind: 'handle', value });

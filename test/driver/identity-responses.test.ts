@@ -13,7 +13,7 @@ import {
   decodePluginInfo,
   decodePluginServices,
   decodeProbeReady,
-} from '#src/csi-gateway/messages.ts';
+} from '#src/driver/messages.ts';
 
 describe('decoding by field number', () => {
   for (const ready of [true, false, undefined]) {

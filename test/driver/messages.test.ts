@@ -6,7 +6,7 @@ import {
   CreateVolumeResponseSchema,
   DeleteVolumeRequestSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import { readCreatedHandle, readVolumeKey } from '#src/csi-gateway/messages.ts';
+import { readCreatedHandle, readVolumeKey } from '#src/driver/messages.ts';
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const DELETE = '/csi.v1.Controller/DeleteVolume';
