@@ -6,11 +6,9 @@ import { dirname, join } from 'node:path';
 import { flags as gatewayFlags } from '../csi-gateway/flags.ts';
 import { start as startGateway } from '../csi-gateway/main.ts';
 import { flags as dashboardFlags } from '../dashboard/flags.ts';
-import { leaseNamespace } from '../election/flags.ts';
 import { OwnLeader } from '../election/own-leader.ts';
 import { flags as ingestFlags } from '../ingest/flags.ts';
 import { start as startIngest } from '../ingest/main.ts';
-import { openKubeClient } from '../kube/open-client.ts';
 import { flags as jobsFlags } from '../jobs/flags.ts';
 import { start as startJobs } from '../jobs/main.ts';
 import { keepRedisServer } from '../redis/server.ts';
@@ -31,7 +29,6 @@ import { logFlags } from '../runtime/process-flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { claimSocketPath, isInUse } from '../runtime/socket-file.ts';
 import { flags as ownFlags, summary } from './flags.ts';
-import { missingRights, neededRights } from './rights.ts';
 
 /** Without the gateway's --listen: it listens where jobs call it. */
 const { listen: _, ...listenless } = gatewayFlags;
@@ -96,7 +93,6 @@ async function start(context: AllContext): Promise<void> {
     unannounced.delete(part);
     if (unannounced.size === 0) context.announce(facts);
   };
-  void nameMissingRights(context);
   await Promise.all(
     Object.entries(parts).map(([part, startPart]) =>
       startPart(
@@ -109,27 +105,6 @@ async function start(context: AllContext): Promise<void> {
       ),
     ),
   );
-}
-
-/** Says at the start which features lack a right. Whoever may not ask for that finds it out when
- * they are used (kube/missing-rights.ts). */
-async function nameMissingRights(context: AllContext): Promise<void> {
-  const { flags, env, log } = context;
-  const closers = new Closers();
-  context.closers.add('check of the rights', () => closers.close());
-  try {
-    const kube = await openKubeClient('all', { flags, env, log, closers });
-    const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
-    for (const missing of await missingRights(kube, namespace, neededRights(flags)))
-      log.warn(
-        missing,
-        'this account lacks a right: the feature is off until a role grants the rule',
-      );
-  } catch (error) {
-    log.debug({ err: error }, 'the rights of this account could not be read');
-  } finally {
-    await closers.close();
-  }
 }
 
 /** The node that this process serves alone: with --node-deployment each node has a process, as with

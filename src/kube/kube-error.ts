@@ -157,3 +157,15 @@ export function isInvalid(error: unknown): error is KubeError {
 export function isOutage(error: KubeError): boolean {
   return error.code === 0 || error.code === 429 || error.code >= 500;
 }
+
+/** The rule that a role has to have for a request to be allowed, as the API server's 403 names it;
+ * undefined for other errors, and where an admission plug-in or a quota refused. */
+export function missingRule({ code, serverMessage }: KubeError): string | undefined {
+  const [, verb, resource, group, place] =
+    /cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?/.exec(
+      code === 403 ? serverMessage : '',
+    ) ?? [];
+  if (verb === undefined) return undefined;
+  const rule = `{ apiGroups: ['${group}'], resources: [${resource}], verbs: [${verb}] }`;
+  return place === undefined ? rule : `${rule} in ${place}`;
+}

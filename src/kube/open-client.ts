@@ -1,6 +1,5 @@
 import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { Closers } from '../runtime/closers.ts';
-import type { HealthChecks } from '../runtime/health.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { version } from '../runtime/version.ts';
@@ -14,7 +13,6 @@ import {
   renewCredentials,
 } from './credentials.ts';
 import type { kubeFlags } from './flags.ts';
-import { nameMissingRights } from './missing-rights.ts';
 import { openKubeconfig } from './kubeconfig.ts';
 import { proxyOf } from './proxy.ts';
 import { bracketIPv6 } from '../runtime/address.ts';
@@ -24,7 +22,7 @@ const UNVERIFIED =
   'the way can pose as the API server; set certificate-authority instead';
 
 /** Creates the API client of a process from its flags. It is closed with the process. Sends nothing
- * yet. Warns if the API server's certificate is not checked. Names missing rights in `health`.
+ * yet. Warns if the API server's certificate is not checked.
  * @param process  for the User-Agent: "sutler-jobs/0.1.0"
  * @throws UsageError for a kubeconfig that can't be used */
 export async function openKubeClient(
@@ -35,10 +33,9 @@ export async function openKubeClient(
     readonly closers: Closers;
     readonly log: Logger;
     readonly metrics?: Registry;
-    readonly health?: HealthChecks;
   },
 ): Promise<KubeClient> {
-  const { flags, env, closers, log, metrics, health } = context;
+  const { flags, env, closers, log, metrics } = context;
   const { kubeconfig, master } = flags;
   const access = await loadClusterAccess({ kubeconfig, master, env });
   const { unverifiedCluster: cluster, source } = access;
@@ -53,7 +50,7 @@ export async function openKubeClient(
     ...(metrics === undefined ? {} : { metrics }),
   });
   closers.add('API client', () => client.close());
-  return health === undefined ? client : nameMissingRights(client, { health, log, closers });
+  return client;
 }
 
 export interface AccessOptions {

@@ -6,7 +6,7 @@ import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { ClusterAccess, Credentials } from './credentials.ts';
 import { FlowControl } from './flow-control.ts';
-import { answerError, KubeError } from './kube-error.ts';
+import { answerError, KubeError, missingRule } from './kube-error.ts';
 import { createRequestMetrics, type RequestMetrics } from './metrics.ts';
 import {
   type ExchangeOptions,
@@ -80,6 +80,8 @@ export class RequestSender {
   readonly #metrics: RequestMetrics;
   readonly #transport: Transport;
   #refreshing: Promise<void> | undefined;
+  /** Those that were named in the log. */
+  readonly #missingRules = new Set<string>();
 
   constructor(options: RequestSenderOptions) {
     const maxInFlight = options.maxInFlight ?? DEFAULT_MAX_IN_FLIGHT;
@@ -204,12 +206,26 @@ export class RequestSender {
     try {
       const answer = await this.#transport.exchange(request, o.isWatch ? { ...o, onOpen } : o);
       if (!isOpen) count(answer.code);
-      return isSuccess(answer.code) ? answer : answerError(title, answer);
+      if (isSuccess(answer.code)) return answer;
+      const error = answerError(title, answer);
+      this.#nameMissingRule(error);
+      return error;
     } catch (error) {
       // What the events of an open watch say is no answer to the request.
       if (!isOpen || !(error instanceof KubeError)) count(0);
       return transportError(call, error);
     }
+  }
+
+  /** Says once which right the account lacks. */
+  #nameMissingRule(error: KubeError): void {
+    const rule = missingRule(error);
+    if (rule === undefined || this.#missingRules.has(rule)) return;
+    this.#missingRules.add(rule);
+    this.#options.log.warn(
+      { rule, error: error.message },
+      'this account lacks a right: what needs it does not work until a role grants the rule',
+    );
   }
 
   /** @throws the failure, if the call must not be sent again or its time does not suffice */

@@ -73,12 +73,6 @@ export const ownAccessReviews = inCluster(
   'selfsubjectaccessreviews',
   'SelfSubjectAccessReview',
 );
-export const ownRulesReviews = inCluster(
-  'authorization.k8s.io/v1',
-  'selfsubjectrulesreviews',
-  'SelfSubjectRulesReview',
-);
-
 function inNamespace(apiVersion: string, plural: string, kind: string): Resource {
   return { ...splitApiVersion(apiVersion), plural, kind, namespaced: true };
 }

@@ -9,7 +9,7 @@ import type { Volume } from '#src/kube/objects.ts';
 import type { RequestSenderOptions } from '#src/kube/request-sender.ts';
 import { claims, leases, secrets, volumes } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
 import {
   type Handler,
   type KubeServer,
@@ -540,6 +540,21 @@ describe('credentials', () => {
       serverMessage: 'the plugin failed',
       maybeSent: false,
     });
+  });
+});
+
+describe('a right that the account lacks', () => {
+  it('is named once in the log, with the rule that grants it', async () => {
+    const lines: string[] = [];
+    const write = (line: string) => void lines.push(line);
+    const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write });
+    const client = connect({ log });
+    server.handler = (_, reply) =>
+      reply.status(403, 'Forbidden', 'User "u" cannot get resource "secrets" in API group ""');
+    for (const name of ['a', 'b'])
+      await assert.rejects(client.get(secrets, { namespace: 'ns', name }), { code: 403 });
+    assert.equal(lines.length, 1);
+    assert.ok(lines[0]?.includes("{ apiGroups: [''], resources: [secrets], verbs: [get] }"));
   });
 });
 

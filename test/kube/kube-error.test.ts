@@ -10,6 +10,7 @@ import {
   isNotFound,
   isOutage,
   KubeError,
+  missingRule,
   statusError,
 } from '#src/kube/kube-error.ts';
 import { statusOf } from '../harness/kube-server.ts';
@@ -133,5 +134,27 @@ describe('statusError', () => {
       ],
       [500, 500, 500],
     );
+  });
+});
+
+describe('missingRule', () => {
+  const refusal = (message: string, code = 403) => missingRule(answer(code, 'Forbidden', message));
+  const inGroup = (group: string) =>
+    `User "u" cannot create resource "leases" in API group "${group}"`;
+
+  it('is the rule that grants what the API server refused', () => {
+    assert.equal(
+      refusal(`${inGroup('')} at the cluster scope`),
+      "{ apiGroups: [''], resources: [leases], verbs: [create] }",
+    );
+    assert.equal(
+      refusal(`${inGroup('coordination.k8s.io')} in the namespace "ns"`),
+      "{ apiGroups: ['coordination.k8s.io'], resources: [leases], verbs: [create] } in ns",
+    );
+  });
+
+  it('is none for other errors, and where an admission webhook or a quota refused', () => {
+    assert.equal(refusal('admission webhook "w" denied the request'), undefined);
+    assert.equal(refusal(inGroup(''), 500), undefined);
   });
 });
