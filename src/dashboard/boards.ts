@@ -1,16 +1,18 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createBullBoard } from '@bull-board/api';
-import type { UITheme } from '@bull-board/api/typings/app';
+import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
+import { ExpressAdapter } from '@bull-board/express';
 import { Queue } from 'bullmq';
 import type { Express } from 'express';
+import { keyOf } from '../kube/resources.ts';
+import { isWork, parseJob } from '../queue/contract.ts';
 import { listQueues, type QueueEntry } from '../queue/queues.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { BoardPage } from './board-page.ts';
-import { BoardQueue } from './board-queue.ts';
+import { pathOf } from './object-page.ts';
 
 export interface BoardsOptions {
   readonly link: RedisLink;
@@ -26,12 +28,6 @@ const REFRESH_PERIOD_MS = 1000;
 /** Bull Board's pages beside the bundle (scripts/bundle.mjs). */
 const BUNDLED_UI = fileURLToPath(new URL('../bull-board-ui', import.meta.url));
 
-/** Colors that differ enough from what is behind them (WCAG AA). */
-const THEME: UITheme = {
-  light: { 'muted-foreground': '#4d5662', destructive: '#a8321f', 'sidebar-primary': '#0b5a51' },
-  dark: { 'muted-foreground': '#a4afbd', destructive: '#ff9d8a' },
-};
-
 /** Bull Board with the queues in the registry. Shows none before the first refresh. */
 export class Boards {
   readonly router: Express;
@@ -44,9 +40,10 @@ export class Boards {
 
   constructor(options: BoardsOptions) {
     this.#options = options;
-    const serverAdapter = new BoardPage();
+    const serverAdapter = new ExpressAdapter();
     serverAdapter.setBasePath(BOARDS_PATH);
-    this.router = serverAdapter.getRouter();
+    this.router = serverAdapter.getRouter() as Express;
+    this.router.disable('x-powered-by');
     this.#board = createBullBoard({
       queues: [],
       serverAdapter,
@@ -57,12 +54,9 @@ export class Boards {
           hideDocsLink: true,
           sortQueues: true,
           locale: { lng: 'en-US' },
-          // The reason why its object waits (board-queue.ts).
-          jobDetails: { defaultTab: 'Error' },
           // Those of an idle queue are none; the first page has them, and Redis' address.
           showWorkers: false,
           hideRedisDetails: true,
-          theme: THEME,
           miscLinks: [{ text: 'What is pending, and why', url: '/' }],
         },
       },
@@ -115,6 +109,30 @@ export class Boards {
       throw error;
     }
     this.#queues.set(name, queue);
-    this.#board.addQueue(new BoardQueue(queue, entry, { link, prefix }));
+    this.#board.addQueue(boardOf(queue));
   }
+}
+
+/** A queue as Bull Board shows it: nobody acts there, and a job leads to the page that says why its
+ * object waits. */
+function boardOf(queue: Queue): BullMQAdapter {
+  const board = new BullMQAdapter(queue, {
+    readOnlyMode: true,
+    description: 'A job that fails is delayed until its next run, and is never in "Failed".',
+    externalJobUrl: ({ data, finishedOn }) => {
+      const parsed = parseJob(data);
+      return parsed.ok && isWork(parsed.key) && !finishedOn
+        ? {
+            displayText: 'Why it waits, and who has to act',
+            href: pathOf({ kind: parsed.key.kind, object: keyOf(parsed.key) }),
+          }
+        : { displayText: 'What is pending', href: '/' };
+    },
+  });
+  // A job's name is only its kind; show its object too.
+  board.setFormatter('name', (job: { readonly data?: unknown }) => {
+    const parsed = parseJob(job.data);
+    return parsed.ok ? `${parsed.key.kind} ${keyOf(parsed.key)}` : parsed.reason;
+  });
+  return board;
 }
