@@ -1,6 +1,5 @@
 import { audit, type AuditPorts, type AuditReport } from './audit.ts';
-import type { Regarding } from '../kube/event-correlation.ts';
-import type { EventRecorder } from '../kube/events.ts';
+import type { EventRecorder, Regarding } from '../kube/events.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { metricsIn, type Registry } from '../runtime/metrics.ts';

@@ -6,8 +6,7 @@ import {
   writePending,
 } from '../explain/pending-index.ts';
 import { type DriverReport, reportDriver } from '../explain/report.ts';
-import { regardingClaim } from '../kube/event-correlation.ts';
-import type { EventRecorder } from '../kube/events.ts';
+import { type EventRecorder, regardingClaim } from '../kube/events.ts';
 import { logFields } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { countWaiting } from '../queue/queues.ts';

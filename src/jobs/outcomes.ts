@@ -1,7 +1,7 @@
 import type { CsiError } from '../csi/status.ts';
 import { retryCommand, slowStep, timeoutNote, unreachableEvent } from '../explain/causes.ts';
 import { nodeOf } from '../gateway-client/gateway-address.ts';
-import { type EventInput, regardingClaim } from '../kube/event-correlation.ts';
+import { type EventInput, regardingClaim } from '../kube/events.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
 import { keyOf } from '../kube/resources.ts';
 import { untilGatewayIsReady } from '../node-local/wait-conditions.ts';

@@ -1,45 +1,76 @@
-import { randomUUID } from 'node:crypto';
-import type { Counter } from 'prom-client';
+import QuickLRU from 'quick-lru';
+import { createHash, randomUUID } from 'node:crypto';
+import type { Counter, Registry } from 'prom-client';
 import { type Clock, systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
-import { metricsIn, Registry } from '../runtime/metrics.ts';
+import { metricsIn } from '../runtime/metrics.ts';
+import { escapeControls, shorten } from '../runtime/printable.ts';
+import { TokenBucket } from '../runtime/token-bucket.ts';
 import type { KubeClient } from './client.ts';
-import { EventCorrelator, type EventInput, type Series } from './event-correlation.ts';
 import { isAlreadyExists, isNotFound, isOutage, KubeError } from './kube-error.ts';
 import type { Event } from './objects.ts';
-import type { CallOptions } from './request-sender.ts';
 import { events } from './resources.ts';
-import { TokenBucket } from '../runtime/token-bucket.ts';
 
-export interface EventRecorderOptions {
-  readonly client: KubeClient;
-  /** source.component and reportingComponent. */
-  readonly component: string;
-  readonly log: Logger;
-  readonly metrics?: Registry;
-  readonly clock?: Clock;
-  /** Normal events above this rate are dropped. Warnings have no such limit. */
-  readonly normalPerSecond?: number;
-  readonly normalBurst?: number;
-  /** Least time between two writes of a repeating event. */
-  readonly repeatAfterMs?: number;
+/** The object of an event. */
+export interface Regarding {
+  readonly kind: string;
+  readonly apiVersion: string;
+  readonly namespace?: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly resourceVersion?: string;
 }
 
-const NORMAL_PER_SECOND = 50;
-const NORMAL_BURST = 500;
+/** What an event on a claim is about. */
+export function regardingClaim(claim: Omit<Regarding, 'kind' | 'apiVersion'>): Regarding {
+  const { namespace = '', name, uid, resourceVersion } = claim;
+  const object = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name, uid };
+  return resourceVersion === undefined ? object : { ...object, resourceVersion };
+}
+
+export interface EventInput {
+  readonly regarding: Regarding;
+  readonly type: 'Normal' | 'Warning';
+  /** One word in CamelCase. */
+  readonly reason: string;
+  readonly message: string;
+  /** Comes after the message, and is not cut where that is too long. */
+  readonly nextStep?: string;
+  /** The reporter, if it is not the recorder's component. */
+  readonly component?: string;
+  /** Exempts a Normal event from the rate limit, and writes it before other Normal events. */
+  readonly isAlwaysTold?: true;
+}
+
+/** An Event object that exists or is to be created, and how often it has happened. */
+interface Series {
+  readonly event: Event;
+  count: number;
+  lastMs: number;
+  /** -Infinity until the object was written. */
+  writtenAtMs: number;
+  /** Whether it is queued or being written; repeats are only counted then. */
+  isPending: boolean;
+}
+
+/** Normal events above this rate are dropped. Warnings have no such limit. */
+const NORMALS = { burst: 500, perSecond: 50 };
+/** Events per object and type: 25 at once, then one every five minutes, as in client-go
+ * tools/record/events_cache.go. */
+const SPAM = { burst: 25, perSecond: 1 / 300 };
+/** Least time between two writes of a repeating event. */
 const REPEAT_AFTER_MS = 10_000;
 const RETRY_AFTER_MS = 5_000;
-const MAX_QUEUED = 4000;
-/** A Normal event waits while more requests than this are under way, but not for longer than
- * MAX_YIELD_MS: it must not slow down what it is about. */
-const BUSY_REQUESTS = 4;
-const MAX_YIELD_MS = 100;
-const YIELD_MS = 20;
-const CONCURRENT_WRITES = 2;
 const MAX_TRIES = 12;
-const CLOSE_GRACE_MS = 2000;
+/** Of Normal events, and of others. */
+const MAX_QUEUED = 2_000;
+const MAX_REMEMBERED = 4_096;
+const CONCURRENT_WRITES = 2;
+const CLOSE_GRACE_MS = 2_000;
 const TIMEOUT_MS = 10_000;
+/** Longer messages are cut: events.k8s.io allows 1,024, and the whole length is told behind. */
+const MAX_MESSAGE_LENGTH = 1_000;
 
 type Result =
   'created' | 'updated' | 'coalesced' | 'dropped-rate' | 'dropped-full' | 'dropped-spam' | 'failed';
@@ -54,36 +85,38 @@ export function eventComponent(
 }
 
 /** Records Kubernetes Events as best effort: it never blocks, never throws, and drops events rather
- * than delay other work. Events that are worth a request are queued, and up to two workers write
- * them. */
+ * than delay other work. Equal events are one Event object, whose count grows. Up to two requests
+ * write what is queued, Warnings first. */
 export class EventRecorder {
+  readonly #client: Pick<KubeClient, 'create' | 'patch'>;
+  readonly #component: string;
   readonly #log: Logger;
   readonly #clock: Clock;
-  readonly #correlator: EventCorrelator;
-  readonly #normals: TokenBucket;
-  readonly #queue = new EventQueue();
-  readonly #stopped = new AbortController();
-  readonly #client: KubeClient;
-  readonly #component: string;
-  readonly #callOptions: CallOptions;
   readonly #results: Counter<'type' | 'result'>;
+  readonly #series = new QuickLRU<string, Series>({ maxSize: MAX_REMEMBERED });
+  readonly #spam = new QuickLRU<string, TokenBucket>({ maxSize: MAX_REMEMBERED });
+  readonly #normalRate: TokenBucket;
+  readonly #urgent = new Set<Series>();
+  readonly #normals = new Set<Series>();
+  readonly #stopped = new AbortController();
   #activeWorkers = 0;
   #onIdle: (() => void) | undefined;
   #isClosed = false;
 
-  constructor(options: EventRecorderOptions) {
-    this.#log = options.log;
-    this.#clock = options.clock ?? systemClock;
-    this.#correlator = new EventCorrelator(options.repeatAfterMs ?? REPEAT_AFTER_MS);
-    this.#normals = new TokenBucket({
-      burst: options.normalBurst ?? NORMAL_BURST,
-      perSecond: options.normalPerSecond ?? NORMAL_PER_SECOND,
-      nowMs: this.#clock.nowMs(),
-    });
-    this.#client = options.client;
-    this.#component = options.component;
-    this.#callOptions = { signal: this.#stopped.signal, timeoutMs: TIMEOUT_MS };
-    this.#results = metricsIn(options.metrics ?? new Registry()).counter(
+  /** @param o.component  source.component and reportingComponent */
+  constructor(o: {
+    readonly client: Pick<KubeClient, 'create' | 'patch'>;
+    readonly component: string;
+    readonly log: Logger;
+    readonly metrics: Registry;
+    readonly clock?: Clock;
+  }) {
+    this.#client = o.client;
+    this.#component = o.component;
+    this.#log = o.log;
+    this.#clock = o.clock ?? systemClock;
+    this.#normalRate = new TokenBucket({ ...NORMALS, nowMs: this.#clock.nowMs() });
+    this.#results = metricsIn(o.metrics).counter(
       'sutler_kube_events_total',
       'Kubernetes Events by what became of them.',
       ['type', 'result'],
@@ -93,8 +126,12 @@ export class EventRecorder {
   record(event: EventInput): void {
     if (this.#isClosed) return;
     try {
-      this.#enqueue(event);
-      if (this.#activeWorkers >= CONCURRENT_WRITES || this.#queue.size === 0) return;
+      const lost = this.#enqueue(event);
+      if (lost !== undefined) return this.#count(event, lost);
+      const { regarding, type, reason } = event;
+      const { name: object, namespace } = regarding;
+      this.#log.debug({ object, namespace, type, reason }, 'event');
+      if (this.#activeWorkers >= CONCURRENT_WRITES) return;
       this.#activeWorkers += 1;
       void this.#drain();
     } catch (error) {
@@ -116,84 +153,95 @@ export class EventRecorder {
     this.#stopped.abort();
   }
 
-  #enqueue(event: EventInput): void {
-    const { regarding, type, reason } = event;
+  /** @returns undefined if it is queued, else what became of it */
+  #enqueue(event: EventInput): Result | undefined {
     const nowMs = this.#clock.nowMs();
-    const isLimited = !isUrgent(event);
+    const isLimited = event.type === 'Normal' && event.isAlwaysTold !== true;
     // Under load most events end here, before anything is remembered of them.
-    if (isLimited && this.#normals.waitMs(nowMs) > 0) return this.#count('Normal', 'dropped-rate');
-    const series = this.#correlator.take(event, nowMs);
-    if (typeof series === 'string') return this.#count(type, series);
-    if (isLimited) this.#normals.take(nowMs);
-    const dropped = this.#queue.add(series);
-    if (dropped) this.#count(dropped, 'dropped-full');
-    const { name: object, namespace } = regarding;
-    this.#log.debug({ object, namespace, type, reason }, 'event');
+    if (isLimited && this.#normalRate.waitMs(nowMs) > 0) return 'dropped-rate';
+    const series = this.#seriesOf(event, nowMs);
+    series.count += 1;
+    series.lastMs = nowMs;
+    if (series.isPending || nowMs - series.writtenAtMs < REPEAT_AFTER_MS) return 'coalesced';
+    if (!this.#isWithinRate(event, nowMs)) return 'dropped-spam';
+    const queue = isLimited ? this.#normals : this.#urgent;
+    if (queue.size >= MAX_QUEUED) return 'dropped-full';
+    if (isLimited) this.#normalRate.take(nowMs);
+    series.isPending = true;
+    queue.add(series);
+    return undefined;
   }
 
-  #count(type: EventInput['type'], result: Result): void {
+  #seriesOf(input: EventInput, nowMs: number): Series {
+    const event = toEvent(input, input.component ?? this.#component, nowMs);
+    const { name } = event.metadata;
+    const known = this.#series.get(name);
+    if (known !== undefined) return known;
+    const series = { event, count: 0, lastMs: nowMs, writtenAtMs: -Infinity, isPending: false };
+    this.#series.set(name, series);
+    return series;
+  }
+
+  #isWithinRate({ regarding, type }: EventInput, nowMs: number): boolean {
+    const key = `${type} ${regarding.uid}`;
+    const bucket = this.#spam.get(key) ?? new TokenBucket({ ...SPAM, nowMs });
+    this.#spam.set(key, bucket);
+    return bucket.take(nowMs);
+  }
+
+  #count({ type }: Pick<EventInput, 'type'>, result: Result): void {
     this.#results.inc({ type, result });
   }
 
+  #next(): Series | undefined {
+    const queue = this.#urgent.size > 0 ? this.#urgent : this.#normals;
+    const [first] = queue;
+    if (first !== undefined) queue.delete(first);
+    return first;
+  }
+
   async #drain(): Promise<void> {
-    const { signal } = this.#stopped;
-    let series = this.#queue.next();
-    while (series !== undefined && !signal.aborted) {
-      if (!isUrgent(series.input)) await this.#yieldToOthers();
+    for (let series = this.#next(); series !== undefined; series = this.#next()) {
+      if (this.#stopped.signal.aborted) break;
       await this.#write(series);
       series.isPending = false;
-      series = this.#queue.next();
     }
     this.#activeWorkers -= 1;
     if (this.#activeWorkers === 0) this.#onIdle?.();
   }
 
-  /** Waits while many requests are under way, for a short time at most. */
-  async #yieldToOthers(): Promise<void> {
-    for (let waitedMs = 0; waitedMs < MAX_YIELD_MS; waitedMs += YIELD_MS) {
-      if (this.#isClosed || this.#client.inFlight <= BUSY_REQUESTS) return;
-      await this.#clock.sleep(YIELD_MS, this.#stopped.signal);
-    }
-  }
-
   /** Writes one event, and repeats that during outages. Never throws. */
   async #write(series: Series): Promise<void> {
-    const { type, regarding, reason } = series.input;
+    const { event } = series;
     for (let tries = 1; ; tries++) {
       try {
-        return this.#count(type, await this.#writeOnce(series));
+        // More repeats may be counted while the request is under way.
+        const { lastMs } = series;
+        const result = (await this.#update(series)) ?? (await this.#create(series));
+        series.writtenAtMs = lastMs;
+        return this.#count(event, result);
       } catch (error) {
         const isTemporary = error instanceof KubeError && isOutage(error);
         if (!isTemporary || tries >= MAX_TRIES || this.#stopped.signal.aborted) {
-          const object = regarding.name;
-          this.#log.debug({ object, reason, error: messageOf(error) }, 'event not sent');
-          return this.#count(type, 'failed');
+          const { name } = event.involvedObject;
+          this.#log.debug({ object: name, error: messageOf(error) }, 'event not sent');
+          return this.#count(event, 'failed');
         }
         await this.#clock.sleep(error.retryAfterMs ?? RETRY_AFTER_MS, this.#stopped.signal);
       }
     }
   }
 
-  /** Creates the Event object of a series, or updates its count, time and message.
-   * @throws KubeError */
-  async #writeOnce(series: Series): Promise<'created' | 'updated'> {
-    // More repeats may be counted while the request is under way.
-    const { count, lastMs } = series;
-    const isUpdated = series.writtenCount > 0 && (await this.#update(series));
-    const result = isUpdated ? 'updated' : await this.#create(series);
-    series.writtenCount = count;
-    series.writtenAtMs = lastMs;
-    return result;
-  }
-
-  /** @returns false if the object does not exist any more: API servers keep events for an hour */
-  async #update(series: Series): Promise<boolean> {
+  /** Updates count and time.
+   * @returns undefined if the object does not exist: API servers keep events for an hour */
+  async #update(series: Series): Promise<'updated' | undefined> {
+    if (series.writtenAtMs === -Infinity) return undefined;
     try {
       await this.#patch(series, { count: series.count });
-      return true;
+      return 'updated';
     } catch (error) {
       if (!isNotFound(error)) throw error;
-      return false;
+      return undefined;
     }
   }
 
@@ -201,91 +249,62 @@ export class EventRecorder {
    * or an attempt whose answer was lost has created it. Its count is known from the answer only
    * (upstream's role may not read events), so the next renewal adds this one. */
   async #create(series: Series): Promise<'created' | 'updated'> {
-    const event = toEvent(series, series.input.component ?? this.#component);
+    const { event, count, lastMs } = series;
+    const body = { ...event, count, lastTimestamp: formatTime(lastMs) };
     try {
-      const { namespace } = event.metadata;
-      await this.#client.create(events, namespace, event, this.#callOptions);
+      await this.#client.create(events, event.metadata.namespace, body, this.#options);
       return 'created';
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
     }
-    const { count } = await this.#patch(series, {});
-    series.count += count ?? 0;
+    const before = await this.#patch(series, {});
+    series.count += before.count ?? 0;
     return 'updated';
   }
 
-  #patch({ lastMs, message, name, input }: Series, fields: { count?: number }): Promise<Event> {
-    const ref = { namespace: namespaceOf(input), name };
-    const body = { ...fields, lastTimestamp: formatTime(lastMs), message };
-    return this.#client.patch<Event>(events, ref, { type: 'merge', body }, this.#callOptions);
+  #patch({ event, lastMs }: Series, fields: { count?: number }): Promise<Event> {
+    const body = { ...fields, lastTimestamp: formatTime(lastMs) };
+    return this.#client.patch<Event>(
+      events,
+      event.metadata,
+      { type: 'merge', body },
+      this.#options,
+    );
+  }
+
+  get #options() {
+    return { signal: this.#stopped.signal, timeoutMs: TIMEOUT_MS };
   }
 }
 
-function isUrgent({ type, isAlwaysTold }: EventInput): boolean {
-  return type === 'Warning' || isAlwaysTold === true;
-}
-
-/** A bounded queue. Warnings, and events that are always sent, come first; when the queue is full,
- * each of them replaces the oldest Normal event. */
-class EventQueue {
-  readonly #urgent = new Set<Series>();
-  readonly #normals = new Set<Series>();
-
-  get size(): number {
-    return this.#urgent.size + this.#normals.size;
-  }
-
-  /** @returns the type of the event that was dropped, if any */
-  add(series: Series): EventInput['type'] | undefined {
-    const { type } = series.input;
-    const isFirst = isUrgent(series.input);
-    const isFull = this.size >= MAX_QUEUED;
-    const [oldestNormal] = this.#normals;
-    if (isFull && (!isFirst || oldestNormal === undefined)) return type;
-    if (isFull && oldestNormal !== undefined) {
-      this.#normals.delete(oldestNormal);
-      oldestNormal.isPending = false;
-    }
-    series.isPending = true;
-    (isFirst ? this.#urgent : this.#normals).add(series);
-    return isFull ? 'Normal' : undefined;
-  }
-
-  next(): Series | undefined {
-    const lane = this.#urgent.size > 0 ? this.#urgent : this.#normals;
-    const [first] = lane;
-    if (first !== undefined) lane.delete(first);
-    return first;
-  }
-}
-
-/** Events about cluster-scoped objects are in the namespace default. */
-function namespaceOf({ regarding }: EventInput): string {
-  return regarding.namespace || 'default';
+/** Its name is by what it says about which object: all processes that report the same write one
+ * Event. Of the form that other components give events: `OBJECT.DIGEST`. */
+function toEvent(input: EventInput, component: string, nowMs: number): Event {
+  const { regarding, type, reason, nextStep = '' } = input;
+  // Line breaks and tabs are harmless in an event.
+  const escaped = input.message.replaceAll(/[^\n\t]+/g, escapeControls);
+  const message = shorten(escaped, MAX_MESSAGE_LENGTH - nextStep.length) + nextStep;
+  const what = JSON.stringify([regarding.uid, type, reason, message]);
+  const digest = createHash('sha256').update(what).digest('hex').slice(0, 16);
+  const begin = regarding.name.slice(0, 253 - 17).replace(/[-.]+$/, '');
+  return {
+    apiVersion: 'v1',
+    kind: 'Event',
+    // Events about cluster-scoped objects are in the namespace default.
+    metadata: { name: `${begin}.${digest}`, namespace: regarding.namespace || 'default' },
+    involvedObject: { ...regarding },
+    type,
+    reason,
+    message,
+    source: { component },
+    firstTimestamp: formatTime(nowMs),
+    eventTime: null,
+    reportingComponent: component,
+    reportingInstance: '',
+  };
 }
 
 /** A metav1.Time: whole seconds. */
 function formatTime(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z');
-}
-
-function toEvent(series: Series, component: string): Event {
-  const { name } = series;
-  const { regarding, type, reason } = series.input;
-  return {
-    apiVersion: 'v1',
-    kind: 'Event',
-    metadata: { name, namespace: namespaceOf(series.input) },
-    involvedObject: { ...regarding },
-    type,
-    reason,
-    message: series.message,
-    source: { component },
-    firstTimestamp: formatTime(series.firstMs),
-    lastTimestamp: formatTime(series.lastMs),
-    count: series.count,
-    eventTime: null,
-    reportingComponent: component,
-    reportingInstance: '',
-  };
 }

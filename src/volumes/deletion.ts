@@ -1,4 +1,4 @@
-import type { EventInput } from '../kube/event-correlation.ts';
+import type { EventInput } from '../kube/events.ts';
 import * as keys from '../kube/keys.ts';
 import type {
   Class,

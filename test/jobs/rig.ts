@@ -14,7 +14,7 @@ import { group, type Parts } from './parts.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
 import { runToOutcome } from '#src/jobs/consumers.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
-import { EventCorrelator, type EventInput } from '#src/kube/event-correlation.ts';
+import type { EventInput } from '#src/kube/events.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
 import { ClassTurns } from '#src/queue/class-turns.ts';
@@ -137,13 +137,12 @@ export async function openRig({
   const jobs = new JobRuns({ redisUrl: server.url, kube, driver: DRIVER });
   if (hasJobs) await jobs.open();
   // As the recorder does: a warning that was told already is only counted.
-  const correlator = new EventCorrelator(60_000);
+  const told = new Set<string>();
   const recordOnce = (event: EventInput): void => {
-    const series = correlator.take(event, Date.now());
-    if (event.type === 'Normal') return void events.push(event);
-    if (typeof series === 'string') return;
-    series.writtenAtMs = Date.now();
-    events.push(event);
+    const { regarding, type, reason, message } = event;
+    const what = JSON.stringify([regarding.uid, reason, message]);
+    if (type === 'Normal' || !told.has(what)) events.push(event);
+    told.add(what);
   };
   const parts: Parts = {
     kube,

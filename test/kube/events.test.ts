@@ -3,8 +3,7 @@ import { after, afterEach, beforeEach, describe, it } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import { createKubeClient } from '#src/kube/client.ts';
-import type { EventInput } from '#src/kube/event-correlation.ts';
-import { EventRecorder, type EventRecorderOptions } from '#src/kube/events.ts';
+import { type EventInput, EventRecorder } from '#src/kube/events.ts';
 import type { Event } from '#src/kube/objects.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -50,14 +49,13 @@ let nowMs: number;
 let recorders: EventRecorder[] = [];
 const metrics: { current: Registry } = { current: new Registry() };
 const clock: Clock = { nowMs: () => nowMs, sleep: (_ms, signal) => systemClock.sleep(1, signal) };
-function start(o: Partial<EventRecorderOptions> = {}): EventRecorder {
+function start(): EventRecorder {
   const recorder = new EventRecorder({
     client,
     component: 'test.csi_host_1',
     log: silentLog,
     metrics: metrics.current,
     clock,
-    ...o,
   });
   recorders.push(recorder);
   return recorder;
@@ -190,7 +188,6 @@ describe('EventRecorder', () => {
     assert.deepEqual(body(1), {
       count: 5,
       lastTimestamp: '2026-11-20T10:00:17Z',
-      message: 'rpc error: code = Internal desc = no',
     });
     assert.deepEqual(
       [
@@ -203,7 +200,7 @@ describe('EventRecorder', () => {
   });
 
   it('creates an event again that the server has deleted', async () => {
-    const recorder = start({ repeatAfterMs: 0 });
+    const recorder = start();
     recorder.record(warning());
     await untilCounted('Warning', 'created', 1);
     server.handler = (seen, reply) =>
@@ -246,62 +243,59 @@ describe('EventRecorder', () => {
     assert.equal(body(2).type, 'Warning', server.seen.map((_, at) => body(at).type).join());
   });
 
-  it('drops Normals beyond their rate, never Warnings and those marked isAlwaysTold', async () => {
-    const recorder = start({ normalBurst: 3, normalPerSecond: 1 });
+  it('drops Normals beyond 500 at once, never Warnings and those marked isAlwaysTold', async () => {
+    const recorder = start();
+    for (let i = 0; i < 510; i++) recorder.record(normal(`n${i}`));
     for (let i = 0; i < 10; i++) {
-      recorder.record(normal(`n${i}`));
       recorder.record(normal(`told-${i}`, { isAlwaysTold: true }));
       recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
     }
     await recorder.close();
-    assert.equal(server.seen.length, 23);
-    assert.equal(await counted('Normal', 'dropped-rate'), 7);
+    assert.equal(server.seen.length, 520);
+    assert.equal(await counted('Normal', 'dropped-rate'), 10);
   });
 
-  it('queues 4,000 while the server is slow; then Warnings replace Normals', async () => {
+  it('queues 2,000 while the server is slow', async () => {
     server.handler = () => {};
-    const recorder = start({ normalBurst: 5000 });
-    for (let i = 0; i < 4500; i++) recorder.record(normal(`n${i}`));
-    assert.equal(await counted('Normal', 'dropped-full'), 498, 'two are under way, 4000 wait');
-    for (let i = 0; i < 4200; i++)
+    const recorder = start();
+    recorder.record(normal('n'));
+    for (let i = 0; i < 2100; i++)
       recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
-    assert.deepEqual(
-      [await counted('Normal', 'dropped-full'), await counted('Warning', 'dropped-full')],
-      [4498, 200],
-    );
+    assert.equal(await counted('Warning', 'dropped-full'), 99, 'two are under way');
     await until(() => server.seen.length === 2, 'those under way arrived');
   });
 
-  describe('while many other requests are under way', () => {
-    const turns: (() => void)[] = [];
-    beforeEach(() => turns.splice(0));
-    const busy = { ...client, inFlight: 40 };
-    const turnByTurn: Clock = {
-      nowMs: () => nowMs,
-      sleep: (_ms, signal) =>
-        new Promise((resolve) => {
-          turns.push(resolve);
-          signal?.addEventListener('abort', () => resolve());
-        }),
-    };
+  it('keeps objects, types and reasons apart, and no versions of an object', async () => {
+    const recorder = start();
+    recorder.record(warning());
+    recorder.record(warning({ regarding: { ...claim, uid: 'v' } }));
+    recorder.record(warning({ type: 'Normal' }));
+    recorder.record(warning({ reason: 'Other' }));
+    recorder.record(warning({ regarding: { ...claim, resourceVersion: '8' } }));
+    await recorder.close();
+    assert.equal(server.seen.length, 4);
+    assert.equal(await counted('Warning', 'coalesced'), 1);
+  });
 
-    it('a Normal waits and a Warning does not', async () => {
-      const recorder = start({ client: busy, clock: turnByTurn });
-      recorder.record(normal('n1'));
-      recorder.record(warning());
-      await until(() => server.seen.length === 1, 'the first is written');
-      assert.deepEqual([body(0).type, turns.length], ['Warning', 1]);
-    });
+  it('writes 25 of an object at once, then one every five minutes', async () => {
+    const recorder = start();
+    const recordReason = (reason: string): void => recorder.record(warning({ reason }));
+    for (let i = 0; i < 30; i++) recordReason(`R${i}`);
+    assert.equal(await counted('Warning', 'dropped-spam'), 5);
+    recorder.record(warning({ regarding: { ...claim, uid: 'v' } }));
+    nowMs += 301_000;
+    recordReason('X');
+    recordReason('Y');
+    await recorder.close();
+    assert.equal(server.seen.length, 27);
+    assert.equal(await counted('Warning', 'dropped-spam'), 6);
+  });
 
-    it('a Normal is written after 100 ms all the same', async () => {
-      const recorder = start({ client: busy, clock: turnByTurn });
-      recorder.record(normal('n1'));
-      for (let waitedMs = 0; waitedMs < 100; waitedMs += 20) {
-        await until(() => turns.length > 0, 'it waits');
-        turns.shift()?.();
-      }
-      await until(() => server.seen.length === 1, 'it is written');
-    });
+  it('cuts a very long message, and tells its length', async () => {
+    const recorder = start();
+    recorder.record(warning({ message: 'x'.repeat(1_000_000), nextStep: '; wait' }));
+    await recorder.close();
+    assert.equal(body(0).message, `${'x'.repeat(994)}… (1000000 characters); wait`);
   });
 
   it('only counts repeats while the event is being written', async () => {

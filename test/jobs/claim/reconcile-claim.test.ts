@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
-import type { EventInput } from '#src/kube/event-correlation.ts';
+import type { EventInput } from '#src/kube/events.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
