@@ -1,7 +1,6 @@
-import { randomUUID } from 'node:crypto';
 import { logVerbosity, Metadata, setLogVerbosity } from '@grpc/grpc-js';
 import type { Registry } from 'prom-client';
-import { INSTANCE_TRAILER, TIME_TRAILER } from '../csi/status.ts';
+import { TIME_TRAILER } from '../csi/status.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Address } from '../runtime/address.ts';
 import { CallLimiter, type MaxInFlight } from './call-limiter.ts';
@@ -62,13 +61,10 @@ export async function startGateway(options: GatewayOptions) {
     logCall: options.logMessages ? (await import('./log-call.ts')).logCall : undefined,
     metrics,
   });
-  const instance = randomUUID();
   let isClosing = false;
-  // While it drains another gateway may have taken over its address, as in any rolling update.
   const facts = (): Metadata => {
     const metadata = new Metadata();
     metadata.set(TIME_TRAILER, String(clock.nowMs()));
-    if (!isClosing) metadata.set(INSTANCE_TRAILER, instance);
     return metadata;
   };
   const server = new GatewayServer({

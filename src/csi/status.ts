@@ -41,9 +41,6 @@ export const FULL_TRAILER = 'sutler-full';
 /** Trailer set by the gateway: it is draining and forwards no new calls. The value is the number of
  * volumes that still have calls under way. */
 export const DRAINING_TRAILER = 'sutler-draining';
-/** Trailer set by the gateway unless it drains: an id of the process, new at each start. Two ids in
- * turn at one address: it leads to several gateways. */
-export const INSTANCE_TRAILER = 'sutler-instance';
 /** Trailer of every answer of the gateway: its Unix time in milliseconds as it answers. */
 export const TIME_TRAILER = 'sutler-time';
 /** Request metadata: the caller probes several gateways and decides about failover. A draining

@@ -25,7 +25,6 @@ import {
   DRAINING_TRAILER,
   DRIVER_STATUS_TRAILER,
   FULL_TRAILER,
-  INSTANCE_TRAILER,
   MIGRATED_METADATA,
   NOT_AFTER_METADATA,
   NOT_FORWARDED_TRAILER,
@@ -71,12 +70,6 @@ const MAX_RECEIVE_BYTES = 64 * 1024 * 1024;
 /** A request as a message, as the fields of one, or already encoded. */
 type RequestOf<I extends DescMessage> = MessageInitShape<I> | Uint8Array;
 
-/** What a gateway says of itself, whatever it answers. */
-export interface GatewayFacts {
-  /** Id of the process; undefined for one that drains, and one of an older version. */
-  readonly instance: string | undefined;
-}
-
 export interface CsiClientOptions {
   /** Where a gateway listens, or a driver's socket. Without a gateway every failure is ambiguous,
    * because nothing confirms who made the status. */
@@ -89,8 +82,6 @@ export interface CsiClientOptions {
   readonly tls?: ClientTls | undefined;
   /** Metadata of all its requests. */
   readonly metadata?: Readonly<Record<string, string>>;
-  /** Called with what a gateway says of itself in an answer. */
-  readonly onAnswer?: (facts: GatewayFacts) => unknown;
   /** Whether an error shows the driver's words although a secret of the call is too short to be
    * struck from them. */
   readonly showsShortSecrets?: boolean;
@@ -259,7 +250,6 @@ export class CsiClient {
   /** What the answer says of the gateway itself.
    * @param sentMs  when the call was sent */
   #readGateway({ trailers }: UnaryResponse, sentMs: number): void {
-    this.#options.onAnswer?.({ instance: getSingle(trailers, INSTANCE_TRAILER) });
     this.#gatewayClock.learn(sentMs, getSingle(trailers, TIME_TRAILER));
   }
 

@@ -23,7 +23,6 @@ import {
   watchEndpoints,
 } from './endpoints.ts';
 import { gatewayClientFlags } from './flags.ts';
-import { InstanceCheck } from './instance-check.ts';
 import { checkNodeFlags, type NodeGatewayPool, openNodeGatewayPool } from './node-pool.ts';
 import { type GatewayPool, openGatewayPool, openServiceGatewayPool } from './pool.ts';
 
@@ -65,7 +64,6 @@ export async function openDriver(
     gateways = nodeGateways;
   } else if (flags.gatewayService === '') {
     gateways = openGatewayPool({ addresses: flags.gateway, security, showsShortSecrets, log });
-    openInstanceCheck(context, security);
   } else {
     const endpoints = openEndpoints(context, kube, security, podOrHost);
     gateways = openServiceGatewayPool({ endpoints, security, showsShortSecrets, log });
@@ -75,18 +73,6 @@ export async function openDriver(
   const driver = new DriverWatch({ gateways, expected, timeoutMs, clock: systemClock, log });
   closers.add('driver watch', () => driver.close());
   return { gateways, nodeGateways, driver };
-}
-
-/** Watches whether an address of --gateway leads to several gateways. */
-function openInstanceCheck(
-  { flags, closers, health, log }: Context,
-  security: GatewaySecurity,
-): void {
-  const { timeoutMs } = flags;
-  const addresses = flags.gateway.map((text) => parseAddress('gateway', text));
-  const check = new InstanceCheck({ addresses, security, timeoutMs, clock: systemClock, log });
-  closers.add('gateway addresses', () => check.close());
-  health.ready('gateway-addresses', () => check.trouble);
 }
 
 function openNodeEndpoints(

@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code, FAILOVER_METADATA } from '#src/csi/status.ts';
-import { Node } from '#src/csi/generated/csi_pb.ts';
-import { CsiClient } from '#src/gateway-client/client.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
-import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { createLogger } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import {
   type DriverCall,
@@ -55,30 +53,6 @@ describe('a gateway with the sample driver', () => {
   after(async () => {
     await driver.close();
     await folder.remove();
-  });
-
-  it('says in each answer which gateway it is, by an id that is new after a restart', async () => {
-    const ids: (string | undefined)[] = [];
-    const ask = async (): Promise<void> => {
-      const client = new CsiClient({
-        address: test.gateway.address,
-        log: silentLog,
-        onAnswer: ({ instance }) => ids.push(instance),
-      });
-      await client.getPluginInfo(SETTINGS);
-      await failureOf(client.deleteVolume({ volumeId: '' }, SETTINGS));
-      await failureOf(client.call(Node.method.nodeStageVolume, {}, SETTINGS));
-      client.close();
-    };
-    await ask();
-    await test.close();
-    test = await startTestGateway(folder);
-    await until(() => test.gateway.trouble === undefined, 'ready');
-    await ask();
-    const [first = '', , , second = ''] = ids;
-    assert.match(first, /^[0-9a-f-]{36}$/);
-    assert.notEqual(first, second);
-    assert.deepEqual(ids, [first, first, first, second, second, second]);
   });
 
   it('refuses calls that are for another pod, not forwarded', async () => {

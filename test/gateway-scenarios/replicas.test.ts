@@ -3,8 +3,8 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { endpointSlices } from '#src/kube/resources.ts';
 import { ProcessBed } from '../harness/process-bed.ts';
-import { isReady, readiness, type Running } from '../harness/run-main.ts';
-import { type Replica, startBalancer, startReplica } from '../harness/replicas.ts';
+import { isReady, type Running } from '../harness/run-main.ts';
+import { type Replica, startReplica } from '../harness/replicas.ts';
 import { until } from '../harness/until.ts';
 
 const NAMESPACE = 'default';
@@ -100,19 +100,5 @@ describe('a driver with two replicas', () => {
     await provision(5);
     assert.equal(created()[other], 5);
     assert.match(ingest?.output.join('') ?? '', /it is drained/);
-  });
-
-  it('is named as trouble by each process whose --gateway is one address of both', async () => {
-    const balancer = await startBalancer(replicas.map(({ port }) => port));
-    const running = await start(`--gateway=dns:///127.0.0.1:${balancer.port}`);
-    for (const each of running) {
-      await until(async () => !(await isReady(each)), 'not ready', 120_000);
-      assert.match(
-        await readiness(each),
-        /\[-\]gateway-addresses: several gateways answer at .*--gateway-service=NAMESPACE\/NAME/,
-      );
-      assert.match(each.output.join(''), /several gateways answer at/);
-    }
-    balancer.close();
   });
 });

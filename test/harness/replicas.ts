@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
@@ -41,54 +39,6 @@ export async function startReplica(pod = ''): Promise<Replica> {
       await kill();
       await driver.close();
       await folder.remove();
-    },
-  };
-}
-
-/** One address that leads each new connection to the next of several ports, as that of a Service
- * does. */
-export interface Balancer {
-  readonly port: number;
-  /** Number of connections so far. */
-  readonly connections: number;
-  lead(ports: readonly number[]): void;
-  close(): void;
-}
-
-export async function startBalancer(first: readonly number[]): Promise<Balancer> {
-  let ports = first;
-  let connections = 0;
-  const sockets = new Set<Socket>();
-  const server = createServer((caller) => {
-    // Two in a row to each, so that each of two processes that connect in turn gets all of them.
-    const index = Math.floor((connections += 1) / 2) % ports.length;
-    const target = connect(ports[index] ?? 0, '127.0.0.1');
-    for (const [from, to] of [
-      [caller, target],
-      [target, caller],
-    ] as const) {
-      sockets.add(from);
-      from.on('error', () => undefined);
-      from.on('close', () => {
-        sockets.delete(from);
-        to.destroy();
-      });
-      from.pipe(to);
-    }
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  assert.ok(typeof address === 'object' && address !== null);
-  return {
-    port: address.port,
-    get connections() {
-      return connections;
-    },
-    lead: (next) => void (ports = next),
-    close() {
-      for (const socket of sockets) socket.destroy();
-      server.close();
     },
   };
 }
