@@ -3,7 +3,6 @@ import { performance } from 'node:perf_hooks';
 import { openCapacityHints } from '../capacity/hints.ts';
 import { doubtMsOf } from '../election/flags.ts';
 import type { LeaseView } from '../election/lease-view.ts';
-import { repeatWhileFull } from '../gateway-client/pool.ts';
 import { redisSharedHandles } from '../hints/shared-handles.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
@@ -43,7 +42,6 @@ export function buildDependencies(
   const inTreeName = inTreeNameOf(driver.name);
   const ownNode = shared.ownLeader?.node;
   const facts = () => ({ ...connections.driver.current(), inTreeName, ownNode });
-  const csi = repeatWhileFull(gateways.calls, { clock: systemClock, random: Math.random });
   return {
     cluster: {
       kube: traceCalls(kube, 'kube', log),
@@ -59,7 +57,7 @@ export function buildDependencies(
     openSources: () => listOpenSources(kube, journal),
     driver: {
       facts,
-      csi: traceCalls(csi, 'csi', log),
+      csi: traceCalls(gateways.calls, 'csi', log),
       timeoutMs: flags.timeoutMs,
       endpoint: gateways.soleAddress,
       nodeLocal: openNodeLocal(connections, {

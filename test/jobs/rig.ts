@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { repeatWhileFull } from '#src/gateway-client/pool.ts';
 import type { MaxInFlight } from '#src/csi-gateway/call-limiter.ts';
 import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
@@ -146,7 +145,7 @@ export async function openRig({
   };
   const parts: Parts = {
     kube,
-    csi: repeatWhileFull(csi, { clock: systemClock, random: Math.random }),
+    csi,
     freshClaim: () => undefined,
     lease: {
       judge: () => ({ kind: 'may', untilMs: performance.now() + 10_000 }),

@@ -122,7 +122,7 @@ async function sendCreateVolume(
   try {
     const migrated = pvTemplate.isMigrated === true;
     const metadata = traceHeaders(job.uid);
-    const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata, stopping: run.signal };
+    const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata };
     const request = withSecrets(planned.request, secrets);
     return readAnswer(await noteReached(run, csi.createVolume(request, settings)), pvTemplate);
   } finally {

@@ -40,7 +40,7 @@ export async function sendDeleteVolume(
   secrets: SecretValues,
 ): Promise<CsiError | undefined> {
   const metadata = traceHeaders(id);
-  const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata, stopping: run.signal };
+  const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata };
   try {
     await noteReached(run, csi.deleteVolume({ volumeId: handle, secrets }, settings));
   } catch (error) {
