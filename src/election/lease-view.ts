@@ -107,16 +107,6 @@ export function judgeCall(
   return { kind: 'unclear', reason: 'the leading ingest has not confirmed this Redis yet' };
 }
 
-/** That nothing new is begun, in wait conditions, by its only name. It is no object of the API
- * server: the leading ingest tells its version to the dependency watcher. */
-export const PROVISIONING_PAUSE = { resource: 'newwork', name: '*' } as const;
-
-const PAUSED = 'halted';
-
-/** Until something new may be begun. */
-export const UNTIL_PAUSE_ENDS: readonly WaitCondition[] = [{ ...PROVISIONING_PAUSE, seen: PAUSED }];
-
-/** The version of the pause in wait conditions. */
-export function pauseVersion(isPaused: boolean): string {
-  return isPaused ? PAUSED : 'allowed';
-}
+/** That nothing new is begun, as a wait condition. It is no object of the API server: the leading
+ * ingest knows when it ends. */
+export const PROVISIONING_PAUSE: WaitCondition = { resource: 'newwork', name: '*', seen: 'paused' };

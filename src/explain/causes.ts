@@ -253,8 +253,7 @@ function objectCause({ reason, until }: RunStatus): Cause | undefined {
 
 function causeWithoutCode({ outcome, reason }: RunStatus): Cause {
   if (outcome === 'later' || outcome === 'running') return causeNamed('Later', reason);
-  if (reason.startsWith('error getting secret'))
-    return causeNamed('Secret', reason, `${CAUSES.Secret[1]}; --watch-secrets sees that at once`);
+  if (reason.startsWith('error getting secret')) return causeNamed('Secret', reason);
   return causeNamed(/forbidden|denied/i.test(reason) ? 'Forbidden' : 'Refused', reason);
 }
 

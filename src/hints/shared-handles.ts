@@ -1,7 +1,6 @@
 import { askRedis } from '../redis/ask-redis.ts';
 import { driverKey, type RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
-import type { WaitCondition } from '../rules/rule.ts';
 import { handleHash, type VolumeIdentity } from '../volumes/handles.ts';
 
 /* The shared handles of a driver: those that two PVs or more name, normally none. One ingest
@@ -34,10 +33,6 @@ export const MAX_VIEW_AGE_MS = 5_000;
 /** How long a scan may be silent before another ingest scans in its place. */
 const SCANNER_TTL_MS = 10_000;
 const ASKS_TTL_MS = 600_000;
-
-/** Keys of runs that found nothing published wait for this; who publishes at an ask promotes
- * them. */
-export const VIEW_CONDITION: WaitCondition = { resource: 'sharedhandles', name: '*', seen: '' };
 
 /** How many PVs of one handle are published. Thousands may stand for one shared file system. */
 export const MAX_SHARERS = 20;

@@ -3,7 +3,7 @@ import { driverConfigFlags } from '../driver-config/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { doubtFlags, electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
-import { limitFlags, waitFlags } from '../queue/flags.ts';
+import { limitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { defineFlags, type Flags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
@@ -21,7 +21,6 @@ export const flags = defineFlags({
   ...gatewayClientFlags,
   ...electionFlags,
   ...doubtFlags,
-  ...waitFlags,
   ...limitFlags,
   ...capacityFlags,
   ...capacityPollFlags,

@@ -2,8 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
-import { type DependencyIndex, objectId } from '../queue/dependency-index.ts';
-import { MAX_VIEW_AGE_MS, type SharedHandles, VIEW_CONDITION } from '../hints/shared-handles.ts';
+import { MAX_VIEW_AGE_MS, type SharedHandles } from '../hints/shared-handles.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
@@ -90,7 +89,6 @@ export class HandlePublisher {
 export interface ScannedDriver {
   readonly name: string;
   readonly store: Pick<SharedHandles, 'beginScan' | 'publish' | 'withdraw'>;
-  readonly dependencies: Pick<DependencyIndex, 'promote'>;
 }
 
 export interface HandleScannerOptions {
@@ -114,9 +112,6 @@ const RENEW_MS = 3_000;
 const STALLED_MS = 10_000;
 /** Pause after a scan that stalled: long enough for another ingest to scan instead. */
 const STALLED_PAUSE_MS = 15_000;
-/** When keys that wait for the view are promoted after it was published: at once, and later those
- * whose run was still ending. */
-const PROMOTE_MS = [0, 200, 1_000] as const;
 
 /** Publishes when a worker asks, because it is about to send DeleteVolume and finds nothing
  * published: lists all PVs for that. One scan serves all who asked before it began, of all drivers.
@@ -227,27 +222,12 @@ export class HandleScanner {
 
   async #publish({ driver, begunMs }: Asked, index: VolumeIndex, tookMs: number): Promise<void> {
     this.#version += 1;
-    const { kind } = await driver.store.publish({
+    await driver.store.publish({
       publisher: this.#id,
       version: this.#version,
       handles: index.sharedHandles(),
       asOfMs: begunMs,
       maxAgeMs: tookMs + MAX_VIEW_AGE_MS,
     });
-    // `outdated`: this process was frozen. The next step scans again, since nobody was served.
-    if (kind !== 'outdated') void this.#promoteWaiting(driver);
-  }
-
-  async #promoteWaiting({ dependencies }: ScannedDriver): Promise<void> {
-    const { clock, log } = this.#options;
-    const group = { object: objectId(VIEW_CONDITION), seen: VIEW_CONDITION.seen };
-    try {
-      for (const afterMs of PROMOTE_MS) {
-        await clock.sleep(afterMs, this.#stopped.signal);
-        await dependencies.promote(group);
-      }
-    } catch (error) {
-      log.debug({ err: error }, 'could not promote the deletions that waited for the scan');
-    }
   }
 }

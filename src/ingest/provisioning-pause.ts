@@ -1,32 +1,22 @@
-import {
-  drainOf,
-  pauseVersion,
-  PROVISIONING_PAUSE,
-  type SeenLease,
-} from '../election/lease-view.ts';
-import { objectId } from '../queue/dependency-index.ts';
+import { drainOf, type SeenLease } from '../election/lease-view.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 
-const PAUSE_ID = objectId(PROVISIONING_PAUSE);
 const DRAINED = 'drained: nothing new is begun until sutler drain --undo';
 
-/** Tells the wait watch whether new work is allowed, for which keys wait after a change-over or
- * while sutler is drained, and whoever subscribes that another provisioner led before. */
+/** Whether new work is allowed, for which keys wait after a change-over or while sutler is drained;
+ * tells whoever subscribes when it is, and that another provisioner led before. */
 export class ProvisioningPause {
   /** Notified when new work is allowed, as when this ingest begins to lead. */
   readonly allowed = new Listeners<void>();
   /** Notified when this ingest begins to lead after another provisioner. */
   readonly afterOther = new Listeners<void>();
-  readonly #changes: Listeners<string>;
   readonly #log: Logger;
   #isAllowed: boolean | undefined;
   /** Another provisioner has led since this ingest did. */
   #hasOtherLed = false;
 
-  /** @param changes  notified with the id in the wait list of what has changed */
-  constructor(changes: Listeners<string>, log: Logger) {
-    this.#changes = changes;
+  constructor(log: Logger) {
     this.#log = log;
   }
 
@@ -50,7 +40,6 @@ export class ProvisioningPause {
     else if (this.#isAllowed === false)
       this.#log.info('the drain has ended: new work is begun again');
     this.#isAllowed = isAllowed;
-    this.#changes.notify(PAUSE_ID);
     if (isAllowed) this.allowed.notify();
   }
 
@@ -64,9 +53,8 @@ export class ProvisioningPause {
     this.#isAllowed = undefined;
   }
 
-  /** Undefined: another object, or the Lease was not read in this term. */
-  versionOf(object: string): string | undefined {
-    if (object !== PAUSE_ID || this.#isAllowed === undefined) return undefined;
-    return pauseVersion(!this.#isAllowed);
+  /** False also while the Lease was not read in this term. */
+  get isNewWorkAllowed(): boolean {
+    return this.#isAllowed === true;
   }
 }

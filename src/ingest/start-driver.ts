@@ -10,10 +10,8 @@ import type { PendingEntry } from '../explain/pending-index.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
 import type { Volume } from '../kube/objects.ts';
-import { apiVersionOf, classes, leases, volumes } from '../kube/resources.ts';
+import { apiVersionOf, leases, volumes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
-import { DependencyIndex, parseObjectId } from '../queue/dependency-index.ts';
-import { redisReservedCapacity } from '../node-local/reserved-capacity.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
 import { redisSharedHandles } from '../hints/shared-handles.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
@@ -21,10 +19,6 @@ import { Listeners } from '../runtime/listeners.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import { explainShared } from '../volumes/handles.ts';
-import { DemandWatch } from './dependencies/demand-watch.ts';
-import { DependencyWatcher } from './dependencies/dependency-watcher.ts';
-import { FollowedObjects } from './dependencies/followed-objects.ts';
-import { NodeLocalVersions } from './dependencies/node-local-versions.ts';
 import type { Context, DriverDeps } from './driver-deps.ts';
 import type { EventSource } from './event-source.ts';
 import { resyncMs } from './flags.ts';
@@ -37,6 +31,7 @@ import { openWork, type Work } from './open-work.ts';
 import { PendingReport } from './pending-report.ts';
 import { ProvisioningPause } from './provisioning-pause.ts';
 import { Resync } from './resync.ts';
+import { Waits } from './waits.ts';
 
 /** What all drivers of an ingest process share, beside its connections. */
 export interface Shared {
@@ -66,18 +61,17 @@ export async function startDriver(
   const keepMs = 2 * times.leaseDurationMs;
   const work = openWork(context, connections, { driver, lease, source, ownLeader, keepMs });
   const { queue } = work;
-  /** Notified of each object that changes, by its id in the dependency index. */
-  const changes = new Listeners<string>();
-  const pause = openPause(context, changes);
+  const classChanges = new Listeners<void>();
+  const pause = openPause(context);
   const events = openEvents(context, connections, driver);
   const deps = { context, connections, driver, lease, queue, pause, events, ownLeader };
-  const { handler, followed } = await serveDriver(deps, eventSource, changes);
+  const handler = await serveDriver(deps, eventSource, classChanges);
   if (stopping.aborted) return;
   work.setHandler(handler);
-  openHandlePublisher(deps, eventSource, openDependencies(deps, followed, changes));
+  openHandlePublisher(deps, eventSource);
   openAudit(deps);
-  openCapacity(deps, source, changes);
-  const leadership = lead(deps, { work, handler, source, changes });
+  openCapacity(deps, source, classChanges);
+  const leadership = lead(deps, { work, handler, source, classChanges });
   reportLostNotices(context, eventSource, leadership);
   openPendingReport(deps, openElection(deps, times, leadership), function* () {
     yield* handler.pending(source.unfinished());
@@ -92,11 +86,12 @@ function lead(
     readonly work: Work;
     readonly handler: EventHandler;
     readonly source: ObjectSource;
-    readonly changes: Listeners<string>;
+    readonly classChanges: Listeners<void>;
   },
 ): Leadership {
-  const { work, handler, source, changes } = o;
-  const limits = openLimits(deps, source, onClassChange(changes));
+  const { work, handler, source, classChanges } = o;
+  openWaits(deps, source, classChanges);
+  const limits = openLimits(deps, source, onChange(classChanges));
   const resync = openResync(deps, source, handler, work);
   const leadership = openLeadership(deps, source, {
     ...work,
@@ -160,8 +155,8 @@ function reportLostNotices(
 async function serveDriver(
   deps: DriverDeps,
   eventSource: EventSource,
-  changes: Listeners<string>,
-): Promise<{ readonly handler: EventHandler; readonly followed: FollowedObjects }> {
+  classChanges: Listeners<void>,
+): Promise<EventHandler> {
   const { context, connections, driver: info, queue, events, ownLeader } = deps;
   const { closers, log, stopping } = context;
   const { source, informers } = eventSource;
@@ -174,40 +169,29 @@ async function serveDriver(
       events.record(volumeFailedDelete(volume, explainShared(other))),
   };
   const handler = new EventHandler({ driver, queue, lookups: source, sharing, log });
-  const followed = openFollowedObjects(deps, eventSource, changes);
-  const serving = source.serve({
-    handler,
-    onVersion(object, version) {
-      followed.saw(object, version);
-      changes.notify(object);
-    },
-    onListed: (resource) => followed.listed(resource),
-  });
+  const serving = source.serve({ handler, onClassChange: () => classChanges.notify() });
   closers.add('objects of the driver', () => serving.stop());
   await serving.waitForSync(stopping);
-  return { handler, followed };
+  return handler;
 }
 
 /** Looks after storage capacity, with --enable-capacity. */
 function openCapacity(
   { context, connections, driver, queue, ownLeader }: DriverDeps,
   source: ObjectSource,
-  changes: Listeners<string>,
+  classChanges: Listeners<void>,
 ): void {
   startRefresher(context, connections, {
     driver: driver.name,
     ownNode: ownLeader?.node,
     classes: () => source.classes(),
     queue,
-    onClassChange: onClassChange(changes),
+    onClassChange: onChange(classChanges),
   });
 }
 
-function onClassChange(changes: Listeners<string>): (listener: () => void) => void {
-  return (listener) =>
-    changes.subscribe((object) => {
-      if (parseObjectId(object).resource === classes.plural) listener();
-    });
+function onChange(changes: Listeners<void>): (listener: () => void) => void {
+  return (listener) => changes.subscribe(listener);
 }
 
 /** @throws UsageError for times that can't work together, and a variable that is not set */
@@ -265,84 +249,43 @@ function openResync(
 }
 
 /** Follows whether new work is started, and says so in /readyz while none is. */
-function openPause({ health, log }: Context, changes: Listeners<string>): ProvisioningPause {
-  const pause = new ProvisioningPause(changes, log);
+function openPause({ health, log }: Context): ProvisioningPause {
+  const pause = new ProvisioningPause(log);
   health.note('drain', () => pause.note);
   return pause;
 }
 
-/** How often to read the claims and volumes that keys wait for, where no watch tells of them. */
-const POLL_MS = 30_000;
-
-function openFollowedObjects(
-  { context: { closers, log }, connections: { kube } }: DriverDeps,
-  { source, informers }: EventSource,
-  changes: Listeners<string>,
-): FollowedObjects {
-  const followed = new FollowedObjects({
-    client: kube,
-    trouble: () => source.trouble,
-    onChange: (object) => changes.notify(object),
-    ...(informers === undefined ? { pollMs: POLL_MS } : {}),
-    clock: systemClock,
-    log,
-  });
-  closers.add('followed objects', () => followed.stop());
-  return followed;
-}
-
-/** Promotes parked keys when the object changes that they wait for. */
-function openDependencies(
+/** Runs keys when the objects that they wait for change. */
+function openWaits(
   { context, connections, driver: { name: driver }, queue, pause, ownLeader }: DriverDeps,
-  followed: FollowedObjects,
-  changes: Listeners<string>,
-): DependencyIndex {
+  source: ObjectSource,
+  classChanges: Listeners<void>,
+): void {
   const { flags, closers, log, metrics } = context;
-  const { kube, link, nodeGateways } = connections;
-  const { redisPrefix: prefix, watchSecrets } = flags;
-  const onChange = (object: string): void => changes.notify(object);
-  const demand = new DemandWatch({
-    client: kube,
+  const waits = new Waits({
+    redis: connections.link.redis,
+    prefix: flags.redisPrefix,
     driver,
+    client: connections.kube,
     ownNode: ownLeader?.node,
-    watchSecrets,
-    onChange,
-    clock: systemClock,
-    log,
-    metrics,
-  });
-  closers.add('watch on demand', () => demand.stop());
-  const place = { redis: link.redis, prefix, driver };
-  const room = redisReservedCapacity(link.redis, place, 0);
-  const nodeLocal =
-    nodeGateways === undefined
-      ? []
-      : [new NodeLocalVersions({ gateways: nodeGateways, room, onChange, log })];
-  const index = new DependencyIndex(place);
-  const watcher = new DependencyWatcher({
-    index,
-    sources: [followed, demand, pause, ...nodeLocal],
     isLeading: () => queue.isAllowing,
-    driver,
-    clock: systemClock,
+    promote: (key) => queue.promote(key),
+    classVersion: (name) => source.classOf(name)?.metadata.resourceVersion ?? '',
+    isNewWorkAllowed: () => pause.isNewWorkAllowed,
     log,
     metrics,
   });
-  closers.add('dependency watcher', () => watcher.stop());
-  changes.subscribe((object) => watcher.changed(object));
-  pause.allowed.subscribe(() => watcher.readNow());
-  return index;
+  for (const changes of [pause.allowed, classChanges]) changes.subscribe(() => waits.lookNow());
+  closers.add('waits', () => waits.stop());
 }
 
 /** Tells the workers which handles several PVs name. */
 function openHandlePublisher(
   { context: { flags, closers, log }, connections: { link }, driver: { name } }: DriverDeps,
   { informers, sharing, scanner }: EventSource,
-  dependencies: DependencyIndex,
 ): void {
   const store = redisSharedHandles({ redis: link.redis, prefix: flags.redisPrefix, driver: name });
-  if (scanner !== undefined)
-    closers.add('scans for handles', scanner.serve({ name, store, dependencies }));
+  if (scanner !== undefined) closers.add('scans for handles', scanner.serve({ name, store }));
   if (informers === undefined) return;
   const publisher = new HandlePublisher({ informers, store, clock: systemClock, log });
   closers.add('handle publisher', () => publisher.stop());

@@ -76,7 +76,6 @@ export function buildDependencies(
       options: { ...flags, gates, defaultFsType: flags.defaultFstype, identity },
       doubtMs: doubtMsOf(flags),
       retryMaxMs: flags.retryIntervalMaxMs,
-      areSecretsWatched: flags.watchSecrets,
     },
     reports: {
       counts: createOperationCounts(metrics),

@@ -87,8 +87,6 @@ export interface Settings {
   /** Longest delay after a failure (--retry-interval-max), which is also that after an infeasible
    * request. */
   readonly retryMaxMs: number;
-  /** Whether ingest watches secrets, so that a key may park on one (--watch-secrets). */
-  readonly areSecretsWatched: boolean;
 }
 
 /** What runs tell besides events. */

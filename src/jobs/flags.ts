@@ -3,7 +3,6 @@ import { driverConfigFlags } from '../driver-config/flags.ts';
 import { doubtFlags, electionFlags } from '../election/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
-import { waitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
@@ -21,7 +20,6 @@ export const flags = defineFlags({
   ...gatewayClientFlags,
   ...provisioningFlags,
   ...doubtFlags,
-  ...waitFlags,
   ...capacityFlags,
   ...capacityWorkFlags,
   ...perDriver({

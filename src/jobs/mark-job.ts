@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { DOUBT } from '../explain/causes.ts';
-import { GRACE_MS, UNTIL_PAUSE_ENDS } from '../election/lease-view.ts';
+import { GRACE_MS, PROVISIONING_PAUSE } from '../election/lease-view.ts';
 import type { Marked } from '../queue/doubt.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { askRedis } from '../redis/ask-redis.ts';
@@ -112,7 +112,7 @@ async function waitForLease(
 
 /** Ends the run of a key for which nothing may be begun now. */
 function pausedBy(reason: string): Outcome {
-  return { kind: 'later', reason: `nothing new is begun: ${reason}`, until: UNTIL_PAUSE_ENDS };
+  return { kind: 'later', reason: `nothing new is begun: ${reason}`, until: [PROVISIONING_PAUSE] };
 }
 
 /** Ends a run that has brought its object to an end (M4): its job ends too, unless calls of

@@ -5,9 +5,9 @@ import type { WaitCondition } from '../rules/rule.ts';
  * versions to the wait watch (src/ingest/dependencies/node-local-versions.ts). */
 
 /** The gateways of nodes in wait conditions: by the name of the node, or ANY. */
-export const NODE_GATEWAYS = 'nodegateways';
+const NODE_GATEWAYS = 'nodegateways';
 /** The room on nodes in wait conditions; its only name is ANY. */
-export const ROOM = 'room';
+const ROOM = 'room';
 /** The name that stands for all nodes. */
 export const ANY = '*';
 
@@ -29,12 +29,12 @@ export function untilRoomGrows(version: string): WaitCondition {
 }
 
 /** The version of the gateway of one node. */
-export function gatewayVersion(isReady: boolean): string {
+function gatewayVersion(isReady: boolean): string {
   return isReady ? 'ready' : '';
 }
 
 /** The version of the gateways of all nodes.
  * @param readyNodes in any order */
-export function gatewaysVersion(readyNodes: readonly string[]): string {
+function gatewaysVersion(readyNodes: readonly string[]): string {
   return createHash('sha1').update(readyNodes.toSorted().join('\n')).digest('hex');
 }

@@ -16,7 +16,8 @@ export type Outcome =
    * `minDelayMs` at the earliest. `isAbsent`: it is proven that no volume was made.
    * `infeasibleScope`: the delay is an infeasible back-off, which no edit ends as long as the scope
    * (the UID of the claim's class) is the same; see Run.infeasibleBackoffMs. `mayBeAtWork`: a call
-   * whose end is unknown may still be at work behind the driver. */
+   * whose end is unknown may still be at work behind the driver. `until`: the next run comes within
+   * 5 s of a change of one of these objects, if ingest may read it. */
   | {
       readonly kind: 'retry';
       readonly reason: string;
@@ -24,14 +25,15 @@ export type Outcome =
       readonly isAbsent?: true;
       readonly infeasibleScope?: string;
       readonly mayBeAtWork?: true;
+      readonly until?: readonly WaitCondition[];
     }
   /** Did not reach the driver, so it counts as no failure. `delayMs`: when what it waits for ends;
    * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.
    * `isTurn`: nothing is wrong, it waits for that time; the next run comes exactly then.
    * `isDriverDown`: no other key would reach the driver either, so the circuit breaker opens.
    * `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows, so the
-   * circuit breaker stays or becomes closed. `until`: the next run comes at once when one of these
-   * objects changes. */
+   * circuit breaker stays or becomes closed. `until`: the next run comes within 5 s of a
+   * change of one of these objects. */
   | {
       readonly kind: 'later';
       readonly reason: string;
@@ -49,7 +51,7 @@ export type Outcome =
       readonly delayMs?: number;
       readonly isUsual?: boolean;
     }
-  /** Fails until one of these objects changes: the next run comes when one does, or after the
+  /** Fails until one of these objects changes: the next run comes within 5 s of that, or after the
    * longest delay. */
   | { readonly kind: 'parked'; readonly reason: string; readonly until?: readonly WaitCondition[] };
 

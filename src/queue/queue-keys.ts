@@ -38,7 +38,7 @@ export function statusKey(prefix: string, driver: string, uid: string): string {
   return `${keyPrefix(prefix)}:status:${driver}:${uid}`;
 }
 
-/** Sorted set of the groups of the driver's wait list; queue/dependency-index.ts. */
+/** Hash of the driver's keys that wait for objects; queue/status.ts. */
 export function waitsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:waits:${driver}`;
 }

@@ -1,11 +1,10 @@
 import type { Redis } from 'ioredis';
-import type { DriverPlace } from '../redis/key-prefix.ts';
+import type { DriverPlace, RedisPlace } from '../redis/key-prefix.ts';
 import { defineNamedScript, defineScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
-import { type JobKey, keyId } from './contract.ts';
+import { type JobKey, keyId, parseKey } from './contract.ts';
 import { statusKey, waitsKey } from './queue-keys.ts';
 import type { Outcome } from './outcome.ts';
-import { GROUPS_LUA, waitGroups } from './dependency-index.ts';
 import { isFields, listIn, parseJson } from '../runtime/json.ts';
 
 /** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes
@@ -50,31 +49,31 @@ const STATUS_TTL_MS = 86_400_000;
 const HISTORY_LENGTH = 8;
 const HISTORY_REASON_LENGTH = 200;
 
-/** Writes a status, and moves the key to its new groups of the wait list. `conditions` and
+/** Writes a status, and notes the key where it waits for objects. `key`, `conditions` and
  * `infeasible` are JSON or ''. The stored back-off stays until another replaces it, also when it is
  * over. */
 const write = defineNamedScript({
   keys: ['status', 'waits'],
   args: {
     keyId: 'text',
+    key: 'text',
     outcome: 'text',
     reason: 'text',
     atMs: 'number',
     tookMs: 'text',
     conditions: 'text',
-    groups: 'text',
     infeasible: 'text',
     newsAfterMs: 'number',
   },
   answers: { written: { count: 'number', isNews: 'flag' } },
-  lua: `${GROUPS_LUA}
-local lastOutcome, lastCount, lastGroups, lastInfeasible, lastReason =
-  unpack(redis.call('HMGET', status, 'outcome', 'count', 'groups', 'infeasible', 'reason'))
+  lua: `
+local lastOutcome, lastCount, lastInfeasible, lastReason =
+  unpack(redis.call('HMGET', status, 'outcome', 'count', 'infeasible', 'reason'))
 local first, runs, history, told, alike =
   unpack(redis.call('HMGET', status, 'first', 'runs', 'history', 'told', 'alike'))
 local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
-leaveGroups(waits, lastGroups, keyId)
-joinGroups(waits, groups, keyId)
+if conditions == '' then redis.call('HDEL', waits, keyId)
+else redis.call('HSET', waits, keyId, key) end
 -- Numbers, as of free bytes, may differ in each run that fails for the same reason.
 local function sense(text) return (string.gsub(text or '', '%d+', '0')) end
 local changes = history and cjson.decode(history) or {}
@@ -90,7 +89,7 @@ local sinceMs = atMs - (changes[#changes] or {atMs})[1]
 local isNews = told ~= '1' and sinceMs >= newsAfterMs
 redis.call('HSET', status, 'told', isNews and '1' or told or '0',
   'outcome', outcome, 'count', count, 'alike', alike, 'reason', reason, 'at', atMs,
-  'until', conditions, 'groups', groups,
+  'until', conditions,
   'infeasible', infeasible == '' and lastInfeasible or infeasible,
   'first', first or atMs, 'runs', (tonumber(runs) or 0) + 1, 'history', cjson.encode(changes))
 redis.call('PEXPIRE', status, ${STATUS_TTL_MS})
@@ -98,14 +97,14 @@ return {'written', 'count', count, 'isNews', isNews and '1' or '0'}
 `,
 });
 
-/** Deletes a status, and takes the key out of its groups of the wait list. Answers the history. */
+/** Deletes a status. Answers the history. */
 const clear = defineNamedScript({
   keys: ['status', 'waits'],
   args: { keyId: 'text' },
   answers: { ok: { history: 'text' } },
-  lua: `${GROUPS_LUA}
-local groups, history = unpack(redis.call('HMGET', status, 'groups', 'history'))
-leaveGroups(waits, groups, keyId)
+  lua: `
+local history = redis.call('HGET', status, 'history')
+redis.call('HDEL', waits, keyId)
 redis.call('DEL', status)
 return {'ok', 'history', history or ''}
 `,
@@ -116,13 +115,13 @@ export interface StatusPlace extends DriverPlace {
   readonly key: Pick<JobKey, 'kind' | 'uid'>;
 }
 
-/** Writes why a key waits and, in the same step, for which versions of which objects.
+/** Writes why a key waits, and for which versions of which objects.
  * @param status.tookMs  how long the run took, if known
  * @returns how many runs in a row, this one included, had the same outcome, and whether the reason
  *          is another than before, apart from its numbers, for `newsAfterMs` now: true once */
 export async function writeStatus(
   redis: Redis,
-  place: StatusPlace,
+  place: StatusPlace & { readonly key: JobKey },
   status: Pick<RunStatus, 'outcome' | 'reason' | 'atMs'> & {
     readonly until?: readonly WaitCondition[] | undefined;
     readonly infeasible?: InfeasibleBackoff | undefined;
@@ -137,8 +136,8 @@ export async function writeStatus(
     reason,
     atMs,
     tookMs: tookMs === undefined ? '' : String(Math.round(tookMs)),
-    conditions: until === undefined ? '' : JSON.stringify(until),
-    groups: waitGroups(until ?? []),
+    key: JSON.stringify(place.key),
+    conditions: until === undefined || until.length === 0 ? '' : JSON.stringify(until),
     infeasible: infeasible ? JSON.stringify(infeasible) : '',
     newsAfterMs,
   });
@@ -156,6 +155,22 @@ export async function clearStatus(
 
 function keysOf({ prefix, driver, key }: StatusPlace) {
   return { status: statusKey(prefix, driver, key.uid), waits: waitsKey(prefix, driver) };
+}
+
+/** The keys that wait for objects, and for which. */
+export async function readWaiting({
+  redis,
+  prefix,
+  driver,
+}: RedisPlace): Promise<readonly { readonly key: JobKey; readonly until: RunStatus['until'] }[]> {
+  const keys = Object.values(await redis.hgetall(waitsKey(prefix, driver))).flatMap((text) => {
+    const value = parseJson(text);
+    const parsed = isFields(value) ? parseKey(value) : undefined;
+    return parsed?.ok === true ? [parsed.key] : [];
+  });
+  const uids = keys.map(({ uid }) => uid);
+  const statuses = await readStatuses(redis, { prefix, driver }, uids);
+  return keys.map((key) => ({ key, until: statuses.get(key.uid)?.until ?? [] }));
 }
 
 /** Why a key waits; undefined when nothing is stored. */

@@ -6,9 +6,7 @@ import {
   isOfOurs,
   judgeCall,
   pauseOf,
-  pauseVersion,
   type SeenLease,
-  UNTIL_PAUSE_ENDS,
 } from '#src/election/lease-view.ts';
 
 const HISTORY = 'marker:replid';
@@ -129,11 +127,6 @@ describe('the pause of new work', () => {
 
   it('says that another provisioner was the last to hold the Lease', () =>
     assert.match(pauseOf(seen({ holder: OTHER })) ?? '', /was the last to hold/));
-
-  it('ends with the version that wait conditions name', () => {
-    assert.equal(pauseVersion(true), UNTIL_PAUSE_ENDS[0]?.seen);
-    assert.notEqual(pauseVersion(false), UNTIL_PAUSE_ENDS[0]?.seen);
-  });
 });
 
 describe('a Lease', () => {

@@ -114,11 +114,6 @@ describe('the cause for which a claim is not done', () => {
     );
   });
 
-  it('names --watch-secrets where sutler does not watch the secret', () => {
-    const reason = 'error getting secret a in namespace b: secrets "a" not found';
-    assert.match(statusCause(status({ reason })).step, /--watch-secrets/);
-  });
-
   it('is not that the driver can’t be reached while its gateway is full', () => {
     const details = `${FULL_DETAILS}: 2 calls are under way`;
     const { message } = createNotSentError({ method: '/x', code: Code.Unavailable, details });

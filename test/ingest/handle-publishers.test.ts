@@ -113,7 +113,6 @@ async function openScanners(t: TestContext) {
     store,
     stored: [volume('one', 'h'), volume('two', 'other')],
     lists: 0,
-    promotions: 0,
     duringList: () => Promise.resolve(),
     open(name = 'd.example'): HandleScanner {
       const scanner = new HandleScanner({
@@ -133,12 +132,6 @@ async function openScanners(t: TestContext) {
       scanner.serve({
         name,
         store: redisSharedHandles({ redis: redis, prefix: 'csi', driver: name }),
-        dependencies: {
-          promote: () => {
-            bed.promotions += 1;
-            return Promise.resolve({ promoted: 0, running: 0 });
-          },
-        },
       });
       return scanner;
     },
@@ -161,13 +154,6 @@ describe('handle scanner', { concurrency: true }, () => {
     await until(async () => (await bed.redis.exists('{csi}:shared:d.example')) === 1, 'a view');
     assert.deepEqual(await bed.store.sharersOf(identity('h')), []);
     assert.equal(bed.lists, 1);
-  });
-
-  it('promotes the keys that wait for the view, also those that park a moment later', async (t) => {
-    const bed = await openScanners(t);
-    bed.open();
-    await until(bed.isKnown, 'a view');
-    await until(() => bed.promotions === 3, 'three promotions');
   });
 
   it('publishes the names of the PVs that share a handle', async (t) => {
@@ -275,11 +261,7 @@ describe('handle scanner', { concurrency: true }, () => {
       lists.stop();
       return cutOff.stop();
     });
-    cutOff.serve({
-      name: 'd.example',
-      store: bed.store,
-      dependencies: { promote: () => Promise.resolve({ promoted: 0, running: 0 }) },
-    });
+    cutOff.serve({ name: 'd.example', store: bed.store });
     assert.equal(await bed.isKnown(), false);
     await until(() => lists.trouble !== undefined, 'a page failed');
     await until(() => lists.trouble === undefined, 'nobody asks for it any more');

@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { ProvisioningPause } from '#src/ingest/provisioning-pause.ts';
-import { objectId } from '#src/queue/dependency-index.ts';
-import { Listeners } from '#src/runtime/listeners.ts';
 import { createLogger } from '#src/runtime/log.ts';
-import { PROVISIONING_PAUSE, type SeenLease, UNTIL_PAUSE_ENDS } from '#src/election/lease-view.ts';
+import type { SeenLease } from '#src/election/lease-view.ts';
 
-const ID = objectId(PROVISIONING_PAUSE);
 const ALLOWED = seen({});
 const DRAINED = seen({ 'sutler.dev/drain': '{"by":"ann"}' });
 const OTHER: SeenLease = { ...ALLOWED, otherHolder: 'upstream-0' };
@@ -18,43 +15,27 @@ function seen(annotations: Readonly<Record<string, string>>): SeenLease {
 }
 
 describe('ProvisioningPause', () => {
-  let changed: string[];
   let lines: string[];
   let pause: ProvisioningPause;
   beforeEach(() => {
-    changed = [];
-    const changes = new Listeners<string>();
-    changes.subscribe((object) => changed.push(object));
     lines = [];
     const write = (line: string) => void lines.push(line);
     const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write });
-    pause = new ProvisioningPause(changes, log);
-  });
-  /** Whether the wait watch promotes the keys that wait for new work. */
-  const isPromoting = (): boolean => {
-    const version = pause.versionOf(ID);
-    return version !== undefined && version !== UNTIL_PAUSE_ENDS[0]?.seen;
-  };
-
-  it('has no version before the Lease was seen', () => {
-    assert.equal(pause.versionOf(ID), undefined);
+    pause = new ProvisioningPause(log);
   });
 
-  it('promotes the keys that wait for it once it is allowed', () => {
+  it('allows no new work before the Lease was seen', () => {
+    assert.equal(pause.isNewWorkAllowed, false);
+  });
+
+  it('allows new work where the Lease says nothing of a drain', () => {
     pause.learn(ALLOWED, true);
-    assert.equal(isPromoting(), true);
-    assert.deepEqual(changed, [ID]);
+    assert.equal(pause.isNewWorkAllowed, true);
   });
 
-  it('promotes none while sutler is drained', () => {
+  it('allows no new work while sutler is drained', () => {
     pause.learn(DRAINED, true);
-    assert.equal(isPromoting(), false);
-    assert.notEqual(pause.versionOf(ID), undefined);
-  });
-
-  it('tells of each change once', () => {
-    for (const each of [DRAINED, DRAINED, ALLOWED, ALLOWED]) pause.learn(each, true);
-    assert.deepEqual(changed, [ID, ID]);
+    assert.equal(pause.isNewWorkAllowed, false);
   });
 
   it('logs the begin and the end of a drain once each', () => {
@@ -74,18 +55,13 @@ describe('ProvisioningPause', () => {
   it('knows nothing any more when this ingest does not lead', () => {
     pause.learn(ALLOWED, true);
     pause.forget();
-    assert.equal(pause.versionOf(ID), undefined);
+    assert.equal(pause.isNewWorkAllowed, false);
   });
 
   it('learns nothing of a drain while this ingest does not lead', () => {
     pause.learn(DRAINED, false);
-    assert.equal(pause.versionOf(ID), undefined);
+    assert.equal(pause.isNewWorkAllowed, false);
     assert.equal(pause.note, undefined);
-  });
-
-  it('is no version of another object', () => {
-    pause.learn(ALLOWED, true);
-    assert.equal(pause.versionOf('storageclasses//fast'), undefined);
   });
 
   it('tells its subscribers when it is allowed, and not when it is halted', () => {

@@ -170,7 +170,6 @@ export async function openRig({
     options: { ...DEFAULT_OPTIONS, identity: 'test' },
     timeoutMs,
     doubtMs: 60_000,
-    areSecretsWatched: false,
     retryMaxMs: 300_000,
     endpoint: 'unix:///gateway',
     clock: systemClock,

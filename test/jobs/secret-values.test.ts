@@ -120,10 +120,10 @@ describe('a secret', () => {
         assert.ok(!reported.includes(JSON.stringify(BYTES.toString(form)).slice(1, -1)));
     });
 
-    it('parks the claim on the secret if ingest watches secrets', async () => {
+    it('has the claim tried again when the secret changes', async () => {
       const claim = await claimWith({ keytab: BYTES });
-      const outcome = await rig.provision(claim, { areSecretsWatched: true });
-      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+      const outcome = await rig.provision(claim);
+      assert.ok(outcome.kind === 'retry', JSON.stringify(outcome));
       const { metadata } = await writeSecret(claim.metadata.name, {});
       assert.deepEqual(outcome.until, [
         {

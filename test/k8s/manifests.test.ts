@@ -5,7 +5,6 @@ import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 import type { Process } from '#src/dispatch.ts';
-import { ON_DEMAND } from '#src/ingest/dependencies/demand-watch.ts';
 import { readEvents } from '#src/webhooks/read-events.ts';
 import * as kinds from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
@@ -593,15 +592,21 @@ describe('k8s/', () => {
       resources.flatMap(({ group, plural }) => verbs.map((verb) => `${verb} ${group}/${plural}`));
 
     it('of ingest are exactly to list and watch its kinds, write events, and explain claims', () => {
-      const watched = grants(
-        ['list', 'watch'],
-        [kinds.claims, kinds.volumes, kinds.classes, ...ON_DEMAND],
+      const watched = grants(['list', 'watch'], [kinds.claims, kinds.volumes, kinds.classes]);
+      const waitedFor = grants(
+        ['list'],
+        [
+          kinds.snapshots,
+          kinds.snapshotContents,
+          kinds.volumeAttributesClasses,
+          kinds.volumeAttachments,
+        ],
       );
       const events = grants(['create', 'patch'], [kinds.events]);
       const read = grants(['get'], [kinds.claims, kinds.volumes, kinds.classes]);
       assert.deepEqual(
         [...rightsOf('sutler-ingest')].toSorted(),
-        [...watched, ...read, ...events].toSorted(),
+        [...watched, ...waitedFor, ...read, ...events].toSorted(),
       );
     });
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
+import type { JobKey } from '#src/queue/contract.ts';
 import { shownReason } from '#src/queue/outcome.ts';
 import { clearStatus, readStatus, type StatusPlace, writeStatus } from '#src/queue/status.ts';
 import { claimKey } from '../harness/queue.ts';
@@ -36,7 +37,7 @@ describe('a reason that is to be told', () => {
 describe('an infeasible back-off', () => {
   let redis: TestRedis;
   let serial = 0;
-  let target: StatusPlace;
+  let target: StatusPlace & { readonly key: JobKey };
   const first = { scope: 'gold', untilMs: 60_000 };
 
   before(async () => {

@@ -1,8 +1,7 @@
 import type { Counter, Registry } from 'prom-client';
 import type { KubeClient } from '../../kube/client.ts';
 import { KubeError } from '../../kube/kube-error.ts';
-import { claims, volumes } from '../../kube/resources.ts';
-import { objectId } from '../../queue/dependency-index.ts';
+import { claims, keyOf, volumes } from '../../kube/resources.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { metricsIn } from '../../runtime/metrics.ts';
@@ -107,7 +106,7 @@ export class LookQueue {
   add({ isEarly, ...target }: ChangeNotice): void {
     const planned = { target, failures: 0 };
     if (isEarly) this.#plan(planned, EARLY_MS);
-    else this.#due.set(objectId(target), planned);
+    else this.#due.set(idOf(target), planned);
     this.#start();
   }
 
@@ -158,7 +157,7 @@ export class LookQueue {
   }
 
   #retry({ target, failures }: Planned): void {
-    const id = objectId(target);
+    const id = idOf(target);
     if (this.#due.has(id) || this.#later.has(id)) return;
     const afterMs = RETRY_MS[failures];
     if (afterMs === undefined) this.#dropped.inc();
@@ -167,7 +166,7 @@ export class LookQueue {
 
   #refuse({ target }: Planned, code: 401 | 403): void {
     const { resource } = target;
-    const id = objectId(target);
+    const id = idOf(target);
     const known = this.#refusals.get(resource);
     this.#later.delete(id);
     this.#dropped.inc();
@@ -186,7 +185,7 @@ export class LookQueue {
    * off for ever.
    * @returns false if it was dropped, because too many are planned */
   #plan(planned: Planned, afterMs: readonly number[]): boolean {
-    const id = objectId(planned.target);
+    const id = idOf(planned.target);
     const earlier = this.#later.get(id);
     if (earlier === undefined && this.#later.size >= MAX_PLANNED) {
       this.#dropped.inc();
@@ -222,4 +221,8 @@ function missing(resource: string): string {
     `HTTP 403 to get ${resource}: grant ingest the verb get on ${resource} ` +
     '(k8s/webhooks/rbac.yaml has the rule); until then the resync finds what notices name'
   );
+}
+
+function idOf(target: Target): string {
+  return `${target.resource}/${keyOf(target)}`;
 }

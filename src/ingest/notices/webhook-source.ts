@@ -1,9 +1,8 @@
 import QuickLRU from 'quick-lru';
 import type { KubeClient } from '../../kube/client.ts';
-import type { Claim, Class, KubeObject, Volume } from '../../kube/objects.ts';
+import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
 import { claims, classes, keyOf, volumes } from '../../kube/resources.ts';
-import { objectId } from '../../queue/dependency-index.ts';
 import { unlessAborted } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
@@ -105,11 +104,8 @@ export class WebhookSource implements ObjectSource {
   }
 
   /** Offers an object that was read because a notice named it to all drivers. One that does not
-   * exist counts as not stored yet: nothing follows from it, but for keys that wait for it. */
+   * exist counts as not stored yet: nothing follows from it. */
   looked({ target, object }: Look): void {
-    const id = objectId(target);
-    const version = (object as KubeObject | undefined)?.metadata.resourceVersion ?? '';
-    this.#options.drivers.tellVersion(id, version);
     const isClaim = target.resource === claims.plural;
     if (object === undefined) {
       (isClaim ? this.#claims : this.#volumes).delete(keyOf(target));
@@ -201,8 +197,7 @@ export class WebhookSource implements ObjectSource {
    * failures. Those of the first list concern nobody: the resync of a new leader comes after it. */
   #classChanged({ type, object: { metadata } }: Change<Class>): void {
     const { drivers } = this.#options;
-    const id = objectId({ resource: classes.plural, name: metadata.name });
-    drivers.tellVersion(id, type === 'deleted' ? '' : metadata.resourceVersion);
+    drivers.each(({ onClassChange }) => onClassChange?.());
     if (type !== 'added' || !this.#classes.hasSynced || !drivers.isLeading) return;
     this.#addedClasses.add(metadata.name);
     if (!this.#isEnqueuingByClass) void this.#enqueueByClass();

@@ -1,11 +1,10 @@
 import { performance } from 'node:perf_hooks';
 import type { KubeClient } from '../../kube/client.ts';
 import { ListWatch, type ListWatchOptions } from '../../kube/list-watch.ts';
-import type { Claim, Class, KubeObject, ObjectMeta, Volume } from '../../kube/objects.ts';
+import type { Claim, Class, KubeObject, Volume } from '../../kube/objects.ts';
 import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
-import { claims, classes, keyOf, type Resource, volumes } from '../../kube/resources.ts';
+import { claims, classes, keyOf, volumes } from '../../kube/resources.ts';
 import type { JobKey } from '../../queue/contract.ts';
-import { objectId } from '../../queue/dependency-index.ts';
 import { unlessAborted } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import type { Registry } from '../../runtime/metrics.ts';
@@ -66,7 +65,6 @@ export class Informers implements ObjectSource {
       resource: claims,
       transform: transformWatchedClaim,
       mayNeedJob: mayClaimNeedJob,
-      observer: this.#claimObserver(),
       onChange: ({ object, previous, isModified }) =>
         this.#options.drivers.each(({ handler }) =>
           handler.claimChanged(object, previous, isModified),
@@ -203,21 +201,6 @@ export class Informers implements ObjectSource {
     return [this.#classes, this.#claimWatch, this.#volumeWatch];
   }
 
-  #tellVersion({ plural }: Resource, name: Pick<ObjectMeta, 'namespace' | 'name'>, to: string) {
-    this.#options.drivers.tellVersion(objectId({ resource: plural, ...name }), to);
-  }
-
-  #claimObserver(): Observer<Claim> {
-    return {
-      put: ({ metadata }) => this.#tellVersion(claims, metadata, metadata.resourceVersion),
-      remove: (key) => {
-        const [namespace = '', name = ''] = key.split('/');
-        this.#tellVersion(claims, { namespace, name }, '');
-      },
-      endList: () => this.#options.drivers.each(({ onListed }) => onListed?.(claims.plural)),
-    };
-  }
-
   #volumeObserver(): Observer<Volume> {
     return {
       beginList: () => {
@@ -226,16 +209,13 @@ export class Informers implements ObjectSource {
       },
       put: (volume) => {
         if (this.#volumeIndex.put(volume)) this.#options.onSharing?.();
-        this.#tellVersion(volumes, volume.metadata, volume.metadata.resourceVersion);
       },
       remove: (name, raw) => {
         this.#removeVolumes([name], (raw as Volume | undefined)?.status?.phase);
-        this.#tellVersion(volumes, { name }, '');
       },
       endList: () => {
         this.#removeVolumes(this.#volumeIndex.endList());
         for (const tell of this.#onListed ?? []) tell();
-        this.#options.drivers.each(({ onListed }) => onListed?.(volumes.plural));
       },
     };
   }
@@ -255,7 +235,7 @@ export class Informers implements ObjectSource {
   /** A class that was added, or deleted and created again, may end the cause of its claims'
    * failures. */
   #classChanged({ type, object: { metadata } }: Change<Class>): void {
-    this.#tellVersion(classes, metadata, type === 'deleted' ? '' : metadata.resourceVersion);
+    this.#options.drivers.each(({ onClassChange }) => onClassChange?.());
     if (type !== 'added') return;
     for (const claim of this.#pendingClaims.list())
       if (classNameOf(claim) === metadata.name)

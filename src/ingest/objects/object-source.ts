@@ -11,13 +11,8 @@ export interface Unfinished {
 export interface ServedDriver {
   /** Told of each change of a claim or volume that may concern a job. */
   readonly handler: EventHandler;
-  /** Called when a claim, class or volume was added, modified or deleted.
-   * @param object   its id in the dependency index
-   * @param version  '' = it was deleted */
-  readonly onVersion?: (object: string, version: string) => void;
-  /** Called when a list is complete: objects may be gone that no event told of.
-   * @param resource  the plural */
-  readonly onListed?: (resource: string) => void;
+  /** Called when a class was added, modified or deleted. */
+  readonly onClassChange?: () => void;
 }
 
 /** The drivers that a source serves. */
@@ -48,10 +43,6 @@ export class ServedDrivers {
 
   each(call: (driver: ServedDriver) => void): void {
     for (const driver of this.#drivers) call(driver);
-  }
-
-  tellVersion(object: string, version: string): void {
-    this.each(({ onVersion }) => onVersion?.(object, version));
   }
 }
 

@@ -27,15 +27,22 @@ export interface PendingCacheOptions<T> {
   readonly transform: (raw: unknown) => T;
   /** Whether an object may need a job as it is, or because another object changes. */
   readonly mayNeedJob: (object: T) => boolean;
-  readonly observer: Observer<T>;
+  readonly observer?: Observer<T>;
   readonly onChange: (change: PendingChange<T>) => void;
   readonly log: Logger;
 }
+
+const NO_OBSERVER: Observer<unknown> = {
+  put: () => undefined,
+  remove: () => undefined,
+  endList: () => undefined,
+};
 
 /** The objects of a collection that may need a job. The others, nearly all, need none until they
  * change, so nothing is kept of them. */
 export class PendingCache<T extends Transformed> implements ObjectSink {
   readonly #options: PendingCacheOptions<T>;
+  readonly #observer: Observer<T>;
   readonly #log: Logger;
   readonly #kept = new Map<string, T>();
   /** Keys of kept objects that the list under way did not contain so far. */
@@ -43,6 +50,7 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
 
   constructor(options: PendingCacheOptions<T>) {
     this.#options = options;
+    this.#observer = options.observer ?? NO_OBSERVER;
     this.#log = options.log.child({ resource: options.resource.plural });
   }
 
@@ -60,11 +68,11 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
 
   beginList(): void {
     this.#unlisted = new Set(this.#kept.keys());
-    this.#options.observer.beginList?.();
+    this.#observer.beginList?.();
   }
 
   put(raw: unknown, how: 'listed' | 'added' | 'modified'): void {
-    const { transform, mayNeedJob, observer, onChange } = this.#options;
+    const { transform, mayNeedJob, onChange } = this.#options;
     const object = transformOrSkip(raw, transform, this.#log);
     if (object === undefined) return;
     const key = keyOf(object.metadata);
@@ -74,9 +82,9 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
     // Another object of the same name; its deletion was not shown.
     if (known !== undefined && known.metadata.uid !== uid) {
       this.#kept.delete(key);
-      observer.remove(key, undefined);
+      this.#observer.remove(key, undefined);
     }
-    observer.put(object);
+    this.#observer.put(object);
     const previous = known?.metadata.uid === uid ? known : undefined;
     if (previous?.metadata.resourceVersion === resourceVersion) return;
     if (mayNeedJob(object)) this.#kept.set(key, object);
@@ -92,12 +100,12 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
     const key = rawKey(raw);
     if (key === undefined) return;
     this.#kept.delete(key);
-    this.#options.observer.remove(key, raw);
+    this.#observer.remove(key, raw);
   }
 
   endList(): void {
     for (const key of this.#unlisted) this.#kept.delete(key);
     this.#unlisted.clear();
-    this.#options.observer.endList();
+    this.#observer.endList();
   }
 }

@@ -1,6 +1,5 @@
 import * as keys from '../../kube/keys.ts';
 import type { Claim, Class, ObjectMeta, Volume } from '../../kube/objects.ts';
-import type { Transformed } from '../../kube/reflector.ts';
 import { isInTreeVolume, PLUGINS } from '../../migration/plugins.ts';
 import { isPending } from '../../volumes/data-source.ts';
 import { isNew, provisionerOf } from '../../volumes/eligibility.ts';
@@ -100,12 +99,6 @@ export function transformVolume(raw: unknown): Volume {
 export function transformClass(raw: unknown): Class {
   const cls = raw as Class;
   return { ...cls, metadata: transformMeta(cls.metadata, keys.CLASS_SETTINGS) };
-}
-
-/** Keeps the name and version of any object, which is all that a dependency needs. */
-export function transformName(raw: unknown): Transformed {
-  const { metadata } = raw as Transformed;
-  return { metadata: pick(metadata, ['name', 'uid', 'resourceVersion', 'namespace']) };
 }
 
 function transformMeta(

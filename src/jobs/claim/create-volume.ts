@@ -22,7 +22,6 @@ import type { CsiDriver, Dependencies } from '../dependencies.ts';
 import { type MarkedJob, markJob } from '../mark-job.ts';
 import {
   notForwarded,
-  parkOrRetry,
   recordClaimEvent,
   reportFailedForNow,
   reportProvisioningFailed,
@@ -68,11 +67,10 @@ export async function createVolume(deps: Dependencies, creation: Creation): Prom
     reportProvisioningFailed(deps.cluster.events, claim, secrets.message);
     if (secrets.error !== undefined && isOutage(secrets.error))
       return { kind: 'later', reason: secrets.message };
-    const waitsFor = deps.settings.areSecretsWatched ? secrets.waitsFor : [];
-    if (claim === undefined)
-      return stayInJournal(deps, job, { why: secrets.message, until: waitsFor });
-    // If ingest did not watch secrets, a parked claim would wait for the longest delay.
-    return parkOrRetry(secrets.message, waitsFor);
+    const { message: reason, waitsFor: until } = secrets;
+    if (claim === undefined) return stayInJournal(deps, job, { why: reason, until });
+    // Not parked: ingest may have no right to see the secret.
+    return { kind: 'retry', reason, until };
   }
   const place = requirementText(planned.requirement);
   const mark = await markJob(deps, run, { planned: place, isBegun: creation.isBegun });

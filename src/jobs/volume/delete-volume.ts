@@ -4,7 +4,7 @@ import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { noteReached } from '../../queue/run.ts';
-import { MAX_SHARERS, VIEW_CONDITION } from '../../hints/shared-handles.ts';
+import { MAX_SHARERS } from '../../hints/shared-handles.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { traceHeaders, traceId } from '../../runtime/trace-id.ts';
 import { type DeletionPlan, planDeletion } from '../../volumes/deletion.ts';
@@ -172,7 +172,6 @@ const NOT_COMPARED: Outcome = {
   reason:
     'no ingest has told lately whether another PersistentVolume has the handle; ' +
     'the volume is deleted when one does (see /readyz of ingest)',
-  until: [VIEW_CONDITION],
 };
 
 /** Ends the run of a volume that can't be deleted as things are. */

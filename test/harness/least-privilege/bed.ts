@@ -215,7 +215,7 @@ export class LeastPrivilegeBed {
   }
 
   #flagsOf(name: string): readonly string[] {
-    return [`--kubeconfig=${this.#kubeconfigs[name]}`, ...this.#placeOf(), '--watch-secrets'];
+    return [`--kubeconfig=${this.#kubeconfigs[name]}`, ...this.#placeOf()];
   }
 
   #placeOf(): readonly string[] {

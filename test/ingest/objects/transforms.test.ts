@@ -1,11 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import {
-  transformClaim,
-  transformClass,
-  transformName,
-  transformVolume,
-} from '#src/ingest/objects/transforms.ts';
+import { transformClaim, transformClass, transformVolume } from '#src/ingest/objects/transforms.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { shouldDelete } from '#src/volumes/deletion.ts';
 import { shouldProvision } from '#src/volumes/eligibility.ts';
@@ -118,21 +113,5 @@ describe('transforms', () => {
       });
       assert.deepEqual(spec, { storageClassName: 'class' });
     }
-  });
-
-  it('keep only name and version of other objects', () => {
-    const metadata = {
-      name: 'n',
-      namespace: 's',
-      uid: 'u',
-      resourceVersion: '1',
-      finalizers: ['f'],
-    };
-    assert.deepEqual(transformName({ metadata, data: { password: 'x' } }), {
-      metadata: { name: 'n', namespace: 's', uid: 'u', resourceVersion: '1' },
-    });
-    assert.deepEqual(transformName({ metadata: { name: 'n', uid: 'u', resourceVersion: '1' } }), {
-      metadata: { name: 'n', uid: 'u', resourceVersion: '1' },
-    });
   });
 });

@@ -308,7 +308,7 @@ describe('a creation', () => {
       const claim = await rig.claim();
       const outcome = await rig.provision(claim, { lease: paused });
       assert.ok(outcome.kind === 'later');
-      assert.deepEqual(outcome.until, [{ resource: 'newwork', name: '*', seen: 'halted' }]);
+      assert.deepEqual(outcome.until, [{ resource: 'newwork', name: '*', seen: 'paused' }]);
       assert.match(outcome.reason, /sutler is drained by somebody/);
       assert.deepEqual([creations(), messagesOf(rig)], [0, []]);
       assert.equal(await rig.doubtMs(claim), undefined);
