@@ -13,7 +13,13 @@ import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import type { WaitCondition } from '#src/rules/rule.ts';
-import { claimKey, QueueBench, snapshotKey, type TestProducer, volumeKey } from '../harness/queue.ts';
+import {
+  claimKey,
+  QueueBench,
+  snapshotKey,
+  type TestProducer,
+  volumeKey,
+} from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
@@ -169,9 +175,7 @@ describe('keys that wait for objects', () => {
     const ref = { namespace: 'default', name: 's' };
     bench.consumer(async () => {
       const found = await kube.get(snapshots, ref).catch(() => undefined);
-      return found === undefined
-        ? parked({ resource: snapshots.plural, ...ref, seen: '' })
-        : done;
+      return found === undefined ? parked({ resource: snapshots.plural, ...ref, seen: '' }) : done;
     });
     producer.ensureQueued(claimKey('a'));
     await until(async () => (await waiting()).length === 1, 'it waits');

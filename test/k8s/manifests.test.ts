@@ -679,10 +679,10 @@ describe('k8s/', () => {
       }
     });
 
-    it('is to get for jobs, and to list and watch for ingest', () =>
+    it('is to get for jobs, and to list for ingest', () =>
       assert.deepEqual(
         grants.map(({ rule }) => rule.verbs),
-        SECRET_FOLDERS.flatMap(() => [['get'], ['list', 'watch']]),
+        SECRET_FOLDERS.flatMap(() => [['get'], ['list']]),
       ));
   });
 
