@@ -56,7 +56,7 @@ RUN sed -i '/^# http.*snapshot/{s/^#/URIs:/;n;d}' /etc/apt/sources.list.d/debian
 # The bundle in the place of dist/, in which Node would open hundreds of files to start a process.
 # It contains the packages too.
 COPY --from=build /app/bundle ./dist
-# What `sutler migrate` puts beside a driver, and the program that makes Secrets in a cluster.
+# The program that makes Secrets in a cluster, and its manifests.
 COPY k8s ./k8s
 # Some manifests name external-provisioner's program; kubectl exec finds sutler by its own name.
 RUN printf '#!/bin/sh\nexec node --enable-source-maps /app/dist/cli.js "$@"\n' > /csi-provisioner \

@@ -1,10 +1,10 @@
 /* npm run image:check [-- --builder docker|buildah]: builds the images of the Dockerfile and starts
- * what is in them: --version, --help, `sutler migrate`, and sutler beside the sample driver, which
+ * what is in them: --version, --help, and sutler beside the sample driver, which
  * provisions one claim. Without --builder it follows the Dockerfile on this machine and needs no
  * docker (follow-dockerfile.mjs). */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { request } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -90,33 +90,6 @@ async function expectOutput(args, pattern) {
   print(`image ${args.join(' ')}: as expected`);
 }
 
-const MANIFEST = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: { name: shop-controller, namespace: storage }
-spec:
-  selector: { matchLabels: { app: shop } }
-  template:
-    metadata: { labels: { app: shop } }
-    spec:
-      containers:
-        - { name: shop-driver, image: 'example.com/shop:v1' }
-        - name: csi-provisioner
-          image: example.com/sig/csi-provisioner:v6.3.0
-          args: [--csi-address=/csi/csi.sock, --leader-election]
-          volumeMounts: [{ name: socket, mountPath: /csi }]
-      volumes: [{ name: socket, emptyDir: {} }]
-`;
-
-async function checkMigrate() {
-  const file = join(folder, 'driver.yaml');
-  const out = join(folder, 'migration');
-  writeFileSync(file, MANIFEST);
-  const args = ['migrate', file, '--driver-name=shop.example', `--out=${out}`];
-  await expectOutput(args, /kubectl apply -k/);
-  if (!existsSync(join(out, 'beside'))) fail(`sutler migrate wrote no ${out}/beside`);
-}
-
 async function until(isTrue, what, child) {
   for (const endMs = Date.now() + 30_000; Date.now() < endMs; await sleep(50)) {
     if (await isTrue()) return;
@@ -195,6 +168,5 @@ if (builder !== undefined) checkUsers(builder);
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 await expectOutput(['--version'], new RegExp(version.replaceAll('.', '\\.')));
 await expectOutput(['--help'], /Usage: sutler/);
-await checkMigrate();
 await checkProvisioning();
 print('The images build and run.');

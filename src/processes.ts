@@ -19,6 +19,5 @@ export const processes: Readonly<Record<string, Process>> = {
   audit: { ...operator.audit, load: () => import('./operator/audit.ts') },
   forget: { ...operator.forget, load: () => import('./operator/forget.ts') },
   drain: { ...operator.drain, load: () => import('./operator/drain.ts') },
-  migrate: { ...operator.migrate, load: () => import('./operator/migrate.ts') },
   uninstall: { ...operator.uninstall, load: () => import('./operator/uninstall.ts') },
 };

@@ -73,7 +73,7 @@ async function createCertificates() {
 
 await create('sutler-dashboard', { password: password() });
 await createCertificates();
-const redis = ['ingest', 'jobs', 'dashboard', 'operator'].flatMap((name) => {
+const redis = ['ingest', 'jobs', 'all', 'dashboard', 'operator'].flatMap((name) => {
   const secret = password();
   const url = `redis://sutler-${name}:${secret}@sutler-redis.${namespace}.svc:6379`;
   return [

@@ -23,6 +23,13 @@ export const flags = defineFlags({
       'Address at which csi-gateway listens and is called: unix:///path or dns:///host:port. ' +
       'Empty: a socket in a private folder.',
   },
+  listen: {
+    type: 'strings',
+    default: '',
+    help:
+      'Address at which csi-gateway serves workers elsewhere (docs/grow.md): dns:///host:port. ' +
+      'TCP beyond loopback needs TLS. Empty: none.',
+  },
   'leader-election': {
     type: 'bool',
     default: false,

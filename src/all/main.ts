@@ -30,11 +30,9 @@ import { runProcess, type Invocation, type ProcessContext } from '../runtime/pro
 import { claimSocketPath, isInUse } from '../runtime/socket-file.ts';
 import { flags as ownFlags, summary } from './flags.ts';
 
-/** Without the gateway's --listen: it listens where jobs call it. */
-const { listen: _, ...listenless } = gatewayFlags;
 /** Every flag that `sutler all` serves. */
 export const table = defineFlags({
-  ...listenless,
+  ...gatewayFlags,
   ...dashboardFlags,
   ...jobsFlags,
   ...ingestFlags,
@@ -64,7 +62,7 @@ async function start(context: AllContext): Promise<void> {
   const values = {
     ...flags,
     redisUrl,
-    listen,
+    listen: [...listen, ...flags.listen],
     ...(listen.length === 0 ? {} : { gateway: listen }),
     ...(node === undefined ? {} : nodeFlags(node, listen)),
     // One page for all of them.

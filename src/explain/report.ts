@@ -52,11 +52,16 @@ export async function reportDriver(
     const job = { isActive: running.has(keyId(entry.key)), delayMs: undefined };
     return explainEntry(entry, { state, status, job, ofAll: cause });
   });
-  const troubles = state.processes.flatMap(({ process, instance, lines }) =>
-    lines.map((line) => `${process} ${instance}: ${line}`),
-  );
+  const troubles = troublesOf(state.processes);
   const isFine = (cause?.isFine ?? true) && pending.every((each) => each.cause.isFine);
   return { state, cause, isFine, troubles, pending };
+}
+
+/** Failed checks and notes of processes, a line each. */
+export function troublesOf(processes: DriverState['processes']): readonly string[] {
+  return processes.flatMap(({ process, instance, lines }) =>
+    lines.map((line) => `${process} ${instance}: ${line}`),
+  );
 }
 
 const NOTHING_RUNS: ReadonlySet<string> = new Set();

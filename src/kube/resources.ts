@@ -59,20 +59,6 @@ export const referenceGrants = inNamespace(
   'referencegrants',
   'ReferenceGrant',
 );
-export const deployments = inNamespace('apps/v1', 'deployments', 'Deployment');
-export const statefulSets = inNamespace('apps/v1', 'statefulsets', 'StatefulSet');
-export const daemonSets = inNamespace('apps/v1', 'daemonsets', 'DaemonSet');
-export const csiDrivers = inCluster(storageApi, 'csidrivers', 'CSIDriver');
-export const accessReviews = inCluster(
-  'authorization.k8s.io/v1',
-  'subjectaccessreviews',
-  'SubjectAccessReview',
-);
-export const ownAccessReviews = inCluster(
-  'authorization.k8s.io/v1',
-  'selfsubjectaccessreviews',
-  'SelfSubjectAccessReview',
-);
 function inNamespace(apiVersion: string, plural: string, kind: string): Resource {
   return { ...splitApiVersion(apiVersion), plural, kind, namespaced: true };
 }

@@ -1,3 +1,4 @@
+import type { Redis } from 'ioredis';
 import {
   countFaults,
   type DriverReport,
@@ -5,10 +6,12 @@ import {
   groupReport,
   renderReport,
   reportDriver,
+  troublesOf,
 } from '../explain/report.ts';
 import { listDrivers } from '../queue/queues.ts';
+import { readProcesses } from '../redis/processes.ts';
 import { systemClock } from '../runtime/clock.ts';
-import { chooseDriver, type Means, type Result, commandMain } from './command.ts';
+import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
 import { status } from './flags.ts';
 import { lookUntilItLasts, repeat } from './repeat.ts';
 
@@ -28,8 +31,7 @@ async function run(means: Means<typeof status.flags>): Promise<Result> {
   };
   return repeat(means, async () => {
     const reports = (await lookUntilItLasts(look, stopping)).map(groupReport);
-    // Refuses what it does not find.
-    if (reports.length === 0) await chooseDriver(redis, prefix, driverName);
+    if (reports.length === 0) await refuse(redis, prefix, driverName);
     const nowMs = systemClock.nowMs();
     return {
       status: reports.every(({ isFine }) => isFine) ? 0 : 1,
@@ -38,4 +40,13 @@ async function run(means: Means<typeof status.flags>): Promise<Result> {
       facts: reports.map(factsOf),
     };
   });
+}
+
+/** Says why there is nothing to show: what the processes lack, where no driver has answered yet.
+ * @throws Refusal */
+async function refuse(redis: Redis, prefix: string, driverName: string): Promise<void> {
+  const troubles = troublesOf(await readProcesses(redis, prefix));
+  if (driverName === '' && troubles.length > 0)
+    throw new Refusal(`no driver is served yet: ${troubles.join('; ')}`);
+  await chooseDriver(redis, prefix, driverName);
 }

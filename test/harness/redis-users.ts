@@ -7,7 +7,7 @@ import type { Redis } from 'ioredis';
 const FILE = fileURLToPath(new URL('../../../k8s/redis/users.acl', import.meta.url));
 
 /** The users of k8s/redis/users.acl. */
-export type RedisUser = 'ingest' | 'jobs' | 'dashboard' | 'promoter' | 'operator';
+export type RedisUser = 'ingest' | 'jobs' | 'all' | 'dashboard' | 'promoter' | 'operator';
 
 /** Password of all of them in tests. */
 const USER_PASSWORD = 'password-of-a-user';

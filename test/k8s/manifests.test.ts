@@ -191,6 +191,12 @@ const redisUsersFile = readFileSync(join(ROOT, 'k8s/redis/users.acl'), 'utf8')
   .split('\n')
   .filter((line) => line !== 'user default off');
 const redisUserNames = redisUsersFile.map((line) => line.split(' ')[1]);
+/** The commands of a user, without those of its selectors. */
+const commandsOf = (user: string): ReadonlySet<string> => {
+  const line = redisUsersFile.find((each) => each.startsWith(`user ${user} `)) ?? '';
+  const words = line.replaceAll(/ \([^)]*\)/g, '').split(' ');
+  return new Set(words.filter((word) => word.startsWith('+') && !word.startsWith('+eval')));
+};
 const portsOf = (pod: Pod): readonly string[] =>
   pod.containers.flatMap((container) => container.ports?.map(({ name }) => name) ?? []);
 /** The ports that the component of a folder adds to the workloads of these names. */
@@ -799,7 +805,7 @@ describe('k8s/', () => {
   it('gives the quickstart’s Redis a password for each user, of the Secret that the Job makes', () => {
     const redis = containers.find(({ title }) => title === TRIAL)?.container;
     const passwords = (redis?.env ?? []).filter(({ name }) => name.endsWith('_PASSWORD'));
-    assert.equal(passwords.length, 4);
+    assert.equal(passwords.length, 5);
     for (const { name, valueFrom } of passwords) {
       const user = name.replace('_PASSWORD', '').toLowerCase();
       assert.ok(redis?.args.join(' ').includes(`s/^user sutler-${user} on/& >$${name}/`));
@@ -807,6 +813,11 @@ describe('k8s/', () => {
       const ref = { name: 'sutler-redis', key: `${user}-password` };
       assert.deepEqual(valueFrom?.secretKeyRef, ref);
     }
+  });
+
+  it('gives sutler-all the commands of sutler-ingest and sutler-jobs together', () => {
+    const parts = [...commandsOf('sutler-ingest'), ...commandsOf('sutler-jobs')];
+    assert.deepEqual([...commandsOf('sutler-all')].toSorted(), [...new Set(parts)].toSorted());
   });
 
   it('gives no user of Redis a password, and every user only keys of the prefix', () => {

@@ -214,6 +214,7 @@ describe('the users of k8s/redis/users.acl', () => {
       ['HSET', '{csi}:queues', 'q', 'x'],
       ['KEYS', '*'],
     ],
+    all: [['KEYS', '*']],
     operator: [['KEYS', '*']],
   };
   const FORBIDDEN_TO_ALL = [
@@ -230,7 +231,7 @@ describe('the users of k8s/redis/users.acl', () => {
     ['EVAL', "return redis.call('GET', '{other}:epoch')", '0'],
   ] as const;
 
-  for (const user of ['dashboard', 'promoter', 'ingest', 'jobs', 'operator'] as const)
+  for (const user of ['dashboard', 'promoter', 'ingest', 'jobs', 'all', 'operator'] as const)
     it(`deny sutler-${user} everything else`, async () => {
       const redis = as(user);
       for (const [command, ...args] of [...FORBIDDEN_TO_ALL, ...FORBIDDEN[user]])

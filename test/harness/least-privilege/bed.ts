@@ -322,7 +322,7 @@ function ownerOf(kind: string, owner: unknown): object {
 }
 
 /** An address of this machine that an EndpointSlice may have, which loopback is not. */
-function hostAddress(): string {
+export function hostAddress(): string {
   const found = Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
     .find(({ family, internal }) => family === 'IPv4' && !internal);

@@ -12,10 +12,12 @@ interface Rights {
   readonly patterns: readonly string[];
 }
 
-/** The rights of each user, and those of its selectors. */
+/** The rights of each user, and those of its selectors. sutler-all, which is not asked here, has
+ * those of two others together. */
 function readRights(): readonly Rights[] {
   return redisUsers().flatMap((line) => {
     const [, user = ''] = line.split(' ');
+    if (user === 'sutler-all') return [];
     const selectors = [...line.matchAll(/\(([^)]*)\)/g)].map(([, selector]) => selector ?? '');
     return [line.replaceAll(/\([^)]*\)/g, ''), ...selectors].map((text) => {
       const words = text.split(' ');
