@@ -16,14 +16,6 @@ export const flags = defineFlags({
       'Listen address of the dashboard. It serves plain HTTP: keep it on loopback, ' +
       'or put a proxy with TLS in front of it.',
   },
-  'dashboard-hosts': {
-    type: 'strings',
-    default: '',
-    help:
-      'Host names under which the dashboard is reached, such as that of a proxy or Service. ' +
-      'Requests for other names get 421. Loopback names and the host of --dashboard-address are ' +
-      'always served.',
-  },
   'dashboard-trusted-proxies': {
     type: 'strings',
     default: '',

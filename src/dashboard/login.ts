@@ -1,18 +1,25 @@
-import { randomBytes } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
-import session from 'express-session';
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { isIP } from 'node:net';
+import type { Request, RequestHandler, Response } from 'express';
+import { ipKeyGenerator } from 'express-rate-limit';
 import QuickLRU from 'quick-lru';
 import type { Logger } from '../runtime/log.ts';
-import { loginPage } from './pages.ts';
-import { type Caller, PasswordCheck, type PasswordCheckOptions } from './password-check.ts';
+import { metricsIn, type Registry } from '../runtime/metrics.ts';
 import { refuse } from './refusals.ts';
-import { addressOf, isReading } from './request-checks.ts';
-import express, { type Request, type RequestHandler, type Response } from 'express';
 
-declare module 'express-session' {
-  interface SessionData {
-    caller: Caller;
-  }
+/** Who sends a request. */
+export interface Caller {
+  readonly user: string;
+  /** Whoever may not only reads. */
+  readonly mayAct: boolean;
+}
+
+export interface LoginOptions {
+  readonly accounts: readonly (Caller & { readonly password: string })[];
+  readonly log: Logger;
+  readonly metrics: Registry;
+  /** How long wrong passwords count; a minute if absent. */
+  readonly failureWindowMs?: number;
 }
 
 /** Who sends a request that `login` has passed on. */
@@ -20,179 +27,110 @@ export function callerOf({ locals }: Response): Caller {
   return locals['caller'] as Caller;
 }
 
-const MAY_NOT_ACT =
-  'only the user of --dashboard-user may act here, and only with --dashboard-allow-actions';
+/** Wrong passwords of a network within the window, after which none of it is looked at. */
+export const MAX_FAILURES = 5;
+const WINDOW_MS = 60_000;
+/** Networks whose wrong passwords are counted. */
+const MAX_NETWORKS = 10_000;
+/** The /64 of an IPv6 address is likely to be one person's. */
+const IPV6_PREFIX_BITS = 64;
+const COOKIE = 'sutler_known';
 
-/** Refuses every request that changes something, but for those of a user who may act.
- * @param refusal  why nobody may act on a page */
-export function guardActions(log: Logger, refusal?: string): RequestHandler {
-  return (request, response, next) => {
-    const { method, originalUrl: path } = request;
-    if (isReading(method)) return next();
-    const { user, mayAct } = callerOf(response);
-    const fields = { user, method, path, address: addressOf(request) };
-    if (mayAct && refusal === undefined) {
-      log.info(fields, 'dashboard: an operator acts');
-      return next();
-    }
-    log.warn(fields, 'dashboard: refused an action');
-    refuse(response, 403, refusal ?? MAY_NOT_ACT);
-  };
-}
-
-const COOKIE = 'sutler_session';
-const SESSION_MS = 12 * 3_600_000;
-/** Beyond this number, the oldest session ends. */
-const MAX_SESSIONS = 1_000;
-
-export interface LoginOptions extends PasswordCheckOptions {
-  /** How long a login lasts; 12 hours if absent. */
-  readonly sessionMs?: number;
-}
-
-/** Sessions of logged-in browsers. They are in memory, so a restart ends them. */
-class Sessions extends session.Store {
-  readonly #sessions: QuickLRU<string, string>;
-
-  constructor(sessionMs: number) {
-    super();
-    this.#sessions = new QuickLRU({ maxSize: MAX_SESSIONS, maxAge: sessionMs });
-  }
-
-  override get: session.Store['get'] = (id, callback) => {
-    const text = this.#sessions.get(id);
-    callback(null, text === undefined ? null : (JSON.parse(text) as session.SessionData));
-  };
-
-  override set: session.Store['set'] = (id, data, callback) => {
-    this.#sessions.set(id, JSON.stringify(data));
-    callback?.();
-  };
-
-  override destroy: session.Store['destroy'] = (id, callback) => {
-    this.#sessions.delete(id);
-    callback?.();
-  };
-}
-
-const REFUSED = 'Requests from another site’s page are not accepted.';
-const WRONG = 'Wrong user or password.';
-
-/** Serves /login and /logout, and passes on the requests of logged-in users: browsers by cookie,
- * scripts by HTTP basic. Requests that change something must come from our own pages. */
+/** Passes on the requests of users, who send their password by HTTP basic. A network that has sent
+ * too many wrong ones is refused even with the right one, so that the answer to a guess says
+ * nothing. Not so a browser that was let in before, which a cookie proves: whoever guesses can't
+ * keep it out. The cookie is worth nothing without the password. */
 export function login(options: LoginOptions): RequestHandler {
-  const passwords = new PasswordCheck(options);
-  const sessionMs = options.sessionMs ?? SESSION_MS;
-  const pages = express.Router();
-  pages.use(
-    session({
-      name: COOKIE,
-      secret: randomBytes(32).toString('base64url'),
-      store: new Sessions(sessionMs),
-      resave: false,
-      saveUninitialized: false,
-      // Secure as a trusted proxy says.
-      cookie: { httpOnly: true, sameSite: 'strict', maxAge: sessionMs, secure: 'auto' },
-    }),
+  const { accounts, log, failureWindowMs = WINDOW_MS } = options;
+  const failures = new QuickLRU<string, number>({
+    maxSize: MAX_NETWORKS,
+    maxAge: failureWindowMs,
+  });
+  const key = randomBytes(32);
+  const results = metricsIn(options.metrics).counter(
+    'sutler_dashboard_logins_total',
+    'Passwords sent to the dashboard, by result: ok, wrong, limited.',
+    ['result'],
   );
-  const parseForm = express.urlencoded({ extended: false, limit: '4kb', inflate: false });
-  pages.get('/login', (request, response) => {
-    response.send(loginPage(safeNext(request.query['next'])));
-  });
-  pages.post('/login', parseForm, async (request, response) => {
-    if (originOf(request) === 'other') return refuse(response, 403, REFUSED);
-    const fields = (request.body ?? {}) as Readonly<Record<string, string | string[]>>;
-    const next = safeNext(fields['next']);
-    const [user, password] = [String(fields['user'] ?? ''), String(fields['password'] ?? '')];
-    const { caller, waitSeconds } = await passwords.check(request, user, password);
-    if (caller === undefined) {
-      const [status, problem] =
-        waitSeconds > 0 ? [429, limit(response, waitSeconds)] : [401, WRONG];
-      return refuse(response, status, problem, loginPage(next, problem, user));
+  for (const result of ['ok', 'wrong', 'limited']) results.inc({ result }, 0);
+
+  return (request, response, next) => {
+    const sent = credentialsOf(request);
+    if (sent === undefined)
+      return askForPassword(response, 'send user and password by HTTP basic, or reload the page');
+    const mark = createHmac('sha256', key).update(sent).digest('base64url');
+    const isKnown = isEqual(cookieOf(request), mark);
+    const network = ipKeyGenerator(addressOf(request), IPV6_PREFIX_BITS);
+    const count = failures.get(network) ?? 0;
+    if (!isKnown && count >= MAX_FAILURES) {
+      results.inc({ result: 'limited' });
+      const waitSeconds = Math.ceil((failures.expiresIn(network) ?? 0) / 1_000);
+      response.set('retry-after', String(waitSeconds));
+      return refuse(response, 429, `too many wrong passwords: try again in ${waitSeconds} s`);
     }
-    await renewSession(request);
-    request.session.caller = caller;
-    return response.redirect(303, next);
-  });
-  pages.post('/logout', (request, response) => {
-    if (originOf(request) === 'other') return refuse(response, 403, REFUSED);
-    request.session.destroy(() => response.clearCookie(COOKIE).redirect(303, '/login'));
-  });
-  pages.use(requireLogin(passwords, options.log));
-  return pages;
-}
-
-/** Ends the session, if there is one, and begins another. */
-function renewSession({ session: own }: Request): Promise<void> {
-  return new Promise((resolve, reject) => {
-    own.regenerate((error?: Error) => (error ? reject(error) : resolve()));
-  });
-}
-
-/** Sets the header of the answer to somebody who is limited.
- * @returns its text */
-function limit(response: Response, waitSeconds: number): string {
-  response.set('retry-after', String(waitSeconds));
-  return `Too many wrong passwords were sent: try again in ${waitSeconds} s.`;
-}
-
-function requireLogin(passwords: PasswordCheck, log: Logger): RequestHandler {
-  return async (request, response, next) => {
-    const basic = basicOf(request);
-    const verdict = basic && (await passwords.check(request, basic.user, basic.password));
-    const { waitSeconds = 0 } = verdict ?? {};
-    if (waitSeconds > 0) return refuse(response, 429, limit(response, waitSeconds));
-    const { caller } = verdict ?? request.session;
-    if (caller === undefined) return askForLogin(request, response);
-    response.locals['caller'] = caller;
-    if (isReading(request.method)) return next();
-    const from = originOf(request);
-    // A page of another site may make the browser send its cookie: only the origin tells such a
-    // request apart. It can't make the browser send a password by HTTP basic.
-    if (from === 'same' || (from === 'unknown' && basic !== undefined)) return next();
-    const { method, path, headers } = request;
-    // The origin is any text that a client chose.
-    const origin = headers.origin?.replaceAll(/[^\x21-\x7e]/g, '?').slice(0, 100);
-    const fields = { method, path, origin };
-    log.warn(fields, 'dashboard: refused a request that is not from its own pages');
-    const detail = 'requests that change something must come from the dashboard’s own pages';
-    refuse(response, 403, detail);
+    // Takes the same time however many characters are right.
+    const matches = accounts.map(({ user, password }) => isEqual(sent, `${user}:${password}`));
+    const account = accounts[matches.indexOf(true)];
+    if (account === undefined) {
+      results.inc({ result: 'wrong' });
+      failures.set(network, count + 1);
+      const fields = { address: addressOf(request), path: request.path };
+      log.warn(fields, 'dashboard: wrong user or password');
+      return askForPassword(response, 'wrong user or password');
+    }
+    if (!isKnown) {
+      results.inc({ result: 'ok' });
+      const secure = request.secure;
+      response.cookie(COOKIE, mark, { httpOnly: true, sameSite: 'strict', secure });
+    }
+    response.locals['caller'] = { user: account.user, mayAct: account.mayAct };
+    next();
   };
 }
 
-/** Whether a page of the dashboard or of another site sent a request, by the browser's headers;
- * `unknown` without them, as from curl. */
-function originOf(request: IncomingMessage): 'same' | 'other' | 'unknown' {
-  const { 'sec-fetch-site': site, origin, host } = request.headers;
-  // A page's scripts can't set this header, and it is right also behind a proxy that rewrites Host.
-  if (typeof site === 'string') return site === 'same-origin' ? 'same' : 'other';
-  if (origin === undefined) return 'unknown';
-  return URL.canParse(origin) && new URL(origin).host === host ? 'same' : 'other';
+/** "user:password" as HTTP basic has it; undefined: none was sent. */
+function credentialsOf({ headers }: Request): string | undefined {
+  const [, encoded] = /^Basic ([A-Za-z0-9+/=_-]+)$/i.exec(headers.authorization ?? '') ?? [];
+  return encoded === undefined ? undefined : Buffer.from(encoded, 'base64').toString();
 }
 
-function askForLogin(request: Request, response: Response): void {
-  if (isReading(request.method) && request.accepts(['json', 'html']) === 'html')
-    return response.redirect(303, `/login?next=${encodeURIComponent(request.originalUrl)}`);
-  // Only to scripts: a browser would open a password dialog of its own on top of the page.
-  if (request.headers['sec-fetch-mode'] === undefined)
+function cookieOf({ headers }: Request): string {
+  return new RegExp(`(?:^|; ?)${COOKIE}=([\\w-]+)`).exec(headers.cookie ?? '')?.[1] ?? '';
+}
+
+/** The address of the client: that of the connection, or the one that trusted proxies report. */
+function addressOf({ ip = '', socket }: Request): string {
+  // A proxy may report something else than an address.
+  const address = isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip;
+  return address.split('%')[0] ?? '';
+}
+
+function isEqual(given: string, expected: string): boolean {
+  const digest = (text: string) => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(given), digest(expected));
+}
+
+function askForPassword(response: Response, detail: string): void {
+  // Not where a page's script asks: the browser's dialog would come over the page that is shown.
+  if ((response.req.headers['sec-fetch-mode'] ?? 'navigate') === 'navigate')
     response.set('www-authenticate', 'Basic realm="sutler", charset="UTF-8"');
-  const detail = 'not logged in: reload the page, or send user and password by HTTP basic';
   refuse(response, 401, detail);
 }
 
-const OWN_PAGE = /^\/(?:(?:queues|claims|volumes|drivers)\/|\?|$)(?!.*\.\.)[\w./~%?=&:@+,-]*$/;
-
-/** The page to open after the login: only one of the dashboard, so that a link to the login can't
- * lead to another site. */
-function safeNext(next: unknown): string {
-  return typeof next === 'string' && OWN_PAGE.test(next) ? next : '/';
+/** Whether a request changes nothing. */
+export function isReading({ method }: Request): boolean {
+  return method === 'GET' || method === 'HEAD';
 }
 
-function basicOf(
-  request: Request,
-): { readonly user: string; readonly password: string } | undefined {
-  const encoded = /^Basic ([A-Za-z0-9+/=_-]+)$/i.exec(request.headers.authorization ?? '')?.[1];
-  if (encoded === undefined) return undefined;
-  const [user = '', ...password] = Buffer.from(encoded, 'base64').toString().split(':');
-  return { user, password: password.join(':') };
-}
+/** Refuses whatever changes something and was not sent by a page of ours. A page of another site
+ * may have the browser send a request, and the browser adds the password. */
+export const refuseOtherSites: RequestHandler = (request, response, next) => {
+  const { 'sec-fetch-site': site, origin, host } = request.headers;
+  // A page's scripts can't set this header, and it is right also behind a proxy that rewrites Host.
+  const isOurs =
+    typeof site === 'string'
+      ? site === 'same-origin'
+      : origin === undefined || (URL.canParse(origin) && new URL(origin).host === host);
+  if (isReading(request) || isOurs) next();
+  else refuse(response, 403, 'what changes something must come from the dashboard’s own pages');
+};

@@ -7,8 +7,6 @@ import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
-import type { Logger } from '../runtime/log.ts';
-import { PollLoop } from '../runtime/poll-loop.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { flags as table, summary } from './flags.ts';
 import { startDashboard } from './server.ts';
@@ -34,12 +32,13 @@ export async function start(context: DashboardContext): Promise<void> {
   const access = await openRedisAccess(context);
   const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name, log });
   closers.add('Redis', () => link.close());
-  health.ready('redis', () => link.trouble ?? link.refusal);
-  closers.add('reading of Redis', readRepeatedly(link, flags.redisPrefix, log));
+  health.ready('redis', () => {
+    if (link.trouble === undefined) tryToRead(link, flags.redisPrefix);
+    return link.trouble ?? link.refusal;
+  });
 
   const dashboard = await startDashboard({
     address: flags.dashboardAddress,
-    hosts: flags.dashboardHosts,
     trustedProxies: flags.dashboardTrustedProxies,
     accounts: viewer.password === '' ? [operator] : [operator, viewer],
     link,
@@ -58,21 +57,9 @@ export async function start(context: DashboardContext): Promise<void> {
   });
 }
 
-const READ_PERIOD_MS = 2_000;
-
-/** Reads what every page reads, to find a Redis that refuses it.
- * @returns ends it */
-function readRepeatedly(link: RedisLink, prefix: string, log: Logger): () => void {
-  const loop = new PollLoop({
-    step: async () => {
-      if (link.trouble === undefined)
-        await link.observe('registry', listQueues(link.redis, prefix));
-    },
-    onError: (error) => log.debug({ err: error }, 'could not read the queues; trying again'),
-    periodMs: READ_PERIOD_MS,
-  });
-  link.onReady(() => loop.runNow());
-  return () => void loop.stop();
+/** Reads what every page reads, so that the next look at /readyz finds a Redis that refuses it. */
+function tryToRead(link: RedisLink, prefix: string): void {
+  link.observe('registry', listQueues(link.redis, prefix)).catch(() => undefined);
 }
 
 function checkFlags({ flags, log }: DashboardContext): void {

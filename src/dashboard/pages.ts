@@ -1,42 +1,15 @@
 import { type Content, Markup, markup } from './markup.ts';
 import { RENEWAL_PATH } from './renewal.ts';
 
-/** The login form.
- * @param next  path to redirect to, checked by the caller
- * @param problem  why the form is shown again; empty at first
- * @param user  who was entered then */
-export function loginPage(next: string, problem = '', user = ''): string {
-  const focus = markup` autofocus`;
-  return smallPage(
-    'Log in',
-    markup`${problem === '' ? undefined : note(problem)}
-<form method="post" action="/login">
-<input type="hidden" name="next" value="${next}">
-<label>User<input name="user" value="${user}" autocomplete="username"
-required${user === '' ? focus : undefined}></label>
-<label>Password<input name="password" type="password" autocomplete="current-password"
-required${user === '' ? undefined : focus}></label>
-<button>Log in</button>
-</form>`,
-  );
-}
-
-/** Shown instead of the queues while Redis can't be read. */
-export function troublePage(trouble: string): string {
-  return smallPage('Waiting', markup`${note(trouble)}\n<p>This page reloads every 3 seconds.</p>`);
-}
-
 /** Says why a request is refused. */
 export function refusedPage(title: string, reason: string): string {
-  return smallPage(title, markup`${note(reason)}\n<p><a href="/">Back to what is pending</a></p>`);
-}
-
-function note(text: string): Markup {
-  return markup`<p class="note" role="alert">${text}</p>`;
-}
-
-function smallPage(title: string, body: Markup): string {
-  return page(title, markup`<main class="small"><h1>${title}</h1>\n${body}\n</main>`);
+  return page(
+    title,
+    markup`<main class="small"><h1>${title}</h1>
+<p class="note" role="alert">${reason}</p>
+<p><a href="/">Back to what is pending</a></p>
+</main>`,
+  );
 }
 
 /** A page with the links to the others, which renews itself (renewal.ts). */
@@ -46,7 +19,6 @@ export function fullPage(title: string, body: Content): string {
     markup`<script src="${RENEWAL_PATH}" defer></script>
 <header><strong>sutler</strong>
 <nav aria-label="Pages"><a href="/">Pending</a> <a href="/queues/">Queues</a></nav>
-<form method="post" action="/logout"><button>Log out</button></form>
 <span id="renewal" class="bad" role="status"></span></header>
 <main>${body}</main>`,
   );
@@ -84,8 +56,6 @@ header { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; padding: .75rem 1re
   background: var(--card); border-bottom: 1px solid var(--line); }
 header nav { display: flex; flex-wrap: wrap; gap: 0 1rem; }
 main { max-width: 90rem; margin: 0 auto; padding: 1rem; }
-details form { margin-top: .5rem; }
-summary { color: var(--link); cursor: pointer; }
 main.small { width: min(24rem, 100% - 2rem); margin: 15vh auto 0; padding: 1.5rem; }
 main.small, .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
 h1 { margin: 0 0 .75rem; font-size: 1.35rem; }
@@ -120,12 +90,9 @@ table { width: 100%; table-layout: fixed; border-collapse: collapse; background:
 th, td { padding: .4rem .6rem; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top; }
 th { color: var(--quiet); font-weight: 600; }
-.small label { display: block; margin-bottom: 1rem; }
 input { display: block; width: 100%; padding: .45rem .5rem; font: inherit; }
 button { padding: .5rem 1rem; border: 0; border-radius: 4px; background: #2f5d8a; color: #fff;
   font: inherit; cursor: pointer; }
-.small button { width: 100%; }
-header button { padding: 0; background: none; color: var(--link); text-decoration: underline; }
 .note { padding: .6rem .8rem; border-left: 4px solid #c7781d;
   background: light-dark(#fdf3e4, #33291b); }
 code { padding: 0 .25rem; border-radius: 3px; background: light-dark(#eceef1, #2a323d); }

@@ -2,7 +2,7 @@ import express, { type Request, type RequestHandler } from 'express';
 import { MOST_RECENT } from '../explain/recent.ts';
 import { retryNow } from '../queue/retry.ts';
 import type { BoardsOptions } from './boards.ts';
-import { callerOf, guardActions } from './login.ts';
+import { callerOf } from './login.ts';
 import { donePage, objectPage, pathOf } from './object-page.ts';
 import { type Filter, filterPending, PAGE_ROWS, pendingPage } from './pending-page.ts';
 import { PendingView } from './pending-view.ts';
@@ -10,6 +10,9 @@ import { RequestRefused } from './refusals.ts';
 import { RENEWAL_PATH, RENEWAL_SCRIPT } from './renewal.ts';
 
 const OBJECTS = ['/claims/:namespace/:name', '/volumes/:name'];
+
+const MAY_NOT_ACT =
+  'only the user of --dashboard-user may act here, and only with --dashboard-allow-actions';
 
 /** What an operator did to a job, by the query of the page that it leads to. */
 const SAID = {
@@ -23,7 +26,6 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
   const { link, prefix, clock, log } = options;
   const view = new PendingView(options);
   const router = express.Router();
-  const act = guardActions(log);
 
   router.get(RENEWAL_PATH, (_request, response) => {
     response.type('js').send(RENEWAL_SCRIPT);
@@ -53,7 +55,10 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
   });
 
   const retryPaths = OBJECTS.map((path) => `${path}/retry`);
-  router.post(retryPaths, act, async (request, response) => {
+  router.post(retryPaths, async (request, response) => {
+    const { user, mayAct } = callerOf(response);
+    if (!mayAct) throw new RequestRefused(403, MAY_NOT_ACT);
+    log.info({ user, path: request.path, address: request.ip }, 'dashboard: an operator acts');
     const object = objectOf(request);
     const explanation = await view.explain(object);
     if (explanation === undefined) throw unknown(object);

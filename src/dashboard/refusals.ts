@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { Response } from 'express';
-import { refusedPage, troublePage } from './pages.ts';
+import { refusedPage } from './pages.ts';
 
 /** Thrown by a handler for a request that it refuses.
  * @param detail  for people: what is wrong, and what to do */
@@ -13,21 +13,18 @@ export class RequestRefused extends Error {
 }
 
 /** Answers with a page to a browser that opens one, otherwise as RFC 9457 says. */
-export function refuse(
-  response: Response,
-  status: number,
-  detail: string,
-  page = refusedPage(STATUS_CODES[status] ?? '', detail),
-): void {
+export function refuse(response: Response, status: number, detail: string): void {
+  const title = STATUS_CODES[status] ?? '';
   response.status(status);
-  if (response.req.accepts(['json', 'html']) === 'html') return void response.send(page);
+  if (response.req.accepts(['json', 'html']) === 'html')
+    return void response.send(refusedPage(title, detail));
   // Bull Board's page shows `error`.
-  const problem = { title: STATUS_CODES[status], status, detail, error: detail };
+  const problem = { title, status, detail, error: detail };
   response.type('application/problem+json').send(JSON.stringify(problem));
 }
 
-/** Answers that Redis can't be read. */
+/** Answers that Redis can't be read. A page of that asks again by itself. */
 export function sendUnavailable(response: Response, trouble: string): void {
   response.set({ 'retry-after': '3', refresh: '3' });
-  refuse(response, 503, trouble, troublePage(trouble));
+  refuse(response, 503, trouble);
 }

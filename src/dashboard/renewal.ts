@@ -45,8 +45,6 @@ async function renew() {
     url.searchParams.delete('said');
     const headers = { accept: 'text/html' };
     const answer = await fetch(url, { headers, signal: AbortSignal.timeout(ANSWER_MS) });
-    // To the login.
-    if (answer.redirected) return location.reload();
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     if (!answer.ok) throw new Error(page.querySelector('.note')?.textContent ?? answer.statusText);
     keepFocus(() => change(document.querySelector('main'), page.querySelector('main')));

@@ -2,37 +2,28 @@ import express, { type ErrorRequestHandler, type Express, type RequestHandler } 
 import helmet from 'helmet';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import { UsageError } from '../runtime/flags.ts';
 import { HttpServer } from '../runtime/http-server.ts';
 import { Boards, BOARDS_PATH, type BoardsOptions } from './boards.ts';
-import { guardActions, login, type LoginOptions } from './login.ts';
+import { isReading, login, type LoginOptions, refuseOtherSites } from './login.ts';
 import { pendingRoutes } from './pending-routes.ts';
 import { refuse, RequestRefused, sendUnavailable } from './refusals.ts';
-import { checkRequests, parseHosts, parseProxies } from './request-checks.ts';
 
 export interface DashboardOptions extends LoginOptions, BoardsOptions {
   /** "127.0.0.1:8088", ":8088", "[::1]:0". */
   readonly address: string;
-  /** Value of --dashboard-hosts. */
-  readonly hosts: readonly string[];
   /** Value of --dashboard-trusted-proxies. */
   readonly trustedProxies: readonly string[];
-  /** Time limit for the answer of one page. */
-  readonly answerMs?: number;
 }
 
-const BOARDS_ONLY_SHOW =
-  'nobody acts in the queues: that bypasses what keeps a key from running twice; ' +
-  'retry a claim or volume on its own page';
-
-/** Longer than the limit of one Redis command, so that the command's own error arrives first. */
-const ANSWER_MS = 8000;
 /** Longest pause of a client that receives an answer. */
 const IDLE_MS = 60_000;
 
 /** Starts to listen, whether or not Redis can be reached.
  * @returns `url`: of the first page
- * @throws UsageError when the port is taken, the address is not this machine's, or a host or proxy
- * is none */
+ * @throws UsageError when the port is taken, the address is not this machine's, or a proxy is none
+ */
 export async function startDashboard(options: DashboardOptions) {
   const boards = new Boards(options);
   const server = new HttpServer({ idleMs: IDLE_MS }, createApp(options, boards));
@@ -49,26 +40,30 @@ export async function startDashboard(options: DashboardOptions) {
 function createApp(options: DashboardOptions, boards: Boards): Express {
   const app = express();
   app.disable('x-powered-by');
-  // Whose X-Forwarded-For and X-Forwarded-Proto Express believes.
-  app.set('trust proxy', parseProxies(options.trustedProxies));
-  app.use(securityHeaders, limitCaching);
-  app.use(checkRequests(parseHosts(options.address, options.hosts)));
-  app.use(login(options));
-  app.use(limitTime(options.answerMs ?? ANSWER_MS));
+  trustProxies(app, options.trustedProxies);
+  app.use(securityHeaders, limitCaching, refuseOddPaths);
+  app.use(login(options), refuseOtherSites);
   app.use(requireRedis(options.link));
   app.use(pendingRoutes(options));
-  app.use(
-    BOARDS_PATH,
-    guardActions(options.log, BOARDS_ONLY_SHOW),
-    refreshBoards(boards),
-    boards.router,
-  );
+  app.use(BOARDS_PATH, onlyReads, refreshBoards(boards), boards.router);
   app.use((_request, response) => {
     const detail = `there is no such page; the queues are at ${BOARDS_PATH}/`;
     refuse(response, 404, detail);
   });
   app.use(answerErrors(options));
   return app;
+}
+
+/** Has X-Forwarded-For and X-Forwarded-Proto of these proxies believed.
+ * @throws UsageError */
+function trustProxies(app: Express, proxies: readonly string[]): void {
+  try {
+    app.set('trust proxy', [...proxies]);
+  } catch (error) {
+    throw new UsageError(
+      `--dashboard-trusted-proxies: ${messageOf(error)}; write 10.1.2.3 or 10.1.0.0/16`,
+    );
+  }
 }
 
 const securityHeaders = helmet({
@@ -105,20 +100,17 @@ function isAsset(path: string): boolean {
   return path.startsWith(`${BOARDS_PATH}/static/`);
 }
 
-/** Answers 503 if the board does not answer in time, as while Redis hangs. */
-function limitTime(limitMs: number): RequestHandler {
-  return (_request, response, next) => {
-    const timer = setTimeout(() => {
-      if (response.headersSent) return;
-      // So that the board's own late answer is dropped.
-      response.set('connection', 'close');
-      const trouble = `Redis did not answer within ${limitMs / 1000} s; try again`;
-      sendUnavailable(response, trouble);
-    }, limitMs);
-    response.once('close', () => clearTimeout(timer));
-    next();
-  };
-}
+/** Node's parser lets whole URLs and control characters through, which would get into the log. */
+const refuseOddPaths: RequestHandler = ({ url }, response, next) => {
+  if (/^\/[\x21-\x7e]*$/.test(url)) next();
+  else refuse(response, 400, 'the request has no plain path');
+};
+
+/** Nobody acts in the queues, whatever Bull Board could do. */
+const onlyReads: RequestHandler = (request, response, next) => {
+  if (isReading(request)) next();
+  else refuse(response, 403, 'nobody acts in the queues: retry a claim or volume on its own page');
+};
 
 /** Answers 503 at once while Redis can't be reached. */
 function requireRedis(link: RedisLink): RequestHandler {
@@ -129,9 +121,9 @@ function requireRedis(link: RedisLink): RequestHandler {
 }
 
 function refreshBoards(boards: Boards): RequestHandler {
-  return async ({ baseUrl, path }, response, next) => {
+  return async ({ baseUrl, path }, _response, next) => {
     if (!isAsset(baseUrl + path)) await boards.refresh();
-    if (!response.headersSent) next();
+    next();
   };
 }
 
@@ -139,8 +131,6 @@ function refreshBoards(boards: Boards): RequestHandler {
 function answerErrors({ log, link }: Pick<DashboardOptions, 'log' | 'link'>): ErrorRequestHandler {
   // Express recognises an error handler by its four parameters.
   return (error: unknown, { path }, response, _next) => {
-    if (response.headersSent)
-      return log.debug({ err: error, path }, 'dashboard: a handler failed after its time limit');
     if (error instanceof RequestRefused) return refuse(response, error.status, error.message);
     const status = statusOf(error);
     if (status < 500) return refuse(response, status, 'the request is invalid');

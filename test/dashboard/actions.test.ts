@@ -105,19 +105,16 @@ describe('actions', () => {
   for (const allowActions of [false, true])
     it(`are all refused and write nothing, with allowActions ${allowActions}`, async () => {
       dashboard = await startTestDashboard(redis.server.url, { allowActions });
-      const cookie = await dashboard.logIn();
       const before = await redis.contents();
       for (const { method, path, name } of actions) {
-        for (const who of [{ basic: RIGHT }, { headers: { cookie, origin: dashboard.origin } }]) {
-          const reply = await dashboard.send(fillIn(path, jobId), {
-            ...who,
-            method,
-            headers: { ...who.headers, ...json },
-            body,
-          });
-          assert.equal(reply.status, 403, name);
-          assert.match(reply.text, /on its own page/);
-        }
+        const reply = await dashboard.send(fillIn(path, jobId), {
+          basic: RIGHT,
+          method,
+          headers: { ...json, origin: dashboard.origin },
+          body,
+        });
+        assert.equal(reply.status, 403, name);
+        assert.match(reply.text, /on its own page/);
       }
       assert.deepEqual(await redis.contents(), before);
     });
@@ -142,31 +139,6 @@ describe('actions', () => {
     const override = { 'x-http-method-override': 'PUT', 'x-http-method': 'PUT' };
     await dashboard.send(path, { basic: RIGHT, headers: override });
     await dashboard.send(`${path}?_method=PUT`, { basic: RIGHT });
-    assert.deepEqual(await redis.contents(), before);
-  });
-
-  it('are refused if another site’s page sends them with the browser’s cookie', async () => {
-    dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
-    const cookie = await dashboard.logIn();
-    const before = await redis.contents();
-    const path = `/queues/api/queues/${QUEUE}/promote`;
-    for (const headers of [
-      { origin: 'http://evil.example' },
-      { 'sec-fetch-site': 'cross-site' },
-      { 'sec-fetch-site': 'same-site' },
-      {},
-    ]) {
-      assert.equal(
-        (await dashboard.send(path, { method: 'PUT', headers: { cookie, ...headers } })).status,
-        403,
-      );
-    }
-    const forged = await dashboard.send(path, {
-      method: 'PUT',
-      basic: RIGHT,
-      headers: { origin: 'http://evil.example' },
-    });
-    assert.equal(forged.status, 403);
     assert.deepEqual(await redis.contents(), before);
   });
 

@@ -146,26 +146,16 @@ describe('what the processes print', () => {
     }, 'the claim is bound');
   };
 
-  /** @returns the session cookie */
+  /** @returns what proves that a browser was let in */
   const useDashboard = async (origin: string): Promise<string> => {
-    const logIn = (password: string): Promise<Response> =>
-      fetch(`${origin}/login`, {
-        method: 'POST',
-        redirect: 'manual',
-        body: new URLSearchParams({ user: 'admin', password }),
-      });
-    await logIn(WRONG_DASHBOARD_PASSWORD);
-    const cookie = ((await logIn(DASHBOARD_PASSWORD)).headers.get('set-cookie') ?? '').split(
-      ';',
-    )[0];
-    const login = Buffer.from(`admin:${DASHBOARD_PASSWORD}`).toString('base64');
-    for (const headers of [{ cookie: cookie ?? '' }, { authorization: `Basic ${login}` }])
-      for (const [method, path] of [
-        ['GET', '/queues/api/queues'],
-        ['PUT', '/queues/api/queues/none/promote'],
-      ] as const)
-        await fetch(`${origin}${path}`, { method, headers });
-    return cookie?.split('=')[1] ?? '';
+    const send = (method: string, path: string, password: string): Promise<Response> => {
+      const authorization = `Basic ${Buffer.from(`admin:${password}`).toString('base64')}`;
+      return fetch(`${origin}${path}`, { method, headers: { authorization } });
+    };
+    await send('GET', '/', WRONG_DASHBOARD_PASSWORD);
+    await send('PUT', '/queues/api/queues/none/promote', DASHBOARD_PASSWORD);
+    const { headers } = await send('GET', '/queues/api/queues', DASHBOARD_PASSWORD);
+    return /^sutler_known=([^;]+)/.exec(headers.get('set-cookie') ?? '')?.[1] ?? '';
   };
 
   /** Takes the password away from all processes, so that each is refused. */
@@ -233,7 +223,7 @@ describe('what the processes print', () => {
         const before = refusals();
         await refuseLogins(() => refusals() >= before + 3);
         await provision();
-        for (const [what, value] of [...planted, ['session cookie', cookie]] as const)
+        for (const [what, value] of [...planted, ['cookie', cookie]] as const)
           for (const written of formsOf(value)) {
             assert.ok(written.length > 5, what);
             const line = output.split('\n').find((text) => text.includes(written));

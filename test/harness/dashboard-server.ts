@@ -72,9 +72,6 @@ export interface RunningDashboard {
   readonly link: RedisLink;
   /** Sends one request. Does not follow redirects and keeps no cookies. */
   send(path: string, o?: SendOptions): Promise<Reply>;
-  /** Logs in with the form.
-   * @returns name and value of the session cookie */
-  logIn(): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -103,7 +100,6 @@ export async function startTestDashboard(
   const ready = new Promise<void>((resolve) => link.onReady(() => resolve()));
   const dashboard = await startDashboard({
     address: '127.0.0.1:0',
-    hosts: [],
     trustedProxies: [],
     accounts: [{ user: USER, password: PASSWORD, mayAct: allowActions }],
     link,
@@ -112,6 +108,9 @@ export async function startTestDashboard(
     metrics: new Registry(),
     clock: systemClock,
     ...o,
+  }).catch((error: unknown) => {
+    link.close();
+    throw error;
   });
   await ready;
   const { origin } = new URL(dashboard.url);
@@ -136,24 +135,11 @@ export async function startTestDashboard(
     origin,
     link,
     send,
-    async logIn() {
-      const reply = await send('/login', form({ user: USER, password: PASSWORD }));
-      return cookieOf(reply);
-    },
     async close() {
       await agent.destroy();
       await dashboard.close();
       link.close();
     },
-  };
-}
-
-/** The request that the login form sends. */
-export function form(fields: Readonly<Record<string, string>>): SendOptions {
-  return {
-    method: 'POST',
-    headers: { 'content-type': 'application/x-www-form-urlencoded' },
-    body: new URLSearchParams({ ...fields }).toString(),
   };
 }
 

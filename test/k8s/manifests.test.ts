@@ -344,22 +344,6 @@ describe('k8s/', () => {
     });
   }
 
-  it('serves the dashboard under the names of its Service', () => {
-    const container = ours.find(({ container }) => container.args[0] === 'dashboard')?.container;
-    assert.ok(container !== undefined);
-    const service = ofKind('Service').find(
-      ({ object }) => object.metadata.name === 'sutler-dashboard',
-    )?.object;
-    const name = service?.metadata.name ?? '';
-    const namespaced = `${name}.${service?.metadata.namespace}`;
-    assert.deepEqual(flagsOf(container)['dashboardHosts'], [
-      name,
-      namespaced,
-      `${namespaced}.svc`,
-      `${namespaced}.svc.cluster.local`,
-    ]);
-  });
-
   it('calls the gateways behind their headless Service', () => {
     const service = ofKind('Service').find(
       ({ object }) => object.metadata.name === 'sutler-gateway',
