@@ -8,7 +8,7 @@ import { join, relative, sep } from 'node:path';
 import { build, compiledTests, fail, findRedis, install, root, testFiles } from './setup.mjs';
 
 /** Folders of test/ that npm test leaves out: they need a control plane, or several minutes. The
- * time is for a whole file; that of long/ is for doors.test.ts, which attacks for an hour. */
+ * time is for a whole file. */
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 7_200_000 } };
 
 /** Shows that a test file needs a process of its own: it measures time or memory, starts processes,

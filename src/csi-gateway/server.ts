@@ -1,3 +1,4 @@
+import type { Server as SocketServer, Socket } from 'node:net';
 import {
   Metadata,
   type sendUnaryData,
@@ -22,10 +23,8 @@ import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Forwarder, GatewayReply, InboundCall } from './forwarder.ts';
 import type { HealthService } from './health-service.ts';
-import { Listener, type ListenerTls } from './listener.ts';
+import { type Caller, createListener, listen, type ListenerTls } from './listener.ts';
 import type { GatewayMetrics } from '../driver/metrics.ts';
-import { createTurnAway } from './turn-away.ts';
-import { UnfinishedRequests } from './unfinished-requests.ts';
 
 export interface GatewayServerOptions {
   /** Listen addresses, at least one. TLS applies to those on TCP. */
@@ -48,8 +47,6 @@ type Call = ServerUnaryCall<Buffer, Buffer>;
 
 /** Streams that one connection may have open at once; further calls wait in the caller. */
 const MAX_STREAMS = 1_024;
-/** What requests that were begun and not ended may hold together, and two of the largest. */
-const MAX_UNFINISHED_BYTES = 32 * 1024 * 1024;
 /** A caller that answers no PING within the second time after the first is gone. */
 const KEEPALIVE_MS = 60_000;
 const KEEPALIVE_TIMEOUT_MS = 20_000;
@@ -67,7 +64,9 @@ const MAX_DETAILS_CHARACTERS = 1_000;
 export class GatewayServer {
   readonly #options: GatewayServerOptions;
   readonly #server: Server;
-  readonly #listeners: readonly Listener[];
+  readonly #listeners: readonly { readonly address: Address; readonly server: SocketServer }[];
+  /** The callers with a certificate, by `address:port` of their connection. */
+  readonly #callers = new Map<string, Caller>();
   /** Calls under way, by what cancels them. */
   readonly #calls = new Set<AbortController>();
   #onIdle: () => void = () => undefined;
@@ -76,14 +75,9 @@ export class GatewayServer {
   #injector: ReturnType<Server['createConnectionInjector']>;
 
   constructor(options: GatewayServerOptions) {
-    const { addresses, health, log, maxMessageBytes, maxRequestBytes, metrics, tls } = options;
+    const { addresses, health, log, maxMessageBytes, maxRequestBytes, tls } = options;
     this.#options = options;
-    const turnAway = createTurnAway(metrics, log);
-    const unfinished = new UnfinishedRequests(MAX_UNFINISHED_BYTES + 2 * maxRequestBytes, (from) =>
-      turnAway('unfinished', from, 'it had the most bytes of requests without an end'),
-    );
     this.#server = new Server({
-      interceptors: [unfinished.interceptor],
       'grpc.max_concurrent_streams': MAX_STREAMS,
       // Beyond its limit grpc-js answers without saying that nothing was sent.
       'grpc.max_receive_message_length': 2 * maxRequestBytes,
@@ -101,27 +95,36 @@ export class GatewayServer {
       );
     health.addTo(this.#server);
     this.#injector = this.#createInjector();
-    this.#listeners = addresses.map(
-      (address) =>
-        new Listener({
-          address,
-          tls: address.kind === 'tcp' ? tls : undefined,
-          onConnection: (socket) => {
-            metrics.changeConnections(1);
-            socket.once('close', () => metrics.changeConnections(-1));
-            this.#injector.injectConnection(socket);
-          },
-          turnAway,
-        }),
-    );
-    this.#stopTlsUpdates = tls?.source.onChange((next, before) => {
-      const isNewAuthority = next.ca !== before.ca;
-      for (const listener of this.#listeners) listener.setTls(next, isNewAuthority);
-      if (!isNewAuthority) return;
-      // Everybody has to shake hands anew, and no call that was sent is ended for it.
-      this.#injector.drain(RETIRE_MS);
-      this.#injector = this.#createInjector();
+    this.#listeners = addresses.map((address) => {
+      const accept = (socket: Socket, caller?: Caller): void => this.#accept(socket, caller);
+      const server = createListener(address.kind === 'tcp' ? tls : undefined, accept, log);
+      return { address, server };
     });
+    this.#stopTlsUpdates = tls?.source.onChange((next, before) => {
+      if (next.ca !== before.ca) this.#retireCallers();
+    });
+  }
+
+  #accept(socket: Socket, caller: Caller | undefined): void {
+    const { metrics } = this.#options;
+    metrics.changeConnections(1);
+    // As grpc-js names the other side of a connection.
+    const peer = `${socket.remoteAddress}:${socket.remotePort}`;
+    if (caller !== undefined) this.#callers.set(peer, caller);
+    socket.once('close', () => {
+      metrics.changeConnections(-1);
+      this.#callers.delete(peer);
+    });
+    // grpc-js hears of it too, and ends the calls.
+    socket.on('error', () => undefined);
+    this.#injector.injectConnection(socket);
+  }
+
+  /** Has everybody shake hands anew. No call that was sent is ended for it. */
+  #retireCallers(): void {
+    for (const [peer, { name }] of this.#callers) this.#callers.set(peer, { name, endMs: 0 });
+    this.#injector.drain(RETIRE_MS);
+    this.#injector = this.#createInjector();
   }
 
   #createInjector(): ReturnType<Server['createConnectionInjector']> {
@@ -130,17 +133,18 @@ export class GatewayServer {
   }
 
   /** @returns where it listens, in the order of the options
-   * @throws UsageError as Listener.listen does; all listeners are closed then */
+   * @throws UsageError as listen() does; all listeners are closed then */
   async listen(): Promise<readonly Address[]> {
     const { insecure, tls } = this.#options;
     const beyondLoopback = insecure || tls !== undefined;
     const bound: Address[] = [];
     try {
-      for (const listener of this.#listeners) bound.push(await listener.listen({ beyondLoopback }));
+      for (const { address, server } of this.#listeners)
+        bound.push(await listen(server, address, { beyondLoopback }));
       return bound;
     } catch (error) {
       this.#stopTlsUpdates?.();
-      await Promise.all(this.#listeners.map((listener) => listener.close()));
+      for (const { server } of this.#listeners) server.close();
       throw error;
     }
   }
@@ -175,15 +179,15 @@ export class GatewayServer {
     const { clock } = this.#options;
     this.#stopTlsUpdates?.();
     const isClosed = new AbortController();
-    const closed = Promise.all(this.#listeners.map((listener) => listener.close()));
-    void closed.then(() => isClosed.abort());
+    const closed = this.#listeners.map(
+      ({ server }) => new Promise((resolve) => server.close(resolve)),
+    );
+    void Promise.all(closed).then(() => isClosed.abort());
     // It tells callers to leave. Its callback is not used: on Node 26 it comes before the last
     // answers are sent. The listeners close when no connection is left.
     this.#server.tryShutdown(() => undefined);
     await clock.sleep(FLUSH_MS, isClosed.signal);
     this.#server.forceShutdown();
-    for (const listener of this.#listeners) listener.endConnections();
-    await closed;
   }
 
   async #handle(path: string, call: Call, answer: sendUnaryData<Buffer>): Promise<void> {
@@ -194,8 +198,8 @@ export class GatewayServer {
       if (this.#calls.has(gone)) gone.abort('the caller is gone');
     });
     const receivedMs = clock.nowMs();
-    const caller = this.#callerAt(call.getPeer());
-    const refusal = this.#refuse(path, caller, call.request);
+    const peer = call.getPeer();
+    const refusal = this.#refuse(path, peer, call.request);
     if (refusal !== undefined) return this.#answerOwn(refusal, answer);
     const inbound: InboundCall = {
       path,
@@ -203,7 +207,7 @@ export class GatewayServer {
       message: call.request,
       receivedMs,
       deadlineMs: receivedMs + Number(call.getDeadline()) - Date.now(),
-      caller,
+      caller: this.#callers.get(peer)?.name ?? (peer === 'unknown' ? 'unix' : peer),
       signal: gone.signal,
     };
     this.#calls.add(gone);
@@ -222,28 +226,19 @@ export class GatewayServer {
   }
 
   /** Refuses a caller that has to connect anew, and a request that is too large. */
-  #refuse(path: string, caller: string, { length }: Buffer): GatewayReply | undefined {
+  #refuse(path: string, peer: string, { length }: Buffer): GatewayReply | undefined {
     const { maxRequestBytes, metrics } = this.#options;
     const refuse = (reason: 'caller' | 'too-large', code: number, why: string): GatewayReply => {
       metrics.countRefusal(reason);
       return { kind: 'gateway', code, details: `not forwarded: ${why}`, notForwarded: true };
     };
-    if (caller === '') {
-      const why = 'the trusted authorities have changed since this connection was made';
+    if ((this.#callers.get(peer)?.endMs ?? Infinity) < Date.now()) {
+      const why = 'the certificate has ended or is of an authority that is not trusted any more';
       return refuse('caller', Code.Unavailable, `${why}; connect again`);
     }
     if (length <= maxRequestBytes) return undefined;
     const why = `the request of ${path} is larger than ${maxRequestBytes} bytes`;
     return refuse('too-large', Code.ResourceExhausted, `${why}: raise --max-request-bytes`);
-  }
-
-  /** Name of a caller for log lines: of its certificate, or its address; '' if it may not call. */
-  #callerAt(peer: string): string {
-    for (const listener of this.#listeners) {
-      const name = listener.nameOf(peer);
-      if (name !== undefined) return name;
-    }
-    return peer === 'unknown' ? 'unix' : peer;
   }
 
   /** Answers with a status that the gateway made. */

@@ -16,9 +16,6 @@ export type RefusalReason =
   | 'driver-down'
   | 'draining';
 
-/** Why a connection was ended. */
-export type TurnAwayReason = 'handshake' | 'name' | 'too-many' | 'unfinished';
-
 /** A call that was sent to the driver and has ended. */
 export interface CallSample {
   /** The driver's name; '' while it is not known. */
@@ -93,12 +90,6 @@ export function createGatewayMetrics(
     '1 while the driver is connected and passes Probe.',
   );
   const connections = createGauge('sutler_gateway_connections', 'Open connections of callers.');
-  const turnedAway = createCounter(
-    'sutler_gateway_callers_turned_away_total',
-    'Connections that were turned away, by reason: TLS handshake failed, name not allowed, too ' +
-      'many connections, requests that were begun and not finished.',
-    'reason',
-  );
   return {
     observeCall: registerCallHistogram(registers, replacesInTree),
     countRefusal: (reason: RefusalReason) => refused.inc({ reason }),
@@ -107,6 +98,5 @@ export function createGatewayMetrics(
     countDriverConnect: () => connects.inc(),
     setDriverReady: (isReady: boolean) => ready.set(isReady ? 1 : 0),
     changeConnections: (change: 1 | -1) => connections.inc(change),
-    countTurnedAway: (reason: TurnAwayReason) => turnedAway.inc({ reason }),
   };
 }

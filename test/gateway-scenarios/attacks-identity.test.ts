@@ -1,20 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFile, rm } from 'node:fs/promises';
+import { connect as connectHttp2 } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { parseAllowedNames } from '#src/runtime/certificate-names.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
-import { CREATE } from '../harness/attacks/bodies.ts';
-import {
-  dnsNameAsBytes,
-  type Identity,
-  signCertificate,
-} from '../harness/attacks/forged-certificates.ts';
-import { RawConnection } from '../harness/attacks/raw-connection.ts';
 import { makeCertificates, tlsFilesOf, watchOwner } from '../harness/csi-certificates.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
-import { emptyCall } from '../harness/csi-frames.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import {
   answerOk,
@@ -22,7 +15,10 @@ import {
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
+import { dnsNameAsBytes, type Identity, signCertificate } from '../harness/forged-certificates.ts';
 import { until } from '../harness/until.ts';
+
+const CREATE = '/csi.v1.Controller/CreateVolume';
 
 /* mutual-tls.test.ts has those that bring no certificate, TLS 1.2, plaintext, or a certificate of
  * another authority with the same name. */
@@ -91,12 +87,21 @@ describe('the identity of a caller with TLS', () => {
   ): Promise<{ by: string; forwarded: number; isResumed: boolean }> => {
     const earlier = driver.calls.length;
     const socket = connect(options);
-    const connection = new RawConnection(socket);
-    const stream = connection.newStream();
-    await connection.send(emptyCall(stream, CREATE)).catch(() => undefined);
-    const { by } = await connection.ended(stream);
+    const session = connectHttp2('https://gateway', { createConnection: () => socket });
+    session.on('error', () => undefined);
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': CREATE,
+      'content-type': 'application/grpc',
+    });
+    let by = 'close';
+    stream.on('response', () => (by = 'answer'));
+    stream.on('error', () => undefined);
+    stream.resume();
+    stream.end(Buffer.alloc(5));
+    await once(stream, 'close');
     const isResumed = !socket.destroyed && socket.isSessionReused();
-    connection.destroy();
+    session.destroy();
     const created = driver.calls.slice(earlier).filter(({ path }) => path === CREATE);
     return { by, forwarded: created.length, isResumed };
   };
