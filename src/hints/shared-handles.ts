@@ -7,9 +7,8 @@ import { handleHash, type VolumeIdentity } from '../volumes/handles.ts';
  * publishes what it sees; a run that is about to send DeleteVolume looks here (invariant 6). The
  * key expires soon after its publisher has fallen silent, so that nobody relies on an old view.
  *
- * An ingest that watches PVs publishes all the time. One that does not (--event-source=webhook)
- * publishes when a run asks for it: it lists all PVs, and its view is as old as the begin of that
- * list.
+ * Only an ingest that watches PVs publishes. Where none does (--event-source=webhook), the run
+ * lists all PVs instead.
  *
  * Fields of the hash of what is published. Earlier versions of sutler published handles as they
  * are, in fields of other names (publisher, handle), so that neither takes the other's view for its
@@ -19,20 +18,10 @@ import { handleHash, type VolumeIdentity } from '../volumes/handles.ts';
  * until        when it expires, by Redis' clock: Redis' own expiry is longer where its clock
  *              was set back
  * hash <hash>  names of the PVs that may share the handle of this hash, one a line; MAX_SHARERS at
- *              most
- *
- * Fields of the hash of asks; times are of Redis' clock, in ms:
- * asked        when a run last found nothing published; there until a view is published that began
- *              later
- * scanner      the ingest that is scanning
- * until        when another one may scan in its place */
+ *              most */
 
 /** How old a published view may be. A publisher renews it every 1.5 s. */
 export const MAX_VIEW_AGE_MS = 5_000;
-
-/** How long a scan may be silent before another ingest scans in its place. */
-const SCANNER_TTL_MS = 10_000;
-const ASKS_TTL_MS = 600_000;
 
 /** How many PVs of one handle are published. Thousands may stand for one shared file system. */
 export const MAX_SHARERS = 20;
@@ -41,21 +30,14 @@ export const MAX_SHARERS = 20;
  *
  * Args      handles  the whole view, JSON; '' if it is the one of this version
  *           asOfMs   a time at which the publisher saw all PVs, by Redis' clock; 0 = none
- *           maxAgeMs how old the view may become
  * Answers   published
  *           outdated   asOfMs is too long ago, as in a process that was frozen
  *           unknown    Redis does not have this version: send the whole view
  *           taken      another ingest publishes
  *           each with Redis' clock, which may be the next asOfMs */
 const publishScript = defineNamedScript({
-  keys: ['sharedKey', 'asksKey'],
-  args: {
-    publisher: 'text',
-    version: 'number',
-    handles: 'text',
-    asOfMs: 'number',
-    maxAgeMs: 'number',
-  },
+  keys: ['sharedKey'],
+  args: { publisher: 'text', version: 'number', handles: 'text', asOfMs: 'number' },
   answers: {
     published: { nowMs: 'number' },
     outdated: { nowMs: 'number' },
@@ -67,7 +49,7 @@ local current, published, untilMs =
   unpack(redis.call('HMGET', sharedKey, 'by', 'version', 'until'))
 local isCurrent = current and tonumber(untilMs or math.huge) > now
 if isCurrent and current ~= publisher then return {'taken', 'nowMs', now} end
-local leftMs = math.min(asOfMs + maxAgeMs - now, maxAgeMs)
+local leftMs = math.min(asOfMs + ${MAX_VIEW_AGE_MS} - now, ${MAX_VIEW_AGE_MS})
 if leftMs <= 0 then return {'outdated', 'nowMs', now} end
 if handles ~= '' then
   redis.call('DEL', sharedKey)
@@ -80,20 +62,13 @@ elseif current ~= publisher or tonumber(published) ~= version then
 end
 redis.call('HSET', sharedKey, 'until', now + leftMs)
 redis.call('PEXPIRE', sharedKey, leftMs)
-local asked, scanner = unpack(redis.call('HMGET', asksKey, 'asked', 'scanner'))
-if asked and tonumber(asked) <= asOfMs then
-  redis.call('DEL', asksKey)
-elseif scanner == publisher then
-  redis.call('HDEL', asksKey, 'scanner', 'until')
-end
 return {'published', 'nowMs', now}
 `,
 });
 
-/** Answers with the names of PVs that may have this handle, one a line, or `unknown` and remembers
- * that a run has asked. */
+/** Answers with the names of PVs that may have this handle, one a line, or `unknown`. */
 const lookScript = defineNamedScript({
-  keys: ['sharedKey', 'asksKey'],
+  keys: ['sharedKey'],
   args: { hash: 'text' },
   answers: { unknown: {}, known: { names: 'text' } },
   lua: `${REDIS_NOW}
@@ -102,41 +77,7 @@ local publisher, untilMs, names =
 if publisher and tonumber(untilMs or math.huge) > now then
   return {'known', 'names', names or ''}
 end
-redis.call('HSET', asksKey, 'asked', now)
-redis.call('PEXPIRE', asksKey, ${ASKS_TTL_MS})
 return {'unknown'}
-`,
-});
-
-/** Begins a scan, or renews the right to one that has begun.
- *
- * Answers   none   nobody has asked since the last published scan began
- *           taken  another ingest is scanning
- *           scan   with Redis' clock, before which the list must not have begun */
-const beginScan = defineNamedScript({
-  keys: ['asksKey'],
-  args: { scanner: 'text' },
-  answers: { none: {}, taken: {}, scan: { nowMs: 'number' } },
-  lua: `${REDIS_NOW}
-local asked, current, untilMs = unpack(redis.call('HMGET', asksKey, 'asked', 'scanner', 'until'))
-if not asked then return {'none'} end
-if current and current ~= scanner and tonumber(untilMs) > now then return {'taken'} end
-redis.call('HSET', asksKey, 'scanner', scanner, 'until', now + ${SCANNER_TTL_MS})
-return {'scan', 'nowMs', now}
-`,
-});
-
-/** Takes back what this ingest has published, and asks for another scan. */
-const withdraw = defineNamedScript({
-  keys: ['sharedKey', 'asksKey'],
-  args: { publisher: 'text' },
-  answers: { ok: {} },
-  lua: `${REDIS_NOW}
-if redis.call('HGET', sharedKey, 'by') ~= publisher then return {'ok'} end
-redis.call('DEL', sharedKey)
-redis.call('HSET', asksKey, 'asked', now)
-redis.call('PEXPIRE', asksKey, ${ASKS_TTL_MS})
-return {'ok'}
 `,
 });
 
@@ -145,33 +86,26 @@ export type SharedHandles = ReturnType<typeof redisSharedHandles>;
 /** The shared handles of one driver. */
 export function redisSharedHandles(place: RedisPlace) {
   const { redis } = place;
-  const keys = { sharedKey: driverKey(place, 'shared'), asksKey: driverKey(place, 'shared-asks') };
+  const keys = { sharedKey: driverKey(place, 'shared') };
   return {
     /** Publishes a view; see publishScript. Rejects while Redis can't be reached.
      * @param view  `handles`: the names of the PVs by the hash of each shared handle; undefined:
-     *              Redis should have this version already. `maxAgeMs`: MAX_VIEW_AGE_MS where
-     *              absent */
+     *              Redis should have this version already */
     publish(view: {
       readonly publisher: string;
       readonly version: number;
       readonly handles: ReadonlyMap<number, readonly string[]> | undefined;
       readonly asOfMs: number;
-      readonly maxAgeMs?: number;
     }) {
-      const { handles, maxAgeMs = MAX_VIEW_AGE_MS } = view;
+      const { handles } = view;
       const lines = [...(handles ?? [])].map(
         ([hash, names]) => [hash, names.slice(0, MAX_SHARERS).join('\n')] as const,
       );
       const text = handles === undefined ? '' : JSON.stringify(Object.fromEntries(lines));
-      return publishScript.run(redis, keys, { ...view, maxAgeMs, handles: text });
+      return publishScript.run(redis, keys, { ...view, handles: text });
     },
-    /** For an ingest that scans; see beginScan. */
-    beginScan: (scanner: string) => beginScan.run(redis, keys, { scanner }),
-    /** Takes back what this ingest has published, which another PV has made wrong. */
-    withdraw: (publisher: string) => withdraw.run(redis, keys, { publisher }),
     /** The names of PVs that may have this handle, up to MAX_SHARERS; empty if it is not shared.
-     * @returns undefined if no ingest has published within the last seconds; then one that scans
-     *   is asked to, and promotes the keys that wait for VIEW_CONDITION
+     * @returns undefined if no ingest has published within the last seconds
      * @throws RedisUnavailable */
     sharersOf: async (volume: VolumeIdentity): Promise<readonly string[] | undefined> => {
       const hash = String(handleHash(volume));

@@ -4,7 +4,6 @@ import { systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { type NoticeStream, redisNoticeStream } from '../webhooks/notices.ts';
 import type { Context } from './driver-deps.ts';
-import { HandleScanner } from './handle-publishers.ts';
 import { type Look, LookQueue } from './notices/look-queue.ts';
 import { NoticeReader } from './notices/notice-reader.ts';
 import { PacedLists } from './notices/paced-lists.ts';
@@ -21,8 +20,6 @@ export interface EventSource {
   readonly sharing: Listeners<void>;
   /** Reads change notices; absent with `watch`. */
   readonly reader?: NoticeReader;
-  /** Looks for shared handles when it is asked; absent where all PVs are watched. */
-  readonly scanner?: HandleScanner;
 }
 
 type SharedContext = Omit<Context, 'stopping'>;
@@ -67,25 +64,22 @@ function openInformers(context: SharedContext, connections: Connections): EventS
 
 /** No watch of claims and volumes, and no cache of them. */
 function openWebhookSource(context: SharedContext, connections: Connections): EventSource {
-  const { closers, log, metrics } = context;
+  const { log, metrics } = context;
   const client = connections.kube;
   const drivers = new ServedDrivers();
   const looked = new Listeners<Look>();
   const lists = new PacedLists({ client, clock: systemClock, log });
-  const scanner = new HandleScanner({ lists, clock: systemClock, log });
-  closers.add('scan for shared handles', () => scanner.stop());
   const reader = openReader(context, connections, { drivers, looked });
   const source = new WebhookSource({
     client,
     lists,
     drivers,
     waitUntilReading: (signal) => reader.waitUntilReading(signal),
-    onVolume: (volume) => scanner.observe(volume),
     log,
     metrics,
   });
   looked.subscribe((look) => source.looked(look));
-  return { source, sharing: new Listeners(), reader, scanner };
+  return { source, sharing: new Listeners(), reader };
 }
 
 /** @param o.looked  notified of each object that was read because a notice named it */

@@ -22,7 +22,7 @@ import { explainShared } from '../volumes/handles.ts';
 import type { Context, DriverDeps } from './driver-deps.ts';
 import type { EventSource } from './event-source.ts';
 import { resyncMs } from './flags.ts';
-import { HandlePublisher } from './handle-publishers.ts';
+import { HandlePublisher } from './handle-publisher.ts';
 import { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { type Leadership, openElection, openLeadership } from './leadership.ts';
@@ -68,7 +68,6 @@ export async function startDriver(
   const handler = await serveDriver(deps, eventSource, classChanges);
   if (stopping.aborted) return;
   work.setHandler(handler);
-  openHandlePublisher(deps, eventSource);
   openAudit(deps);
   openCapacity(deps, source, classChanges);
   const leadership = lead(deps, { work, handler, source, classChanges });
@@ -171,6 +170,7 @@ async function serveDriver(
   const handler = new EventHandler({ driver, queue, lookups: source, sharing, log });
   const serving = source.serve({ handler, onClassChange: () => classChanges.notify() });
   closers.add('objects of the driver', () => serving.stop());
+  openHandlePublisher(deps, eventSource);
   await serving.waitForSync(stopping);
   return handler;
 }
@@ -279,14 +279,13 @@ function openWaits(
   closers.add('waits', () => waits.stop());
 }
 
-/** Tells the workers which handles several PVs name. */
+/** Tells the workers which handles several PVs name, where PVs are watched. */
 function openHandlePublisher(
   { context: { flags, closers, log }, connections: { link }, driver: { name } }: DriverDeps,
-  { informers, sharing, scanner }: EventSource,
+  { informers, sharing }: EventSource,
 ): void {
-  const store = redisSharedHandles({ redis: link.redis, prefix: flags.redisPrefix, driver: name });
-  if (scanner !== undefined) closers.add('scans for handles', scanner.serve({ name, store }));
   if (informers === undefined) return;
+  const store = redisSharedHandles({ redis: link.redis, prefix: flags.redisPrefix, driver: name });
   const publisher = new HandlePublisher({ informers, store, clock: systemClock, log });
   closers.add('handle publisher', () => publisher.stop());
   const end = sharing.subscribe(() => publisher.changed());

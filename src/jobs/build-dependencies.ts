@@ -17,6 +17,7 @@ import type { DriverCaches } from './caches.ts';
 import type { Dependencies, DriverDeps } from './dependencies.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import { listOpenSources } from './release-sources.ts';
+import { VolumeLists } from './volume/volume-lists.ts';
 
 /** How long after a run could have ended its key keeps a turn of its class without another run. */
 const KEEP_TURN_MS = 120_000;
@@ -38,6 +39,8 @@ export function buildDependencies(
   const events = new EventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(2_000));
   const place = { redis: link.redis, prefix: flags.redisPrefix, driver: driver.name };
+  const published = redisSharedHandles(place);
+  const lists = new VolumeLists(kube);
   const identity = `${Date.now()}-${randomInt(10_000)}-${driver.name}`;
   const inTreeName = inTreeNameOf(driver.name);
   const ownNode = shared.ownLeader?.node;
@@ -50,6 +53,7 @@ export function buildDependencies(
       classes: caches.classes,
       attachedTo: caches.attachedTo,
       topology: () => (supportsTopology(facts(), gates) ? caches.topology() : undefined),
+      listVolumes: () => lists.list(),
       freshClaim: (key) => shared.ownLeader?.freshClaim(key),
     },
     lease,
@@ -70,7 +74,7 @@ export function buildDependencies(
     },
     redis: {
       turns: new ClassTurns(link.redis, { ...place, keepMs: doubtMsOf(flags) + KEEP_TURN_MS }),
-      sharersOf: redisSharedHandles(place).sharersOf,
+      sharersOf: async (volume) => (await published.sharersOf(volume)) ?? lists.sharersOf(volume),
     },
     settings: {
       options: { ...flags, gates, defaultFsType: flags.defaultFstype, identity },

@@ -6,7 +6,6 @@ import type { OwnLeader } from '../election/own-leader.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { ControllerCalls } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
-import type { SharedHandles } from '../hints/shared-handles.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { NodeLocal } from '../node-local/open-node-local.ts';
@@ -16,6 +15,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/flags.ts';
+import type { VolumeIdentity } from '../volumes/handles.ts';
 import type { Caches, DriverCaches } from './caches.ts';
 import type { flags } from './flags.ts';
 import type { OperationCounts } from './operation-counts.ts';
@@ -51,6 +51,8 @@ export interface Cluster extends Pick<
 > {
   readonly kube: Kube;
   readonly events: Events;
+  /** Lists all PVs, so that `sharersOf` knows for the next seconds. */
+  readonly listVolumes: () => Promise<void>;
   /** A claim as ingest's watch in this process shows it, if that has brought something lately. */
   readonly freshClaim: OwnLeader['freshClaim'];
 }
@@ -74,8 +76,10 @@ export interface CsiDriver {
 export interface RedisState {
   /** The turns of classes that limit how many volumes are created and deleted. */
   readonly turns: Pick<ClassTurns, 'take' | 'end'>;
-  /** The PVs that share a handle, by its name, as ingest published them; see shared-handles.ts. */
-  readonly sharersOf: SharedHandles['sharersOf'];
+  /** The names of PVs that may have this handle, as ingest published them, or else as `listVolumes`
+   * found them within the last seconds; undefined if neither did.
+   * @throws RedisUnavailable */
+  readonly sharersOf: (volume: VolumeIdentity) => Promise<readonly string[] | undefined>;
 }
 
 /** What the flags say about runs. */

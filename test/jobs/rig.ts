@@ -162,6 +162,7 @@ export async function openRig({
     attachedTo: () => [],
     topology: () => undefined,
     sharersOf: () => Promise.resolve([]),
+    listVolumes: () => Promise.resolve(),
     facts: () => ({
       name: DRIVER,
       pluginCapabilities: new Set(['CONTROLLER_SERVICE']),

@@ -603,7 +603,7 @@ describe('k8s/', () => {
     it('of jobs are exactly the requests that its processors send', () => {
       const asked = [
         ...grants(['get', 'list', 'update'], [kinds.claims]),
-        ...grants(['get', 'create', 'delete', 'patch'], [kinds.volumes]),
+        ...grants(['get', 'list', 'create', 'delete', 'patch'], [kinds.volumes]),
         ...grants(['list', 'watch'], [kinds.classes, kinds.volumeAttachments]),
         ...grants(['get'], [kinds.volumeAttributesClasses, kinds.snapshotContents]),
         ...grants(['get', 'update'], [kinds.snapshots]),

@@ -325,12 +325,13 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
   });
 
   it('lead in the place of an ingest that was killed', async () => {
-    // Without a watch of PersistentVolumes: jobs asks it which of them share a volume.
+    // Without a watch of PersistentVolumes: jobs lists them, to see which of them share a volume.
     const next = await bed.startIngest('--event-source=webhook', '--resync-interval=2s');
     await leader.kill();
     leader = next;
     await bind('after-the-leader');
     await remove('after-the-leader');
+    await isUsed(/sutler-jobs by sutler-jobs: list \/persistentvolumes/);
   });
 
   it('take over what a killed worker ran', async () => {

@@ -88,6 +88,7 @@ const RIGHTS: Readonly<
       'get snapshot.storage.k8s.io/volumesnapshots',
       'get storage.k8s.io/volumeattributesclasses',
       'list /persistentvolumeclaims',
+      'list /persistentvolumes',
       'list gateway.networking.k8s.io/referencegrants',
       'list storage.k8s.io/storageclasses',
       'list storage.k8s.io/volumeattachments',

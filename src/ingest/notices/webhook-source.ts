@@ -26,8 +26,6 @@ export interface WebhookSourceOptions {
   /** Resolves when notices that are sent from now on are read, or when the signal aborts. A list
    * begins after that, so that no change falls between the two. */
   readonly waitUntilReading: (signal: AbortSignal) => Promise<void>;
-  /** Called with each PV that was read because a notice named it. */
-  readonly onVolume: (volume: Volume) => void;
   readonly log: Logger;
   readonly metrics: Registry;
 }
@@ -179,7 +177,7 @@ export class WebhookSource implements ObjectSource {
 
   /** See #offerClaim. */
   #offerVolume(volume: Volume, isLook: boolean): void {
-    const { drivers, onVolume } = this.#options;
+    const { drivers } = this.#options;
     const { previous, isNew } = remember(this.#volumes, volume, {
       isLook,
       isUnfinished:
@@ -190,7 +188,6 @@ export class WebhookSource implements ObjectSource {
       if (isNew) handler.enqueueVolume(volume, 'ensureQueued');
       if (previous !== undefined) handler.volumeChanged(volume, previous);
     });
-    if (isLook) onVolume(volume);
   }
 
   /** A class that was added, or deleted and created again, may end the cause of its claims'

@@ -146,9 +146,9 @@ async function refuseIfShared(
 }
 
 /** Looks for another PV that may stand for the same volume (invariant 6). Costs no API request
- * unless ingest has published one; then that PV is read, since it may be gone by now.
- * @returns `unknown` if no ingest has published lately, or if all PVs that it named are gone and
- *   there were more than it names
+ * unless there may be one; then that PV is read, since it may be gone by now.
+ * @returns `unknown` if nothing is known of the last seconds, or if all PVs that ingest named are
+ *   gone and there were more than it names
  * @throws KubeError, RedisUnavailable */
 async function findSharer(
   kube: Kube,
@@ -167,11 +167,12 @@ async function findSharer(
   return names.length < MAX_SHARERS ? undefined : 'unknown';
 }
 
-const NOT_COMPARED: Outcome = {
+/** It is not known whether another PV has the handle. */
+export const NOT_COMPARED: Outcome = {
   kind: 'later',
   reason:
-    'no ingest has told lately whether another PersistentVolume has the handle; ' +
-    'the volume is deleted when one does (see /readyz of ingest)',
+    'no ingest has told lately whether another PersistentVolume has the handle, and a list of all ' +
+    'came too late; trying again (see /readyz of ingest)',
 };
 
 /** Ends the run of a volume that can't be deleted as things are. */

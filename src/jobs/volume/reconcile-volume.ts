@@ -19,6 +19,7 @@ import { finished, finishedByCall, type MarkedJob, markJob } from '../mark-job.t
 import { reportDeletionFailed, whyNodesAreUnknown } from '../outcomes.ts';
 import {
   callDeleteVolume,
+  NOT_COMPARED,
   planDeletionOf,
   prepareDeletion,
   refuseDeletion,
@@ -32,6 +33,14 @@ export async function reconcileVolume(
   job: JobKey,
   run: RunHandle,
 ): Promise<Outcome> {
+  const outcome = await readAndReconcile(deps, job, run);
+  if (outcome !== NOT_COMPARED) return outcome;
+  await deps.cluster.listVolumes();
+  // What was read before the list is too old by now.
+  return readAndReconcile(deps, job, run);
+}
+
+async function readAndReconcile(deps: Dependencies, job: JobKey, run: RunHandle): Promise<Outcome> {
   const { kube } = deps.cluster;
   const readMs = deps.clock.nowMs();
   const begun = await askRedis(run.begun());

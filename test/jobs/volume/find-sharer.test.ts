@@ -4,6 +4,8 @@ import { kubeWith, type Parts } from '../parts.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { MAX_SHARERS } from '#src/hints/shared-handles.ts';
+import { VolumeLists } from '#src/jobs/volume/volume-lists.ts';
+import type { VolumeIdentity } from '#src/volumes/handles.ts';
 import { RedisUnavailable } from '#src/redis/ask-redis.ts';
 import { openRig, type Rig } from '../rig.ts';
 import { countDeletions, createStaticVolume, listWarnings, readAgain } from '../stored-volume.ts';
@@ -72,7 +74,7 @@ describe('a deletion whose handle several PVs may have', () => {
   });
 
   for (const [title, names] of [
-    ['no ingest has published lately', undefined],
+    ['no ingest has published lately, and no list has told', undefined],
     [
       'all PVs are gone that ingest could name',
       Array.from({ length: MAX_SHARERS }, (_, n) => `gone-${n}`),
@@ -86,6 +88,32 @@ describe('a deletion whose handle several PVs may have', () => {
       assert.deepEqual([countDeletions(rig), await rig.doubtMs(first)], [0, undefined]);
       assert.deepEqual(listWarnings(rig), []);
     });
+
+  it('lists all PVs where no ingest has published lately, and reads the PV again after that', async () => {
+    const first = await createStaticVolume(rig);
+    const lists = new VolumeLists(rig.kube);
+    const reads: string[] = [];
+    const given = {
+      ...kubeWith(rig, { get: (...args) => (reads.push(args[1].name), rig.kube.get(...args)) }),
+      sharersOf: (volume: VolumeIdentity) => Promise.resolve(lists.sharersOf(volume)),
+      listVolumes: () => lists.list(),
+    };
+    const second = await createSecond(first);
+    assert.equal((await rig.remove(first, given)).kind, 'parked');
+    const [name, other] = namesOf(first, second);
+    assert.deepEqual(reads, [name, name, other]);
+    assert.equal(countDeletions(rig), 0);
+    const alone = await createStaticVolume(rig);
+    assert.equal((await rig.remove(alone, given)).kind, 'done');
+  });
+
+  it('sends nothing if PVs can’t be listed either', async () => {
+    const first = await createStaticVolume(rig);
+    const refused = new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'no' });
+    const given = { ...published(undefined), listVolumes: () => Promise.reject(refused) };
+    assert.notEqual((await rig.remove(first, given)).kind, 'done');
+    assert.equal(countDeletions(rig), 0);
+  });
 
   it('sends and begins nothing if the other PV can’t be read', async () => {
     const first = await createStaticVolume(rig);
