@@ -6,9 +6,9 @@ import {
   type CallOptions,
   RequestSender,
   type RequestSenderOptions,
-  type Verb,
+  titleOf,
 } from './request-sender.ts';
-import { keyOf, type ObjectRef, pathOf, type Resource } from './resources.ts';
+import type { ObjectRef, Resource } from './resources.ts';
 
 export interface GetOptions extends CallOptions {
   /** The server may answer from its cache, once that has this version or a later one. */
@@ -72,8 +72,6 @@ export interface WatchOptions {
  * is sent again after an answer that asks for that (429; 500, 503 and 504 with Retry-After), and
  * after a network fault if it is a read or was not sent. */
 export interface KubeClient {
-  /** Calls under way now, without watches. */
-  readonly inFlight: number;
   /** @returns undefined if the object does not exist */
   get<T>(resource: Resource, ref: ObjectRef, o?: GetOptions): Promise<T | undefined>;
   /** One page if there is a limit, else all objects. */
@@ -111,26 +109,22 @@ const PATCH_TYPES = {
 export function createKubeClient(options: RequestSenderOptions): KubeClient {
   const sender = new RequestSender(options);
 
-  const request = async <T>(description: CallDescription): Promise<T> => {
-    const call = describeCall(description);
-    return decode<T>(call.title, await sender.send(call));
-  };
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
+  const request = async <T>(call: ApiCall, options?: CallOptions): Promise<T> =>
+    decode<T>(titleOf(call), await sender.send(call, options));
 
   return {
-    get inFlight() {
-      return sender.inFlight;
-    },
-    get<T>(resource: Resource, ref: ObjectRef, options: GetOptions = {}) {
+    get<T>(resource: Resource, at: ObjectRef, options: GetOptions = {}) {
       const { resourceVersion } = options;
-      const call = { verb: 'get', resource, at: ref, options, query: { resourceVersion } } as const;
-      return request<T>(call).catch(undefinedIfAbsent(ref));
+      const call = { verb: 'get', resource, at, query: { resourceVersion } } as const;
+      return request<T>(call, options).catch(undefinedIfAbsent(at));
     },
     // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
     async list<T>(resource: Resource, o: ListOptions = {}) {
       const page = await request<{
         items?: T[] | null;
         metadata?: { resourceVersion?: string; continue?: string };
-      }>(listCall(resource, o));
+      }>(listCall(resource, o), o);
       const next = page.metadata?.continue ?? '';
       return {
         items: page.items ?? [],
@@ -138,31 +132,40 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
         ...(next === '' ? {} : { continueToken: next }),
       };
     },
-    discover: (path) => discover(sender, path),
+    discover<T>(path: string) {
+      return request<T>({ verb: 'get', resource: DISCOVERY, at: {}, path }).catch(
+        (error: unknown) => {
+          if (error instanceof KubeError && error.code === 404) return undefined;
+          throw error;
+        },
+      );
+    },
     async listItems(resource, o) {
-      const call = describeCall(listCall(resource, o));
-      let decoder = new ListDecoder(call.title, o.onItem);
-      await sender.send(call, () => {
+      const call = listCall(resource, o);
+      let decoder = new ListDecoder(titleOf(call), o.onItem);
+      await sender.send(call, o, () => {
         o.onBegin();
-        decoder = new ListDecoder(call.title, o.onItem);
+        decoder = new ListDecoder(titleOf(call), o.onItem);
         return (chunk) => decoder.push(chunk);
       });
       return decoder.end();
     },
     create: (resource, namespace, body, options) =>
-      request({ verb: 'create', resource, at: { namespace }, options, body }),
-    update: (resource, ref, body, options) =>
-      request({ verb: 'update', resource, at: ref, options, body }),
+      request({ verb: 'create', resource, at: { namespace }, body }, options),
+    update: (resource, at, body, options) =>
+      request({ verb: 'update', resource, at, body }, options),
     patch(resource, ref, { type, body, subresource }, options) {
       const at = { ...ref, subresource };
-      const contentType = PATCH_TYPES[type];
-      return request({ verb: 'patch', resource, at, options, body, contentType });
+      return request(
+        { verb: 'patch', resource, at, body, contentType: PATCH_TYPES[type] },
+        options,
+      );
     },
-    delete<T>(resource: Resource, ref: ObjectRef, options: DeleteOptions = {}) {
+    delete<T>(resource: Resource, at: ObjectRef, options: DeleteOptions = {}) {
       const { preconditions } = options;
       const body = preconditions && { apiVersion: 'v1', kind: 'DeleteOptions', preconditions };
-      return request<T>({ verb: 'delete', resource, at: ref, options, body }).catch(
-        undefinedIfAbsent(ref),
+      return request<T>({ verb: 'delete', resource, at, body }, options).catch(
+        undefinedIfAbsent(at),
       );
     },
     async watch(resource, o) {
@@ -175,40 +178,31 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
         labelSelector: o.labelSelector,
         fieldSelector: o.fieldSelector,
       };
-      const call = describeCall({
-        verb: 'watch',
-        resource,
-        at: { namespace },
-        query,
-        metadataOnly,
-      });
-      const decoder = new WatchDecoder(call.title, o.onEvent);
+      const accept = metadataOnly === true ? METADATA_ONLY.watch : undefined;
+      const call = { verb: 'watch', resource, at: { namespace }, query, accept } as const;
+      const decoder = new WatchDecoder(titleOf(call), o.onEvent);
       const onBody = (chunk: Buffer): void => decoder.push(chunk);
-      await sender.stream(call, { timeoutMs, signal, onOpen, onBody });
+      await sender.watch(call, { timeoutMs, signal, onOpen, onBody });
     },
     close: () => sender.close(),
   };
 }
 
-// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
-async function discover<T>(sender: RequestSender, path: string): Promise<T | undefined> {
-  const call = { verb: 'get', resource: 'discovery', title: `get ${path}`, path } as const;
-  const rest = { contentType: '', accept: 'application/json', body: undefined, options: {} };
-  try {
-    return decode<T>(call.title, await sender.send({ ...call, ...rest }));
-  } catch (error) {
-    if (error instanceof KubeError && error.code === 404) return undefined;
-    throw error;
-  }
-}
+const DISCOVERY = { group: '', version: '', plural: 'discovery', kind: '', namespaced: false };
 
-function listCall(resource: Resource, o: ListOptions): CallDescription {
+/** Accept headers by which the API server sends objects without spec and status. One that does not
+ * know the form sends whole objects. */
+const METADATA_ONLY = {
+  list: 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json',
+  watch: 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json',
+};
+
+function listCall(resource: Resource, o: ListOptions): ApiCall {
   return {
     verb: 'list',
     resource,
     at: { namespace: o.namespace },
-    options: o,
-    metadataOnly: o.metadataOnly,
+    accept: o.metadataOnly === true ? METADATA_ONLY.list : undefined,
     query: {
       limit: o.limit,
       continue: o.continueToken,
@@ -235,56 +229,6 @@ function undefinedIfAbsent(ref: ObjectRef): (error: unknown) => undefined {
       return undefined;
     throw error;
   };
-}
-
-/** Accept headers by which the API server sends objects without spec and status. One that does not
- * know the form sends whole objects. */
-const METADATA_ONLY: Readonly<Partial<Record<Verb, string>>> = {
-  list: 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json',
-  watch: 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json',
-};
-
-/** What a call does to which object or collection. */
-interface CallDescription {
-  readonly verb: Verb;
-  readonly resource: Resource;
-  readonly at: {
-    readonly namespace?: string | undefined;
-    readonly name?: string;
-    readonly subresource?: string | undefined;
-  };
-  readonly options?: CallOptions | undefined;
-  /** Parameters whose value is undefined are left out. */
-  readonly query?: Readonly<Record<string, string | number | undefined>>;
-  readonly body?: unknown;
-  readonly contentType?: string;
-  /** Asks for the metadata alone; only for list and watch. */
-  readonly metadataOnly?: boolean | undefined;
-}
-
-function describeCall(o: CallDescription): ApiCall {
-  const { verb, at, body, query = {}, metadataOnly = false } = o;
-  const plural = o.resource.plural + (at.subresource === undefined ? '' : `/${at.subresource}`);
-  const { namespace, name } = at;
-  const place = name === undefined ? namespace : keyOf({ namespace, name });
-  return {
-    verb,
-    resource: plural,
-    title: `${verb} ${plural}${place ? ` ${place}` : ''}`,
-    path: pathOf(o.resource, at) + searchOf(query),
-    contentType: o.contentType ?? 'application/json',
-    accept: (metadataOnly ? METADATA_ONLY[verb] : undefined) ?? 'application/json',
-    body: body === undefined ? undefined : JSON.stringify(body),
-    options: o.options ?? {},
-  };
-}
-
-/** The query with its `?`; '' if no parameter has a value. */
-function searchOf(query: NonNullable<CallDescription['query']>): string {
-  const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(query))
-    if (value !== undefined) search.set(name, String(value));
-  return search.size === 0 ? '' : `?${search.toString()}`;
 }
 
 /** Objects per page of a list, where nothing else is asked for. */

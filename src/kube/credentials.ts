@@ -19,17 +19,8 @@ export interface Credentials {
   readonly headers: Readonly<Record<string, string | string[]>>;
 }
 
-/** Credentials that can change at run time. */
-export interface RenewedCredentials {
-  /** To be asked for each request. Parts that have not changed are the same objects as before.
-   * @throws UsageError if they expired and can't be renewed */
-  credentials(): Promise<Credentials>;
-  /** Called after a 401: reads the credentials from their source again. */
-  refresh(): Promise<void>;
-}
-
 /** The address of the API server and the credentials for it. */
-export interface ClusterAccess extends RenewedCredentials {
+export interface ClusterAccess {
   /** May have a path (https://host/k8s/clusters/x). */
   readonly server: URL;
   /** For logs: which kubeconfig and context, or "in-cluster". */
@@ -39,7 +30,14 @@ export interface ClusterAccess extends RenewedCredentials {
   /** Name of the kubeconfig's cluster if its server's certificate is not checked
    * (insecure-skip-tls-verify). */
   readonly unverifiedCluster?: string | undefined;
+  readonly credentials: CredentialSource;
 }
+
+/** To be asked for the credentials of each request. Parts that have not changed are the same
+ * objects as before.
+ * @param refused  those that the server refused with a 401: they are read again from their source
+ * @throws UsageError if they expired and can't be renewed */
+export type CredentialSource = (refused?: Credentials) => Promise<Credentials>;
 
 export const NO_CREDENTIALS: Credentials = { tls: { skipVerify: false }, headers: {} };
 
@@ -74,18 +72,19 @@ export async function renewCredentials(
     readonly nowMs: () => number;
     readonly failsIfStale?: boolean;
   },
-): Promise<RenewedCredentials> {
+): Promise<CredentialSource> {
   let current = await read(false);
-  checkTls(o.where, current.tls);
+  const fault = faultOf(current.tls);
+  if (fault !== undefined) throw new UsageError(`${o.where}: ${fault}`);
   let readMs = o.nowMs();
-  let refreshedMs = -Infinity;
+  let refusedMs = -Infinity;
   let running: Promise<Credentials> | undefined;
 
   const readAgain = async (isRefused: boolean): Promise<Credentials> => {
     try {
       const { tls, headers } = await read(isRefused);
       if (!isDeepStrictEqual(headers, current.headers)) current = { ...current, headers };
-      if (!isDeepStrictEqual(tls, current.tls) && isUsable(o.where, tls))
+      if (!isDeepStrictEqual(tls, current.tls) && faultOf(tls) === undefined)
         current = { ...current, tls };
     } catch (error) {
       if (o.failsIfStale === true) throw error;
@@ -96,47 +95,30 @@ export async function renewCredentials(
     return current;
   };
 
-  return {
-    credentials() {
-      if (running !== undefined) return running;
-      if (o.nowMs() - readMs < o.maxAgeMs) return Promise.resolve(current);
-      return (running = readAgain(false));
-    },
-    async refresh() {
-      if (o.nowMs() - refreshedMs < REFRESH_AFTER_MS) return;
-      refreshedMs = o.nowMs();
-      await running?.catch(() => undefined);
-      await (running = readAgain(true));
-    },
+  return (refused) => {
+    if (running !== undefined) return running;
+    const nowMs = o.nowMs();
+    const isRefused = refused === current && nowMs - refusedMs >= REFRESH_AFTER_MS;
+    if (!isRefused && nowMs - readMs < o.maxAgeMs) return Promise.resolve(current);
+    if (isRefused) refusedMs = nowMs;
+    return (running = readAgain(isRefused));
   };
 }
 
-function checkTls(where: string, { ca, cert, key }: TlsMaterial): void {
-  if ((cert === undefined) !== (key === undefined)) {
-    const half = cert
-      ? 'a client-certificate but no client-key'
-      : 'a client-key but no client-certificate';
-    throw new UsageError(`${where}: its user has ${half}; give both`);
-  }
+/** Why the material can't be used. */
+function faultOf({ ca, cert, key }: TlsMaterial): string | undefined {
+  if ((cert === undefined) !== (key === undefined))
+    return 'a client-certificate needs its client-key, and the key its certificate';
   try {
     // Node takes such a text for an empty list.
     if (ca !== undefined && !ca.includes('-----BEGIN')) throw new Error('the CA is not PEM');
     createSecureContext({ ca, cert, key });
+    return undefined;
   } catch (cause) {
-    throw new UsageError(
-      `${where}: certificate, key or CA can't be used: ${reasonOf(cause)}; ` +
-        'check that they are PEM and that the key belongs to the certificate',
-      { cause },
+    return (
+      `certificate, key or CA can't be used: ${reasonOf(cause)}; ` +
+      'check that they are PEM and that the key belongs to the certificate'
     );
-  }
-}
-
-function isUsable(where: string, tls: TlsMaterial): boolean {
-  try {
-    checkTls(where, tls);
-    return true;
-  } catch {
-    return false;
   }
 }
 

@@ -34,6 +34,6 @@ export const kubeFlags = inGroup('Kubernetes API', {
     type: 'int',
     default: 48,
     min: 1,
-    help: 'Requests to the API server under way at once; shrinks while the server answers 429.',
+    help: 'Requests to the API server under way at once, without watches.',
   },
 });

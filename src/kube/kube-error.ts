@@ -1,3 +1,4 @@
+import { messageOf } from '../runtime/error-message.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import type { Status } from './objects.ts';
 
@@ -92,6 +93,16 @@ export function statusError(request: string, object: unknown): KubeError {
 /** Makes the error of an answer that can't be decoded. */
 export function undecodableError(request: string, serverMessage: string): KubeError {
   return new KubeError({ code: 0, reason: 'Undecodable', serverMessage, request });
+}
+
+/** Makes the error of a request without an answer. */
+export function unansweredError(
+  request: string,
+  reason: 'Network' | 'Timeout' | 'Aborted' | 'Credentials',
+  o: { readonly why?: string; readonly maybeSent: boolean; readonly cause?: unknown },
+): KubeError {
+  const { why: serverMessage = messageOf(o.cause), maybeSent, cause } = o;
+  return new KubeError({ code: 0, reason, serverMessage, request, maybeSent }, { cause });
 }
 
 /** @param fallback  used for what the Status does not say */

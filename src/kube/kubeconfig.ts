@@ -59,7 +59,7 @@ export async function openKubeconfig(path: string, o: KubeconfigOptions): Promis
     source: where,
     proxy: parseProxy(where, cluster.proxyUrl),
     unverifiedCluster: cluster.skipTLSVerify ? cluster.name : undefined,
-    ...(await renewCredentials(read, { where, maxAgeMs: MAX_AGE_MS, nowMs, failsIfStale })),
+    credentials: await renewCredentials(read, { where, maxAgeMs: MAX_AGE_MS, nowMs, failsIfStale }),
   };
 }
 

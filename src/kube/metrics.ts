@@ -1,13 +1,11 @@
+import { performance } from 'node:perf_hooks';
 import { Registry, metricsIn } from '../runtime/metrics.ts';
 
 export type RequestMetrics = ReturnType<typeof createRequestMetrics>;
 
-/** `sutler_kube_requests_total`, `sutler_kube_request_duration_seconds`, `sutler_kube_in_flight`,
- * `sutler_kube_in_flight_limit`. */
-export function createRequestMetrics(
-  flow: { readonly inFlight: number; readonly limit: number },
-  registry = new Registry(),
-) {
+/** `sutler_kube_requests_total`, `sutler_kube_request_duration_seconds` and
+ * `sutler_kube_in_flight`. */
+export function createRequestMetrics(registry = new Registry()) {
   const { counter, histogram, sum } = metricsIn(registry);
   const requests = counter(
     'sutler_kube_requests_total',
@@ -22,22 +20,28 @@ export function createRequestMetrics(
       buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     },
   );
-  sum('sutler_kube_in_flight', 'Calls under way, without watches.', () => flow.inFlight);
-  sum(
-    'sutler_kube_in_flight_limit',
-    'Calls that may be under way at once; lowered when the API server answers 429.',
-    () => flow.limit,
-  );
-  return {
-    /** @param code  HTTP status; 0 without an answer */
-    observe(
-      verb: string,
-      resource: string,
-      { code, durationMs }: { readonly code: number; readonly durationMs: number },
-    ): void {
-      requests.inc({ verb, resource, code });
-      if (verb !== 'watch') durations.observe({ verb, resource }, durationMs / 1000);
-    },
+  let inFlight = 0;
+  sum('sutler_kube_in_flight', 'Calls under way, without watches.', () => inFlight);
+  /** For one request. A watch lasts for minutes, and ends for the metrics when it begins. */
+  return (verb: string, resource: string) => {
+    let startedMs: number | undefined;
+    let hasEnded = false;
+    return {
+      start: (): void => {
+        startedMs = performance.now();
+        if (verb !== 'watch') inFlight += 1;
+      },
+      /** The first call counts.
+       * @param code  HTTP status; 0 without an answer */
+      end: (code: number): void => {
+        if (hasEnded) return;
+        hasEnded = true;
+        requests.inc({ verb, resource, code });
+        if (startedMs === undefined || verb === 'watch') return;
+        inFlight -= 1;
+        durations.observe({ verb, resource }, (performance.now() - startedMs) / 1000);
+      },
+    };
   };
 }
 

@@ -86,7 +86,6 @@ async function findCluster(options: AccessOptions): Promise<ClusterAccess> {
     server,
     source: `--master ${server.href}`,
     credentials: () => Promise.resolve(NO_CREDENTIALS),
-    refresh: () => Promise.resolve(),
   };
 }
 
@@ -112,6 +111,6 @@ async function openServiceAccount(
   return {
     server: parseServer('KUBERNETES_SERVICE_HOST', url, 'https:'),
     source: 'in-cluster',
-    ...(await renewCredentials(read, { where, maxAgeMs: SERVICE_ACCOUNT_AGE_MS, nowMs })),
+    credentials: await renewCredentials(read, { where, maxAgeMs: SERVICE_ACCOUNT_AGE_MS, nowMs }),
   };
 }

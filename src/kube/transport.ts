@@ -1,9 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Pool, ProxyAgent, type Dispatcher } from 'undici';
+import { messageOf } from '../runtime/error-message.ts';
 import type { ClusterAccess, TlsMaterial } from './credentials.ts';
+import { unansweredError } from './kube-error.ts';
 
 /** An HTTP request as it is sent. */
 export interface WireRequest {
+  /** For errors. */
+  readonly title: string;
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** Path and query, without the server's own prefix. */
   readonly path: string;
@@ -19,26 +23,14 @@ export interface WireAnswer {
   readonly retryAfter: string | undefined;
 }
 
-/** No complete answer was received. */
-export class TransportError extends Error {
-  override readonly name = 'TransportError';
-  readonly kind: 'network' | 'timeout' | 'aborted';
-  /** False only if the request was never written to a connection. */
-  readonly maybeSent: boolean;
-
-  constructor(kind: TransportError['kind'], maybeSent: boolean, message: string, cause?: unknown) {
-    super(message, { cause });
-    this.kind = kind;
-    this.maybeSent = maybeSent;
-  }
-}
-
 export interface ExchangeOptions {
   /** Longest time of the whole exchange; of a watch, the longest in which nothing is received. */
   readonly timeoutMs: number;
   /** A watch has a connection of its own. */
   readonly isWatch?: boolean;
   readonly signal?: AbortSignal | undefined;
+  /** Called when the request has a connection, and is sent. */
+  readonly onStart?: () => void;
   /** Called when a 2xx answer begins. */
   readonly onOpen?: (() => void) | undefined;
   /** Receives the body of a 2xx answer in pieces; the answer then has none. An error that a
@@ -79,12 +71,13 @@ export class Transport {
   }
 
   /** Sends a request and receives the answer, whatever its status.
-   * @throws TransportError */
+   * @throws KubeError where none is complete; what a callback throws */
   async exchange(request: WireRequest, o: ExchangeOptions): Promise<WireAnswer> {
     return new Promise((resolve, reject) => {
       const pool = this.#poolsFor(request.tls)?.[o.isWatch === true ? 'watches' : 'calls'];
-      if (!pool) throw new TransportError('aborted', false, 'the client is closed');
-      const { method, headers, body } = request;
+      const { title, method, headers, body } = request;
+      if (!pool)
+        throw unansweredError(title, 'Aborted', { why: 'the client is closed', maybeSent: false });
       pool.dispatch(
         {
           origin: this.#access.server.origin,
@@ -96,7 +89,7 @@ export class Transport {
           ...(method === 'DELETE' ? { reset: false } : {}),
           ...(body === undefined ? {} : { body }),
         },
-        new Exchange(o, { resolve, reject }),
+        new Exchange(title, o, { resolve, reject }),
       );
     });
   }
@@ -154,6 +147,7 @@ function createPool(access: Place, tls: TlsMaterial, connections: number | null)
 /** One request under way, and its answer while that is received. It ends exactly once, and then
  * frees its timer and its listener. */
 class Exchange implements Dispatcher.DispatchHandler {
+  readonly #title: string;
   readonly #options: ExchangeOptions;
   readonly #end: (finish: (promise: Settle) => void) => void;
   readonly #timer: NodeJS.Timeout;
@@ -163,14 +157,16 @@ class Exchange implements Dispatcher.DispatchHandler {
   #retryAfter: string | undefined;
   #hasEnded = false;
 
-  constructor(options: ExchangeOptions, promise: Settle) {
+  constructor(title: string, options: ExchangeOptions, promise: Settle) {
     const { timeoutMs, signal } = options;
+    this.#title = title;
     this.#options = options;
-    this.#timer = setTimeout(
-      () => this.#fail('timeout', `nothing was received for ${Math.round(timeoutMs)} ms`),
-      timeoutMs,
-    );
-    const onAbort = (): void => this.#fail('aborted', 'aborted', signal?.reason);
+    this.#timer = setTimeout(() => {
+      const what =
+        this.#controller === undefined ? 'no connection was free' : 'nothing was received';
+      this.#fail('Timeout', `${what} for ${Math.round(timeoutMs)} ms`);
+    }, timeoutMs);
+    const onAbort = (): void => this.#fail('Aborted', 'aborted', signal?.reason);
     this.#end = (finish) => {
       if (this.#hasEnded) return;
       this.#hasEnded = true;
@@ -183,9 +179,10 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
     // It ended while it waited for a connection, so it must not be sent any more.
-    if (this.#hasEnded) controller.abort(new Error('ended before it was sent'));
+    if (this.#hasEnded) return controller.abort(new Error('ended before it was sent'));
+    if (this.#controller === undefined) this.#options.onStart?.();
+    this.#controller = controller;
   }
 
   onResponseStart(
@@ -213,7 +210,9 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#fail('network', describe(error), error);
+    // Node's error for several refused addresses has no message of its own.
+    const [first = error]: unknown[] = error instanceof AggregateError ? error.errors : [];
+    this.#fail('Network', messageOf(first), error);
   }
 
   /** Takes something received. An error that a callback throws ends the request. */
@@ -227,8 +226,9 @@ class Exchange implements Dispatcher.DispatchHandler {
     }
   }
 
-  #fail(kind: TransportError['kind'], message: string, cause?: unknown): void {
-    this.#break(new TransportError(kind, this.#controller !== undefined, message, cause));
+  #fail(reason: 'Network' | 'Timeout' | 'Aborted', why: string, cause?: unknown): void {
+    const maybeSent = this.#controller !== undefined;
+    this.#break(unansweredError(this.#title, reason, { why, maybeSent, cause }));
   }
 
   #break(error: Error): void {
@@ -247,14 +247,4 @@ interface Settle {
 
 export function isSuccess(code: number): boolean {
   return code >= 200 && code < 300;
-}
-
-/** The message of a network error. Node's AggregateError for several refused addresses has none. */
-function describe(error: Error): string {
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
-  const inner =
-    error instanceof AggregateError
-      ? (error.errors as unknown[]).find((candidate) => candidate instanceof Error)
-      : undefined;
-  return error.message || (inner instanceof Error ? inner.message : '') || code || error.name;
 }

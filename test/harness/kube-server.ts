@@ -166,7 +166,6 @@ export function plainAccess(
     server: new URL(server.url),
     source: 'test',
     credentials: () => Promise.resolve(NO_CREDENTIALS),
-    refresh: () => Promise.resolve(),
     ...o,
   };
 }

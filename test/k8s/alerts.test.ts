@@ -59,7 +59,7 @@ const pending = ({ ingest }: Form, cause: string, values: string): Series =>
 function healthy({ ingest, jobs, gateway }: Form): readonly Series[] {
   return [
     ...[...new Set([ingest, jobs, gateway])].map((labels) => `up{${labels}} 1x40`),
-    ...[...new Set([ingest, jobs])].map((labels) => `sutler_kube_in_flight_limit{${labels}} 96x40`),
+    ...[...new Set([ingest, jobs])].map((labels) => `sutler_kube_in_flight{${labels}} 96x40`),
     `sutler_gateway_driver_ready{${gateway}} 1x40`,
     `sutler_queue_dirty_keys{${ingest},${AT}} 0x40`,
     `sutler_deletions_pending{${ingest},${AT}} 0x40`,

@@ -3,7 +3,12 @@ import { after, beforeEach, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import { createKubeClient, type KubeClient, type WatchOptions } from '#src/kube/client.ts';
-import { type ClusterAccess, NO_CREDENTIALS } from '#src/kube/credentials.ts';
+import {
+  type ClusterAccess,
+  type CredentialSource,
+  NO_CREDENTIALS,
+  renewCredentials,
+} from '#src/kube/credentials.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import type { RequestSenderOptions } from '#src/kube/request-sender.ts';
@@ -373,13 +378,32 @@ describe('retries', () => {
     });
     assert.ok(performance.now() - startMs < 1000);
   });
+});
 
-  it('lowers the limit of requests under way after a 429', async () => {
-    const metrics = new Registry();
-    server.handler = inTurn(busy(429, { 'retry-after': '1' }), ok);
-    const { clock } = noteSleeps();
-    await connect({ clock, metrics, maxInFlight: 40 }).get(volumes, { name: 'x' });
-    assert.match(await metrics.metrics(), /sutler_kube_in_flight_limit 28/);
+describe('a rate of requests', () => {
+  const startMs = performance.now();
+  const volume = { name: 'x' };
+
+  it('admits the burst at once, and then the rate', async () => {
+    const { clock, sleptMs } = noteSleeps();
+    const client = connect({ clock, qps: 1, burst: 3 });
+    await Promise.all(Array.from({ length: 5 }, () => client.get(volumes, volume)));
+    assert.equal(server.seen.length, 5);
+    const [fourth = 0, fifth = 0] = sleptMs;
+    const passedMs = performance.now() - startMs;
+    assert.ok(fourth > 1000 - passedMs && fourth <= 1000, String(sleptMs));
+    assert.ok(fifth > fourth && fifth <= 2000, String(sleptMs));
+  });
+
+  it('refuses at once a request whose turn does not come in time', async () => {
+    const client = connect({ qps: 0.001, burst: 1 });
+    await client.get(volumes, volume);
+    await assert.rejects(client.get(volumes, volume), {
+      name: 'KubeError',
+      reason: 'Timeout',
+      maybeSent: false,
+    });
+    assert.equal(server.seen.length, 1);
   });
 });
 
@@ -501,21 +525,19 @@ describe('faults', () => {
 });
 
 describe('credentials', () => {
-  it('are refreshed once after a 401, and the request is retried, also a write', async () => {
+  it('are read again once after a 401, and the request is retried, also a write', async () => {
     server.handler = locked;
-    let token = 'old';
-    let refreshes = 0;
-    const refresh = async (): Promise<void> => {
-      refreshes++;
-      await until(() => server.seen.length === 10, 'all were refused');
-      await setImmediate();
-      token = 'new';
+    const reads: boolean[] = [];
+    const read = async (isRefused: boolean) => {
+      reads.push(isRefused);
+      if (isRefused) await until(() => server.seen.length === 10, 'all were refused');
+      const authorization = `Bearer ${isRefused ? 'new' : 'old'}`;
+      return { ...NO_CREDENTIALS, headers: { authorization } };
     };
-    const client = connect({
-      to: { credentials: bearer(() => token), refresh },
-    });
+    const renewal = { where: 'test', maxAgeMs: 60_000, nowMs: Date.now };
+    const client = connect({ to: { credentials: await renewCredentials(read, renewal) } });
     await Promise.all(Array.from({ length: 10 }, () => client.create(volumes, undefined, {})));
-    assert.equal(refreshes, 1, 'ten refused requests share one refresh');
+    assert.deepEqual(reads, [false, true], 'ten refused requests share one read');
     assert.equal(server.seen.length, 20);
   });
 
@@ -653,19 +675,16 @@ describe('watch', () => {
     assert.ok(performance.now() - startMs >= 850);
   });
 
-  it('refreshes credentials once after a 401', async () => {
-    let token = 'old';
-    const refresh = (): Promise<void> => {
-      token = 'new';
-      return Promise.resolve();
-    };
+  it('has its credentials read again once after a 401', async () => {
     server.handler = (seen, reply) =>
       seen.headers.authorization === 'Bearer new'
         ? reply.watch().end()
         : reply.status(401, 'Unauthorized', 'no');
-    await connect({
-      to: { credentials: bearer(() => token), refresh },
-    }).watch(claims, nothing);
+    const credentials: CredentialSource = (refused) => {
+      const authorization = `Bearer ${refused === undefined ? 'old' : 'new'}`;
+      return Promise.resolve({ ...NO_CREDENTIALS, headers: { authorization } });
+    };
+    await connect({ to: { credentials } }).watch(claims, nothing);
     assert.equal(server.seen.length, 2);
   });
 

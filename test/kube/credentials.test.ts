@@ -279,7 +279,7 @@ describe('loadClusterAccess from a kubeconfig', () => {
     [
       'a certificate without its key',
       kubeconfig({ user: cert }),
-      'client-certificate but no client-key',
+      'client-certificate needs its client-key',
     ],
     [
       'a certificate with another key',
@@ -316,7 +316,7 @@ describe('files that are replaced', () => {
     ]);
     assert.equal((await access.credentials()).tls, first.tls, 'what did not change is the same');
     writeFileSync(token, 'three');
-    await access.refresh();
+    await access.credentials(await access.credentials());
     assert.equal(await authorizationOf(access), 'Bearer three');
   });
 
@@ -356,7 +356,7 @@ describe('files that are replaced', () => {
     const path = kubeconfig({ user: { token: 'one' } });
     const access = await load({ kubeconfig: path });
     writeFileSync(path, readFileSync(path, 'utf8').replace('"one"', '"two"'));
-    await access.refresh();
+    await access.credentials(await access.credentials());
     assert.equal(await authorizationOf(access), 'Bearer two');
   });
 });
@@ -443,10 +443,11 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
     );
     const [first] = runs();
     assert.match(first ?? '', /"kind":"ExecCredential".* get-token given$/);
-    await Promise.all([access.refresh(), access.refresh()]);
+    const refused = await access.credentials();
+    await Promise.all([access.credentials(refused), access.credentials(refused)]);
     assert.deepEqual([await authorizationOf(access), runs().length], ['Bearer token-2', 2]);
     nowMs += 1000;
-    await access.refresh();
+    await access.credentials(await access.credentials());
     assert.equal(runs().length, 2, 'a refusal that persists does not start a plug-in per request');
   });
 
@@ -476,8 +477,9 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
     const { exec } = plugin('failing-later');
     let nowMs = 0;
     const access = await load({ kubeconfig: kubeconfig({ user: { exec } }), nowMs: () => nowMs });
+    const refused = await access.credentials();
     rmSync(join(directory, 'failing-later.sh'));
     nowMs += 60_000;
-    await assert.rejects(access.refresh(), /exec plugin failed: spawn .* ENOENT/);
+    await assert.rejects(access.credentials(refused), /exec plugin failed: spawn .* ENOENT/);
   });
 });

@@ -5,12 +5,8 @@ import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { TLSSocket } from 'node:tls';
 import type { TlsMaterial } from '#src/kube/credentials.ts';
-import {
-  type ExchangeOptions,
-  Transport,
-  TransportError,
-  type WireRequest,
-} from '#src/kube/transport.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import { type ExchangeOptions, Transport, type WireRequest } from '#src/kube/transport.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 import { startTunnelProxy } from '../harness/kube-proxy.ts';
 import { startKubeServer, type OpenWatch, type Seen } from '../harness/kube-server.ts';
@@ -59,6 +55,7 @@ function open(
   const transport = new Transport({ server: new URL(on.url), proxy: on.proxy }, connections);
   transports.push(transport);
   const complete = (request: Partial<WireRequest>): WireRequest => ({
+    title: 'get x',
     method: 'GET',
     path: '/x',
     headers: {},
@@ -82,8 +79,8 @@ const fails = (transport: ReturnType<typeof open>, message: RegExp): Promise<voi
   assert.rejects(
     transport.call(),
     (error) =>
-      error instanceof TransportError &&
-      error.kind === 'network' &&
+      error instanceof KubeError &&
+      error.reason === 'Network' &&
       !error.maybeSent &&
       message.test(error.message),
   );
@@ -189,9 +186,6 @@ describe('Transport', () => {
     await until(() => busy.seen.length === 9, 'the watch is open');
     await Promise.all([transport.close(), assert.rejects(watching)]);
     await until(() => busy.openSockets === 0, 'all connections are gone');
-    await assert.rejects(
-      transport.call({}, { timeoutMs: 100 }),
-      (error) => error instanceof TransportError && error.kind === 'aborted',
-    );
+    await assert.rejects(transport.call({}, { timeoutMs: 100 }), { reason: 'Aborted' });
   });
 });
