@@ -1,6 +1,6 @@
 import { excerpt, parseJson } from '../runtime/json.ts';
 import { ListDecoder, type PageInfo, WatchDecoder, type WatchEvent } from './decoders.ts';
-import { isNotFound, KubeError, undecodableError } from './kube-error.ts';
+import { isNotFound, undecodableError } from './kube-error.ts';
 import {
   type ApiCall,
   type CallOptions,
@@ -76,9 +76,6 @@ export interface KubeClient {
   get<T>(resource: Resource, ref: ObjectRef, o?: GetOptions): Promise<T | undefined>;
   /** One page if there is a limit, else all objects. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
-  /** What the server says of itself: its version, or the kinds of a group.
-   * @returns undefined if it has nothing at that path */
-  discover<T>(path: string): Promise<T | undefined>;
   /** Passes on the items of one page, or of all, as they arrive. */
   listItems(resource: Resource, o: ItemsOptions): Promise<PageInfo>;
   create<T>(
@@ -132,14 +129,6 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
         ...(next === '' ? {} : { continueToken: next }),
       };
     },
-    discover<T>(path: string) {
-      return request<T>({ verb: 'get', resource: DISCOVERY, at: {}, path }).catch(
-        (error: unknown) => {
-          if (error instanceof KubeError && error.code === 404) return undefined;
-          throw error;
-        },
-      );
-    },
     async listItems(resource, o) {
       const call = listCall(resource, o);
       let decoder = new ListDecoder(titleOf(call), o.onItem);
@@ -187,8 +176,6 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     close: () => sender.close(),
   };
 }
-
-const DISCOVERY = { group: '', version: '', plural: 'discovery', kind: '', namespaced: false };
 
 /** Accept headers by which the API server sends objects without spec and status. One that does not
  * know the form sends whole objects. */

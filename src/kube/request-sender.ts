@@ -43,8 +43,6 @@ export interface ApiCall {
     readonly name?: string;
     readonly subresource?: string | undefined;
   };
-  /** Instead of that of the resource. */
-  readonly path?: string;
   /** Parameters whose value is undefined are left out. */
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: unknown;
@@ -222,7 +220,7 @@ export class RequestSender {
 /** For errors: "get persistentvolumeclaims ns/name". */
 export function titleOf(call: ApiCall): string {
   const { namespace, name } = call.at;
-  const place = call.path ?? (name === undefined ? namespace : keyOf({ namespace, name }));
+  const place = name === undefined ? namespace : keyOf({ namespace, name });
   return `${call.verb} ${pluralOf(call)}${place ? ` ${place}` : ''}`;
 }
 
@@ -240,7 +238,7 @@ function toWireRequest(
   return {
     title: titleOf(call),
     method: METHODS[verb],
-    path: call.path ?? pathOf(resource, at) + searchOf(query),
+    path: pathOf(resource, at) + searchOf(query),
     tls,
     headers: {
       accept,

@@ -174,13 +174,6 @@ describe('KubeClient', () => {
     });
   });
 
-  it('discovers what the server says of itself, and what it does not have', async () => {
-    server.handler = ({ path }, reply) =>
-      path === '/version' ? reply.json(200, { gitVersion: 'v1' }) : reply.status(404, '', 'no');
-    assert.deepEqual(await connect().discover('/version'), { gitVersion: 'v1' });
-    assert.equal(await connect().discover('/apis/a/v1'), undefined);
-  });
-
   it('throws for a 404 that says nothing about the object', async () => {
     const client = connect();
     server.handler = (_, reply) => reply.text(404, '404 page not found');
