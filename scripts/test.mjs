@@ -37,7 +37,6 @@ const LONG = [
   'model',
   'sandbox',
   'change-over',
-  'node-local',
   'ingest',
   'operator',
   'packages',

@@ -21,7 +21,6 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   topology: [/^prom-client$/],
   queue: [/^bullmq$/, /^ioredis$/, /^prom-client$/],
   election: [/^prom-client$/],
-  'node-local': [/^ioredis$/, /^@bufbuild\/protobuf/],
   audit: [/^ioredis$/],
   explain: [/^ioredis$/],
   capacity: [/^ioredis$/, /^@bufbuild\/protobuf/],

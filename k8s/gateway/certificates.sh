@@ -8,15 +8,14 @@
 # gateway, ingest, jobs and audit. A second run keeps the authority and renews the others; the
 # processes load new files within seconds. Remove ca.key to get a new authority.
 #
-#   GATEWAY_NAMES  subjectAltName of the gateway; default: the names of its Services in the cluster
+#   GATEWAY_NAMES  subjectAltName of the gateway; default: the names of its Service in the cluster
 #   DAYS           lifetime of the certificates; default: 90. The authority lasts ten years.
 set -eu
 
 folder=${1:?usage: certificates.sh FOLDER}
 days=${DAYS:-90}
 service=sutler-gateway.sutler.svc
-node_service=sutler-node-gateway.sutler.svc
-gateway_names=${GATEWAY_NAMES:-DNS:$service,DNS:$service.cluster.local,DNS:$node_service}
+gateway_names=${GATEWAY_NAMES:-DNS:$service,DNS:$service.cluster.local}
 umask 077
 mkdir -p "$folder"
 cd "$folder"

@@ -28,6 +28,7 @@ import {
 import { logFlags } from '../runtime/process-flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { claimSocketPath, isInUse } from '../runtime/socket-file.ts';
+import { ownNode, ownNodeFlags } from '../election/own-node.ts';
 import { flags as ownFlags, summary } from './flags.ts';
 
 /** Every flag that `sutler all` serves. */
@@ -36,6 +37,7 @@ export const table = defineFlags({
   ...dashboardFlags,
   ...jobsFlags,
   ...ingestFlags,
+  ...ownNodeFlags,
   ...ownFlags,
 });
 
@@ -50,21 +52,20 @@ export function main(invocation: Invocation): Promise<void> {
 
 async function start(context: AllContext): Promise<void> {
   const { flags, closers } = context;
-  const node = ownNode(context);
+  const node = checkedNode(context);
   const folder = await makeFolder(context);
   closers.add('temporary folder', () => rm(folder, { recursive: true, force: true }));
   const ownLeader = openOwnLeader(context, node);
   const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
   const listen = await listenAddresses(context, folder);
   const redis = redisAddress(parseRedisUrl(redisUrl));
-  const given = flagsForCommands(context, { redisUrl, listen, node });
+  const given = flagsForCommands(context, { redisUrl, listen });
   await writeOwnSutler(folder, { pid: context.pid, redis, given });
   const values = {
     ...flags,
     redisUrl,
     listen: [...listen, ...flags.listen],
     ...(listen.length === 0 ? {} : { gateway: listen }),
-    ...(node === undefined ? {} : nodeFlags(node, listen)),
     // One page for all of them.
     httpEndpoint: '',
     metricsAddress: '',
@@ -105,48 +106,32 @@ async function start(context: AllContext): Promise<void> {
   );
 }
 
-/** The node that this process serves alone: with --node-deployment each node has a process, as with
- * external-provisioner, unless flags name the gateways of all nodes.
+/** The node that this process serves alone, as external-provisioner does with --node-deployment.
  * @throws UsageError */
-export function ownNode({ flags, env }: Pick<AllContext, 'flags' | 'env'>): string | undefined {
-  const { nodeDeployment, gatewayService, nodeGateway, redisUrl, driverConfig } = flags;
-  const namesGateways = gatewayService !== '' || nodeGateway.length > 0 || driverConfig !== '';
-  if (!nodeDeployment || namesGateways) return undefined;
-  const { NODE_NAME: node = '' } = env;
-  if (node === '')
+export function checkedNode({ flags, env }: Pick<AllContext, 'flags' | 'env'>): string | undefined {
+  const node = ownNode(flags, env);
+  if (node === undefined) return undefined;
+  if (flags.redisUrl !== '')
     throw new UsageError(
-      '--node-deployment: the NODE_NAME environment variable must be set, to the name of the node',
+      '--node-deployment: a process for each node has a Redis of its own; unset REDIS_URL',
     );
-  if (redisUrl !== '')
+  if (flags.driverConfig !== '')
     throw new UsageError(
-      '--node-deployment: a process for each node has a Redis of its own: unset REDIS_URL, or give --gateway-service=NAMESPACE/NAME to serve all nodes with one',
+      '--node-deployment: give it without --driver-config; it serves one driver',
     );
   return node;
-}
-
-/** The gateway of the node is that of this process. */
-function nodeFlags(node: string, listen: readonly string[]) {
-  return { nodeName: node, gateway: [], nodeGateway: listen.map((each) => `${node}=${each}`) };
 }
 
 /** The arguments but those for the log, with what this process has chosen itself. */
 function flagsForCommands(
   { given, flags }: AllContext,
-  own: {
-    readonly redisUrl: string;
-    readonly listen: readonly string[];
-    readonly node: string | undefined;
-  },
+  own: { readonly redisUrl: string; readonly listen: readonly string[] },
 ): GivenFlags {
-  const { redisUrl, listen, node } = own;
-  const gateways =
-    node === undefined
-      ? { gateway: listen }
-      : { 'node-gateway': nodeFlags(node, listen).nodeGateway };
+  const { redisUrl, listen } = own;
   return {
     ...Object.fromEntries([...given].filter(([name]) => !Object.hasOwn(logFlags, name))),
     ...(flags.redisUrl === '' ? { 'redis-url': [redisUrl] } : {}),
-    ...(listen.length === 0 ? {} : gateways),
+    ...(listen.length === 0 ? {} : { gateway: listen }),
   };
 }
 

@@ -5,7 +5,7 @@ import { volumes } from '../kube/resources.ts';
 import type { OpenCreation } from '../hints/open-creations.ts';
 import { driverKey, type RedisPlace } from '../redis/key-prefix.ts';
 import { identityOf } from '../volumes/handles.ts';
-import { creatingNode } from '../node-local/node-rules.ts';
+import { creatingNode } from '../volumes/own-node.ts';
 import { auditId, findOrphans, type ListedVolume, type Unnamed } from './orphans.ts';
 
 export interface AuditPorts {
@@ -14,8 +14,8 @@ export interface AuditPorts {
   readonly openCreations: () => Promise<readonly OpenCreation[]>;
   readonly ledger: ReturnType<typeof redisAuditLedger>;
   readonly driver: string;
-  /** With --node-deployment: whether the driver of a node can be asked for its volumes. */
-  readonly isReadyNode?: ((node: string) => boolean) | undefined;
+  /** The only node whose volumes the driver lists; undefined for all. */
+  readonly ownNode: string | undefined;
   /** Deadline of each ListVolumes call. */
   readonly timeoutMs: number;
   /** How long ago an earlier audit must have found a volume unknown before it is an orphan. */
@@ -101,15 +101,13 @@ async function findMissing(
 }
 
 /** Whether the driver has to list the volume of a PV: not while it is deleted, and not if it is on
- * a node whose driver can't be asked. */
-function isToBeListed({ driver, isReadyNode }: AuditPorts, volume: Volume): boolean {
+ * another node. */
+function isToBeListed({ driver, ownNode }: AuditPorts, volume: Volume): boolean {
   const { metadata, spec, status } = volume;
   const isDeleted =
     metadata.deletionTimestamp !== undefined ||
     (status?.phase === 'Released' && spec.persistentVolumeReclaimPolicy === 'Delete');
-  if (isDeleted || isReadyNode === undefined) return !isDeleted;
-  const node = creatingNode(volume, driver);
-  return node !== undefined && isReadyNode(node);
+  return !isDeleted && (ownNode === undefined || creatingNode(volume, driver) === ownNode);
 }
 
 async function listDriverVolumes({ csi, timeoutMs }: AuditPorts): Promise<readonly ListedVolume[]> {

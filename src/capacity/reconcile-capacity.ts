@@ -22,15 +22,15 @@ import {
   type ReportedCapacity,
   transformCapacity,
 } from './objects.ts';
-import { type TopologyTerm, toSegments } from '../topology/term.ts';
+import { toSegments } from '../topology/term.ts';
 import { noteReached, type Run } from '../queue/run.ts';
 
 /** What runs of the capacity queue work with. */
 export interface CapacityPorts {
   readonly kube: Pick<KubeClient, 'get' | 'create' | 'patch' | 'delete'>;
   readonly csi: CapacityCalls;
-  /** Address of the gateway that is asked about a segment; undefined where none can be. */
-  readonly gatewayOf: (segment: TopologyTerm) => Promise<string | undefined>;
+  /** Address of the gateway that is asked. */
+  readonly gateway: () => Promise<string>;
   readonly classOf: (name: string) => Class | undefined;
   readonly objects: Pick<ObjectStore, 'get' | 'resource'>;
   readonly readTimes: Pick<ReadTimes, 'note'>;
@@ -106,20 +106,17 @@ async function refreshValue(
 /** @returns an outcome if the answer can't be published
  * @throws CsiError */
 async function askDriver(
-  { csi, gatewayOf, timeoutMs }: CapacityPorts,
+  { csi, gateway, timeoutMs }: CapacityPorts,
   item: CapacityItem,
   cls: Class,
   run: CapacityRun,
 ): Promise<ReportedCapacity | Outcome> {
-  const gateway = await gatewayOf(item.segment);
-  if (gateway === undefined)
-    return { kind: 'later', reason: `${describeItem(item)}: no gateway runs on a node of it` };
   const call = csi.getCapacity(
     {
       parameters: { ...cls.parameters },
       accessibleTopology: { segments: toSegments(item.segment) },
     },
-    { timeoutMs, gateway },
+    { timeoutMs, gateway: await gateway() },
   );
   const read = readCapacity(await noteReached(run, call));
   return typeof read === 'string'

@@ -1,7 +1,6 @@
 import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { gatewayClientFlags } from '../gateway-client/flags.ts';
-import { nodeAddress } from '../gateway-client/gateway-address.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { Class, OwnerReference } from '../kube/objects.ts';
 import type { Consumer } from '../queue/consumer.ts';
@@ -13,8 +12,6 @@ import { askRedis } from '../redis/ask-redis.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
-import { chooseNodeOfSegment } from '../node-local/node-rules.ts';
-import type { WatchedTopology } from '../topology/requirement.ts';
 import type { capacityFlags, CapacityPlace, capacityWorkFlags } from './flags.ts';
 import { ObjectStore } from './object-store.ts';
 import { managedBy } from './objects.ts';
@@ -33,8 +30,6 @@ interface Parts {
   readonly ownNode: string | undefined;
   readonly place: CapacityPlace;
   readonly classOf: (name: string) => Class | undefined;
-  /** The nodes as a driver with topology sees them; undefined until they are listed. */
-  readonly topology: () => WatchedTopology | undefined;
   /** Starts to take jobs of the capacity queue. */
   readonly startConsumer: (
     process: (key: JobKey, run: Run) => Promise<Outcome>,
@@ -77,7 +72,7 @@ export function startReconciler(
     const ports: CapacityPorts = {
       kube: connections.kube,
       csi: connections.gateways.calls,
-      gatewayOf: gatewayOfSegment(connections, flags.redisPrefix, parts),
+      gateway: activeGateway(connections, flags.redisPrefix, driver),
       classOf: parts.classOf,
       objects,
       readTimes: redisReadTimes(redis, flags.redisPrefix, driver),
@@ -105,22 +100,14 @@ export function startReconciler(
   void begin();
 }
 
-/** The gateway that is asked about a segment: the active one, or that of a node in it. */
-function gatewayOfSegment(
-  { gateways, nodeGateways, link }: DriverConnections,
-  redisPrefix: string,
-  { driver, topology }: Parts,
-): CapacityPorts['gatewayOf'] {
-  if (nodeGateways === undefined) {
-    const active = redisActiveGateway({ redis: link.redis, prefix: redisPrefix, driver });
-    return async () => (await askRedis(active.read())).endpoint || gateways.soleAddress;
-  }
-  return (segment) => {
-    // Only a driver with topology has segments with labels, and only then nodes are watched.
-    const nodes = segment.length === 0 ? undefined : topology();
-    const node = chooseNodeOfSegment(segment, { gateways: nodeGateways, topology: nodes });
-    return Promise.resolve(node === undefined ? undefined : nodeAddress(node));
-  };
+/** The gateway that is asked. */
+function activeGateway(
+  { gateways, link: { redis } }: DriverConnections,
+  prefix: string,
+  driver: string,
+): CapacityPorts['gateway'] {
+  const active = redisActiveGateway({ redis, prefix, driver });
+  return async () => (await askRedis(active.read())).endpoint || gateways.soleAddress;
 }
 
 const OWNER_PAUSE_MS = 2_000;

@@ -55,13 +55,6 @@ export const flags = defineFlags({
       'deadline, then they are refused, not forwarded. A number, and Method:number for single ' +
       'methods: 500,CreateVolume:50.',
   },
-  'node-name': {
-    type: 'string',
-    default: '',
-    help:
-      'The node that the gateway is on, for drivers that run on each node: calls that are meant ' +
-      'for another node are refused, not forwarded. Empty: not checked.',
-  },
   'pod-uid': {
     type: 'string',
     default: '',

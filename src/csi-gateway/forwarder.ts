@@ -4,7 +4,6 @@ import {
   FAILOVER_METADATA,
   FULL_DETAILS,
   MIGRATED_METADATA,
-  NODE_METADATA,
   NOT_AFTER_METADATA,
   POD_METADATA,
   tooLateDetails,
@@ -62,8 +61,6 @@ export interface ForwarderOptions {
   /** Method paths that may pass; undefined for all of CSI. */
   readonly allowed: ReadonlySet<string> | undefined;
   readonly flights: SingleFlight;
-  /** The node that this gateway is on; '' if it does not know. */
-  readonly node: string;
   /** UID of the pod that this gateway is in; '' if it does not know. */
   readonly pod: string;
   readonly limiter: CallLimiter;
@@ -74,11 +71,6 @@ export interface ForwarderOptions {
   readonly metrics: GatewayMetrics;
 }
 
-/** Where a gateway may be, and the metadata of a call that is meant for one place only. */
-const PLACES = [
-  ['node', NODE_METADATA],
-  ['pod', POD_METADATA],
-] as const;
 /** The leading ingest probes each gateway twice a second (src/ingest/gateway-failover.ts). */
 const FAILOVER_PROBE_MS = 2_000;
 /** Part of a call's deadline for which it may wait for a slot; the rest is the driver's. */
@@ -194,7 +186,7 @@ export class Forwarder {
   #check(
     call: InboundCall,
   ): GatewayReply | { key: VolumeKey | undefined; timeoutMs: number | undefined } {
-    const refusal = this.#checkPlace(call) ?? this.#checkAvailability(call);
+    const refusal = this.#checkPod(call) ?? this.#checkAvailability(call);
     if (refusal !== undefined) return refusal;
     const key = this.#readKey(call);
     if (key === 'unreadable') {
@@ -250,15 +242,12 @@ export class Forwarder {
 
   /** An IP address may be another gateway's by the time it is dialled. A driver there would say of
    * a deletion that it succeeded, since it has no such volume. */
-  #checkPlace({ headers }: InboundCall): GatewayReply | undefined {
-    for (const [place, key] of PLACES) {
-      const here = this.#options[place];
-      const meant = getSingle(headers, key);
-      if (here === '' || meant === undefined || meant === here) continue;
-      const details = `not forwarded: it is for ${place} ${meant.slice(0, 253)}, and this is ${here}`;
-      return this.#refuse(`other-${place}`, Code.Unavailable, details);
-    }
-    return undefined;
+  #checkPod({ headers }: InboundCall): GatewayReply | undefined {
+    const { pod } = this.#options;
+    const meant = getSingle(headers, POD_METADATA);
+    if (pod === '' || meant === undefined || meant === pod) return undefined;
+    const details = `not forwarded: it is for pod ${meant.slice(0, 253)}, and this is ${pod}`;
+    return this.#refuse('other-pod', Code.Unavailable, details);
   }
 
   /** docs/leak-proof.md, M2: a call with sutler-not-after is not forwarded after that time. */

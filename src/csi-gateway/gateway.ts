@@ -25,7 +25,6 @@ export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' 
   readonly insecure?: boolean;
   /** No limit if absent. */
   readonly maxInFlight?: MaxInFlight;
-  readonly node?: string;
   /** UID of the pod that it is in. */
   readonly pod?: string;
   /** Whether every method of CSI passes, and not only defaultMethods. */
@@ -49,7 +48,6 @@ export async function startGateway(options: GatewayOptions) {
     driver,
     allowed: options.allowAll ? undefined : defaultMethods,
     flights: new SingleFlight(),
-    node: options.node ?? '',
     pod: options.pod ?? '',
     limiter: new CallLimiter(
       options.maxInFlight ?? { every: Infinity, byPath: new Map() },

@@ -34,7 +34,6 @@ export async function start(context: Context): Promise<void> {
     insecure: flags.insecure,
     maxInFlight: parseMaxInFlight(flags.maxInFlight),
     allowAll: flags.allowAll,
-    node: flags.nodeName,
     pod: flags.podUid,
     probeTimeoutMs: flags.timeoutMs,
     maxMessageBytes: flags.maxMessageBytes,

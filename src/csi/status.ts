@@ -52,10 +52,6 @@ export const NOT_AFTER_METADATA = 'sutler-not-after';
 /** Request metadata, "true" or "false": whether the volume comes from an in-tree plug-in. It only
  * sets a label of the gateway's metrics. */
 export const MIGRATED_METADATA = 'sutler-migrated';
-/** Request metadata: the node whose driver is meant. A gateway that knows that it is on another one
- * refuses the call. */
-export const NODE_METADATA = 'sutler-node';
-
 /** Request metadata: the UID of the pod whose driver is meant. A gateway that knows that it is in
  * another one refuses the call. */
 export const POD_METADATA = 'sutler-pod';

@@ -195,17 +195,16 @@ class ConfigReader {
 }
 
 /** What each section has of its own: flags of the process are no defaults for these. */
-const NO_GATEWAYS = { gateway: [], gatewayService: '', nodeGateway: [] };
+const NO_GATEWAYS = { gateway: [], gatewayService: '' };
 
 /** The gateways of a driver, each as "KEY ADDRESS". */
 function addressesOf(all: FlagValues): readonly string[] {
-  const list = (key: string): readonly unknown[] => (Array.isArray(all[key]) ? all[key] : []);
+  const { gateway } = all;
+  const addresses: readonly unknown[] = Array.isArray(gateway) ? gateway : [];
   const service = textOf(all, 'gatewayService');
-  const [key, flag] =
-    all['nodeDeployment'] === true ? ['nodeGateway', 'node-gateway'] : ['gateway', 'gateway'];
   return [
     ...(service === '' ? [] : [`gateway-service ${service}`]),
-    ...list(key).map((each) => `${flag} ${String(each)}`),
+    ...addresses.map((each) => `gateway ${String(each)}`),
   ];
 }
 

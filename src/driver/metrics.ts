@@ -8,7 +8,6 @@ export type RefusalReason =
   | 'malformed'
   | 'too-large'
   | 'not-after'
-  | 'other-node'
   | 'other-pod'
   | 'deadline'
   | 'in-flight'

@@ -92,15 +92,5 @@ export function redisActiveGateway(place: RedisPlace) {
      * still be under way, 0 where there are none.
      * @returns false where another leader named one since `version` was read */
     name,
-    /** Names none, for a driver that runs on each node.
-     * @param waitMs as in name()
-     * @returns the one that was named; undefined if there was none */
-    async clear(waitMs: number): Promise<string | undefined> {
-      for (;;) {
-        const { endpoint, version } = await read();
-        if (endpoint === '') return undefined;
-        if (await name({ version, endpoint: '', waitMs })) return endpoint;
-      }
-    },
   };
 }

@@ -41,12 +41,7 @@ export interface GatewaySecurity {
 
 type SecurityFlags = Omit<
   Flags<typeof gatewayClientFlags>,
-  | 'gateway'
-  | 'nodeDeployment'
-  | 'gatewayService'
-  | 'nodeGateway'
-  | 'timeoutMs'
-  | 'showMessagesWithShortSecrets'
+  'gateway' | 'gatewayService' | 'timeoutMs' | 'showMessagesWithShortSecrets'
 >;
 
 const FLAGS = { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' };
@@ -78,12 +73,11 @@ export function checkTlsFlags(flags: SecurityFlags): TlsFiles | undefined {
 export function refusePlaintext(
   address: Address,
   security: { readonly tls: object | undefined; readonly insecure: boolean },
-  flag = 'gateway',
 ): void {
   if (address.kind === 'unix' || isLoopback(address.host)) return;
   if (security.tls !== undefined || security.insecure) return;
   throw new UsageError(
-    `--${flag}: ${address.host} is beyond loopback, which needs TLS; ` +
+    `--gateway: ${address.host} is beyond loopback, which needs TLS; ` +
       'give --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key, or --gateway-insecure',
   );
 }

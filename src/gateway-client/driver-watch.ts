@@ -25,7 +25,7 @@ export interface DriverWatchOptions {
 }
 
 const RETRY_MS = 500;
-/** Only with --gateway-service or --node-gateway. */
+/** Only with --gateway-service. */
 const NO_GATEWAY = 'no gateway can be called: see --gateway-service, and the pods of that Service';
 /** Capabilities change when the driver is upgraded. */
 const REFRESH_MS = 15_000;

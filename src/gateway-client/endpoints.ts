@@ -3,7 +3,7 @@ import { SERVICE_NAME } from '../kube/keys.ts';
 import type { EndpointSlice } from '../kube/objects.ts';
 import { type Reflector, startReflector, type Transformed } from '../kube/reflector.ts';
 import { endpointSlices } from '../kube/resources.ts';
-import { type Address, formatAddress, parseAddress } from '../runtime/address.ts';
+import { type Address, formatAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -43,48 +43,14 @@ export function parseService(text: string): ServiceRef {
   return { namespace, name };
 }
 
-/** Parses --node-gateway.
- * @throws UsageError */
-export function parseNodeGateways(texts: readonly string[]): ReadonlyMap<string, Address> {
-  const addresses = new Map<string, Address>();
-  for (const text of texts) {
-    const [, node, address] = /^([^=]+)=(.+)$/.exec(text) ?? [];
-    if (node === undefined || address === undefined)
-      throw new UsageError(`--node-gateway: "${text}" is not NODE=ADDRESS`);
-    if (addresses.has(node))
-      throw new UsageError(`--node-gateway: node ${node} has two addresses; give it one`);
-    addresses.set(node, parseAddress('node-gateway', address));
-  }
-  return addresses;
-}
-
-/** Gateways that flags name. Whether they can be called is seen when they are. */
-export function fixedNodeEndpoints(addresses: ReadonlyMap<string, Address>): Endpoints {
-  return {
-    addressOf: (node) => addresses.get(node),
-    names: () => addresses.keys(),
-    onChange: () => undefined,
-    serverName: '',
-    trouble: undefined,
-    stop: () => Promise.resolve(),
-  };
-}
-
 type Endpoint = NonNullable<EndpointSlice['endpoints']>[number];
 
-/** The name under which a gateway behind a Service is called; undefined for none. */
-type NameEndpoint = (endpoint: Endpoint) => string | undefined;
-
-/** By node, with --node-deployment: while its gateway is ready. An endpoint without a condition
- * counts as ready, and a terminating one never does. */
-export const readyNode: NameEndpoint = ({ conditions, nodeName }) =>
-  (conditions?.ready ?? true) && conditions?.terminating !== true ? nodeName : undefined;
-
-/** By pod, ready or not: the leading ingest probes each, and one that drains says so. */
-export const podOrHost: NameEndpoint = ({ addresses: [host = ''], targetRef }) => {
+/** The name under which a gateway behind a Service is called: that of its pod, ready or not. The
+ * leading ingest probes each, and one that drains says so. */
+function nameOf({ addresses: [host = ''], targetRef }: Endpoint): string {
   const { kind, name, uid } = targetRef ?? {};
   return kind === 'Pod' && name && uid ? podAddress(name, uid) : host;
-};
+}
 
 /** What is kept of an EndpointSlice. */
 interface Gateways extends Transformed {
@@ -95,11 +61,10 @@ interface Gateways extends Transformed {
 export function watchEndpoints(options: {
   readonly client: KubeClient;
   readonly service: ServiceRef;
-  readonly nameOf: NameEndpoint;
   readonly log: Logger;
   readonly metrics?: Registry;
 }): Endpoints {
-  const { service, client, nameOf, log, metrics } = options;
+  const { service, client, log, metrics } = options;
   const listeners = new Listeners<string>();
   let addresses: ReadonlyMap<string, Address> = new Map();
   const slices: Reflector<Gateways> = startReflector<Gateways>({
@@ -109,7 +74,7 @@ export function watchEndpoints(options: {
     resource: endpointSlices,
     namespace: service.namespace,
     labelSelector: `${SERVICE_NAME}=${service.name}`,
-    transform: (raw) => toGateways(raw as EndpointSlice, nameOf),
+    transform: (raw) => toGateways(raw as EndpointSlice),
     onChange() {
       const before = addresses;
       addresses = addressesIn(slices.list());
@@ -132,7 +97,7 @@ export function watchEndpoints(options: {
 /** Name of the gateway's port in the Service, where it has several. */
 const PORT_NAME = 'gateway';
 
-function toGateways({ metadata, endpoints, ports }: EndpointSlice, nameOf: NameEndpoint): Gateways {
+function toGateways({ metadata, endpoints, ports }: EndpointSlice): Gateways {
   const { name, namespace = '', uid, resourceVersion } = metadata;
   const { port } = ports?.find((each) => each.name === PORT_NAME) ?? ports?.[0] ?? {};
   const kept = { metadata: { name, namespace, uid, resourceVersion } };
@@ -141,9 +106,8 @@ function toGateways({ metadata, endpoints, ports }: EndpointSlice, nameOf: NameE
     ...kept,
     gateways: (endpoints ?? []).flatMap((endpoint) => {
       const [host] = endpoint.addresses;
-      const named = nameOf(endpoint);
-      if (!named || host === undefined) return [];
-      return [{ name: named, address: { kind: 'tcp', host, port } as const }];
+      if (host === undefined) return [];
+      return [{ name: nameOf(endpoint), address: { kind: 'tcp', host, port } as const }];
     }),
   };
 }

@@ -41,31 +41,13 @@ const flags = perDriver({
       'Allow plaintext to gateways beyond loopback. Anyone on the network path can then read the ' +
       'secrets of storage classes.',
   },
-  'node-deployment': {
-    type: 'bool',
-    default: false,
-    help:
-      'The driver and a csi-gateway run on each node: a volume is created and deleted through the ' +
-      'gateway of its node. Needs --gateway-service or --node-gateway; --gateway has no effect. ' +
-      'Must be the same for ingest and jobs. Without these two flags, sutler all runs on each ' +
-      'node and serves that of the variable NODE_NAME alone.',
-    upstream: 'same name; there the whole provisioner runs on each node, and needs NODE_NAME',
-  },
   'gateway-service': {
     type: 'string',
     default: '',
     help:
       'NAMESPACE/NAME of the headless Service of the gateways, in place of --gateway. Its ' +
       'EndpointSlices, which ingest and jobs watch, have the pods: one of them at a time gets the ' +
-      'calls, or with --node-deployment that of the volume’s node. Their certificates must contain ' +
-      'NAME.NAMESPACE.svc, or --gateway-tls-server-name.',
-  },
-  'node-gateway': {
-    type: 'strings',
-    default: '',
-    help:
-      'Gateway of one node as NODE=ADDRESS, with an address as in --gateway; instead of ' +
-      '--gateway-service, where there is no such Service. Repeat it for each node.',
+      'calls. Their certificates must contain NAME.NAMESPACE.svc, or --gateway-tls-server-name.',
   },
   timeout: {
     type: 'durationMs',

@@ -13,24 +13,13 @@ import {
   refusePlaintext,
 } from './credentials.ts';
 import { DriverWatch } from './driver-watch.ts';
-import {
-  type Endpoints,
-  fixedNodeEndpoints,
-  parseNodeGateways,
-  parseService,
-  podOrHost,
-  readyNode,
-  watchEndpoints,
-} from './endpoints.ts';
+import { type Endpoints, parseService, watchEndpoints } from './endpoints.ts';
 import { gatewayClientFlags } from './flags.ts';
-import { checkNodeFlags, type NodeGatewayPool, openNodeGatewayPool } from './node-pool.ts';
 import { type GatewayPool, openGatewayPool, openServiceGatewayPool } from './pool.ts';
 
 /** How a process reaches its driver. */
 export interface DriverAccess {
   readonly gateways: GatewayPool;
-  /** The same, with --node-deployment; otherwise undefined. */
-  readonly nodeGateways: NodeGatewayPool | undefined;
   readonly driver: DriverWatch;
 }
 
@@ -56,36 +45,18 @@ export async function openDriver(
   const security = await openGatewaySecurity(flags, { clock: systemClock, log });
   closers.add('gateway TLS files', () => security.close());
   const showsShortSecrets = flags.showMessagesWithShortSecrets;
-  let nodeGateways: NodeGatewayPool | undefined;
   let gateways: GatewayPool;
-  if (flags.nodeDeployment) {
-    const endpoints = openNodeEndpoints(context, kube, security);
-    nodeGateways = openNodeGatewayPool({ endpoints, security, showsShortSecrets, log });
-    gateways = nodeGateways;
-  } else if (flags.gatewayService === '') {
+  if (flags.gatewayService === '') {
     gateways = openGatewayPool({ addresses: flags.gateway, security, showsShortSecrets, log });
   } else {
-    const endpoints = openEndpoints(context, kube, security, podOrHost);
+    const endpoints = openEndpoints(context, kube, security);
     gateways = openServiceGatewayPool({ endpoints, security, showsShortSecrets, log });
   }
   closers.add('gateway clients', () => gateways.close());
   const { timeoutMs } = flags;
   const driver = new DriverWatch({ gateways, expected, timeoutMs, clock: systemClock, log });
   closers.add('driver watch', () => driver.close());
-  return { gateways, nodeGateways, driver };
-}
-
-function openNodeEndpoints(
-  context: Context,
-  client: KubeClient,
-  security: GatewaySecurity,
-): Endpoints {
-  const { flags } = context;
-  checkNodeFlags(flags);
-  if (flags.gatewayService !== '') return openEndpoints(context, client, security, readyNode);
-  const addresses = parseNodeGateways(flags.nodeGateway);
-  for (const address of addresses.values()) refusePlaintext(address, security, 'node-gateway');
-  return fixedNodeEndpoints(addresses);
+  return { gateways, driver };
 }
 
 /** The gateways of --gateway-service. */
@@ -93,13 +64,11 @@ function openEndpoints(
   { flags, closers, health, log, metrics }: Context,
   client: KubeClient,
   security: GatewaySecurity,
-  nameOf: typeof podOrHost,
 ): Endpoints {
   refusePlaintextToPods(security);
   const endpoints = watchEndpoints({
     client,
     service: parseService(flags.gatewayService),
-    nameOf,
     log,
     ...(metrics === undefined ? {} : { metrics }),
   });
@@ -112,22 +81,11 @@ function openEndpoints(
  * @throws UsageError */
 export function checkGatewayFlags(flags: Flags<typeof gatewayClientFlags>): void {
   const security = { tls: checkTlsFlags(flags), insecure: flags.gatewayInsecure };
-  if (flags.nodeDeployment) checkNodeFlags(flags);
-  if (flags.gatewayService !== '') {
-    parseService(flags.gatewayService);
-    refusePlaintextToPods(security);
-  }
-  if (!flags.nodeDeployment) return checkCentralFlags(flags, security);
-  for (const address of parseNodeGateways(flags.nodeGateway).values())
-    refusePlaintext(address, security, 'node-gateway');
-}
-
-function checkCentralFlags(
-  { gateway, gatewayService }: Flags<typeof gatewayClientFlags>,
-  security: Parameters<typeof refusePlaintext>[1],
-): void {
+  const { gateway, gatewayService } = flags;
   const isDefault = gateway.join(',') === gatewayClientFlags.gateway.default;
   if (gatewayService !== '') {
+    parseService(gatewayService);
+    refusePlaintextToPods(security);
     if (gateway.length === 0 || isDefault) return;
     throw new UsageError('--gateway and --gateway-service: give one of them');
   }

@@ -122,9 +122,7 @@ export function openServiceGatewayPool(options: EndpointClientOptions): GatewayP
 
 /** The calls to the gateway that their settings name.
  * @param clientFor  throws CsiError if that gateway can't be called */
-export function callsOf(
-  clientFor: (address: string, method: string) => CsiClient,
-): GatewayPool['calls'] {
+function callsOf(clientFor: (address: string, method: string) => CsiClient): GatewayPool['calls'] {
   return {
     createVolume: async (request, settings) =>
       clientFor(settings.gateway, 'CreateVolume').createVolume(request, settings),

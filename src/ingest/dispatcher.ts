@@ -27,7 +27,7 @@ import { BLIP_MS, Outage } from '../runtime/outage.ts';
 export interface ClaimToPlan {
   readonly claim: Claim;
   readonly cls: Class | undefined;
-  /** Its first job only selects a node for it, and calls no driver (--node-deployment). */
+  /** Its first job only selects a node for it, and creates no volume (--node-deployment). */
   readonly needsNode: boolean;
 }
 

@@ -260,18 +260,16 @@ async function sendProbe(
   }
 }
 
-/** Names the active gateway, at once when asked to check. A driver that runs on each node has
- * none. */
-export function openFailover(base: DriverDeps): Pick<GatewayFailover, 'checkNow'> {
-  if (base.connections.nodeGateways === undefined) return openGatewayFailover(base);
-  return { checkNow: () => void removeActiveGateway(base) };
-}
-
-function openGatewayFailover({ context, connections, driver, queue }: DriverDeps): GatewayFailover {
+/** Names the active gateway, at once when asked to check. */
+export function openFailover({ context, connections, driver, queue }: DriverDeps): GatewayFailover {
   const { flags, closers, health, log, metrics } = context;
   const failover = new GatewayFailover({
     pool: connections.gateways,
-    active: activeGatewayOf(connections, flags.redisPrefix, driver.name),
+    active: redisActiveGateway({
+      redis: connections.link.redis,
+      prefix: flags.redisPrefix,
+      driver: driver.name,
+    }),
     driver: driver.name,
     timeoutMs: flags.timeoutMs,
     doubtMs: doubtMsOf(flags),
@@ -283,27 +281,4 @@ function openGatewayFailover({ context, connections, driver, queue }: DriverDeps
   closers.add('gateway failover', () => failover.close());
   health.ready('active-gateway', () => failover.trouble);
   return failover;
-}
-
-function activeGatewayOf(
-  { link: { redis } }: DriverDeps['connections'],
-  prefix: string,
-  driver: string,
-): ActiveGateway {
-  return redisActiveGateway({ redis, prefix, driver });
-}
-
-/** Removes the name of the active gateway that a leader without --node-deployment has named. */
-async function removeActiveGateway(base: DriverDeps): Promise<void> {
-  const { context, connections, driver } = base;
-  const { flags, log } = context;
-  const active = activeGatewayOf(connections, flags.redisPrefix, driver.name);
-  try {
-    const gateway = await active.clear(doubtMsOf(flags));
-    if (gateway !== undefined)
-      log.warn({ gateway }, 'no gateway is the active one any more: every node has its own');
-  } catch (error) {
-    log.debug({ err: error }, 'could not remove the name of the active gateway; trying again');
-    setTimeout(() => void removeActiveGateway(base), 1_000).unref();
-  }
 }

@@ -71,7 +71,7 @@ export function openWork(
     onGone: (uids) => dispatcher.entriesGone(uids),
     log,
   });
-  const claimToPlan = claimPlanner(connections, o.source);
+  const claimToPlan = claimPlanner(client, o.ownLeader?.node, o.source);
   const dispatcher: Dispatcher = new Dispatcher({
     queue: work,
     journal,
@@ -132,15 +132,17 @@ async function lookAgain(
 }
 
 /** @returns finds the claim of a key, and its class, if it still needs a job: its volume may have
- * been written while the request waited, as in a burst. Where a node is to be chosen first, a copy
- * of the claim without one proves nothing: that of a resync may be older than the choice, and take
- * the place of the event's. */
+ * been written while the request waited, as in a burst. In a process that serves one node, a copy
+ * of the claim without a node proves nothing: that of a resync may be older than the choice, and
+ * take the place of the event's.
+ * @param ownNode  the only node that this process serves; undefined for all */
 export function claimPlanner(
-  { kube, nodeGateways }: Pick<DriverConnections, 'kube' | 'nodeGateways'>,
+  kube: Pick<DriverConnections['kube'], 'get'>,
+  ownNode: string | undefined,
   source: Pick<ObjectSource, 'classOf' | 'hasVolume'>,
 ) {
   const lacksNode = (claim: Claim): boolean =>
-    nodeGateways !== undefined && selectedNodeOf(claim) === '';
+    ownNode !== undefined && selectedNodeOf(claim) === '';
   return async (key: KeyToQueue): Promise<ClaimToPlan | undefined> => {
     const copy = claimIn(key);
     const claim = copy === undefined || lacksNode(copy) ? await readClaim(kube, key) : copy;

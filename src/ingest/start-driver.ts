@@ -304,7 +304,7 @@ function openAudit({
   ownLeader,
 }: DriverDeps): void {
   const { flags, closers, log, metrics } = context;
-  const { kube, gateways, nodeGateways, link } = connections;
+  const { kube, gateways, link } = connections;
   const place = { redis: link.redis, prefix: flags.redisPrefix, driver: name };
   const node = ownLeader?.node;
   const journal = { namespace: lease.namespace, lease: lease.name, driver: name, node };
@@ -316,7 +316,7 @@ function openAudit({
       openCreations: () => readOpenCreations(kube, journal, place, systemClock.nowMs()),
       ledger: redisAuditLedger(place),
       driver: name,
-      isReadyNode: nodeGateways && ((node) => nodeGateways.isReady(node)),
+      ownNode: node,
       timeoutMs: flags.timeoutMs,
       minAgeMs: flags.auditMinAgeMs,
       nowMs: () => systemClock.nowMs(),

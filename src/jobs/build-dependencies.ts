@@ -7,13 +7,13 @@ import { redisSharedHandles } from '../hints/shared-handles.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
-import { openNodeLocal } from '../node-local/open-node-local.ts';
 import { ClassTurns } from '../queue/class-turns.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
 import type { FeatureGates } from '../volumes/flags.ts';
 import type { DriverCaches } from './caches.ts';
+import { RefusedSizes } from './claim/refused-sizes.ts';
 import type { Dependencies, DriverDeps } from './dependencies.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import { listOpenSources } from './release-sources.ts';
@@ -41,9 +41,10 @@ export function buildDependencies(
   const place = { redis: link.redis, prefix: flags.redisPrefix, driver: driver.name };
   const published = redisSharedHandles(place);
   const lists = new VolumeLists(kube);
-  const identity = `${Date.now()}-${randomInt(10_000)}-${driver.name}`;
   const inTreeName = inTreeNameOf(driver.name);
   const ownNode = shared.ownLeader?.node;
+  const ofNode = ownNode === undefined ? '' : `-${ownNode}`;
+  const identity = `${Date.now()}-${randomInt(10_000)}-${driver.name}${ofNode}`;
   const facts = () => ({ ...connections.driver.current(), inTreeName, ownNode });
   return {
     cluster: {
@@ -62,15 +63,10 @@ export function buildDependencies(
     driver: {
       facts,
       csi: traceCalls(gateways.calls, 'csi', log),
+      getCapacity: traceCalls(gateways.calls, 'csi', log).getCapacity,
       timeoutMs: flags.timeoutMs,
       endpoint: gateways.soleAddress,
-      nodeLocal: openNodeLocal(connections, {
-        driver: driver.name,
-        prefix: flags.redisPrefix,
-        keepMs: doubtMsOf(flags) + 2 * flags.retryIntervalMaxMs,
-        timeoutMs: flags.timeoutMs,
-        choosesNodes: flags.nodeDeploymentImmediateBinding,
-      }),
+      refusedSizes: new RefusedSizes(systemClock),
     },
     redis: {
       turns: new ClassTurns(link.redis, { ...place, keepMs: doubtMsOf(flags) + KEEP_TURN_MS }),
@@ -80,6 +76,7 @@ export function buildDependencies(
       options: { ...flags, gates, defaultFsType: flags.defaultFstype, identity },
       doubtMs: doubtMsOf(flags),
       retryMaxMs: flags.retryIntervalMaxMs,
+      bindsAtOnce: flags.nodeDeploymentImmediateBinding,
     },
     reports: {
       counts: createOperationCounts(metrics),

@@ -4,11 +4,10 @@ import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { LeaseView } from '../election/lease-view.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
-import type { ControllerCalls } from '../gateway-client/pool.ts';
+import type { CapacityCalls, ControllerCalls } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
 import type { EventRecorder } from '../kube/events.ts';
-import type { NodeLocal } from '../node-local/open-node-local.ts';
 import type { ClassTurns } from '../queue/class-turns.ts';
 import type { WorkerConnection } from '../queue/connections.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -17,6 +16,7 @@ import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/flags.ts';
 import type { VolumeIdentity } from '../volumes/handles.ts';
 import type { Caches, DriverCaches } from './caches.ts';
+import type { RefusedSizes } from './claim/refused-sizes.ts';
 import type { flags } from './flags.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
@@ -63,13 +63,13 @@ export interface CsiDriver {
   readonly facts: () => DriverFacts;
   /** CreateVolume and DeleteVolume, through the gateway that each call names. */
   readonly csi: ControllerCalls;
+  readonly getCapacity: CapacityCalls['getCapacity'];
   /** Deadline of one call (--timeout). */
   readonly timeoutMs: number;
   /** The gateway to call while no leader has named the active one: the only --gateway, or '' if
    * there are several, which refuses the call. */
   readonly endpoint: string;
-  /** Set with --node-deployment. */
-  readonly nodeLocal?: NodeLocal | undefined;
+  readonly refusedSizes: RefusedSizes;
 }
 
 /** What sutler keeps in Redis about volumes. */
@@ -91,6 +91,9 @@ export interface Settings {
   /** Longest delay after a failure (--retry-interval-max), which is also that after an infeasible
    * request. */
   readonly retryMaxMs: number;
+  /** Whether a process that serves one node takes claims that bind at once
+   * (--node-deployment-immediate-binding). */
+  readonly bindsAtOnce: boolean;
 }
 
 /** What runs tell besides events. */

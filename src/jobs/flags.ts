@@ -56,9 +56,9 @@ export const flags = defineFlags({
       type: 'bool',
       default: true,
       help:
-        'With --node-deployment, chooses a node with room for a claim whose class binds at once. ' +
-        'false: such a claim waits until something else selects its node.',
-      upstream: 'same; there the nodes compete for the claim',
+        'In sutler all with --node-deployment, takes claims whose class binds at once for the own ' +
+        'node, if that has room. false: such a claim waits until something else selects its node.',
+      upstream: 'same; there each node waits before it takes a claim',
     },
   }),
   'leader-election-namespace': electionFlags['leader-election-namespace'],

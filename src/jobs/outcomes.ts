@@ -1,10 +1,8 @@
 import type { CsiError } from '../csi/status.ts';
 import { retryCommand, slowStep, timeoutNote, unreachableEvent } from '../explain/causes.ts';
-import { nodeOf } from '../gateway-client/gateway-address.ts';
 import { type EventInput, regardingClaim } from '../kube/events.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
 import { keyOf } from '../kube/resources.ts';
-import { untilGatewayIsReady } from '../node-local/wait-conditions.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { volumeFailedDelete } from '../volumes/deletion.ts';
@@ -21,26 +19,13 @@ export function parkOrRetry(reason: string, until: readonly WaitCondition[]): Ou
 
 /** How a run ends whose call was not forwarded; its mark is taken back by then. The gateway answers
  * Aborted while it has another call for this volume under way, and after a time at which the call
- * was too late. Unavailable means that no call of
- * any key gets through (no gateway answers, or the gateway has no driver), unless the gateway says
- * that it only was full for as long as this call could wait, or is that of one node: the calls to
- * other nodes get through. */
-export function notForwarded(
-  { nodeLocal }: CsiDriver,
-  { codeName, isGatewayFull, message: reason }: CsiError,
-  gateway: string,
-): Outcome {
+ * was too late. Unavailable means that no call of any key gets through (no gateway answers, or the
+ * gateway has no driver), unless the gateway says that it only was full for as long as this call
+ * could wait. */
+export function notForwarded({ codeName, isGatewayFull, message: reason }: CsiError): Outcome {
   if (codeName === 'Aborted') return { kind: 'running', reason };
   if (isGatewayFull) return { kind: 'later', reason, isGatewayFull };
-  const node = nodeOf(gateway);
-  if (node === undefined)
-    return { kind: 'later', reason, ...(codeName === 'Unavailable' ? { isDriverDown: true } : {}) };
-  if (nodeLocal?.gateways.isReady(node) !== false) return { kind: 'later', reason };
-  return {
-    kind: 'parked',
-    reason: `no gateway is ready on node ${node}; if it is gone for good, delete the Node object`,
-    until: [untilGatewayIsReady(node)],
-  };
+  return { kind: 'later', reason, ...(codeName === 'Unavailable' ? { isDriverDown: true } : {}) };
 }
 
 /** What the event of a run says that found that no call gets through to the driver; undefined of

@@ -55,7 +55,6 @@ export async function startWorkers(
       ownNode: ownLeader?.node,
       place,
       classOf: caches.classOf,
-      topology: caches.topology,
       startConsumer: (process) => startConsumer('capacity', flags.capacityThreads, process),
     });
   }

@@ -6,6 +6,7 @@ import { VANISHED } from '../explain/causes.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Invocation } from '../runtime/process.ts';
+import { ownNode } from '../election/own-node.ts';
 import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
 import { audit } from './flags.ts';
 import { journalPlace } from './journal-place.ts';
@@ -27,7 +28,7 @@ async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Pro
   // What it would log is thrown below.
   const log = context.log.child({}, { level: 'error' });
   const opened = await openDriver({ ...context, flags, log }, kube, expected);
-  const { gateways, nodeGateways, driver } = opened;
+  const { gateways, driver } = opened;
   const redis = await means.openRedis();
   const { redisPrefix: prefix } = flags;
   if (flags.driverName !== '') await chooseDriver(redis, prefix, flags.driverName);
@@ -53,7 +54,7 @@ async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Pro
     openCreations: () => readOpenCreations(kube, journal, place, systemClock.nowMs()),
     ledger: redisAuditLedger(place),
     driver: name,
-    isReadyNode: nodeGateways && ((node) => nodeGateways.isReady(node)),
+    ownNode: ownNode(flags, context.env),
     timeoutMs: flags.timeoutMs,
     minAgeMs: flags.minAgeMs,
     nowMs: () => systemClock.nowMs(),

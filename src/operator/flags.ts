@@ -5,6 +5,7 @@ import { kubeFlags } from '../kube/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { logFlags } from '../runtime/process-flags.ts';
+import { ownNodeFlags } from '../election/own-node.ts';
 
 /** How a command finds Redis. */
 const ownRedisFlags = {
@@ -67,6 +68,7 @@ export const audit = {
     ...ownRedisFlags,
     ...gatewayClientFlags,
     ...driverConfigFlags,
+    ...ownNodeFlags,
     ...leaseFlags,
     'driver-name': {
       type: 'string',

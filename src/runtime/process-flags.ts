@@ -85,7 +85,7 @@ export const retiredFlags: Readonly<
 };
 
 const goOnly = 'it only concerns programs in Go; remove the flag';
-const nodeDelay = 'one job chooses the node of a claim, so nodes need not wait for each other';
+const nodeDelay = 'a node does not wait before it takes a claim: the first write wins';
 
 /** Flags of external-provisioner (cmd/csi-provisioner/csi-provisioner.go) that have no effect here,
  * with upstream's defaults. They are accepted, so that one argument list serves both programs.

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { ownNode, table } from '#src/all/main.ts';
+import { checkedNode, table } from '#src/all/main.ts';
 import { capacityPlace } from '#src/capacity/flags.ts';
 import { flagsOf } from '#src/dispatch.ts';
 import { leaseNamespace } from '#src/election/flags.ts';
@@ -159,14 +159,9 @@ describe('sutler all with the arguments of external-provisioner', () => {
     assert.ok(idle.includes('cloning-protection-threads'));
   });
 
-  it('serves all nodes with --node-deployment where a flag names their gateways', () => {
-    const { flags } = parse(['--node-deployment', '--gateway-service=a/b']);
-    assert.equal(ownNode({ flags, env: { NODE_NAME: 'a' } }), undefined);
-  });
-
   it('refuses a process for each node that shares a Redis', () => {
     const { flags } = parse(['--node-deployment', '--redis-url=redis://127.0.0.1']);
-    assert.throws(() => ownNode({ flags, env: { NODE_NAME: 'a' } }), UsageError);
+    assert.throws(() => checkedNode({ flags, env: { NODE_NAME: 'a' } }), UsageError);
   });
 
   it('refuses a gate of Kubernetes’ API server, which docs/parity.md says', () => {
@@ -217,10 +212,10 @@ describe('the environment of external-provisioner', () => {
     assert.equal(await proxyWith({ NO_PROXY: '10.0.0.1' }), undefined);
   });
 
-  it('NODE_NAME is the node of --node-deployment, and must be set then', () => {
+  it('NODE_NAME is the node of --node-deployment, and must be set then (R-34)', () => {
     const { flags } = parse(['--node-deployment']);
-    assert.equal(ownNode({ flags, env: { NODE_NAME: 'a' } }), 'a');
-    assert.throws(() => ownNode({ flags, env: {} }), /NODE_NAME/);
+    assert.equal(checkedNode({ flags, env: { NODE_NAME: 'a' } }), 'a');
+    assert.throws(() => checkedNode({ flags, env: {} }), /NODE_NAME/);
   });
 
   for (const name of ['KUBE_FEATURE_WatchListClient'])

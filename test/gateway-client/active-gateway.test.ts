@@ -51,15 +51,6 @@ describe('the active gateway', () => {
     assert.equal((await active().read()).version, version + 1);
   });
 
-  it('is cleared where the driver runs on each node, and its calls are waited for', async () => {
-    await name(A);
-    assert.equal(await active().clear(60_000), A);
-    const { endpoint, previous, version, waitMs } = await active().read();
-    assert.deepEqual([endpoint, previous, version], ['', A, 2]);
-    assert.ok(waitMs > 50_000 && waitMs <= 60_000);
-    assert.equal(await active().clear(60_000), undefined);
-  });
-
   it('does not shorten a wait when another one is named meanwhile', async () => {
     await name(A);
     await name(B, 60_000);

@@ -1,13 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import {
-  type Endpoints,
-  parseNodeGateways,
-  parseService,
-  podOrHost,
-  readyNode,
-  watchEndpoints,
-} from '#src/gateway-client/endpoints.ts';
+import { type Endpoints, parseService, watchEndpoints } from '#src/gateway-client/endpoints.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { endpointSlices } from '#src/kube/resources.ts';
@@ -20,11 +13,10 @@ describe('watchEndpoints', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let endpoints: Endpoints;
-  let pods: Endpoints;
   const changed: string[] = [];
   const service = { namespace: 'default', name: 'gateways' };
-  const textOf = (node: string): string | undefined => {
-    const address = endpoints.addressOf(node);
+  const textOf = (name: string): string | undefined => {
+    const address = endpoints.addressOf(name);
     return address && formatAddress(address);
   };
   const write = (name: string, fields: object, serviceName = service.name): Promise<unknown> =>
@@ -47,72 +39,61 @@ describe('watchEndpoints', () => {
   before(async () => {
     cluster = await openSandboxCluster();
     kube = await cluster.client();
-    endpoints = watchEndpoints({ client: kube, service, nameOf: readyNode, log: silentLog });
-    pods = watchEndpoints({ client: kube, service, nameOf: podOrHost, log: silentLog });
+    endpoints = watchEndpoints({ client: kube, service, log: silentLog });
     endpoints.onChange((node) => changed.push(node));
     await until(() => endpoints.trouble === undefined, 'the slices are listed');
   });
   after(async () => {
     await endpoints.stop();
-    await pods.stop();
     await cluster.close();
   });
 
-  it('finds the gateways that are ready, by the port named gateway', async () => {
+  const podOf = (name: string) => ({ kind: 'Pod', namespace: 'default', name, uid: `u-${name}` });
+
+  it('finds the gateways of pods, ready or not, by the port named gateway', async () => {
     await write('one', {
       endpoints: [
-        { addresses: ['10.0.0.1'], nodeName: 'a', conditions: { ready: true } },
-        { addresses: ['10.0.0.2'], nodeName: 'b', conditions: { ready: false } },
-        { addresses: ['10.0.0.3'], nodeName: 'c' },
-        { addresses: ['10.0.0.4'], nodeName: 'd', conditions: { ready: true, terminating: true } },
-        { addresses: ['10.0.0.5'] },
-        { addresses: [], nodeName: 'e' },
+        { addresses: ['10.0.0.1'], targetRef: podOf('a'), conditions: { ready: true } },
+        {
+          addresses: ['10.0.0.2'],
+          targetRef: podOf('b'),
+          conditions: { ready: false, terminating: true },
+        },
+        { addresses: [], targetRef: podOf('c') },
       ],
     });
-    await until(() => textOf('a') !== undefined, 'the slice is seen');
-    assert.equal(textOf('a'), 'dns:///10.0.0.1:9808');
-    assert.deepEqual([...endpoints.names()].sort(), ['a', 'c']);
-    assert.deepEqual(changed.splice(0).sort(), ['a', 'c']);
+    await until(() => textOf('pod:a/u-a') !== undefined, 'the slice is seen');
+    assert.equal(textOf('pod:a/u-a'), 'dns:///10.0.0.1:9808');
+    assert.deepEqual([...endpoints.names()].sort(), ['pod:a/u-a', 'pod:b/u-b']);
+    assert.deepEqual(changed.splice(0).sort(), ['pod:a/u-a', 'pod:b/u-b']);
   });
 
   it('ignores other Services, and slices without a port', async () => {
-    const ready = [{ addresses: ['10.0.0.9'], nodeName: 'x' }];
-    await write('foreign', { endpoints: ready }, 'other');
-    await write('portless', { endpoints: ready, ports: [] });
+    const endpoint = [{ addresses: ['10.0.0.9'], targetRef: podOf('x') }];
+    await write('foreign', { endpoints: endpoint }, 'other');
+    await write('portless', { endpoints: endpoint, ports: [] });
     await write('null', { endpoints: null, ports: null });
-    await write('last', { endpoints: [{ addresses: ['fd00::1'], nodeName: 'v6' }] });
-    await until(() => textOf('v6') !== undefined, 'the last slice is seen');
-    assert.equal(textOf('v6'), 'dns:///[fd00::1]:9808');
-    assert.equal(textOf('x'), undefined);
+    await write('last', { endpoints: [{ addresses: ['fd00::1'], targetRef: podOf('v6') }] });
+    await until(() => textOf('pod:v6/u-v6') !== undefined, 'the last slice is seen');
+    assert.equal(textOf('pod:v6/u-v6'), 'dns:///[fd00::1]:9808');
+    assert.equal(textOf('pod:x/u-x'), undefined);
   });
 
-  it('takes the same one of two that are ready on a node, whatever their order', async () => {
-    await write('two', { endpoints: [{ addresses: ['10.0.0.0'], nodeName: 'a' }] });
-    await until(() => textOf('a') === 'dns:///10.0.0.0:9808', 'the lower address is taken');
+  it('takes the same one of two addresses of a pod, whatever their order', async () => {
+    await write('two', { endpoints: [{ addresses: ['10.0.0.0'], targetRef: podOf('a') }] });
+    await until(() => textOf('pod:a/u-a') === 'dns:///10.0.0.0:9808', 'the lower one is taken');
   });
 
   it('tells of a gateway that goes', async () => {
     changed.length = 0;
     await kube.delete(endpointSlices, { namespace: 'default', name: 'last' });
-    await until(() => textOf('v6') === undefined, 'the gateway is gone');
-    assert.deepEqual(changed, ['v6']);
+    await until(() => textOf('pod:v6/u-v6') === undefined, 'the gateway is gone');
+    assert.deepEqual(changed, ['pod:v6/u-v6']);
   });
 
-  it('names gateways by their pods, ready or not, and those without a pod by their IP address', async () => {
-    const targetRef = { kind: 'Pod', namespace: 'default', name: 'csi-0', uid: 'u-1' };
-    await write('pods', {
-      endpoints: [
-        { addresses: ['10.0.1.1'], targetRef, conditions: { ready: false, terminating: true } },
-        { addresses: ['10.0.1.2'], conditions: { ready: true } },
-      ],
-    });
-    await until(() => pods.addressOf('pod:csi-0/u-1') !== undefined, 'the slice is seen');
-    assert.deepEqual(pods.addressOf('pod:csi-0/u-1'), {
-      kind: 'tcp',
-      host: '10.0.1.1',
-      port: 9808,
-    });
-    assert.ok([...pods.names()].includes('10.0.1.2'));
+  it('names gateways without a pod by their IP address', async () => {
+    await write('hosts', { endpoints: [{ addresses: ['10.0.1.2'] }] });
+    await until(() => textOf('10.0.1.2') !== undefined, 'the slice is seen');
   });
 
   it('expects the name of the Service in certificates', () =>
@@ -125,23 +106,5 @@ describe('parseService', () => {
   it('refuses anything else, and shows what to write', () => {
     for (const text of ['gw', 'a/b/c', '/gw', 'ns/', 'Ns/gw'])
       assert.throws(() => parseService(text), /--gateway-service: .* write NAMESPACE\/NAME/);
-  });
-});
-
-describe('parseNodeGateways', () => {
-  it('reads an address for each node', () =>
-    assert.deepEqual(
-      [...parseNodeGateways(['a=unix:///s', 'b=dns:///h:1'])].map(([node, address]) => [
-        node,
-        formatAddress(address),
-      ]),
-      [
-        ['a', 'unix:///s'],
-        ['b', 'dns:///h:1'],
-      ],
-    ));
-  it('refuses an item without an address, and a node with two', () => {
-    assert.throws(() => parseNodeGateways(['a']), /not NODE=ADDRESS/);
-    assert.throws(() => parseNodeGateways(['a=/s', 'a=/t']), /node a has two addresses/);
   });
 });

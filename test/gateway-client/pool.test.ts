@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { fixedNodeEndpoints } from '#src/gateway-client/endpoints.ts';
 import { podAddress } from '#src/gateway-client/gateway-address.ts';
 import {
   type GatewayPool,
@@ -12,6 +11,7 @@ import { parseAllowedNames } from '#src/runtime/certificate-names.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
+import { fixedEndpoints } from '../harness/fixed-endpoints.ts';
 import { makeCertificates, watchOwner } from '../harness/csi-certificates.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
@@ -121,7 +121,7 @@ describe('openServiceGatewayPool', () => {
     const jobs = await watchOwner(folder.file('tls'), 'jobs');
     const open = (serverName: string): GatewayPool =>
       openServiceGatewayPool({
-        endpoints: { ...fixedNodeEndpoints(pods), serverName },
+        endpoints: { ...fixedEndpoints(pods), serverName },
         security: { tls: { source: jobs, serverName: '' } },
         log: silentLog,
       });

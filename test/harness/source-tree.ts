@@ -24,7 +24,6 @@ export const RANK: Readonly<Record<string, number>> = {
   'driver-config': 6,
   connections: 7,
   webhooks: 7,
-  'node-local': 8,
   audit: 9,
   explain: 9,
   capacity: 9,

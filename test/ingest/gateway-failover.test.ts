@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { fixedNodeEndpoints } from '#src/gateway-client/endpoints.ts';
 import { podAddress } from '#src/gateway-client/gateway-address.ts';
 import {
   type GatewayPool,
@@ -16,6 +15,7 @@ import { Closers } from '#src/runtime/closers.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import { fixedEndpoints } from '../harness/fixed-endpoints.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { sleep } from '../harness/queue.ts';
@@ -89,7 +89,7 @@ describe('GatewayFailover', () => {
     const add = (name: string): unknown =>
       pods.set(podAddress(name, name), { kind: 'unix', path: folder.file(`${name}.gw`) });
     names.forEach(add);
-    const endpoints = fixedNodeEndpoints(pods);
+    const endpoints = fixedEndpoints(pods);
     startWith(openServiceGatewayPool({ endpoints, security: { tls: undefined }, log: silentLog }));
     return { add, remove: (name) => void pods.delete(podAddress(name, name)) };
   }

@@ -27,15 +27,15 @@ describe('a claim that is to get a job', () => {
     claim: JSON.stringify(claim),
   });
   /** Plans with a copy while the API server has `now`. */
-  const plan = async (copy: Claim, now: Claim, choosesNodes: boolean, hasVolume = false) => {
+  const plan = async (copy: Claim, now: Claim, servesOneNode: boolean, hasVolume = false) => {
     let reads = 0;
     const get = () => {
       reads += 1;
       return Promise.resolve(now);
     };
-    const nodeGateways = choosesNodes ? {} : undefined;
     const find = claimPlanner(
-      { kube: { get }, nodeGateways } as unknown as Parameters<typeof claimPlanner>[0],
+      { get } as unknown as Parameters<typeof claimPlanner>[0],
+      servesOneNode ? 'n' : undefined,
       { classOf: () => undefined, hasVolume: (of) => hasVolume && of === uid },
     );
     const found = await find(keyWith(copy));
@@ -71,7 +71,7 @@ describe('a claim that is to get a job', () => {
     assert.deepEqual(await plan(released, released, false, true), { needsNode: false, reads: 0 });
   });
 
-  it('is not read where no node is chosen', async () => {
+  it('is not read by a process that serves all nodes', async () => {
     assert.deepEqual(await plan(at(), at(), false), { needsNode: false, reads: 0 });
   });
 });

@@ -10,6 +10,7 @@ import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import { group, type Parts } from './parts.ts';
+import { RefusedSizes } from '#src/jobs/claim/refused-sizes.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
 import { runToOutcome } from '#src/jobs/consumers.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
@@ -146,6 +147,7 @@ export async function openRig({
   const parts: Parts = {
     kube,
     csi,
+    getCapacity: (request, settings) => csi.getCapacity(request, settings),
     freshClaim: () => undefined,
     lease: {
       judge: () => ({ kind: 'may', untilMs: performance.now() + 10_000 }),
@@ -171,6 +173,8 @@ export async function openRig({
     options: { ...DEFAULT_OPTIONS, identity: 'test' },
     timeoutMs,
     doubtMs: 60_000,
+    bindsAtOnce: true,
+    refusedSizes: new RefusedSizes(systemClock),
     retryMaxMs: 300_000,
     endpoint: 'unix:///gateway',
     clock: systemClock,

@@ -61,12 +61,12 @@ function startOf({ args, env: list = [] }: Container): {
 }
 
 describe(
-  'base, a DaemonSet, node-local, topology and capacity together',
+  'base, a DaemonSet, gateway, topology and capacity together',
   { skip: KUBECTL === undefined && 'no kubectl on PATH' },
   () => {
     let objects: readonly ManifestObject[];
     before(() => {
-      objects = build(['node-local', 'topology', 'capacity']);
+      objects = build(['gateway', 'topology', 'capacity']);
     });
 
     const containerOf = (kind: string, pod: string, name: string): Container => {
@@ -78,11 +78,10 @@ describe(
     };
 
     for (const name of ['ingest', 'jobs'] as const)
-      it(`${name} asks the gateways of nodes and publishes capacity`, () => {
+      it(`${name} asks the driver’s gateways and publishes capacity`, () => {
         const container = containerOf('Deployment', `sutler-${name}`, name);
         const { flags, env } = startOf(container);
-        assert.equal(flags['nodeDeployment'], true);
-        assert.equal(flags['gatewayService'], 'local-storage/sutler-node-gateway');
+        assert.equal(flags['gatewayService'], 'local-storage/sutler-gateway');
         assert.equal(flags['enableCapacity'], true);
         assert.ok('NAMESPACE' in env);
         assert.equal('POD_NAME' in env, name === 'jobs');
@@ -93,7 +92,7 @@ describe(
       assert.equal(startOf(container).flags['csiAddress'], 'unix:///csi/csi.sock');
       const { labels } = podOf(objects, 'DaemonSet', 'local-driver').metadata;
       const service = objects.find(
-        ({ kind, metadata }) => kind === 'Service' && metadata.name === 'sutler-node-gateway',
+        ({ kind, metadata }) => kind === 'Service' && metadata.name === 'sutler-gateway',
       );
       assert.equal(service?.metadata.namespace, 'local-storage');
       const { selector } = service['spec'] as { readonly selector: Record<string, string> };
@@ -106,17 +105,17 @@ describe(
       );
       assert.ok(certificate !== undefined);
       const { dnsNames } = certificate['spec'] as { readonly dnsNames: readonly string[] };
-      assert.ok(dnsNames.includes('sutler-node-gateway.local-storage.svc'), dnsNames.join());
+      assert.ok(dnsNames.includes('sutler-gateway.local-storage.svc'), dnsNames.join());
     });
 
-    it('ingest and jobs may read nodes, gateways of nodes, and capacity', () => {
+    it('ingest and jobs may read nodes, gateways, and capacity', () => {
       const granted = new Map(
         objects
           .filter(({ kind }) => kind === 'RoleBinding' || kind === 'ClusterRoleBinding')
           .map((binding) => binding as unknown as Binding)
           .map(({ roleRef, subjects }) => [roleRef.name, subjects.map(({ name }) => name)]),
       );
-      for (const role of ['sutler-topology', 'sutler-node-gateway'])
+      for (const role of ['sutler-topology', 'sutler-gateway'])
         assert.deepEqual(granted.get(role), ['sutler-ingest', 'sutler-jobs'], role);
       assert.deepEqual(granted.get('sutler-ingest-capacity'), ['sutler-ingest']);
       assert.deepEqual(granted.get('sutler-jobs-capacity'), ['sutler-jobs']);
@@ -229,9 +228,8 @@ describe(
       assert.throws(() => render(rendered), expected);
     };
 
-    for (const component of ['gateway', 'sidecars', 'node-local']) {
-      const kinds = component === 'node-local' ? ['DaemonSet'] : KINDS;
-      for (const kind of kinds)
+    for (const component of ['gateway', 'sidecars']) {
+      for (const kind of KINDS)
         it(`${component} adds one gateway to a ${kind}, and changes nothing else about it`, () => {
           const driver = labelled(kind);
           const objects = render({ resources: base, components: [component], drivers: [driver] });
@@ -241,7 +239,7 @@ describe(
         });
 
       it(`${component} finds a label that a component before it has set`, () => {
-        const [kind = ''] = kinds.slice(-1);
+        const [kind = ''] = KINDS.slice(-1);
         const patch = (patches[0]?.patch ?? '').replace('StatefulSet', kind);
         const objects = render({
           resources: base,
@@ -269,11 +267,11 @@ describe(
         ));
     }
 
-    for (const component of ['webhooks', 'drivers', 'capacity', 'node-local', 'driver-lease'])
+    for (const component of ['webhooks', 'drivers', 'capacity', 'driver-lease'])
       it(`${component} fails where it finds no ingest of base`, () =>
         fails({ resources: [], components: [component] }, /no .*Deployment.*sutler-ingest/));
 
-    for (const component of ['gateway', 'node-local', 'driver-lease'])
+    for (const component of ['gateway', 'driver-lease'])
       it(`${component} puts its objects into the namespace of the driver`, () => {
         const of = (objects: readonly ManifestObject[]) =>
           objects.map(({ kind, metadata }) => `${kind} ${metadata.name}`);

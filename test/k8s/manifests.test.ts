@@ -413,47 +413,48 @@ describe('k8s/', () => {
       [29_600, 29_699], // Azure Disk and Files, csi-driver-nfs, csi-driver-smb
       [30_000, 65_535],
     ] as const;
-    const added = ours.filter(({ title }) => /^(gateway|node-local|sidecars)\//.test(title));
+    const added = ours.filter(({ title }) => /^(gateway|sidecars)\//.test(title));
     const ports = added.flatMap(({ container }) =>
       (container.ports ?? []).map(({ containerPort }) => containerPort),
     );
-    assert.ok(ports.length >= 7);
+    assert.ok(ports.length >= 5);
     for (const port of ports)
       assert.ok(!taken.some(([first, last]) => first <= port && port <= last), `${port}`);
   });
 
-  for (const name of ['sutler-gateway', 'sutler-node-gateway'])
-    it(`${name} is open to ingest and jobs in sutler alone, and closes no other port`, () => {
-      const policy = ofKind('NetworkPolicy').find(({ object }) => object.metadata.name === name);
-      assert.ok(policy !== undefined);
-      const { ingress } = policy.object['spec'] as { readonly ingress: readonly Ingress[] };
-      const [ours, rest] = ingress;
-      assert.deepEqual(ours?.from, [
-        {
-          namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'sutler' } },
-          podSelector: {
-            matchExpressions: [
-              { key: 'app.kubernetes.io/name', operator: 'In', values: ['sutler'] },
-              { key: 'app.kubernetes.io/component', operator: 'In', values: ['ingest', 'jobs'] },
-            ],
-          },
+  it('sutler-gateway is open to ingest and jobs in sutler alone, and closes no other port', () => {
+    const policy = ofKind('NetworkPolicy').find(
+      ({ object }) => object.metadata.name === 'sutler-gateway',
+    );
+    assert.ok(policy !== undefined);
+    const { ingress } = policy.object['spec'] as { readonly ingress: readonly Ingress[] };
+    const [ours, rest] = ingress;
+    assert.deepEqual(ours?.from, [
+      {
+        namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'sutler' } },
+        podSelector: {
+          matchExpressions: [
+            { key: 'app.kubernetes.io/name', operator: 'In', values: ['sutler'] },
+            { key: 'app.kubernetes.io/component', operator: 'In', values: ['ingest', 'jobs'] },
+          ],
         },
-      ]);
-      assert.deepEqual(ours.ports, [{ protocol: 'TCP', port: 'gateway' }]);
-      assert.equal(rest?.from, undefined);
-      const gateway = containers.find(({ title }) => title.endsWith('/csi-gateway'))?.container;
-      const open = rest?.ports?.filter(({ protocol }) => protocol === 'TCP') ?? [];
-      const isOpen = (port: number) =>
-        open.some((range) => Number(range.port) <= port && port <= (range.endPort ?? 0));
-      const port = (gateway === undefined ? undefined : portOf(gateway, 'gateway')) ?? 0;
-      assert.deepEqual([1, port - 1, port, port + 1, 65_535].map(isOpen), [
-        true,
-        true,
-        false,
-        true,
-        true,
-      ]);
-    });
+      },
+    ]);
+    assert.deepEqual(ours.ports, [{ protocol: 'TCP', port: 'gateway' }]);
+    assert.equal(rest?.from, undefined);
+    const gateway = containers.find(({ title }) => title.endsWith('/csi-gateway'))?.container;
+    const open = rest?.ports?.filter(({ protocol }) => protocol === 'TCP') ?? [];
+    const isOpen = (port: number) =>
+      open.some((range) => Number(range.port) <= port && port <= (range.endPort ?? 0));
+    const port = (gateway === undefined ? undefined : portOf(gateway, 'gateway')) ?? 0;
+    assert.deepEqual([1, port - 1, port, port + 1, 65_535].map(isOpen), [
+      true,
+      true,
+      false,
+      true,
+      true,
+    ]);
+  });
 
   it('a gateway in the same pod is called at the socket where it listens', () => {
     const inPod = ours
@@ -462,22 +463,6 @@ describe('k8s/', () => {
     const [listens] = inPod.flatMap((flags) => flags['listen'] ?? []);
     const calls = inPod.flatMap((flags) => flags['gateway'] ?? []);
     assert.deepEqual(calls, [listens, listens]);
-  });
-
-  it('a node’s gateway is that of gateway/', () => {
-    const [other, onNode] = ['gateway/', 'node-local/'].map((folder) =>
-      ours.find(({ title }) => title.startsWith(folder)),
-    );
-    assert.ok(other !== undefined && onNode !== undefined);
-    assert.ok(onNode.container.args.includes('--node-name=$(NODE_NAME)'));
-    assert.ok(other.container.args.includes('--pod-uid=$(POD_UID)'));
-    // Each knows its own place.
-    const withoutPlace = ({ args, env = [], ...rest }: Container) => ({
-      ...rest,
-      args: args.filter((each) => !/^--(node-name|pod-uid)=/.test(each)),
-      env: env.filter(({ name }) => name !== 'NODE_NAME' && name !== 'POD_UID'),
-    });
-    assert.deepEqual(withoutPlace(onNode.container), withoutPlace(other.container));
   });
 
   it('serves the dashboard at the port that its Service names', () => {

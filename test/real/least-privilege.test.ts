@@ -93,16 +93,14 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     for (const name of NODES)
       await makeNode(api, { name, driver: LOCAL, labels: { [NODE_KEY]: name } });
     await bed.startDriver({ name: CENTRAL, onCall: attachOrRefuse });
-    for (const node of NODES)
-      await bed.startDriver(
-        {
-          name: LOCAL,
-          nodeId: node,
-          topology: { [NODE_KEY]: node },
-          capacityBytes: 3n * 1024n ** 3n,
-        },
-        node,
-      );
+    await bed.startDriver({
+      name: LOCAL,
+      pools: NODES.map((name) => ({
+        name,
+        segments: { [NODE_KEY]: name },
+        capacityBytes: 3n * 1024n ** 3n,
+      })),
+    });
     await createClass('central', {});
     await createClass('local', { provisioner: LOCAL, volumeBindingMode: 'WaitForFirstConsumer' });
     leader = await bed.startIngest(`--webhook-address=${bed.webhooks}`);
@@ -342,16 +340,6 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     isSlow = false;
     worker = await bed.startJobs();
     await isBound('taken-over');
-  });
-
-  it('wait for room on the nodes', async () => {
-    await createClass('roomy', { provisioner: LOCAL });
-    await create('roomy', { ...localSpec('100Gi'), storageClassName: 'roomy' });
-    await isWarned('roomy', /./);
-    await until(
-      () => bed.grants.unused().every((grant) => grant !== 'sutler-ingest %R~{csi}:room:*'),
-      'ingest reads whether there is more room',
-    );
   });
 
   it('show every page of the dashboard, and try claims and volumes now', async () => {

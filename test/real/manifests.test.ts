@@ -39,8 +39,8 @@ const NODES: readonly string[] = ['list', 'watch'].flatMap((verb) => [
   `${verb} storage.k8s.io/csinodes`,
 ]);
 
-/** What a driver on each node needs besides. */
-const GATEWAYS_OF_NODES: readonly string[] = ['list', 'watch'].map(
+/** What finding the gateways behind a Service needs. */
+const GATEWAYS: readonly string[] = ['list', 'watch'].map(
   (verb) => `${verb} discovery.k8s.io/endpointslices`,
 );
 /** What ingest and jobs need that publish storage capacity. */
@@ -72,7 +72,7 @@ const RIGHTS: Readonly<
       ...['create', 'delete', 'get', 'list', 'update', 'watch'].map(
         (verb) => `${verb} coordination.k8s.io/leases`,
       ),
-      ...GATEWAYS_OF_NODES,
+      ...GATEWAYS,
       ...['list', 'watch'].map((verb) => `${verb} ${CAPACITIES}`),
     ],
   },
@@ -101,7 +101,7 @@ const RIGHTS: Readonly<
     ],
     atHome: [
       ...['get', 'list', 'watch'].map((verb) => `${verb} coordination.k8s.io/leases`),
-      ...GATEWAYS_OF_NODES,
+      ...GATEWAYS,
       ...['create', 'delete', 'get', 'list', 'patch', 'watch'].map(
         (verb) => `${verb} ${CAPACITIES}`,
       ),
@@ -371,7 +371,7 @@ describe(
     before(async () => {
       plane = await open();
       api = new Connection(plane);
-      objects = render({ resources: ['base'], components: ['node-local', 'driver-lease'] });
+      objects = render({ resources: ['base'], components: ['gateway', 'driver-lease'] });
       const metadata = { name: HOME };
       const manifests = [{ apiVersion: 'v1', kind: 'Namespace', metadata }, ...objects];
       const inFile = manifests.map((object) => ({ file: 'rendered', object }));
@@ -410,10 +410,7 @@ describe(
         const there = await rightsOf(api, account, HOME);
         assert.deepEqual(
           there.filter((right) => !everywhere.includes(right)),
-          [
-            ...verbs.map((verb) => `${verb} coordination.k8s.io/leases`),
-            ...GATEWAYS_OF_NODES,
-          ].sort(),
+          [...verbs.map((verb) => `${verb} coordination.k8s.io/leases`), ...GATEWAYS].sort(),
         );
       });
   },

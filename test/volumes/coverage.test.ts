@@ -14,15 +14,15 @@ const sourcesIn = (folder: string): readonly string[] =>
     path.endsWith('.ts'),
   );
 /** Folders of pure rules. */
-const FOLDERS = ['rules', 'migration', 'topology', 'volumes', 'node-local'];
+const FOLDERS = ['rules', 'migration', 'topology', 'volumes'];
 /** Files in them that are no rules. */
-const NO_RULES = /^src\/(topology\/node-watch|node-local\/(?!node-rules).*)\.ts$/;
+const NO_RULES = /^src\/topology\/node-watch\.ts$/;
 const RULES = FOLDERS.flatMap((folder) =>
   sourcesIn(`src/${folder}`).map((path) => `src/${folder}/${path}`),
 ).filter((path) => !NO_RULES.test(path));
 
 /** Tests that are not measured: this one, and those that need an API server or Redis. */
-const LEFT_OUT = /^(coverage|node-watch|reserved-capacity|choose-node)\.test\.ts$/;
+const LEFT_OUT = /^(coverage|node-watch)\.test\.ts$/;
 const TESTS = FOLDERS.flatMap((folder) =>
   sourcesIn(`test/${folder}`).map((path) => `${folder}/${path}`),
 ).filter(

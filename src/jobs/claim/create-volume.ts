@@ -1,7 +1,6 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeRequestSchema as RequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
-import { nodeOf } from '../../gateway-client/gateway-address.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { classes, volumes } from '../../kube/resources.ts';
@@ -18,7 +17,7 @@ import {
   type VolumeRequest,
 } from '../../volumes/persistent-volume.ts';
 import { MAX_READ_AGE_MS, type RunHandle } from '../attempt.ts';
-import type { CsiDriver, Dependencies } from '../dependencies.ts';
+import type { Dependencies } from '../dependencies.ts';
 import { type MarkedJob, markJob } from '../mark-job.ts';
 import {
   notForwarded,
@@ -217,7 +216,7 @@ async function handleFailure(
   creation: MarkedCreation,
   error: CsiError,
 ): Promise<Outcome> {
-  const { claim, mark, planned, run } = creation;
+  const { claim, mark, planned } = creation;
   const failure = judgeCreateFailure(error, {
     // Drivers look the source up first, which may be gone although the volume exists.
     isNotFoundUnknown: planned.pvTemplate.source !== undefined && mark.leftMs !== undefined,
@@ -225,10 +224,8 @@ async function handleFailure(
   switch (failure.kind) {
     case 'not-forwarded': {
       await mark.undo(false);
-      const outcome = notForwarded(deps.driver, error, planned.endpoint);
-      // What is begun on a node that may never come back stays so; the user is told.
-      const isLeft = outcome.kind === 'parked' && run.count > 1;
-      const told = isLeft ? outcome.reason : whyDriverDown(outcome);
+      const outcome = notForwarded(error);
+      const told = whyDriverDown(outcome);
       if (told !== undefined) reportFailedForNow(deps.cluster.events, claim, told);
       return outcome.kind === 'running'
         ? { ...outcome, isUsual: isUsual(deps, creation) }
@@ -258,9 +255,10 @@ async function handleRefusal(
   if (isAbsent && claim === undefined)
     return { kind: 'done', note: 'the driver refused, and the claim is gone' };
   if (codeName === 'ResourceExhausted') {
-    noteFullNode(deps.driver, planned);
-    const rescheduled = isAbsent ? await giveNodeUp(deps, claim) : undefined;
-    if (rescheduled !== undefined) return rescheduled;
+    const { requestedBytes, volume } = planned.pvTemplate;
+    deps.driver.refusedSizes.note(volume.spec.storageClassName ?? '', BigInt(requestedBytes));
+    const rescheduled = isAbsent && claim && (await requestReschedule(deps, claim));
+    if (rescheduled) return rescheduled;
   }
   return {
     kind: 'retry',
@@ -268,26 +266,6 @@ async function handleRefusal(
     ...(isInfeasible ? startInfeasibleBackoff(deps, claim) : {}),
     ...(isAbsent ? { isAbsent } : {}),
   };
-}
-
-/** Asks for another node for a claim whose node has no room. */
-async function giveNodeUp(
-  deps: Dependencies,
-  claim: Claim | undefined,
-): Promise<Outcome | undefined> {
-  const rescheduled = claim && (await requestReschedule(deps, claim));
-  if (claim !== undefined && rescheduled !== undefined)
-    await deps.driver.nodeLocal?.room.release(claim.metadata.uid);
-  return rescheduled;
-}
-
-/** Remembers that the node has no room for a volume of this class and size, so that another one is
- * chosen. */
-function noteFullNode({ nodeLocal }: CsiDriver, { endpoint, pvTemplate }: VolumeRequest): void {
-  const node = nodeOf(endpoint);
-  const { storageClassName: className = '' } = pvTemplate.volume.spec;
-  if (node !== undefined)
-    nodeLocal?.readings.refused({ node, className }, BigInt(pvTemplate.requestedBytes));
 }
 
 /* The back-off of a claim whose request the driver called infeasible (InvalidArgument). It ends

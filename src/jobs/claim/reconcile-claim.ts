@@ -56,7 +56,6 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
       : endWithoutCreation(deps, claim, intent),
   );
   countFailure(deps, claim, intent, outcome);
-  await releaseRoom(deps, job, outcome);
   if (outcome.kind !== 'done' || claim === undefined) return outcome;
   return (await releaseCloneSource(deps, claim)) ?? outcome;
 }
@@ -111,27 +110,16 @@ function whyUnplanned(
   };
 }
 
-/** The room on a node that was reserved for a volume is free, or taken by the volume. */
-async function releaseRoom(
-  { driver: { nodeLocal } }: Dependencies,
-  { uid }: JobKey,
-  outcome: Outcome,
-): Promise<void> {
-  const isOver = outcome.kind === 'done' && outcome.needsNode !== true;
-  const isAbsent = outcome.kind === 'retry' && outcome.isAbsent === true;
-  if (isOver || isAbsent) await nodeLocal?.room.release(uid);
-}
-
 /** The claim as this run sees it. The first run of a job takes it as it was a moment ago: from
- * ingest's watch in the same process, or from the API server's cache. For a driver that runs on
- * each node the claim is read, since a node may have been chosen meanwhile. */
+ * ingest's watch in the same process, or from the API server's cache. A process that serves one
+ * node reads it, since a node may have been selected meanwhile. */
 async function seeClaim(
   { cluster, driver }: Dependencies,
   job: JobKey,
   run: Run,
   { leftMs }: Begun,
 ): Promise<Claim | undefined> {
-  const isFirst = run.count === 1 && leftMs === undefined && driver.nodeLocal === undefined;
+  const isFirst = run.count === 1 && leftMs === undefined && driver.facts().ownNode === undefined;
   if (!isFirst) return readClaim(cluster.kube, job);
   const shown = cluster.freshClaim(job);
   if (shown !== undefined) return shown;

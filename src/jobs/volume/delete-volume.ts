@@ -109,7 +109,6 @@ export async function callDeleteVolume(
   const error = await sendDeleteVolume(driver, { ...deletion, handle, isMigrated }, secrets);
   if (error !== undefined) return handleFailure(deps, deletion, error);
   reports.capacity.volumeChanged(volume.spec);
-  await driver.nodeLocal?.room.grown();
   const { name } = volume.metadata;
   reports.log.info({ volume: name, trace: traceId(id), handle }, 'volume deleted');
   return undefined;
@@ -187,19 +186,14 @@ export function refuseDeletion(
 
 async function handleFailure(
   { cluster, driver }: Dependencies,
-  {
-    volume,
-    run,
-    gateway,
-    mark,
-  }: VolumeRun & { readonly gateway: string; readonly mark: MarkedJob },
+  { volume, run, mark }: VolumeRun & { readonly mark: MarkedJob },
   error: CsiError,
 ): Promise<Outcome> {
   const { codeName } = error;
   if (error.notForwarded) {
     await mark.undo(false);
-    const outcome = notForwarded(driver, error, gateway);
-    const told = outcome.kind === 'parked' ? outcome.reason : whyDriverDown(outcome);
+    const outcome = notForwarded(error);
+    const told = whyDriverDown(outcome);
     if (told !== undefined) reportDeletionFailed(cluster.events, volume, told);
     return outcome;
   }

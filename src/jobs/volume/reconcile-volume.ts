@@ -1,22 +1,19 @@
-import { nodeAddress } from '../../gateway-client/gateway-address.ts';
 import { isConflict, KubeError } from '../../kube/kube-error.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
-import { chooseDeletingNode, type DeletingNode } from '../../node-local/node-rules.ts';
-import type { NodeLocal } from '../../node-local/open-node-local.ts';
-import { untilGatewayIsReady, untilGatewaysChange } from '../../node-local/wait-conditions.ts';
 import { type JobKey, workId } from '../../queue/contract.ts';
 import type { Begun } from '../../queue/doubt.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
-import { RefusedError } from '../../rules/rule.ts';
+import { catchRefusal } from '../../rules/rule.ts';
 import { type DeletionPlan, shouldDelete } from '../../volumes/deletion.ts';
+import { isOnNode } from '../../volumes/own-node.ts';
 import { MAX_READ_AGE_MS, type RunHandle, type VolumeRun } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { setVolumeFinalizer } from '../finalizers.ts';
 import { inTurn } from '../in-turn.ts';
 import { finished, finishedByCall, type MarkedJob, markJob } from '../mark-job.ts';
-import { reportDeletionFailed, whyNodesAreUnknown } from '../outcomes.ts';
+import { whyNodesAreUnknown } from '../outcomes.ts';
 import {
   callDeleteVolume,
   NOT_COMPARED,
@@ -90,8 +87,8 @@ async function deleteReleasedVolume(
 
 async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Promise<Outcome> {
   const { job, run, volume } = released;
-  const gateway = await findDeletingGateway(deps, released);
-  if ('outcome' in gateway) return gateway.outcome;
+  const left = leaveToItsNode(deps, volume);
+  if (left !== undefined) return left;
   const plan = planDeletionOf(deps, volume);
   if (plan.kind === 'refuse') return refuseDeletion(deps.cluster.events, volume, plan);
   if (plan.secret.note !== undefined)
@@ -102,27 +99,22 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
   if (run.signal.aborted) return WORKER_STOPPING;
   const cls = deps.cluster.classOf(volume.spec.storageClassName ?? '');
   return inTurn(deps, { key: job, cls, isNeeded: true }, () =>
-    deleteInDriver(deps, released, { ...plan, planned: gateway.address }),
+    deleteInDriver(deps, released, plan),
   );
 }
-
-type PlannedDeletion = Extract<DeletionPlan, { kind: 'delete' }> & {
-  /** Address of the gateway to call where no leader has named one. */
-  readonly planned: string;
-};
 
 /** Has the driver delete the volume, then deletes its PV. */
 async function deleteInDriver(
   deps: Dependencies,
   { job, run, volume, readMs, begun }: ReleasedVolume,
-  plan: PlannedDeletion,
+  plan: Extract<DeletionPlan, { kind: 'delete' }>,
 ): Promise<Outcome> {
   const deletion = { id: workId(job), volume, run, plan };
   const ready = await prepareDeletion(deps, deletion);
   if ('outcome' in ready) return ready.outcome;
   const mark = await markJob(deps, run, { planned: '', isBegun: begun.leftMs !== undefined });
   if ('outcome' in mark) return mark.outcome;
-  const { endpoint: gateway = plan.planned } = mark;
+  const { endpoint: gateway = deps.driver.endpoint } = mark;
   const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
   const call = { ...deletion, mark, gateway, notAfterMs };
   const failed = await callDeleteVolume(deps, call, ready.values);
@@ -157,48 +149,19 @@ async function deletePersistentVolume(
   return setVolumeFinalizer(kube, left, false);
 }
 
-/** The gateway through which a volume is deleted, or how the run ends where there is none. */
-type DeletingGateway = { readonly address: string } | { readonly outcome: Outcome };
-
-/** Finds the gateway through which a volume is deleted: with --node-deployment, that of a node from
- * which the volume can be reached. If there is no such node any more, the user is told. A node that
- * is there without a gateway may be another provisioner's, which then deletes the volume. A process
- * that serves one node leaves the volumes of others alone. */
-async function findDeletingGateway(
-  deps: Dependencies,
-  { volume }: VolumeRun,
-): Promise<DeletingGateway> {
-  const { nodeLocal: local, endpoint } = deps.driver;
-  if (local === undefined) return { address: endpoint };
+/** How the run ends of a volume that is another node's; undefined if it is deleted here. */
+function leaveToItsNode(deps: Dependencies, volume: Volume): Outcome | undefined {
+  const { name: driver, ownNode: node } = deps.driver.facts();
+  if (node === undefined) return undefined;
   const unknown = whyNodesAreUnknown(deps);
-  if (unknown !== undefined) return { outcome: unknown };
+  if (unknown !== undefined) return unknown;
   const topology = deps.cluster.topology();
-  const { name: driver, ownNode } = deps.driver.facts();
-  const { gateways } = local;
-  let found: DeletingNode;
-  try {
-    found = chooseDeletingNode(volume, { driver, gateways, topology });
-    if (found.kind === 'none' && ownNode !== undefined)
-      return { outcome: { kind: 'done', note: `the volume is not on node ${ownNode}` } };
-  } catch (error) {
-    if (!(error instanceof RefusedError)) throw error;
-    found = { kind: 'none', message: error.message, nodes: [], isGone: true };
-  }
-  if (found.kind === 'node') return { address: nodeAddress(found.name) };
-  if (found.isGone) reportDeletionFailed(deps.cluster.events, volume, found.message);
-  return { outcome: waitFor(found, local) };
-}
-
-/** Beyond this number of nodes, waits for the gateway of any. */
-const MOST_CONDITIONS = 10;
-
-function waitFor(
-  { nodes, message }: Extract<DeletingNode, { kind: 'none' }>,
-  { gateways }: NodeLocal,
-): Outcome {
-  const until =
-    nodes.length > 0 && nodes.length <= MOST_CONDITIONS
-      ? nodes.map(untilGatewayIsReady)
-      : [untilGatewaysChange(gateways.readyNodes())];
-  return { kind: 'parked', reason: message, until };
+  const labels = topology && (topology.node(node)?.labels ?? {});
+  return catchRefusal<Outcome | undefined>(
+    () =>
+      isOnNode(volume, { driver, node, labels })
+        ? undefined
+        : { kind: 'done', note: `the volume is not on node ${node}` },
+    (refusal) => refuseDeletion(deps.cluster.events, volume, refusal),
+  );
 }

@@ -312,7 +312,7 @@ export class Stage {
     const ports = {
       kube: this.bed.kube,
       csi: this.#csi,
-      gatewayOf: () => Promise.resolve(''),
+      gateway: () => Promise.resolve(''),
       classOf,
       objects,
       readTimes: redisReadTimes(redis, 'csi', driver),

@@ -64,12 +64,9 @@ export function startUpstream(program: string, options: ProvisionerOptions): Pro
   });
 }
 
-/** Starts all processes of sutler with a Redis of their own, and waits until they are ready.
- * @param isOnEachNode  one for each node in the place of upstream's, each with its own Redis */
-export async function startSutler(
-  options: ProvisionerOptions,
-  isOnEachNode = false,
-): Promise<Provisioner> {
+/** Starts sutler in the place of external-provisioner, one process for each node if the driver runs
+ * on nodes, and waits until it is ready. */
+export async function startSutler(options: ProvisionerOptions): Promise<Provisioner> {
   const closers = new Closers();
   const redis = await startRedisServer({ dataDir: join(options.folder, 'redis') });
   closers.add('Redis', () => redis.close());
@@ -78,7 +75,7 @@ export async function startSutler(
     const env = {
       PATH: process.env['PATH'],
       HOME: options.folder,
-      ...(isOnEachNode ? { NODE_NAME: name } : { REDIS_URL: redis.url }),
+      ...(options.nodes === undefined ? { REDIS_URL: redis.url } : { NODE_NAME: name }),
       ...options.env,
     };
     const child = startChild(
@@ -93,7 +90,7 @@ export async function startSutler(
     closers.add(name, () => child.stop(STOP_GRACE_MS));
     return child;
   };
-  const plan = isOnEachNode ? processOfEachNode(options) : planOf(options);
+  const plan = options.nodes === undefined ? centralProcess(options) : processOfEachNode(options);
   const children = Object.entries(plan).map(([name, args]) => run(name, args));
   const stop = async (): Promise<void> => {
     await closers.close();
@@ -116,10 +113,6 @@ export async function startSutler(
 
 type ProcessPlan = Readonly<Record<string, readonly string[]>>;
 
-function planOf(options: ProvisionerOptions): ProcessPlan {
-  return options.nodes === undefined ? centralProcesses(options) : nodeProcesses(options);
-}
-
 /** By the names of the nodes. */
 function processOfEachNode(options: ProvisionerOptions): ProcessPlan {
   const { nodes = [] } = options;
@@ -131,34 +124,9 @@ function processOfEachNode(options: ProvisionerOptions): ProcessPlan {
   );
 }
 
-function centralProcesses(options: ProvisionerOptions): ProcessPlan {
+function centralProcess(options: ProvisionerOptions): ProcessPlan {
   return {
     all: ['all', ...commonFlags(options), `--csi-address=unix://${options.socket}`],
-  };
-}
-
-/** A gateway on each node; the other processes are central. */
-function nodeProcesses(options: ProvisionerOptions): ProcessPlan {
-  const { nodes = [], folder } = options;
-  const listen = (name: string): string => `unix://${join(folder, `gateway-${name}.sock`)}`;
-  const flags = [
-    ...commonFlags(options),
-    ...nodes.map(({ name }) => `--node-gateway=${name}=${listen(name)}`),
-  ];
-  const gateways = nodes.map(({ name, socket }) => [
-    `csi-gateway ${name}`,
-    [
-      'csi-gateway',
-      `--csi-address=unix://${socket}`,
-      `--listen=${listen(name)}`,
-      '--http-endpoint=127.0.0.1:0',
-      '-v=4',
-    ],
-  ]);
-  return {
-    ...(Object.fromEntries(gateways) as ProcessPlan),
-    ingest: ['ingest', ...flags, '--http-endpoint=127.0.0.1:0'],
-    jobs: ['jobs', ...flags, '--http-endpoint=127.0.0.1:0'],
   };
 }
 

@@ -25,8 +25,6 @@ export interface DifferentialSuite extends Setting {
   readonly name: string;
   readonly scenarios: readonly Scenario[];
   readonly known: readonly KnownDifference[];
-  /** Whether sutler has a process on each node in the place of upstream's. */
-  readonly isOnEachNode?: boolean;
 }
 
 interface Stand {
@@ -114,7 +112,7 @@ function describeSuite(
       upstream = await playAll({ ...options, start: (how) => startUpstream(program, how) });
       sutler = await playAll({
         ...options,
-        start: (options) => startSutler(options, suite.isOnEachNode),
+        start: startSutler,
         expected: upstream,
         isKnown: isOnPurpose,
       });

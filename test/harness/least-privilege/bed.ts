@@ -31,11 +31,11 @@ import { grantShipped, HOME } from './shipped-rights.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
-/** Where the driver on the nodes is. */
+/** Where the driver with topology is. */
 const LOCAL_HOME = 'local-storage';
 /** The pod of jobs. */
 const POD = 'sutler-jobs-pod';
-/** A driver that is not on nodes, and one that is. */
+/** A driver without topology, and one with a pool on each node. */
 export const CENTRAL = 'central.csi.example';
 export const LOCAL = 'local.csi.example';
 export const NODE_KEY = 'topology.example/node';
@@ -51,7 +51,6 @@ const FOLDERS: Readonly<Record<string, string>> = {
   topology: HOME,
   webhooks: HOME,
   gateway: HOME,
-  'node-local': LOCAL_HOME,
   'driver-lease': LOCAL_HOME,
   'secrets-by-name': 'storage-secrets',
   'secrets-by-namespace': 'more-secrets',
@@ -131,7 +130,6 @@ export class LeastPrivilegeBed {
         'volume-name-uuid-length': 16,
       },
       [LOCAL]: {
-        'node-deployment': true,
         'gateway-service': `${LOCAL_HOME}/gateways`,
         'leader-election-namespace': LOCAL_HOME,
         'enable-capacity': true,
@@ -148,14 +146,12 @@ export class LeastPrivilegeBed {
     return new LeastPrivilegeBed(parts, { closers, folder, rights, kubeconfigs });
   }
 
-  /** Starts a driver with a gateway, which the EndpointSlices of its Service name.
-   * @param node  that both are on */
+  /** Starts a driver with a gateway, which the EndpointSlices of its Service name. */
   async startDriver(
     options: Partial<SampleDriverOptions> & { readonly name: string },
-    node?: string,
   ): Promise<void> {
-    const key = node ?? options.name;
-    const namespace = node === undefined ? HOME : LOCAL_HOME;
+    const key = options.name;
+    const namespace = key === LOCAL ? LOCAL_HOME : HOME;
     const driver = await startSampleDriver({
       socket: this.#folder.file(`${key}.sock`),
       dataDir: this.#folder.file(key),
@@ -168,14 +164,13 @@ export class LeastPrivilegeBed {
       `--csi-address=${driver.socket}`,
       `--listen=dns:///${host}:${port}`,
       '--insecure',
-      ...(node === undefined ? [] : [`--node-name=${node}`]),
     ]);
     await this.kube.create(endpointSlices, namespace, {
       apiVersion: 'discovery.k8s.io/v1',
       kind: 'EndpointSlice',
       metadata: { name: key, labels: { 'kubernetes.io/service-name': 'gateways' } },
       addressType: 'IPv4',
-      endpoints: [{ addresses: [host], nodeName: node ?? null, conditions: { ready: true } }],
+      endpoints: [{ addresses: [host], conditions: { ready: true } }],
       ports: [{ name: 'gateway', port, protocol: 'TCP' }],
     });
   }

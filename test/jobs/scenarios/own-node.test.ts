@@ -1,15 +1,29 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import { SELECTED_NODE } from '#src/kube/keys.ts';
+import { RefusedSizes } from '#src/jobs/claim/refused-sizes.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims } from '#src/kube/resources.ts';
+import { selectedNodeOf } from '#src/volumes/eligibility.ts';
+import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { annotatedClaim, claimNow, failWith, withTopology } from '../claim-cases.ts';
-import type { Parts } from '../parts.ts';
+import {
+  annotatedClaim,
+  callsOf,
+  claimNow,
+  endFaults,
+  failWith,
+  messagesOf,
+  SELECTED_NODE,
+  withTopology,
+} from '../claim-cases.ts';
+import { kubeWith, type Parts } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
+import { allow } from '../../topology/fake-cluster.ts';
 
 const OWN = 'node';
 
-describe('a process that serves one node', () => {
+describe('in a process that serves one node', () => {
   let rig: Rig;
   before(async () => {
     rig = await openRig();
@@ -17,30 +31,136 @@ describe('a process that serves one node', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const parts = (): Partial<Parts> => {
+  const parts = (change: Partial<Parts> = {}): Partial<Parts> => {
     const ofDriver = withTopology(rig);
     const facts = ofDriver.facts ?? rig.parts.facts;
-    return { ...ofDriver, facts: () => ({ ...facts(), ownNode: OWN }) };
+    const controllerCapabilities = new Set(['CREATE_DELETE_VOLUME', 'GET_CAPACITY']);
+    return {
+      ...ofDriver,
+      facts: () => ({ ...facts(), controllerCapabilities, ownNode: OWN }),
+      refusedSizes: new RefusedSizes(systemClock),
+      ...change,
+    };
+  };
+  const nodeOf = async (claim: Claim): Promise<string> => {
+    const now = await claimNow(rig, claim);
+    assert.ok(now);
+    return selectedNodeOf(now);
+  };
+  /** Has the driver say how much room it has. */
+  const say = (availableCapacity: bigint): void => {
+    rig.onCall = ({ method }) => (method === 'GetCapacity' ? { availableCapacity } : undefined);
   };
 
-  it('makes the volume of a claim of its node', async () => {
+  it('a claim of its node is created there (B-28, B-31)', async () => {
     const claim = await annotatedClaim(rig, { [SELECTED_NODE]: OWN });
     assert.equal((await rig.provision(claim, parts())).kind, 'done');
     assert.ok(await rig.volumeOf(claim));
   });
 
-  it('does not touch a claim of another node', async () => {
+  it('a claim of another node is not touched (B-30)', async () => {
     const claim = await annotatedClaim(rig, { [SELECTED_NODE]: 'other' });
     assert.equal((await rig.provision(claim, parts())).kind, 'done');
     assert.deepEqual(await claimNow(rig, claim), claim);
     assert.equal(rig.driver.calls.length, 0);
   });
 
-  it('gives back a claim for which its node has no room', async () => {
+  it('a claim for which it has no room is given back, and not taken at once again (R-32)', async () => {
+    const given = parts();
     const claim = await annotatedClaim(rig, { [SELECTED_NODE]: OWN });
     failWith(rig, new DriverStatus(Code.ResourceExhausted, 'full'));
+    const outcome = await rig.provision(claim, given);
+    assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
+    assert.equal(await nodeOf(claim), '');
+    endFaults(rig);
+    assert.equal((await rig.provision(claim, given)).kind, 'retry');
+    assert.equal(await nodeOf(claim), '');
+  });
+
+  it('a claim that the driver refuses for another reason keeps its node (R-32)', async () => {
+    const claim = await annotatedClaim(rig, { [SELECTED_NODE]: OWN });
+    failWith(rig, new DriverStatus(Code.Internal, 'broken'));
+    assert.equal((await rig.provision(claim, parts())).kind, 'retry');
+    assert.equal(await nodeOf(claim), OWN);
+  });
+
+  it('a claim that may be bound at once is taken without delay (A-42, B-32)', async () => {
+    const claim = await rig.claim();
     const outcome = await rig.provision(claim, parts());
     assert.ok(outcome.kind === 'done' && outcome.needsNode === true);
-    assert.equal((await claimNow(rig, claim))?.metadata.annotations?.[SELECTED_NODE], undefined);
+    assert.equal(await nodeOf(claim), OWN);
+    assert.equal(callsOf(rig, 'CreateVolume').length, 0);
+  });
+
+  it('a claim that its node has no room for waits in silence (B-33)', async () => {
+    say(1n);
+    const claim = await rig.claim();
+    const outcome = await rig.provision(claim, parts());
+    assert.equal(outcome.kind, 'retry');
+    assert.match(outcome.kind === 'retry' ? outcome.reason : '', /no room .*the driver has 1$/);
+    assert.equal(await nodeOf(claim), '');
+    assert.deepEqual(messagesOf(rig), []);
+  });
+
+  it('a claim is taken where the driver can’t tell its room', async () => {
+    rig.onCall = ({ method }) => {
+      if (method === 'GetCapacity') throw new DriverStatus(Code.Internal, 'no idea');
+    };
+    const claim = await rig.claim();
+    await rig.provision(claim, parts());
+    assert.equal(await nodeOf(claim), OWN);
+  });
+
+  it('a claim whose class allows other nodes only waits in silence (B-35)', async () => {
+    const claim = await rig.claim();
+    const cls = rig.parts.classOf(claim.spec.storageClassName ?? '');
+    assert.ok(cls);
+    const limited = { ...cls, allowedTopologies: allow({ zone: ['b'] }) };
+    const outcome = await rig.provision(claim, parts({ classOf: () => limited }));
+    assert.equal(outcome.kind, 'parked');
+    assert.equal(await nodeOf(claim), '');
+    assert.deepEqual(messagesOf(rig), []);
+    assert.equal(rig.driver.calls.length, 0);
+  });
+
+  it('allowed topologies are ignored for a driver without topology (B-34)', async () => {
+    const claim = await rig.claim();
+    const cls = rig.parts.classOf(claim.spec.storageClassName ?? '');
+    assert.ok(cls);
+    const limited = { ...cls, allowedTopologies: allow({ zone: ['b'] }) };
+    const { facts } = rig.parts;
+    await rig.provision(claim, {
+      classOf: () => limited,
+      facts: () => ({ ...facts(), ownNode: OWN }),
+    });
+    assert.equal(await nodeOf(claim), OWN);
+  });
+
+  it('a claim that can’t be planned is taken before the driver is asked for room (R-33)', async () => {
+    const claim = await rig.claim({ parameters: { 'csi.storage.k8s.io/fstype': '', fstype: '' } });
+    await rig.provision(claim, parts());
+    assert.equal(await nodeOf(claim), OWN);
+    assert.equal(rig.driver.calls.length, 0);
+  });
+
+  it('a claim without a node waits where it is not to be bound at once (B-29)', async () => {
+    const claim = await rig.claim();
+    const outcome = await rig.provision(claim, parts({ bindsAtOnce: false }));
+    assert.equal(outcome.kind, 'done');
+    assert.equal(await nodeOf(claim), '');
+  });
+
+  it('a claim that another node took meanwhile is left to it', async () => {
+    const claim = await rig.claim();
+    const { namespace = '', name } = claim.metadata;
+    const { kube } = kubeWith(rig, {
+      async update(...args) {
+        const body = { metadata: { annotations: { [SELECTED_NODE]: 'other' } } };
+        await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body });
+        return rig.kube.update(...args);
+      },
+    });
+    assert.equal((await rig.provision(claim, parts({ kube }))).kind, 'later');
+    assert.equal(await nodeOf(claim), 'other');
   });
 });

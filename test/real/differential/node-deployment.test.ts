@@ -1,6 +1,6 @@
 import { describeDifferential, type DifferentialSuite } from '../../harness/differential/suite.ts';
 import { deployment, NODES, notImmediate } from './scenarios/nodes/deployment.ts';
-import { ofNodes, onPurpose } from './scenarios/on-purpose.ts';
+import { onPurpose } from './scenarios/on-purpose.ts';
 
 const FLAGS = [
   '--node-deployment',
@@ -22,22 +22,14 @@ describeDifferential(
       name: 'a driver on each node',
       flags: FLAGS,
       scenarios: deployment,
-      known: [...onPurpose, ...ofNodes],
+      known: onPurpose,
     },
     {
       ...local,
-      name: 'a driver on each node, without choosing nodes',
+      name: 'a driver on each node, without immediate binding',
       flags: [...FLAGS, '--node-deployment-immediate-binding=false'],
       scenarios: notImmediate,
       known: onPurpose,
-    },
-    {
-      ...local,
-      name: 'a driver and a provisioner on each node',
-      flags: FLAGS,
-      scenarios: deployment,
-      known: onPurpose,
-      isOnEachNode: true,
     },
   ],
   process.env,

@@ -67,30 +67,6 @@ export function onPurposeInZones(driver: string): readonly KnownDifference[] {
   ];
 }
 
-/** Differences on purpose for drivers that run on each node. */
-export const ofNodes: readonly KnownDifference[] = [
-  {
-    scenario: 'node-gone',
-    where: /(selected-node$|^events Warning ProvisioningFailed .* failed to get selected CSINode)/,
-    entry: 'A node that is gone',
-  },
-  {
-    scenario: 'node-delete-elsewhere',
-    where: /^events Warning VolumeFailedDelete .* no node matches the node affinity/,
-    entry: 'A node that is gone',
-  },
-  {
-    scenario: /^node-now-(none-fits|room-later|exhausted-once)$/,
-    where: /^events Warning ProvisioningFailed .*: no node has room for \d+ bytes/,
-    entry: 'No node has room, or none is allowed',
-  },
-  {
-    scenario: 'node-now-none-allowed',
-    where: /^events Warning ProvisioningFailed .*: none of the 2 nodes .* can have the volume/,
-    entry: 'No node has room, or none is allowed',
-  },
-];
-
 /** Differences on purpose without a feature gate. */
 export const ofFlags: readonly KnownDifference[] = [
   {
