@@ -37,8 +37,7 @@ export async function waitForRedis(
       await o.clock.sleep(RETRY_MS, o.stopping);
     }
     if (o.stopping.aborted) return;
-    const { wrong, unknown } = await checkSettings(link.redis);
-    for (const problem of [...wrong, ...unknown]) o.print(`Warning: ${problem}`);
+    for (const problem of await checkSettings(link.redis)) o.print(`Warning: ${problem}`);
   } finally {
     link.close();
   }

@@ -7,9 +7,11 @@ import type { kubeFlags } from '../kube/flags.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import { openRedisAccess, type RedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
+import { describeRedisError, isRefusal } from '../redis/error-text.ts';
 import type { redisFlags } from '../redis/flags.ts';
 import { removeProcess, writeProcess } from '../redis/processes.ts';
-import { watchSettings } from '../redis/settings.ts';
+import { checkSettings } from '../redis/settings.ts';
+import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import { version } from '../runtime/version.ts';
@@ -41,15 +43,11 @@ export async function openConnections(
   name: string,
   redisName: string,
 ): Promise<Connections> {
-  const { flags, closers, health, log } = context;
+  const { flags, closers, log } = context;
   const kube = await openKubeClient(name, context);
   const access = await openRedisAccess(context);
   const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name: redisName, log });
   closers.add('Redis', () => link.close());
-  const settings = watchSettings(link, log);
-  closers.add('Redis settings', () => settings.close());
-  health.ready('redis', () => link.trouble ?? link.refusal);
-  health.ready('redis-settings', () => settings.trouble);
   const leads = reportProcess(context, name, link);
   return { kube, redisAccess: access, link, leads };
 }
@@ -57,28 +55,45 @@ export async function openConnections(
 const REPORT_PERIOD_MS = 2_000;
 
 /** Writes to Redis what /readyz of this process says, for commands and the dashboard, and at once
- * when it begins or ends to lead a driver.
+ * when it begins or ends to lead a driver. So it finds out whether Redis takes writes; /readyz says
+ * so, and whether its settings are right.
  * @returns takes the drivers that it leads */
 function reportProcess(context: Context, process: string, link: RedisLink): LedDrivers {
   const { flags, closers, health, log } = context;
+  const { redis, address } = link;
   const instance = instanceName(context);
   const leads = new Set<string>();
+  const [refusals, faults] = [new Outage(log), new Outage(log)];
+  let refusal: string | undefined;
+  let wrong: readonly string[] = [];
+  health.ready('redis', () => link.trouble ?? refusal);
+  health.ready('redis-settings', () => (wrong.length === 0 ? undefined : wrong.join('; ')));
   const loop = new PollLoop({
     step: async () => {
       if (link.trouble !== undefined) return;
-      const lines = health.troubles();
-      const entry = { process, instance, version, leads: [...leads], lines };
-      // It also notices that a Redis takes writes again.
-      await link.observe('processes', writeProcess(link.redis, flags.redisPrefix, entry));
+      wrong = await checkSettings(redis);
+      if (wrong.length === 0)
+        faults.ended({ redis: address }, 'the settings of Redis are right now');
+      else faults.met(wrong.join(), { redis: address, wrong }, 'the settings of Redis are wrong');
+      const entry = { process, instance, version, leads: [...leads], lines: health.troubles() };
+      await writeProcess(redis, flags.redisPrefix, entry);
+      refusal = undefined;
+      refusals.ended({ redis: address }, 'Redis takes again what it is sent');
     },
-    onError: (error) => log.debug({ err: error }, 'could not report this process; trying again'),
+    onError: (error) => {
+      log.debug({ err: error }, 'could not report this process; trying again');
+      if (!isRefusal(error)) return;
+      refusal = describeRedisError(address, error);
+      refusals.met(refusal, { refusal }, 'Redis refuses what it is sent; trying again');
+    },
     periodMs: REPORT_PERIOD_MS,
     isAligned: true,
   });
   closers.add('report of this process', async () => {
     await loop.stop();
+    for (const outage of [refusals, faults]) outage.forget();
     if (link.trouble === undefined)
-      await removeProcess(link.redis, flags.redisPrefix, instance).catch(() => undefined);
+      await removeProcess(redis, flags.redisPrefix, instance).catch(() => undefined);
   });
   return {
     add(driver) {

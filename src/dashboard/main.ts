@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { listQueues } from '../queue/queues.ts';
 import { openRedisAccess } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
+import { describeRedisError } from '../redis/error-text.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
@@ -32,9 +33,11 @@ export async function start(context: DashboardContext): Promise<void> {
   const access = await openRedisAccess(context);
   const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name, log });
   closers.add('Redis', () => link.close());
+  let refusal: string | undefined;
   health.ready('redis', () => {
-    if (link.trouble === undefined) tryToRead(link, flags.redisPrefix);
-    return link.trouble ?? link.refusal;
+    if (link.trouble === undefined)
+      void tryToRead(link, flags.redisPrefix).then((line) => (refusal = line));
+    return link.trouble ?? refusal;
   });
 
   const dashboard = await startDashboard({
@@ -57,9 +60,15 @@ export async function start(context: DashboardContext): Promise<void> {
   });
 }
 
-/** Reads what every page reads, so that the next look at /readyz finds a Redis that refuses it. */
-function tryToRead(link: RedisLink, prefix: string): void {
-  link.observe('registry', listQueues(link.redis, prefix)).catch(() => undefined);
+/** Reads what every page reads, so that the next look at /readyz finds a Redis that refuses it.
+ * @returns what Redis refuses, in one line */
+async function tryToRead(link: RedisLink, prefix: string): Promise<string | undefined> {
+  try {
+    await listQueues(link.redis, prefix);
+    return undefined;
+  } catch (error) {
+    return describeRedisError(link.address, error);
+  }
 }
 
 function checkFlags({ flags, log }: DashboardContext): void {

@@ -2,7 +2,7 @@ import type { Connections } from '../connections/open-connections.ts';
 import { openRedis } from '../redis/connection.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
-import { type NoticeStream, redisNoticeStream } from '../webhooks/notices.ts';
+import { redisNoticeStream } from '../webhooks/notices.ts';
 import type { Context } from './driver-deps.ts';
 import { type Look, LookQueue } from './notices/look-queue.ts';
 import { NoticeReader } from './notices/notice-reader.ts';
@@ -92,14 +92,10 @@ function openReader(
   const link = openRedis({ url, access, role: 'plain', name: 'sutler-notices', log });
   const onLook = (look: Look): void => looked.notify(look);
   const looks = new LookQueue({ client, onLook, clock: systemClock, log, metrics });
-  const notices = redisNoticeStream(link.redis, redisPrefix);
-  const stream: Pick<NoticeStream, 'markEnd' | 'readNotices'> = {
-    markEnd: () => link.observe('notices', notices.markEnd()),
-    readNotices: (after, waitMs) => link.observe('notices', notices.readNotices(after, waitMs)),
-  };
+  const stream = redisNoticeStream(link.redis, redisPrefix);
   const isLeading = (): boolean => drivers.isLeading;
   const reader = new NoticeReader({ stream, looks, isLeading, clock: systemClock, log });
-  health.ready('notices', () => link.trouble ?? link.refusal ?? looks.trouble);
+  health.ready('notices', () => link.trouble ?? looks.trouble);
   closers.add('notice reader', async () => {
     // Ends the command that waits for notices.
     link.close();

@@ -48,7 +48,7 @@ export interface LeadershipOptions {
   /** Of the driver's Lease. */
   readonly namespace: string;
   readonly place: RedisPlace;
-  readonly link: Pick<RedisLink, 'trouble' | 'observe' | 'address'>;
+  readonly link: Pick<RedisLink, 'trouble' | 'address'>;
   readonly queue: LeaderOnlyQueue;
   readonly journal: Pick<Journal, 'begin' | 'end' | 'isOff' | 'trouble' | 'unfinishedUids'>;
   readonly dispatcher: Pick<Dispatcher, 'begin' | 'end'>;
@@ -177,8 +177,7 @@ export class Leadership {
       const isNews = queue.isAllowing || otherProvisioner !== undefined;
       if (!isNews) return;
       const note = { ...known, ...(await this.#journalFacts()) };
-      // Notices what Redis refuses while there is nothing to enqueue.
-      await link.observe('note', writeDriverNote(place, note));
+      await writeDriverNote(place, note);
     } catch (error) {
       log.debug({ err: error, isOff: journal.isOff }, 'could not tell how the driver fares');
     }

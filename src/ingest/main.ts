@@ -71,8 +71,6 @@ async function openServers(
 }
 
 function openShared(context: IngestContext, connections: Connections): Shared {
-  const { link } = connections;
-  context.health.ready('redis', () => link.trouble ?? link.refusal);
   let eventSource: EventSource | undefined;
   return {
     eventSource: () => (eventSource ??= openEventSource(context, connections)),

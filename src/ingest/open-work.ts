@@ -94,7 +94,7 @@ export function openWork(
     workLink.close();
   });
   health.note('journal', () => journal.trouble);
-  health.ready('work', () => workLink.trouble ?? workLink.refusal ?? dispatcher.trouble);
+  health.ready('work', () => workLink.trouble ?? dispatcher.trouble);
   return {
     queue: new LeaderOnlyQueue(dispatcher, o.keepMs),
     dispatcher,

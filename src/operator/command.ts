@@ -135,7 +135,7 @@ async function connect(
   const connection = { url: flags.redisUrl, role: 'plain', name: `sutler-${name}` } as const;
   const link = openRedis({ ...connection, access, log });
   closers.add('Redis', () => link.close());
-  const ready = new Promise<boolean>((resolve) => link.onReady(resolve));
+  const ready = new Promise<void>((resolve) => link.onReady(resolve));
   await unlessAborted(ready, signalWithin(stopping, limitMs));
   if (link.trouble !== undefined) throw new Refusal(link.trouble);
   return link;

@@ -21,7 +21,7 @@ interface AdjustableWorkerOptions {
   /** Runs before a worker is made; an attempt to start fails if it rejects. */
   readonly prepare: () => Promise<void>;
   readonly intake: () => Intake;
-  readonly link: Pick<RedisLink, 'trouble' | 'refusal'>;
+  readonly link: Pick<RedisLink, 'trouble'>;
   readonly log: Logger;
 }
 
@@ -111,10 +111,9 @@ export class AdjustableWorker {
   }
 
   #reportStart(error: unknown): void {
-    const { queue, log, link } = this.#options;
+    const { queue, log } = this.#options;
     const trouble = `the worker of ${queue} could not start: ${messageOf(error)}`;
-    // The connection has reported what Redis refuses it.
-    if (trouble !== this.#trouble && link.refusal === undefined)
+    if (trouble !== this.#trouble)
       log.error({ err: error, queue }, 'the worker could not start; trying again');
     this.#trouble = trouble;
   }

@@ -2,10 +2,10 @@ import { type Job, MetricsTime, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
 import type { Registry } from 'prom-client';
 import type { RedisLink } from '../redis/connection.ts';
-import { isRefusal, isUnreachable } from '../redis/error-text.ts';
+import { isDenial, isRefusal, isUnreachable } from '../redis/error-text.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { type Backoff, systemClock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
+import { type Logger, RareWarnings } from '../runtime/log.ts';
 import {
   AdjustableWorker,
   type ProgressWatchdog,
@@ -76,6 +76,7 @@ export class Consumer {
   readonly #outcomes: OutcomeApplier;
   readonly #worker: AdjustableWorker;
   readonly #unsubscribe: readonly (() => void)[];
+  readonly #warnings: RareWarnings;
   #isPaused = false;
   #isClosing = false;
 
@@ -84,6 +85,7 @@ export class Consumer {
     const { connection, driver, kind, prefix, lockMs, backoff, log } = options;
     const { random = Math.random } = options;
     this.#options = options;
+    this.#warnings = new RareWarnings(log, systemClock);
     this.#queue = queueName(kind, driver);
     this.#labels = { driver, kind };
     this.#metrics = consumerMetrics(options.metrics, this.#labels);
@@ -145,8 +147,7 @@ export class Consumer {
 
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
   get trouble(): string | undefined {
-    const { trouble, refusal } = this.#link;
-    return trouble ?? refusal ?? this.#heartbeat.trouble ?? this.#worker.trouble;
+    return this.#link.trouble ?? this.#heartbeat.trouble ?? this.#worker.trouble;
   }
 
   /** Why the driver gets one call at a time, in one line for /readyz; undefined while it can be
@@ -234,23 +235,25 @@ export class Consumer {
     worker.on('failed', (job) => {
       if (job !== undefined) void this.#outcomes.promoteIfPending(job);
     });
-    worker.on('error', (error) => void this.#reportError(error));
+    worker.on('error', (error) => this.#reportError(error));
     if (this.#isPaused) void worker.pause(true);
     return worker;
   }
 
   /** Logs an error of BullMQ, unless the connection has reported it already. */
-  async #reportError(cause: Error): Promise<void> {
-    // The heartbeat finds out whether Redis refuses more than this command.
-    if (isRefusal(cause)) await this.#heartbeat.write().catch(() => undefined);
-    const { trouble, refusal } = this.#link;
-    // The connection that waits for jobs is another one, and may come back later.
+  #reportError(cause: Error): void {
+    // The connection that waits for jobs is another one, and may come back later. The process has
+    // reported what Redis refuses, but for a command that only this part sends.
     const isReported =
-      trouble !== undefined || refusal !== undefined || this.#isClosing || isUnreachable(cause);
+      this.#link.trouble !== undefined ||
+      this.#isClosing ||
+      isUnreachable(cause) ||
+      (isRefusal(cause) && !isDenial(cause));
     // The leader has said that Redis lost its data, and drops the jobs of before.
     const isDropped = cause.message.startsWith('Missing key for job');
-    const level = isReported || isDropped ? 'debug' : 'warn';
-    this.#options.log[level]({ err: cause, queue: this.#queue }, 'queue error');
+    const fields = { err: cause, queue: this.#queue };
+    if (isReported || isDropped) this.#options.log.debug(fields, 'queue error');
+    else this.#warnings.warn(fields, 'queue error');
   }
 
   /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job

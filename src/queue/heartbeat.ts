@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
 import type { RedisLink } from '../redis/connection.ts';
+import { describeRedisError } from '../redis/error-text.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
@@ -121,6 +122,7 @@ export function startHeartbeat(
   let pending: { readonly sinceMs: number; readonly written: Promise<void> } | undefined;
   const silence = new Outage(log);
   let hasJobs = true;
+  let refusal: string | undefined;
   /** Whether the last heartbeat unblocked workers if jobs waited: every other one does. */
   let unblocks = false;
   let tickedMs = performance.now();
@@ -138,8 +140,8 @@ export function startHeartbeat(
     const args = [Date.now(), Math.round(stillMs()), unblocks ? '1' : '0', randomUUID()];
     // EVAL, not EVALSHA: a Redis that was restarted does not have the script, and a worker could
     // take jobs before the script is sent again.
-    const answer = link.redis.eval(WRITE, keys.length, ...keys, ...args);
-    const [marker, found, ...gaps] = (await link.observe('heartbeat', answer)) as unknown[];
+    const answer = await link.redis.eval(WRITE, keys.length, ...keys, ...args);
+    const [marker, found, ...gaps] = answer as unknown[];
     if (found !== '') hasJobs = found === '1';
     for (const [i, queue] of names.entries())
       if (Number(gaps[i]) > 0)
@@ -148,6 +150,7 @@ export function startHeartbeat(
           'no worker was alive for a while: delayed jobs wait that much longer',
         );
     onMarker(String(marker));
+    refusal = undefined;
   };
   const write = (): Promise<void> => {
     if (pending !== undefined) return pending.written;
@@ -157,26 +160,23 @@ export function startHeartbeat(
     pending = { sinceMs: performance.now(), written };
     return written;
   };
-  const writeQuietly = (): void => void write().catch(() => undefined);
-  const describeSilence = (): string | undefined => {
-    const silentMs = pending === undefined ? 0 : performance.now() - pending.sinceMs;
-    return silentMs > LONGEST_ANSWER_MS
-      ? `Redis at ${link.address} has not answered for ${Math.round(silentMs / 1000)} s; ` +
-          'waiting for it'
-      : undefined;
-  };
+  const writeQuietly = (): void =>
+    void write().catch((error: unknown) => {
+      refusal = describeRedisError(link.address, error);
+    });
+  const trouble = (): string | undefined => describeSilence(link, pending?.sinceMs) ?? refusal;
   const endTicks = everyPeriod(PERIOD_MS, () => {
     if (link.trouble === undefined) writeQuietly();
     tickedMs = performance.now();
-    logSilence(silence, link, describeSilence());
+    logTrouble(silence, link, trouble());
   });
   // After a reconnect the client sends queued commands first. So the heartbeat reaches Redis before
   // a worker takes any job that came due in between.
   link.redis.on('close', writeQuietly);
   return {
-    /** One line while Redis gives no answer, although the connection exists. */
+    /** One line while Redis gives no answer, or refuses, although the connection exists. */
     get trouble() {
-      return describeSilence();
+      return trouble();
     },
     /** Whether a queue of this process has jobs, delayed ones included, as of 2 s ago at most. */
     get hasJobs() {
@@ -200,15 +200,22 @@ export function startHeartbeat(
   };
 }
 
+/** @param sinceMs  when the heartbeat was sent that has no answer yet */
+function describeSilence({ address }: RedisLink, sinceMs = performance.now()): string | undefined {
+  const silentMs = performance.now() - sinceMs;
+  if (silentMs <= LONGEST_ANSWER_MS) return undefined;
+  return `Redis at ${address} has not answered for ${Math.round(silentMs / 1000)} s; waiting for it`;
+}
+
 /** A connection that is lost is reported by the link. */
-function logSilence(
+function logTrouble(
   outage: Outage,
-  { address: redis, trouble }: RedisLink,
-  silence: string | undefined,
+  { address: redis, trouble: lost }: RedisLink,
+  trouble: string | undefined,
 ): void {
-  if (trouble !== undefined) return outage.forget();
-  if (silence === undefined) outage.ended({ redis }, 'Redis answers again');
-  else outage.met('', { redis }, 'Redis does not answer; waiting for it');
+  if (lost !== undefined) return outage.forget();
+  if (trouble === undefined) outage.ended({ redis }, 'Redis answers workers again');
+  else outage.met(trouble, { trouble }, 'Redis does not answer workers; trying again');
 }
 
 /** How long ago some worker of a queue wrote its heartbeat, in ms; undefined: never. */

@@ -245,11 +245,7 @@ export class WorkQueue {
     requests: readonly WorkRequest[],
     leading: Leading,
   ): Promise<readonly WorkState[]> {
-    const { link } = this.#options;
-    return link.observe(
-      'work',
-      this.#inTurn(() => this.#add(kind, requests, leading)),
-    );
+    return this.#inTurn(() => this.#add(kind, requests, leading));
   }
 
   /** J2: the ids of the finished jobs, and the claims whose entries operators asked to forget.

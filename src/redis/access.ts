@@ -9,7 +9,7 @@ import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import { type TlsSource, watchTlsFiles } from '../runtime/tls-files.ts';
 import type { redisAccessFlags } from './flags.ts';
-import { OutageLog } from './troubles.ts';
+import { OutageLog } from './outage-log.ts';
 
 /** What a connection needs beside the URL. */
 export interface RedisAccess {
@@ -184,25 +184,50 @@ function currentTls({ files, serverName }: RedisAccess): ConnectionOptions {
 export type RedisSettings = Omit<RedisOptions, 'replyMapping'>;
 
 const FORMS =
-  'rediss://[user:password@]host[:port][/db], redis:// without TLS, unix:///path, ' +
+  'write rediss://[user:password@]host[:port][/db], redis:// without TLS, unix:///path, ' +
   'or rediss-sentinel://host:port,host:port/master-name';
-const SENTINEL_URL = /^(redis|rediss)-sentinel:\/\/(?:([^@/]*)@)?([^@/]+)\/([^/?]+)(?:\/(\d+))?$/;
+const URL_FORM = /^(rediss?(?:-sentinel)?|unix):\/\/(?:([^/?#]*)@)?([^\s@/?#]*)(?:\/([^?#]*))?$/;
 
 /** Reads a Redis URL; user and password are percent-encoded.
  * @throws UsageError for a URL that can't be read; the message never repeats the URL, which may
  *   contain a password */
 export function parseRedisUrl(text: string): RedisSettings {
-  const sentinel = SENTINEL_URL.exec(text);
-  if (sentinel !== null) return settingsOfSentinelUrl(sentinel);
-  if (!URL.canParse(text)) throw new UsageError(`--redis-url is not a URL: write ${FORMS}`);
-  const url = new URL(text);
-  if (url.search !== '' || url.hash !== '')
-    throw new UsageError(`--redis-url has parameters that sutler does not know: write ${FORMS}`);
-  if (url.protocol === 'unix:')
-    return { path: decode(url.pathname), ...credentials(url.username, url.password) };
-  if (url.protocol !== 'redis:' && url.protocol !== 'rediss:')
-    throw new UsageError(`--redis-url begins with ${url.protocol}//: write ${FORMS}`);
-  return settingsOfUrl(url);
+  const [, scheme = '', login, hosts = '', path = ''] = URL_FORM.exec(text) ?? [];
+  const credentials = readLogin(login);
+  const isTls = scheme.startsWith('rediss');
+  switch (scheme) {
+    case '':
+      throw new UsageError(`--redis-url is not a URL of Redis: ${FORMS}`);
+    case 'unix':
+      return { path: `/${decode(path)}`, ...credentials };
+    case 'redis':
+    case 'rediss':
+      return { ...serverSettings(hosts, isTls), ...credentials, ...readDatabase(path) };
+    default: {
+      const [name = '', db] = path.split('/');
+      return { ...sentinelHosts(hosts, name, isTls), ...credentials, ...readDatabase(db) };
+    }
+  }
+}
+
+function serverSettings(text: string, isTls: boolean): RedisSettings {
+  const server = readHost(text, 6379);
+  if (!isTls) return server;
+  // An IP address is no server name; Node.js then compares the host with the certificate.
+  return { ...server, tls: isIP(server.host) === 0 ? { servername: server.host } : {} };
+}
+
+function sentinelHosts(hosts: string, name: string, isTls: boolean): RedisSettings {
+  if (name === '') throw new UsageError(`--redis-url names no master: ${FORMS}`);
+  const sentinels = hosts.split(',').map((each) => readHost(each, 26_379));
+  const tls = isTls ? { tls: {}, enableTLSForSentinelMode: true } : {};
+  return { sentinels, name: decode(name), ...tls };
+}
+
+function readDatabase(text = ''): RedisSettings {
+  if (!/^\d*$/.test(text))
+    throw new UsageError(`--redis-url ends with /${text}: the last part is a database number`);
+  return text === '' ? {} : { db: Number(text) };
 }
 
 /** Host and port of a Redis, for people to read; never user or password. */
@@ -215,42 +240,16 @@ export function redisAddress(options: RedisSettings): string {
   return `${bracketIPv6(options.host ?? '127.0.0.1')}:${options.port ?? 6379}`;
 }
 
-function settingsOfSentinelUrl(match: RegExpExecArray): RedisSettings {
-  const [, scheme, login = '', hosts = '', name = '', db] = match;
-  const [username = '', ...password] = login.split(':');
-  return {
-    sentinels: hosts.split(',').map(sentinelHost),
-    name: decode(name),
-    ...credentials(username, password.join(':')),
-    ...(db === undefined ? {} : { db: Number(db) }),
-    ...(scheme === 'rediss' ? { tls: {}, enableTLSForSentinelMode: true } : {}),
-  };
+function readHost(text: string, defaultPort: number): { host: string; port: number } {
+  const [, host, port] = /^(\[[^\]]+\]|[^:,]+)(?::(\d{1,5}))?$/.exec(text) ?? [];
+  if (host === undefined)
+    throw new UsageError(`--redis-url has a host that can't be read: ${FORMS}`);
+  return { host: withoutBrackets(host), port: Number(port ?? defaultPort) };
 }
 
-function sentinelHost(text: string): { host: string; port: number } {
-  const match = /^(\[[^\]]+\]|[^:]+)(?::(\d{1,5}))?$/.exec(text);
-  if (match === null)
-    throw new UsageError(`--redis-url has a host that can't be read: write ${FORMS}`);
-  return { host: withoutBrackets(match[1] ?? ''), port: Number(match[2] ?? 26_379) };
-}
-
-function settingsOfUrl(url: URL): RedisSettings {
-  if (url.hostname === '') throw new UsageError(`--redis-url has no host: write ${FORMS}`);
-  const db = url.pathname.replace(/^\//, '');
-  if (!/^\d*$/.test(db))
-    throw new UsageError(`--redis-url ends with /${db}: the last part is a database number`);
-  const host = withoutBrackets(url.hostname);
-  return {
-    host,
-    port: url.port === '' ? 6379 : Number(url.port),
-    ...credentials(url.username, url.password),
-    ...(db === '' ? {} : { db: Number(db) }),
-    // An IP address is no server name; Node.js then compares the host with the certificate.
-    ...(url.protocol === 'rediss:' ? { tls: isIP(host) === 0 ? { servername: host } : {} } : {}),
-  };
-}
-
-function credentials(username: string, password: string): RedisSettings {
+function readLogin(login = ''): RedisSettings {
+  const [username = '', ...rest] = login.split(':');
+  const password = rest.join(':');
   return {
     ...(username === '' ? {} : { username: decode(username) }),
     ...(password === '' ? {} : { password: decode(password) }),

@@ -2,7 +2,6 @@ import { performance } from 'node:perf_hooks';
 import { Redis, type RedisOptions } from 'ioredis';
 import { backoffMs } from '../runtime/clock.ts';
 import { DEFAULT_ACCESS, type RedisAccess, redisSettings, type RedisSettings } from './access.ts';
-import type { Denials } from './troubles.ts';
 
 /** What a connection is for. `producer` and `plain` reject commands soon when Redis has gone away,
  * and the caller decides. `worker` keeps commands until Redis is back, as BullMQ requires: the end
@@ -57,11 +56,9 @@ export function reconnectOnReadOnly(): (error: Error) => boolean {
  *   call and may wake up Redis. Commands keep their order, and each fails or is sent again by
  *   itself. (ioredis' enableAutoPipelining waits for all answers to one write before the next, and
  *   rejects the rest of a write if the connection is lost after its first answer.)
- * - tells `denials` of each command
  * - remembers its duplicates in order to close them: BullMQ duplicates a connection for its
  *   blocking reads, and can't close the duplicate while Redis is down */
 export class RedisClient extends Redis {
-  denials: Denials | undefined;
   readonly #copies = new Set<{ disconnect(): void }>();
   #isJoining = false;
 
@@ -72,7 +69,6 @@ export class RedisClient extends Redis {
 
   /** ioredis calls this for each command, also for those of scripts and of pipelines. */
   override sendCommand(...parameters: Parameters<Redis['sendCommand']>): unknown {
-    this.denials?.watch(parameters[0]);
     if (!this.#isJoining && this.status === 'ready') this.#joinWrites();
     return super.sendCommand(...parameters);
   }

@@ -1,6 +1,5 @@
 import type { Redis } from 'ioredis';
 import { keyPrefix } from './key-prefix.ts';
-import { defineNamedScript, REDIS_NOW } from './named-script.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 
 /* The processes that work on an installation, for people to look at: what /readyz of each says.
@@ -25,31 +24,20 @@ function processesKey(prefix: string): string {
 /** Without news for so long, a process has ended. */
 const GONE_MS = 10_000;
 
-const writeScript = defineNamedScript({
-  keys: ['processes'],
-  args: { instance: 'text', text: 'text' },
-  answers: { ok: {} },
-  lua: `${REDIS_NOW}
-local fields = redis.call('HGETALL', processes)
-redis.call('HSET', processes, instance, string.format('%.0f %s', now, text))
-redis.call('PEXPIRE', processes, ${GONE_MS})
-for i = 1, #fields, 2 do
-  local at = tonumber(string.match(fields[i + 1], '^%d+'))
-  local isGone = not at or at < now - ${GONE_MS}
-  if isGone and fields[i] ~= instance then redis.call('HDEL', processes, fields[i]) end
-end
-return {'ok'}
-`,
-});
-
 /** Writes what a process says of itself, and removes those that have ended. */
 export async function writeProcess(
   redis: Redis,
   prefix: string,
   { instance, ...entry }: ProcessEntry,
 ): Promise<void> {
-  const text = JSON.stringify(entry);
-  await writeScript.run(redis, { processes: processesKey(prefix) }, { instance, text });
+  const key = processesKey(prefix);
+  const [entries, nowMs] = await readAll(redis, prefix);
+  const gone = Object.keys(entries).filter((each) => !isAtWork(entries[each] ?? '', nowMs));
+  await Promise.all([
+    redis.hset(key, instance, `${nowMs} ${JSON.stringify(entry)}`),
+    redis.pexpire(key, GONE_MS),
+    ...(gone.length === 0 ? [] : [redis.hdel(key, ...gone)]),
+  ]);
 }
 
 /** Removes a process that ends. */
@@ -62,21 +50,29 @@ export async function readProcesses(
   redis: Redis,
   prefix: string,
 ): Promise<readonly ProcessEntry[]> {
+  const [entries, nowMs] = await readAll(redis, prefix);
+  return Object.entries(entries)
+    .filter(([, text]) => isAtWork(text, nowMs))
+    .flatMap(([instance, text]) => parse(instance, text) ?? [])
+    .sort((a, b) => (`${a.process} ${a.instance}` < `${b.process} ${b.instance}` ? -1 : 1));
+}
+
+/** @returns the entries by instance, each `TIME JSON`, and the time of Redis, in Unix ms */
+async function readAll(redis: Redis, prefix: string) {
   const [entries, [seconds]] = await Promise.all([
     redis.hgetall(processesKey(prefix)),
     redis.time(),
   ]);
-  const sinceMs = Number(seconds) * 1_000 - GONE_MS;
-  return Object.entries(entries)
-    .flatMap(([instance, text]) => parse(instance, text, sinceMs) ?? [])
-    .sort((a, b) => (`${a.process} ${a.instance}` < `${b.process} ${b.instance}` ? -1 : 1));
+  return [entries, Number(seconds) * 1_000] as const;
 }
 
-/** @param sinceMs  when it must have been written, at the earliest */
-function parse(instance: string, text: string, sinceMs: number): ProcessEntry | undefined {
-  const [, atMs, json = ''] = /^(\d+) (.*)$/s.exec(text) ?? [];
-  const fields = parseJson(json);
-  if (Number(atMs) < sinceMs || !isFields(fields)) return undefined;
+function isAtWork(text: string, nowMs: number): boolean {
+  return Number.parseInt(text, 10) >= nowMs - GONE_MS;
+}
+
+function parse(instance: string, text: string): ProcessEntry | undefined {
+  const fields = parseJson(text.slice(text.indexOf(' ') + 1));
+  if (!isFields(fields)) return undefined;
   const { process, version, leads, lines } = fields;
   if (typeof process !== 'string' || !Array.isArray(leads) || !Array.isArray(lines))
     return undefined;

@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import { OWN_REDIS_SOCKET } from '../runtime/own-folder.ts';
+import { isInUse } from '../runtime/socket-file.ts';
 
 /** A Redis (or Valkey) that runs as a child process of this one, on a unix socket. */
 export interface RedisServer {
@@ -31,7 +31,6 @@ interface RedisServerOptions {
 const PROGRAMS = ['redis-server', 'valkey-server'];
 const START_MS = 10_000;
 const START_POLL_MS = 10;
-const ANSWER_MS = 1_000;
 const RESTART_MS = 500;
 /** Lines of its output that an error shows. */
 const SHOWN_LINES = 5;
@@ -124,7 +123,7 @@ async function serve(
   };
   const socket = join(folder, OWN_REDIS_SOCKET);
   child.stdin.end(configuration(folder, socket, settings));
-  for (const untilMs = Date.now() + START_MS; !(await isReady(socket));) {
+  for (const untilMs = Date.now() + START_MS; !(await isInUse(socket));) {
     await systemClock.sleep(START_POLL_MS);
     if (ended === undefined && Date.now() < untilMs) continue;
     await close(0);
@@ -161,20 +160,4 @@ function configuration(folder: string, socket: string, settings: readonly string
     ...settings,
   ];
   return `${lines.join('\n')}\n`;
-}
-
-/** Whether a server answers on the socket and has read its data. That it asks for a password is an
- * answer too. */
-function isReady(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(path, () => socket.write('PING\r\n'));
-    const end = (isUp: boolean) => {
-      resolve(isUp);
-      socket.destroy();
-    };
-    socket.setTimeout(ANSWER_MS, () => end(false));
-    socket.once('data', (reply) => end(!reply.toString().startsWith('-LOADING')));
-    socket.once('error', () => end(false));
-    socket.once('close', () => end(false));
-  });
 }

@@ -38,7 +38,7 @@ export async function openWebhooks(
   checkFlags(context, { events, admission });
   const stream = redisNoticeStream(redis.link.redis, redis.prefix);
   const writer = new NoticeWriter({
-    append: (notices) => redis.link.observe('notices', stream.appendNotices(notices)),
+    append: (notices) => stream.appendNotices(notices),
     trouble: () => redis.link.trouble,
   });
   return {

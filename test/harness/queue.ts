@@ -117,7 +117,7 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
       return dispatcher.pending;
     },
     get trouble() {
-      return link.trouble ?? link.refusal ?? leadership.trouble;
+      return link.trouble ?? leadership.trouble;
     },
     async waitUntilFlushed() {
       while (dispatcher.pending > 0 && !closed.signal.aborted) {

@@ -65,7 +65,6 @@ describe('Leadership', () => {
         get trouble() {
           return trouble;
         },
-        observe: (_what, answer) => answer,
       },
       queue,
       journal,

@@ -10,7 +10,6 @@ const REFUSALS: readonly (readonly [said: string, fix: string])[] = [
   ['NOREPLICAS Not enough good replicas to write.', 'start its replicas'],
   ["READONLY You can't write against a read only replica.", 'name the master in --redis-url'],
   ['MASTERDOWN Link with MASTER is down', 'name the master in --redis-url'],
-  ['LOADING Redis is loading the dataset in memory', 'it goes on by itself'],
   ['CLUSTERDOWN Hash slot not served', 'Redis Cluster is not supported'],
   ['MOVED 3999 127.0.0.1:6381', 'Redis Cluster is not supported'],
   ['NOPERM this user has no permissions to run this command', 'grant its user the missing'],
@@ -26,20 +25,10 @@ describe('describeRedisError', () => {
     });
 
   for (const word of ['WRONGPASS', 'NOAUTH'])
-    it(`says that the login is refused for ${word}`, () => {
-      assert.match(
-        describeRedisError('h:1', new Error(`${word} Authentication required.`)),
-        new RegExp(`^Redis at h:1 refuses the login \\(${word}\\): correct user and password`),
-      );
+    it(`says which login is refused with ${word}`, () => {
+      const said = describeRedisError('h:1', new Error(`${word} Authentication required.`));
+      assert.match(said, new RegExp(`${word}.*: correct user and password in --redis-url`));
     });
-
-  it('says of a Redis that hangs that it does not answer, and where to look', () => {
-    const said = "Socket timeout. Expecting data, but didn't receive any in 15000ms.";
-    assert.equal(
-      describeRedisError('h:1', new Error(said)),
-      'Redis at h:1 does not answer: look at its load, and at its host',
-    );
-  });
 
   it('finds the error word in the middle, where older versions put it', () => {
     const said = 'ERR Error running script (call to f_1): @user_script:3: -OOM command not allowed';
@@ -54,14 +43,11 @@ describe('describeRedisError', () => {
   });
 
   it('says that Redis can’t be reached if nothing answered', () => {
-    const error = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
-    assert.match(describeRedisError('h:1', error), /can't be reached \(ECONNREFUSED\): start it/);
-  });
-
-  it('asks nobody to start the Redis that a sutler all runs for itself', () => {
-    const error = Object.assign(new Error('connect'), { code: 'ENOENT' });
-    const said = describeRedisError('/tmp/sutler-a1B2c3/redis.sock', error);
-    assert.match(said, /can't be reached \(ENOENT\): sutler all starts it again by itself$/);
+    const error = new Error('connect ECONNREFUSED 127.0.0.1:1');
+    assert.match(
+      describeRedisError('h:1', error),
+      /can't be reached \(connect ECONNREF.*: start it/,
+    );
   });
 
   for (const [said, fix] of [
@@ -71,13 +57,13 @@ describe('describeRedisError', () => {
       "Hostname/IP does not match certificate's altnames: x",
       /altnames: x\).*--redis-tls-server-name/,
     ],
-    ['certificate has expired', /renew that$/],
-    ['C0:error:0A00010B:SSL routines:wrong version number', /without TLS.*redis:\/\//],
+    ['certificate has expired', /renew its certificate$/],
+    ['C0:error:0A00010B:SSL routines:wrong version number', /redis:\/\/ without TLS/],
     ['C0:error:0A00045C:SSL routines:tlsv13 alert certificate required:x', /--redis-tls-cert and/],
-    ['connect ETIMEDOUT', /leave TLS out/],
+    ['Socket timeout. Expecting data', /look at its load/],
   ] as const)
     it(`says what to do about "${said}"`, () => {
-      assert.match(describeRedisError('h:1', new Error(said), true), fix);
+      assert.match(describeRedisError('h:1', new Error(said)), fix);
     });
 
   it('says the same at each attempt to reach the Sentinels', () => {
