@@ -1,4 +1,4 @@
-import type { CsiClient } from '../gateway-client/client.ts';
+import type { CsiCalls } from '../csi/csi-calls.ts';
 import { type KubeClient, listAll } from '../kube/client.ts';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
@@ -9,7 +9,7 @@ import { creatingNode } from '../volumes/own-node.ts';
 import { auditId, findOrphans, type ListedVolume, type Unnamed } from './orphans.ts';
 
 export interface AuditPorts {
-  readonly csi: Pick<CsiClient, 'listVolumes'>;
+  readonly csi: Pick<CsiCalls, 'listVolumes'>;
   readonly kube: Pick<KubeClient, 'list'>;
   readonly openCreations: () => Promise<readonly OpenCreation[]>;
   readonly ledger: ReturnType<typeof redisAuditLedger>;

@@ -2,7 +2,7 @@ import type { ObjectStore } from './object-store.ts';
 import type { ReadTimes, WriteLimit } from './timing.ts';
 import type { RequestedBytes } from './requested-bytes.ts';
 import { CsiError } from '../csi/status.ts';
-import type { CapacityCalls } from '../gateway-client/pool.ts';
+import type { GatewayPool } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../kube/kube-error.ts';
 import type { Class, OwnerReference, StorageCapacity } from '../kube/objects.ts';
@@ -28,7 +28,7 @@ import { noteReached, type Run } from '../queue/run.ts';
 /** What runs of the capacity queue work with. */
 export interface CapacityPorts {
   readonly kube: Pick<KubeClient, 'get' | 'create' | 'patch' | 'delete'>;
-  readonly csi: CapacityCalls;
+  readonly csi: Pick<GatewayPool, 'getCapacity'>;
   /** Address of the gateway that is asked. */
   readonly gateway: () => Promise<string>;
   readonly classOf: (name: string) => Class | undefined;

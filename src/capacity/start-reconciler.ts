@@ -71,7 +71,7 @@ export function startReconciler(
     const { redis } = connections.link;
     const ports: CapacityPorts = {
       kube: connections.kube,
-      csi: connections.gateways.calls,
+      csi: connections.gateways,
       gateway: activeGateway(connections, flags.redisPrefix, driver),
       classOf: parts.classOf,
       objects,

@@ -117,15 +117,14 @@ export interface DriverConnections extends Connections, DriverAccess {}
 
 /** Opens the gateways of a driver, adds their checks and notes to /readyz, and closes them with the
  * driver. Does not wait for a connection.
- * @param expected.name  of the driver, where it is known
+ * @param name  of the driver; '' if it is not known
  * @throws UsageError for flags that can't be used */
 export async function connectDriver(
   context: DriverContext<typeof gatewayClientFlags>,
   connections: Connections,
-  expected: { readonly name?: string } = {},
+  name = '',
 ): Promise<DriverConnections> {
-  const access = await openDriver(context, connections.kube, expected);
+  const access = await openDriver(context, connections.kube, name);
   context.health.ready('driver', () => access.driver.trouble);
-  context.health.note('gateway-clock', () => access.gateways.skew);
   return { ...connections, ...access };
 }

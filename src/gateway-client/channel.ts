@@ -1,18 +1,25 @@
-import type { ClientHttp2Session } from 'node:http2';
-import type { ConnectionOptions } from 'node:tls';
+import type { ClientHttp2Session, OutgoingHttpHeaders } from 'node:http2';
+import { formatTimeout, frameMessage, getSingle } from '../csi/grpc-wire.ts';
 import { openSession } from '../csi/open-session.ts';
 import { ResetLimiter } from '../csi/reset-limiter.ts';
-import { CANCELED_DETAILS, Code, createNotSentError, DEADLINE_DETAILS } from '../csi/status.ts';
+import {
+  CANCELED_DETAILS,
+  Code,
+  createNotSentError,
+  DEADLINE_DETAILS,
+  TIME_TRAILER,
+} from '../csi/status.ts';
 import { callUnary, type Peer, type UnaryAnswer, type UnaryRequest } from '../csi/unary-call.ts';
 import { type Address, bracketIPv6, formatAddress } from '../runtime/address.ts';
-import { systemClock, timerMs } from '../runtime/clock.ts';
+import { type Clock, timerMs } from '../runtime/clock.ts';
 import { type ClientTls, tlsOptions } from './credentials.ts';
 
-export interface ChannelTarget {
+export interface ChannelOptions {
   readonly address: Address;
   /** Largest response accepted. */
   readonly maxReceiveBytes: number;
   readonly tls?: ClientTls | undefined;
+  readonly clock: Clock;
 }
 
 /** Time for the TCP and TLS handshakes and the peer's SETTINGS frame. */
@@ -23,6 +30,9 @@ const RETRY_FACTOR = 1.6;
 /** A unix socket reports a lost peer; TCP needs pings to notice. */
 const PING_INTERVAL_MS = 20_000;
 const PING_TIMEOUT_MS = 10_000;
+/** Which a gateway answers without its driver. */
+const HEALTH = '/grpc.health.v1.Health/Check';
+const ASK_TIME_MS = 1_000;
 
 interface Wait {
   /** Method path, for errors. */
@@ -31,40 +41,38 @@ interface Wait {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Calls a gateway or a driver with the certificates that were current when the channel was made.
- * It passes through these states until it is closed:
+/** A connection to a gateway or a driver. It passes through these states until it is closed:
  * - idle: there is no session. A call starts connecting.
  * - connecting: calls wait. Then `connected` or `failing`.
  * - failing: the last attempt failed. Calls fail at once, while it tries again every 100 ms to 2 s.
  *   Then `connected`.
- * - connected: calls are sent. A session that closes or gets a GOAWAY is given up: `idle` again.
- *   Calls under way on it may still end. */
+ * - connected: calls are sent. A session that closes or gets a GOAWAY, or whose certificates have
+ *   changed, is given up: `idle` again. Calls under way on it may still end. */
 export class Channel {
   /** As formatAddress writes it. */
   readonly address: string;
-  /** Number of calls under way, counted by the owner. */
-  calls = 0;
-  readonly #target: ChannelTarget;
-  readonly #tls: ConnectionOptions | undefined;
+  readonly #options: ChannelOptions;
   readonly #peer: Peer;
   readonly #stop = new AbortController();
+  readonly #stopTlsUpdates: (() => void) | undefined;
   /** The calls that wait until an attempt to connect has ended. */
   readonly #waiting = new Set<() => void>();
   #session: ClientHttp2Session | undefined;
   #isConnecting = false;
+  #isRetired = false;
   /** Why the last attempt failed; undefined if none has since the last session. */
   #failure: string | undefined;
+  #aheadMs = 0;
 
-  constructor(target: ChannelTarget) {
-    const { address, maxReceiveBytes: maxBytes, tls } = target;
-    this.#target = target;
-    this.#tls = tlsOptions(address, tls);
+  constructor(options: ChannelOptions) {
+    const { address, maxReceiveBytes: maxBytes, tls } = options;
+    this.#options = options;
     this.address = formatAddress(address);
     const isUnix = address.kind === 'unix';
     this.#peer = {
       name: 'the gateway',
       headers: {
-        ':scheme': this.#tls === undefined ? 'http' : 'https',
+        ':scheme': isUnix || tls === undefined ? 'http' : 'https',
         ':authority': isUnix ? 'localhost' : `${bracketIPv6(address.host)}:${address.port}`,
         'content-type': 'application/grpc',
         'user-agent': 'grpc-node-sutler',
@@ -73,6 +81,7 @@ export class Channel {
       ifLarger: '',
       resets: new ResetLimiter(),
     };
+    this.#stopTlsUpdates = tls?.source.onChange(() => this.#leaveSession());
   }
 
   get isClosed(): boolean {
@@ -83,11 +92,18 @@ export class Channel {
     return this.#session?.closed === false && !this.#session.destroyed;
   }
 
+  /** How far the gateway's clock is ahead of this process's, in ms, by the time that each of its
+   * answers has. The gateway takes it as it answers, so this is never too much, and too little by
+   * the way back. 0 for a peer that sends none. */
+  get aheadMs(): number {
+    return this.#aheadMs;
+  }
+
   /** Waits until the channel is connected.
    * @throws CsiError with notForwarded: the connection failed, the time is up, or the signal
    *   aborted */
   async waitUntilConnected({ path, ms, signal }: Wait): Promise<void> {
-    if (!this.isClosed && this.#failure === undefined && signal?.aborted !== true) {
+    if (!this.#isRetired && this.#failure === undefined && signal?.aborted !== true) {
       void this.#connect();
       await this.#waitForAttempt(ms, signal);
     }
@@ -96,7 +112,7 @@ export class Channel {
       throw createNotSentError({ method: path, code, details });
     };
     if (signal?.aborted === true) return fail(Code.Canceled, CANCELED_DETAILS);
-    if (this.isClosed) return fail(Code.Canceled, 'the client was closed');
+    if (this.#isRetired) return fail(Code.Canceled, 'the client was closed');
     if (this.#failure === undefined && this.#isConnecting)
       return fail(Code.DeadlineExceeded, DEADLINE_DETAILS);
     const reason = this.#failure ?? 'the connection was closed';
@@ -110,39 +126,78 @@ export class Channel {
       const details = `no connection to ${this.address}: the connection was closed`;
       return { kind: 'not-sent', code: Code.Unavailable, details };
     }
-    return callUnary(session, request, this.#peer);
+    return this.#sendOn(session, request);
+  }
+
+  /** Ends the connection when the calls under way have ended. */
+  retire(): void {
+    this.#isRetired = true;
+    this.#stopTlsUpdates?.();
+    this.#leaveSession();
+    this.#wake();
   }
 
   /** Ends the connection, and the calls under way as ambiguous. */
   close(): void {
+    this.retire();
     this.#stop.abort('closed');
-    this.#wake();
+  }
+
+  /** New calls need a new session, and shake hands with the present certificates. */
+  #leaveSession(): void {
+    this.#session?.close();
+    this.#session = undefined;
+  }
+
+  async #sendOn(session: ClientHttp2Session, request: UnaryRequest): Promise<UnaryAnswer> {
+    const answer = await callUnary(session, request, this.#peer);
+    const time = answer.kind === 'answered' ? getSingle(answer.trailers, TIME_TRAILER) : undefined;
+    if (time !== undefined && /^\d{1,16}$/.test(time))
+      this.#aheadMs = Number(time) - this.#options.clock.nowMs();
+    return answer;
   }
 
   async #connect(): Promise<void> {
     if (this.#isConnecting) return;
     this.#isConnecting = true;
-    const { address, maxReceiveBytes: maxMessageBytes } = this.#target;
+    const { address, maxReceiveBytes: maxMessageBytes, tls, clock } = this.#options;
     const { signal } = this.#stop;
-    const options = { timeoutMs: CONNECT_TIMEOUT_MS, maxMessageBytes, signal, tls: this.#tls };
     let retryMs = RETRY_MIN_MS;
-    while (!signal.aborted && !this.isConnected) {
-      const opened = await openSession(address, options);
-      if (typeof opened !== 'string') {
-        this.#useSession(opened);
-        break;
+    while (!this.#isRetired) {
+      const material = tls?.source.current;
+      const options = { timeoutMs: CONNECT_TIMEOUT_MS, maxMessageBytes, signal };
+      const opened = await openSession(address, { ...options, tls: tlsOptions(address, tls) });
+      if (typeof opened === 'string') {
+        this.#failure = opened;
+        this.#wake();
+        await clock.sleep(retryMs, signal);
+        retryMs = Math.min(retryMs * RETRY_FACTOR, RETRY_MAX_MS);
+        continue;
       }
-      this.#failure = opened;
-      this.#wake();
-      await systemClock.sleep(retryMs, signal);
-      retryMs = Math.min(retryMs * RETRY_FACTOR, RETRY_MAX_MS);
+      await this.#askTime(opened);
+      if (tls?.source.current !== material) {
+        opened.close();
+        continue;
+      }
+      this.#useSession(opened);
+      break;
     }
     this.#isConnecting = false;
     this.#wake();
   }
 
+  /** Learns the gateway's clock before the first call that has a limit. Whether it answers does not
+   * matter: a driver, whose socket this may be, does not. */
+  async #askTime(session: ClientHttp2Session): Promise<void> {
+    const headers: OutgoingHttpHeaders = { 'grpc-timeout': formatTimeout(ASK_TIME_MS) };
+    const body = frameMessage(new Uint8Array(0));
+    this.#aheadMs = 0;
+    await this.#sendOn(session, { path: HEALTH, headers, body, timeoutMs: ASK_TIME_MS });
+  }
+
   #useSession(session: ClientHttp2Session): void {
     this.#failure = undefined;
+    if (this.#isRetired) return session.close();
     this.#session = session;
     const lose = (): void => {
       if (this.#session === session) this.#session = undefined;
@@ -153,20 +208,7 @@ export class Channel {
     if (session.closed) lose();
     // A connection alone keeps no process from its end. A call does, by its timer.
     session.unref();
-    if (this.#target.address.kind === 'tcp') this.#pingDuringCalls(session);
-  }
-
-  /** Ends a session whose peer does not answer pings any more. */
-  #pingDuringCalls(session: ClientHttp2Session): void {
-    const ping = (): void => {
-      if (this.calls === 0 || session.destroyed) return;
-      const timer = setTimeout(() => {
-        session.destroy(new Error(`no answer to a ping within ${PING_TIMEOUT_MS} ms`));
-      }, PING_TIMEOUT_MS);
-      session.ping(() => clearTimeout(timer));
-    };
-    const timer = setInterval(ping, PING_INTERVAL_MS).unref();
-    session.once('close', () => clearInterval(timer));
+    if (this.#options.address.kind === 'tcp') endIfSilent(session);
   }
 
   #wake(): void {
@@ -187,4 +229,18 @@ export class Channel {
       this.#waiting.add(finish);
     });
   }
+}
+
+/** Ends a session whose peer does not answer pings any more. */
+function endIfSilent(session: ClientHttp2Session): void {
+  const ping = (): void => {
+    if (session.destroyed) return;
+    const timer = setTimeout(() => {
+      session.destroy(new Error(`no answer to a ping within ${PING_TIMEOUT_MS} ms`));
+    }, PING_TIMEOUT_MS);
+    timer.unref();
+    session.ping(() => clearTimeout(timer));
+  };
+  const timer = setInterval(ping, PING_INTERVAL_MS).unref();
+  session.once('close', () => clearInterval(timer));
 }

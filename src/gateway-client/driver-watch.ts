@@ -1,10 +1,10 @@
 import { readControllerCapabilities, readPluginCapabilities } from '../csi/capabilities.ts';
+import type { CsiCalls } from '../csi/csi-calls.ts';
 import { type Clock, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
-import type { CsiClient } from './client.ts';
 import type { GatewayPool } from './pool.ts';
 
 /** What the driver reports about itself. */
@@ -16,9 +16,9 @@ export interface DriverInfo {
 
 export interface DriverWatchOptions {
   /** Asked in their order until one responds, which is then asked first. */
-  readonly gateways: Pick<GatewayPool, 'inOrder' | 'prefer' | 'skew'>;
-  /** Which driver must answer; without a name, the first one that answers. */
-  readonly expected?: { readonly name?: string };
+  readonly gateways: Pick<GatewayPool, 'inOrder' | 'prefer'>;
+  /** Which driver must answer; '': the first one that answers. */
+  readonly name: string;
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly log: Logger;
@@ -38,7 +38,6 @@ export class DriverWatch {
   #resolveFirst: (info: DriverInfo) => void = () => undefined;
   #current: DriverInfo | undefined;
   #trouble: string | undefined;
-  #isSkewed = false;
   readonly #outage: Outage;
 
   constructor(options: DriverWatchOptions) {
@@ -46,9 +45,7 @@ export class DriverWatch {
     this.#outage = new Outage(options.log);
     const addresses = options.gateways.inOrder().map(({ address }) => address);
     this.#trouble =
-      addresses.length === 0
-        ? NO_GATEWAY
-        : `waiting for the driver behind the gateway ${addresses.join(', ')}`;
+      addresses.length === 0 ? NO_GATEWAY : `waiting for the driver at ${addresses.join(', ')}`;
     this.#first = new Promise((resolve) => (this.#resolveFirst = resolve));
     this.#loop = new PollLoop({
       step: () => this.#poll(),
@@ -84,45 +81,34 @@ export class DriverWatch {
 
   /** @returns how long to wait before the driver is asked again, in ms */
   async #poll(): Promise<number> {
-    const { name: expected } = this.#options.expected ?? {};
-    const answer = await askGateways(this.#options, this.#current?.name ?? expected);
+    const answer = await askGateways(this.#options, this.#current?.name ?? this.#options.name);
     if (typeof answer === 'string') {
-      const message = 'the driver does not answer through its gateway; waiting';
-      this.#outage.met(answer, { reason: answer }, message);
+      this.#outage.met(answer, { reason: answer }, 'the driver does not answer; waiting');
       this.#trouble = answer;
       return RETRY_MS;
     }
-    this.#warnOfSkew();
     const { name, controllerCapabilities } = answer;
     const isFirst = this.#current === undefined;
     const facts = { driver: name, capabilities: [...controllerCapabilities] };
-    this.#outage.ended(facts, 'the driver answers through its gateway', isFirst);
+    this.#outage.ended(facts, 'the driver answers', isFirst);
     this.#current = answer;
     this.#trouble = undefined;
     this.#resolveFirst(answer);
     return REFRESH_MS;
   }
-
-  #warnOfSkew(): void {
-    const { gateways, log } = this.#options;
-    const { skew } = gateways;
-    if (skew !== undefined && !this.#isSkewed) log.warn({ reason: skew }, 'clocks differ');
-    this.#isSkewed = skew !== undefined;
-  }
 }
 
 /** The report of the first gateway that responds, or why none gave one.
- * @param served  name of the driver that is served, once it is known */
+ * @param served  name of the driver that is served; '' until it is known */
 async function askGateways(
   { gateways, timeoutMs }: DriverWatchOptions,
-  served: string | undefined,
+  served: string,
 ): Promise<DriverInfo | string> {
   const troubles: string[] = [];
-  for (const gateway of gateways.inOrder()) {
-    const { address } = gateway;
+  for (const { address, client } of gateways.inOrder()) {
     try {
-      const info = await readDriverInfo(gateway.client, timeoutMs);
-      if (served !== undefined && info.name !== served)
+      const info = await readDriverInfo(client, timeoutMs);
+      if (served !== '' && info.name !== served)
         throw new Error(
           `the driver behind it is ${info.name}, and ${served} is served here; ` +
             'name the right gateway or Service',
@@ -130,17 +116,14 @@ async function askGateways(
       gateways.prefer(address);
       return info;
     } catch (error) {
-      troubles.push(`gateway ${address}: ${messageOf(error)}`);
+      troubles.push(`${address}: ${messageOf(error)}`);
     }
   }
   return troubles.length === 0 ? NO_GATEWAY : troubles.join('; ');
 }
 
 /** @throws Error for a failed call or an empty name */
-async function readDriverInfo(
-  client: Pick<CsiClient, 'getPluginInfo' | 'getPluginCapabilities' | 'controllerGetCapabilities'>,
-  timeoutMs: number,
-): Promise<DriverInfo> {
+async function readDriverInfo(client: CsiCalls, timeoutMs: number): Promise<DriverInfo> {
   const settings = { timeoutMs };
   const { name } = await client.getPluginInfo(settings);
   if (name === '')

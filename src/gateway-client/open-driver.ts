@@ -13,9 +13,10 @@ import {
   refusePlaintext,
 } from './credentials.ts';
 import { DriverWatch } from './driver-watch.ts';
-import { type Endpoints, parseService, watchEndpoints } from './endpoints.ts';
+import { fixedGateways } from './fixed-gateways.ts';
 import { gatewayClientFlags } from './flags.ts';
-import { type GatewayPool, openGatewayPool, openServiceGatewayPool } from './pool.ts';
+import { GatewayPool, type Gateways } from './pool.ts';
+import { parseService, ServiceGateways } from './service-gateways.ts';
 
 /** How a process reaches its driver. */
 export interface DriverAccess {
@@ -33,48 +34,56 @@ interface Context {
 
 /** Opens the gateways that the flags name and starts watching the driver behind them. Does not wait
  * for a connection. All are closed with the context.
- * @param kube           to find the gateways behind a Service
- * @param expected.name  name of the driver, where it is known; a gateway of another one is not used
+ * @param kube  to find the gateways behind a Service
+ * @param name  of the driver; a gateway of another one is not used. '' if it is not known
  * @throws UsageError for TLS files that can't be used and for addresses that must not be called */
 export async function openDriver(
   context: Context,
   kube: KubeClient,
-  expected: { readonly name?: string } = {},
+  name: string,
 ): Promise<DriverAccess> {
   const { flags, closers, log } = context;
   const security = await openGatewaySecurity(flags, { clock: systemClock, log });
   closers.add('gateway TLS files', () => security.close());
-  const showsShortSecrets = flags.showMessagesWithShortSecrets;
-  let gateways: GatewayPool;
-  if (flags.gatewayService === '') {
-    gateways = openGatewayPool({ addresses: flags.gateway, security, showsShortSecrets, log });
-  } else {
-    const endpoints = openEndpoints(context, kube, security);
-    gateways = openServiceGatewayPool({ endpoints, security, showsShortSecrets, log });
-  }
-  closers.add('gateway clients', () => gateways.close());
-  const { timeoutMs } = flags;
-  const driver = new DriverWatch({ gateways, expected, timeoutMs, clock: systemClock, log });
+  return watchDriver(context, openGateways(context, kube, security), name);
+}
+
+/** Starts watching the driver behind gateways, or the driver itself, until the context closes.
+ * @param name  of the driver, as for openDriver */
+function watchDriver(
+  {
+    flags: { timeoutMs },
+    closers,
+    log,
+  }: Pick<Context, 'closers' | 'log'> & {
+    readonly flags: { readonly timeoutMs: number };
+  },
+  of: Gateways,
+  name: string,
+): DriverAccess {
+  const gateways = new GatewayPool(of);
+  const driver = new DriverWatch({ gateways, name, timeoutMs, clock: systemClock, log });
   closers.add('driver watch', () => driver.close());
   return { gateways, driver };
 }
 
-/** The gateways of --gateway-service. */
-function openEndpoints(
+function openGateways(
   { flags, closers, health, log, metrics }: Context,
-  client: KubeClient,
+  kube: KubeClient,
   security: GatewaySecurity,
-): Endpoints {
+): Gateways {
+  const options = { security, showsShortSecrets: flags.showMessagesWithShortSecrets, log };
+  if (flags.gatewayService === '') {
+    const fixed = fixedGateways({ ...options, addresses: flags.gateway });
+    closers.add('gateway clients', () => fixed.close());
+    return fixed;
+  }
   refusePlaintextToPods(security);
-  const endpoints = watchEndpoints({
-    client,
-    service: parseService(flags.gatewayService),
-    log,
-    ...(metrics === undefined ? {} : { metrics }),
-  });
-  closers.add('gateway endpoints', () => endpoints.stop());
-  health.ready('gateway-endpoints', () => endpoints.trouble);
-  return endpoints;
+  const service = parseService(flags.gatewayService);
+  const gateways = new ServiceGateways({ ...options, kube, service, metrics });
+  closers.add('gateway clients', () => gateways.close());
+  health.ready('gateway-endpoints', () => gateways.trouble);
+  return gateways;
 }
 
 /** Finds in the flags alone what openDriver would refuse; TLS files are not read.

@@ -46,7 +46,7 @@ async function startSeveral(context: IngestContext): Promise<void> {
     table,
     start: async (driverContext, name) => {
       addFirstChecks(driverContext.health);
-      const ofDriver = await connectDriver(driverContext, connections, { name });
+      const ofDriver = await connectDriver(driverContext, connections, name);
       await startDriver(driverContext, ofDriver, shared);
     },
   });

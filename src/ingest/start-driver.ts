@@ -311,7 +311,7 @@ function openAudit({
   if (flags.auditIntervalMs <= 0 || !controllerCapabilities.has('LIST_VOLUMES')) return;
   const auditing = startPeriodicAudit({
     ports: {
-      csi: gateways.anyReplica,
+      csi: gateways,
       kube,
       openCreations: () => readOpenCreations(kube, journal, place, systemClock.nowMs()),
       ledger: redisAuditLedger(place),

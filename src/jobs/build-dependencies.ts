@@ -62,8 +62,7 @@ export function buildDependencies(
     openSources: () => listOpenSources(kube, journal),
     driver: {
       facts,
-      csi: traceCalls(gateways.calls, 'csi', log),
-      getCapacity: traceCalls(gateways.calls, 'csi', log).getCapacity,
+      csi: traceCalls(gateways, 'csi', log),
       timeoutMs: flags.timeoutMs,
       endpoint: gateways.soleAddress,
       refusedSizes: new RefusedSizes(systemClock),

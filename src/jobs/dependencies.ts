@@ -4,7 +4,7 @@ import type { DriverContext } from '../driver-config/driver-set.ts';
 import type { LeaseView } from '../election/lease-view.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
-import type { CapacityCalls, ControllerCalls } from '../gateway-client/pool.ts';
+import type { GatewayPool } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
 import type { EventRecorder } from '../kube/events.ts';
@@ -57,17 +57,16 @@ export interface Cluster extends Pick<
   readonly freshClaim: OwnLeader['freshClaim'];
 }
 
-/** The CSI driver, through its gateways. */
+/** The CSI driver, directly or by its gateways. */
 export interface CsiDriver {
   /** Name and capabilities as they are now. */
   readonly facts: () => DriverFacts;
-  /** CreateVolume and DeleteVolume, through the gateway that each call names. */
-  readonly csi: ControllerCalls;
-  readonly getCapacity: CapacityCalls['getCapacity'];
+  /** By the gateway that each call names. */
+  readonly csi: Pick<GatewayPool, 'createVolume' | 'deleteVolume' | 'getCapacity'>;
   /** Deadline of one call (--timeout). */
   readonly timeoutMs: number;
-  /** The gateway to call while no leader has named the active one: the only --gateway, or '' if
-   * there are several, which refuses the call. */
+  /** The gateway to call while no leader has named the active one: the only one, or '' if there are
+   * several, which refuses the call. */
   readonly endpoint: string;
   readonly refusedSizes: RefusedSizes;
 }

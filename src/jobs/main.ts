@@ -51,7 +51,7 @@ async function startSeveral(context: JobsProcess): Promise<void> {
     start: async (driverContext, name) => {
       const checked = checkFlags(driverContext);
       addFirstChecks(driverContext.health);
-      const ofDriver = await connectDriver(driverContext, connections, { name });
+      const ofDriver = await connectDriver(driverContext, connections, name);
       // Runs of the driver before a change of its flags are those of another instance.
       const instance = instanceName(context);
       await startWorkers(driverContext, ofDriver, { ...checked, shared, instance });

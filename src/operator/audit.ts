@@ -24,10 +24,9 @@ async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Pro
   const { context } = means;
   const flags = await flagsOfDriver(context, context.flags.driverName);
   const kube = await means.openKube(flags);
-  const expected = flags.driverName === '' ? {} : { name: flags.driverName };
   // What it would log is thrown below.
   const log = context.log.child({}, { level: 'error' });
-  const opened = await openDriver({ ...context, flags, log }, kube, expected);
+  const opened = await openDriver({ ...context, flags, log }, kube, flags.driverName);
   const { gateways, driver } = opened;
   const redis = await means.openRedis();
   const { redisPrefix: prefix } = flags;
@@ -49,7 +48,7 @@ async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Pro
   const place = { redis, prefix, driver: name };
   const journal = await journalPlace(context, redis, name);
   const report = await runAudit({
-    csi: gateways.anyReplica,
+    csi: gateways,
     kube,
     openCreations: () => readOpenCreations(kube, journal, place, systemClock.nowMs()),
     ledger: redisAuditLedger(place),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { CallLimiter, type CallSlot, parseMaxInFlight } from '#src/csi-gateway/call-limiter.ts';
-import type { CallSettings } from '#src/gateway-client/client.ts';
+import type { CallSettings } from '#src/csi/csi-calls.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';

@@ -33,8 +33,9 @@ describe('the connection to a gateway', () => {
     onStream = answer;
     server = createServer();
     server.on('connection', (socket: Socket) => sockets.push(socket));
-    server.on('stream', (stream) => {
+    server.on('stream', (stream, headers) => {
       stream.on('error', () => undefined);
+      if (headers[':path'] === '/grpc.health.v1.Health/Check') return answer(stream);
       streams.push(stream);
       onStream(stream);
     });

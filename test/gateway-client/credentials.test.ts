@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
 import { openGatewaySecurity, refusePlaintext } from '#src/gateway-client/credentials.ts';
-import { openGatewayPool } from '#src/gateway-client/pool.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
+import { openTestPool } from '../harness/gateway-pool.ts';
 
 const NONE = {
   gatewayTlsCa: '',
@@ -108,7 +108,7 @@ describe('refusePlaintext', () => {
       const address = parseAddress('gateway', text);
       assert.throws(() => refusePlaintext(address, plain), /beyond loopback, which needs TLS/);
       refusePlaintext(address, { tls: undefined, insecure: true });
-      assert.throws(() => openGatewayPool({ addresses: [text], log: silentLog }), UsageError);
+      assert.throws(() => openTestPool(text), UsageError);
     });
   }
 });

@@ -1,23 +1,17 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { podAddress } from '#src/gateway-client/gateway-address.ts';
-import {
-  type GatewayPool,
-  openGatewayPool,
-  openServiceGatewayPool,
-} from '#src/gateway-client/pool.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import { GatewayFailover } from '#src/ingest/gateway-failover.ts';
 import { redisActiveGateway } from '#src/gateway-client/active-gateway.ts';
 import type { Address } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { createLogger } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import { fixedEndpoints } from '../harness/fixed-endpoints.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
+import { openPoolOf, openTestPool, type TestPool } from '../harness/gateway-pool.ts';
 import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -80,18 +74,17 @@ describe('GatewayFailover', () => {
   }
 
   function start(...names: string[]): GatewayFailover {
-    return startWith(openGatewayPool({ addresses: names.map(address), log: silentLog }));
+    return startWith(openTestPool(...names.map(address)));
   }
 
   /** Pods behind a Service, which come and go. */
   function startPods(...names: string[]): { add(name: string): void; remove(name: string): void } {
     const pods = new Map<string, Address>();
     const add = (name: string): unknown =>
-      pods.set(podAddress(name, name), { kind: 'unix', path: folder.file(`${name}.gw`) });
+      pods.set(`pod:${name}/${name}`, { kind: 'unix', path: folder.file(`${name}.gw`) });
     names.forEach(add);
-    const endpoints = fixedEndpoints(pods);
-    startWith(openServiceGatewayPool({ endpoints, security: { tls: undefined }, log: silentLog }));
-    return { add, remove: (name) => void pods.delete(podAddress(name, name)) };
+    startWith(openPoolOf(pods));
+    return { add, remove: (name) => void pods.delete(`pod:${name}/${name}`) };
   }
   const isPodNamed = (name: string) =>
     until(
@@ -99,7 +92,7 @@ describe('GatewayFailover', () => {
       `${name} is named`,
     );
 
-  function startWith(pool: GatewayPool): GatewayFailover {
+  function startWith(pool: TestPool): GatewayFailover {
     closers.add('pool', () => pool.close());
     const failover = new GatewayFailover({
       pool,

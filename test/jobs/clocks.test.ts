@@ -1,8 +1,7 @@
-import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { claims, volumes } from '#src/kube/resources.ts';
 import { ProcessBed } from '../harness/process-bed.ts';
-import { isReady, readiness } from '../harness/run-main.ts';
+import { isReady } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
 
 describe('jobs', { concurrency: true }, () => {
@@ -10,7 +9,7 @@ describe('jobs', { concurrency: true }, () => {
     ['ahead of', 60_000],
     ['behind', -60_000],
   ] as const)
-    it(`create and delete by a gateway a minute ${where} them, and say so`, async () => {
+    it(`create and delete by a gateway a minute ${where} them`, async () => {
       const bed = await ProcessBed.open({ gatewayAheadMs });
       await bed.startIngest();
       const jobs = await bed.startJobs();
@@ -22,12 +21,6 @@ describe('jobs', { concurrency: true }, () => {
       const areGone = async (): Promise<boolean> =>
         (await bed.kube.list(volumes)).items.length === 0 && bed.driver.volumes().length === 0;
       await until(areGone, 'volume and PV are gone');
-      assert.match(
-        await readiness(jobs),
-        new RegExp(`^\\[!\\].*gateway-clock: the clock of .* is 60 s ${where} `, 'm'),
-      );
-      assert.ok(await isReady(jobs));
-      await until(() => jobs.output.join('').includes('clocks differ'), 'a warning');
       await bed.close();
     });
 });

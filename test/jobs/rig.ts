@@ -147,7 +147,6 @@ export async function openRig({
   const parts: Parts = {
     kube,
     csi,
-    getCapacity: (request, settings) => csi.getCapacity(request, settings),
     freshClaim: () => undefined,
     lease: {
       judge: () => ({ kind: 'may', untilMs: performance.now() + 10_000 }),

@@ -87,7 +87,7 @@ async function whyNoRoom(
   };
   const settings = { timeoutMs: driver.timeoutMs, gateway: driver.endpoint };
   try {
-    const { availableCapacity } = await driver.getCapacity(question, settings);
+    const { availableCapacity } = await driver.csi.getCapacity(question, settings);
     return availableCapacity >= bytes
       ? undefined
       : `no room for ${bytes} bytes; the driver has ${availableCapacity}`;

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
 import { redisActiveGateway } from '#src/gateway-client/active-gateway.ts';
 import { formatAddress } from '#src/runtime/address.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { openTestPool, type TestPool } from '../../harness/gateway-pool.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 describe('a worker with several gateways', () => {
   let rig: Rig;
-  let pool: GatewayPool;
+  let pool: TestPool;
   let here: string;
   const nameGateway = async (endpoint: string, waitMs = 0): Promise<void> => {
     const active = redisActiveGateway({ redis: rig.redis, prefix: 'csi', driver: DRIVER });
@@ -23,7 +22,7 @@ describe('a worker with several gateways', () => {
   before(async () => {
     rig = await openRig();
     here = formatAddress(rig.gateway.address);
-    pool = openGatewayPool({ addresses: ['unix:///run/missing.sock', here], log: silentLog });
+    pool = openTestPool('unix:///run/missing.sock', here);
   });
   after(async () => {
     pool.close();
@@ -33,7 +32,7 @@ describe('a worker with several gateways', () => {
     await rig.reset();
     await rig.redis.del(`{csi}:gateway:${DRIVER}`);
   });
-  const parts = () => ({ csi: pool.calls, endpoint: pool.soleAddress });
+  const parts = () => ({ csi: pool, endpoint: pool.soleAddress });
 
   it('calls the active one', async () => {
     await nameGateway(here);

@@ -217,6 +217,7 @@ describe('a creation', () => {
       const { csi } = rig.parts;
       const late: Parts['csi'] = {
         deleteVolume: (...args) => csi.deleteVolume(...args),
+        getCapacity: (...args) => csi.getCapacity(...args),
         createVolume: (request, settings) =>
           csi.createVolume(request, { ...settings, notAfterMs: 1 }),
       };
@@ -233,6 +234,7 @@ describe('a creation', () => {
     const { csi } = rig.parts;
     const late: Parts['csi'] = {
       deleteVolume: (...args) => csi.deleteVolume(...args),
+      getCapacity: (...args) => csi.getCapacity(...args),
       createVolume: (request, settings) =>
         csi.createVolume(request, { ...settings, notAfterMs: 1 }),
     };
@@ -245,6 +247,7 @@ describe('a creation', () => {
     const inMs: number[] = [];
     const watched: Parts['csi'] = {
       deleteVolume: (...args) => csi.deleteVolume(...args),
+      getCapacity: (...args) => csi.getCapacity(...args),
       createVolume: (request, settings) => {
         inMs.push((settings.notAfterMs ?? Infinity) - Date.now());
         return csi.createVolume(request, settings);

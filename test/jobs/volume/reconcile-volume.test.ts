@@ -224,6 +224,7 @@ describe('reconcileVolume', () => {
     const { csi } = rig.parts;
     const watched: Parts['csi'] = {
       createVolume: (...args) => csi.createVolume(...args),
+      getCapacity: (...args) => csi.getCapacity(...args),
       deleteVolume: (request, settings) => (
         migrated.push(settings.migrated),
         csi.deleteVolume(request, settings)

@@ -1,0 +1,156 @@
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  fromBinary,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
+} from '@bufbuild/protobuf';
+import { type Clock, timerMs } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import { Controller, Identity, Node } from './generated/csi_pb.ts';
+import { methodPath } from './methods.ts';
+import { redactError } from './redact-secrets.ts';
+import { Code, createNotSentError, CsiError } from './status.ts';
+
+/** How one call is made. */
+export interface CallSettings {
+  /** Time for the whole call, including the wait for a connection. Also the driver's deadline. */
+  readonly timeoutMs: number;
+  /** Unix time, by the clock of this process, after which the call must not reach the driver
+   * (docs/leak-proof.md, M2). Until then a call that a full gateway refuses is sent again. */
+  readonly notAfterMs?: number;
+  /** Cancels the call: it ends as Canceled, ambiguous unless it was not sent yet. */
+  readonly signal?: AbortSignal;
+  /** Whether the volume comes from an in-tree plug-in; a label of metrics. */
+  readonly migrated?: boolean;
+  /** Further request metadata. */
+  readonly metadata?: Readonly<Record<string, string>>;
+}
+
+/** A call with its encoded request. */
+export interface EncodedCall {
+  readonly path: string;
+  readonly message: Uint8Array;
+  /** Unix time by the clock of this process. */
+  readonly deadlineMs: number;
+  readonly settings: CallSettings;
+}
+
+/** A way to a driver: directly, or by a gateway.
+ * @returns the encoded answer
+ * @throws CsiError, which says who made the status; its text may have secrets of the request */
+export type SendCall = (call: EncodedCall) => Promise<Uint8Array>;
+
+/** A request as a message, as the fields of one, or already encoded. */
+type RequestOf<I extends DescMessage> = MessageInitShape<I> | Uint8Array;
+
+/** Time between two attempts at a call that a full gateway refuses, on average. */
+const FULL_PAUSE_MS = 500;
+
+/** The calls to one driver. Each rejects with CsiError and nothing else, whose text has none of the
+ * secrets of the request. */
+export class CsiCalls {
+  readonly probe = this.#query(Identity.method.probe);
+  readonly getPluginInfo = this.#query(Identity.method.getPluginInfo);
+  readonly getPluginCapabilities = this.#query(Identity.method.getPluginCapabilities);
+  readonly controllerGetCapabilities = this.#query(Controller.method.controllerGetCapabilities);
+  readonly nodeGetInfo = this.#query(Node.method.nodeGetInfo);
+  readonly createVolume = this.#method(Controller.method.createVolume);
+  readonly deleteVolume = this.#method(Controller.method.deleteVolume);
+  readonly getCapacity = this.#method(Controller.method.getCapacity);
+  readonly listVolumes = this.#method(Controller.method.listVolumes);
+  readonly controllerGetVolume = this.#method(Controller.method.controllerGetVolume);
+  readonly controllerModifyVolume = this.#method(Controller.method.controllerModifyVolume);
+  readonly #send: SendCall;
+  readonly #clock: Clock;
+  readonly #showsShortSecrets: boolean;
+
+  /** @param o.showsShortSecrets  whether an error shows the driver's words although a secret of the
+   *   call is too short to be struck from them */
+  constructor(send: SendCall, o: { readonly clock: Clock; readonly showsShortSecrets: boolean }) {
+    this.#send = send;
+    this.#clock = o.clock;
+    this.#showsShortSecrets = o.showsShortSecrets;
+  }
+
+  /** @returns a function that calls the method */
+  #method<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+  ): (request: RequestOf<I>, settings: CallSettings) => Promise<MessageShape<O>> {
+    return (request, settings) => this.call(method, request, settings);
+  }
+
+  /** @returns a function that calls the method with an empty request */
+  #query<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+  ): (settings: CallSettings) => Promise<MessageShape<O>> {
+    return (settings) => this.call(method, new Uint8Array(0), settings);
+  }
+
+  /** Calls any unary method. */
+  async call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    values: RequestOf<I>,
+    settings: CallSettings,
+  ): Promise<MessageShape<O>> {
+    const path = methodPath(method);
+    const message = encodeRequest(method, values);
+    try {
+      const answer = await this.#sendWhileFull({ path, message, settings });
+      return decodeResponse(method.output, answer, path);
+    } catch (error) {
+      if (!(error instanceof CsiError)) throw error;
+      const sent = { schema: method.input, request: message };
+      throw redactError(error, sent, { showsShort: this.#showsShortSecrets });
+    }
+  }
+
+  /** Sends a call, and sends it again as long as it is refused because the gateway is full and it
+   * may still be sent. So only the call waits, and not the queue. */
+  async #sendWhileFull(call: Omit<EncodedCall, 'deadlineMs'>): Promise<Uint8Array> {
+    const { timeoutMs, notAfterMs = 0, signal } = call.settings;
+    for (;;) {
+      // timerMs, because it becomes a timer.
+      const deadlineMs = this.#clock.nowMs() + timerMs(timeoutMs);
+      try {
+        return await this.#send({ ...call, deadlineMs });
+      } catch (error) {
+        const pauseMs = FULL_PAUSE_MS * (0.5 + Math.random());
+        const isFull = error instanceof CsiError && error.isGatewayFull;
+        if (!isFull || this.#clock.nowMs() + 2 * FULL_PAUSE_MS > notAfterMs) throw error;
+        await this.#clock.sleep(pauseMs, signal);
+      }
+    }
+  }
+}
+
+function encodeRequest<I extends DescMessage>(
+  method: DescMethodUnary<I>,
+  request: RequestOf<I>,
+): Uint8Array {
+  if (request instanceof Uint8Array) return request;
+  try {
+    return toBinary(method.input, create(method.input, request));
+  } catch (cause) {
+    const details = `the request can't be encoded: ${messageOf(cause)}`;
+    throw createNotSentError(
+      { method: methodPath(method), code: Code.InvalidArgument, details },
+      cause,
+    );
+  }
+}
+
+function decodeResponse<O extends DescMessage>(
+  schema: O,
+  response: Uint8Array,
+  path: string,
+): MessageShape<O> {
+  try {
+    return fromBinary(schema, response);
+  } catch (cause) {
+    const details = `the response to ${path} can't be decoded: ${messageOf(cause)}`;
+    throw new CsiError({ code: Code.Internal, details, method: path }, { cause });
+  }
+}

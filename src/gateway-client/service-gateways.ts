@@ -1,0 +1,160 @@
+import { POD_METADATA } from '../csi/status.ts';
+import type { KubeClient } from '../kube/client.ts';
+import { SERVICE_NAME } from '../kube/keys.ts';
+import type { EndpointSlice } from '../kube/objects.ts';
+import { type Reflector, startReflector, type Transformed } from '../kube/reflector.ts';
+import { endpointSlices } from '../kube/resources.ts';
+import { type Address, formatAddress } from '../runtime/address.ts';
+import { UsageError } from '../runtime/flags.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Registry } from '../runtime/metrics.ts';
+import { CsiClient } from './client.ts';
+import type { GatewaySecurity } from './credentials.ts';
+import type { GatewayClient, Gateways } from './pool.ts';
+
+/** A Service by its namespace and name. */
+export interface ServiceRef {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** Parses --gateway-service.
+ * @throws UsageError */
+export function parseService(text: string): ServiceRef {
+  const [, namespace, name] = /^([a-z0-9.-]+)\/([a-z0-9.-]+)$/.exec(text) ?? [];
+  if (namespace === undefined || name === undefined)
+    throw new UsageError(
+      `--gateway-service: "${text}" does not name a Service; write NAMESPACE/NAME`,
+    );
+  return { namespace, name };
+}
+
+/** Where a gateway behind a Service listens. */
+interface Place {
+  /** Names it, ready or not: the leading ingest probes each, and one that drains says so. Another
+   * pod never has the same name, whatever its own name or IP address; without a pod, the host. */
+  readonly name: string;
+  /** UID of its pod; '' without one. */
+  readonly pod: string;
+  readonly address: Address;
+}
+
+/** What is kept of an EndpointSlice. */
+interface Places extends Transformed {
+  readonly places: readonly Place[];
+}
+
+export interface ServiceGatewaysOptions {
+  readonly kube: KubeClient;
+  readonly service: ServiceRef;
+  readonly security: Pick<GatewaySecurity, 'tls'>;
+  readonly showsShortSecrets: boolean;
+  readonly log: Logger;
+  readonly metrics?: Registry | undefined;
+}
+
+/** The gateways behind a headless Service, one in each pod, as its EndpointSlices have them. A
+ * gateway is called by its pod's IP address, and refuses a call that is for another pod, whose
+ * address it has by now. */
+export class ServiceGateways implements Gateways {
+  readonly soleAddress = '';
+  readonly remedy = '--gateway-service, and the pods of that Service';
+  readonly #options: ServiceGatewaysOptions;
+  readonly #slices: Reflector<Places>;
+  readonly #clients = new Map<string, { readonly target: string; readonly client: CsiClient }>();
+
+  constructor(options: ServiceGatewaysOptions) {
+    const { kube: client, service, log, metrics } = options;
+    this.#options = options;
+    this.#slices = startReflector<Places>({
+      client,
+      log,
+      ...(metrics === undefined ? {} : { metrics }),
+      resource: endpointSlices,
+      namespace: service.namespace,
+      labelSelector: `${SERVICE_NAME}=${service.name}`,
+      transform: (raw) => toPlaces(raw as EndpointSlice),
+      onChange: () => this.#follow(),
+    });
+  }
+
+  /** Why the list may be out of date, in one line; undefined while it is not. */
+  get trouble(): string | undefined {
+    return this.#slices.trouble;
+  }
+
+  list(): readonly GatewayClient[] {
+    // Not before all slices are known, so that none seems to be missing.
+    if (!this.#slices.hasSynced) return [];
+    const gateways = [...this.#clients].map(([address, { client }]) => ({ address, client }));
+    return gateways.sort((a, b) => (a.address < b.address ? -1 : 1));
+  }
+
+  find(address: string): GatewayClient | undefined {
+    const { client } = this.#clients.get(address) ?? {};
+    return client && { address, client };
+  }
+
+  async close(): Promise<void> {
+    await this.#slices.stop();
+    for (const { client } of this.#clients.values()) client.close();
+  }
+
+  /** Makes a client for each gateway that came. The one of a gateway that went, or listens
+   * elsewhere, ends with the calls under way. */
+  #follow(): void {
+    const places = placesIn(this.#slices.list());
+    for (const [name, { target, client }] of this.#clients) {
+      const place = places.get(name);
+      if (place !== undefined && formatAddress(place.address) === target) continue;
+      client.retire();
+      this.#clients.delete(name);
+    }
+    for (const [name, place] of places)
+      if (!this.#clients.has(name))
+        this.#clients.set(name, {
+          target: formatAddress(place.address),
+          client: this.#clientFor(place),
+        });
+  }
+
+  #clientFor({ pod, address }: Place): CsiClient {
+    const { security, service, showsShortSecrets, log } = this.#options;
+    const serverName = security.tls?.serverName || `${service.name}.${service.namespace}.svc`;
+    const tls = security.tls && { ...security.tls, serverName };
+    const metadata = pod === '' ? {} : { [POD_METADATA]: pod };
+    return new CsiClient({ address, log, tls, showsShortSecrets, metadata });
+  }
+}
+
+/** Name of the gateway's port in the Service, where it has several. */
+const PORT_NAME = 'gateway';
+
+function toPlaces({ metadata, endpoints, ports }: EndpointSlice): Places {
+  const { name, namespace = '', uid, resourceVersion } = metadata;
+  const { port } = ports?.find((each) => each.name === PORT_NAME) ?? ports?.[0] ?? {};
+  return {
+    metadata: { name, namespace, uid, resourceVersion },
+    places: (endpoints ?? []).flatMap(({ addresses: [host], targetRef }) => {
+      if (host === undefined || port === undefined) return [];
+      const address = { kind: 'tcp', host, port } as const;
+      const { kind, name: podName, uid: pod } = targetRef ?? {};
+      return kind === 'Pod' && podName && pod
+        ? [{ name: `pod:${podName}/${pod}`, pod, address }]
+        : [{ name: host, pod: '', address }];
+    }),
+  };
+}
+
+/** A pod may be in two slices for a moment, and may have an address of each IP family. All
+ * processes then take the same one. */
+function placesIn(slices: Iterable<Places>): ReadonlyMap<string, Place> {
+  const found = new Map<string, Place>();
+  for (const { places } of slices)
+    for (const place of places) {
+      const other = found.get(place.name);
+      if (other === undefined || formatAddress(place.address) < formatAddress(other.address))
+        found.set(place.name, place);
+    }
+  return found;
+}

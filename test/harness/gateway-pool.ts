@@ -1,0 +1,38 @@
+import { CsiClient } from '#src/gateway-client/client.ts';
+import { fixedGateways } from '#src/gateway-client/fixed-gateways.ts';
+import { type GatewayClient, GatewayPool } from '#src/gateway-client/pool.ts';
+import type { Address } from '#src/runtime/address.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+/** A pool whose connections a test closes. */
+export type TestPool = GatewayPool & { close(): void };
+
+/** The gateways of --gateway, in plaintext. */
+export function openTestPool(...addresses: readonly string[]): TestPool {
+  const security = { tls: undefined, insecure: false };
+  const gateways = fixedGateways({ addresses, security, showsShortSecrets: false, log: silentLog });
+  return Object.assign(new GatewayPool(gateways), { close: () => gateways.close() });
+}
+
+/** The gateways behind a Service, without an API server.
+ * @param addresses  by the name of the gateway; may change */
+export function openPoolOf(addresses: ReadonlyMap<string, Address>): TestPool {
+  const clients = new Map<string, CsiClient>();
+  const find = (name: string): GatewayClient | undefined => {
+    const address = addresses.get(name);
+    if (address === undefined) return undefined;
+    const client = clients.get(name) ?? new CsiClient({ address, log: silentLog });
+    clients.set(name, client);
+    return { address: name, client };
+  };
+  const pool = new GatewayPool({
+    list: () => [...addresses.keys()].flatMap((name) => find(name) ?? []),
+    find,
+    soleAddress: '',
+    remedy: '--gateway-service',
+  });
+  const close = (): void => {
+    for (const client of clients.values()) client.close();
+  };
+  return Object.assign(pool, { close });
+}
