@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { KubeClient } from '#src/kube/client.ts';
-import type { WatchEvent } from '#src/kube/decoders.ts';
+import type { WatchEvent } from '#src/kube/watch-decoder.ts';
 import { claims, type Resource, volumes } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';

@@ -4,11 +4,11 @@ import { backoffMs, type Clock, systemClock, unlessAborted } from '../runtime/cl
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
-import { type KubeClient, PAGE_SIZE } from './client.ts';
-import type { WatchEvent } from './decoders.ts';
+import { type KubeClient, listPages } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
 import { createReflectorMetrics, type ReflectorMetrics } from './metrics.ts';
 import { type Resource, versionOf } from './resources.ts';
+import type { WatchEvent } from './watch-decoder.ts';
 
 /** What a list and watch fills. */
 export interface ObjectSink {
@@ -209,30 +209,20 @@ export class ListWatch {
   /** Fills the sink from a consistent list, page by page.
    * @returns the version to watch from */
   async #relist(): Promise<string> {
-    const { client, resource, pageSize: limit = PAGE_SIZE } = this.#options;
+    const { client, resource, pageSize: limit } = this.#options;
+    const { signal } = this.#cycle;
+    const how = { ...this.#selection, limit, signal, timeoutMs: PAGE_TIMEOUT_MS };
     this.#metrics.countList();
-    let continueToken: string | undefined;
-    for (;;) {
-      const page = await client.listItems(resource, {
-        ...this.#selection,
-        limit,
-        continueToken,
-        signal: this.#cycle.signal,
-        timeoutMs: PAGE_TIMEOUT_MS,
-        // A later page is the same if it begins again; the first may be of another version.
-        onBegin: () => {
-          if (continueToken !== undefined) return;
-          this.#listed = 0;
-          this.#sink.beginList();
-        },
-        onItem: (item) => this.#put(item, 'listed'),
-      });
-      this.#cycle.signal.throwIfAborted();
-      ({ continueToken } = page);
-      if (continueToken !== undefined) continue;
-      this.#endList();
-      return page.resourceVersion;
+    this.#listed = 0;
+    this.#sink.beginList();
+    let version = '';
+    for await (const { items, resourceVersion } of listPages<unknown>(client, resource, how)) {
+      signal.throwIfAborted();
+      for (const item of items) this.#put(item, 'listed');
+      version = resourceVersion;
     }
+    this.#endList();
+    return version;
   }
 
   #put(raw: unknown, how: 'listed' | 'added' | 'modified'): void {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { PROVISIONING_PAUSE } from '#src/election/lease-view.ts';
 import { Waits, type WaitsOptions } from '#src/ingest/waits.ts';
-import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient, type ListOptions } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { apiVersionOf, type Resource, secrets, snapshots } from '#src/kube/resources.ts';
@@ -196,9 +196,9 @@ describe('keys that wait for objects', () => {
     watch({
       client: {
         ...kube,
-        listItems(resource, o) {
+        list<T>(resource: Resource, o?: ListOptions) {
           lists.push(resource.plural);
-          return kube.listItems(resource, o);
+          return kube.list<T>(resource, o);
         },
       },
     });

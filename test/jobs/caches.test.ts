@@ -47,7 +47,7 @@ describe('the caches of jobs', () => {
     const asked: string[] = [];
     const client: KubeClient = {
       ...kube,
-      listItems: (resource, o) => (asked.push(resource.plural), kube.listItems(resource, o)),
+      list: (resource, o) => (asked.push(resource.plural), kube.list(resource, o)),
       watch: (resource, o) => (asked.push(resource.plural), kube.watch(resource, o)),
     };
     const ofProcess = startCaches({ client, log: silentLog, metrics: new Registry() });

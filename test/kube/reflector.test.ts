@@ -176,7 +176,7 @@ describe('Reflector', () => {
     );
     const seconds = Number(query?.get('timeoutSeconds'));
     assert.ok(seconds >= 300 && seconds <= 600, String(seconds));
-    assert.equal(lists()[0]?.query.get('limit'), '500');
+    assert.equal(lists()[0]?.query.get('limit'), '100');
   });
 
   it('applies the events of the watch to transformed objects, and tells what was before', async () => {

@@ -130,7 +130,7 @@ describe('the watch of nodes', () => {
     const asked: (boolean | undefined)[] = [];
     await start({
       ...kube,
-      listItems: (resource, o) => (asked.push(o.metadataOnly), kube.listItems(resource, o)),
+      list: (resource, o) => (asked.push(o?.metadataOnly), kube.list(resource, o)),
       watch: (resource, o) => (asked.push(o.metadataOnly), kube.watch(resource, o)),
     });
     await until(() => asked.length === 4, 'both are listed and watched');

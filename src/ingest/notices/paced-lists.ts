@@ -7,7 +7,7 @@ import { messageOf } from '../../runtime/error-message.ts';
 import type { Logger } from '../../runtime/log.ts';
 
 export interface PacedListsOptions {
-  readonly client: Pick<KubeClient, 'listItems'>;
+  readonly client: Pick<KubeClient, 'list'>;
   readonly clock: Clock;
   readonly log: Logger;
   readonly pageSize?: number;
@@ -15,8 +15,7 @@ export interface PacedListsOptions {
 
 export interface Listing<T> {
   readonly resource: Resource;
-  /** Cuts an object down as it arrives, so that no page is in memory as a whole. An object for
-   * which it throws is logged and skipped. */
+  /** Cuts an object down to what is needed. An object for which it throws is logged and skipped. */
   readonly transform: (raw: unknown) => T;
   /** Asked before each request. Once it says no, the list ends with Unwanted. */
   readonly isWanted: () => boolean;
@@ -99,23 +98,19 @@ export class PacedLists {
     continueToken: string | undefined,
   ): Promise<ListPage<T>> {
     const { client, pageSize: limit = PAGE_SIZE, log } = this.#options;
-    let items: T[] = [];
-    const info = await client.listItems(resource, {
-      limit,
-      continueToken,
-      signal: this.#stopped.signal,
-      timeoutMs: PAGE_TIMEOUT_MS,
-      onBegin: () => (items = []),
-      onItem(raw) {
-        try {
-          items.push(transform(raw));
-        } catch (error) {
-          const { plural } = resource;
-          log.error({ resource: plural, error: messageOf(error) }, 'object skipped: not readable');
-        }
-      },
+    const { signal } = this.#stopped;
+    const options = { limit, continueToken, signal, timeoutMs: PAGE_TIMEOUT_MS };
+    const page = await client.list<unknown>(resource, options);
+    const items = page.items.flatMap((raw) => {
+      try {
+        return [transform(raw)];
+      } catch (error) {
+        const { plural } = resource;
+        log.error({ resource: plural, error: messageOf(error) }, 'object skipped: not readable');
+        return [];
+      }
     });
-    return { ...info, items };
+    return { ...page, items };
   }
 
   /** Runs a request when those before it have ended, and their pauses. */

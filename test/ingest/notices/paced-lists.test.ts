@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { PacedLists, Unwanted } from '#src/ingest/notices/paced-lists.ts';
-import type { ItemsOptions, ListOptions, ListPage } from '#src/kube/client.ts';
+import type { ListOptions, ListPage } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import { claims, type Resource } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -46,16 +46,13 @@ describe('paced lists', () => {
     mostAtOnce = 0;
     lists = new PacedLists({
       client: {
-        async listItems(_: Resource, { continueToken, onBegin, onItem }: ItemsOptions) {
+        async list<T>(_: Resource, { continueToken }: ListOptions = {}) {
           asked.push(continueToken);
           underWay += 1;
           mostAtOnce = Math.max(mostAtOnce, underWay);
           await systemClock.sleep(10);
           underWay -= 1;
-          const { items, ...info } = await answer({ continueToken });
-          onBegin();
-          for (const item of items) onItem(item);
-          return info;
+          return (await answer({ continueToken })) as ListPage<T>;
         },
       },
       clock: {

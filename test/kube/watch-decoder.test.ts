@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { KubeError } from '#src/kube/kube-error.ts';
+import { WatchDecoder, type WatchEvent } from '#src/kube/watch-decoder.ts';
+
+function decodeEvents(chunks: readonly Buffer[]): WatchEvent[] {
+  const events: WatchEvent[] = [];
+  const decoder = new WatchDecoder('watch x', (event) => events.push(event));
+  for (const chunk of chunks) decoder.push(chunk);
+  return events;
+}
+
+describe('WatchDecoder', () => {
+  const names = ['plain', 'größe', '日本語', '🚀🚀', 'a"b\\c', 'line\nbreak'];
+  const wire = Buffer.from(
+    names.map((name) => `${JSON.stringify({ type: 'ADDED', object: { name } })}\n`).join(''),
+  );
+  const expected = names.map((name) => ({ type: 'ADDED', object: { name } }));
+
+  it('decodes the same events wherever the stream is split, also inside a character', () => {
+    for (let size = 1; size <= wire.length; size++) {
+      const chunks: Buffer[] = [];
+      for (let at = 0; at < wire.length; at += size) chunks.push(wire.subarray(at, at + size));
+      assert.deepEqual(decodeEvents(chunks), expected, `pieces of ${size} bytes`);
+    }
+  });
+
+  it('skips empty lines and an unfinished one at the end', () => {
+    assert.deepEqual(
+      decodeEvents([Buffer.from('\n\n{"type":"BOOKMARK","object":{}}\n{"type":"ADD')]),
+      [{ type: 'BOOKMARK', object: {} }],
+    );
+  });
+
+  it('refuses other lines; the error quotes them unless they may contain a secret', () => {
+    for (const line of [
+      '<html>',
+      '{"type":"OTHER","object":{}}',
+      '{"type":"ADDED"}',
+      '[]',
+      'null',
+      '{"type":"ADDED","object":{}',
+    ]) {
+      assert.throws(
+        () => decodeEvents([Buffer.from(`${line}\n`)]),
+        (error) =>
+          error instanceof KubeError &&
+          error.code === 0 &&
+          error.reason === 'Undecodable' &&
+          error.message.includes(line.startsWith('{') ? 'broken JSON' : line),
+      );
+    }
+  });
+});
