@@ -3,7 +3,6 @@ import { leaderOf, whyNoWorker } from '../explain/driver-state.ts';
 import { type Explanation, inWords } from '../explain/explain.ts';
 import { faultOf, groupFaults } from '../explain/fault.ts';
 import { describeJournal } from '../explain/report.ts';
-import { describeTimes, quantiles } from '../explain/time-to-volume.ts';
 import { age, isoTime } from '../runtime/printable.ts';
 import { type Content, definitions, type Markup, markup, time } from './markup.ts';
 import { pathOf } from './object-page.ts';
@@ -75,7 +74,7 @@ ${pendingSection(o)}`,
 }
 
 function driverCard(view: DriverView): Markup {
-  const { state, cause, isFine, perMinute, provisioned } = view;
+  const { state, cause, isFine, perMinute } = view;
   const { driver, drain, gateway, journal } = state;
   const noWorker = whyNoWorker(state);
   const facts: Readonly<Record<string, Content>> = {
@@ -91,7 +90,6 @@ function driverCard(view: DriverView): Markup {
 ${cause && markup`<p class="note">${cause.sentence}; ${cause.actor}: ${cause.step}</p>`}
 ${definitions(facts)}
 ${throughput(perMinute)}
-${times(provisioned)}
 <p class="quiet">To drain it: <code>sutler drain --driver-name=${driver}</code></p>
 </section>`;
 }
@@ -114,35 +112,17 @@ function bad(text: string): Markup {
 
 const CHART_HEIGHT = 30;
 
+/** A bar for each minute. */
 function throughput(perMinute: readonly number[]): Markup {
   const total = perMinute.reduce((sum, count) => sum + count, 0);
   const most = Math.max(...perMinute);
   const text = `${total} claims done in the last hour, at most ${most} in a minute`;
-  return chart(text, [perMinute]);
-}
-
-function times(byMinute: DriverView['provisioned']): Content {
-  const text = describeTimes(byMinute.flat());
-  if (text === '') return undefined;
-  const found = byMinute.map(quantiles);
-  const [most, half] = ([1, 0] as const).map((i) => found.map((each) => each?.[i] ?? 0));
-  return chart(`Claims of the last hour: ${text}`, [most ?? [], half ?? []]);
-}
-
-/** A bar for each minute.
- * @param series  the tallest first */
-function chart(text: string, series: readonly (readonly number[])[]): Markup {
-  const most = Math.max(...series.flat());
-  const paths = series.map((values) => {
-    const bars = values.map((value, i) => {
-      const height = most === 0 ? 0 : (value / most) * CHART_HEIGHT;
-      return height && `M${i * 4} ${CHART_HEIGHT}v-${height.toFixed(1)}h3v${height.toFixed(1)}z`;
-    });
-    return markup`<path d="${bars.filter(Boolean).join('')}"/>`;
+  const bars = perMinute.map((count, i) => {
+    const height = (count / Math.max(1, most)) * CHART_HEIGHT;
+    return markup`<rect x="${i * 4}" y="${CHART_HEIGHT - height}" width="3" height="${height}"/>`;
   });
-  const box = `0 0 ${(series[0]?.length ?? 0) * 4} ${CHART_HEIGHT}`;
-  return markup`<svg viewBox="${box}" preserveAspectRatio="none"
-role="img" aria-label="${text}">${paths}</svg>
+  return markup`<svg viewBox="0 0 ${perMinute.length * 4} ${CHART_HEIGHT}" preserveAspectRatio="none"
+role="img" aria-label="${text}">${bars}</svg>
 <p class="quiet">${text}</p>`;
 }
 

@@ -1,9 +1,8 @@
 import express, { type Request, type RequestHandler } from 'express';
-import { MOST_RECENT } from '../explain/recent.ts';
 import { retryNow } from '../queue/retry.ts';
 import type { BoardsOptions } from './boards.ts';
 import { callerOf } from './login.ts';
-import { donePage, objectPage, pathOf } from './object-page.ts';
+import { objectPage, pathOf } from './object-page.ts';
 import { type Filter, filterPending, PAGE_ROWS, pendingPage } from './pending-page.ts';
 import { PendingView } from './pending-view.ts';
 import { RequestRefused } from './refusals.ts';
@@ -44,11 +43,6 @@ export function pendingRoutes(options: BoardsOptions): RequestHandler {
   router.get(OBJECTS, async (request, response) => {
     const object = objectOf(request);
     const explanation = await view.explain(object);
-    const done = explanation === undefined ? await view.findDone(object) : undefined;
-    if (done !== undefined) {
-      response.send(donePage(done, done.driver, clock.nowMs()));
-      return;
-    }
     if (explanation === undefined) throw unknown(object);
     const [, said] = Object.entries(SAID).find(([name]) => name === request.query['said']) ?? [];
     response.send(objectPage(explanation, clock.nowMs(), callerOf(response).mayAct, said));
@@ -78,9 +72,7 @@ function objectOf({ params }: Request): string {
 }
 
 function unknown(object: string): RequestRefused {
-  const detail =
-    `${object} is not pending here, nor one of the last ${MOST_RECENT} that were done: ` +
-    'it is gone, or of another provisioner';
+  const detail = `${object} is not pending here: it is done, gone, or of another provisioner`;
   return new RequestRefused(404, detail);
 }
 

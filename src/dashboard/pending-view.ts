@@ -1,9 +1,7 @@
 import { isPassing, LASTING_MS, mayPass } from '../explain/causes.ts';
 import { type Explanation, nextRunMs } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
-import { findRecent, type Recent } from '../explain/recent.ts';
 import { type DriverReport, explainOne, reportDriver } from '../explain/report.ts';
-import { type Provisioned, readProvisioned } from '../explain/time-to-volume.ts';
 import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { completedPerMinute, listDrivers, readJob } from '../queue/queues.ts';
@@ -15,8 +13,6 @@ import type { Clock } from '../runtime/clock.ts';
 export interface DriverView extends DriverReport {
   /** Claims done in each of the last 60 minutes, the oldest first. */
   readonly perMinute: readonly number[];
-  /** Those that got a volume, for each of these minutes; of the last 500 of the driver. */
-  readonly provisioned: readonly (readonly Provisioned[])[];
 }
 
 /** Everything that is not done, the oldest first. */
@@ -78,18 +74,6 @@ export class PendingView {
     return isPassing(explained?.cause) ? found : explained;
   }
 
-  /** The last job of an object that was done lately; undefined: there is none. */
-  async findDone(object: string): Promise<(Recent & { readonly driver: string }) | undefined> {
-    const { link, prefix } = this.#options;
-    const drivers = await listDrivers(link.redis, prefix);
-    const looks = drivers.map(async (driver) => {
-      const found = await findRecent(this.#placeOf(driver), object);
-      return found && { ...found, driver };
-    });
-    const found = (await Promise.all(looks)).filter((each) => each !== undefined);
-    return found.sort((a, b) => b.finishedMs - a.finishedMs)[0];
-  }
-
   /** What was read is old: somebody has changed something. */
   forget(): void {
     this.#overview = undefined;
@@ -120,25 +104,17 @@ export class PendingView {
   async #readDriver(driver: string, nowMs: number): Promise<DriverView> {
     const place = this.#placeOf(driver);
     const { redis, prefix } = place;
-    const [report, perMinute, provisioned] = await Promise.all([
+    const [report, perMinute] = await Promise.all([
       reportDriver(place),
       completedPerMinute(redis, { prefix, queue: queueName('claim', driver) }, MINUTES, nowMs),
-      readProvisioned(place),
     ]);
-    const byMinute = Array.from({ length: MINUTES }, (_, i) =>
-      provisioned.filter(({ atMs }) => minuteOf(nowMs) - minuteOf(atMs) === MINUTES - 1 - i),
-    );
-    return { ...report, perMinute, provisioned: byMinute };
+    return { ...report, perMinute };
   }
 
   #placeOf(driver: string): RedisPlace {
     const { link, prefix } = this.#options;
     return { redis: link.redis, prefix, driver };
   }
-}
-
-function minuteOf(ms: number): number {
-  return Math.floor(ms / 60_000);
 }
 
 /** The queue that has its job. */

@@ -1,7 +1,7 @@
 import { keyOf } from '../kube/resources.ts';
 import { type JobKind, traceOf } from '../queue/contract.ts';
 import type { JobState } from '../queue/queues.ts';
-import type { RunStatus, StatusChange } from '../queue/status.ts';
+import type { RunStatus } from '../queue/status.ts';
 import { age, isoTime } from '../runtime/printable.ts';
 import {
   type Cause,
@@ -38,8 +38,6 @@ export interface Explanation {
   readonly inDoubtUntilMs?: number | undefined;
   /** Address of the gateway that is called. */
   readonly gateway?: string;
-  /** How long claims of its class take, for people. */
-  readonly usual?: string;
 }
 
 /** What Redis says about one key. */
@@ -50,13 +48,12 @@ interface KeyFacts {
   readonly status: RunStatus | undefined;
   readonly job?: JobState | undefined;
   readonly inDoubtUntilMs?: number | undefined;
-  readonly usual?: string;
 }
 
 /** Explains an object that is not done.
  * @param entry.why  as in PendingEntry */
 export function explainEntry(entry: PendingEntry, facts: KeyFacts): Explanation {
-  const { state, status, job, inDoubtUntilMs, usual = '' } = facts;
+  const { state, status, job, inDoubtUntilMs } = facts;
   const { key, className, sinceMs } = entry;
   return {
     kind: key.kind,
@@ -72,7 +69,6 @@ export function explainEntry(entry: PendingEntry, facts: KeyFacts): Explanation 
     status,
     inDoubtUntilMs,
     gateway: state.gateway,
-    usual,
   };
 }
 
@@ -100,20 +96,17 @@ function causeOf({ why, className }: PendingEntry, facts: KeyFacts): Cause {
 
 /** For people: what is known of an object, a line each. */
 export function renderExplanation(e: Explanation, nowMs: number): readonly string[] {
-  const { history = [] } = e.status ?? {};
+  const facts = Object.entries(describe(e, nowMs));
   return [
     `${e.object}: ${e.cause.sentence}`,
-    ...Object.entries(describe(e, nowMs)).map(
-      ([name, text]) => `  ${`${name}:`.padEnd(10)}${text}`,
-    ),
-    ...(history.length < 2 ? [] : ['  timeline:', ...history.map(describeChange)]),
+    ...facts.map(([name, text]) => `  ${`${name}:`.padEnd(10)}${text}`),
   ];
 }
 
 /** For people: what is known of an object, by the name of the fact. */
 export function describe(e: Explanation, nowMs: number): Readonly<Record<string, string>> {
   const { cause, status, inDoubtUntilMs, sinceMs, className, driver } = e;
-  const { gateway = '', usual = '' } = e;
+  const { gateway = '' } = e;
   const whoActs = cause.actor === 'nobody' ? 'nobody has to act' : cause.actor;
   const since = sinceMs === undefined ? '' : `${isoTime(sinceMs)} (${age(nowMs - sinceMs)})`;
   const reason = status === undefined || status.reason === cause.sentence ? '' : status.reason;
@@ -123,7 +116,6 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
     'next try': describeNext(e, nowMs),
     since,
     class: className,
-    usual,
     driver,
     gateway,
     trace: traceOf({ ...e, name: e.object }) ?? '',
@@ -137,8 +129,9 @@ export function describe(e: Explanation, nowMs: number): Readonly<Record<string,
   return Object.fromEntries(Object.entries(rows).filter(([, text]) => text !== ''));
 }
 
-function describeRuns({ runs, firstMs, atMs }: RunStatus): string {
-  return `${runs} since ${isoTime(firstMs)}, the last at ${isoTime(atMs)}`;
+function describeRuns({ runs, firstMs, atMs, alike, sinceMs }: RunStatus): string {
+  const last = alike === runs ? '' : `; ${alike} for this reason, since ${isoTime(sinceMs)}`;
+  return `${runs} since ${isoTime(firstMs)}, the last at ${isoTime(atMs)}${last}`;
 }
 
 /** When the next run comes, and how to have it at once where somebody has mended what it needs. */
@@ -150,10 +143,6 @@ function describeNext(e: Explanation, nowMs: number): string {
   const isByItself = cause.isFine && status.infeasible === undefined;
   if (coming === 'now' || isByItself || cause.name === 'Unreachable') return coming;
   return `${coming === '' ? '' : `${coming}, or `}at once: ${retryCommand(object)}`;
-}
-
-function describeChange({ atMs, reason }: StatusChange): string {
-  return `    ${isoTime(atMs)}  ${reason}`;
 }
 
 /** When something comes, for people. */

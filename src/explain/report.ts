@@ -16,7 +16,6 @@ import {
 import { explainEntry, type Explanation } from './explain.ts';
 import { faultOf, groupFaults } from './fault.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
-import { readProvisioned, usualTimes } from './time-to-volume.ts';
 
 /** How a driver fares. */
 export interface DriverReport {
@@ -82,18 +81,16 @@ export async function explainOne(
   nowMs: number,
 ): Promise<Explanation> {
   const { redis, prefix, driver } = place;
-  const { key, className } = entry;
+  const { key } = entry;
   const queue = queueName(key.kind, driver);
-  const [{ state, cause }, status, job, doubtMs, provisioned] = await Promise.all([
+  const [{ state, cause }, status, job, doubtMs] = await Promise.all([
     reportDriver(place),
     readStatus(redis, { prefix, driver, key }),
     readJob(redis, { prefix, queue }, keyId(key)),
     isWork(key) ? showDoubt(place, queue, workId(key)) : undefined,
-    key.kind === 'claim' ? readProvisioned(place) : [],
   ]);
-  const usual = usualTimes(provisioned, className);
   const inDoubtUntilMs = doubtMs !== undefined && doubtMs > 0 ? nowMs + doubtMs : undefined;
-  return explainEntry(entry, { state, ofAll: cause, status, job, inDoubtUntilMs, usual });
+  return explainEntry(entry, { state, ofAll: cause, status, job, inDoubtUntilMs });
 }
 
 /** For people. */

@@ -11,7 +11,6 @@ import {
 } from '../queue/contract.ts';
 import { type KeyRequest, PendingKeys } from '../queue/pending-keys.ts';
 import {
-  type FinishedJob,
   type Leading,
   LeadershipOutdated,
   type WorkQueue,
@@ -34,7 +33,7 @@ export interface ClaimToPlan {
 export interface DispatcherOptions {
   readonly queue: Pick<
     WorkQueue,
-    'add' | 'finished' | 'details' | 'remove' | 'promote' | 'requested' | 'refused'
+    'add' | 'finished' | 'remove' | 'promote' | 'requested' | 'refused'
   >;
   readonly journal: Pick<
     Journal,
@@ -56,8 +55,6 @@ export interface DispatcherOptions {
   readonly doubtMs: number;
   /** Why nothing can be added now; undefined while it can. */
   readonly trouble: () => string | undefined;
-  /** Jobs are finished, and their ids are free. */
-  readonly onFinished: (jobs: readonly FinishedJob[]) => void;
   /** An event came for a key while it had a job that ran: it may need another one. */
   readonly onMayNeedAgain: (key: KeyToQueue) => void;
   /** Another process leads by now, or Redis has lost its data. */
@@ -121,7 +118,7 @@ export class Dispatcher {
   /** Keys for which an event came while their job ran, by its id. */
   readonly #again = new Map<string, KeyToQueue>();
   /** Finished jobs of claims whose entries have not left yet, by their ids. */
-  readonly #ending = new Map<string, FinishedJob>();
+  readonly #ending = new Set<string>();
   /** Claims whose jobs only select a node. */
   readonly #selecting = new Set<string>();
   /** Volumes that have a job, as far as this leader knows. */
@@ -189,7 +186,7 @@ export class Dispatcher {
 
   /** The entries of these claims have left the API server: their jobs may go. */
   entriesGone(uids: readonly string[]): void {
-    const ended = uids.flatMap((uid) => this.#ending.get(uid) ?? []);
+    const ended = uids.filter((uid) => this.#ending.has(uid));
     void this.#removeJobs('claim', ended);
     for (const uid of uids) if (!this.#ending.has(uid)) this.#release(uid);
   }
@@ -483,10 +480,9 @@ export class Dispatcher {
     this.#mayBeFinished = false;
     await this.#lookAtClaims(leading);
     if (mayBeFinished || this.#deleting.size > 0 || this.#held.size > 0) {
-      const { ids } = await queue.finished('volume', leading);
-      const ended = await queue.details('volume', ids);
-      await this.#dropUnread('volume', ids, ended, leading);
-      await this.#removeJobs('volume', ended);
+      const { ids, unread } = await queue.finished('volume', leading);
+      await this.#dropUnread('volume', unread, leading);
+      await this.#removeJobs('volume', ids);
     }
     // What waits for a claim in doubt may wait for long, and nothing is to be written for it.
     if ([...this.#held.keys()].some((id) => this.#isEnding(id))) journal.hasten();
@@ -495,18 +491,17 @@ export class Dispatcher {
 
   async #lookAtClaims(leading: Leading): Promise<void> {
     const { journal, queue } = this.#options;
-    const { ids, forgotten } = await queue.finished('claim', leading);
-    const found = ids.filter((id) => !this.#ending.has(id));
-    const ended = await queue.details('claim', found);
-    await this.#dropUnread('claim', found, ended, leading);
+    const { ids, unread, forgotten } = await queue.finished('claim', leading);
+    const ended = ids.filter((id) => !this.#ending.has(id));
+    await this.#dropUnread('claim', unread, leading);
     // A job that only selected a node has called nothing: its claim, which may be in the journal by
     // now, gets the next one at once.
     const mayLeave = (id: string): boolean => journal.has(id) && !this.#selecting.has(id);
-    const noted = ended.filter(({ key }) => mayLeave(key.uid));
-    const gone = ended.filter(({ key }) => !mayLeave(key.uid));
-    for (const job of noted) this.#ending.set(job.key.uid, job);
-    journal.finish(noted.map(({ key }) => key.uid));
-    if (noted.some(({ key }) => this.#again.has(key.uid))) journal.hasten();
+    const noted = ended.filter(mayLeave);
+    const gone = ended.filter((id) => !mayLeave(id));
+    for (const id of noted) this.#ending.add(id);
+    journal.finish(noted);
+    if (noted.some((id) => this.#again.has(id))) journal.hasten();
     await this.#removeJobs('claim', gone);
     if (forgotten.length === 0) return;
     await queue.remove('claim', forgotten, leading, true);
@@ -515,28 +510,19 @@ export class Dispatcher {
   }
 
   /** A job that no worker could read has done nothing: a claim with an entry gets another one. */
-  async #dropUnread(
-    kind: WorkKind,
-    found: readonly string[],
-    read: readonly FinishedJob[],
-    leading: Leading,
-  ): Promise<void> {
-    if (read.length === found.length) return;
-    const known = new Set(read.map(({ key }) => workId(key)));
-    const unread = found.filter((id) => !known.has(id));
+  async #dropUnread(kind: WorkKind, unread: readonly string[], leading: Leading): Promise<void> {
+    if (unread.length === 0) return;
     await this.#options.queue.remove(kind, unread, leading);
     for (const key of this.entries()) if (unread.includes(key.uid)) this.ensureQueued(key);
   }
 
   /** Removes finished jobs, and looks again at keys for which events came meanwhile. */
-  async #removeJobs(kind: WorkKind, jobs: readonly FinishedJob[]): Promise<void> {
-    const { queue, onFinished } = this.#options;
+  async #removeJobs(kind: WorkKind, ids: readonly string[]): Promise<void> {
+    const { queue } = this.#options;
     const leading = this.#leading;
-    if (jobs.length === 0 || leading === undefined) return;
-    const ids = jobs.map(({ key }) => workId(key));
+    if (ids.length === 0 || leading === undefined) return;
     try {
       await queue.remove(kind, ids, leading);
-      onFinished(jobs);
     } catch (error) {
       // The next look finds them again.
       this.#mayBeFinished = true;

@@ -2,7 +2,6 @@ import { instanceName } from '../connections/open-connections.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
 import { doubtMsOf } from '../election/flags.ts';
-import { writeRecent } from '../explain/recent.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { Journal } from '../journal/journal.ts';
 import type { Claim } from '../kube/objects.ts';
@@ -78,10 +77,6 @@ export function openWork(
     claimToPlan,
     doubtMs: doubtMsOf(flags),
     trouble: () => workLink.trouble,
-    onFinished: (jobs) =>
-      void writeRecent(place, jobs).catch((error: unknown) =>
-        log.debug({ err: error }, 'could not note what was finished'),
-      ),
     onMayNeedAgain: (key) => void lookAgain(key, { client, handler: () => handler, log }),
     onOutdated: () => onOutdated(),
     log,

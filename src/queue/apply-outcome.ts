@@ -4,10 +4,9 @@ import type { Backoff } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { BLIP_MS } from '../runtime/outage.ts';
 import { type JobKey, logFields } from './contract.ts';
-import { encodeResult, type StoredResult } from './job-result.ts';
 import { type Outcome, requeueDelayMs, retryDelayMs, shownReason } from './outcome.ts';
 import { takePendingPromotion } from './queues.ts';
-import { clearStatus, type StatusChange, writeStatus } from './status.ts';
+import { clearStatus, writeStatus } from './status.ts';
 
 /** A job that BullMQ gave to this worker. */
 export interface TakenJob {
@@ -51,10 +50,10 @@ export class OutcomeApplier {
   /** Ends a run.
    * @returns what BullMQ stores as the result of a complete job
    * @throws CountedFailure for a job that failed, DelayedError for one that is delayed */
-  async apply(taken: TakenJob, outcome: Outcome): Promise<StoredResult> {
+  async apply(taken: TakenJob, outcome: Outcome): Promise<string | null> {
     if (outcome.kind === 'done') {
-      const changes = await this.#clearStatus(taken);
-      return encodeResult({ note: outcome.note ?? '', changes });
+      await this.#clearStatus(taken);
+      return outcome.note ?? null;
     }
     const runs = await this.#writeStatus(taken, outcome);
     if (outcome.kind === 'retry')
@@ -94,12 +93,11 @@ export class OutcomeApplier {
     );
   }
 
-  /** Sends no command after the job's only run, since nothing is stored then.
-   * @returns how its reason had changed */
-  async #clearStatus({ job, key }: TakenJob): Promise<readonly StatusChange[]> {
+  /** Sends no command after the job's only run, since nothing is stored then. */
+  async #clearStatus({ job, key }: TakenJob): Promise<void> {
     const { redis, prefix, driver } = this.#options;
-    if (key === undefined || job.attemptsStarted <= 1) return [];
-    return clearStatus(redis, { prefix, driver, key });
+    if (key === undefined || job.attemptsStarted <= 1) return;
+    await clearStatus(redis, { prefix, driver, key });
   }
 
   /** @returns how many runs in a row, this one included, had this outcome */
@@ -118,7 +116,6 @@ export class OutcomeApplier {
       outcome: outcome.kind,
       reason,
       atMs,
-      tookMs: job.processedOn === undefined ? undefined : atMs - job.processedOn,
       until: 'until' in outcome ? outcome.until : undefined,
       infeasible: scope === undefined ? undefined : { scope, untilMs: atMs + minDelayMs },
     });

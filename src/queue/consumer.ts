@@ -14,7 +14,6 @@ import {
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import { isWork, type JobFacts, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
-import type { StoredResult } from './job-result.ts';
 import { queueName } from './queue-keys.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
@@ -258,7 +257,7 @@ export class Consumer {
 
   /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job
    * that no version can read is completed. */
-  async #takeJob(job: Job, token: string): Promise<StoredResult> {
+  async #takeJob(job: Job, token: string): Promise<string | null> {
     this.#watchdog.noteProgress();
     const parsed = parseJob(job.data);
     if (parsed.ok) return this.#runKey({ job, token, key: parsed.key }, parsed.facts);
@@ -273,7 +272,7 @@ export class Consumer {
   async #runKey(
     taken: TakenJob & { readonly key: JobKey },
     facts: JobFacts,
-  ): Promise<StoredResult> {
+  ): Promise<string | null> {
     const { job, key } = taken;
     const { id: jobId = '' } = job;
     const startedMs = Date.now();
@@ -340,7 +339,7 @@ export class Consumer {
     }
   }
 
-  #applyOutcome(taken: TakenJob, outcome: Outcome): Promise<StoredResult> {
+  #applyOutcome(taken: TakenJob, outcome: Outcome): Promise<string | null> {
     this.#metrics.runs.inc({ ...this.#labels, outcome: outcome.kind });
     return this.#outcomes.apply(taken, outcome);
   }

@@ -1,6 +1,5 @@
 import type { Redis } from 'ioredis';
 import type { DriverPlace, RedisPlace } from '../redis/key-prefix.ts';
-import { defineNamedScript, defineScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { type JobKey, keyId, parseKey } from './contract.ts';
 import { statusKey, waitsKey } from './queue-keys.ts';
@@ -23,19 +22,11 @@ export interface RunStatus {
   readonly runs: number;
   /** What the key waits for; empty if no object ends its wait. */
   readonly until: readonly WaitCondition[];
-  /** The last changes of the reason, the oldest first. */
-  readonly history: readonly StatusChange[];
+  /** Unix time of the first run in a row that ended for this reason, apart from its numbers. */
+  readonly sinceMs: number;
+  /** Whether the reason was told as news. */
+  readonly isTold: boolean;
   readonly infeasible?: InfeasibleBackoff;
-}
-
-/** From when on the runs of a key ended for another reason. */
-export interface StatusChange {
-  /** Unix time. */
-  readonly atMs: number;
-  /** Its beginning. */
-  readonly reason: string;
-  /** How long the first of these runs took; absent where an earlier version wrote it. */
-  readonly tookMs?: number;
 }
 
 /** A delay that no edit ends while the key asks for the same scope. */
@@ -46,77 +37,14 @@ export interface InfeasibleBackoff {
 }
 
 const STATUS_TTL_MS = 86_400_000;
-const HISTORY_LENGTH = 8;
-const HISTORY_REASON_LENGTH = 200;
-
-/** Writes a status, and notes the key where it waits for objects. `key`, `conditions` and
- * `infeasible` are JSON or ''. The stored back-off stays until another replaces it, also when it is
- * over. */
-const write = defineNamedScript({
-  keys: ['status', 'waits'],
-  args: {
-    keyId: 'text',
-    key: 'text',
-    outcome: 'text',
-    reason: 'text',
-    atMs: 'number',
-    tookMs: 'text',
-    conditions: 'text',
-    infeasible: 'text',
-    newsAfterMs: 'number',
-  },
-  answers: { written: { count: 'number', isNews: 'flag' } },
-  lua: `
-local lastOutcome, lastCount, lastInfeasible, lastReason =
-  unpack(redis.call('HMGET', status, 'outcome', 'count', 'infeasible', 'reason'))
-local first, runs, history, told, alike =
-  unpack(redis.call('HMGET', status, 'first', 'runs', 'history', 'told', 'alike'))
-local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
-if conditions == '' then redis.call('HDEL', waits, keyId)
-else redis.call('HSET', waits, keyId, key) end
--- Numbers, as of free bytes, may differ in each run that fails for the same reason.
-local function sense(text) return (string.gsub(text or '', '%d+', '0')) end
-local changes = history and cjson.decode(history) or {}
-alike = (tonumber(alike) or 0) + 1
-if sense(lastReason) ~= sense(reason) then
-  alike = 1
-  told = '0'
-  changes[#changes + 1] =
-    {atMs, string.sub(reason, 1, ${HISTORY_REASON_LENGTH}), tonumber(tookMs)}
-  if #changes > ${HISTORY_LENGTH} then table.remove(changes, 1) end
-end
-local sinceMs = atMs - (changes[#changes] or {atMs})[1]
-local isNews = told ~= '1' and sinceMs >= newsAfterMs
-redis.call('HSET', status, 'told', isNews and '1' or told or '0',
-  'outcome', outcome, 'count', count, 'alike', alike, 'reason', reason, 'at', atMs,
-  'until', conditions,
-  'infeasible', infeasible == '' and lastInfeasible or infeasible,
-  'first', first or atMs, 'runs', (tonumber(runs) or 0) + 1, 'history', cjson.encode(changes))
-redis.call('PEXPIRE', status, ${STATUS_TTL_MS})
-return {'written', 'count', count, 'isNews', isNews and '1' or '0'}
-`,
-});
-
-/** Deletes a status. Answers the history. */
-const clear = defineNamedScript({
-  keys: ['status', 'waits'],
-  args: { keyId: 'text' },
-  answers: { ok: { history: 'text' } },
-  lua: `
-local history = redis.call('HGET', status, 'history')
-redis.call('HDEL', waits, keyId)
-redis.call('DEL', status)
-return {'ok', 'history', history or ''}
-`,
-});
 
 /** Which key's status, in which installation. */
 export interface StatusPlace extends DriverPlace {
   readonly key: Pick<JobKey, 'kind' | 'uid'>;
 }
 
-/** Writes why a key waits, and for which versions of which objects.
- * @param status.tookMs  how long the run took, if known
+/** Writes why a key waits, and for which versions of which objects. A stored back-off stays until
+ * another replaces it, also when it is over.
  * @returns how many runs in a row, this one included, had the same outcome, and whether the reason
  *          is another than before, apart from its numbers, for `newsAfterMs` now: true once */
 export async function writeStatus(
@@ -126,31 +54,56 @@ export async function writeStatus(
     readonly until?: readonly WaitCondition[] | undefined;
     readonly infeasible?: InfeasibleBackoff | undefined;
     readonly newsAfterMs?: number;
-    readonly tookMs?: number | undefined;
   },
 ): Promise<{ readonly count: number; readonly isNews: boolean }> {
-  const { outcome, reason, atMs, until, infeasible, newsAfterMs = 0, tookMs } = status;
-  return write.run(redis, keysOf(place), {
-    keyId: keyId(place.key),
-    outcome,
-    reason,
-    atMs,
-    tookMs: tookMs === undefined ? '' : String(Math.round(tookMs)),
-    key: JSON.stringify(place.key),
-    conditions: until === undefined || until.length === 0 ? '' : JSON.stringify(until),
-    infeasible: infeasible ? JSON.stringify(infeasible) : '',
-    newsAfterMs,
-  });
+  const { until = [], infeasible, newsAfterMs = 0, ...run } = status;
+  const last = await readStatus(redis, place);
+  const { sinceMs, firstMs, isTold, ...counts } = countRuns(last, run);
+  const isNews = !isTold && run.atMs - sinceMs >= newsAfterMs;
+  const { status: own, waits } = keysOf(place);
+  await Promise.all([
+    redis.hset(own, {
+      outcome: run.outcome,
+      reason: run.reason,
+      at: run.atMs,
+      first: firstMs,
+      since: sinceMs,
+      ...counts,
+      told: isTold || isNews ? '1' : '0',
+      until: JSON.stringify(until),
+      ...(infeasible === undefined ? {} : { infeasible: JSON.stringify(infeasible) }),
+    }),
+    redis.pexpire(own, STATUS_TTL_MS),
+    until.length === 0
+      ? redis.hdel(waits, keyId(place.key))
+      : redis.hset(waits, keyId(place.key), JSON.stringify(place.key)),
+  ]);
+  return { count: counts.count, isNews };
 }
 
-/** Deletes why a key waited, and for what.
- * @returns how the reason had changed */
-export async function clearStatus(
-  redis: Redis,
-  place: StatusPlace,
-): Promise<readonly StatusChange[]> {
-  const { history } = await clear.run(redis, keysOf(place), { keyId: keyId(place.key) });
-  return decodeChanges(listIn(history));
+/** What the runs of a key have in common, this one included. */
+function countRuns(
+  last: RunStatus | undefined,
+  { outcome, reason, atMs }: Pick<RunStatus, 'outcome' | 'reason' | 'atMs'>,
+): Pick<RunStatus, 'count' | 'alike' | 'runs' | 'firstMs' | 'sinceMs' | 'isTold'> {
+  if (last === undefined)
+    return { count: 1, alike: 1, runs: 1, firstMs: atMs, sinceMs: atMs, isTold: false };
+  const count = last.outcome === outcome ? last.count + 1 : 1;
+  const { runs, firstMs, alike, sinceMs, isTold } = last;
+  return withoutNumbers(last.reason) === withoutNumbers(reason)
+    ? { count, alike: alike + 1, runs: runs + 1, firstMs, sinceMs, isTold }
+    : { count, alike: 1, runs: runs + 1, firstMs, sinceMs: atMs, isTold: false };
+}
+
+/** Numbers, as of free bytes, may differ in each run that fails for the same reason. */
+function withoutNumbers(reason: string): string {
+  return reason.replaceAll(/\d+/g, '0');
+}
+
+/** Deletes why a key waited, and for what. */
+export async function clearStatus(redis: Redis, place: StatusPlace): Promise<void> {
+  const { status, waits } = keysOf(place);
+  await Promise.all([redis.hdel(waits, keyId(place.key)), redis.del(status)]);
 }
 
 function keysOf({ prefix, driver, key }: StatusPlace) {
@@ -178,38 +131,20 @@ export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunS
   return parseStatus(await redis.hgetall(keysOf(place).status));
 }
 
-/** Without the history: each field costs time, for many keys. */
-const LISTED = ['outcome', 'count', 'alike', 'reason', 'at', 'first', 'runs', 'until'] as const;
-
-/** Answers the listed fields of each status. */
-const readMany = defineScript(`
-local found = {}
-for i = 2, #ARGV do
-  local fields = redis.call('HMGET', ARGV[1] .. ARGV[i], '${LISTED.join("', '")}')
-  found[i - 1] = fields[1] and fields
-end
-return found
-`);
-
-/** Keys that are read at a time: Redis does nothing else meanwhile. */
+/** Keys that are read at a time: Redis answers nobody else meanwhile. */
 const STATUSES_AT_ONCE = 1_000;
 
-/** Why many keys of a driver wait, by UID; without their histories. */
+/** Why many keys of a driver wait, by UID. */
 export async function readStatuses(
   redis: Redis,
-  { prefix, driver }: Omit<StatusPlace, 'key'>,
+  { prefix, driver }: DriverPlace,
   uids: readonly string[],
 ): Promise<ReadonlyMap<string, RunStatus>> {
   const found = new Map<string, RunStatus>();
-  const root = statusKey(prefix, driver, '');
   for (let i = 0; i < uids.length; i += STATUSES_AT_ONCE) {
     const page = uids.slice(i, i + STATUSES_AT_ONCE);
-    const answers = (await readMany.run(redis, [], [root, ...page])) as readonly (
-      readonly (string | null)[] | null
-    )[];
-    for (const [at, values] of answers.entries()) {
-      if (values === null) continue;
-      const fields = Object.fromEntries(LISTED.map((name, k) => [name, values[k] ?? '']));
+    const reads = page.map((uid) => redis.hgetall(statusKey(prefix, driver, uid)));
+    for (const [at, fields] of (await Promise.all(reads)).entries()) {
       const status = parseStatus(fields);
       if (status !== undefined) found.set(page[at] ?? '', status);
     }
@@ -218,7 +153,8 @@ export async function readStatuses(
 }
 
 function parseStatus(fields: Readonly<Record<string, string>>): RunStatus | undefined {
-  const { outcome, count, alike, reason, at, first, runs, until, history, infeasible } = fields;
+  const { outcome, count, alike, reason, at, first, runs, until, infeasible } = fields;
+  const { since, told } = fields;
   if (outcome !== 'retry' && outcome !== 'later' && outcome !== 'running' && outcome !== 'parked')
     return undefined;
   return {
@@ -230,7 +166,8 @@ function parseStatus(fields: Readonly<Record<string, string>>): RunStatus | unde
     firstMs: Number(first ?? at),
     runs: Number(runs ?? count),
     until: listIn(until).flatMap(asCondition),
-    history: decodeChanges(listIn(history)),
+    sinceMs: Number(since ?? at),
+    isTold: told === '1',
     ...(infeasible ? parseInfeasible(infeasible) : {}),
   };
 }
@@ -241,22 +178,6 @@ function asCondition(value: unknown): readonly WaitCondition[] {
   if (typeof resource !== 'string' || typeof name !== 'string') return [];
   const place = typeof namespace === 'string' ? { namespace } : {};
   return [{ resource, name, seen: String(seen), ...place }];
-}
-
-/** Changes as JSON has them. */
-export function encodeChanges(changes: readonly StatusChange[]): readonly (readonly unknown[])[] {
-  return changes.map(({ atMs, reason, tookMs }) => [atMs, reason, tookMs]);
-}
-
-/** @param list  as encodeChanges gives it; leaves out what is no change */
-export function decodeChanges(list: unknown): readonly StatusChange[] {
-  return Array.isArray(list) ? list.flatMap(asChange) : [];
-}
-
-function asChange(value: unknown): readonly StatusChange[] {
-  const [atMs, reason, tookMs]: readonly unknown[] = Array.isArray(value) ? value : [];
-  if (typeof atMs !== 'number' || typeof reason !== 'string') return [];
-  return [{ atMs, reason, ...(typeof tookMs === 'number' ? { tookMs } : {}) }];
 }
 
 function parseInfeasible(text: string): Pick<RunStatus, 'infeasible'> {

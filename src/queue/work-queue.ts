@@ -17,7 +17,6 @@ import {
 } from './contract.ts';
 import { Fairness } from './fairness.ts';
 import { HISTORY_KEYS, HISTORY_LUA, historyKeys, type Term, termText } from './history.ts';
-import { decodeResult, type JobResult } from './job-result.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import { pendingPromotionKey, queueName, queueRoot } from './queue-keys.ts';
 import { MARK_TTL_MS, promoteJob, registerQueues } from './queues.ts';
@@ -58,17 +57,6 @@ export interface WorkRequest {
 /** What there was for a request. `active`: a run of the job is under way. `elsewhere`: the claim's
  * UID has a job in the other queue, and gets none here before that is gone. */
 export type WorkState = 'added' | 'waiting' | 'delayed' | 'active' | 'finished' | 'elsewhere';
-
-/** A finished job of a claim or volume. */
-export interface FinishedJob extends JobResult {
-  readonly key: KeyToQueue;
-  /** Unix ms, by the clocks of ingest and of the worker. */
-  readonly addedMs: number;
-  /** When the last run began. */
-  readonly begunMs: number;
-  readonly finishedMs: number;
-  readonly runs: number;
-}
 
 /** Lua: ends the script unless this leader's term and history are the present ones. */
 const LEADING_LUA = `${HISTORY_LUA}
@@ -111,29 +99,14 @@ return {'states', 'states', states, 'nowMs', string.format('%.0f', now)}
 `,
 });
 
-/** The ids of the finished jobs, and what operators asked to forget. */
+/** The ids of the finished jobs with their data, and what operators asked to forget. */
 const finishedScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'root', 'forget'],
   args: { termOfOurs: 'text', known: 'text', most: 'number' },
-  answers: { outdated: {}, finished: { ids: 'list', forgotten: 'list' } },
-  lua: `${LEADING_LUA}return {'finished', 'ids', redis.call('ZRANGE', root .. 'completed', 0, most - 1),
-  'forgotten', redis.call('HKEYS', forget)}
-`,
-});
-
-/** What is kept of finished jobs, for people. */
-const detailsScript = defineNamedScript({
-  keys: ['root'],
-  args: { ids: 'text' },
-  answers: { details: { texts: 'list' } },
-  lua: `
-local texts = {}
-for i, id in ipairs(cjson.decode(ids)) do
-  local fields = redis.call('HMGET', root .. id,
-    'data', 'returnvalue', 'timestamp', 'processedOn', 'finishedOn', 'ats')
-  for k = 1, 6 do texts[#texts + 1] = fields[k] or '' end
-end
-return {'details', 'texts', texts}
+  answers: { outdated: {}, finished: { ids: 'list', datas: 'list', forgotten: 'list' } },
+  lua: `${LEADING_LUA}local ids, datas = redis.call('ZRANGE', root .. 'completed', 0, most - 1), {}
+for i, id in ipairs(ids) do datas[i] = redis.call('HGET', root .. id, 'data') or '' end
+return {'finished', 'ids', ids, 'datas', datas, 'forgotten', redis.call('HKEYS', forget)}
 `,
 });
 
@@ -171,7 +144,6 @@ const OTHER_KIND: Readonly<Partial<Record<JobKind, JobKind>>> = {
 
 /** Finished jobs that one look finds at most. */
 const MOST_FINISHED = 5_000;
-const DETAILS_AT_ONCE = 500;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5_000;
 
@@ -249,38 +221,21 @@ export class WorkQueue {
   }
 
   /** J2: the ids of the finished jobs, and the claims whose entries operators asked to forget.
+   * @returns `unread`: the jobs that no worker of this version can have read
    * @throws LeadershipOutdated */
   finished(
     kind: WorkKind,
     leading: Leading,
-  ): Promise<{ readonly ids: readonly string[]; readonly forgotten: readonly string[] }> {
+  ): Promise<Readonly<Record<'ids' | 'unread' | 'forgotten', readonly string[]>>> {
     return this.#inTurn(async () => {
       const args = { ...argsOf(leading), most: MOST_FINISHED };
       const answer = await finishedScript.run(this.#place.redis, this.#keys(kind), args);
       if (answer.kind === 'outdated') throw new LeadershipOutdated();
-      return answer;
+      const { ids: all, datas, forgotten } = answer;
+      const isRead = (_id: string, at: number): boolean => parseJob(parseJson(datas[at] ?? '')).ok;
+      const unread = all.filter((id, at) => !isRead(id, at));
+      return { ids: all.filter(isRead), unread, forgotten };
     });
-  }
-
-  /** What is known of finished jobs, for people. Leaves out what can't be read. */
-  async details(kind: WorkKind, ids: readonly string[]): Promise<readonly FinishedJob[]> {
-    const { redis } = this.#place;
-    const { root } = this.#keys(kind);
-    const found: FinishedJob[] = [];
-    for (let from = 0; from < ids.length; from += DETAILS_AT_ONCE) {
-      const slice = ids.slice(from, from + DETAILS_AT_ONCE);
-      const args = { ids: JSON.stringify(slice) };
-      const { texts } = await detailsScript.run(redis, { root }, args);
-      for (let at = 0; at < texts.length; at += 6) {
-        const [data = '', result = '', ...numbers] = texts.slice(at, at + 6);
-        const [addedMs = NaN, begunMs = NaN, finishedMs = NaN, runs = NaN] = numbers.map(Number);
-        const parsed = parseJob(parseJson(data));
-        if (!parsed.ok) continue;
-        const times = { addedMs, begunMs, finishedMs, runs };
-        found.push({ key: parsed.key, ...decodeResult(result), ...times });
-      }
-    }
-    return found;
   }
 
   /** Removes finished jobs, so that their ids are free.

@@ -24,11 +24,6 @@ export function counted(count: number, noun: string, plural = `${noun}s`): strin
   return `${count} ${count === 1 ? noun : plural}`;
 }
 
-/** For people: of a duration, with two digits that count. */
-export function inSeconds(ms: number): string {
-  return `${Number((ms / 1_000).toPrecision(2))} s`;
-}
-
 /** For people: to the second. */
 export function isoTime(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19)}Z`;

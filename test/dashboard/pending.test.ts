@@ -9,9 +9,7 @@ import {
   pendingKey,
   writePending,
 } from '#src/explain/pending-index.ts';
-import { provisionedNote } from '#src/explain/time-to-volume.ts';
 import { writeStatus } from '#src/queue/status.ts';
-import { writeRecent } from '#src/explain/recent.ts';
 import { writeDriverNote } from '#src/hints/driver-note.ts';
 import { beginLeading } from '../harness/leading.ts';
 import { createLogger } from '#src/runtime/log.ts';
@@ -209,68 +207,16 @@ describe('the first page of the dashboard', () => {
     assert.deepEqual(await redis.contents(), before);
   });
 
-  it('has a page for each object, with the changes of its reason', async () => {
+  it('has a page for each object, with since when its runs end for the same reason', async () => {
     await list([claimOf(1)]);
     await fail(claimOf(1), 'the first reason', Date.parse('2026-01-02T03:04:05Z'));
     await fail(claimOf(1), 'the second reason');
     const text = await get('/claims/ns/claim-1');
     assert.match(text, /<title>ns\/claim-1 · sutler<\/title>/);
-    assert.match(text, /2026-01-02T03:04:05Z<\/time> the first reason.*the second reason/s);
+    assert.match(text, /the second reason/);
     assert.match(text, /2 since 2026-01-02T03:04:05Z, the last at /);
+    assert.match(text, /1 for this reason, since \d{4}-\d\d-\d\dT/);
     assert.match(text, /in \d+\w, or at once: sutler retry ns\/claim-1/);
-  });
-
-  it('has a page that says what happened for each claim that was done lately', async () => {
-    const finishedMs = Date.parse('2026-01-02T03:04:15Z');
-    const done = {
-      key: claimOf(1).key,
-      note: provisionedNote('pvc-1', 'gold'),
-      addedMs: finishedMs - 15_000,
-      begunMs: finishedMs - 1_500,
-      finishedMs,
-      runs: 3,
-      changes: [{ atMs: finishedMs - 5_000, reason: 'no answer within 10 s', tookMs: 10_000 }],
-    };
-    const place = { redis: redis.redis, prefix: PREFIX, driver: DRIVER };
-    await writeRecent(place, [done, { ...done, key: claimOf(2).key, begunMs: NaN }]);
-    await list([claimOf(2)]);
-    const text = (await get('/claims/ns/claim-1')).replaceAll(/<[^>]+>/g, ' ');
-    for (const part of [
-      /It is done: volume pvc-1 of class gold/,
-      /15 s from the time it was queued/,
-      /3, the last took 1\.5 s/,
-      /2026-01-02T03:04:00Z +it was queued/,
-      /2026-01-02T03:04:10Z +no answer within 10 s \(a run of 10 s\)/,
-      /2026-01-02T03:04:15Z +it was done/,
-    ])
-      assert.match(text, part);
-    assert.match(await get('/claims/ns/claim-2'), /Queued/, 'it is pending again');
-  });
-
-  it('shows how long claims of the last hour took, and what is usual for a class', async () => {
-    await list([claimOf(1), claimOf(2, { className: 'silver' })]);
-    const nowMs = Date.now();
-    const notes = [provisionedNote('pvc-1', 'gold'), provisionedNote('pvc-2', 'gold'), 'gone'];
-    const finished = notes.map((note, i) => ({
-      key: claimOf(3 + i).key,
-      note,
-      addedMs: nowMs - 1_000,
-      begunMs: nowMs - 500,
-      changes: [],
-      finishedMs: nowMs,
-      runs: 1,
-    }));
-    await writeRecent({ redis: redis.redis, prefix: PREFIX, driver: DRIVER }, finished);
-    const times = 'had a volume within [\\d.]+ s, 99 % within [\\d.]+ s';
-    assert.match(
-      await get('/'),
-      new RegExp(`aria-label="Claims of the last hour: half of the last 2 ${times}`),
-    );
-    assert.match(
-      await get('/claims/ns/claim-1'),
-      new RegExp(`half of the last 2 that took one run ${times}`),
-    );
-    assert.doesNotMatch(await get('/claims/ns/claim-2'), /usual/);
   });
 
   it('shows names and reasons as text, never as markup', async () => {

@@ -12,6 +12,7 @@ export const status = (fields: Partial<RunStatus>): RunStatus => ({
   firstMs: NOW_MS,
   runs: 1,
   until: [],
-  history: [],
+  sinceMs: NOW_MS,
+  isTold: true,
   ...fields,
 });

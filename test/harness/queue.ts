@@ -67,7 +67,6 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
       }),
     doubtMs: 60_000,
     trouble: () => link.trouble,
-    onFinished: () => undefined,
     onMayNeedAgain: (key) => dispatcher.ensureQueued(key),
     onOutdated: () => leadership.outdated(),
     log: silentLog,

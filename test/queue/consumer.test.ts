@@ -326,7 +326,8 @@ describe('Consumer', () => {
       firstMs: atMs,
       runs: 1,
       until: conditions,
-      history: [{ atMs, reason, tookMs: status?.history[0]?.tookMs ?? -1 }],
+      sinceMs: atMs,
+      isTold: true,
     });
     const statusKey = `{csi}:status:${driver}:${key.uid}`;
     assert.ok((await redis.redis.pttl(statusKey)) > 80_000_000);

@@ -1,4 +1,3 @@
-import { provisionedNote } from '../../explain/time-to-volume.ts';
 import { isAlreadyExists, KubeError } from '../../kube/kube-error.ts';
 import type { NewVolume, Volume } from '../../kube/objects.ts';
 import { readClaim } from '../../kube/read-claim.ts';
@@ -117,7 +116,7 @@ async function endWritten(
       reason: 'ProvisioningSucceeded',
       message,
     });
-  return finishedByCall(provisionedNote(name, volume.spec.storageClassName ?? ''), mark, deps);
+  return finishedByCall(`volume ${name}`, mark, deps);
 }
 
 /** Logs the one line about a claim that got its volume. */
