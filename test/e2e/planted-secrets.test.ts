@@ -213,7 +213,7 @@ describe('what the processes print', () => {
         { REDIS_URL: refused.href },
         print,
       );
-      const refusals = (): number => output.split('refuses the login').length;
+      const refusals = (): number => output.split('WRONGPASS').length;
       try {
         const facts = await all.announced;
         await provision();

@@ -243,7 +243,7 @@ describe('a Redis that', { concurrency: true }, () => {
       assert.deepEqual(doubles, []);
       assert.match(logged(), fault.logged);
       if (fault.word !== undefined)
-        assert.match(logged(), /Redis (takes again|answers workers again)/);
+        assert.match(logged(), /takes again|again lastedMs=/);
     });
 
   for (const { what, ...fault } of [
