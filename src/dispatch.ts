@@ -1,7 +1,7 @@
 import type { FlagTable } from './runtime/flags.ts';
 import type { Host, Invocation } from './runtime/process.ts';
 import { strikeCredentials } from './runtime/loggable.ts';
-import { type CommandHelp, nearestName } from './runtime/parse-flags.ts';
+import type { CommandHelp } from './runtime/parse-flags.ts';
 import { escapeControls } from './runtime/printable.ts';
 import { idleFlags, retiredFlags } from './runtime/process-flags.ts';
 import { version } from './runtime/version.ts';
@@ -54,11 +54,9 @@ export async function dispatch(
     return 0;
   }
   const names = Object.keys(processes);
-  const near = nearestName(name, names);
-  const guess = near === undefined ? '' : ` (did you mean ${near}?)`;
   const shown = escapeControls(strikeCredentials(name));
   const choice = `choose ${names.join(', ')}`;
-  host.stderr.write(`sutler: there is no process or command "${shown}"${guess}; ${choice}\n`);
+  host.stderr.write(`sutler: there is no process or command "${shown}"; ${choice}\n`);
   return 2;
 }
 

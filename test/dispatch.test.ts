@@ -73,15 +73,11 @@ describe('dispatch', () => {
     assert.match(out, /^sutler \d+\.\d+\.\d+\n$/);
   });
 
-  for (const [name, guess] of [
-    ['reed', ' (did you mean read?)'],
-    ['dorp', ' (did you mean drop?)'],
-    ['toString', ''],
-  ] as const)
-    it(`returns 2 for the unknown process "${name}" and names the likeliest and all`, async () => {
+  for (const name of ['reed', 'toString'])
+    it(`returns 2 for the unknown process "${name}" and names all`, async () => {
       const { code, out, err, loaded } = await run(name);
       assert.equal(code, 2);
-      const unknown = `there is no process or command "${name}"${guess}`;
+      const unknown = `there is no process or command "${name}"`;
       assert.equal(err, `sutler: ${unknown}; choose read, write, drop\n`);
       assert.deepEqual([out, loaded], ['', []]);
     });

@@ -87,7 +87,6 @@ function reportProcess(context: Context, process: string, link: RedisLink): LedD
       refusals.met(refusal, { refusal }, 'Redis refuses what it is sent; trying again');
     },
     periodMs: REPORT_PERIOD_MS,
-    isAligned: true,
   });
   closers.add('report of this process', async () => {
     await loop.stop();

@@ -7,7 +7,6 @@ import type {
 } from '@grpc/grpc-js';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
-import { everyPeriod } from '../runtime/clock.ts';
 import { eachField } from '../driver/messages.ts';
 
 const SERVING = 1;
@@ -32,7 +31,7 @@ export class HealthService {
   readonly #isServing: () => boolean;
   readonly #facts: () => Metadata;
   readonly #watches = new Map<Watch, number>();
-  #stopPolling: (() => void) | undefined;
+  #timer: NodeJS.Timeout | undefined;
 
   /** @param facts  trailers by which the gateway says something of itself, such as its time */
   constructor(isServing: () => boolean, facts: () => Metadata) {
@@ -68,7 +67,7 @@ export class HealthService {
   /** Sends watchers the last change of the status and ends their streams. */
   close(): void {
     this.#notify();
-    this.#stopPolling?.();
+    clearInterval(this.#timer);
     const details = 'the gateway is shutting down';
     for (const call of this.#watches.keys())
       call.emit('error', { code: Code.Unavailable, details });
@@ -79,12 +78,12 @@ export class HealthService {
     const status = this.#statusOf(call.request.service);
     call.write(status);
     this.#watches.set(call, status);
-    this.#stopPolling ??= everyPeriod(POLL_INTERVAL_MS, () => this.#notify());
+    this.#timer ??= setInterval(() => this.#notify(), POLL_INTERVAL_MS);
     call.on('cancelled', () => {
       this.#watches.delete(call);
       if (this.#watches.size > 0) return;
-      this.#stopPolling?.();
-      this.#stopPolling = undefined;
+      clearInterval(this.#timer);
+      this.#timer = undefined;
     });
   }
 

@@ -7,7 +7,6 @@ import {
   UsageError,
   ValueError,
 } from '../runtime/flags.ts';
-import { nearestName } from '../runtime/parse-flags.ts';
 import { type Fault, readYaml, type YamlEntry, type YamlNode } from './yaml-tree.ts';
 
 /** Values of flags, by their names in Flags. */
@@ -144,9 +143,7 @@ class ConfigReader {
   #unknown(key: string): string {
     if (Object.hasOwn(this.#options.known, key))
       return `${key} is not a driver's own; give it to the process, as --${key}`;
-    const near = nearestName(key, Object.keys(this.#table));
-    const guess = near === undefined ? 'docs/flags.md lists all keys' : `did you mean ${near}?`;
-    return `unknown key ${quote(key)}; ${guess}`;
+    return `unknown key ${quote(key)}; docs/flags.md lists all keys`;
   }
 
   /** Refuses two sections of one name, of one gateway, or of one Lease. */

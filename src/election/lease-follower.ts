@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { type Clock, everyPeriod, signalWithin } from '../runtime/clock.ts';
+import { type Clock, signalWithin } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { BLIP_MS, Outage } from '../runtime/outage.ts';
@@ -41,7 +41,7 @@ export class LeaseFollower implements LeaseView {
   readonly #options: LeaseFollowerOptions;
   readonly #loop: PollLoop;
   readonly #endWatch: () => void;
-  readonly #endTicks: () => void;
+  readonly #timer: NodeJS.Timeout;
   readonly #firstRead: Promise<void>;
   #endFirstRead: () => void = () => undefined;
   #seen: Observation | undefined;
@@ -66,9 +66,9 @@ export class LeaseFollower implements LeaseView {
       periodMs: SILENCE_MS,
       clock,
     });
-    this.#endTicks = everyPeriod(TICK_MS, () => {
+    this.#timer = setInterval(() => {
       this.#ticksMs = [this.#ticksMs[1], performance.now()];
-    });
+    }, TICK_MS);
     this.#endWatch = store.watch((stored) => this.#heard(stored, this.#ticksMs[0]));
   }
 
@@ -104,7 +104,7 @@ export class LeaseFollower implements LeaseView {
 
   async stop(): Promise<void> {
     this.#endWatch();
-    this.#endTicks();
+    clearInterval(this.#timer);
     this.#outage.forget();
     await this.#loop.stop();
     this.#endFirstRead();

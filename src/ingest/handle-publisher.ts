@@ -42,7 +42,6 @@ export class HandlePublisher {
       onError: (error) =>
         log.debug({ err: error }, 'could not publish the shared handles; trying again'),
       periodMs: PUBLISH_PERIOD_MS,
-      isAligned: true,
       clock,
     });
   }

@@ -22,7 +22,7 @@ import { queueName } from '../queue/queue-keys.ts';
 import type { Leading, WorkQueue } from '../queue/work-queue.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
-import { everyPeriod, systemClock } from '../runtime/clock.ts';
+import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
@@ -518,12 +518,12 @@ function tickEverySecond(
   leadership: Leadership,
   lease: { readonly seen: SeenLease | undefined },
 ): void {
-  const endTicks = everyPeriod(TICK_MS, () => {
+  const timer = setInterval(() => {
     leadership.tick();
     pause.learn(lease.seen, queue.isAllowing);
     void leadership.report(lease.seen);
-  });
-  context.closers.add('leadership', endTicks);
+  }, TICK_MS);
+  context.closers.add('leadership', () => clearInterval(timer));
 }
 
 /** Where nobody competes for the Lease, it is followed all the same: sutler may be drained, or

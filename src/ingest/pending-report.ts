@@ -76,7 +76,6 @@ export class PendingReport {
       step: () => this.#report(),
       onError: (error) => log.debug({ err: error }, 'could not report what waits; trying again'),
       periodMs: PERIOD_MS,
-      isAligned: true,
       clock,
     });
     // Redis may have been emptied.

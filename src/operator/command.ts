@@ -14,7 +14,7 @@ import { messageOf } from '../runtime/error-message.ts';
 import { type Flags, type FlagTable, UsageError } from '../runtime/flags.ts';
 import { findOwnSutler, type GivenFlags } from '../runtime/own-folder.ts';
 import { isFields } from '../runtime/json.ts';
-import { type CommandHelp, nearestName } from '../runtime/parse-flags.ts';
+import type { CommandHelp } from '../runtime/parse-flags.ts';
 import { escapeControls } from '../runtime/printable.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import type { commandFlags } from './flags.ts';
@@ -207,11 +207,5 @@ export async function chooseDriver(redis: Redis, prefix: string, name: string): 
   if (name === '' && only !== undefined && others.length === 0) return only;
   const served = `this Redis and --redis-prefix=${prefix} have ${known.join(', ')}`;
   if (name === '') throw new UsageError(`--driver-name is missing: name the driver (${served})`);
-  throw new Refusal(`no sutler serves driver ${name} (${served})${didYouMean(name, known)}`);
-}
-
-/** `: did you mean …?`, or nothing where no candidate is near. */
-export function didYouMean(name: string, candidates: readonly string[]): string {
-  const near = nearestName(name, candidates);
-  return near === undefined ? '' : `: did you mean ${near}?`;
+  throw new Refusal(`no sutler serves driver ${name} (${served})`);
 }

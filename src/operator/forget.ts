@@ -7,14 +7,7 @@ import { readJob } from '../queue/queues.ts';
 import { forgetKey } from '../queue/work-queue.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import {
-  chooseDriver,
-  didYouMean,
-  type Means,
-  Refusal,
-  type Result,
-  commandMain,
-} from './command.ts';
+import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
 import { forget } from './flags.ts';
 import { journalPlace } from './journal-place.ts';
 
@@ -82,8 +75,7 @@ function noSuchEntry(driver: string, word: string, entries: readonly ListedEntry
   // Its claim may be named by mistake.
   const name = word.split('/').at(-1);
   const ofClaim = entries.find(({ claim }) => claim.metadata.name === name)?.uid;
-  const uids = entries.map(({ uid }) => uid);
-  const guess = ofClaim === undefined ? didYouMean(word, uids) : `: did you mean ${ofClaim}?`;
+  const guess = ofClaim === undefined ? '' : `: the UID of that claim is ${ofClaim}`;
   return new Refusal(
     `the journal of driver ${driver} has no entry ${word} ` +
       `(it has ${entries.length}; sutler audit lists them)${guess}`,

@@ -6,7 +6,6 @@ import { describeRedisError } from '../redis/error-text.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
-import { everyPeriod } from '../runtime/clock.ts';
 import {
   DELAYED_SCORE_PER_MS,
   heartbeatKey,
@@ -165,11 +164,11 @@ export function startHeartbeat(
       refusal = describeRedisError(link.address, error);
     });
   const trouble = (): string | undefined => describeSilence(link, pending?.sinceMs) ?? refusal;
-  const endTicks = everyPeriod(PERIOD_MS, () => {
+  const timer = setInterval(() => {
     if (link.trouble === undefined) writeQuietly();
     tickedMs = performance.now();
     logTrouble(silence, link, trouble());
-  });
+  }, PERIOD_MS);
   // After a reconnect the client sends queued commands first. So the heartbeat reaches Redis before
   // a worker takes any job that came due in between.
   link.redis.on('close', writeQuietly);
@@ -193,7 +192,7 @@ export function startHeartbeat(
      * @throws what Redis answers when it takes no writes */
     write,
     stop(): void {
-      endTicks();
+      clearInterval(timer);
       silence.forget();
       link.redis.off('close', writeQuietly);
     },

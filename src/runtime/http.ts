@@ -46,22 +46,16 @@ function endpointOf({
 
 /** Longest pause of a client that reads an answer. */
 const IDLE_MS = 10_000;
-/** All who ask for the metrics within this time get one text: collecting costs milliseconds. */
-const FRESH_MS = 1_000;
 
 /** Serves metrics and the health checks: /healthz, /readyz, and one check alone below them
  * (/readyz/NAME).
  * @throws UsageError when the port is taken or the address is not this machine's */
 export function startHttp(options: HttpOptions): ReturnType<HttpServer['listen']> {
-  const { metrics, health, log } = options;
-  const readMetrics = collectOnce(metrics, health);
-  let logged: unknown;
+  const { log } = options;
   const server = new HttpServer({ idleMs: IDLE_MS }, (request, response) => {
-    answer(options, readMetrics, request)
+    answer(options, request)
       .catch((error: unknown): Page => {
-        // All who asked for the same collection get the same error.
-        if (error !== logged) log.error({ err: error }, 'HTTP request failed');
-        logged = error;
+        log.error({ err: error }, 'HTTP request failed');
         return { code: 500, text: 'internal error: see the log of this process\n' };
       })
       .then(({ code, text, headers }) => {
@@ -71,21 +65,6 @@ export function startHttp(options: HttpOptions): ReturnType<HttpServer['listen']
       .catch((error: unknown) => log.error({ err: error }, 'HTTP answer failed'));
   });
   return server.listen('http-endpoint', options.address);
-}
-
-/** Collects the metrics once for all who ask at about the same time. They get the same bytes, or
- * the same error. */
-function collectOnce(metrics: Registry | undefined, health: HealthChecks): () => Promise<Buffer> {
-  let text: Promise<Buffer> | undefined;
-  const collect = async (): Promise<Buffer> => {
-    try {
-      if (metrics !== undefined) showFailedChecks(metrics, health);
-      return Buffer.from((await metrics?.metrics()) ?? '');
-    } finally {
-      setTimeout(() => (text = undefined), FRESH_MS).unref();
-    }
-  };
-  return () => (text ??= collect());
 }
 
 function showFailedChecks(metrics: Registry, health: HealthChecks): void {
@@ -103,13 +82,12 @@ function showFailedChecks(metrics: Registry, health: HealthChecks): void {
 
 interface Page {
   readonly code: number;
-  readonly text: string | Buffer;
+  readonly text: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
 async function answer(
   { health, metrics, metricsPath = '/metrics' }: HttpOptions,
-  readMetrics: () => Promise<Buffer>,
   { method, url = '/' }: IncomingMessage,
 ): Promise<Page> {
   const [path] = url.split('?');
@@ -122,6 +100,7 @@ async function answer(
   if (page !== undefined) return health.answer(page === 'healthz' ? 'live' : 'ready', name);
   if (metrics === undefined || path !== metricsPath)
     return { code: 404, text: 'not found: try /healthz, /readyz, /metrics\n' };
+  showFailedChecks(metrics, health);
   const headers = { 'content-type': metrics.contentType };
-  return { code: 200, text: await readMetrics(), headers };
+  return { code: 200, text: await metrics.metrics(), headers };
 }

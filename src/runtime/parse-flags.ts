@@ -88,7 +88,7 @@ function sortOption(option: Option, word: string, tables: Tables, sorted: Sorted
   const own = entryOf(tables.own, name);
   const spec = own ?? entryOf(tables.known, name) ?? entryOf(tables.idle, name);
   if (spec === undefined) {
-    const advice = takeRetired(option, tables);
+    const advice = takeRetired(option, tables.retired);
     sorted.warnings.push(`--${name} is accepted and ignored: ${advice}`);
     return;
   }
@@ -106,10 +106,10 @@ function sortOption(option: Option, word: string, tables: Tables, sorted: Sorted
 
 /** @returns what has replaced a flag that upstream once had
  * @throws UsageError for an unknown flag */
-function takeRetired(option: Option, { own, known, idle, retired }: Tables): string {
+function takeRetired(option: Option, retired: Tables['retired']): string {
   const entry = entryOf(retired, option.name.replaceAll('_', '-'));
   if (entry === undefined)
-    throw new UsageError(unknownFlag(option.name, { ...idle, ...known, ...own }));
+    throw new UsageError(`unknown flag --${option.name} (--help lists all flags)`);
   textOf(option, entry.takesValue ? 'string' : 'bool');
   return entry.advice;
 }
@@ -184,15 +184,6 @@ function refuseSingleDash(word: string, rawName: string): void {
   // Without its value, which may be a password.
   const name = word.replace(/=[\s\S]*/, '');
   throw new UsageError(`unknown flag ${name}: long flags take two dashes, -${name}`);
-}
-
-function unknownFlag(name: string, table: FlagTable): string {
-  const [ofValue] = Object.entries(table).find(
-    ([, spec]) => spec.type === 'string' && spec.values?.includes(name),
-  ) ?? [undefined];
-  const near = ofValue === undefined ? nearestName(name, Object.keys(table)) : `${ofValue}=${name}`;
-  const guess = near === undefined ? '' : `: did you mean --${near}?`;
-  return `unknown flag --${name}${guess} (--help lists all flags)`;
 }
 
 /** The value of the flag's environment variable, or of `SUTLER_<NAME>`; an empty one counts as
@@ -274,33 +265,4 @@ const METAVARIABLES: Readonly<Record<FlagSpec['type'], string>> = {
 /** The placeholder of a flag's value: `VALUE` in `--name VALUE`. */
 function metavariable(spec: FlagSpec): string {
   return (spec.type === 'string' && spec.values?.join('|')) || METAVARIABLES[spec.type];
-}
-
-/** The candidate that the name was probably meant to be: one that is spelled alike, or the only one
- * that begins with it; undefined if there is none. */
-export function nearestName(name: string, candidates: readonly string[]): string | undefined {
-  const longer = candidates.filter((candidate) => candidate.startsWith(name));
-  if (name !== '' && longer.length === 1) return longer[0];
-  return candidates
-    .map((candidate) => ({ candidate, distance: editDistance(name, candidate) }))
-    .filter(({ distance }) => distance <= Math.max(2, name.length / 4))
-    .sort((a, b) => a.distance - b.distance)[0]?.candidate;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (const [i, charA] of Array.from(a).entries()) {
-    const next = [i + 1];
-    for (const [j, charB] of Array.from(b).entries()) {
-      next.push(
-        Math.min(
-          (row[j + 1] ?? 0) + 1,
-          (next[j] ?? 0) + 1,
-          (row[j] ?? 0) + (charA === charB ? 0 : 1),
-        ),
-      );
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }

@@ -1,4 +1,4 @@
-import { type Clock, systemClock, untilNext } from './clock.ts';
+import { type Clock, systemClock } from './clock.ts';
 
 export interface PollLoopOptions {
   /** `signal` aborts when the loop is stopped.
@@ -7,9 +7,6 @@ export interface PollLoopOptions {
   /** Called when a step rejects; the loop goes on after `periodMs`. */
   readonly onError: (error: unknown) => void;
   readonly periodMs: number;
-  /** Whether pauses of `periodMs` end at multiples of it, together with other parts that poll as
-   * often (clock.ts): so the first one may be shorter. */
-  readonly isAligned?: boolean;
   readonly clock?: Clock;
 }
 
@@ -39,13 +36,12 @@ export class PollLoop {
   }
 
   async #run(): Promise<void> {
-    const { step, onError, periodMs, isAligned = false, clock = systemClock } = this.#options;
+    const { step, onError, periodMs, clock = systemClock } = this.#options;
     const { signal } = this.#stopped;
     while (!signal.aborted) {
       this.#pause = new AbortController();
       const asked = await step(signal).catch(onError);
-      const pauseMs = asked ?? (isAligned ? untilNext(periodMs) : periodMs);
-      if (!signal.aborted) await clock.sleep(pauseMs, this.#pause.signal);
+      if (!signal.aborted) await clock.sleep(asked ?? periodMs, this.#pause.signal);
     }
   }
 }

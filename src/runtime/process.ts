@@ -8,7 +8,7 @@ import {
   renderHelp,
 } from './parse-flags.ts';
 import { Closers } from './closers.ts';
-import { createLogger, JoinedWrites, type Logger } from './log.ts';
+import { createLogger, type Logger } from './log.ts';
 import { createRegistry, type Registry } from './metrics.ts';
 import { strikeCredentials } from './loggable.ts';
 import { escapeControls } from './printable.ts';
@@ -23,7 +23,6 @@ export interface Host {
   readonly stdout: { write(text: string): unknown };
   readonly stderr: { write(text: string): unknown };
   on(event: 'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'disconnect', listener: () => void): unknown;
-  on(event: 'exit', listener: () => void): unknown;
   on(
     event: 'uncaughtException' | 'unhandledRejection',
     listener: (error: unknown) => void,
@@ -94,14 +93,13 @@ export async function runProcess<T extends ProcessTable>(
   invocation: Invocation,
   description: ProcessDescription<T>,
 ): Promise<void> {
-  const host = joinStderr(invocation.host);
   const exitForUsage = (error: UsageError): void => {
     const line = escapeControls(strikeCredentials(error.message.replaceAll('\n', ' ')));
     host.stderr.write(`sutler ${description.name}: ${line}\n`);
     host.exit(error.exitStatus);
   };
   const { command } = description;
-  const { argv, inherited } = invocation;
+  const { argv, host, inherited } = invocation;
   let parsed: Parsed<T>;
   try {
     parsed = parseFlags(description.table, {
@@ -160,31 +158,6 @@ export async function runProcess<T extends ProcessTable>(
 function maxWords({ word = '' }: Partial<CommandHelp> = {}): number {
   if (word === '') return 0;
   return word.endsWith('…') ? Infinity : 1;
-}
-
-/** The host, with writes to stderr joined. Nothing of them is lost, however the process exits, and
- * what is written to stdout comes after them. */
-function joinStderr(host: Host): Host {
-  const stderr = new JoinedWrites((text) => host.stderr.write(text));
-  host.on('exit', () => stderr.flush());
-  return {
-    argv: host.argv,
-    env: host.env,
-    pid: host.pid,
-    stderr,
-    stdout: {
-      write: (text) => {
-        stderr.flush();
-        host.stdout.write(text);
-      },
-    },
-    on: (event: never, listener: never) => host.on(event, listener),
-    exit: (code) => {
-      stderr.flush();
-      host.exit(code);
-    },
-    send: host.send === undefined ? undefined : (message) => host.send?.(message),
-  };
 }
 
 function openLog<T extends ProcessTable>(

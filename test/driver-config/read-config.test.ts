@@ -97,7 +97,7 @@ drivers:
     'an unknown key at the top': [`driver:\n${A}`, /^1: unknown key "driver"/, /no drivers/],
     'an unknown key, with the nearest one': [
       `drivers:\n${A}    tiemout: 1s\n`,
-      /^4: driver a\.example\.com: unknown key "tiemout"; did you mean timeout\?$/,
+      /^4: driver a\.example\.com: unknown key "tiemout"; docs\/flags\.md lists all keys$/,
     ],
     'a flag of the process': [
       `drivers:\n${A}    redis-url: redis://x\n`,

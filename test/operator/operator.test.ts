@@ -108,16 +108,13 @@ describe('operator commands', () => {
       await open('3f1c5a52-0c7f');
       const { code, err } = await forgetClaim('3f1c5a52-0c7e', '--why=x');
       assert.equal(code, 1);
-      assert.match(
-        err,
-        /has no entry 3f1c5a52-0c7e \(it has 1; .*\): did you mean 3f1c5a52-0c7f\?/,
-      );
+      assert.match(err, /has no entry 3f1c5a52-0c7e \(it has 1; .*\)/);
     });
 
     it('ends with 1 and names the UID where the claim’s name was given', async () => {
       await open('u');
       const { err } = await forgetClaim('ns/c', '--why=x');
-      assert.match(err, /has no entry ns\/c .*did you mean u\?/);
+      assert.match(err, /has no entry ns\/c .*the UID of that claim is u/);
     });
 
     it('changes nothing while a run is at work on the claim', async () => {
@@ -135,7 +132,7 @@ describe('operator commands', () => {
     it('ends with 1 and names the likeliest driver for one that does not exist', async () => {
       const { code, err } = await forgetClaim('u', '--driver-name=d.exmaple', '--why=x');
       assert.equal(code, 1);
-      assert.match(err, /no sutler serves driver d\.exmaple \(.*\): did you mean d\.example\?/);
+      assert.match(err, /no sutler serves driver d\.exmaple \(.*d\.example\)/);
     });
 
     it('names a missing argument', async () => {
@@ -155,7 +152,7 @@ describe('operator commands', () => {
         assert.ok(command !== undefined && 2 in command.exits);
         const json = await sutler(name, '--json');
         assert.equal(json.code, 2);
-        assert.match(json.err, /unknown flag --json: did you mean --output=json\?/);
+        assert.match(json.err, /unknown flag --json \(--help lists all flags\)/);
         assert.match((await sutler(name, '--worker-threads=4')).err, /unknown flag/);
         assert.match(
           (await sutler(name, '-o', 'toml')).err,
@@ -252,7 +249,7 @@ describe('operator commands', () => {
       const where = [`--kubeconfig=${cluster.kubeconfig}`, '--gateway=unix:///nowhere.sock'];
       const { code, err } = await sutler('audit', ...where, '--driver-name=d.exmaple');
       assert.equal(code, 1);
-      assert.match(err, /no sutler serves driver d\.exmaple \(.*\): did you mean d\.example\?/);
+      assert.match(err, /no sutler serves driver d\.exmaple \(.*d\.example\)/);
     });
   });
 

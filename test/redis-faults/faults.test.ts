@@ -242,8 +242,7 @@ describe('a Redis that', { concurrency: true }, () => {
       await untilReady(processes);
       assert.deepEqual(doubles, []);
       assert.match(logged(), fault.logged);
-      if (fault.word !== undefined)
-        assert.match(logged(), /takes again|again lastedMs=/);
+      if (fault.word !== undefined) assert.match(logged(), /takes again|again lastedMs=/);
     });
 
   for (const { what, ...fault } of [

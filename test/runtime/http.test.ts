@@ -1,14 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { Gauge } from 'prom-client';
 import { request } from 'undici';
 import { UsageError } from '#src/runtime/flags.ts';
 import { HealthChecks } from '#src/runtime/health.ts';
 import { startHttp } from '#src/runtime/http.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { createRegistry, Registry } from '#src/runtime/metrics.ts';
-import { connectTo } from '../harness/raw-http.ts';
-import { until } from '../harness/until.ts';
+import { createRegistry } from '#src/runtime/metrics.ts';
 
 describe('HTTP endpoint', () => {
   let server: Awaited<ReturnType<typeof startHttp>>;
@@ -84,61 +81,6 @@ describe('HTTP endpoint', () => {
       startHttp({ address, health: new HealthChecks(), log: silentLog }),
       (error) => error instanceof UsageError && /in use/.test(error.message),
     );
-  });
-});
-
-describe('HTTP endpoint that many ask', () => {
-  let server: Awaited<ReturnType<typeof startHttp>>;
-  let collections = 0;
-
-  before(async () => {
-    const metrics = new Registry();
-    const labels = Array.from({ length: 2_000 }, (_, i) => `${i}`.padStart(60, 'x'));
-    metrics.registerMetric(
-      new Gauge({
-        name: 'large',
-        help: 'More than a connection holds unread.',
-        labelNames: ['label'],
-        registers: [],
-        collect() {
-          collections += 1;
-          for (const label of labels) this.set({ label }, 1);
-        },
-      }),
-    );
-    const health = new HealthChecks();
-    server = await startHttp({ address: '127.0.0.1:0', metrics, health, log: silentLog });
-  });
-  after(() => server.close());
-
-  it('collects the metrics once for all who ask within a second', async () => {
-    collections = 0;
-    const texts = await Promise.all(
-      Array.from({ length: 20 }, async () => (await fetch(`${server.url}/metrics`)).text()),
-    );
-    assert.equal(collections, 1);
-    assert.ok(texts.every((text) => text === texts[0]));
-  });
-
-  it('collects them again later', async () => {
-    const first = collections;
-    await until(async () => {
-      await (await fetch(`${server.url}/metrics`)).text();
-      return collections > first;
-    }, 'they are collected again');
-  });
-
-  it('answers /healthz while 400 connections ask for metrics and do not read', async () => {
-    const connections = await Promise.all(Array.from({ length: 400 }, () => connectTo(server.url)));
-    for (const connection of connections)
-      connection.pause().write('GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(4));
-    try {
-      // The kubelet waits 5 s.
-      for (let i = 0; i < 10; i += 1)
-        await (await fetch(`${server.url}/healthz`, { signal: AbortSignal.timeout(5_000) })).text();
-    } finally {
-      for (const connection of connections) connection.destroy();
-    }
   });
 
   it('refuses other methods than GET and HEAD', async () => {

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { performance } from 'node:perf_hooks';
 import { describe, it } from 'node:test';
 import { systemClock } from '#src/runtime/clock.ts';
 import { PollLoop, type PollLoopOptions } from '#src/runtime/poll-loop.ts';
@@ -31,30 +30,6 @@ describe('PollLoop', () => {
     await until(() => steps === 3, 'two pauses of 0 ms');
     await loop.stop();
     assert.equal(steps, 3);
-  });
-
-  it('ends its pauses at multiples of the period if asked to', async () => {
-    const periodMs = 100;
-    let stepMs = 0;
-    const pauses: { readonly stepMs: number; readonly ms: number; readonly fromMs: number }[] = [];
-    const loop = start({
-      step: async () => void (stepMs = performance.now()),
-      periodMs,
-      isAligned: true,
-      clock: {
-        ...systemClock,
-        sleep(ms) {
-          pauses.push({ stepMs, ms, fromMs: performance.now() });
-          return systemClock.sleep(7);
-        },
-      },
-    });
-    await until(() => pauses.length >= 5, 'five pauses');
-    await loop.stop();
-    for (const { stepMs: beforeMs, ms, fromMs } of pauses) {
-      const multipleMs = Math.floor((fromMs + ms) / periodMs) * periodMs;
-      assert.ok(beforeMs + ms - 1 <= multipleMs, `${ms} ms from ${fromMs}`);
-    }
   });
 
   it('cuts the pause short on runNow, also if that is called during a step', async () => {
