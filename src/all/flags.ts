@@ -1,3 +1,4 @@
+import { ownNodeFlags } from '../election/own-node.ts';
 import { defineFlags } from '../runtime/flags.ts';
 
 /** One line for --help and docs/flags.md. */
@@ -7,6 +8,7 @@ export const summary =
 
 /** Flags that differ from those of the processes that `all` runs. */
 export const flags = defineFlags({
+  ...ownNodeFlags,
   'redis-url': {
     type: 'string',
     default: '',

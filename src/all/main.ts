@@ -28,7 +28,7 @@ import {
 import { logFlags } from '../runtime/process-flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { claimSocketPath, isInUse } from '../runtime/socket-file.ts';
-import { ownNode, ownNodeFlags } from '../election/own-node.ts';
+import { ownNode } from '../election/own-node.ts';
 import { flags as ownFlags, summary } from './flags.ts';
 
 /** Every flag that `sutler all` serves. */
@@ -37,7 +37,6 @@ export const table = defineFlags({
   ...dashboardFlags,
   ...jobsFlags,
   ...ingestFlags,
-  ...ownNodeFlags,
   ...ownFlags,
 });
 

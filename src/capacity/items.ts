@@ -1,7 +1,4 @@
-import { createHash } from 'node:crypto';
-import type { Class, StorageCapacity } from '../kube/objects.ts';
-import type { JobKey } from '../queue/contract.ts';
-import { parseJson } from '../runtime/json.ts';
+import type { Class } from '../kube/objects.ts';
 import { type ClusterTopology, termOf } from '../topology/cluster-topology.ts';
 import type { TopologyTerm } from '../topology/term.ts';
 
@@ -20,7 +17,7 @@ export function describeItem({ className, segment }: CapacityItem): string {
 /** Whether capacity is published for a class: the driver's own ones, those with immediate binding
  * only if asked for, because no scheduler reads them. Upstream: external-provisioner
  * pkg/capacity/capacity.go isControlledByUs and onSCAddOrUpdate. */
-export function hasCapacity(
+function hasCapacity(
   cls: Pick<Class, 'provisioner' | 'volumeBindingMode'>,
   driver: string,
   includesImmediate: boolean,
@@ -70,45 +67,9 @@ export function describeSegment(segment: TopologyTerm): string {
   return segment.map(([key, value]) => `${key}=${value}`).join(',');
 }
 
-/* The jobs of the capacity queue. There are two: to ask the driver for one value and write it down,
- * and to delete an object that stands for no value. The key of the first is the value's class and
- * segment themselves, so equal ones have one job; the key of the second names the object. */
-
-/** What a job of the capacity queue asks for. */
-export type CapacityJob =
-  | { readonly kind: 'refresh'; readonly item: CapacityItem }
-  | { readonly kind: 'remove'; readonly namespace: string; readonly name: string };
-
 /** Identity of an item, equal for equal ones. */
 export function itemId({ className, segment }: CapacityItem): string {
-  return hashOf([className, segment]);
-}
-
-/** The key of the job that refreshes a value. */
-export function refreshKey(item: CapacityItem): JobKey {
-  const name = JSON.stringify([item.className, item.segment]);
-  return { kind: 'capacity', uid: itemId(item), namespace: '', name };
-}
-
-/** The key of the job that deletes an object. */
-export function removalKey({ metadata }: Pick<StorageCapacity, 'metadata'>): JobKey {
-  const { uid, namespace = '', name } = metadata;
-  return { kind: 'capacity', uid, namespace, name };
-}
-
-/** @returns undefined for a key that neither function made */
-export function parseCapacityKey({ namespace, name }: JobKey): CapacityJob | undefined {
-  if (namespace !== '') return { kind: 'remove', namespace, name };
-  const value = parseJson(name);
-  if (!Array.isArray(value)) return undefined;
-  const [className, segment] = value as readonly unknown[];
-  if (typeof className !== 'string' || !isTerm(segment)) return undefined;
-  return { kind: 'refresh', item: { className, segment } };
-}
-
-/** A short hash, in hex digits, that only equal parts share. */
-export function hashOf(parts: unknown): string {
-  return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 24);
+  return JSON.stringify([className, segment]);
 }
 
 /** Whether a decoded JSON text is a term. */

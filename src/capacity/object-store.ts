@@ -12,7 +12,6 @@ import {
   type CapacityManager,
   chooseObject,
   itemOf,
-  objectName,
   selectorOf,
   transformCapacity,
 } from './objects.ts';
@@ -22,7 +21,8 @@ export interface ObjectStoreOptions {
   /** The one namespace that has our objects. */
   readonly namespace: string;
   readonly manager: CapacityManager;
-  readonly onChange?: (change: Change<StorageCapacity>) => void;
+  /** An object has come, changed or gone; not for one of `created`. */
+  readonly onChange: (change: Change<StorageCapacity>) => void;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
@@ -70,8 +70,10 @@ export class ObjectStore {
       labelSelector: selectorOf(manager),
       transform: transformCapacity,
       onChange: (change) => {
+        const { name, uid } = change.object.metadata;
+        const isKnown = this.#listed.get(name)?.object.metadata.uid === uid;
         this.#index(change);
-        onChange?.(change);
+        if (change.type !== 'added' || !isKnown) onChange(change);
       },
       log,
       metrics,
@@ -82,8 +84,17 @@ export class ObjectStore {
   /** The object that stands for an item. */
   get(item: CapacityItem): StorageCapacity | undefined {
     const found = this.#byItem.get(itemId(item));
-    if (found === undefined || found.size === 1) return found?.values().next().value;
-    return chooseObject(found.values(), objectName(this.#options.manager, item));
+    return found && chooseObject(found.values());
+  }
+
+  /** Notes an object that the API server has just answered, before the watch shows it. */
+  created(object: unknown): void {
+    this.#index({ type: 'added', object: transformCapacity(object) });
+  }
+
+  /** Notes that an object does not exist any more. */
+  gone(name: string): void {
+    this.#remove(name);
   }
 
   /** All objects, also those that stand for no item. */
@@ -130,10 +141,10 @@ export class ObjectStore {
 
   #index({ type, object }: Change<StorageCapacity>): void {
     const { name } = object.metadata;
-    this.#remove(name);
-    if (type === 'deleted') return;
     const item = itemOf(object);
     const id = item && itemId(item);
+    if (type === 'deleted' || this.#listed.get(name)?.itemId !== id) this.#remove(name);
+    if (type === 'deleted') return;
     this.#listed.set(name, { object, itemId: id });
     if (id === undefined) return;
     const others = this.#byItem.get(id) ?? new Map<string, StorageCapacity>();

@@ -5,7 +5,7 @@ import { formatBytes, parseQuantityBytes } from '../kube/quantity.ts';
 import { apiVersionOf, type Resource } from '../kube/resources.ts';
 import { omitUnset } from '../runtime/json.ts';
 import { compareTexts, toSegments, toTerm } from '../topology/term.ts';
-import { type CapacityItem, hashOf } from './items.ts';
+import type { CapacityItem } from './items.ts';
 
 /* The CSIStorageCapacity objects. Upstream: external-provisioner pkg/capacity/capacity.go. */
 
@@ -34,19 +34,6 @@ export function readCapacity(
   return { availableBytes, maxVolumeBytes };
 }
 
-/** Takes off what creations under way have asked for. It is taken off the maximum size as well: the
- * scheduler looks at that one alone, and the volumes may come from the largest free piece. */
-export function minusRequested(
-  { availableBytes, maxVolumeBytes }: ReportedCapacity,
-  requestedBytes: bigint,
-): ReportedCapacity {
-  const reduce = (bytes: bigint): bigint => (bytes > requestedBytes ? bytes - requestedBytes : 0n);
-  return {
-    availableBytes: reduce(availableBytes),
-    maxVolumeBytes: maxVolumeBytes === undefined ? undefined : reduce(maxVolumeBytes),
-  };
-}
-
 /** The labels of our objects. */
 export function labelsOf({ driver, managedBy }: CapacityManager): Readonly<Record<string, string>> {
   return { [keys.CAPACITY_DRIVER]: driver, [keys.CAPACITY_MANAGED_BY]: managedBy };
@@ -57,12 +44,6 @@ export function selectorOf(manager: CapacityManager): string {
   return Object.entries(labelsOf(manager))
     .map(([key, value]) => `${key}=${value}`)
     .join(',');
-}
-
-/** Whether an object carries our labels. */
-export function isManagedBy(object: StorageCapacity, manager: CapacityManager): boolean {
-  const { labels = {} } = object.metadata;
-  return Object.entries(labelsOf(manager)).every(([key, value]) => labels[key] === value);
 }
 
 /** The item that an object is about; undefined for one that no provisioner makes. */
@@ -90,16 +71,11 @@ export function transformCapacity(raw: unknown): StorageCapacity {
   };
 }
 
-/** Of several objects for one item, the one that is kept; the others are duplicates. Ingest, which
- * removes duplicates, and jobs, which write values, have to choose alike.
- * @param ownName  the name that sutler gives the item's object */
-export function chooseObject(
-  objects: Iterable<StorageCapacity>,
-  ownName: string,
-): StorageCapacity | undefined {
-  const rank = ({ metadata: { name, creationTimestamp = '' } }: StorageCapacity): string =>
-    `${name === ownName ? 0 : 1} ${creationTimestamp} ${name}`;
-  return [...objects].toSorted((a, b) => compareTexts(rank(a), rank(b)))[0];
+/** Of several objects for one item, the one that is kept: the oldest, and of two of one second the
+ * first in this order. */
+export function chooseObject(objects: Iterable<StorageCapacity>): StorageCapacity | undefined {
+  const ageOf = ({ metadata: { creationTimestamp = '' } }: StorageCapacity) => creationTimestamp;
+  return [...objects].toSorted((a, b) => compareTexts(ageOf(a), ageOf(b)))[0];
 }
 
 /** What a new object is made of. */
@@ -109,20 +85,18 @@ export interface NewCapacity {
   readonly owner: OwnerReference | undefined;
   readonly manager: CapacityManager;
   readonly namespace: string;
-  /** Undefined: the API server chooses one. */
-  readonly name: string | undefined;
 }
 
 /** The body that creates an object. */
 export function newCapacityObject(
   resource: Resource,
-  { item, reported, owner, manager, namespace, name }: NewCapacity,
+  { item, reported, owner, manager, namespace }: NewCapacity,
 ): Readonly<Record<string, unknown>> {
   return {
     apiVersion: apiVersionOf(resource),
     kind: resource.kind,
     metadata: {
-      ...(name === undefined ? { generateName: NAME_PREFIX } : { name }),
+      generateName: 'csisc-',
       namespace,
       labels: labelsOf(manager),
       ...(owner === undefined ? {} : { ownerReferences: [owner] }),
@@ -132,9 +106,6 @@ export function newCapacityObject(
     ...quantitiesOf(reported),
   };
 }
-
-/** What the names of our objects begin with, as upstream's. */
-const NAME_PREFIX = 'csisc-';
 
 /** The merge patch that brings an object up to date; undefined if it is. Existing owners stay, and
  * an object that has a controller already gets no second one, which the API server would refuse. */
@@ -176,12 +147,6 @@ function bytesOf(quantity: string | undefined): bigint | undefined {
   } catch {
     return -1n;
   }
-}
-
-/** The name that sutler gives an item's object. It follows from the item, so that a creation whose
- * answer was lost is not repeated under another name. */
-export function objectName({ driver, managedBy }: CapacityManager, item: CapacityItem): string {
-  return NAME_PREFIX + hashOf([driver, managedBy, item.className, item.segment]);
 }
 
 const BASE = 'external-provisioner';

@@ -1,9 +1,9 @@
-import { capacityFlags, capacityPollFlags } from '../capacity/flags.ts';
+import { capacityFlags, capacityIngestFlags } from '../capacity/flags.ts';
 import { driverConfigFlags } from '../driver-config/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { doubtFlags, electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
-import { limitFlags } from '../queue/flags.ts';
+import { limitFlags, retryFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { defineFlags, type Flags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
@@ -23,7 +23,8 @@ export const flags = defineFlags({
   ...doubtFlags,
   ...limitFlags,
   ...capacityFlags,
-  ...capacityPollFlags,
+  ...capacityIngestFlags,
+  ...retryFlags,
   'event-source': {
     type: 'string',
     default: 'watch',

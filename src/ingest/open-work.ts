@@ -6,7 +6,7 @@ import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { Journal } from '../journal/journal.ts';
 import type { Claim } from '../kube/objects.ts';
 import { readClaim } from '../kube/read-claim.ts';
-import { JOB_KINDS, type KeyToQueue } from '../queue/contract.ts';
+import type { KeyToQueue } from '../queue/contract.ts';
 import { WorkQueue } from '../queue/work-queue.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
@@ -51,15 +51,14 @@ export function openWork(
 ): Work {
   const { flags, closers, health, log, metrics } = context;
   const { kube: client } = connections;
-  const { redisPrefix: prefix, enableCapacity } = flags;
+  const { redisPrefix: prefix } = flags;
   const driver = o.driver.name;
   let handler: Handler | undefined;
   let onOutdated = (): void => undefined;
   const workLink = openLink(context, connections);
   const place = { redis: workLink.redis, prefix, driver };
   const dirty = (): number => dispatcher.pending;
-  const kinds = JOB_KINDS.filter((kind) => kind !== 'capacity' || enableCapacity);
-  const work = new WorkQueue({ link: workLink, prefix, driver, kinds, dirty, log, metrics });
+  const work = new WorkQueue({ link: workLink, prefix, driver, dirty, log, metrics });
   const journal = new Journal({
     client,
     ...o.lease,

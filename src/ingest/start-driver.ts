@@ -1,7 +1,7 @@
 import { redisAuditLedger } from '../audit/audit.ts';
 import { startPeriodicAudit } from '../audit/periodic-audit.ts';
-import { capacityNamespace } from '../capacity/flags.ts';
-import { startRefresher } from '../capacity/start-refresher.ts';
+import { capacityPlace } from '../capacity/flags.ts';
+import { startCapacity } from '../capacity/start-capacity.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
@@ -175,17 +175,16 @@ async function serveDriver(
   return handler;
 }
 
-/** Looks after storage capacity, with --enable-capacity. */
 function openCapacity(
   { context, connections, driver, queue, ownLeader }: DriverDeps,
   source: ObjectSource,
   classChanges: Listeners<void>,
 ): void {
-  startRefresher(context, connections, {
+  startCapacity(context, connections, {
     driver: driver.name,
     ownNode: ownLeader?.node,
     classes: () => source.classes(),
-    queue,
+    isLeading: () => queue.isAllowing,
     onClassChange: onChange(classChanges),
   });
 }
@@ -196,7 +195,7 @@ function onChange(changes: Listeners<void>): (listener: () => void) => void {
 
 /** @throws UsageError for times that can't work together, and a variable that is not set */
 export function checkFlags(context: Pick<Context, 'flags' | 'env'>): void {
-  if (context.flags.enableCapacity) capacityNamespace(context.env);
+  capacityPlace(context.flags, context.env);
   checkLeaseTimes(leaseTimes(context));
 }
 

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import { openCapacityHints } from '../capacity/hints.ts';
+import { NO_CAPACITY_HINTS, openCapacityHints } from '../capacity/hints.ts';
 import { doubtMsOf } from '../election/flags.ts';
 import type { LeaseView } from '../election/lease-view.ts';
 import { redisSharedHandles } from '../hints/shared-handles.ts';
@@ -79,7 +79,7 @@ export function buildDependencies(
     },
     reports: {
       counts: createOperationCounts(metrics),
-      capacity: openCapacityHints(flags, link.redis, { driver: driver.name, log }),
+      capacity: flags.enableCapacity ? openCapacityHints(place, log) : NO_CAPACITY_HINTS,
       log,
     },
     clock: systemClock,

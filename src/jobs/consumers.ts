@@ -14,14 +14,14 @@ import { reconcileVolume } from './volume/reconcile-volume.ts';
 
 /** Starts to take the jobs of one queue.
  * @param concurrency  how many runs there may be at once */
-export type StartConsumer = (
+type StartConsumer = (
   kind: JobKind,
   concurrency: number,
   reconcile: (key: JobKey, run: Run) => Promise<Outcome>,
 ) => Consumer;
 
 /** @returns a function that starts a consumer */
-export function createConsumerStarter({
+function createConsumerStarter({
   context,
   connections,
   shared,
@@ -63,11 +63,10 @@ const SNAPSHOT_CONCURRENCY = 2;
 const SNAPSHOT_STALLED_CHECK_MS = 60_000;
 
 /** A consumer for each queue of claims, volumes and snapshots. */
-export function startConsumers(
-  { context: { flags, health, log }, driver }: DriverDeps,
-  deps: Dependencies,
-  startConsumer: StartConsumer,
-): void {
+export function startConsumers(driverDeps: DriverDeps, deps: Dependencies): void {
+  const { context, driver } = driverDeps;
+  const { flags, health, log } = context;
+  const startConsumer = createConsumerStarter(driverDeps);
   const consumers = [
     startConsumer('claim', flags.workerThreads, (key, run) => reconcileClaim(deps, key, run)),
     startConsumer('volume', flags.workerThreads, (key, run) => reconcileVolume(deps, key, run)),

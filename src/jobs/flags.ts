@@ -1,8 +1,9 @@
-import { capacityFlags, capacityWorkFlags } from '../capacity/flags.ts';
+import { capacityFlags } from '../capacity/flags.ts';
 import { driverConfigFlags } from '../driver-config/flags.ts';
 import { doubtFlags, electionFlags } from '../election/flags.ts';
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
+import { retryFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { defineFlags, perDriver } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
@@ -21,7 +22,7 @@ export const flags = defineFlags({
   ...provisioningFlags,
   ...doubtFlags,
   ...capacityFlags,
-  ...capacityWorkFlags,
+  ...retryFlags,
   ...perDriver({
     'worker-threads': {
       type: 'int',
@@ -29,20 +30,6 @@ export const flags = defineFlags({
       min: 1,
       help: 'Claims that this process works on at once, and the same number of volumes.',
       upstream: 'same; 0, which starts no worker, is refused here',
-    },
-    'retry-interval-start': {
-      type: 'durationMs',
-      default: '1s',
-      min: '1ms',
-      help: 'Delay after the first failure; doubles with each further one, and is varied by up to a quarter.',
-      upstream: 'same',
-    },
-    'retry-interval-max': {
-      type: 'durationMs',
-      default: '5m',
-      min: '1ms',
-      help: 'Longest delay after a failure, before it is varied.',
-      upstream: 'same',
     },
     'lock-duration': {
       type: 'durationMs',

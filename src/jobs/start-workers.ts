@@ -1,5 +1,3 @@
-import { type CapacityPlace, capacityPlace } from '../capacity/flags.ts';
-import { startReconciler } from '../capacity/start-reconciler.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import { leaseNamespace } from '../election/flags.ts';
 import { leaseName } from '../election/lease.ts';
@@ -7,15 +5,13 @@ import { UsageError } from '../runtime/flags.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
 import { buildDependencies } from './build-dependencies.ts';
 import type { DriverCaches } from './caches.ts';
-import { createConsumerStarter, startConsumers } from './consumers.ts';
+import { startConsumers } from './consumers.ts';
 import type { JobsContext, SharedParts } from './dependencies.ts';
 import { followLease } from './follow-lease.ts';
 
 /** What the flags of a driver say, once they are checked. */
 export interface CheckedFlags {
   readonly gates: FeatureGates;
-  /** Undefined where this process asks the driver for no capacity. */
-  readonly place: CapacityPlace | undefined;
 }
 
 /** Begins to take the jobs of one driver, as soon as the driver is known. Resolves then, or when
@@ -27,7 +23,7 @@ export async function startWorkers(
   o: CheckedFlags & { readonly instance: string; readonly shared: SharedParts },
 ): Promise<void> {
   const { flags, log, stopping } = context;
-  const { gates, place, instance, shared } = o;
+  const { gates, instance, shared } = o;
   for (const gate of retiredGates(flags.featureGates))
     log.warn(`--feature-gates: ${gate} is accepted and ignored: it is always on; remove it`);
   const driver = await connections.driver.waitUntilKnown(stopping);
@@ -47,17 +43,7 @@ export async function startWorkers(
   };
   const lease = ownLeader ?? (await followLease(deps, namespace));
   const dependencies = buildDependencies(deps, { caches, gates, lease, journal });
-  const startConsumer = createConsumerStarter(deps);
-  startConsumers(deps, dependencies, startConsumer);
-  if (place !== undefined) {
-    startReconciler(context, connections, {
-      driver: driver.name,
-      ownNode: ownLeader?.node,
-      place,
-      classOf: caches.classOf,
-      startConsumer: (process) => startConsumer('capacity', flags.capacityThreads, process),
-    });
-  }
+  startConsumers(deps, dependencies);
   log.info({ driver: driver.name, workers: flags.workerThreads }, 'taking jobs');
 }
 
@@ -78,7 +64,7 @@ export function checkFlags(context: Pick<JobsContext, 'flags' | 'env'>): Checked
   }
   const gates = parseFeatureGates(flags.featureGates);
   if (typeof gates === 'string') throw new UsageError(`--feature-gates: ${gates}`);
-  return { gates, place: capacityPlace(flags, context.env) };
+  return { gates };
 }
 
 function openCaches({ closers, health }: JobsContext, caches: DriverCaches): DriverCaches {

@@ -4,9 +4,8 @@ import { traceId } from '../runtime/trace-id.ts';
  * separately, so every change of the data needs a new version. */
 export const CONTRACT_VERSION = 1;
 
-/** The kinds of objects that jobs reconcile; each kind has a queue of its own. `capacity`: a value
- * or an object of storage capacity, see src/capacity/items.ts. */
-export const JOB_KINDS = ['claim', 'volume', 'snapshot', 'capacity'] as const;
+/** The kinds of objects that jobs reconcile; each kind has a queue of its own. */
+export const JOB_KINDS = ['claim', 'volume', 'snapshot'] as const;
 
 export type JobKind = (typeof JOB_KINDS)[number];
 
@@ -14,7 +13,7 @@ export type JobKind = (typeof JOB_KINDS)[number];
 export interface JobKey {
   readonly kind: JobKind;
   readonly uid: string;
-  /** Empty for volumes, and for values of capacity. */
+  /** Empty for volumes. */
   readonly namespace: string;
   readonly name: string;
   /** Of a volume: the claim that it names. Creation and deletion of one claim UID never have jobs
@@ -109,7 +108,7 @@ export function parseKey({
 }
 
 function fitsKind(namespace: string, kind: JobKind): boolean {
-  return kind === 'capacity' || (namespace === '') === (kind === 'volume');
+  return (namespace === '') === (kind === 'volume');
 }
 
 /** Whether this version knows jobs of this kind. */

@@ -21,3 +21,21 @@ export const limitFlags = perDriver({
       'volumes; 0: no limit.',
   },
 });
+
+/** Delays after failures, of jobs and of storage capacity. */
+export const retryFlags = perDriver({
+  'retry-interval-start': {
+    type: 'durationMs',
+    default: '1s',
+    min: '1ms',
+    help: 'Delay after the first failure; doubles with each further one, and is varied by up to a quarter.',
+    upstream: 'same',
+  },
+  'retry-interval-max': {
+    type: 'durationMs',
+    default: '5m',
+    min: '1ms',
+    help: 'Longest delay after a failure, before it is varied.',
+    upstream: 'same',
+  },
+});

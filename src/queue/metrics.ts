@@ -1,5 +1,5 @@
 import { metricsIn, type Registry } from '../runtime/metrics.ts';
-import type { JobKind } from './contract.ts';
+import { JOB_KINDS, type JobKind } from './contract.ts';
 import type { Outcome } from './outcome.ts';
 
 const DRIVER = ['driver'] as const;
@@ -15,12 +15,11 @@ export function producerMetrics(
   registry: Registry,
   o: {
     readonly driver: string;
-    readonly kinds: readonly JobKind[];
     readonly dirty: () => number;
   },
 ) {
   const { counter, sum } = metricsIn(registry);
-  const { driver, kinds } = o;
+  const { driver } = o;
   const metrics = {
     requests: counter(
       'sutler_queue_requests_total',
@@ -39,7 +38,7 @@ export function producerMetrics(
     ),
   };
   for (const each of [metrics.rejected, metrics.emptied]) each.inc({ driver }, 0);
-  for (const kind of kinds)
+  for (const kind of JOB_KINDS)
     for (const each of [metrics.requests, metrics.added, metrics.deduplicated])
       each.inc({ driver, kind }, 0);
   return metrics;

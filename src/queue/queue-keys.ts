@@ -11,11 +11,10 @@ export interface QueuePlace {
 }
 
 /** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`,
- * `snapshots.<driver>`, `capacity.<driver>`. */
+ * `snapshots.<driver>`. */
 export function queueName(kind: JobKind, driver: string): string {
-  const kinds = kind === 'capacity' ? kind : `${kind}s`;
   // ':' separates the parts of BullMQ's keys.
-  return `${kinds}.${driver.replaceAll(':', '-')}`;
+  return `${kind}s.${driver.replaceAll(':', '-')}`;
 }
 
 /** What BullMQ's keys of a queue begin with. Scripts of heartbeat.ts, doubt.ts and work-queue.ts

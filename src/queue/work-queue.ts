@@ -148,8 +148,6 @@ const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5_000;
 
 export interface WorkQueueOptions extends DriverPlace {
-  /** Those that get jobs; absent: all. */
-  readonly kinds?: readonly JobKind[];
   /** A connection that nothing else uses: adding watches a key until its transaction ends. */
   readonly link: RedisLink;
   /** Requests that Redis has not taken yet. */
@@ -172,12 +170,12 @@ export class WorkQueue {
   #fairMs = 0;
 
   constructor(options: WorkQueueOptions) {
-    const { link, driver, prefix, metrics, dirty, kinds = JOB_KINDS } = options;
+    const { link, driver, prefix, metrics, dirty } = options;
     this.#options = options;
     this.#place = { redis: link.redis, prefix, driver };
     checkTransactions(link.redis);
-    this.#metrics = producerMetrics(metrics, { driver, kinds, dirty });
-    this.#workqueues = new Map(kinds.map((kind) => [kind, workqueueMetrics(metrics, kind)]));
+    this.#metrics = producerMetrics(metrics, { driver, dirty });
+    this.#workqueues = new Map(JOB_KINDS.map((kind) => [kind, workqueueMetrics(metrics, kind)]));
   }
 
   /** Counts a request. */

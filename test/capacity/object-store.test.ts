@@ -36,6 +36,7 @@ describe('the version of CSIStorageCapacity', () => {
       client,
       namespace: 'ns',
       manager: { driver: 'driver', managedBy: 'external-provisioner' },
+      onChange: () => undefined,
       clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(ms / 100, signal) },
       log: silentLog,
       metrics: new Registry(),

@@ -6,7 +6,6 @@ import {
   capacityPatch,
   chooseObject,
   itemOf,
-  minusRequested,
   newCapacityObject,
   readCapacity,
   transformCapacity,
@@ -49,12 +48,6 @@ describe('the answer to GetCapacity', () => {
       complaint({ availableCapacity: 1n, maximumVolumeSize: -2n }),
       /maximum_volume_size, -2/,
     ));
-
-  it('loses what is in flight, of both numbers', () =>
-    assert.deepEqual(minusRequested(reported(5n, 4n), 3n), reported(2n, 1n)));
-
-  it('does not go below zero', () =>
-    assert.deepEqual(minusRequested(reported(5n), 6n), reported(0n)));
 });
 
 describe('our objects', () => {
@@ -66,13 +59,12 @@ describe('our objects', () => {
         owner: OWNER,
         manager: MANAGER,
         namespace: 'ns',
-        name: 'csisc-1',
       }),
       {
         apiVersion: 'storage.k8s.io/v1',
         kind: 'CSIStorageCapacity',
         metadata: {
-          name: 'csisc-1',
+          generateName: 'csisc-',
           namespace: 'ns',
           labels: {
             'csi.storage.k8s.io/drivername': 'driver',
@@ -87,7 +79,7 @@ describe('our objects', () => {
       },
     ));
 
-  it('get a name of the API server where none is given, and select all nodes for the whole cluster', () => {
+  it('select all nodes for the whole cluster', () => {
     const made = newCapacityObject(
       { ...storageCapacities, version: 'v1beta1' },
       {
@@ -96,12 +88,10 @@ describe('our objects', () => {
         owner: undefined,
         manager: MANAGER,
         namespace: 'ns',
-        name: undefined,
       },
     );
     const { apiVersion, metadata, nodeTopology, capacity } = made as unknown as StorageCapacity;
     assert.equal(apiVersion, 'storage.k8s.io/v1beta1');
-    assert.equal(metadata.generateName, 'csisc-');
     assert.equal(metadata.ownerReferences, undefined);
     assert.deepEqual(nodeTopology, {});
     assert.equal(capacity, '0');
@@ -138,10 +128,10 @@ describe('of several objects for one item', () => {
         ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
       },
     });
-  const chosen = (...objects: StorageCapacity[]) => chooseObject(objects, 'own')?.metadata.name;
+  const chosen = (...objects: StorageCapacity[]) => chooseObject(objects)?.metadata.name;
 
-  it('the one with our name is kept', () =>
-    assert.equal(chosen(named('a', '2020-01-01T00:00:00Z'), named('own')), 'own'));
+  it('the first is kept of two of one second', () =>
+    assert.equal(chosen(named('b'), named('a')), 'b'));
   it('the oldest is kept', () =>
     assert.equal(
       chosen(named('a', '2020-01-02T00:00:00Z'), named('b', '2020-01-01T00:00:00Z')),

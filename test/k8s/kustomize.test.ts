@@ -78,13 +78,13 @@ describe(
     };
 
     for (const name of ['ingest', 'jobs'] as const)
-      it(`${name} asks the driver’s gateways and publishes capacity`, () => {
+      it(`${name} asks the driver’s gateways and looks after capacity`, () => {
         const container = containerOf('Deployment', `sutler-${name}`, name);
         const { flags, env } = startOf(container);
         assert.equal(flags['gatewayService'], 'local-storage/sutler-gateway');
         assert.equal(flags['enableCapacity'], true);
-        assert.ok('NAMESPACE' in env);
-        assert.equal('POD_NAME' in env, name === 'jobs');
+        assert.equal('NAMESPACE' in env, name === 'ingest');
+        assert.equal('POD_NAME' in env, name === 'ingest');
       });
 
     it('the driver’s pod gets a gateway that the Service selects', () => {
@@ -108,7 +108,7 @@ describe(
       assert.ok(dnsNames.includes('sutler-gateway.local-storage.svc'), dnsNames.join());
     });
 
-    it('ingest and jobs may read nodes, gateways, and capacity', () => {
+    it('ingest and jobs may read nodes and gateways, and ingest write capacity', () => {
       const granted = new Map(
         objects
           .filter(({ kind }) => kind === 'RoleBinding' || kind === 'ClusterRoleBinding')
@@ -118,7 +118,6 @@ describe(
       for (const role of ['sutler-topology', 'sutler-gateway'])
         assert.deepEqual(granted.get(role), ['sutler-ingest', 'sutler-jobs'], role);
       assert.deepEqual(granted.get('sutler-ingest-capacity'), ['sutler-ingest']);
-      assert.deepEqual(granted.get('sutler-jobs-capacity'), ['sutler-jobs']);
     });
   },
 );

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Queue } from 'bullmq';
-import { objectName } from '#src/capacity/objects.ts';
 import {
   Controller,
   type ControllerGetCapabilitiesResponse,
@@ -12,10 +11,9 @@ import { PROVISIONED_BY, SELECTED_NODE, SNAPSHOT_SOURCE_PROTECTION } from '#src/
 import { queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { encodeEntry, pendingKey } from '#src/explain/pending-index.ts';
-import { jobData } from '#src/queue/contract.ts';
+import { JOB_KINDS, jobData } from '#src/queue/contract.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { toTerm } from '#src/topology/term.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import {
@@ -49,20 +47,17 @@ const ACTIONS = [
   '/volumes/a/retry',
   '/volumes/b/retry',
 ];
-const KINDS = ['claim', 'volume', 'snapshot', 'capacity'] as const;
 const NODES = ['node-1', 'node-2'] as const;
 /** What scripts of BullMQ and of ours send where a job has failed for good, is promoted during its
- * run or waits at a limit, or where a value of capacity is asked for during a creation. */
+ * run or waits at a limit. */
 const OF_RARE_STATES: readonly string[] = [
   'sutler-ingest +pttl',
   'sutler-ingest +zrevrangebyscore',
   'sutler-ingest ~{csi}:promotion:*',
   'sutler-jobs +expire',
-  'sutler-jobs +hvals',
   'sutler-jobs +zremrangebyrank',
   'sutler-jobs +zremrangebyscore',
   'sutler-jobs +zrevrange',
-  'sutler-jobs ~{csi}:capacity-asks:*',
   'sutler-dashboard +lpos',
   'sutler-promoter +lpos',
   // sutler forget, where no leader answers.
@@ -273,16 +268,7 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     await api.call('DELETE', `${paths(namespace).claims}/late`);
   });
 
-  it('publish no capacity of a class that is gone, nor by the name of a foreign object', async () => {
-    const manager = { driver: LOCAL, managedBy: 'external-provisioner' };
-    const segment = toTerm({ [NODE_KEY]: NODES[0] });
-    const name = objectName(manager, { className: 'local-2', segment });
-    await api.create(CAPACITIES, {
-      apiVersion: 'storage.k8s.io/v1',
-      kind: 'CSIStorageCapacity',
-      metadata: { name },
-      storageClassName: 'other',
-    });
+  it('publish no capacity of a class that is gone', async () => {
     await createClass('local-2', {
       provisioner: LOCAL,
       volumeBindingMode: 'WaitForFirstConsumer',
@@ -344,10 +330,10 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
 
   it('show every page of the dashboard, and try claims and volumes now', async () => {
     const driver = UNSERVED;
-    const uidOf = (kind: (typeof KINDS)[number], object: string): string =>
-      `${object}${KINDS.indexOf(kind)}000000-0000-0000-0000-000000000000`;
+    const uidOf = (kind: (typeof JOB_KINDS)[number], object: string): string =>
+      `${object}${JOB_KINDS.indexOf(kind)}000000-0000-0000-0000-000000000000`;
     const names = await Promise.all(
-      KINDS.map(async (kind) => {
+      JOB_KINDS.map(async (kind) => {
         const name = queueName(kind, driver);
         await registerQueues(bed.data, 'csi', [{ name, driver, kind }]);
         const queue = new Queue(name, { connection: bed.data, prefix: '{csi}' });

@@ -43,7 +43,7 @@ const NODES: readonly string[] = ['list', 'watch'].flatMap((verb) => [
 const GATEWAYS: readonly string[] = ['list', 'watch'].map(
   (verb) => `${verb} discovery.k8s.io/endpointslices`,
 );
-/** What ingest and jobs need that publish storage capacity. */
+/** What ingest needs that publishes storage capacity. */
 const CAPACITIES = 'storage.k8s.io/csistoragecapacities';
 
 /** Everything that each account may do: `verb group/resource names`, in every namespace and in its
@@ -73,7 +73,9 @@ const RIGHTS: Readonly<
         (verb) => `${verb} coordination.k8s.io/leases`,
       ),
       ...GATEWAYS,
-      ...['list', 'watch'].map((verb) => `${verb} ${CAPACITIES}`),
+      ...['create', 'delete', 'list', 'patch', 'watch'].map((verb) => `${verb} ${CAPACITIES}`),
+      'get /pods',
+      'get apps/replicasets',
     ],
   },
   'sutler-jobs': {
@@ -102,11 +104,6 @@ const RIGHTS: Readonly<
     atHome: [
       ...['get', 'list', 'watch'].map((verb) => `${verb} coordination.k8s.io/leases`),
       ...GATEWAYS,
-      ...['create', 'delete', 'get', 'list', 'patch', 'watch'].map(
-        (verb) => `${verb} ${CAPACITIES}`,
-      ),
-      'get /pods',
-      'get apps/replicasets',
     ],
   },
   'sutler-dashboard': { everywhere: [], atHome: [] },

@@ -85,8 +85,7 @@ async function callCreateVolume(
   secrets: SecretValues,
 ): Promise<Outcome> {
   const { capacity } = deps.reports;
-  const { planned } = creation;
-  capacity.creationBegins(planned);
+  const { storageClassName: className = '' } = creation.planned.pvTemplate.volume.spec;
   const sentMs = deps.clock.nowMs();
   let answer: VolumeAnswer | BadAnswer;
   try {
@@ -94,13 +93,13 @@ async function callCreateVolume(
   } catch (error) {
     if (!(error instanceof CsiError)) throw error;
     const outcome = await handleFailure(deps, creation, error);
-    if (!error.notForwarded) capacity.creationFailed(planned);
+    if (!error.notForwarded) capacity.creationFailed(className);
     return outcome;
   }
   const wasLong = deps.clock.nowMs() - sentMs >= LONG_CALL_MS;
   if (!('message' in answer)) return writeVolume(deps, { ...creation, answer, wasLong });
   const outcome = await handleUnusableAnswer(deps, creation, answer, secrets);
-  capacity.creationFailed(planned);
+  capacity.creationFailed(className);
   return outcome;
 }
 

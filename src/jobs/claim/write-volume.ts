@@ -94,7 +94,6 @@ async function endWritten(
   const { claim, mark, planned, run, startMs, wasLong } = created;
   const { clock, cluster, reports } = deps;
   const { name } = volume.metadata;
-  reports.capacity.creationEnded(planned);
   reports.capacity.volumeChanged(volume.spec);
   logSuccess(deps, created, volume);
   const endMs = clock.nowMs();

@@ -1,28 +1,20 @@
 import type { GetCapacityRequest } from '#src/csi/generated/csi_pb.ts';
-import { type CapacityHint, redisHintStore } from '#src/capacity/hints.ts';
+import { CapacityController } from '#src/capacity/controller.ts';
+import { type CapacityHint, takeHints } from '#src/capacity/hints.ts';
 import { ObjectStore } from '#src/capacity/object-store.ts';
-import { redisReadTimes, redisWriteLimit, type WriteLimit } from '#src/capacity/timing.ts';
-import { redisRequestedBytes } from '#src/capacity/requested-bytes.ts';
-import { CapacityRefresher } from '#src/capacity/refresher.ts';
 import type { CsiClient } from '#src/gateway-client/client.ts';
 import { capacityMetrics } from '#src/capacity/metrics.ts';
-import { reconcileCapacity } from '#src/capacity/reconcile-capacity.ts';
-import { runToOutcome } from '#src/jobs/consumers.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Class, OwnerReference, StorageCapacity } from '#src/kube/objects.ts';
 import { startReflector } from '#src/kube/reflector.ts';
 import { classes, csiNodes, nodes, storageCapacities } from '#src/kube/resources.ts';
-import { Consumer } from '#src/queue/consumer.ts';
-import { openWorkerConnection } from '#src/queue/connections.ts';
-import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { type Logger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { startNodeWatch } from '#src/topology/node-watch.ts';
 import { labelsOf, managedBy } from '#src/capacity/objects.ts';
 import { type SampleDriver, startSampleDriver } from '../../../sandbox/driver/server.ts';
-import { openTestProducer, type TestProducer } from '../../harness/queue.ts';
 import { makeFolder } from '../../harness/csi-folder.ts';
 import { startTestGateway } from '../../harness/csi-gateway.ts';
 import { startTestRedis, type TestRedis } from '../../harness/redis.ts';
@@ -33,7 +25,7 @@ export const GI = 1n << 30n;
 export const OWNER: OwnerReference = {
   apiVersion: 'apps/v1',
   kind: 'Deployment',
-  name: 'sutler-jobs',
+  name: 'sutler-ingest',
   uid: 'owner-uid',
   controller: true,
 };
@@ -118,17 +110,17 @@ interface StartOptions {
   readonly owner?: OwnerReference | undefined;
   readonly pollMs?: number;
   readonly threads?: number;
-  readonly isMinusInFlight?: boolean;
-  readonly mayWrite?: WriteLimit;
+  readonly writes?: { readonly perSecond: number; readonly burst: number };
+  readonly log?: Logger;
   /** Whether this ingest leads; it does where absent. */
   readonly isLeading?: () => boolean;
   /** Time of the polls; the machine's where absent. */
   readonly nowMs?: () => number;
-  /** Starts no worker. */
-  readonly withoutJobs?: boolean;
+  /** Neither asks the driver nor writes. */
+  readonly isIdle?: boolean;
 }
 
-/** An ingest's and a worker's part of storage capacity for one driver and namespace. */
+/** An ingest's part of storage capacity for one driver and namespace. */
 export class Stage {
   readonly name: string;
   readonly bed: CapacityBed;
@@ -136,9 +128,11 @@ export class Stage {
   readonly metrics = new Registry();
   readonly #csi: CsiClient;
   readonly #closers = new Closers();
-  #producer: TestProducer | undefined;
-  /** How often ingest has asked whether it leads: three times in a step at most. */
+  /** How often ingest has asked whether it leads. */
   #looks = 0;
+  /** Calls of the driver, and writes, that were begun. */
+  #begun = 0;
+  #underWay = 0;
 
   constructor(bed: CapacityBed, name: string, csi: CsiClient) {
     this.bed = bed;
@@ -149,18 +143,7 @@ export class Stage {
 
   /** Another ingest of the same driver and namespace. */
   twin(): Stage {
-    const twin = new Stage(this.bed, this.name, this.#csi);
-    twin.#producer = this.#openProducer();
-    return twin;
-  }
-
-  /** What gives values their jobs: that of the leader, for twins too. */
-  #openProducer(): TestProducer {
-    return (this.#producer ??= openTestProducer(
-      this.bed.redis.url,
-      this.manager.driver,
-      this.metrics,
-    ));
+    return new Stage(this.bed, this.name, this.#csi);
   }
 
   /** A node with labels, on which the driver is registered with the keys of those labels. */
@@ -239,146 +222,93 @@ export class Stage {
     });
   }
 
-  /** Starts both parts; when it resolves, they work. */
+  /** Starts it; when it resolves, everything is published. */
   async start(o: StartOptions = {}): Promise<void> {
-    const { redis } = this.bed.redis;
-    const { driver } = this.manager;
+    const place = { redis: this.bed.redis.redis, prefix: 'csi', driver: this.manager.driver };
     const client = await this.bed.cluster.client();
     const shared = { client, log: silentLog, metrics: this.metrics };
-    const producer = this.#openProducer();
-    let refresher: CapacityRefresher | undefined;
-    const nodeWatch = startNodeWatch({
-      ...shared,
-      driver,
-      onChange: () => refresher?.changed(),
-    });
+    let controller: CapacityController | undefined;
+    const onChange = (): void => controller?.changed();
+    const nodeWatch = startNodeWatch({ ...shared, driver: place.driver, onChange });
     const classWatch = startReflector<Class>({
       ...shared,
       resource: classes,
       transform: (raw) => raw as Class,
-      onChange: () => refresher?.changed(),
+      onChange,
     });
     const objects = new ObjectStore({
       ...shared,
       namespace: this.name,
       manager: this.manager,
-      onChange: (change) => refresher?.objectChanged(change),
+      onChange: (change) => controller?.objectChanged(change),
       clock: systemClock,
     });
     await Promise.all([nodeWatch.waitForSync(), classWatch.waitForSync(), objects.open()]);
-    const isLeading = o.isLeading ?? (() => true);
-    const look = (): void => void (this.#looks += 1);
-    refresher = new CapacityRefresher({
-      manager: this.manager,
-      includesImmediate: o.includesImmediate ?? false,
-      nodes: nodeWatch,
-      classes: () => classWatch.list(),
-      objects,
-      hints: redisHintStore(redis, 'csi', driver),
-      readTimes: redisReadTimes(redis, 'csi', driver),
-      queue: {
-        get isAllowing() {
-          look();
-          return isLeading();
-        },
-        ensureQueued: (key) => {
-          if (isLeading()) producer.ensureQueued(key);
-        },
+    const { isLeading = () => true, nowMs = systemClock.nowMs } = o;
+    const { kube } = this.bed;
+    controller = new CapacityController({
+      kube: {
+        create: (...args) => this.#follow(kube.create(...args)),
+        patch: (...args) => this.#follow(kube.patch(...args)),
+        delete: (...args) => this.#follow(kube.delete(...args)),
       },
-      pollMs: o.pollMs ?? 3_600_000,
-      stepMs: 20,
-      metrics: capacityMetrics(this.metrics, driver),
-      clock: { ...systemClock, ...(o.nowMs === undefined ? {} : { nowMs: o.nowMs }) },
-      log: silentLog,
-    });
-    const ownRefresher = refresher;
-    this.#closers.add('stage', async () => {
-      await ownRefresher.stop();
-      await producer.close();
-      await Promise.all([nodeWatch.stop(), classWatch.stop(), objects.stop()]);
-    });
-    if (o.withoutJobs === true) return this.looked();
-    this.#startJobs(o, objects, (name) => classWatch.get(name));
-    await this.settle();
-  }
-
-  #startJobs(
-    o: StartOptions,
-    objects: ObjectStore,
-    classOf: (name: string) => Class | undefined,
-  ): void {
-    const { redis } = this.bed.redis;
-    const { driver } = this.manager;
-    const ports = {
-      kube: this.bed.kube,
-      csi: this.#csi,
+      getCapacity: (...args) => this.#follow(this.#csi.getCapacity(...args)),
       gateway: () => Promise.resolve(''),
-      classOf,
+      classes: () => classWatch.list(),
+      nodes: nodeWatch,
       objects,
-      readTimes: redisReadTimes(redis, 'csi', driver),
-      mayWrite:
-        o.mayWrite ??
-        redisWriteLimit(redis, {
-          prefix: 'csi',
-          driver,
-          perSecond: 0,
-          burst: 1,
-          clock: systemClock,
-        }),
-      requestedBytes:
-        o.isMinusInFlight === true
-          ? redisRequestedBytes({ redis, prefix: 'csi', driver }, () => Date.now())
-          : undefined,
+      takeHints: () => takeHints(place),
+      isLeading: () => {
+        this.#looks += 1;
+        return isLeading();
+      },
       manager: this.manager,
       namespace: this.name,
       owner: 'owner' in o ? o.owner : OWNER,
       includesImmediate: o.includesImmediate ?? false,
+      pollMs: o.pollMs ?? 3_600_000,
+      threads: o.isIdle === true ? 0 : (o.threads ?? 2),
       timeoutMs: 5_000,
-      log: silentLog,
-    };
-    const place = { prefix: 'csi', driver, log: silentLog };
-    const connection = openWorkerConnection({ ...place, redisUrl: this.bed.redis.url });
-    const consumer = new Consumer({
-      ...place,
-      connection,
-      plain: this.bed.redis.redis,
-      kind: 'capacity',
-      concurrency: o.threads ?? 2,
-      name: 'test',
       backoff: { startMs: 10, maxMs: 500 },
-      lockMs: 5_000,
-      stalledCheckMs: 1_000,
-      process: (key, run) => runToOutcome(key, silentLog, () => reconcileCapacity(ports, key, run)),
-      metrics: this.metrics,
+      writes: o.writes ?? { perSecond: 0, burst: 1 },
+      stepMs: 20,
+      metrics: capacityMetrics(this.metrics, place.driver),
+      clock: { ...systemClock, nowMs },
+      log: o.log ?? silentLog,
     });
-    this.#closers.add('worker connection', () => connection.close());
-    this.#closers.add('consumer', () => consumer.close(1_000));
+    const own = controller;
+    this.#closers.add('stage', async () => {
+      await own.stop();
+      await Promise.all([nodeWatch.stop(), classWatch.stop(), objects.stop()]);
+    });
+    await (o.isIdle === true ? this.looked() : this.settle());
+  }
+
+  #follow<T>(sent: Promise<T>): Promise<T> {
+    this.#begun += 1;
+    this.#underWay += 1;
+    return sent.finally(() => (this.#underWay -= 1));
   }
 
   /** Leaves hints as runs of claims and volumes do. */
-  hint(...hints: readonly CapacityHint[]): Promise<void> {
-    return redisHintStore(this.bed.redis.redis, 'csi', this.manager.driver).add(hints);
+  async hint(...hints: readonly CapacityHint[]): Promise<void> {
+    const texts = hints.map((hint) => JSON.stringify(hint));
+    await this.bed.redis.redis.sadd(`{csi}:capacity-hints:${this.manager.driver}`, ...texts);
   }
 
-  /** Resolves when ingest has looked at everything that has changed, and no job is left. */
+  /** Resolves when ingest has done everything that follows from what has changed. */
   async settle(): Promise<void> {
-    await this.looked();
-    const root = queueRoot('csi', queueName('capacity', this.manager.driver));
-    const { redis } = this.bed.redis;
-    await until(async () => {
-      const counts = await Promise.all([
-        redis.llen(`${root}wait`),
-        redis.llen(`${root}active`),
-        redis.zcard(`${root}delayed`),
-      ]);
-      return counts.every((count) => count === 0);
-    }, 'no job is left');
+    for (let before = -1; before !== this.#begun;) {
+      before = this.#begun;
+      await this.looked();
+      await until(() => this.#underWay === 0, 'nothing is under way');
+    }
   }
 
   /** Resolves when ingest has looked at everything that has changed. */
   async looked(): Promise<void> {
     const before = this.#looks;
-    await until(() => this.#looks > before + 6, 'ingest has looked');
+    await until(() => this.#looks > before + 4, 'ingest has looked');
   }
 
   /** Our objects, by class and segment, as they are in the cluster. */

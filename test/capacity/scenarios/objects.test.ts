@@ -100,7 +100,7 @@ describe('storage capacity publishes', () => {
   for (const [title, given] of Object.entries(GIVEN)) {
     it(title, async () => {
       await prepare(given);
-      await stage.start({ ...given.start, withoutJobs: true });
+      await stage.start({ ...given.start, isIdle: true });
       assert.equal(await stage.counts(), given.counts);
       await stage.close();
       await stage.start(given.start);
@@ -218,7 +218,7 @@ describe('storage capacity publishes', () => {
       ...TWO_SEGMENTS,
       objects: [old('a', FOO), old('b', FOO), old('a', BAR), old('b', BAR)],
     });
-    await stage.start({ withoutJobs: true });
+    await stage.start({ isIdle: true });
     assert.equal(await stage.counts(), '4/4/0');
     await stage.close();
     await stage.start();
@@ -237,7 +237,7 @@ describe('storage capacity publishes', () => {
         { className: 'gone', segment: BAR },
       ],
     });
-    await stage.start({ withoutJobs: true });
+    await stage.start({ isIdle: true });
     assert.equal(await stage.counts(), '4/2/2');
     await stage.close();
     await stage.start();

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
 import type { Claim, KubeObject, StorageCapacity } from '#src/kube/objects.ts';
 import { claims, classes, csiNodes, nodes, pods, storageCapacities } from '#src/kube/resources.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { DRIVER, ProcessBed } from '../../harness/process-bed.ts';
 import { isReady, readiness, type Running } from '../../harness/run-main.ts';
 import { until } from '../../harness/until.ts';
@@ -11,24 +13,26 @@ const CLASS = 'late';
 const DEPLOYMENT = {
   apiVersion: 'apps/v1',
   kind: 'Deployment',
-  name: 'jobs',
+  name: 'ingest',
   uid: 'deployment-uid',
 };
 
 describe('ingest and jobs with --enable-capacity', () => {
   let bed: ProcessBed;
   let ingest: Running;
-  let jobs: Running;
   let available = 10n << 30n;
-  let onCreate: () => Promise<unknown> = () => Promise.resolve();
+  let isFull = false;
 
   before(async () => {
     bed = await ProcessBed.open({
-      env: { NAMESPACE, POD_NAME: 'jobs-1' },
+      env: { NAMESPACE, POD_NAME: 'ingest-1' },
       flags: ['--enable-capacity'],
       onCall: async ({ method, proceed }) => {
         if (method === 'CreateVolume') {
-          await onCreate();
+          if (isFull) {
+            available = 1n << 20n;
+            throw new DriverStatus(Code.ResourceExhausted, 'no room');
+          }
           const answer = await proceed();
           available -= 1n << 20n;
           return answer;
@@ -60,8 +64,8 @@ describe('ingest and jobs with --enable-capacity', () => {
       metadata: { name: 'node-1' },
       spec: { drivers: [{ name: DRIVER, nodeID: 'node-1', topologyKeys: [] }] },
     });
-    ingest = await bed.startIngest('--capacity-poll-interval=1h');
-    jobs = await bed.startJobs('--kube-api-capacity-qps=0', '--capacity-minus-in-flight');
+    ingest = await bed.startIngest('--capacity-poll-interval=1h', '--kube-api-capacity-qps=0');
+    await bed.startJobs();
   });
   after(() => bed.close());
 
@@ -74,25 +78,13 @@ describe('ingest and jobs with --enable-capacity', () => {
     return texts.every((text) => text === `${bytes >> 20n}Mi` || text === `${bytes >> 30n}Gi`);
   };
 
-  /** Whether ingest has taken all hints, and jobs has done what follows from them. */
-  const isIdle = async (): Promise<boolean> => {
-    const { redis } = bed.redis;
-    const queue = `{csi}:capacity.${DRIVER}`;
-    const left = await Promise.all([
-      redis.exists(`{csi}:capacity-hints:${DRIVER}`),
-      redis.llen(`${queue}:wait`),
-      redis.llen(`${queue}:active`),
-    ]);
-    return left.every((count) => count === 0);
-  };
-
-  it('say what they wait for while the pod of jobs is not known, and provision meanwhile', async () => {
+  it('say what they wait for while the pod of ingest is not known, and provision meanwhile', async () => {
     await until(
       async () =>
-        /capacity: look up owner\(s\) of pod: v1\/Pod "jobs-1" in namespace "default" does not exist/.test(
-          await readiness(jobs),
+        /capacity: look up owner\(s\) of pod: v1\/Pod "ingest-1" in namespace "default" does not exist/.test(
+          await readiness(ingest),
         ),
-      'jobs says it',
+      'ingest says it',
     );
     assert.deepEqual(await objects(), []);
     const claim = await bed.newClaim();
@@ -100,18 +92,17 @@ describe('ingest and jobs with --enable-capacity', () => {
   });
 
   it('publish when the owner is found, and are ready', async () => {
-    const owner = { ...DEPLOYMENT, kind: 'ReplicaSet', name: 'jobs-rs', controller: true };
+    const owner = { ...DEPLOYMENT, kind: 'ReplicaSet', name: 'ingest-rs', controller: true };
     await bed.kube.create<KubeObject>(pods, NAMESPACE, {
       apiVersion: 'v1',
       kind: 'Pod',
-      metadata: { name: 'jobs-1', ownerReferences: [owner] },
-      spec: { containers: [{ name: 'jobs', image: 'sutler' }] },
+      metadata: { name: 'ingest-1', ownerReferences: [owner] },
+      spec: { containers: [{ name: 'ingest', image: 'sutler' }] },
     });
     await until(async () => (await objects()).length === 1, 'there is an object');
     const [object] = await objects();
     assert.deepEqual(object?.metadata.ownerReferences, [owner]);
     assert.deepEqual(object?.nodeTopology, {});
-    await until(() => isReady(jobs), 'jobs is ready');
     await until(() => isReady(ingest), 'ingest is ready');
   });
 
@@ -122,23 +113,18 @@ describe('ingest and jobs with --enable-capacity', () => {
     const startedMs = Date.now();
     await until(() => publishes(available), 'there is less');
     assert.ok(Date.now() - startedMs < 1_000, `${Date.now() - startedMs} ms`);
-    // Else a refresh after the creation could find the volume deleted already.
-    await until(isIdle, 'no refresh of the creation is left');
     const less = available;
     await bed.kube.delete(claims, claim.metadata);
     await until(() => available > less, 'the volume is deleted');
     await until(() => publishes(available), 'there is more again', 1_000);
   });
 
-  it('take off what a creation under way has asked for, and put it back when it has failed', async () => {
+  it('ask again after a creation that failed', async () => {
     await until(() => publishes(available), 'the capacity is known');
-    let end: () => void = () => undefined;
-    onCreate = () => new Promise((_, reject) => (end = () => reject(new Error('full'))));
-    const claim = await lateClaim('in-flight');
-    await until(() => publishes(available - (1n << 20n)), 'it is taken off');
-    onCreate = () => Promise.reject(new Error('full'));
-    end();
-    await until(() => publishes(available), 'it is put back');
+    isFull = true;
+    const claim = await lateClaim('refused');
+    await until(() => publishes(available), 'there is less');
+    isFull = false;
     await bed.kube.delete(claims, claim.metadata);
   });
 
@@ -164,7 +150,7 @@ describe('the limit of writes of capacity', () => {
   it('holds back objects, and no request of the election and of claims (R-36)', async () => {
     const bed = await ProcessBed.open({
       env: { NAMESPACE },
-      flags: ['--enable-capacity', '--capacity-for-immediate-binding'],
+      flags: ['--enable-capacity'],
     });
     const objects = async (): Promise<number> =>
       (await bed.kube.list(storageCapacities, { namespace: NAMESPACE })).items.length;
@@ -179,12 +165,14 @@ describe('the limit of writes of capacity', () => {
         spec: { drivers },
       });
     }
-    await bed.startIngest('--leader-election-retry-period=200ms');
-    await bed.startJobs(
+    await bed.startIngest(
+      '--leader-election-retry-period=200ms',
       '--capacity-ownerref-level=-1',
+      '--capacity-for-immediate-binding',
       '--kube-api-capacity-qps=0.001',
       '--kube-api-capacity-burst=1',
     );
+    await bed.startJobs();
     await until(async () => (await objects()) === 1, 'the burst is written');
     const renewals = (): number => bed.cluster.api.requests.snapshot()['update leases'] ?? 0;
     const before = renewals();
@@ -199,10 +187,10 @@ describe('the limit of writes of capacity', () => {
     ['NAMESPACE', {}, 'need NAMESPACE env variable for CSIStorageCapacity objects'],
     ['POD_NAME', { NAMESPACE }, 'need POD_NAME env variable to determine CSIStorageCapacity owner'],
   ] as const) {
-    it(`jobs ends with status 2 without ${what}`, async () => {
+    it(`ingest ends with status 2 without ${what}`, async () => {
       const bed = await ProcessBed.open({ env, flags: ['--enable-capacity'] });
-      await assert.rejects(bed.startJobs(), (error: Error) =>
-        error.message.includes(`ended with 2: sutler jobs: ${message}`),
+      await assert.rejects(bed.startIngest(), (error: Error) =>
+        error.message.includes(`ended with 2: sutler ingest: ${message}`),
       );
       await bed.close();
     });

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { redisWriteLimit } from '#src/capacity/timing.ts';
-import { systemClock } from '#src/runtime/clock.ts';
+import { createLogger } from '#src/runtime/log.ts';
 import { toTerm } from '#src/topology/term.ts';
 import { until } from '../../harness/until.ts';
 import { CapacityBed, GI, type Stage } from './capacity-bed.ts';
@@ -71,8 +70,8 @@ describe('a refresh of storage capacity', () => {
       await startWith(segments);
       await stage.hint(
         'class' in hint
-          ? { kind: 'class', className: stage.className(hint.class) }
-          : { kind: 'segment', segment: toTerm(hint.segment) },
+          ? { className: stage.className(hint.class) }
+          : { segment: toTerm(hint.segment) },
       );
       await stage.settle();
       assert.deepEqual(asked(), expected);
@@ -83,25 +82,9 @@ describe('a refresh of storage capacity', () => {
     await startWith([FOO, BAR]);
     bed.answer = () => ({ availableCapacity: 5n * GI });
     const startedMs = Date.now();
-    await stage.hint({ kind: 'segment', segment: toTerm(BAR) });
+    await stage.hint({ segment: toTerm(BAR) });
     await stage.untilSummary('a foo 1Gi', 'b foo 1Gi', 'a bar 5Gi', 'b bar 5Gi');
     assert.ok(Date.now() - startedMs < 1_000, `${Date.now() - startedMs} ms`);
-  });
-
-  it('of a class happens twice a second at most, and is not forgotten', async () => {
-    await startWith([FOO]);
-    const askedMs: number[] = [];
-    bed.answer = () => {
-      askedMs.push(Date.now());
-      return { availableCapacity: GI };
-    };
-    const hint = { kind: 'class', className: stage.className('a') } as const;
-    await stage.hint(hint);
-    await until(() => askedMs.length === 1, 'the first hint is followed at once');
-    await stage.hint(hint);
-    await until(() => askedMs.length === 2, 'the second one is followed later');
-    const [firstMs = 0, secondMs = 0] = askedMs;
-    assert.ok(secondMs - firstMs > 300, `${secondMs - firstMs} ms`);
   });
 
   it('that fails is repeated with a delay, and then written', async () => {
@@ -121,17 +104,15 @@ describe('a refresh of storage capacity', () => {
     await stage.addNode('node', FOO);
     await stage.addClass('a');
     bed.answer = () => ({ availableCapacity: GI, maximumVolumeSize: -1n });
-    await stage.start({ withoutJobs: true });
-    await stage.close();
-    const starting = stage.start();
-    await until(async () => {
-      const keys = await bed.redis.redis.keys(`{csi}:status:${stage.manager.driver}:*`);
-      const reason = await bed.redis.redis.hget(keys[0] ?? '', 'reason');
-      return /class .*-a in layer0=foo: .*negative maximum_volume_size, -1/.test(reason ?? '');
-    }, 'the status says why');
+    let lines = '';
+    const write = (line: string) => (lines += line);
+    const log = createLogger({ name: 'test', verbosity: 4, format: 'json', write });
+    await stage.start({ log });
+    await until(
+      () => /negative maximum_volume_size/.test(lines) && lines.includes('-a in layer0=foo'),
+      'the log says why',
+    );
     assert.deepEqual(await stage.objects(), []);
-    bed.answer = undefined;
-    await starting;
   });
 
   it('of the largest number that CSI can carry is published as it is', async () => {
@@ -141,7 +122,7 @@ describe('a refresh of storage capacity', () => {
     await stage.start();
     await stage.untilSummary('a foo 9223372036854775807');
     bed.answer = undefined;
-    await stage.hint({ kind: 'segment', segment: toTerm(FOO) });
+    await stage.hint({ segment: toTerm(FOO) });
     await stage.untilSummary('a foo 1Gi');
   });
 
@@ -150,55 +131,28 @@ describe('a refresh of storage capacity', () => {
     await stage.addClass('a');
     await stage.start();
     const segment = toTerm({ ['k'.repeat(300)]: 'v'.repeat(300), __proto__: 'x' });
-    await stage.hint({ kind: 'segment', segment });
+    await stage.hint({ segment });
     await stage.settle();
     assert.deepEqual(await stage.summary(), ['a foo 1Gi']);
   });
 
-  it('keeps the age of each value', async () => {
+  it('shows the age of the oldest value of each class', async () => {
     await startWith([FOO, BAR]);
     const ages = async () =>
-      (await stage.metrics.getSingleMetric('sutler_capacity_age_seconds')?.get())?.values ?? [];
-    await until(async () => (await ages()).length === 4, 'each value has an age', 10_000);
+      (await stage.metrics.getSingleMetric('sutler_capacity_oldest_age_seconds')?.get())?.values ??
+      [];
+    await until(async () => (await ages()).length === 2, 'each class has an age', 10_000);
     for (const { labels, value } of await ages()) {
       assert.match(String(labels['class']), /-[ab]$/);
-      assert.match(String(labels['segment']), /^layer0=(foo|bar)$/);
       assert.ok(value >= 0 && value < 10, String(value));
     }
   });
 
-  it('shows an age for each of two segments with the same long beginning', async () => {
-    const long = Object.fromEntries([1, 2, 3, 4].map((n) => [`l${n}`, `x${'x'.repeat(61)}`]));
-    const zones = ['a', 'b'].map((zone) => ({ ...long, zone }));
-    for (const [i, labels] of zones.entries()) await stage.addNode(`node-${i}`, labels);
-    await stage.addClass('a');
-    await stage.start();
-    const segments = async (): Promise<readonly string[]> => {
-      const metric = await stage.metrics.getSingleMetric('sutler_capacity_age_seconds')?.get();
-      return (metric?.values ?? []).map(({ labels }) => String(labels['segment']));
-    };
-    await until(async () => new Set(await segments()).size === 2, 'two series', 10_000);
-    for (const segment of await segments()) assert.equal(segment.length, 200);
-  });
-
-  it('writes no faster than the limit, which all workers share', async () => {
+  it('writes no faster than the limit', async () => {
     for (let i = 0; i < 8; i += 1) await stage.addNode(`node-${i}`, { layer0: `s${i}` });
     await stage.addClass('a');
-    const limit = () =>
-      redisWriteLimit(bed.redis.redis, {
-        prefix: 'csi',
-        driver: stage.manager.driver,
-        perSecond: 10,
-        burst: 3,
-        clock: systemClock,
-      });
-    const [one, other] = [limit(), limit()];
-    let writes = 0;
     const startedMs = Date.now();
-    await stage.start({
-      threads: 4,
-      mayWrite: (signal) => ((writes += 1) % 2 === 0 ? one(signal) : other(signal)),
-    });
+    await stage.start({ threads: 4, writes: { perSecond: 10, burst: 3 } });
     await until(async () => (await stage.objects()).length === 8, 'all are written');
     // Three at once, and five more at ten a second.
     assert.ok(Date.now() - startedMs >= 450, `${Date.now() - startedMs} ms`);

@@ -22,7 +22,7 @@ describe('storage capacity', () => {
     for (let i = 0; i < VALUES_HERE; i += 1) await first.addNode(`rack-${i}`, { rack: `${i}` });
     await first.addClass('a');
     await first.start({ ...shared, isLeading: () => leader === first });
-    await twin.start({ ...shared, isLeading: () => leader === twin, withoutJobs: true });
+    await twin.start({ ...shared, isLeading: () => leader === twin });
     bed.answer = () => ({ availableCapacity: 2n * GI });
     const before = first.calls().length;
     nowMs += POLL_MS;

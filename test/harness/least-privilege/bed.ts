@@ -33,8 +33,8 @@ const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
 /** Where the driver with topology is. */
 const LOCAL_HOME = 'local-storage';
-/** The pod of jobs. */
-const POD = 'sutler-jobs-pod';
+/** The pod of ingest. */
+const POD = 'sutler-ingest-pod';
 /** A driver without topology, and one with a pool on each node. */
 export const CENTRAL = 'central.csi.example';
 export const LOCAL = 'local.csi.example';
@@ -191,6 +191,7 @@ export class LeastPrivilegeBed {
       '--audit-interval=1s',
       '--audit-min-age=1s',
       '--capacity-poll-interval=1s',
+      '--capacity-ownerref-level=2',
       '--leader-election-lease-duration=4s',
       '--leader-election-renew-deadline=3s',
       '--leader-election-retry-period=1s',
@@ -202,7 +203,6 @@ export class LeastPrivilegeBed {
     return this.#start('jobs', [
       ...this.#flagsOf('jobs'),
       '--feature-gates=CrossNamespaceVolumeDataSource=true',
-      '--capacity-ownerref-level=2',
       '--retry-interval-start=200ms',
       '--retry-interval-max=2s',
       '--lock-duration=5s',
@@ -236,21 +236,21 @@ export class LeastPrivilegeBed {
     return started;
   }
 
-  /** Creates the pod of jobs with its owners, which own what jobs publishes. */
+  /** Creates the pod of ingest with its owners, which own what ingest publishes. */
   async createPod(): Promise<void> {
-    const labels = { app: 'jobs' };
+    const labels = { app: 'ingest' };
     const template = {
       metadata: { labels },
-      spec: { containers: [{ name: 'jobs', image: 'none' }] },
+      spec: { containers: [{ name: 'ingest', image: 'none' }] },
     };
     const spec = { replicas: 0, selector: { matchLabels: labels }, template };
     const apps = `/apis/apps/v1/namespaces/${HOME}`;
     const deployment = await this.api.create(`${apps}/deployments`, {
-      metadata: { name: 'sutler-jobs' },
+      metadata: { name: 'sutler-ingest' },
       spec,
     });
     const replicaSet = await this.api.create(`${apps}/replicasets`, {
-      metadata: { name: 'sutler-jobs-1', ownerReferences: [ownerOf('Deployment', deployment)] },
+      metadata: { name: 'sutler-ingest-1', ownerReferences: [ownerOf('Deployment', deployment)] },
       spec,
     });
     await this.api.create(`/api/v1/namespaces/${HOME}/pods`, {
