@@ -217,7 +217,7 @@ export class EventRecorder {
       try {
         // More repeats may be counted while the request is under way.
         const { lastMs } = series;
-        const result = (await this.#update(series)) ?? (await this.#create(series));
+        const result = await this.#writeOnce(series);
         series.writtenAtMs = lastMs;
         return this.#count(event, result);
       } catch (error) {
@@ -232,48 +232,36 @@ export class EventRecorder {
     }
   }
 
-  /** Updates count and time.
-   * @returns undefined if the object does not exist: API servers keep events for an hour */
-  async #update(series: Series): Promise<'updated' | undefined> {
-    if (series.writtenAtMs === -Infinity) return undefined;
+  /** Creates the Event, or renews the one that exists already: this recorder, another worker, an
+   * earlier process, or an attempt whose answer was lost has created it.
+   * @throws KubeError */
+  async #writeOnce(series: Series): Promise<'created' | 'updated'> {
+    const { event, count, writtenAtMs } = series;
+    const lastTimestamp = formatTime(series.lastMs);
+    const options = { signal: this.#stopped.signal, timeoutMs: TIMEOUT_MS };
+    const patch = (body: Partial<Event>): Promise<Event> =>
+      this.#client.patch<Event>(events, event.metadata, { type: 'merge', body }, options);
     try {
-      await this.#patch(series, { count: series.count });
-      return 'updated';
+      if (writtenAtMs !== -Infinity) {
+        await patch({ count, lastTimestamp });
+        return 'updated';
+      }
     } catch (error) {
+      // API servers keep events for an hour.
       if (!isNotFound(error)) throw error;
-      return undefined;
     }
-  }
-
-  /** Creates the Event, or renews the one that exists already: another worker, an earlier process,
-   * or an attempt whose answer was lost has created it. Its count is known from the answer only
-   * (upstream's role may not read events), so the next renewal adds this one. */
-  async #create(series: Series): Promise<'created' | 'updated'> {
-    const { event, count, lastMs } = series;
-    const body = { ...event, count, lastTimestamp: formatTime(lastMs) };
     try {
-      await this.#client.create(events, event.metadata.namespace, body, this.#options);
+      const body = { ...event, count, lastTimestamp };
+      await this.#client.create(events, event.metadata.namespace, body, options);
       return 'created';
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
     }
-    const before = await this.#patch(series, {});
+    // Its count is known from this answer only (upstream's role may not read events), so the next
+    // renewal adds this one.
+    const before = await patch({ lastTimestamp });
     series.count += before.count ?? 0;
     return 'updated';
-  }
-
-  #patch({ event, lastMs }: Series, fields: { count?: number }): Promise<Event> {
-    const body = { ...fields, lastTimestamp: formatTime(lastMs) };
-    return this.#client.patch<Event>(
-      events,
-      event.metadata,
-      { type: 'merge', body },
-      this.#options,
-    );
-  }
-
-  get #options() {
-    return { signal: this.#stopped.signal, timeoutMs: TIMEOUT_MS };
   }
 }
 
