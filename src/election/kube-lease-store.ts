@@ -1,9 +1,8 @@
 import type { KubeClient } from '../kube/client.ts';
-import { isForbidden, KubeError } from '../kube/kube-error.ts';
+import { KubeError } from '../kube/kube-error.ts';
 import type { Lease, LeaseSpec } from '../kube/objects.ts';
 import { startReflector } from '../kube/reflector.ts';
 import { apiVersionOf, leases, selectName } from '../kube/resources.ts';
-import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaseRecord } from './lease.ts';
 
@@ -34,38 +33,10 @@ export interface LeaseStore {
   watch(onChange: (lease: StoredLease | undefined) => void): () => void;
 }
 
-export interface LeaseRef {
+export interface KubeLeaseStoreOptions {
+  readonly client: KubeClient;
   readonly namespace: string;
   readonly name: string;
-  /** Whose account asks; ingest's unless given. jobs only reads. */
-  readonly account?: 'ingest' | 'jobs';
-}
-
-const RIGHTS = {
-  ingest: "ingest's account get, list, watch, create and update",
-  jobs: "jobs' account get, list and watch",
-} as const;
-
-/** Passes on the answer to a request about a Lease. Its error says which Lease it is and, where the
- * API server forbids the request, what to grant. */
-async function explainLeaseError<T>(
-  { namespace, name, account = 'ingest' }: LeaseRef,
-  answer: Promise<T>,
-): Promise<T> {
-  try {
-    return await answer;
-  } catch (error) {
-    const fix = isForbidden(error)
-      ? `: grant ${RIGHTS[account]} on leases ` +
-        `(coordination.k8s.io) in the namespace ${namespace}`
-      : '';
-    const message = `can't use the Lease ${namespace}/${name}: ${messageOf(error)}${fix}`;
-    throw new Error(message, { cause: error });
-  }
-}
-
-export interface KubeLeaseStoreOptions extends LeaseRef {
-  readonly client: KubeClient;
   /** Merged into the Lease's labels at every write; other labels stay. */
   readonly labels?: Readonly<Record<string, string>>;
   /** Merged into the annotations at every write but that of a release. */
@@ -90,8 +61,7 @@ export class KubeLeaseStore implements LeaseStore {
 
   async get(signal: AbortSignal): Promise<StoredLease | undefined> {
     const { client, namespace, name } = this.#options;
-    const answer = client.get<Lease>(leases, { namespace, name }, { signal });
-    const lease = await explainLeaseError(this.#options, answer);
+    const lease = await client.get<Lease>(leases, { namespace, name }, { signal });
     return lease === undefined ? undefined : this.#see(lease);
   }
 
@@ -108,8 +78,7 @@ export class KubeLeaseStore implements LeaseStore {
       },
       spec: specOf(record),
     };
-    const created = client.create<Lease>(leases, namespace, object, { signal });
-    return explainLeaseError(this.#options, this.#unlessRefused(created));
+    return this.#unlessRefused(client.create<Lease>(leases, namespace, object, { signal }));
   }
 
   async update(
@@ -135,8 +104,8 @@ export class KubeLeaseStore implements LeaseStore {
       },
       spec: { ...object.spec, ...specOf(record) },
     };
-    const updated = client.update<Lease>(leases, { namespace, name }, next, { signal });
-    return explainLeaseError(this.#options, this.#unlessRefused(updated));
+    const ref = { namespace, name };
+    return this.#unlessRefused(client.update<Lease>(leases, ref, next, { signal }));
   }
 
   watch(onChange: (lease: StoredLease | undefined) => void): () => void {

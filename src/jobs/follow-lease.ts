@@ -11,7 +11,7 @@ export async function followLease(
   namespace: string,
 ): Promise<LeaseFollower> {
   const { closers, health, log } = context;
-  const lease = { namespace, name: leaseName(driver.name), account: 'jobs' } as const;
+  const lease = { namespace, name: leaseName(driver.name) };
   const follower = new LeaseFollower({
     store: new KubeLeaseStore({ client: kube, ...lease, log }),
     lease: `${lease.namespace}/${lease.name}`,

@@ -41,10 +41,10 @@ describe('ingest that may not write the Lease', () => {
     const claim = await bed.newClaim();
     await until(
       async () =>
-        /leader: nothing is enqueued: .*HTTP 403.*grant ingest's account .*update on leases/.test(
+        /leader: nothing is enqueued: .*HTTP 403.*cannot update resource "leases"/.test(
           await readiness(running),
         ),
-      'it is reported with the fix',
+      'it is reported with the right',
     );
     // It is tried again every second.
     await sleep(2_500);
@@ -68,10 +68,10 @@ describe('ingest that may not write the Lease', () => {
     ingest = running;
     await until(
       async () =>
-        /leader-election: can't use the Lease default\/sample-csi-sutler-dev.*grant ingest's account .*create/.test(
+        /leader-election: create leases default: HTTP 403.*cannot create resource "leases"/.test(
           await readiness(running),
         ),
-      'it is reported with the fix',
+      'it is reported with the right',
     );
     await sleep(2_500);
     assert.equal(linesAbout('could not read or write the Lease').length, 1);
