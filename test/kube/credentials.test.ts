@@ -178,18 +178,18 @@ describe('loadClusterAccess from a kubeconfig', () => {
   });
 
   it('refuses to send credentials by http, on loopback too', async () => {
-    const cases: readonly (readonly [string, object])[] = [
-      ['a token', { token: 't' }],
-      ['a token', { tokenFile: 'token-a' }],
-      ['a password', { username: 'u', password: 'p' }],
-      ['impersonation', { as: 'admin' }],
-      ['an exec plugin', { exec: { command: './missing.sh' } }],
-      ['an auth-provider plugin', { 'auth-provider': { name: 'gcp' } }],
+    const users: readonly object[] = [
+      { token: 't' },
+      { tokenFile: 'token-a' },
+      { username: 'u', password: 'p' },
+      { as: 'admin' },
+      { exec: { command: './missing.sh' } },
+      { 'auth-provider': { name: 'gcp' } },
     ];
     for (const server of ['http://10.0.0.1:8080', 'http://127.0.0.1:8080'])
-      for (const [has, user] of cases) {
+      for (const user of users) {
         const path = kubeconfig({ cluster: { server }, user });
-        const parts = ['context "here"', `user "u" has ${has}`, 'cluster "c"', 'https://'];
+        const parts = ['context "here"', 'credentials of its user "u"', 'https://'];
         await refused({ kubeconfig: path }, ...parts, server);
       }
   });
@@ -229,35 +229,19 @@ describe('loadClusterAccess from a kubeconfig', () => {
     ],
     ['several files', '/a:/b', 'kubeconfig /a:/b', 'one file'],
     ['a folder', directory, directory],
-    ['no YAML', write('a: ['), 'not YAML', 'kubectl config view'],
-    ['nothing', write(''), 'not a kubeconfig', 'no mapping'],
-    ['another document', write('- 1'), 'not a kubeconfig'],
-    ['no current context', write({}), 'no current-context', 'kubectl config use-context'],
+    ['no YAML', write('a: ['), 'kubectl config view'],
+    ['nothing', write(''), 'no mapping'],
+    ['another document', write('- 1'), 'no mapping'],
+    ['no current context', write({}), 'context ""', 'kubectl config view --minify'],
     [
       'a current context that is not there',
       kubeconfig({ more: { 'current-context': 'else' } }),
-      'context "else" is not in it',
-      'kubectl config get-contexts',
+      'context "else": it,',
     ],
-    [
-      'no such cluster',
-      kubeconfig({ more: { clusters: [] } }),
-      'context "here"',
-      'cluster "c" is not in the file',
-    ],
-    ['clusters of another form', kubeconfig({ more: { clusters: 3 } }), 'cluster "c"'],
-    [
-      'no such user',
-      kubeconfig({ more: { users: [] } }),
-      'context "here"',
-      'user "u" is not in the file',
-    ],
-    [
-      'no server',
-      kubeconfig({ cluster: { server: '' } }),
-      'has no server',
-      'kubectl config set-cluster',
-    ],
+    ['no such cluster', kubeconfig({ more: { clusters: [] } }), 'context "here"', 'its cluster'],
+    ['clusters of another form', kubeconfig({ more: { clusters: 3 } }), 'its cluster'],
+    ['no such user', kubeconfig({ more: { users: [] } }), 'context "here"', 'its user'],
+    ['no server', kubeconfig({ cluster: { server: '' } }), 'with a server'],
     [
       'a server of another protocol',
       kubeconfig({ cluster: { server: 'ftp://x' } }),
@@ -267,8 +251,9 @@ describe('loadClusterAccess from a kubeconfig', () => {
       'a file that is gone',
       kubeconfig({ cluster: { 'certificate-authority': 'gone.pem' } }),
       'context "here"',
-      `certificate-authority: ${join(directory, 'gone.pem')}`,
+      join(directory, 'gone.pem'),
       'no such file',
+      'readable',
     ],
     [
       'a CA that is not PEM',
@@ -467,7 +452,6 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
     await refused(
       { kubeconfig: kubeconfig({ user: { exec: failing } }) },
       'context "here"',
-      'exec plugin failed',
       'log in first',
     );
     await refused({ kubeconfig: kubeconfig({ user: { exec: {} } }) }, 'No command');
@@ -480,6 +464,6 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
     const refused = await access.credentials();
     rmSync(join(directory, 'failing-later.sh'));
     nowMs += 60_000;
-    await assert.rejects(access.credentials(refused), /exec plugin failed: spawn .* ENOENT/);
+    await assert.rejects(access.credentials(refused), /spawn .* ENOENT; .*log in again/);
   });
 });
