@@ -34,12 +34,10 @@ async function start(context: Context): Promise<void> {
     await rm(folder, { recursive: true });
   });
   await writeFile(join(folder, 'tokens'), Array.from({ length: SENDERS }, tokenOf).join('\n'));
-  const unlimited = ['--webhook-max-events-per-second=1000000'];
   stdout.write(`Node ${process.version}; ${context.flags.timeMs / 1_000} s each\n`);
-  for (const { title, argv = [], loads } of scenarios(context.flags.timeMs)) {
+  for (const { title, loads } of scenarios(context.flags.timeMs)) {
     if (stopping.aborted) return;
-    const flags = argv.length === 0 ? unlimited : argv;
-    const server = await startServer(context, redis.url, join(folder, 'tokens'), flags);
+    const server = await startServer(context, redis.url, join(folder, 'tokens'));
     const before = await usageOf(server.pid);
     const results = await Promise.all(loads(server).map((load) => runLoad(load)));
     const after = await usageOf(server.pid);
@@ -56,7 +54,6 @@ function tokenOf(_: unknown, sender: number): string {
 /** What is sent, each to a server of its own. The first load of each is the one that counts. */
 function scenarios(forMs: number): readonly {
   readonly title: string;
-  readonly argv?: readonly string[];
   readonly loads: (server: Server) => readonly Load[];
 }[] {
   const good = ({ events: url }: Server, connections: number): Load => ({
@@ -81,11 +78,6 @@ function scenarios(forMs: number): readonly {
     { title: 'one sender, one connection', loads: (server) => [good(server, 1)] },
     { title: '16 senders', loads: (server) => [good(server, 16)] },
     { title: '100 senders', loads: (server) => [good(server, SENDERS)] },
-    {
-      title: '100 senders of 5 events a second at most, on 200 connections',
-      argv: ['--webhook-max-events-per-second=5'],
-      loads: (server) => [good(server, 2 * SENDERS)],
-    },
     {
       title: 'one sender beside 100 strangers',
       loads: (server) => [good(server, 1), strangers(server)],
@@ -135,14 +127,12 @@ async function startServer(
   { closers }: Context,
   redisUrl: string,
   tokens: string,
-  flags: readonly string[],
 ): Promise<Server & { readonly stop: () => Promise<void> }> {
   const child = fork(SERVER, [
     `--redis-url=${redisUrl}`,
     '--webhook-address=127.0.0.1:0',
     '--admission-address=127.0.0.1:0',
     `--webhook-token-file=${tokens}`,
-    ...flags,
   ]);
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   const stop = async (): Promise<void> => {

@@ -151,9 +151,9 @@ export class Leadership {
     this.#request('Redis can be reached again');
   }
 
-  /** Notices were lost, so that changes may have been missed. */
-  noticesLost(): void {
-    this.#request('notices were lost');
+  /** Changes may have been missed, as where notices were lost. */
+  changesMissed(): void {
+    this.#request('changes may have been missed');
   }
 
   /** Another process leads by now, or Redis has lost its data: begins again if it still leads. */

@@ -86,7 +86,7 @@ export class SnapshotSweep {
   }
 
   /** The snapshots that pending claims of any namespace are restored from, as "namespace/name".
-   * @throws Unwanted */
+   * @throws Error when this process does not lead any more */
   async #restored(): Promise<ReadonlySet<string>> {
     const { claims, isLeading } = this.#options;
     const restored = new Set<string>();

@@ -71,7 +71,7 @@ export async function startDriver(
   openAudit(deps);
   openCapacity(deps, source, classChanges);
   const leadership = lead(deps, { work, handler, source, classChanges });
-  reportLostNotices(context, eventSource, leadership);
+  reportMissedChanges(context, eventSource, leadership);
   openPendingReport(deps, openElection(deps, times, leadership), function* () {
     yield* handler.pending(source.unfinished());
     yield* vanishedEntries(work.journal, source, doubtMsOf(context.flags) + VANISHED_EXTRA_MS);
@@ -141,13 +141,13 @@ function openPendingReport(
   closers.add('report of what waits', () => report.stop());
 }
 
-function reportLostNotices(
+function reportMissedChanges(
   { closers }: Context,
   { reader }: EventSource,
   leadership: Leadership,
 ): void {
-  const end = reader?.lost.subscribe(() => leadership.noticesLost());
-  closers.add('reports of lost notices', () => end?.());
+  const end = reader?.missed.subscribe(() => leadership.changesMissed());
+  closers.add('reports of missed changes', () => end?.());
 }
 
 /** Begins to serve the driver. Resolves when all its objects are known. */

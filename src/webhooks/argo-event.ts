@@ -3,12 +3,9 @@ import { badField } from './problem.ts';
 import { decodeBase64, parseDocument } from './decode.ts';
 import {
   eventIdOf,
-  type Identity,
   identityOfObject,
-  ignore,
   judgeIdentity,
   type ReadEvent,
-  resourceOf,
   type Verdict,
 } from './object-identity.ts';
 
@@ -17,18 +14,6 @@ import {
  * JSON. */
 
 const TYPES = new Set(['ADD', 'UPDATE', 'DELETE']);
-const KINDS = {
-  persistentvolumeclaims: 'PersistentVolumeClaim',
-  persistentvolumes: 'PersistentVolume',
-};
-
-/** Where a missed deletion names its object. */
-const KEY_FIELDS = {
-  apiVersion: 'version',
-  kind: 'resource',
-  namespace: 'body.Key',
-  name: 'body.Key',
-};
 
 /** Whether this is the data of the event source: an object with `body`. */
 export function isArgoData(value: Fields): boolean {
@@ -43,34 +28,30 @@ export function isArgoEvent(value: Fields): boolean {
 /** Reads a whole event.
  * @throws RequestProblem */
 export function readArgoEvent(event: Fields, path: string): ReadEvent {
-  const context = isFields(event['context']) ? event['context'] : {};
-  const { id, source, type } = context;
+  const { id, source, type } = isFields(event['context']) ? event['context'] : {};
   const hasId = typeof id === 'string' && typeof source === 'string' && id !== '';
-  const eventId = hasId ? eventIdOf(source, id) : undefined;
-  if (type !== 'resource') return { verdict: ignore('other-type'), eventId };
+  const named = hasId ? { eventId: eventIdOf(source, id) } : {};
+  if (type !== 'resource') return { verdict: 'other-type', ...named };
   const field = `${path}data`;
   const bytes = typeof event['data'] === 'string' ? decodeBase64(event['data']) : undefined;
   if (bytes === undefined) throw badField(field, 'it must be a string of base64');
   const data = parseDocument(bytes, field);
   if (!isFields(data)) throw badField(field, 'it must hold a JSON object');
-  return { verdict: readArgoData(data, `${field}.`), eventId };
+  return { verdict: readArgoData(data, `${field}.`), ...named };
 }
 
 /** Reads the data of the event source.
  * @throws RequestProblem */
-export function readArgoData(data: Fields, path: string): Verdict {
-  const { type, body } = data;
+export function readArgoData({ type, body }: Fields, path: string): Verdict {
   if (type !== undefined && typeof type !== 'string')
     throw badField(`${path}type`, 'it must be a string');
-  if (type !== undefined && !TYPES.has(type)) return ignore('other-type');
+  if (type !== undefined && !TYPES.has(type)) return 'other-type';
   const field = `${path}body`;
   const object = parseIfText(body, field);
   if (!isFields(object)) throw badField(field, 'it must be the object: a JSON object');
-  if (typeof object['Key'] === 'string' && !('kind' in object))
-    return judgeIdentity(identityOfKey(data, object['Key'], path));
-  const identity = identityOfObject(object, field);
-  compareConfiguration(data, identity, path);
-  return judgeIdentity(identity);
+  // A deletion that the event source missed: it knows only the key in its cache.
+  if (typeof object['Key'] === 'string' && !('kind' in object)) return 'no-object';
+  return judgeIdentity(identityOfObject(object, field));
 }
 
 /** A value that was sent as a string holding JSON is parsed, once.
@@ -78,40 +59,4 @@ export function readArgoData(data: Fields, path: string): Verdict {
 export function parseIfText(value: unknown, field: string): unknown {
   if (typeof value !== 'string' || !value.trimStart().startsWith('{')) return value;
   return parseDocument(Buffer.from(value), field);
-}
-
-/** The identity of a missed deletion: the event source knows only the key in its cache. */
-function identityOfKey(data: Fields, key: string, path: string): Identity {
-  const parts = key.split('/');
-  if (parts.length > 2) throw badField(`${path}body.Key`, 'it must be namespace/name, or a name');
-  const { group, version, resource } = data;
-  if (typeof resource !== 'string' || resource === '')
-    throw badField(`${path}resource`, 'it is missing: a deletion known by its key needs it');
-  return {
-    apiVersion: apiVersionOf(group ?? '', version ?? 'v1'),
-    kind: Object.hasOwn(KINDS, resource) ? KINDS[resource as keyof typeof KINDS] : resource,
-    namespace: parts.length === 2 ? parts[0] : '',
-    name: parts.at(-1),
-    fieldOf: (part) => `${path}${KEY_FIELDS[part]}`,
-  };
-}
-
-/** Refuses an event whose object is of another kind than its event source was configured for. */
-function compareConfiguration(data: Fields, identity: Identity, path: string): void {
-  const { group, version, resource } = data;
-  const differs = (field: string, from: string): Error =>
-    badField(`${path}${field}`, `it differs from ${from}: the two must name the same kind`);
-  const hasVersion = typeof version === 'string' && version !== '';
-  if (typeof group === 'string' && hasVersion && typeof identity.apiVersion === 'string')
-    if (apiVersionOf(group, version) !== identity.apiVersion)
-      throw differs('version', identity.fieldOf('apiVersion'));
-  if (typeof resource !== 'string' || resource === '' || typeof identity.kind !== 'string') return;
-  const isServed = Object.hasOwn(KINDS, resource);
-  const expected = resourceOf(identity.kind);
-  if ((isServed || expected !== undefined) && expected !== resource)
-    throw differs('resource', identity.fieldOf('kind'));
-}
-
-function apiVersionOf(group: unknown, version: unknown): unknown {
-  return group === '' ? version : `${String(group)}/${String(version)}`;
 }

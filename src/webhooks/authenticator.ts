@@ -1,5 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import {
   type CertificateName,
@@ -7,7 +8,6 @@ import {
   formatName,
   peerCertificate,
 } from '../runtime/certificate-names.ts';
-import type { Clock } from '../runtime/clock.ts';
 import { decodeBase64, type HeaderValues } from './decode.ts';
 import { RequestProblem } from './problem.ts';
 import { type BearerTokens, findToken, type Sender, type SigningKeys } from './sender-secrets.ts';
@@ -17,31 +17,29 @@ const TOLERANCE_SECONDS = 300;
 const MAX_SIGNATURES = 16;
 const HEADERS = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const;
 
-export interface AuthenticatorOptions {
-  /** undefined where senders have none. The files may change. */
+/** What senders may show. */
+export interface Credentials {
+  /** Undefined where senders have none. The files may change. */
   readonly tokens: { readonly current: BearerTokens } | undefined;
   readonly signingKeys: { readonly current: SigningKeys } | undefined;
   /** Names of client certificates; empty where senders have none. */
   readonly allowedNames: readonly CertificateName[];
-  readonly clock: Clock;
 }
 
-/** What the headers of a request say about its sender: who it is, or that the body has to be
- * verified first. */
-export type HeaderVerdict =
-  | { readonly kind: 'known'; readonly sender: Sender }
-  | { readonly kind: 'signed'; readonly verify: (body: Buffer) => Sender };
+/** What the headers of a request say about its sender: who it is, or how to find that out by the
+ * body. */
+export type HeaderVerdict = Sender | ((body: Buffer) => Sender);
 
 /** Finds out who sends a request. Any one of the credentials that are configured is enough; a
  * signature that is shown is checked in any case. */
 export class Authenticator {
-  readonly #options: AuthenticatorOptions;
-  /** What a sender can show, for its error. */
+  readonly #credentials: Credentials;
+  /** What a sender can show, for its error; '' where anybody may send. */
   readonly #wanted: string;
 
-  constructor(options: AuthenticatorOptions) {
-    const { tokens, signingKeys, allowedNames } = options;
-    this.#options = options;
+  constructor(credentials: Credentials) {
+    const { tokens, signingKeys, allowedNames } = credentials;
+    this.#credentials = credentials;
     this.#wanted = [
       ...(tokens === undefined ? [] : ['Authorization: Bearer with a token']),
       ...(allowedNames.length === 0 ? [] : ['a client certificate with an allowed name']),
@@ -51,69 +49,50 @@ export class Authenticator {
     ].join(', or ');
   }
 
-  /** Whether anybody may send. */
-  get isOpen(): boolean {
-    return this.#wanted === '';
-  }
-
   /** @throws RequestProblem for a request without a valid credential */
-  readHeaders(request: IncomingMessage): HeaderVerdict {
-    const { signingKeys, clock } = this.#options;
-    const { headersDistinct: headers } = request;
-    const isSigned =
-      signingKeys !== undefined && HEADERS.some((name) => headers[name] !== undefined);
-    const sender = this.#findSender(request);
-    if (!isSigned && sender !== undefined) return { kind: 'known', sender };
-    if (!isSigned) throw this.#refuse(request);
-    const signed = readSignedHeaders(headers, clock.nowMs());
-    if (typeof signed === 'string') throw this.#refuse(request, signed);
-    return {
-      kind: 'signed',
-      verify: (body) => {
+  readHeaders({ headersDistinct: headers, socket }: IncomingMessage): HeaderVerdict {
+    const { signingKeys } = this.#credentials;
+    const sender = this.#findSender(headers, socket);
+    if (signingKeys !== undefined && HEADERS.some((name) => headers[name] !== undefined)) {
+      const signed = readSignedHeaders(headers, Date.now());
+      if (typeof signed === 'string') throw this.#refuse(signed);
+      return (body) => {
         const signer = findSigner(signed, body, signingKeys.current);
-        if (signer === undefined) throw this.#refuse(request, 'no key matches webhook-signature');
+        if (signer === undefined) throw this.#refuse('no key matches webhook-signature');
         return sender ?? signer;
-      },
-    };
+      };
+    }
+    if (sender !== undefined) return sender;
+    // The signature of the certificate is good, but no name in it is allowed.
+    if (socket instanceof TLSSocket && socket.authorized)
+      throw new RequestProblem(
+        403,
+        'no name in the client certificate is in --webhook-allowed-names',
+        'certificate',
+      );
+    throw this.#refuse('no valid credential');
   }
 
-  #findSender({ headersDistinct, socket }: IncomingMessage): Sender | undefined {
-    const { tokens } = this.#options;
-    if (this.isOpen) return { kind: 'network', name: socket.remoteAddress ?? '' };
-    const name = this.#certificateName(socket);
-    if (name !== undefined) return { kind: 'certificate', name };
-    const { authorization = [] } = headersDistinct;
+  #findSender(headers: HeaderValues, socket: Socket): Sender | undefined {
+    const { tokens, allowedNames } = this.#credentials;
+    if (this.#wanted === '') return { kind: 'network', name: socket.remoteAddress ?? '' };
+    const name = findCertificateName(socket, allowedNames);
+    if (name !== undefined) return { kind: 'certificate', name: formatName(name) };
+    const { authorization = [] } = headers;
     if (tokens === undefined || authorization.length !== 1) return undefined;
     return findToken(authorization[0] ?? '', tokens.current);
   }
 
-  #certificateName(socket: unknown): string | undefined {
-    const { allowedNames, clock } = this.#options;
-    if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined;
-    const certificate = peerCertificate(socket);
-    if (certificate === undefined || certificate.endMs <= clock.nowMs()) return undefined;
-    const name = findAllowedName(certificate.names, allowedNames);
-    return name === undefined ? undefined : formatName(name);
+  /** @param reason  for the log alone */
+  #refuse(reason: string): RequestProblem {
+    return new RequestProblem(401, `send ${this.#wanted}`, 'Authorization', reason);
   }
+}
 
-  #refuse({ socket }: IncomingMessage, reason = 'no valid credential'): RequestProblem {
-    // The signature of the certificate is good, but no name in it is allowed.
-    const isForbidden =
-      reason === 'no valid credential' && socket instanceof TLSSocket && socket.authorized;
-    if (isForbidden)
-      return new RequestProblem(
-        {
-          status: 403,
-          detail: 'no name in the client certificate is in --webhook-allowed-names',
-          field: 'certificate',
-        },
-        'no allowed name',
-      );
-    return new RequestProblem(
-      { status: 401, detail: `send ${this.#wanted}`, field: 'Authorization' },
-      reason,
-    );
-  }
+function findCertificateName(socket: Socket, allowed: readonly CertificateName[]) {
+  if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined;
+  const { names = [], endMs = 0 } = peerCertificate(socket) ?? {};
+  return endMs > Date.now() ? findAllowedName(names, allowed) : undefined;
 }
 
 /* Signatures as Standard Webhooks describes them: HMAC-SHA256 of id, time and body. */

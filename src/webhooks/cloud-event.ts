@@ -13,7 +13,6 @@ import {
   identityOfObject,
   identityOfReference,
   type IdentityPart,
-  ignore,
   judgeIdentity,
   type ReadEvent,
   resourceOf,
@@ -34,8 +33,7 @@ const EXTENSIONS: Readonly<Record<IdentityPart, string>> = {
 
 /** An event, however it arrived. */
 interface CloudEvent {
-  /** The value of an attribute; undefined if it is absent. */
-  readonly attribute: (name: string) => unknown;
+  readonly attributes: Fields;
   /** How an attribute is called where it was found. */
   readonly fieldOf: (name: string) => string;
   /** @returns undefined if the event has no data
@@ -50,41 +48,33 @@ interface CloudEvent {
 export function readStructured(value: unknown, path = ''): ReadEvent {
   if (!isFields(value))
     throw badField(path === '' ? 'body' : path, 'it must be a JSON object, one CloudEvent');
-  const at = (name: string): string => (path === '' ? name : `${path}.${name}`);
-  const hasData = isThere(value['data']);
-  if (hasData && isThere(value['data_base64']))
-    throw badField(at('data_base64'), 'an event has either data or data_base64, not both');
+  const fieldOf = (name: string): string => (path === '' ? name : `${path}.${name}`);
+  const { data, data_base64: base64 } = value;
+  if (isThere(data) && isThere(base64))
+    throw badField(fieldOf('data_base64'), 'an event has either data or data_base64, not both');
   return readEvent({
-    attribute: (name) => value[name] ?? undefined,
-    fieldOf: at,
-    readData: () => readStructuredData(value, at),
-    dataField: at(isThere(value['data_base64']) ? 'data_base64' : 'data'),
+    attributes: value,
+    fieldOf,
+    readData: () => readStructuredData(value, fieldOf),
+    dataField: fieldOf(isThere(base64) ? 'data_base64' : 'data'),
   });
 }
 
-function readStructuredData(event: Fields, at: (name: string) => string): unknown {
+function readStructuredData(event: Fields, fieldOf: CloudEvent['fieldOf']): unknown {
   const { datacontenttype, data, data_base64: base64 } = event;
   const type = typeof datacontenttype === 'string' ? datacontenttype.toLowerCase() : '';
-  const isUnsaid = datacontenttype === undefined || datacontenttype === null;
-  if (!isUnsaid && !isJsonType((type.split(';')[0] ?? '').trim()))
-    throw badField(at('datacontenttype'), 'data about a Kubernetes object must be JSON');
+  if (isThere(datacontenttype) && !isJsonType((type.split(';')[0] ?? '').trim()))
+    throw badField(fieldOf('datacontenttype'), 'data about a Kubernetes object must be JSON');
   if (!isThere(base64)) return data ?? undefined;
   const bytes = typeof base64 === 'string' ? decodeBase64(base64) : undefined;
-  if (bytes === undefined) throw badField(at('data_base64'), 'it must be a string of base64');
-  return parseDocument(bytes, at('data_base64'));
+  if (bytes === undefined) throw badField(fieldOf('data_base64'), 'it must be a string of base64');
+  return parseDocument(bytes, fieldOf('data_base64'));
 }
 
-/** Whether a request claims to be a CloudEvent in binary mode: it has each required attribute. */
-export function isBinary(headers: HeaderValues): boolean {
-  return REQUIRED.every((name) => headers[`ce-${name}`] !== undefined);
-}
-
-/** The required attributes that a request lacks although it has others; undefined if it has none
- * of them, so that it is no CloudEvent in binary mode at all. */
-export function findMissingHeader(headers: HeaderValues): string | undefined {
-  if (!Object.keys(headers).some((name) => name.startsWith('ce-'))) return undefined;
-  const missing = REQUIRED.find((name) => headers[`ce-${name}`] === undefined);
-  return missing === undefined ? undefined : `ce-${missing}`;
+/** The required attributes of binary mode that a request lacks, as headers: none for a CloudEvent
+ * in binary mode, and all for a request that is none at all. */
+export function missingHeaders(headers: HeaderValues): readonly string[] {
+  return REQUIRED.map((name) => `ce-${name}`).filter((header) => headers[header] === undefined);
 }
 
 /** Reads an event in binary mode.
@@ -100,7 +90,7 @@ export function readBinary(headers: HeaderValues, body: Buffer, isJson: boolean)
     attributes.set(header.slice(3), decodeHeaderValue(values[0] ?? '', header));
   }
   return readEvent({
-    attribute: (name) => attributes.get(name),
+    attributes: Object.fromEntries(attributes),
     fieldOf: (name) => `ce-${name}`,
     readData: () => {
       if (isJson) return parseDocument(body, 'body');
@@ -112,8 +102,8 @@ export function readBinary(headers: HeaderValues, body: Buffer, isJson: boolean)
 
 function readEvent(event: CloudEvent): ReadEvent {
   const [id = '', source = '', version, type = ''] = REQUIRED.map((name) => {
-    const value = event.attribute(name);
-    if (value === undefined || value === '')
+    const value = event.attributes[name];
+    if (!isThere(value) || value === '')
       throw badField(event.fieldOf(name), 'it is missing: every CloudEvent has it');
     if (typeof value !== 'string') throw badField(event.fieldOf(name), 'it must be a string');
     return value;
@@ -122,39 +112,32 @@ function readEvent(event: CloudEvent): ReadEvent {
     throw badField(event.fieldOf('specversion'), 'only CloudEvents 1.0 are read');
   const eventId = eventIdOf(source, id);
   const shape = TYPE.exec(type)?.[1];
-  if (shape === undefined) return { verdict: ignore('other-type'), eventId };
+  if (shape === undefined) return { verdict: 'other-type', eventId };
   return { verdict: judgeIdentity(readIdentity(event, shape === 'ref')), eventId };
 }
 
+/** An event without data has the identity in its extensions. */
 function readIdentity(event: CloudEvent, isReference: boolean): Identity {
+  const { attributes, fieldOf, dataField } = event;
   const data = event.readData();
-  if (data === undefined) return identityOfExtensions(event);
-  const identity = isReference
-    ? identityOfReference(data, event.dataField)
-    : identityOfObject(data, event.dataField);
-  compareExtensions(event, identity);
-  return identity;
-}
-
-/** The identity that an event without data has in its extensions. */
-function identityOfExtensions({ attribute, fieldOf, dataField }: CloudEvent): Identity {
-  if (attribute('kind') === undefined && attribute('name') === undefined)
+  if (data !== undefined) {
+    const read = isReference ? identityOfReference : identityOfObject;
+    const identity = read(data, dataField);
+    compareExtensions(event, identity);
+    return identity;
+  }
+  const { apiversion: apiVersion, kind, namespace, name } = attributes;
+  if (!isThere(kind) && !isThere(name))
     throw badField(dataField, 'it is missing: it must be the object, or name it');
-  return {
-    apiVersion: attribute('apiversion'),
-    kind: attribute('kind'),
-    namespace: attribute('namespace'),
-    name: attribute('name'),
-    fieldOf: (part) => fieldOf(EXTENSIONS[part]),
-  };
+  return { apiVersion, kind, namespace, name, fieldOf: (part) => fieldOf(EXTENSIONS[part]) };
 }
 
 /** Refuses an event whose extensions name another object than its data: somebody changed one. */
-function compareExtensions({ attribute, fieldOf }: CloudEvent, identity: Identity): void {
+function compareExtensions({ attributes, fieldOf }: CloudEvent, identity: Identity): void {
   for (const part of ['apiVersion', 'kind', 'namespace', 'name'] as const) {
-    const extension = attribute(EXTENSIONS[part]);
+    const extension = attributes[EXTENSIONS[part]];
     const value = identity[part];
-    if (extension === undefined || extension === '' || typeof value !== 'string') continue;
+    if (!isThere(extension) || extension === '' || typeof value !== 'string') continue;
     if (part === 'namespace' && resourceOf(identity.kind) === 'persistentvolumes') continue;
     if (value !== '' && extension !== value)
       throw badField(

@@ -48,15 +48,6 @@ export const webhookFlags = defineFlags({
       'File with the keys of senders that sign as Standard Webhooks describes (whsec_…): one a ' +
       'line, each followed by the name of its sender if wanted. Read again when it changes.',
   },
-  'webhook-max-events-per-second': {
-    type: 'int',
-    default: 1_000,
-    min: 1,
-    max: 1_000_000,
-    help:
-      'Most events of one sender per second; further ones get 429. A sender is a token, a key, ' +
-      'a name of a certificate, or without these a network address.',
-  },
   'admission-address': {
     type: 'string',
     default: '',

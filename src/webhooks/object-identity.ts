@@ -2,23 +2,16 @@ import { isFields } from '../runtime/json.ts';
 import type { ChangeNotice } from './notices.ts';
 import { badField } from './problem.ts';
 
-/** Why an event is accepted and nothing is done about it. */
-export type IgnoredReason = 'other-kind' | 'other-group' | 'other-type' | 'no-object' | 'dry-run';
+/** What an event says: a notice, or why it is accepted and nothing is done about it. */
+export type Verdict = ChangeNotice | IgnoredReason;
 
-/** What an event says. */
-export type Verdict =
-  | { readonly kind: 'notice'; readonly notice: ChangeNotice }
-  | { readonly kind: 'ignored'; readonly reason: IgnoredReason };
+export type IgnoredReason = 'other-kind' | 'other-group' | 'other-type' | 'no-object' | 'dry-run';
 
 /** What an event says, and how it is told from others. */
 export interface ReadEvent {
   readonly verdict: Verdict;
-  /** The same in each repetition of this event; undefined if it has no id. */
-  readonly eventId: string | undefined;
-}
-
-export function ignore(reason: IgnoredReason): Verdict {
-  return { kind: 'ignored', reason };
+  /** The same in each repetition of this event; absent if it has no id. */
+  readonly eventId?: string;
 }
 
 /** Joins the source and the id of an event, so that no other pair gives the same text. */
@@ -31,22 +24,17 @@ const RESOURCES: Readonly<Record<string, ChangeNotice['resource']>> = {
   PersistentVolume: 'persistentvolumes',
 };
 
-const LABEL = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?';
-const NAMESPACE = new RegExp(`^${LABEL}$`);
+const NAMESPACE = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 const NAME = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;
 const MAX_NAME = 253;
 
-/** What names an object, as an event says it, and where it says so. */
-export interface Identity {
-  readonly apiVersion: unknown;
-  readonly kind: unknown;
-  readonly namespace: unknown;
-  readonly name: unknown;
-  /** Where each of them is, for problems. */
+export type IdentityPart = 'apiVersion' | 'kind' | 'namespace' | 'name';
+
+/** What names an object, as an event says it. */
+export interface Identity extends Readonly<Record<IdentityPart, unknown>> {
+  /** Where each part is, for problems. */
   readonly fieldOf: (part: IdentityPart) => string;
 }
-
-export type IdentityPart = 'apiVersion' | 'kind' | 'namespace' | 'name';
 
 /** The resource of a kind in the core group; undefined for kinds that sutler does not serve. */
 export function resourceOf(kind: unknown): ChangeNotice['resource'] | undefined {
@@ -62,14 +50,9 @@ export function identityOfObject(object: unknown, path: string): Identity {
   if (!isFields(metadata) && apiVersion === 'v1' && resourceOf(kind) !== undefined)
     throw badField(`${path}.metadata`, 'it must be a JSON object with the name of the object');
   const { name, namespace } = isFields(metadata) ? metadata : {};
-  return {
-    apiVersion,
-    kind,
-    namespace,
-    name,
-    fieldOf: (part) =>
-      `${path}.${part === 'name' || part === 'namespace' ? `metadata.${part}` : part}`,
-  };
+  const fieldOf = (part: IdentityPart): string =>
+    `${path}.${part === 'name' || part === 'namespace' ? `metadata.${part}` : part}`;
+  return { apiVersion, kind, namespace, name, fieldOf };
 }
 
 /** The identity of an object that is only referred to. */
@@ -82,23 +65,22 @@ export function identityOfReference(reference: unknown, path: string): Identity 
 
 /** What an event about this object says: a notice, if the object is of a kind that sutler serves.
  * @throws RequestProblem if a part of the identity is missing, or not legal in Kubernetes */
-export function judgeIdentity(identity: Identity, isEarly = false): Verdict {
+export function judgeIdentity(identity: Identity): Verdict {
   const { fieldOf } = identity;
   const textOf = (part: IdentityPart): string => requireText(identity[part], fieldOf(part));
   const kind = textOf('kind');
   const apiVersion = textOf('apiVersion');
   const resource = resourceOf(kind);
-  if (resource === undefined) return ignore('other-kind');
-  if (apiVersion !== 'v1') return ignore('other-group');
+  if (resource === undefined) return 'other-kind';
+  if (apiVersion !== 'v1') return 'other-group';
   const name = textOf('name');
   if (name.length > MAX_NAME || !NAME.test(name))
     throw badField(fieldOf('name'), 'it is no legal name of a Kubernetes object (a DNS subdomain)');
-  if (resource === 'persistentvolumes')
-    return { kind: 'notice', notice: { resource, namespace: '', name, isEarly } };
+  if (resource === 'persistentvolumes') return { resource, namespace: '', name };
   const namespace = textOf('namespace');
   if (!NAMESPACE.test(namespace))
     throw badField(fieldOf('namespace'), 'it is no legal name of a namespace (a DNS label)');
-  return { kind: 'notice', notice: { resource, namespace, name, isEarly } };
+  return { resource, namespace, name };
 }
 
 function requireText(value: unknown, field: string): string {

@@ -1,4 +1,3 @@
-import type { RequestHandler } from 'express';
 import type { RedisLink } from '../redis/connection.ts';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { parseAllowedNames } from '../runtime/certificate-names.ts';
@@ -8,15 +7,14 @@ import type { processFlags } from '../runtime/process-flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import { type TlsFiles, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 import { type WatchedFiles, watchFile } from '../runtime/watched-files.ts';
-import { NoticeWriter, redisNoticeStream } from './notices.ts';
-import { AdmissionServer } from './admission-server.ts';
+import { AdmissionEndpoint } from './admission.ts';
 import { Authenticator } from './authenticator.ts';
-import { EventsServer } from './events-server.ts';
+import { EventsEndpoint } from './events.ts';
 import type { webhookFlags } from './flags.ts';
 import { webhookMetrics } from './metrics.ts';
-import { sendProblem } from './problem.ts';
+import { NoticeStream } from './notices.ts';
 import { parseSigningKeys, parseTokens } from './sender-secrets.ts';
-import { type Route, startWebhookServer } from './webhook-server.ts';
+import { type Endpoint, startWebhookServer } from './webhook-server.ts';
 
 type Context = Pick<
   ProcessContext<typeof webhookFlags & typeof processFlags>,
@@ -32,72 +30,27 @@ export async function openWebhooks(
   context: Context,
   redis: { readonly link: RedisLink; readonly prefix: string },
 ): Promise<Readonly<Record<string, string>>> {
-  const { flags } = context;
+  const { flags, log, stopping } = context;
   const events = serverFlags(flags, 'webhook');
   const admission = serverFlags(flags, 'admission');
   checkFlags(context, { events, admission });
-  const stream = redisNoticeStream(redis.link.redis, redis.prefix);
-  const writer = new NoticeWriter({
-    append: (notices) => stream.appendNotices(notices),
-    trouble: () => redis.link.trouble,
-  });
-  return {
-    ...(events.address === '' ? {} : { events: await openEvents(context, events, writer) }),
-    ...(admission.address === ''
-      ? {}
-      : { admission: await openAdmission(context, admission, writer) }),
-  };
-}
-
-async function openEvents(
-  context: Context,
-  server: ServerFlags,
-  writer: NoticeWriter,
-): Promise<string> {
-  const { flags, log, stopping } = context;
-  const { webhookTokenFile, webhookSigningKeyFile } = flags;
-  const authenticator = new Authenticator({
-    tokens: await watchSecrets(context, ['webhook-token-file', webhookTokenFile], parseTokens),
-    signingKeys: await watchSecrets(
-      context,
-      ['webhook-signing-key-file', webhookSigningKeyFile],
-      parseSigningKeys,
-    ),
-    allowedNames: parseAllowedNames(flags.webhookAllowedNames, 'webhook-allowed-names'),
-    clock: systemClock,
-  });
-  const events = new EventsServer({
-    authenticator,
-    writer,
-    maxEventsPerSecond: flags.webhookMaxEventsPerSecond,
-    metrics: webhookMetrics(context.metrics),
-    clock: systemClock,
-    log,
-    stopping,
-  });
-  return openServer(context, server, false, {
-    path: '/events',
-    answer: (...request) => events.answer(...request),
-    answerOptions: agreeToEvents(flags.webhookMaxEventsPerSecond),
-  });
-}
-
-function openAdmission(
-  context: Context,
-  server: ServerFlags,
-  writer: NoticeWriter,
-): Promise<string> {
-  const admission = new AdmissionServer({
-    writer,
-    maxEventsPerSecond: context.flags.webhookMaxEventsPerSecond,
-    metrics: webhookMetrics(context.metrics),
-    clock: systemClock,
-    log: context.log,
-  });
-  return openServer(context, server, server.ca !== '', {
-    path: '/admission',
-    answer: (...request) => admission.answer(...request),
-  });
+  const stream = new NoticeStream(redis.link, redis.prefix);
+  const shared = { stream, metrics: webhookMetrics(context.metrics), log, stopping };
+  const urls: Record<string, string> = {};
+  if (events.address !== '') {
+    const authenticator = new Authenticator({
+      tokens: await watchSecrets(context, 'webhook-token-file', parseTokens),
+      signingKeys: await watchSecrets(context, 'webhook-signing-key-file', parseSigningKeys),
+      allowedNames: parseAllowedNames(flags.webhookAllowedNames, 'webhook-allowed-names'),
+    });
+    const endpoint = new EventsEndpoint(authenticator, shared);
+    urls['events'] = await openServer(context, events, '/events', endpoint);
+  }
+  if (admission.address !== '') {
+    const endpoint = new AdmissionEndpoint(shared);
+    urls['admission'] = await openServer(context, admission, '/admission', endpoint);
+  }
+  return urls;
 }
 
 /** The flags that both servers have, each with its own prefix; '' where one is not given. */
@@ -120,8 +73,8 @@ function serverFlags(flags: Context['flags'], prefix: ServerFlags['prefix']): Se
 async function openServer(
   { closers, health, log }: Context,
   { prefix, address, ca, cert, key }: ServerFlags,
-  requiresCertificate: boolean,
-  route: Route,
+  path: string,
+  endpoint: Endpoint,
 ): Promise<string> {
   let tls: WatchedTlsFiles | undefined;
   if (cert !== '') {
@@ -141,32 +94,20 @@ async function openServer(
     tls = watched;
   }
   const flag = `${prefix}-address`;
-  const server = await startWebhookServer({ route, flag, address, tls, requiresCertificate });
+  // Senders of events may show a token instead.
+  const requiresCertificate = prefix === 'admission' && ca !== '';
+  const o = { path, endpoint, flag, address, tls, requiresCertificate };
+  const server = await startWebhookServer(o);
   closers.add(`${prefix} server`, () => server.close());
   return server.url;
 }
 
-/** Agrees to be sent events, as CloudEvents' Web Hooks ask first.
- * @see CloudEvents HTTP 1.1 Web Hooks 4 */
-function agreeToEvents(maxEventsPerSecond: number): RequestHandler {
-  return (request, response) => {
-    response.setHeader('allow', 'POST, OPTIONS');
-    if (request.headers['webhook-request-origin'] === undefined) {
-      const detail = 'send events by POST; OPTIONS needs WebHook-Request-Origin';
-      return sendProblem(request, response, { status: 405, detail, field: 'method' });
-    }
-    response.setHeader('webhook-allowed-origin', '*');
-    response.setHeader('webhook-allowed-rate', String(maxEventsPerSecond * 60));
-    response.statusCode = 204;
-    response.end();
-  };
-}
-
 async function watchSecrets<T>(
-  { closers, health, log }: Context,
-  [flag, path]: readonly [string, string],
+  { flags, closers, health, log }: Context,
+  flag: 'webhook-token-file' | 'webhook-signing-key-file',
   parse: (text: string) => T,
 ): Promise<WatchedFiles<T> | undefined> {
+  const path = flags[flag === 'webhook-token-file' ? 'webhookTokenFile' : 'webhookSigningKeyFile'];
   if (path === '') return undefined;
   const watched = await watchFile({ path, flag, parse, clock: systemClock, log });
   closers.add(`file of --${flag}`, () => watched.close());

@@ -1,43 +1,54 @@
-import express, { type ErrorRequestHandler, type Express, type RequestHandler } from 'express';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import express, { type ErrorRequestHandler, type Request, type Response } from 'express';
 import { HttpServer } from '../runtime/http-server.ts';
+import type { Logger } from '../runtime/log.ts';
 import type { TlsMaterial, TlsSource } from '../runtime/tls-files.ts';
-import { sendProblem } from './problem.ts';
+import type { WebhookMetrics } from './metrics.ts';
+import type { NoticeStream } from './notices.ts';
+import { RequestProblem, sendProblem } from './problem.ts';
 
 /** As much as Node takes by default: a CloudEvent in binary mode is in its headers. */
 const MAX_HEADER_BYTES = 16 * 1024;
-/** A body takes 10 s at most, and Redis 2 s. */
-const IDLE_MS = 15_000;
+/** A body takes 10 s at most, and Redis 5 s. */
+const IDLE_MS = 20_000;
 /** Longest wait, at the end of the process, for requests under way. */
 const CLOSE_MS = 2_500;
 
-/** The one path that a server answers. */
-export interface Route {
-  readonly path: string;
-  /** @param identify  to be called once the sender has shown a credential */
-  readonly answer: (
-    request: IncomingMessage,
-    response: ServerResponse,
-    identify: () => void,
-  ) => Promise<void>;
-  /** Answers OPTIONS; undefined if nobody does. */
-  readonly answerOptions?: RequestHandler;
+/** Answers the requests to a path. */
+export interface Endpoint {
+  /** Answers POST.
+   * @param identify  to be called once the sender has shown a credential
+   * @throws RequestProblem */
+  answer(request: Request, response: Response, identify: () => void): Promise<void>;
+  /** Handles an error that `answer` threw. */
+  refuse(error: unknown, request: Request, response: Response): void;
+  /** Answers OPTIONS; absent if nobody does. */
+  readonly answerOptions?: (request: Request, response: Response) => void;
 }
 
-/** Starts a server of one route.
+/** What both endpoints work with. */
+export interface EndpointContext {
+  readonly stream: Pick<NoticeStream, 'append'>;
+  readonly metrics: WebhookMetrics;
+  readonly log: Logger;
+  /** Aborts when the process stops. */
+  readonly stopping: AbortSignal;
+}
+
+/** Starts a server that answers one path.
  * @param o.flag  flag of the address, without "--"
  * @param o.tls   undefined for plaintext
  * @throws UsageError when the port is in use or the address is not this machine's */
 export async function startWebhookServer(o: {
-  readonly route: Route;
+  readonly path: string;
+  readonly endpoint: Endpoint;
   readonly flag: string;
   readonly address: string;
   readonly tls: TlsSource | undefined;
   /** Whether callers without a certificate of the authority end with the handshake. */
   readonly requiresCertificate: boolean;
 }): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
-  const { route, tls } = o;
-  const underWay = new Set<ServerResponse>();
+  const { path, endpoint, tls } = o;
+  const underWay = new Set<unknown>();
   const server: HttpServer = new HttpServer(
     {
       idleMs: IDLE_MS,
@@ -56,12 +67,12 @@ export async function startWebhookServer(o: {
       app(request, response);
     },
   );
-  const app = createApp(route, (request) => server.identify(request.socket));
+  const app = createApp(path, endpoint, (request) => server.identify(request.socket));
   // Where the authority was replaced, certificates that were accepted may not be any more.
   tls?.onChange((next, before) => server.renewTls(secureContext(next), next.ca !== before.ca));
   const { url, close } = await server.listen(o.flag, o.address);
   return {
-    url: `${url}${route.path}`,
+    url: `${url}${path}`,
     close: async () => {
       const endMs = Date.now() + CLOSE_MS;
       while (underWay.size > 0 && Date.now() < endMs)
@@ -75,31 +86,28 @@ function secureContext({ ca, cert, key }: TlsMaterial) {
   return { cert, key, minVersion: 'TLSv1.3' as const, ...(ca === '' ? {} : { ca }) };
 }
 
-function createApp(
-  { path, answer, answerOptions }: Route,
-  identify: (request: IncomingMessage) => void,
-): Express {
+function createApp(path: string, endpoint: Endpoint, identify: (request: Request) => void) {
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
   app.enable('case sensitive routing');
   app.enable('strict routing');
-  app.post(path, (request, response) => answer(request, response, () => identify(request)));
-  if (answerOptions !== undefined) app.options(path, answerOptions);
-  app.all(path, (request, response) => {
-    response.setHeader('allow', 'POST');
-    const detail = `send events by POST ${path}`;
-    sendProblem(request, response, { status: 405, detail, field: 'method' });
+  app.post(path, (request, response) =>
+    endpoint.answer(request, response, () => identify(request)),
+  );
+  if (endpoint.answerOptions !== undefined) app.options(path, endpoint.answerOptions);
+  app.all(path, (_, response) => {
+    response.set('allow', 'POST');
+    sendProblem(response, new RequestProblem(405, `send events by POST ${path}`, 'method'));
   });
-  app.use((request, response) => {
-    const detail = `send to POST ${path}`;
-    sendProblem(request, response, { status: 404, detail, field: 'path' });
+  app.use((_, response) => {
+    sendProblem(response, new RequestProblem(404, `send to POST ${path}`, 'path'));
   });
-  app.use(refuseBadPath);
-  return app;
+  // Express recognises an error handler by its four parameters.
+  const onError: ErrorRequestHandler = (error: unknown, request, response, _next) => {
+    const isBadPath = error instanceof URIError;
+    const problem = new RequestProblem(400, 'it can not be decoded', 'path');
+    endpoint.refuse(isBadPath ? problem : error, request, response);
+  };
+  return app.use(onError);
 }
-
-/** Express could not decode the path. It recognises an error handler by its four parameters. */
-const refuseBadPath: ErrorRequestHandler = (_error: unknown, request, response, _next) => {
-  sendProblem(request, response, { status: 400, detail: 'it can not be decoded', field: 'path' });
-};

@@ -1,5 +1,5 @@
 import { Agent, type Dispatcher, request } from 'undici';
-import { type ChangeNotice, type NoticeStream, redisNoticeStream } from '#src/webhooks/notices.ts';
+import { type ChangeNotice, NoticeStream } from '#src/webhooks/notices.ts';
 import { webhookFlags } from '#src/webhooks/flags.ts';
 import { openWebhooks } from '#src/webhooks/open-webhooks.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
@@ -64,7 +64,7 @@ export async function startWebhooks(
     await closers.close();
     throw error;
   }
-  const reader: NoticeStream = redisNoticeStream(readerLink.redis, 'csi');
+  const reader = new NoticeStream(readerLink, 'csi');
   let position = await reader.markEnd();
   const agent = new Agent({ connect: { rejectUnauthorized: false } });
   const post = async (
@@ -87,7 +87,7 @@ export async function startWebhooks(
     send: (body, headers = { 'content-type': 'application/json' }) => post(events, body, headers),
     review: (body) => post(admission, body, { 'content-type': 'application/json' }),
     async notices() {
-      const read = await reader.readNotices(position, 20);
+      const read = await reader.read(position, { most: 1_000, waitMs: 20 });
       position = read.position;
       return read.notices;
     },

@@ -41,7 +41,7 @@ export function startLossySender(o: {
   };
   const onObject = (resource: ChangeNotice['resource'], { metadata }: Transformed): void => {
     const { namespace = '', name } = metadata;
-    const notice = { resource, namespace, name, isEarly: false };
+    const notice = { resource, namespace, name };
     if (random() < o.faults.lost) {
       lost += 1;
       return;

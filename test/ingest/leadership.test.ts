@@ -232,9 +232,9 @@ describe('Leadership', () => {
     assert.deepEqual(done, ['queued']);
   });
 
-  it('resyncs when notices were lost', async () => {
+  it('resyncs when changes may have been missed', async () => {
     await beginAnew();
-    leadership.noticesLost();
+    leadership.changesMissed();
     await until(() => done.includes('queued'), 'it resyncs');
     assert.deepEqual(done, ['queued']);
   });

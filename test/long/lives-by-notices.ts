@@ -1,4 +1,4 @@
-import { type ChangeNotice, redisNoticeStream } from '#src/webhooks/notices.ts';
+import { type ChangeNotice, NoticeStream } from '#src/webhooks/notices.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
 import type { CreateVolumeResponse } from '#src/csi/generated/csi_pb.ts';
@@ -27,10 +27,10 @@ interface NoticedBed {
 async function openNoticedBed(faults: Faults): Promise<NoticedBed> {
   const driver = new MadeVolumes();
   const bed = await ProcessBed.open({ onCall: (call) => driver.observe(call) });
-  const stream = redisNoticeStream(bed.redis.redis, 'csi');
+  const stream = new NoticeStream({ redis: bed.redis.redis, trouble: undefined }, 'csi');
   const client = await bed.cluster.client();
   const send: (notices: readonly ChangeNotice[]) => Promise<void> = (notices) =>
-    stream.appendNotices(notices);
+    stream.append(notices);
   const sender = startLossySender({ client, send, faults, seed: 15 });
   return {
     bed,

@@ -86,12 +86,12 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
     assert.equal(noticesOf(name).length, count);
   };
 
-  it('leaves an early notice of a claim, which is there a moment later', async () => {
+  it('leaves a notice of a claim, which is there a moment later', async () => {
     const name = await createClaim();
     await untilNotice(name);
     const namespace = claims.split('/')[4];
     const resource = 'persistentvolumeclaims';
-    assert.deepEqual(noticesOf(name), [{ resource, namespace, name, isEarly: true }]);
+    assert.deepEqual(noticesOf(name), [{ resource, namespace, name }]);
     await api.read(`${claims}/${name}`);
   });
 
@@ -145,9 +145,7 @@ describe('k8s/admission on kube-apiserver, with the receiver of ingest', { skip 
     const path = `${VOLUMES}/${name}`;
     await api.patch('merge', `${path}/status`, { status: { phase: 'Released' } });
     await untilNotice(name);
-    assert.deepEqual(noticesOf(name), [
-      { resource: 'persistentvolumes', namespace: '', name, isEarly: true },
-    ]);
+    assert.deepEqual(noticesOf(name), [{ resource: 'persistentvolumes', namespace: '', name }]);
     await api.patch('merge', path, { metadata: { annotations: { 'e.com/a': 'b' } } });
     await noNoticeAfter(name, 1);
     await api.patch('merge', path, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });

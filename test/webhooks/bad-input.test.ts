@@ -5,33 +5,35 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { readEvents } from '#src/webhooks/read-events.ts';
-import { readAdmissionReview } from '#src/webhooks/admission-server.ts';
-import { catchProblem } from '#src/webhooks/problem.ts';
+import { readAdmissionReview } from '#src/webhooks/admission.ts';
+import { orProblem, RequestProblem } from '#src/webhooks/problem.ts';
 import { connectTo, isClosed } from '../harness/raw-http.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { seeded } from '../harness/seeded.ts';
-import { until } from '../harness/until.ts';
 import { startWebhooks, type WebhookServer } from '../harness/ingest-webhooks.ts';
 import { fuzzBody, fuzzHeaders } from './fuzz.ts';
 import { CLAIM_NOTICE, WATCH_EVENT } from './fixtures.ts';
 
 const EVENT = JSON.stringify(WATCH_EVENT);
-/** Tokens of senders that send one event each. */
-const GOOD = Array.from({ length: 10 }, (_, n) => `good-token-0123456789-${n}`);
+const GOOD = 'good-token-0123456789';
 
 describe('fuzzed events', () => {
   it('are understood, ignored, or refused with a 4xx that names a field: 10,000 of them', () => {
     const random = seeded(15);
     const seen = new Map<string, number>();
     for (let n = 0; n < 10_000; n += 1) {
-      const read = catchProblem(() => readEvents(fuzzHeaders(random), fuzzBody(random)));
-      const events = 'problem' in read ? [read] : read.value;
-      for (const event of events) {
-        const kind = 'problem' in event ? 'problem' : event.verdict.kind;
+      const read = orProblem(() => readEvents(fuzzHeaders(random), fuzzBody(random)));
+      for (const event of read instanceof RequestProblem ? [read] : read) {
+        const isProblem = event instanceof RequestProblem;
+        const kind = isProblem
+          ? 'problem'
+          : typeof event.verdict === 'string'
+            ? 'ignored'
+            : 'notice';
         seen.set(kind, (seen.get(kind) ?? 0) + 1);
-        if (!('problem' in event)) continue;
-        assert.ok([400, 413, 415].includes(event.problem.status));
-        assert.ok(event.problem.field !== undefined && event.problem.field !== '');
+        if (!isProblem) continue;
+        assert.ok([400, 413, 415].includes(event.status));
+        assert.ok(event.field !== undefined && event.field !== '');
       }
     }
     for (const kind of ['notice', 'ignored', 'problem'])
@@ -41,11 +43,11 @@ describe('fuzzed events', () => {
   it('never make a notice whose name could be a path', () => {
     const random = seeded(16);
     for (let n = 0; n < 5_000; n += 1) {
-      const read = catchProblem(() => readEvents(fuzzHeaders(random), fuzzBody(random)));
-      for (const event of 'problem' in read ? [] : read.value)
-        if ('verdict' in event && event.verdict.kind === 'notice')
+      const read = orProblem(() => readEvents(fuzzHeaders(random), fuzzBody(random)));
+      for (const event of read instanceof RequestProblem ? [] : read)
+        if (!(event instanceof RequestProblem) && typeof event.verdict !== 'string')
           assert.match(
-            `${event.verdict.notice.namespace}/${event.verdict.notice.name}`,
+            `${event.verdict.namespace}/${event.verdict.name}`,
             /^[a-z0-9-]*\/[a-z0-9.-]+$/,
           );
     }
@@ -54,8 +56,8 @@ describe('fuzzed events', () => {
   it('are answered or refused as admission reviews', () => {
     const random = seeded(17);
     for (let n = 0; n < 5_000; n += 1) {
-      const read = catchProblem(() => readAdmissionReview(fuzzBody(random)));
-      if ('problem' in read) assert.equal(read.problem.status, 400);
+      const read = orProblem(() => readAdmissionReview(fuzzBody(random)));
+      if (read instanceof RequestProblem) assert.equal(read.status, 400);
     }
   });
 });
@@ -65,17 +67,14 @@ describe('while others send what is bad', () => {
   let server: WebhookServer;
   let folder: string;
   const sockets: Socket[] = [];
-  let good = -1;
   before(async () => {
     redis = await startTestRedis();
     folder = await mkdtemp(join(tmpdir(), 'sutler-bad-'));
     const tokens = join(folder, 'tokens');
-    const floods = Array.from({ length: 100 }, (_, n) => `flood-token-0123456789-${n} flood-${n}`);
-    await writeFile(tokens, [...GOOD, ...floods].join('\n'));
+    await writeFile(tokens, `${GOOD}\nslow-token-0123456789`);
     server = await startWebhooks(redis.url, [
       `--webhook-token-file=${tokens}`,
       '--webhook-signing-key-file=' + (await writeKeys(folder)),
-      '--webhook-max-events-per-second=2',
     ]);
   });
   after(async () => {
@@ -92,7 +91,7 @@ describe('while others send what is bad', () => {
     return socket;
   };
   const sendGood = (): Promise<{ readonly status: number }> =>
-    server.send(EVENT, { authorization: `Bearer ${GOOD[(good += 1)]}` });
+    server.send(EVENT, { authorization: `Bearer ${GOOD}` });
 
   /** Sends a good event, and checks that it is taken soon. */
   const checkGood = async (): Promise<void> => {
@@ -103,30 +102,9 @@ describe('while others send what is bad', () => {
     assert.deepEqual(await server.notices(), [CLAIM_NOTICE]);
   };
 
-  it('a notice of an allowed sender gets through a flood by forty senders', async () => {
-    const over = new AbortController();
-    const statuses = new Map<number, number>();
-    const flood = async (n: number): Promise<void> => {
-      const headers = { authorization: `Bearer flood-token-0123456789-${n}` };
-      while (!over.signal.aborted) {
-        const { status } = await server.send(n % 2 === 0 ? EVENT : '{"type":', headers);
-        statuses.set(status, (statuses.get(status) ?? 0) + 1);
-      }
-    };
-    const floods = Array.from({ length: 40 }, (_, n) => flood(n));
-    await until(() => (statuses.get(429) ?? 0) > 20, 'some are refused');
-    for (let n = 0; n < 2; n += 1) assert.equal((await sendGood()).status, 202);
-    over.abort();
-    await Promise.all(floods);
-    assert.deepEqual(
-      [...statuses.keys()].filter((status) => ![202, 400, 429].includes(status)),
-      [],
-    );
-  });
-
   it('bodies that never end do not keep others out', async () => {
     const head =
-      `POST /events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer flood-token-0123456789-0\r\n` +
+      `POST /events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer slow-token-0123456789\r\n` +
       'Content-Length: 2000000\r\n\r\n';
     const slow = await Promise.all(Array.from({ length: 15 }, open));
     for (const socket of slow) socket.write(head + 'a'.repeat(1_000));

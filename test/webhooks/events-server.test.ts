@@ -64,7 +64,7 @@ describe('POST /events on loopback, without authentication', () => {
     const entries = await redis.redis.xrevrange('{csi}:notices', '+', '-', 'COUNT', 1);
     assert.equal(
       entries[0]?.[1].join(' '),
-      'resource persistentvolumeclaims namespace team-a name data-web-0 early 0',
+      'resource persistentvolumeclaims namespace team-a name data-web-0',
     );
   });
 
@@ -172,12 +172,13 @@ describe('POST /events on loopback, without authentication', () => {
     assert.equal((await server.send(JSON.stringify({ type: 'ADDED', object }))).status, 202);
   });
 
-  it('refuses a body in thousands of tiny parts', async () => {
+  it('takes a body in thousands of tiny parts', async () => {
     const head =
       'POST /events HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n' +
       'Connection: close\r\n\r\n';
-    const reply = await sendRaw(server.events, `${head}${'1\r\na\r\n'.repeat(50_000)}0\r\n\r\n`);
-    assert.deepEqual(statusesIn(reply), [400]);
+    const parts = `${EVENT}${' '.repeat(50_000)}`.split('').map((each) => `1\r\n${each}\r\n`);
+    const reply = await sendRaw(server.events, `${head}${parts.join('')}0\r\n\r\n`);
+    assert.deepEqual(statusesIn(reply), [202]);
   });
 
   it('answers other methods with 405', async () => {
@@ -194,7 +195,7 @@ describe('POST /events on loopback, without authentication', () => {
     const answer = await request(server.events, { method: 'OPTIONS', headers });
     assert.equal(answer.statusCode, 204);
     assert.equal(answer.headers['webhook-allowed-origin'], '*');
-    assert.equal(answer.headers['webhook-allowed-rate'], '60000');
+    assert.equal(answer.headers['webhook-allowed-rate'], '*');
   });
 
   it('answers other paths with 404 or 400', async () => {
@@ -259,12 +260,12 @@ describe('POST /events with tokens and signatures', () => {
     folder = await mkdtemp(join(tmpdir(), 'sutler-webhooks-'));
     const tokens = join(folder, 'tokens');
     const keys = join(folder, 'keys');
-    await writeFile(tokens, `${TOKEN} knative\nslow-sender-0123456789 slow\n`);
+    await writeFile(tokens, `${TOKEN} knative\n`);
     await writeFile(keys, `whsec_${KEY.toString('base64')} forwarder\n`);
     const write = (line: string) => void logged.push(line);
     const log = createLogger({ name: 'test', verbosity: 4, format: 'text', write });
     const argv = [`--webhook-token-file=${tokens}`, `--webhook-signing-key-file=${keys}`];
-    server = await startWebhooks(redis.url, [...argv, '--webhook-max-events-per-second=50'], log);
+    server = await startWebhooks(redis.url, argv, log);
   });
   after(async () => {
     await server.close();
@@ -316,18 +317,6 @@ describe('POST /events with tokens and signatures', () => {
   it('checks a signature that comes with a token too', async () => {
     const headers = { ...sign('{}', 'msg-5'), authorization: `Bearer ${TOKEN}` };
     assert.equal((await server.send(EVENT, headers)).status, 401);
-  });
-
-  it('answers 429 with Retry-After to a sender that sends too much, and to no other', async () => {
-    const headers = withToken('slow-sender-0123456789');
-    const members = Array.from({ length: 1_000 }, (_, n) => ({ ...STRUCTURED, id: `many-${n}` }));
-    const many = await server.send(JSON.stringify(members), { ...headers, ...BATCH });
-    assert.equal(many.status, 202);
-    const answer = await server.send(EVENT, headers);
-    assert.equal(answer.status, 429);
-    // 50 a second.
-    assert.match(String(answer.headers['retry-after']), /^(1\d|2\d)$/);
-    assert.equal((await server.send(EVENT, withToken(TOKEN))).status, 202);
   });
 
   it('takes a right token from where wrong ones come all the time', async () => {

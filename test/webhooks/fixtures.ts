@@ -22,14 +22,12 @@ export const CLAIM_NOTICE: ChangeNotice = {
   resource: 'persistentvolumeclaims',
   namespace: 'team-a',
   name: 'data-web-0',
-  isEarly: false,
 };
 
 export const VOLUME_NOTICE: ChangeNotice = {
   resource: 'persistentvolumes',
   namespace: '',
   name: 'pvc-6d1f',
-  isEarly: false,
 };
 
 export const CLAIM_REFERENCE = {

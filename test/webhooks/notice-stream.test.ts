@@ -1,11 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import {
-  type ChangeNotice,
-  type NoticeStream,
-  noticeStreamKey,
-  redisNoticeStream,
-} from '#src/webhooks/notices.ts';
+import { type ChangeNotice, NoticeStream, noticeStreamKey } from '#src/webhooks/notices.ts';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -16,7 +11,7 @@ const KEY = noticeStreamKey('csi');
 const WAIT_MS = 20;
 
 function claimNotice(name: string): ChangeNotice {
-  return { resource: 'persistentvolumeclaims', namespace: 'shop', name, isEarly: false };
+  return { resource: 'persistentvolumeclaims', namespace: 'shop', name };
 }
 
 describe('the stream of notices, as the user of ingest', () => {
@@ -28,7 +23,7 @@ describe('the stream of notices, as the user of ingest', () => {
     const link = openRedis({ url: urlOf('ingest', redis.url), role: 'plain', log: silentLog });
     links.push(link);
     await until(() => link.trouble === undefined, 'Redis is usable');
-    return redisNoticeStream(link.redis, 'csi');
+    return new NoticeStream(link, 'csi');
   };
   before(async () => {
     redis = await startTestRedis({ settings: redisUsers() });
@@ -44,30 +39,30 @@ describe('the stream of notices, as the user of ingest', () => {
   it('brings notices as they were sent, in order', async () => {
     const start = await reader.markEnd();
     const sent: readonly ChangeNotice[] = [
-      { ...claimNotice('orders-db'), isEarly: true },
-      { resource: 'persistentvolumes', namespace: '', name: 'pvc-1', isEarly: false },
+      claimNotice('orders-db'),
+      { resource: 'persistentvolumes', namespace: '', name: 'pvc-1' },
       { ...claimNotice('early'), namespace: 'name' },
     ];
-    await writer.appendNotices(sent);
-    const { notices, isGap } = await reader.readNotices(start, WAIT_MS);
+    await writer.append(sent);
+    const { notices, isGap } = await reader.read(start, { most: 1_000, waitMs: WAIT_MS });
     assert.deepEqual(notices, sent);
     assert.equal(isGap, false);
   });
 
   it('goes on where the reader stopped', async () => {
     const start = await reader.markEnd();
-    await writer.appendNotices([claimNotice('first')]);
-    const { position } = await reader.readNotices(start, WAIT_MS);
-    await writer.appendNotices([claimNotice('second')]);
-    const { notices, isGap } = await reader.readNotices(position, WAIT_MS);
+    await writer.append([claimNotice('first')]);
+    const { position } = await reader.read(start, { most: 1_000, waitMs: WAIT_MS });
+    await writer.append([claimNotice('second')]);
+    const { notices, isGap } = await reader.read(position, { most: 1_000, waitMs: WAIT_MS });
     assert.deepEqual(notices, [claimNotice('second')]);
     assert.equal(isGap, false);
   });
 
   it('has no notice after its end, and no gap', async () => {
-    await writer.appendNotices([claimNotice('before')]);
+    await writer.append([claimNotice('before')]);
     const start = await reader.markEnd();
-    assert.deepEqual(await reader.readNotices(start, WAIT_MS), {
+    assert.deepEqual(await reader.read(start, { most: 1_000, waitMs: WAIT_MS }), {
       notices: [],
       position: start,
       isGap: false,
@@ -77,33 +72,28 @@ describe('the stream of notices, as the user of ingest', () => {
   it('ends the wait of a reader at the first notice', async () => {
     const start = await reader.markEnd();
     const beganMs = performance.now();
-    const reading = reader.readNotices(start, 4_000);
-    await writer.appendNotices([claimNotice('awaited')]);
+    const reading = reader.read(start, { most: 1_000, waitMs: 4_000 });
+    await writer.append([claimNotice('awaited')]);
     assert.deepEqual((await reading).notices, [claimNotice('awaited')]);
     assert.ok(performance.now() - beganMs < 3_000);
   });
 
-  it('adds many notices with one command from outside', async () => {
-    const start = await reader.markEnd();
-    await redis.redis.config('RESETSTAT');
-    const many = Array.from({ length: 500 }, (_, n) => claimNotice(`claim-${n}`));
-    await writer.appendNotices(many);
-    const { evalsha = 0, eval: first = 0 } = await redis.commands();
-    // Two if this Redis did not have the script yet.
-    assert.ok(evalsha + first <= 2, `${evalsha + first} commands`);
-    assert.deepEqual((await reader.readNotices(start, WAIT_MS)).notices, many);
+  it('takes no notices while Redis can not be reached', async () => {
+    const away = { redis: redis.redis, trouble: 'Redis is away' };
+    await assert.rejects(new NoticeStream(away, 'csi').append([claimNotice('a')]), /is away/);
+    assert.equal(await redis.redis.exists(KEY), 0);
   });
 
   it('sends nothing for no notices', async () => {
-    await writer.appendNotices([]);
+    await writer.append([]);
     assert.equal(await redis.redis.exists(KEY), 0);
   });
 
   it('is read in parts', async () => {
     const start = await reader.markEnd();
-    await writer.appendNotices(Array.from({ length: 1_500 }, (_, n) => claimNotice(`claim-${n}`)));
-    const first = await reader.readNotices(start, WAIT_MS);
-    const second = await reader.readNotices(first.position, WAIT_MS);
+    await writer.append(Array.from({ length: 1_500 }, (_, n) => claimNotice(`claim-${n}`)));
+    const first = await reader.read(start, { most: 1_000, waitMs: WAIT_MS });
+    const second = await reader.read(first.position, { most: 1_000, waitMs: WAIT_MS });
     assert.equal(first.notices.length, 1_000);
     assert.equal(second.notices.length, 500);
   });
@@ -111,33 +101,34 @@ describe('the stream of notices, as the user of ingest', () => {
   it('has a gap if the position was trimmed away, and none from there on', async () => {
     const start = await reader.markEnd();
     for (let round = 0; round < 11; round += 1)
-      await writer.appendNotices(
-        Array.from({ length: 1_000 }, (_, n) => claimNotice(`claim-${n}`)),
-      );
+      await writer.append(Array.from({ length: 1_000 }, (_, n) => claimNotice(`claim-${n}`)));
     assert.ok((await redis.redis.xlen(KEY)) < 10_500);
-    const first = await reader.readNotices(start, WAIT_MS);
+    const first = await reader.read(start, { most: 1_000, waitMs: WAIT_MS });
     assert.equal(first.isGap, true);
     assert.equal(first.notices.length, 1_000);
-    assert.equal((await reader.readNotices(first.position, WAIT_MS)).isGap, false);
+    assert.equal(
+      (await reader.read(first.position, { most: 1_000, waitMs: WAIT_MS })).isGap,
+      false,
+    );
   });
 
   it('has a gap if Redis was emptied, and none from there on', async () => {
     const start = await reader.markEnd();
     await redis.redis.flushall();
-    const first = await reader.readNotices(start, WAIT_MS);
+    const first = await reader.read(start, { most: 1_000, waitMs: WAIT_MS });
     assert.equal(first.isGap, true);
-    await writer.appendNotices([claimNotice('after')]);
-    const { notices, isGap } = await reader.readNotices(first.position, WAIT_MS);
+    await writer.append([claimNotice('after')]);
+    const { notices, isGap } = await reader.read(first.position, { most: 1_000, waitMs: WAIT_MS });
     assert.deepEqual(notices, [claimNotice('after')]);
     assert.equal(isGap, false);
   });
 
   it('has a gap if Redis was emptied and filled again', async () => {
     const start = await reader.markEnd();
-    await writer.appendNotices([claimNotice('lost')]);
+    await writer.append([claimNotice('lost')]);
     await redis.redis.flushall();
-    await writer.appendNotices([claimNotice('kept')]);
-    const { notices, isGap } = await reader.readNotices(start, WAIT_MS);
+    await writer.append([claimNotice('kept')]);
+    const { notices, isGap } = await reader.read(start, { most: 1_000, waitMs: WAIT_MS });
     assert.deepEqual(notices, [claimNotice('kept')]);
     assert.equal(isGap, true);
   });
@@ -147,8 +138,10 @@ describe('the stream of notices, as the user of ingest', () => {
     await redis.redis.xadd(KEY, '*', 'resource', 'snapshots', 'namespace', '', 'name', 'x');
     await redis.redis.xadd(KEY, '*', 'resource', 'persistentvolumes');
     await redis.redis.xadd(KEY, '*', 'odd', 'entry');
-    await writer.appendNotices([claimNotice('good')]);
-    assert.deepEqual((await reader.readNotices(start, WAIT_MS)).notices, [claimNotice('good')]);
+    await writer.append([claimNotice('good')]);
+    assert.deepEqual((await reader.read(start, { most: 1_000, waitMs: WAIT_MS })).notices, [
+      claimNotice('good'),
+    ]);
   });
 
   it('is one for each prefix', async () => {

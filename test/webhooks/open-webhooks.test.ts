@@ -8,7 +8,6 @@ import { UsageError } from '#src/runtime/flags.ts';
 import { type CertificateOwner, makeCertificates } from '../harness/csi-certificates.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { startWebhooks, type WebhookServer } from '../harness/ingest-webhooks.ts';
-import { until } from '../harness/until.ts';
 import { REVIEW, WATCH_EVENT } from './fixtures.ts';
 
 const EVENT = JSON.stringify(WATCH_EVENT);
@@ -92,22 +91,6 @@ describe('the servers for webhooks', () => {
     const [cert = '', key = ''] = tlsFlags('admission');
     const { admission } = await start(cert, key);
     assert.equal(await post(admission, JSON.stringify(REVIEW)), 200);
-  });
-
-  it('take more notices of callers with a certificate than of all others together', async () => {
-    const flags = [...tlsFlags('admission'), '--webhook-max-events-per-second=10000'];
-    const { admission, metrics } = await start(...flags);
-    const dispatcher = new Agent({ connect: await connectAs('jobs'), connections: 20 });
-    const body = JSON.stringify(REVIEW);
-    await Promise.all(
-      Array.from({ length: 1_100 }, async () => {
-        const answer = await request(admission, { dispatcher, method: 'POST', body });
-        await answer.body.dump();
-      }),
-    );
-    await dispatcher.destroy();
-    const stored = /notices_total\{server="admission",result="stored"\} 1100\n/;
-    await until(async () => stored.test(await metrics.metrics()), 'all notices are stored');
   });
 
   it('answer 404 to paths that differ in letters or in a slash at the end', async () => {

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { CloudEvent, HTTP } from 'cloudevents';
 import { readEvents } from '#src/webhooks/read-events.ts';
 import type { HeaderValues } from '#src/webhooks/decode.ts';
-import { catchProblem } from '#src/webhooks/problem.ts';
+import { orProblem, RequestProblem } from '#src/webhooks/problem.ts';
 import {
   ARGO,
   BATCH_HEADERS,
@@ -23,11 +23,11 @@ import {
  * body. */
 function readOne(headers: HeaderValues, body: unknown): unknown {
   const bytes = Buffer.isBuffer(body) ? body : Buffer.from(textOf(body));
-  const read = catchProblem(() => readEvents(headers, bytes));
-  if ('problem' in read) return `${read.problem.status} ${read.problem.field ?? ''}`;
-  const [event] = read.value;
-  assert.ok(event !== undefined && !('problem' in event));
-  return event.verdict.kind === 'notice' ? event.verdict.notice : event.verdict.reason;
+  const read = orProblem(() => readEvents(headers, bytes));
+  if (read instanceof RequestProblem) return `${read.status} ${read.field ?? ''}`;
+  const [event] = read;
+  assert.ok(event !== undefined && !(event instanceof RequestProblem));
+  return event.verdict;
 }
 
 function textOf(body: unknown): string {
@@ -255,8 +255,8 @@ describe('batches of CloudEvents', () => {
     const members = [STRUCTURED, { ...volumeEvent, id: 'id-3' }, 5, { ...STRUCTURED, name: 'x' }];
     const events = readEvents(BATCH_HEADERS, Buffer.from(JSON.stringify(members)));
     assert.deepEqual(
-      events.map((event) => ('problem' in event ? event.problem.field : event.verdict.kind)),
-      ['notice', 'notice', '[2]', '[3].name'],
+      events.map((event) => (event instanceof RequestProblem ? event.field : event.verdict)),
+      [CLAIM_NOTICE, VOLUME_NOTICE, '[2]', '[3].name'],
     );
   });
 
@@ -301,30 +301,14 @@ describe('events of Argo Events', () => {
       CLAIM_NOTICE,
     ],
     ['may have only the object', JSON_HEADERS, { body: CLAIM }, CLAIM_NOTICE],
-    read('name a claim of a missed deletion', { type: 'DELETE', body: missed }, CLAIM_NOTICE),
-    read('name it as a string too', { type: 'DELETE', body: JSON.stringify(missed) }, CLAIM_NOTICE),
-    read(
-      'name a volume of a missed deletion',
-      { type: 'DELETE', body: { Key: 'pvc-6d1f', Obj: null }, resource: 'persistentvolumes' },
-      VOLUME_NOTICE,
-    ),
-    read(
-      'ignore a missed deletion of another kind',
-      { body: missed, resource: 'pods' },
-      'other-kind',
-    ),
-    read('need a good key', { body: { Key: 'a/b/c', Obj: null } }, '400 body.Key'),
-    read('need a namespace in the key', { body: { Key: 'b', Obj: null } }, '400 body.Key'),
-    read('need the resource for a key', { body: missed, resource: undefined }, '400 resource'),
+    read('about a missed deletion are ignored', { type: 'DELETE', body: missed }, 'no-object'),
+    read('are it as a string too', { type: 'DELETE', body: textOf(missed) }, 'no-object'),
     read('of other types are ignored', { type: 'SYNC' }, 'other-type'),
     read(
       'about another kind are ignored',
       { body: { ...CLAIM, kind: 'Pod' }, resource: 'pods' },
       'other-kind',
     ),
-    read('must be about the kind that they say', { resource: 'persistentvolumes' }, '400 resource'),
-    read('must be about the version that they say', { version: 'v2' }, '400 version'),
-    read('must be about the group that they say', { group: 'x.io' }, '400 version'),
     read('need a body', { body: undefined }, '400 body'),
     read('need a body that is an object', { body: 'null' }, '400 body'),
     read('need a string that holds JSON', { body: '{"a"' }, '400 body'),
@@ -384,8 +368,7 @@ describe('bodies that are no event', () => {
     read('are refused if they are a text', '"text"', '400 body'),
     read('are refused if they are null', 'null', '400 body'),
     read('are refused if they are a list', '[]', '400 body'),
-    read('are refused if they are too deep', '['.repeat(200) + ']'.repeat(200), '400 body'),
-    read('are refused if they have too many parts', `[${'0,'.repeat(300_000)}0]`, '400 body'),
+    read('are refused if they are deep', '['.repeat(1e6) + ']'.repeat(1e6), '400 body'),
     read('are refused if they are a plain object', CLAIM, '400 body'),
     read('are refused as a CloudEvent under another type', STRUCTURED, '400 Content-Type'),
     read('are refused with another media type', WATCH_EVENT, '415 Content-Type', {
@@ -413,9 +396,9 @@ describe('bodies that are no event', () => {
 
   it('are not quoted in the problem', () => {
     for (const body of ['{"password": s3cret}', '{"password":"s3cret"}', '"s3cret"', 's3cret']) {
-      const read = catchProblem(() => readEvents(JSON_HEADERS, Buffer.from(body)));
-      assert.ok('problem' in read);
-      assert.doesNotMatch(JSON.stringify(read.problem), /s3cret|password/);
+      const read = orProblem(() => readEvents(JSON_HEADERS, Buffer.from(body)));
+      assert.ok(read instanceof RequestProblem);
+      assert.doesNotMatch(JSON.stringify(read), /s3cret|password/);
     }
   });
 });

@@ -1,66 +1,80 @@
-import { type Clock, signalWithin, unlessAborted } from '../../runtime/clock.ts';
+import type { Counter, Registry } from 'prom-client';
+import type { KubeClient } from '../../kube/client.ts';
+import { KubeError } from '../../kube/kube-error.ts';
+import { claims, keyOf, volumes } from '../../kube/resources.ts';
+import type { Clock } from '../../runtime/clock.ts';
+import { messageOf } from '../../runtime/error-message.ts';
 import { Listeners } from '../../runtime/listeners.ts';
 import type { Logger } from '../../runtime/log.ts';
+import { metricsIn } from '../../runtime/metrics.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';
-import type { NoticePosition, NoticeStream } from '../../webhooks/notices.ts';
-import type { LookQueue } from './look-queue.ts';
+import type { Look } from '../objects/object-source.ts';
+import type { ChangeNotice, NoticePosition, NoticeStream } from '../../webhooks/notices.ts';
 
 export interface NoticeReaderOptions {
-  readonly stream: Pick<NoticeStream, 'markEnd' | 'readNotices'>;
-  readonly looks: Pick<LookQueue, 'add' | 'clear' | 'due'>;
-  /** Whether this process leads a driver. Notices are read only then. */
+  readonly stream: Pick<NoticeStream, 'markEnd' | 'read'>;
+  readonly client: Pick<KubeClient, 'get'>;
+  /** Whether this process leads a driver. Other notices are skipped: a new leader lists
+   * everything. */
   readonly isLeading: () => boolean;
+  readonly onLook: (look: Look) => void;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly metrics: Registry;
 }
 
-/** No more notices are read while so many objects wait for their look. The stream keeps them, and
- * if it is cut meanwhile, a resync follows. */
-const MAX_DUE = 2_000;
+/** Notices that are read at once, and objects that are looked at together. */
+const BATCH = 32;
 /** How long one command waits for notices. */
 const BLOCK_MS = 4_000;
-const IDLE_MS = 1_000;
-/** How long a list of everything waits for the reader, as while Redis refuses to be read. */
-const LONGEST_WAIT_MS = 5_000;
-const BUSY_MS = 20;
-/** Pause between two reports of lost notices. Each costs a list of everything. */
-const GAP_PAUSE_MS = 30_000;
+const RETRY_MS = 1_000;
+const LOOK_TIMEOUT_MS = 10_000;
+/** Pause between two reports of missed changes. Each costs a list of everything. */
+const MISSED_PAUSE_MS = 30_000;
+/** How long it is told that objects may not be read, after the last refusal. */
+const REFUSED_MS = 30_000;
 
-/** Reads the notices of all senders while this process leads a driver, from the moment on at which
- * it begins: what happened before is for the resync of a new leader. */
+/** Reads the notices of all senders, and the object that each names from the API server, some at a
+ * time. The rest waits in the stream; if that is cut meanwhile, a resync follows. */
 export class NoticeReader {
-  /** Notified when notices were lost, so that a resync is needed. */
-  readonly lost = new Listeners<void>();
+  /** Notified when changes may have been missed, so that a resync is needed. */
+  readonly missed = new Listeners<void>();
   readonly #options: NoticeReaderOptions;
   readonly #loop: PollLoop;
-  /** Where to go on; undefined: not reading. */
+  readonly #looks: Counter<'found'>;
+  readonly #dropped: Counter;
+  /** The last notice that was read; undefined: it has not begun to read. */
   #position: NoticePosition | undefined;
-  /** Called when a position is known. */
-  #waiting: (() => void)[] = [];
-  /** Whether somebody waited in vain for a position. */
-  #hasMissed = false;
-  #isGapPending = false;
-  #nextGapMs = 0;
+  #isMissedPending = false;
+  #nextMissedMs = 0;
+  #refused = { message: '', atMs: -Infinity };
 
   constructor(options: NoticeReaderOptions) {
-    const { clock, log } = options;
+    const { clock, log, metrics } = options;
     this.#options = options;
+    const { counter } = metricsIn(metrics);
+    this.#looks = counter(
+      'sutler_notice_looks_total',
+      'Reads of objects that notices named, by whether the object existed.',
+      ['found'],
+    );
+    this.#dropped = counter(
+      'sutler_notices_dropped_total',
+      'Notices whose object could not be read.',
+      [],
+    );
     this.#loop = new PollLoop({
-      step: () => this.#step(),
+      step: (signal) => this.#step(signal),
       onError: (error) => log.debug({ err: error }, 'could not read notices; trying again'),
-      periodMs: IDLE_MS,
+      periodMs: RETRY_MS,
       clock,
     });
   }
 
-  /** Resolves when a notice that is sent from now on is not missed. Also resolves after 5 s, or
-   * when the signal aborts: then what is missed counts as lost. */
-  async waitUntilReading(signal: AbortSignal): Promise<void> {
-    if (this.#position !== undefined) return;
-    const reading = new Promise<void>((resolve) => this.#waiting.push(resolve));
-    this.#loop.runNow();
-    await unlessAborted(reading, signalWithin(signal, LONGEST_WAIT_MS));
-    if (this.#position === undefined) this.#hasMissed = true;
+  /** Why objects may not be read, for /readyz; undefined while they may. */
+  get trouble(): string | undefined {
+    const { message, atMs } = this.#refused;
+    return this.#options.clock.nowMs() < atMs + REFUSED_MS ? message : undefined;
   }
 
   /** Resolves when the command under way has ended; close its connection first. */
@@ -69,36 +83,55 @@ export class NoticeReader {
   }
 
   /** @returns the pause before the next step */
-  async #step(): Promise<number> {
-    const { stream, looks, isLeading } = this.#options;
-    if (!isLeading()) {
-      this.#position = undefined;
-      this.#isGapPending = false;
-      looks.clear();
-      return IDLE_MS;
-    }
+  async #step(signal: AbortSignal): Promise<number> {
+    const { stream, isLeading } = this.#options;
     if (this.#position === undefined) {
       this.#position = await stream.markEnd();
-      this.#isGapPending ||= this.#hasMissed;
-      this.#hasMissed = false;
+      // Its resync may have listed before the mark.
+      this.#isMissedPending = isLeading();
     }
-    for (const tell of this.#waiting.splice(0)) tell();
-    if (looks.due >= MAX_DUE) return BUSY_MS;
-    const { notices, position, isGap } = await stream.readNotices(this.#position, BLOCK_MS);
+    const { notices, position, isGap } = await stream.read(this.#position, {
+      most: BATCH,
+      waitMs: BLOCK_MS,
+    });
     this.#position = position;
-    for (const notice of notices) looks.add(notice);
-    this.#isGapPending ||= isGap;
-    this.#reportLoss();
+    this.#isMissedPending ||= isGap;
+    if (isLeading()) {
+      const targets = new Map(
+        notices.map((notice) => [`${notice.resource} ${keyOf(notice)}`, notice]),
+      );
+      await Promise.all([...targets.values()].map((target) => this.#look(target, signal)));
+    }
+    this.#reportMissed();
     return 0;
   }
 
-  #reportLoss(): void {
-    const { clock, log } = this.#options;
+  async #look(target: ChangeNotice, signal: AbortSignal): Promise<void> {
+    const { client, clock, log, onLook } = this.#options;
+    const { resource: plural, namespace, name } = target;
+    const [resource, ref] =
+      plural === 'persistentvolumeclaims' ? [claims, { namespace, name }] : [volumes, { name }];
+    try {
+      const object = await client.get(resource, ref, { signal, timeoutMs: LOOK_TIMEOUT_MS });
+      this.#looks.inc({ found: String(object !== undefined) });
+      onLook({ target, object });
+    } catch (error) {
+      this.#dropped.inc();
+      log.debug({ ...target, err: error }, 'could not read an object that a notice named');
+      const isRefused = error instanceof KubeError && [401, 403].includes(error.code);
+      if (isRefused) this.#refused = { message: messageOf(error), atMs: clock.nowMs() };
+      else this.#isMissedPending = true;
+    }
+  }
+
+  #reportMissed(): void {
+    const { clock, isLeading, log } = this.#options;
     const nowMs = clock.nowMs();
-    if (!this.#isGapPending || nowMs < this.#nextGapMs) return;
-    this.#isGapPending = false;
-    this.#nextGapMs = nowMs + GAP_PAUSE_MS;
-    log.warn('notices were lost: too many came at once, or Redis lost data; listing all objects');
-    this.lost.notify();
+    if (!this.#isMissedPending || nowMs < this.#nextMissedMs) return;
+    this.#isMissedPending = false;
+    if (!isLeading()) return;
+    this.#nextMissedMs = nowMs + MISSED_PAUSE_MS;
+    log.warn('changes may have been missed: notices were lost, or not read; listing all objects');
+    this.missed.notify();
   }
 }

@@ -112,7 +112,7 @@ export class EventHandler {
   }
 
   /** The keys of all objects that need a job now.
-   * @throws Unwanted when this process does not lead the driver any more */
+   * @throws Error when this process does not lead the driver any more */
   async *outstanding(source: Objects): AsyncGenerator<KeyToQueue> {
     const isWanted = (): boolean => this.queue.isAllowing;
     for await (const claim of source.claims(isWanted)) {

@@ -1,9 +1,9 @@
 import { performance } from 'node:perf_hooks';
 import type { KubeClient } from '../../kube/client.ts';
 import { ListWatch, type ListWatchOptions } from '../../kube/list-watch.ts';
-import type { Claim, Class, KubeObject, Volume } from '../../kube/objects.ts';
+import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
-import { claims, classes, keyOf, volumes } from '../../kube/resources.ts';
+import { claims, classes, keyOf, versionOf, volumes } from '../../kube/resources.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import { unlessAborted } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
@@ -11,7 +11,13 @@ import type { Registry } from '../../runtime/metrics.ts';
 import { shouldDelete } from '../../volumes/deletion.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { isPending, isTerminatingCloneSource } from '../../volumes/data-source.ts';
-import type { ObjectSource, ServedDriver, ServedDrivers, Unfinished } from './object-source.ts';
+import type {
+  Look,
+  ObjectSource,
+  ServedDriver,
+  ServedDrivers,
+  Unfinished,
+} from './object-source.ts';
 import { type Observer, PendingCache } from './pending-cache.ts';
 import {
   transformClaim,
@@ -179,15 +185,14 @@ export class Informers implements ObjectSource {
 
   /** A claim or volume was read because a change notice named it (--event-source=both). What the
    * watch has not reported yet is enqueued at once if it needs a job, as while a watch hangs. What
-   * a change means for a delayed job is left to the watch.
-   * @param raw  as the API server sent it; undefined: it does not exist */
-  noticed(resource: string, raw: unknown): void {
+   * a change means for a delayed job is left to the watch. */
+  looked({ target, object: raw }: Look): void {
     if (raw === undefined) return;
-    const { metadata } = raw as KubeObject;
-    const cache = resource === claims.plural ? this.#pendingClaims : this.#pendingVolumes;
-    if (cache.get(keyOf(metadata))?.metadata.resourceVersion === metadata.resourceVersion) return;
+    const isClaim = target.resource === claims.plural;
+    const cache = isClaim ? this.#pendingClaims : this.#pendingVolumes;
+    if (cache.get(keyOf(target))?.metadata.resourceVersion === versionOf(raw)) return;
     this.#options.drivers.each(({ handler }) => {
-      if (resource === claims.plural) handler.enqueueClaim(transformClaim(raw), 'ensureQueued');
+      if (isClaim) handler.enqueueClaim(transformClaim(raw), 'ensureQueued');
       else handler.enqueueVolume(transformVolume(raw), 'ensureQueued');
     });
   }

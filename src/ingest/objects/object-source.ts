@@ -1,10 +1,18 @@
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
+import type { ChangeNotice } from '../../webhooks/notices.ts';
 import type { EventHandler } from './event-handler.ts';
 
 /** Objects that may not be done, as they were seen last. */
 export interface Unfinished {
   readonly claims: Iterable<Claim>;
   readonly volumes: Iterable<Volume>;
+}
+
+/** An object that a change notice named, as it was read then. */
+export interface Look {
+  readonly target: ChangeNotice;
+  /** As the API server sent it; undefined: it does not exist, or not yet. */
+  readonly object: unknown;
 }
 
 /** A driver that is served by a source. */
@@ -62,10 +70,12 @@ export interface ObjectSource {
   hasVolume(claimUid: string): boolean;
   /** The claims that may need a job, and perhaps others; one may come twice.
    * @param isWanted  asked before each request to the API server
-   * @throws Unwanted when nobody wants them any more */
+   * @throws Error when nobody wants them any more */
   claims(isWanted: () => boolean): AsyncIterable<Claim>;
   /** The volumes, as the claims. */
   volumes(isWanted: () => boolean): AsyncIterable<Volume>;
+  /** Passes on what was read because a change notice named it. */
+  looked(look: Look): void;
   /** What it has in memory. */
   unfinished(): Unfinished;
   /** For /readyz: why what is known is incomplete or out of date. */

@@ -71,10 +71,11 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
     this.#observer.beginList?.();
   }
 
-  put(raw: unknown, how: 'listed' | 'added' | 'modified'): void {
+  /** @returns the object, cut down; undefined if it can't be read */
+  put(raw: unknown, how: 'listed' | 'added' | 'modified'): T | undefined {
     const { transform, mayNeedJob, onChange } = this.#options;
     const object = transformOrSkip(raw, transform, this.#log);
-    if (object === undefined) return;
+    if (object === undefined) return undefined;
     const key = keyOf(object.metadata);
     const { uid, resourceVersion } = object.metadata;
     this.#unlisted.delete(key);
@@ -86,7 +87,7 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
     }
     this.#observer.put(object);
     const previous = known?.metadata.uid === uid ? known : undefined;
-    if (previous?.metadata.resourceVersion === resourceVersion) return;
+    if (previous?.metadata.resourceVersion === resourceVersion) return object;
     if (mayNeedJob(object)) this.#kept.set(key, object);
     else this.#kept.delete(key);
     const change: PendingChange<T> =
@@ -94,6 +95,7 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
         ? { type: 'added', object, isModified: how === 'modified' && known === undefined }
         : { type: 'modified', object, previous, isModified: true };
     passOn(change, onChange, this.#log);
+    return object;
   }
 
   remove(raw: unknown): void {

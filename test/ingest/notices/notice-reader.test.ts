@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import { type ChangeNotice, redisNoticeStream } from '#src/webhooks/notices.ts';
+import { type ChangeNotice, NoticeStream } from '#src/webhooks/notices.ts';
 import { NoticeReader } from '#src/ingest/notices/notice-reader.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import type { ObjectRef, Resource } from '#src/kube/resources.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
 import { startTestRedis } from '../../harness/redis.ts';
 import { until } from '../../harness/until.ts';
 
@@ -13,116 +16,166 @@ const notice = (name: string): ChangeNotice => ({
   resource: 'persistentvolumeclaims',
   namespace: 'n',
   name,
-  isEarly: false,
 });
 
-/** A Redis, a sender, and a reader that notes what it reads. */
+function failure(code: number, serverMessage: string): KubeError {
+  return new KubeError({ code, reason: 'Test', serverMessage, request: 'get' });
+}
+
+/** A Redis, a sender, and a reader that has begun to read. */
 async function openBed(t: TestContext) {
   const closers = new Closers();
   t.after(() => closers.close());
   const server = await startTestRedis();
   closers.add('Redis', () => server.close());
-  const sender = redisNoticeStream(server.redis, 'csi');
+  const senderLink = openRedis({ url: server.url, role: 'plain', log: silentLog });
+  closers.add('sender', () => senderLink.close());
+  await until(() => senderLink.trouble === undefined, 'Redis is usable');
+  const sender = new NoticeStream(senderLink, 'csi');
   const link = openRedis({ url: server.url, role: 'plain', log: silentLog });
-  const read: string[] = [];
   const bed = {
     server,
-    read,
+    /** Names of the objects that were passed on, and whether each exists. */
+    looks: [] as string[],
+    reads: [] as string[],
+    answer: (_name: string): Promise<unknown> => Promise.resolve({ metadata: {} }),
     isLeading: true,
-    due: 0,
-    losses: 0,
-    cleared: 0,
-    send: (...names: readonly string[]) => sender.appendNotices(names.map(notice)),
-    signal: new AbortController().signal,
+    misses: 0,
+    /** Added to the time. */
+    laterMs: 0,
+    send: (...names: readonly string[]) => sender.append(names.map(notice)),
   };
+  const metrics = new Registry();
   const reader = new NoticeReader({
-    stream: redisNoticeStream(link.redis, 'csi'),
-    looks: {
-      add: ({ name }) => void read.push(name),
-      clear: () => void (bed.cleared += 1),
-      get due() {
-        return bed.due;
+    stream: new NoticeStream(link, 'csi'),
+    client: {
+      // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- its type
+      get<T>({ plural }: Resource, { namespace = '', name }: ObjectRef) {
+        bed.reads.push(`${plural}/${namespace}/${name}`);
+        return bed.answer(name) as Promise<T | undefined>;
       },
     },
     isLeading: () => bed.isLeading,
-    clock: systemClock,
+    onLook: ({ target, object }) =>
+      void bed.looks.push(object === undefined ? `no ${target.name}` : target.name),
+    clock: { ...systemClock, nowMs: () => Date.now() + bed.laterMs },
     log: silentLog,
+    metrics,
   });
-  reader.lost.subscribe(() => void (bed.losses += 1));
+  reader.missed.subscribe(() => void (bed.misses += 1));
   closers.add('reader', async () => {
     link.close();
     await reader.stop();
   });
-  return { ...bed, bed, reader };
+  // It has begun when it reads a notice.
+  await until(async () => {
+    await bed.send('begin');
+    return bed.looks.length > 0;
+  }, 'it reads');
+  await bed.send('begun');
+  await until(() => bed.looks.includes('begun'), 'it has read all');
+  Object.assign(bed, { looks: [], reads: [] });
+  return { bed, reader, metrics };
 }
 
 // Side by side, because they wait most of the time.
 describe('notice reader', { concurrency: true }, () => {
-  it('reads the notices that are sent from when it begins', async (t) => {
-    const { read, reader, send, signal } = await openBed(t);
-    await reader.waitUntilReading(signal);
-    await send('a', 'b');
-    await send('c');
-    await until(() => read.length === 3, 'all are read');
-    assert.deepEqual(read, ['a', 'b', 'c']);
+  it('reads the object that each notice names, and passes on that it does not exist', async (t) => {
+    const { bed } = await openBed(t);
+    bed.answer = (name) => Promise.resolve(name === 'gone' ? undefined : { metadata: {} });
+    await bed.send('a', 'gone');
+    await bed.send('b');
+    await until(() => bed.looks.length === 3, 'all are read');
+    assert.deepEqual(bed.looks.toSorted(), ['a', 'b', 'no gone']);
+    assert.deepEqual(bed.reads[0], 'persistentvolumeclaims/n/a');
   });
 
-  it('reads nothing while this process leads no driver, and begins when it does', async (t) => {
-    const { bed, read, reader, send, signal } = await openBed(t);
+  it('reads an object once for notices that come together', async (t) => {
+    const { bed } = await openBed(t);
+    await bed.send('a', 'b', 'a', 'a');
+    await bed.send('last');
+    await until(() => bed.looks.includes('last'), 'all are read');
+    assert.ok(bed.looks.filter((name) => name === 'a').length < 3, bed.looks.join(' '));
+  });
+
+  it('leaves further notices in the stream while 32 objects are being read', async (t) => {
+    const { bed } = await openBed(t);
+    let underWay = 0;
+    let mostAtOnce = 0;
+    bed.answer = async () => {
+      underWay += 1;
+      mostAtOnce = Math.max(mostAtOnce, underWay);
+      await systemClock.sleep(5);
+      underWay -= 1;
+      return { metadata: {} };
+    };
+    await bed.send(...Array.from({ length: 200 }, (_, n) => `c${n}`));
+    await until(() => bed.looks.length === 200, 'all are read');
+    assert.ok(mostAtOnce <= 32, String(mostAtOnce));
+  });
+
+  it('skips notices while this process leads no driver', async (t) => {
+    const { bed } = await openBed(t);
     bed.isLeading = false;
-    await until(() => bed.cleared > 0, 'the command under way has ended', 10_000);
-    await send('missed');
-    bed.isLeading = true;
-    await reader.waitUntilReading(signal);
-    await send('a');
-    await until(() => read.includes('a'), 'it is read');
-    assert.deepEqual(read, ['a']);
-  });
-
-  it('leaves notices in the stream while too many objects wait for their look', async (t) => {
-    const { bed, read, reader, send, signal } = await openBed(t);
-    await reader.waitUntilReading(signal);
-    bed.due = 2_000;
-    await send('a');
-    await until(() => read.length === 1, 'the command under way is answered');
-    await send('b');
+    await bed.send('skipped');
     await systemClock.sleep(100);
-    assert.deepEqual(read, ['a']);
-    bed.due = 0;
-    await until(() => read.length === 2, 'b is read');
-  });
-
-  it('reports that notices were lost when Redis was emptied, and goes on', async (t) => {
-    const { bed, read, reader, send, server, signal } = await openBed(t);
-    await reader.waitUntilReading(signal);
-    await send('a');
-    await until(() => read.length === 1, 'a is read');
-    await server.redis.flushall();
-    await send('b');
-    await until(() => bed.losses === 1, 'the loss is reported', 10_000);
-    await send('c');
-    await until(() => read.includes('c'), 'c is read', 10_000);
-  });
-
-  it('lets a list begin without it while Redis is away, and reports what that may have missed', async (t) => {
-    const { bed, reader, server, signal } = await openBed(t);
-    bed.isLeading = false;
-    await until(() => bed.cleared > 0, 'it has begun', 10_000);
-    await server.kill();
     bed.isLeading = true;
-    const startedMs = Date.now();
-    await reader.waitUntilReading(signal);
-    assert.ok(Date.now() - startedMs >= 4_900);
-    await server.start();
-    await until(() => bed.losses === 1, 'the loss is reported', 20_000);
+    await bed.send('a');
+    await until(() => bed.looks.includes('a'), 'it is read');
+    assert.deepEqual(bed.looks, ['a']);
+  });
+
+  it('reports that changes may have been missed when Redis was emptied, and goes on', async (t) => {
+    const { bed } = await openBed(t);
+    const before = bed.misses;
+    bed.laterMs += 30_000;
+    await bed.server.redis.flushall();
+    await bed.send('b');
+    await until(() => bed.misses === before + 1, 'the loss is reported', 10_000);
+    await bed.send('c');
+    await until(() => bed.looks.includes('c'), 'c is read', 10_000);
+  });
+
+  it('reports it when an object could not be read, once in 30 s', async (t) => {
+    const { bed, metrics } = await openBed(t);
+    bed.laterMs += 30_000;
+    const before = bed.misses;
+    bed.answer = (name) =>
+      name === 'a' ? Promise.reject(failure(500, 'no')) : Promise.resolve({ metadata: {} });
+    await bed.send('a');
+    await until(() => bed.misses === before + 1, 'it is reported');
+    await bed.send('a');
+    await bed.send('b');
+    await until(() => bed.looks.includes('b'), 'b is read');
+    assert.equal(bed.misses, before + 1);
+    assert.match(await metrics.metrics(), /sutler_notices_dropped_total 2/);
+  });
+
+  it('names the right that is missing, for half a minute, and lists nothing for that', async (t) => {
+    const { bed, reader } = await openBed(t);
+    bed.laterMs += 30_000;
+    const before = bed.misses;
+    const text = 'cannot get resource "persistentvolumeclaims" in API group ""';
+    bed.answer = () => Promise.reject(failure(403, text));
+    await bed.send('a');
+    await until(() => reader.trouble !== undefined, 'it is said');
+    assert.match(reader.trouble ?? '', /cannot get resource "persistentvolumeclaims"/);
+    bed.laterMs += 30_000;
+    assert.equal(reader.trouble, undefined);
+    assert.equal(bed.misses, before);
   });
 
   it('goes on after Redis was away', async (t) => {
-    const { read, reader, send, server, signal } = await openBed(t);
-    await reader.waitUntilReading(signal);
-    await server.kill();
-    await server.start();
-    await send('a');
-    await until(() => read.includes('a'), 'a is read', 20_000);
+    const { bed } = await openBed(t);
+    await bed.server.kill();
+    await bed.server.start();
+    await until(
+      async () => {
+        await bed.send('a').catch(() => undefined);
+        return bed.looks.includes('a');
+      },
+      'a is read',
+      20_000,
+    );
   });
 });

@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { WebhookSource } from '#src/ingest/notices/webhook-source.ts';
-import type { Look } from '#src/ingest/notices/look-queue.ts';
-import { PacedLists, Unwanted } from '#src/ingest/notices/paced-lists.ts';
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { EventHandler } from '#src/ingest/objects/event-handler.ts';
-import { ServedDrivers } from '#src/ingest/objects/object-source.ts';
-import type { KubeClient } from '#src/kube/client.ts';
+import { type Look, ServedDrivers } from '#src/ingest/objects/object-source.ts';
+import type { KubeClient, ListOptions } from '#src/kube/client.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
-import { claims, classes, volumes } from '#src/kube/resources.ts';
-import { systemClock } from '#src/runtime/clock.ts';
+import { claims, classes, type Resource, volumes } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { openSandboxCluster, type SandboxCluster } from '../../harness/sandbox-cluster.ts';
@@ -27,16 +25,24 @@ describe('webhook source, whose notices and lists', () => {
   /** "how name" of each call of the queue. */
   let calls: string[];
   let queue: LeaderOnlyQueue;
+  /** Of pages after the first one. */
+  let failures: KubeError[];
   beforeEach(async () => {
     cluster = await openSandboxCluster();
     kube = await cluster.client();
     calls = [];
     await kube.create(classes, undefined, { metadata: { name: 'c' }, provisioner: DRIVER });
+    failures = [];
     source = new WebhookSource({
-      client: kube,
-      lists: new PacedLists({ client: kube, clock: systemClock, log: silentLog, pageSize: 2 }),
+      client: {
+        ...kube,
+        list<T>(resource: Resource, o: ListOptions = {}) {
+          const failure = o.continueToken === undefined ? undefined : failures.shift();
+          if (failure !== undefined) return Promise.reject(failure);
+          return kube.list<T>(resource, { ...o, limit: 2 });
+        },
+      },
       drivers: new ServedDrivers(),
-      waitUntilReading: () => Promise.resolve(),
       log: silentLog,
       metrics: new Registry(),
     });
@@ -151,18 +157,12 @@ describe('webhook source, whose notices and lists', () => {
     assert.deepEqual(calls, []);
   });
 
-  it('enqueue an object once for any number of notices while it stays as it is', async () => {
-    await newClaim('a');
-    for (let i = 0; i < 3; i += 1) await lookAtClaim('a');
-    assert.deepEqual(calls, ['ensure a']);
-  });
-
   it('run a delayed job at once when a user has edited its claim', async () => {
     await newClaim('a');
     await lookAtClaim('a');
     await edit('a', { labels: { by: 'user' } });
     await lookAtClaim('a');
-    assert.deepEqual(calls, ['ensure a', 'now a']);
+    assert.deepEqual(calls, ['ensure a', 'now a', 'ensure a']);
   });
 
   it('promote the deletion of a volume that is being deleted', async () => {
@@ -170,7 +170,7 @@ describe('webhook source, whose notices and lists', () => {
     await look('persistentvolumes', 'pv');
     await kube.delete(volumes, { name: 'pv' });
     await look('persistentvolumes', 'pv');
-    assert.deepEqual(calls, ['ensure pv', 'promote pv']);
+    assert.deepEqual(calls, ['ensure pv', 'promote pv', 'ensure pv']);
   });
 
   it('list everything that needs a job, in pages, and enqueue nothing themselves', async () => {
@@ -179,6 +179,18 @@ describe('webhook source, whose notices and lists', () => {
     await newVolume('bound', 'Bound');
     assert.deepEqual(await outstanding(), ['a', 'b', 'c', 'd', 'e', 'pv']);
     assert.deepEqual(calls, []);
+  });
+
+  it('ask for a page again that failed, say what is wrong, and begin anew if the list is gone', async () => {
+    for (const name of ['a', 'b', 'c']) await newClaim(name);
+    const failure = (code: number): KubeError =>
+      new KubeError({ code, reason: 'Test', serverMessage: 'no', request: 'list' });
+    failures = [failure(500), failure(410)];
+    const listing = outstanding();
+    await until(() => source.trouble !== undefined, 'it is said');
+    assert.match(source.trouble ?? '', /persistentvolumeclaims: /);
+    assert.deepEqual(await listing, ['a', 'a', 'b', 'b', 'c']);
+    assert.equal(source.trouble, undefined);
   });
 
   it('find in a list what a user has edited since a notice named it', async () => {
@@ -195,7 +207,7 @@ describe('webhook source, whose notices and lists', () => {
     await outstanding();
     await edit('a', { labels: { by: 'user' } });
     await lookAtClaim('a');
-    assert.deepEqual(calls, ['ensure a', 'now a']);
+    assert.deepEqual(calls, ['now a', 'ensure a']);
   });
 
   it('enqueue an object that was listed for something else before its notice came', async () => {
@@ -216,12 +228,15 @@ describe('webhook source, whose notices and lists', () => {
       queue.block();
       break;
     }
-    await assert.rejects(outstanding(), Unwanted);
+    await assert.rejects(outstanding(), /does not lead/);
   });
 
   it('run the claims of a class at once when it is added', async () => {
     await newClaim('a', 'late');
     await newClaim('b');
+    await lookAtClaim('a');
+    await lookAtClaim('b');
+    calls = [];
     await kube.create(classes, undefined, { metadata: { name: 'late' }, provisioner: DRIVER });
     await until(() => calls.length > 0, 'a key');
     assert.deepEqual(calls, ['now a']);

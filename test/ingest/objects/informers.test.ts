@@ -299,11 +299,16 @@ describe('Informers', () => {
     const claim = await aClaim('noticed', 'there');
     await until(() => names().includes('noticed'));
     enqueued = [];
-    source.noticed('persistentvolumeclaims', claim);
+    const target = {
+      resource: 'persistentvolumeclaims',
+      namespace: 'default',
+      name: 'noticed',
+    } as const;
+    source.looked({ target, object: claim });
     assert.deepEqual(names(), []);
     const newer = { ...claim.metadata, resourceVersion: 'newer' };
-    source.noticed('persistentvolumeclaims', { ...claim, metadata: newer });
-    source.noticed('persistentvolumeclaims', undefined);
+    source.looked({ target, object: { ...claim, metadata: newer } });
+    source.looked({ target, object: undefined });
     assert.deepEqual(
       enqueued.map(({ key, isNow }) => [key.name, isNow]),
       [['noticed', false]],

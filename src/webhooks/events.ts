@@ -1,0 +1,154 @@
+import { createHash } from 'node:crypto';
+import type { Request, Response } from 'express';
+import QuickLRU from 'quick-lru';
+import { systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import { RareWarnings } from '../runtime/log.ts';
+import type { Authenticator } from './authenticator.ts';
+import type { ChangeNotice } from './notices.ts';
+import { RequestProblem, sendJson, sendProblem, unavailable } from './problem.ts';
+import { readEvents } from './read-events.ts';
+import { BodyReceiver } from './receive-body.ts';
+import type { Sender } from './sender-secrets.ts';
+import type { Endpoint, EndpointContext } from './webhook-server.ts';
+
+const MAX_BODY_BYTES = 2 * 1024 * 1024;
+/** Bodies that are being received, all together. */
+const MAX_MEMORY_BYTES = 32 * 1024 * 1024;
+/** The same for bodies whose sender is not known before they are there. */
+const MAX_UNVERIFIED_BYTES = 16 * 1024 * 1024;
+/** Problems of one batch that are reported. */
+const MAX_REPORTED = 100;
+/** Ids of events that are remembered, and for how long: twice as long as a signed request may be
+ * repeated. One that was forgotten makes a second notice, which harms nobody. */
+const SEEN = { maxSize: 25_000, maxAge: 600_000 };
+
+/** Answers POST /events: takes the notices of events into Redis, and then says so. */
+export class EventsEndpoint implements Endpoint {
+  readonly #authenticator: Authenticator;
+  readonly #context: EndpointContext;
+  readonly #warnings: RareWarnings;
+  /** By sender, so that none can have events of another one taken for repetitions, and event. */
+  readonly #seen = new QuickLRU<string, true>(SEEN);
+  readonly #bodies = new BodyReceiver(MAX_MEMORY_BYTES);
+  readonly #unverified = new BodyReceiver(MAX_UNVERIFIED_BYTES);
+
+  constructor(authenticator: Authenticator, context: EndpointContext) {
+    this.#authenticator = authenticator;
+    this.#context = context;
+    this.#warnings = new RareWarnings(context.log, systemClock);
+  }
+
+  /** @param identify  called when the sender is known
+   * @throws RequestProblem */
+  async answer(request: Request, response: Response, identify: () => void): Promise<void> {
+    if (this.#context.stopping.aborted) throw unavailable('the process stops');
+    const { headersDistinct: headers } = request;
+    const verdict = this.#authenticator.readHeaders(request);
+    const isSigned = typeof verdict === 'function';
+    if (!isSigned) identify();
+    const bodies = isSigned ? this.#unverified : this.#bodies;
+    const body = await bodies.receive(request, MAX_BODY_BYTES);
+    const sender = isSigned ? verdict(body) : verdict;
+    if (isSigned) identify();
+    const deliveryKey = isSigned ? seenKey(sender, `webhook ${headers['webhook-id']?.[0]}`) : '';
+    response.status(202);
+    if (this.#seen.has(deliveryKey)) {
+      this.#context.metrics.events.inc({ sender: sender.kind, result: 'duplicate' });
+      return sendJson(response, { accepted: 0, ignored: 0, duplicates: 1 });
+    }
+    const read = readEvents(headers, body);
+    const report = await this.#take(sender, read);
+    if (isSigned) this.#seen.set(deliveryKey, true);
+    const problems = read.flatMap((each, index) =>
+      each instanceof RequestProblem ? [{ index, problem: each }] : [],
+    );
+    const [first] = problems;
+    if (first === undefined) return sendJson(response, report);
+    const told = problems
+      .slice(0, MAX_REPORTED)
+      .map(({ index, problem }) => ({ index, ...problem.toJSON() }));
+    if (problems.length < read.length) return sendJson(response, { ...report, problems: told });
+    this.#context.metrics.refused.inc({ reason: first.problem.kind });
+    sendProblem(response, first.problem, { problems: told });
+  }
+
+  refuse(error: unknown, request: Request, response: Response): void {
+    // The client ended the connection: nobody waits for an answer.
+    if (request.errored !== null || request.socket.destroyed) return;
+    const isProblem = error instanceof RequestProblem;
+    if (!isProblem)
+      this.#context.log.error({ err: error }, 'a webhook request failed: a defect of sutler');
+    const problem = isProblem ? error : unavailable('the request could not be handled');
+    const { status, message: detail, field, cause } = problem;
+    const reason = cause === undefined ? undefined : messageOf(cause);
+    const from = request.socket.remoteAddress;
+    this.#warnings.warn({ from, status, detail, field, reason }, 'a webhook request was refused');
+    this.#context.metrics.refused.inc({ reason: problem.kind });
+    sendProblem(response, problem);
+  }
+
+  /** Agrees to be sent events, as CloudEvents' Web Hooks ask first.
+   * @see CloudEvents HTTP 1.1 Web Hooks 4 */
+  answerOptions(this: void, request: Request, response: Response): void {
+    response.set('allow', 'POST, OPTIONS');
+    if (request.headers['webhook-request-origin'] === undefined) {
+      const detail = 'send events by POST; OPTIONS needs WebHook-Request-Origin';
+      return sendProblem(response, new RequestProblem(405, detail, 'method'));
+    }
+    response.set('webhook-allowed-origin', '*').set('webhook-allowed-rate', '*');
+    response.status(204).end();
+  }
+
+  /** Stores the notices of all valid events.
+   * @throws RequestProblem if that can't be done */
+  async #take(sender: Sender, read: ReturnType<typeof readEvents>) {
+    const report = { accepted: 0, ignored: 0, duplicates: 0 };
+    const notices: ChangeNotice[] = [];
+    const keys = new Set<string>();
+    const count = (result: string): void =>
+      this.#context.metrics.events.inc({ sender: sender.kind, result });
+    for (const event of read) {
+      if (event instanceof RequestProblem) {
+        count('invalid');
+        continue;
+      }
+      const { verdict, eventId } = event;
+      const key = eventId === undefined ? undefined : seenKey(sender, eventId);
+      if (typeof verdict === 'string') {
+        count(`ignored-${verdict}`);
+        report.ignored += 1;
+      } else if (key !== undefined && (keys.has(key) || this.#seen.has(key))) {
+        count('duplicate');
+        report.duplicates += 1;
+      } else {
+        count('notice');
+        report.accepted += 1;
+        notices.push(verdict);
+        if (key !== undefined) keys.add(key);
+      }
+    }
+    await this.#store(notices);
+    // Not before: an event that was refused comes again with its id.
+    for (const key of keys) this.#seen.set(key, true);
+    return report;
+  }
+
+  async #store(notices: readonly ChangeNotice[]): Promise<void> {
+    const count = (result: string): void =>
+      this.#context.metrics.notices.inc({ server: 'events', result }, notices.length);
+    try {
+      await this.#context.stream.append(notices);
+      count('stored');
+    } catch (cause) {
+      count('lost');
+      throw unavailable('the notice could not be stored in Redis', cause);
+    }
+  }
+}
+
+/** Of one length, however long the id. */
+function seenKey({ kind, name }: Sender, eventId: string): string {
+  const digest = createHash('sha256').update(eventId).digest('base64');
+  return `${kind} ${name} ${digest}`;
+}
