@@ -7,7 +7,7 @@ import { redisSharedHandles } from '../hints/shared-handles.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
-import { ClassTurns } from '../queue/class-turns.ts';
+import { ClassLimits } from '../queue/class-limit.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { type Logger, traceStep } from '../runtime/log.ts';
 import { supportsTopology } from '../volumes/driver-facts.ts';
@@ -19,8 +19,9 @@ import { createOperationCounts } from './operation-counts.ts';
 import { listOpenSources } from './release-sources.ts';
 import { VolumeLists } from './volume/volume-lists.ts';
 
-/** How long after a run could have ended its key keeps a turn of its class without another run. */
-const KEEP_TURN_MS = 120_000;
+/** How long after a run could have ended its key keeps its place within the limit of its class
+ * without another run. */
+const KEEP_PLACE_MS = 120_000;
 
 /** Makes what the runs of claims, volumes and snapshots work with. */
 export function buildDependencies(
@@ -68,7 +69,7 @@ export function buildDependencies(
       refusedSizes: new RefusedSizes(systemClock),
     },
     redis: {
-      turns: new ClassTurns(link.redis, { ...place, keepMs: doubtMsOf(flags) + KEEP_TURN_MS }),
+      classLimits: new ClassLimits({ ...place, keepMs: doubtMsOf(flags) + KEEP_PLACE_MS }),
       sharersOf: async (volume) => (await published.sharersOf(volume)) ?? lists.sharersOf(volume),
     },
     settings: {

@@ -8,7 +8,7 @@ import type { GatewayPool } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
 import type { EventRecorder } from '../kube/events.ts';
-import type { ClassTurns } from '../queue/class-turns.ts';
+import type { ClassLimits } from '../queue/class-limit.ts';
 import type { WorkerConnection } from '../queue/connections.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -73,8 +73,8 @@ export interface CsiDriver {
 
 /** What sutler keeps in Redis about volumes. */
 export interface RedisState {
-  /** The turns of classes that limit how many volumes are created and deleted. */
-  readonly turns: Pick<ClassTurns, 'take' | 'end'>;
+  /** The limits of classes. */
+  readonly classLimits: Pick<ClassLimits, 'take' | 'end'>;
   /** The names of PVs that may have this handle, as ingest published them, or else as `listVolumes`
    * found them within the last seconds; undefined if neither did.
    * @throws RedisUnavailable */

@@ -55,11 +55,9 @@ export const DRAIN = 'sutler.dev/drain';
 
 /** How many volumes of the class all workers together create at once, and delete; 0 pauses it. */
 export const MAX_IN_FLIGHT = 'sutler.dev/max-in-flight';
-/** How many volumes of the class they begin to create in a second, and to delete. */
-export const MAX_PER_SECOND = 'sutler.dev/max-per-second';
 /** How long a creation may take before it counts as failing. */
 export const CREATION_TIMEOUT = 'sutler.dev/creation-timeout';
-export const CLASS_SETTINGS = [MAX_IN_FLIGHT, MAX_PER_SECOND, CREATION_TIMEOUT];
+export const CLASS_SETTINGS = [MAX_IN_FLIGHT, CREATION_TIMEOUT];
 
 // Finalizers.
 

@@ -42,9 +42,9 @@ export function waitsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:waits:${driver}`;
 }
 
-/** What the keys of a class' turns begin with; queue/class-turns.ts. */
-export function turnsKey(prefix: string, queue: string, className: string): string {
-  return `${keyPrefix(prefix)}:turns:${queue}:${className}`;
+/** Sorted set of the keys at work on volumes of a class; queue/class-limit.ts. */
+export function classPlacesKey(prefix: string, queue: string, className: string): string {
+  return `${keyPrefix(prefix)}:class:${queue}:${className}`;
 }
 
 /** A random text that lives as long as Redis' data; queue/history.ts. */

@@ -1,4 +1,4 @@
-import { CREATION_TIMEOUT, MAX_IN_FLIGHT, MAX_PER_SECOND } from '../kube/keys.ts';
+import { CREATION_TIMEOUT, MAX_IN_FLIGHT } from '../kube/keys.ts';
 import type { Class } from '../kube/objects.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { type FlagSpec, parseValue } from '../runtime/flags.ts';
@@ -7,7 +7,6 @@ import { shorten } from '../runtime/printable.ts';
 /** What the annotations of a class say; undefined where one is absent or can't be read. */
 export interface ClassSettings {
   readonly maxInFlight: number | undefined;
-  readonly maxPerSecond: number | undefined;
   readonly creationTimeoutMs: number | undefined;
   /** What is wrong with each annotation that can't be read, and what to write. */
   readonly unreadable: readonly string[];
@@ -17,10 +16,6 @@ const SPECS = {
   [MAX_IN_FLIGHT]: {
     spec: { type: 'int', default: 0, min: 0, help: '' },
     form: 'a whole number; 0 pauses the class',
-  },
-  [MAX_PER_SECOND]: {
-    spec: { type: 'float', default: 0, min: 0.001, help: '' },
-    form: 'a number from 0.001 on, like 0.5 or 20',
   },
   [CREATION_TIMEOUT]: {
     spec: { type: 'durationMs', min: '0s', help: '' },
@@ -47,7 +42,6 @@ export function readClassSettings(cls: Class | undefined): ClassSettings {
     }
   };
   const maxInFlight = read(MAX_IN_FLIGHT);
-  const maxPerSecond = read(MAX_PER_SECOND);
   const creationTimeoutMs = read(CREATION_TIMEOUT);
-  return { maxInFlight, maxPerSecond, creationTimeoutMs, unreadable };
+  return { maxInFlight, creationTimeoutMs, unreadable };
 }

@@ -17,7 +17,7 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { EventInput } from '#src/kube/events.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
-import { ClassTurns } from '#src/queue/class-turns.ts';
+import { ClassLimits } from '#src/queue/class-limit.ts';
 import type { KeyToQueue } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { listOpenSources } from '#src/jobs/release-sources.ts';
@@ -154,7 +154,7 @@ export async function openRig({
     },
     journal: jobs.journalPlace,
     openSources: () => listOpenSources(kube, jobs.journalPlace),
-    turns: new ClassTurns(redis, { prefix: 'csi', driver: DRIVER, keepMs: 60_000 }),
+    classLimits: new ClassLimits({ redis, prefix: 'csi', driver: DRIVER, keepMs: 60_000 }),
     events: { record: (event) => recordOnce(event) },
     counts: createOperationCounts(metrics),
     capacity: NO_CAPACITY_HINTS,

@@ -203,7 +203,7 @@ describe('the users of k8s/redis/users.acl', () => {
     ],
     ingest: [
       ['HSET', `{csi}:room:${DRIVER}`, 'uid', 'x'],
-      ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:turns:${QUEUE}:class`],
+      ['EVAL', "return redis.call('DEL', KEYS[1])", '1', `{csi}:class:${QUEUE}:gold`],
       ['KEYS', '*'],
     ],
     jobs: [

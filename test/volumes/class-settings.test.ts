@@ -12,7 +12,6 @@ describe('the annotations of a class', () => {
   it('limit nothing where there are none, or no class', () => {
     const none = {
       maxInFlight: undefined,
-      maxPerSecond: undefined,
       creationTimeoutMs: undefined,
       unreadable: [],
     };
@@ -20,19 +19,17 @@ describe('the annotations of a class', () => {
     assert.deepEqual(readClassSettings(undefined), none);
   });
 
-  it('say how many at once, how many a second, and how long a creation may take', () =>
+  it('say how many at once, and how long a creation may take', () =>
     assert.deepEqual(
       settingsOf({
         'sutler.dev/max-in-flight': '0',
-        'sutler.dev/max-per-second': '0.5',
         'sutler.dev/creation-timeout': '20m',
       }),
-      { maxInFlight: 0, maxPerSecond: 0.5, creationTimeoutMs: 1_200_000, unreadable: [] },
+      { maxInFlight: 0, creationTimeoutMs: 1_200_000, unreadable: [] },
     ));
 
   for (const [name, values] of [
     ['max-in-flight', ['', '-1', '1.5', 'four', '1e3', ' 4']],
-    ['max-per-second', ['', '0', '-2', 'NaN', 'Infinity', '1/2']],
     ['creation-timeout', ['', '20', '-5m', 'soon']],
   ] as const)
     for (const value of values)

@@ -7,7 +7,7 @@ import type { Run } from '../../queue/run.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
 import { classNameOf, isNew } from '../../volumes/eligibility.ts';
 import type { Dependencies } from '../dependencies.ts';
-import { inTurn } from '../in-turn.ts';
+import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
 import { finished } from '../mark-job.ts';
 import { readCachedClaim } from '../read-objects.ts';
 import { releaseCloneSource } from '../release-sources.ts';
@@ -29,6 +29,8 @@ import { findVolume } from './write-volume.ts';
  * written; the ordinary deletion reclaims it.
  * @throws KubeError, RedisUnavailable */
 export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run): Promise<Outcome> {
+  const limited = await waitForClassLimit(deps, job, run);
+  if (limited !== undefined) return limited;
   const startMs = deps.clock.nowMs();
   const begun = await askRedis(run.begun());
   const claim = await seeClaim(deps, job, run, begun);
@@ -41,9 +43,10 @@ export async function reconcileClaim(deps: Dependencies, job: JobKey, run: Run):
       ? await plan(deps, { job, run, begun }, claim)
       : { kind: 'wait', outcome: written };
   if (run.signal.aborted) return WORKER_STOPPING;
-  // Of a claim that is gone, the turn is that of its class too.
+  // Of a claim that is gone, the limit is that of its class too.
   const cls = classOf(intent.kind === 'create' ? intent.claim : claim);
-  const outcome = await inTurn(deps, { key: job, cls, isNeeded: intent.kind === 'create' }, () =>
+  const isNeeded = intent.kind === 'create';
+  const outcome = await withinClassLimit(deps, { key: job, cls, isNeeded }, () =>
     intent.kind === 'create'
       ? createVolume(deps, {
           job,

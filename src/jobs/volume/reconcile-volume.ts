@@ -11,7 +11,7 @@ import { isOnNode } from '../../volumes/own-node.ts';
 import { MAX_READ_AGE_MS, type RunHandle, type VolumeRun } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { setVolumeFinalizer } from '../finalizers.ts';
-import { inTurn } from '../in-turn.ts';
+import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
 import { finished, finishedByCall, type MarkedJob, markJob } from '../mark-job.ts';
 import { whyNodesAreUnknown } from '../outcomes.ts';
 import {
@@ -39,6 +39,8 @@ export async function reconcileVolume(
 
 async function readAndReconcile(deps: Dependencies, job: JobKey, run: RunHandle): Promise<Outcome> {
   const { kube } = deps.cluster;
+  const limited = await waitForClassLimit(deps, job, run);
+  if (limited !== undefined) return limited;
   const readMs = deps.clock.nowMs();
   const begun = await askRedis(run.begun());
   const volume = await kube.get<Volume>(volumes, { name: job.name });
@@ -98,7 +100,7 @@ async function attemptDeletion(deps: Dependencies, released: ReleasedVolume): Pr
     );
   if (run.signal.aborted) return WORKER_STOPPING;
   const cls = deps.cluster.classOf(volume.spec.storageClassName ?? '');
-  return inTurn(deps, { key: job, cls, isNeeded: true }, () =>
+  return withinClassLimit(deps, { key: job, cls, isNeeded: true }, () =>
     deleteInDriver(deps, released, plan),
   );
 }

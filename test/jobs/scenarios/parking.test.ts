@@ -4,8 +4,7 @@ import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
-import { until } from '../../harness/until.ts';
-import { type Parts } from '../parts.ts';
+import { kubeWith, type Parts } from '../parts.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 const parameters = {
@@ -32,7 +31,7 @@ describe('a run that can’t send its call', () => {
     assert.equal(rig.driver.calls.length, 0);
   });
 
-  describe('of a class with limits', () => {
+  describe('of a class with a limit', () => {
     /** The classes with annotations of ours. */
     const annotated = (settings: Record<string, string>): Pick<Parts, 'classOf' | 'classes'> => {
       const annotations = Object.fromEntries(
@@ -54,7 +53,7 @@ describe('a run that can’t send its call', () => {
     const ONE = annotated({ 'max-in-flight': '1' });
     let classes = 0;
     let className = '';
-    // Each test has a class without turns of the one before.
+    // Each test has a class of its own.
     beforeEach(() => {
       className = `limited-${(classes += 1)}`;
     });
@@ -64,15 +63,7 @@ describe('a run that can’t send its call', () => {
         throw new DriverStatus(code, 'no');
       };
     };
-    const rejects = () => Promise.reject(new Error('asked for a turn'));
-    /** The turns as they are, but that Redis takes no end of one while it is away. */
-    const awayAtEnds = () => {
-      const { turns } = rig.parts;
-      const state = { isAway: true };
-      const end = (...args: Parameters<typeof turns.end>) =>
-        state.isAway ? rejects() : turns.end(...args);
-      return Object.assign(state, { turns: { take: turns.take.bind(turns), end } });
-    };
+    const rejects = () => Promise.reject(new Error('asked for a place'));
     const remove = async ({ metadata: { namespace = '', name } }: Claim): Promise<void> => {
       const body = { metadata: { finalizers: null } };
       await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body });
@@ -98,10 +89,7 @@ describe('a run that can’t send its call', () => {
         await rig.provision(first, ONE);
         const outcome = await rig.provision(second, ONE);
         assert.ok(outcome.kind === 'later', JSON.stringify(outcome));
-        assert.match(
-          outcome.reason,
-          /creates at most 1 volumes at once .*, 0 wait before this one/,
-        );
+        assert.match(outcome.reason, /creates at most 1 volumes at once/);
       }
       rig.onCall = () => undefined;
       assert.equal((await rig.provision(first, ONE)).kind, 'later');
@@ -117,37 +105,30 @@ describe('a run that can’t send its call', () => {
       assert.equal((await rig.provision(second, ONE)).kind, 'done');
     });
 
-    it('does not wait for one that has its volume, and whose turn was not ended', async () => {
+    it('asks again without a request to the API server', async () => {
       const [first, second] = [await inClass(), await inClass()];
-      const redis = awayAtEnds();
-      const { turns } = redis;
-      assert.equal((await rig.provision(first, { ...ONE, turns })).kind, 'done');
+      failWith(Code.DeadlineExceeded);
+      await rig.provision(first, ONE);
+      assert.equal((await rig.provision(second, ONE)).kind, 'later');
+      const kube = kubeWith(rig, { get: () => Promise.reject(new Error('asked for an object')) });
+      assert.equal((await rig.provision(second, { ...ONE, ...kube })).kind, 'later');
+    });
+
+    it('gives its place back when the run before has created the volume', async () => {
+      const [first, second] = [await inClass(), await inClass()];
+      const end = () => Promise.reject(new Error('Redis went away'));
+      const { classLimits } = rig.parts;
+      const lossy = { take: classLimits.take.bind(classLimits), end };
+      assert.equal((await rig.provision(first, { ...ONE, classLimits: lossy })).kind, 'done');
       assert.equal((await rig.provision(second, ONE)).kind, 'later');
       const body = { spec: { volumeName: (await rig.volumeOf(first))?.metadata.name } };
       const { namespace = '', name } = first.metadata;
       await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body });
       assert.equal((await rig.provision(first, ONE)).kind, 'done');
       assert.equal((await rig.provision(second, ONE)).kind, 'done');
-      redis.isAway = false;
     });
 
-    it('ends its turn when Redis is back, and does not keep its worker until then', async () => {
-      const [first, second] = [await inClass(), await inClass()];
-      const redis = awayAtEnds();
-      const { turns } = redis;
-      const startMs = Date.now();
-      assert.equal((await rig.provision(first, { ...ONE, turns })).kind, 'done');
-      // It would be asked for its end for two minutes.
-      assert.ok(Date.now() - startMs < 30_000, 'its worker takes the next job');
-      assert.equal((await rig.provision(second, ONE)).kind, 'later');
-      redis.isAway = false;
-      await until(
-        async () => (await rig.provision(second, ONE)).kind === 'done',
-        'the turn has ended',
-      );
-    });
-
-    it('does not wait for one whose claim was deleted while it had its turn', async () => {
+    it('does not wait for one whose claim was deleted while it had a place', async () => {
       const [first, second, third] = [await inClass(), await inClass(), await inClass()];
       failWith(Code.DeadlineExceeded);
       await rig.provision(first, ONE);
@@ -158,22 +139,7 @@ describe('a run that can’t send its call', () => {
       rig.onCall = () => undefined;
       assert.equal((await rig.provision(first, ONE)).kind, 'later');
       assert.ok(await rig.volumeOf(first), 'its PV is written');
-      await remove(second);
-      // The turn went to the second one, which is gone by now.
-      assert.equal((await rig.provision(second, ONE)).kind, 'done');
       assert.equal((await rig.provision(third, ONE)).kind, 'done');
-    });
-
-    it('waits for its start by the limit of a second', async () => {
-      const of = annotated({ 'max-per-second': '0.2' });
-      await rig.provision(await inClass(), of);
-      const outcome = await rig.provision(await inClass(), of);
-      assert.ok(outcome.kind === 'later' && outcome.isTurn, JSON.stringify(outcome));
-      assert.match(
-        outcome.reason,
-        /at most 0.2 volumes a second .*, it is the turn of this one in/,
-      );
-      assert.ok((outcome.delayMs ?? 0) <= 5_000 && (outcome.delayMs ?? 0) > 4_000);
     });
 
     it('deletes nothing while the class is paused', async () => {
@@ -187,17 +153,17 @@ describe('a run that can’t send its call', () => {
       assert.equal((await rig.remove(released)).kind, 'done');
     });
 
-    it('asks for no turn if the class has no limit', async () => {
-      const turns = { take: rejects, end: rejects };
+    it('asks for no place if the class has no limit', async () => {
+      const classLimits = { take: rejects, end: rejects };
       const claim = await inClass();
-      assert.equal((await rig.provision(claim, { turns })).kind, 'done');
+      assert.equal((await rig.provision(claim, { classLimits })).kind, 'done');
     });
 
-    it('waits while Redis can’t be asked for a turn', async () => {
+    it('waits while Redis can’t be asked for a place', async () => {
       const claim = await inClass();
       const outcome = await rig.provision(claim, {
         ...ONE,
-        turns: { take: rejects, end: rejects },
+        classLimits: { take: rejects, end: rejects },
       });
       assert.equal(outcome.kind, 'later');
       assert.equal(await rig.doubtMs(claim), undefined, 'nothing is begun');

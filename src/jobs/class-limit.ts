@@ -1,0 +1,98 @@
+import { MAX_IN_FLIGHT } from '../kube/keys.ts';
+import type { Class } from '../kube/objects.ts';
+import { classes } from '../kube/resources.ts';
+import type { Limit } from '../queue/class-limit.ts';
+import type { JobKey } from '../queue/contract.ts';
+import type { Outcome } from '../queue/outcome.ts';
+import type { Run } from '../queue/run.ts';
+import { askRedis } from '../redis/ask-redis.ts';
+import { readClassSettings } from '../volumes/class-settings.ts';
+import type { Dependencies } from './dependencies.ts';
+
+type Deps = Pick<Dependencies, 'cluster' | 'redis' | 'reports'>;
+
+/** Creates or deletes a volume when the limit of its class allows it, else ends the run. A class
+ * without a limit costs nothing.
+ * @param o.cls  undefined if it is not known, or gone
+ * @param o.isNeeded  whether a volume is to be created or deleted; otherwise a place is given back
+ *   that an earlier run has kept
+ * @param work  calls the driver
+ * @throws RedisUnavailable, and what `work` throws */
+export async function withinClassLimit(
+  deps: Deps,
+  o: { readonly key: JobKey; readonly cls: Class | undefined; readonly isNeeded: boolean },
+  work: () => Promise<Outcome>,
+): Promise<Outcome> {
+  const { key, cls, isNeeded } = o;
+  const limit = limitOf(cls);
+  if (limit === undefined) return work();
+  const waits = isNeeded ? await takePlace(deps, key, limit, cls) : undefined;
+  if (waits !== undefined) return waits;
+  let mayBeAtWork = false;
+  try {
+    const outcome = await work();
+    mayBeAtWork =
+      outcome.kind === 'running' || (outcome.kind === 'retry' && outcome.mayBeAtWork === true);
+    return outcome;
+  } finally {
+    // One that is not given back expires.
+    if (!mayBeAtWork) await endQuietly(deps, key, limit);
+  }
+}
+
+/** Has a key that waited for the limit of its class ask once more, before anything is read for it.
+ * @returns undefined if the run may go on
+ * @throws RedisUnavailable */
+export async function waitForClassLimit(
+  deps: Deps,
+  key: JobKey,
+  run: Pick<Run, 'count' | 'lastStatus'>,
+): Promise<Outcome | undefined> {
+  if (run.count <= 1) return undefined;
+  const last = await run.lastStatus();
+  const [waited] = last?.until ?? [];
+  // Nothing else is put off, and not parked, until a class changes.
+  if (last?.outcome !== 'later' || waited?.resource !== classes.plural) return undefined;
+  const cls = deps.cluster.classOf(waited.name);
+  const limit = limitOf(cls);
+  return limit && takePlace(deps, key, limit, cls);
+}
+
+/** @returns how the run ends that gets no place; undefined if it has one */
+async function takePlace(
+  { redis: { classLimits } }: Deps,
+  key: JobKey,
+  limit: Limit,
+  cls: Class | undefined,
+): Promise<Outcome | undefined> {
+  const { className, maxInFlight } = limit;
+  const delayMs = await askRedis(classLimits.take(key, limit));
+  if (delayMs === undefined) return undefined;
+  const does = key.kind === 'claim' ? 'creates' : 'deletes';
+  const reason =
+    maxInFlight === 0
+      ? `class "${className}" is paused (${MAX_IN_FLIGHT}: 0)`
+      : `class "${className}" ${does} at most ${maxInFlight} volumes at once (${MAX_IN_FLIGHT})`;
+  const seen = cls?.metadata.resourceVersion ?? '';
+  const until = [{ resource: classes.plural, name: className, seen }];
+  return { kind: 'later', reason, until, delayMs, isTurn: true };
+}
+
+async function endQuietly(
+  { redis: { classLimits }, reports: { log } }: Deps,
+  key: JobKey,
+  limit: Limit,
+): Promise<void> {
+  try {
+    await askRedis(classLimits.end(key, limit));
+  } catch (error) {
+    log.debug({ err: error }, 'a place within the limit of a class was not given back: it expires');
+  }
+}
+
+function limitOf(cls: Class | undefined): Limit | undefined {
+  const { maxInFlight } = readClassSettings(cls);
+  return cls === undefined || maxInFlight === undefined
+    ? undefined
+    : { className: cls.metadata.name, maxInFlight };
+}
