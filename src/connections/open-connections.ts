@@ -18,7 +18,7 @@ import { version } from '../runtime/version.ts';
 
 type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;
 
-/** Takes the drivers that a process leads. */
+/** Takes the drivers that an ingest leads, or whose jobs a jobs process takes. */
 export interface LedDrivers {
   add(driver: string): void;
   delete(driver: string): void;
@@ -29,7 +29,7 @@ export interface Connections {
   readonly kube: KubeClient;
   readonly redisAccess: RedisAccess;
   readonly link: RedisLink;
-  /** The drivers that this process leads, for people to look at. */
+  /** For people to look at. */
   readonly leads: LedDrivers;
 }
 
@@ -53,11 +53,13 @@ export async function openConnections(
 }
 
 const REPORT_PERIOD_MS = 2_000;
+/** A Redis that takes longer to answer is frozen, or cut off although it is connected. */
+const LONGEST_ANSWER_MS = 2_500;
 
 /** Writes to Redis what /readyz of this process says, for commands and the dashboard, and at once
- * when it begins or ends to lead a driver. So it finds out whether Redis takes writes; /readyz says
+ * when it begins or ends to serve a driver. So it finds out whether Redis takes writes; /readyz says
  * so, and whether its settings are right.
- * @returns takes the drivers that it leads */
+ * @returns takes the drivers that it serves */
 function reportProcess(context: Context, process: string, link: RedisLink): LedDrivers {
   const { flags, closers, health, log } = context;
   const { redis, address } = link;
@@ -66,21 +68,32 @@ function reportProcess(context: Context, process: string, link: RedisLink): LedD
   const [refusals, faults] = [new Outage(log), new Outage(log)];
   let refusal: string | undefined;
   let wrong: readonly string[] = [];
-  health.ready('redis', () => link.trouble ?? refusal);
+  /** Since when Redis is asked, by performance.now(). */
+  let askedMs = Infinity;
+  const silence = (): string | undefined => {
+    const silentMs = performance.now() - askedMs;
+    return silentMs > LONGEST_ANSWER_MS
+      ? `Redis at ${address} has not answered for ${Math.round(silentMs / 1_000)} s`
+      : undefined;
+  };
+  health.ready('redis', () => link.trouble ?? refusal ?? silence());
   health.ready('redis-settings', () => (wrong.length === 0 ? undefined : wrong.join('; ')));
   const loop = new PollLoop({
     step: async () => {
       if (link.trouble !== undefined) return;
+      askedMs = performance.now();
       wrong = await checkSettings(redis);
       if (wrong.length === 0)
         faults.ended({ redis: address }, 'the settings of Redis are right now');
       else faults.met(wrong.join(), { redis: address, wrong }, 'the settings of Redis are wrong');
       const entry = { process, instance, version, leads: [...leads], lines: health.troubles() };
       await writeProcess(redis, flags.redisPrefix, entry);
+      askedMs = Infinity;
       refusal = undefined;
       refusals.ended({ redis: address }, 'Redis takes again what it is sent');
     },
     onError: (error) => {
+      askedMs = Infinity;
       log.debug({ err: error }, 'could not report this process; trying again');
       if (!isRefusal(error)) return;
       refusal = describeRedisError(address, error);

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { leaderOf, whyNoWorker } from '../explain/driver-state.ts';
+import { leaderOf, workersOf } from '../explain/driver-state.ts';
 import { type Explanation, inWords } from '../explain/explain.ts';
 import { faultOf, groupFaults } from '../explain/fault.ts';
 import { describeJournal } from '../explain/report.ts';
@@ -76,11 +76,10 @@ ${pendingSection(o)}`,
 function driverCard(view: DriverView): Markup {
   const { state, cause, isFine, perMinute } = view;
   const { driver, drain, gateway, journal } = state;
-  const noWorker = whyNoWorker(state);
   const facts: Readonly<Record<string, Content>> = {
     Leader: leaderOf(state) ?? bad('none'),
     Gateway: gateway === '' ? bad('none is named') : gateway,
-    Workers: noWorker === undefined ? 'at work' : bad(noWorker),
+    Workers: workersOf(state).length > 0 ? 'at work' : bad('none'),
     Drain: drain === undefined ? 'no' : bad(`by ${drain.by} since ${isoTime(drain.atMs)}`),
     Journal:
       journal.journalTrouble === undefined ? describeJournal(journal) : bad(journal.journalTrouble),

@@ -3,7 +3,7 @@ import { NO_CLASS, type PendingWhy } from './pending-index.ts';
 import type { RunStatus } from '../queue/status.ts';
 import type { WaitCondition } from '../rules/rule.ts';
 import { isoTime } from '../runtime/printable.ts';
-import { type DriverState, hasWorker, leaderOf } from './driver-state.ts';
+import { type DriverState, leaderOf, workersOf } from './driver-state.ts';
 
 /** Who can end a wait. `nobody`: it goes on by itself. */
 export type Actor = 'nobody' | 'user' | 'administrator' | 'driver vendor';
@@ -125,7 +125,7 @@ export function retryCommand(object: string): string {
 
 /** Why none of the driver's claims is worked on; undefined if they are. */
 export function driverCause(state: DriverState): Cause | undefined {
-  const { driver, drain, otherProvisioner: other, isConfirmed } = state;
+  const { driver, drain, driverTrouble, otherProvisioner: other, isConfirmed } = state;
   if (other !== undefined)
     return causeNamed('OtherProvisioner', `${other} holds the Lease of driver ${driver}`);
   if (leaderOf(state) === undefined || !isConfirmed)
@@ -136,9 +136,9 @@ export function driverCause(state: DriverState): Cause | undefined {
       `drained by ${drain.by} since ${isoTime(drain.atMs)}`,
       `run: sutler drain --driver-name=${driver} --undo`,
     );
-  return hasWorker(state)
-    ? undefined
-    : causeNamed('NoWorker', `no jobs process works for driver ${driver}`);
+  if (workersOf(state).length === 0)
+    return causeNamed('NoWorker', `no jobs process works for driver ${driver}`);
+  return driverTrouble === undefined ? undefined : causeNamed('Unreachable', driverTrouble);
 }
 
 /** How long what lies outside the claims has to last before people are told: Redis or a leader that

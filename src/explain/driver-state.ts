@@ -1,11 +1,8 @@
-import { readHeartbeat } from '../queue/heartbeat.ts';
-import { queueName } from '../queue/queue-keys.ts';
 import { redisActiveGateway } from '../gateway-client/active-gateway.ts';
 import { type DriverNote, readDriverNote } from '../hints/driver-note.ts';
 import { showHistory } from '../queue/history.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { type ProcessEntry, readProcesses } from '../redis/processes.ts';
-import { age } from '../runtime/printable.ts';
 
 /** What Redis says about all claims of a driver. */
 export interface DriverState {
@@ -19,8 +16,8 @@ export interface DriverState {
   readonly drain: DriverNote['drain'];
   /** Address of the active gateway; '' if none is named. */
   readonly gateway: string;
-  /** How long ago a worker of claims was alive; undefined: never. */
-  readonly workerAgeMs: number | undefined;
+  /** Why the leader can't reach the driver; undefined while it can. */
+  readonly driverTrouble: string | undefined;
   /** What the leader says of the journal. */
   readonly journal: Pick<DriverNote, 'entries' | 'inDoubt' | 'doubtEndsMs' | 'journalTrouble'>;
 }
@@ -28,36 +25,29 @@ export interface DriverState {
 /** Reads it. Rejects while Redis can't be reached. */
 export async function readDriverState(place: RedisPlace): Promise<DriverState> {
   const { redis, prefix, driver } = place;
-  const queue = queueName('claim', driver);
-  const [processes, note, { isOfHistory }, gateway, workerAgeMs] = await Promise.all([
+  const [processes, note, { isOfHistory }, gateway] = await Promise.all([
     readProcesses(redis, prefix),
     readDriverNote(place),
     showHistory(place),
     redisActiveGateway(place).read(),
-    readHeartbeat(redis, { prefix, queue }),
   ]);
-  const { otherProvisioner, drain, ...journal } = note;
-  const known = { isConfirmed: isOfHistory, otherProvisioner, drain, journal };
-  return { driver, processes, ...known, gateway: gateway.endpoint, workerAgeMs };
+  const { otherProvisioner, drain, driverTrouble, ...journal } = note;
+  const known = { isConfirmed: isOfHistory, otherProvisioner, drain, driverTrouble, journal };
+  return { driver, processes, ...known, gateway: gateway.endpoint };
 }
 
 /** The instance of the ingest that leads the driver; undefined: none does. */
 export function leaderOf({ processes, driver }: DriverState): string | undefined {
-  return processes.find(({ leads }) => leads.includes(driver))?.instance;
+  return processes.find(({ process, leads }) => process === 'ingest' && leads.includes(driver))
+    ?.instance;
 }
 
-/** A worker writes a heartbeat each second. Longer without one: none lives. */
-const WORKER_GONE_MS = 3_000;
-
-/** Whether a worker takes the jobs of the driver. */
-export function hasWorker(state: Pick<DriverState, 'workerAgeMs'>): boolean {
-  return whyNoWorker(state) === undefined;
-}
-
-/** For people; undefined: there is one. */
-export function whyNoWorker({
-  workerAgeMs: ageMs,
-}: Pick<DriverState, 'workerAgeMs'>): string | undefined {
-  if (ageMs === undefined) return 'no worker was seen';
-  return ageMs < WORKER_GONE_MS ? undefined : `no worker for ${age(ageMs)}`;
+/** The jobs processes that take the jobs of the driver. */
+export function workersOf({
+  processes,
+  driver,
+}: Pick<DriverState, 'processes' | 'driver'>): readonly string[] {
+  return processes
+    .filter(({ process, leads }) => process === 'jobs' && leads.includes(driver))
+    .map(({ instance }) => instance);
 }

@@ -11,7 +11,7 @@ import {
   statusCause,
   whyNoJob,
 } from './causes.ts';
-import { type DriverState, hasWorker } from './driver-state.ts';
+import { type DriverState, workersOf } from './driver-state.ts';
 import type { PendingEntry } from './pending-index.ts';
 
 /** Why a claim or volume is not done, and who has to do what. */
@@ -82,7 +82,7 @@ export function nextRunMs(
 
 /** What was active when the last worker died is not worked on. */
 function isRunning({ job, state }: KeyFacts): boolean {
-  return job?.isActive === true && hasWorker(state);
+  return job?.isActive === true && workersOf(state).length > 0;
 }
 
 function causeOf({ why, className }: PendingEntry, facts: KeyFacts): Cause {

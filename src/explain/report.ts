@@ -6,13 +6,7 @@ import { readStatus, readStatuses } from '../queue/status.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import { age, counted, isoTime } from '../runtime/printable.ts';
 import { type Cause, driverCause, statusCause } from './causes.ts';
-import {
-  type DriverState,
-  hasWorker,
-  leaderOf,
-  readDriverState,
-  whyNoWorker,
-} from './driver-state.ts';
+import { type DriverState, leaderOf, readDriverState, workersOf } from './driver-state.ts';
 import { explainEntry, type Explanation } from './explain.ts';
 import { faultOf, groupFaults } from './fault.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
@@ -131,7 +125,14 @@ export function countFaults({ faults: { claims, volumes }, ...report }: GroupedR
 export function factsOf({ state, cause, troubles, faults }: GroupedReport): readonly unknown[] {
   const all = [...faults.claims, ...faults.volumes];
   const shown = all.map((fault) => [faultOf(fault[0]), fault.length]);
-  return [cause?.name, leaderOf(state), state.gateway, hasWorker(state), troubles, shown];
+  return [
+    cause?.name,
+    leaderOf(state),
+    state.gateway,
+    workersOf(state).length > 0,
+    troubles,
+    shown,
+  ];
 }
 
 /** Faults that are shown without -o wide. */
@@ -145,14 +146,14 @@ export function renderReport(
   isWide: boolean,
 ): readonly string[] {
   const { state, cause, troubles, faults } = report;
-  const { processes, gateway, journal } = state;
-  const workers = processes.filter((each) => each.process === 'jobs').length;
+  const { gateway, journal } = state;
+  const workers = workersOf(state).length;
   return [
     `driver ${state.driver}: ${report.isFine ? 'fine' : 'somebody has to act'}`,
     ...(cause === undefined ? [] : [`  ${cause.sentence}; ${cause.actor}: ${cause.step}`]),
     `  leader:  ${leaderOf(state) ?? 'none'}`,
     `  gateway: ${gateway === '' ? 'none is named' : gateway}`,
-    `  workers: ${whyNoWorker(state) ?? counted(workers, 'process', 'processes')}`,
+    `  workers: ${workers === 0 ? 'none' : counted(workers, 'process', 'processes')}`,
     `  journal: ${describeJournal(journal)}`,
     ...troubles.map((line) => `  ${line}`),
     ...(['claims', 'volumes'] as const).flatMap((what) => {

@@ -3,6 +3,7 @@ import type { CsiCalls } from '../csi/csi-calls.ts';
 import { type Clock, unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { Listeners } from '../runtime/listeners.ts';
 import { Outage } from '../runtime/outage.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import type { GatewayPool } from './pool.ts';
@@ -38,6 +39,7 @@ export class DriverWatch {
   #resolveFirst: (info: DriverInfo) => void = () => undefined;
   #current: DriverInfo | undefined;
   #trouble: string | undefined;
+  readonly #changes = new Listeners<void>();
   readonly #outage: Outage;
 
   constructor(options: DriverWatchOptions) {
@@ -74,6 +76,17 @@ export class DriverWatch {
     return this.#current;
   }
 
+  /** Calls the listener when the driver went away or came back.
+   * @returns ends that */
+  onChange(listener: () => void): () => void {
+    return this.#changes.subscribe(listener);
+  }
+
+  /** Asks the driver now. */
+  askNow(): void {
+    this.#loop.runNow();
+  }
+
   close(): void {
     this.#outage.forget();
     void this.#loop.stop();
@@ -84,7 +97,7 @@ export class DriverWatch {
     const answer = await askGateways(this.#options, this.#current?.name ?? this.#options.name);
     if (typeof answer === 'string') {
       this.#outage.met(answer, { reason: answer }, 'the driver does not answer; waiting');
-      this.#trouble = answer;
+      this.#setTrouble(answer);
       return RETRY_MS;
     }
     const { name, controllerCapabilities } = answer;
@@ -92,9 +105,15 @@ export class DriverWatch {
     const facts = { driver: name, capabilities: [...controllerCapabilities] };
     this.#outage.ended(facts, 'the driver answers', isFirst);
     this.#current = answer;
-    this.#trouble = undefined;
+    this.#setTrouble(undefined);
     this.#resolveFirst(answer);
     return REFRESH_MS;
+  }
+
+  #setTrouble(trouble: string | undefined): void {
+    const hasChanged = (trouble === undefined) !== (this.#trouble === undefined);
+    this.#trouble = trouble;
+    if (hasChanged) this.#changes.notify();
   }
 }
 

@@ -12,7 +12,9 @@ export interface DriverNote {
   readonly otherProvisioner?: string | undefined;
   /** Who has drained sutler, and when, Unix ms. */
   readonly drain?: { readonly by: string; readonly atMs: number } | undefined;
-  /** The rest only of the leader. Claims in the journal whose jobs are not finished. */
+  /** The rest only of the leader. Why it can't reach the driver. */
+  readonly driverTrouble?: string | undefined;
+  /** Claims in the journal whose jobs are not finished. */
   readonly entries?: number;
   /** Those of which a call may still be at work in the driver, and until when at most, Unix ms. */
   readonly inDoubt?: number;

@@ -3,6 +3,7 @@ import type { Claim, Class } from '../kube/objects.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Journal } from '../journal/journal.ts';
 import {
+  bareKey,
   type JobKind,
   type KeyToQueue,
   logFields,
@@ -404,9 +405,9 @@ export class Dispatcher {
     this.#askAgain(request);
   }
 
-  #claimAdded({ key, journal }: WorkRequest, state: WorkState | undefined): void {
+  #claimAdded({ key, journal, isNow }: WorkRequest, state: WorkState | undefined): void {
     const { uid } = key;
-    this.#note(key, state);
+    this.#note({ key, isNow }, state);
     if (state === 'elsewhere') return this.#hold(uid, { key, kind: 'ensure' });
     const isAdded = state === 'added';
     const mayCall = journal !== undefined && (isAdded || !this.#selecting.has(uid));
@@ -430,9 +431,10 @@ export class Dispatcher {
     if (adds.length === 0) return;
     const states = await queue.add('volume', adds, leading);
     if (leading !== this.#leading) return;
-    for (const [i, { key }] of adds.entries()) {
+    for (const [i, add] of adds.entries()) {
+      const { key } = add;
       const state = states[i];
-      this.#note(key, state);
+      this.#note(add, state);
       if (state === 'elsewhere') this.#hold(workId(key), { key, kind: 'now' });
       else this.#deleting.add(workId(key));
     }
@@ -457,8 +459,10 @@ export class Dispatcher {
     this.#lookSoon(LOOK_PAUSE_MS);
   }
 
-  #note(key: KeyToQueue, state: WorkState | undefined): void {
+  #note({ key, isNow }: WorkRequest, state: WorkState | undefined): void {
     if (state !== 'active' && state !== 'finished') return;
+    // The run under way may have begun before the change: its job is not to be delayed after it.
+    if (state === 'active' && isNow) this.#askAgain({ key: bareKey(key), kind: 'now' });
     this.#again.set(workId(key), key);
     this.#lookSoon(LOOK_PAUSE_MS);
   }

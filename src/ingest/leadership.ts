@@ -63,6 +63,8 @@ export interface LeadershipOptions {
   /** Called when the jobs of the driver were dropped: its queues have lost their limits. */
   readonly onDropped: () => void;
   readonly leads: LedDrivers;
+  /** Why the driver can't be reached; undefined while it can. */
+  readonly driverTrouble: () => string | undefined;
   readonly log: Logger;
 }
 
@@ -195,6 +197,7 @@ export class Leadership {
       this.#doubts = { count, endsMs: Date.now() + leftMs };
     }
     return {
+      driverTrouble: this.#options.driverTrouble(),
       entries: uids.length,
       // Counted before, of claims that may have left the journal since.
       inDoubt: Math.min(this.#doubts.count, uids.length),
@@ -365,6 +368,7 @@ export function openLeadership(
     pause,
     ownLeader,
     leads,
+    driverTrouble: () => connections.driver.trouble,
     log,
   });
   health.ready('leader', () => leadership.trouble);

@@ -29,10 +29,11 @@ function createConsumerStarter({
   instance,
 }: DriverDeps): StartConsumer {
   const { flags, closers, log, metrics } = context;
-  const { workerConnection: connection } = shared;
+  const { workerLink } = shared;
   return (kind, concurrency, reconcile) => {
     const consumer = new Consumer({
-      connection,
+      link: workerLink,
+      driverState: connections.driver,
       plain: connections.link.redis,
       prefix: flags.redisPrefix,
       driver: driver.name,
@@ -83,8 +84,6 @@ export function startConsumers(driverDeps: DriverDeps, deps: Dependencies): void
     );
   }
   health.ready('queues', () => firstOf(consumers.map(({ trouble }) => trouble)));
-  health.ready('driver-calls', () => firstOf(consumers.map((each) => each.driverTrouble)));
-  health.live('progress', () => firstOf(consumers.map(({ stuck }) => stuck)));
 }
 
 function firstOf(lines: readonly (string | undefined)[]): string | undefined {

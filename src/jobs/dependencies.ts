@@ -9,7 +9,7 @@ import type { KubeClient } from '../kube/client.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { ClassLimits } from '../queue/class-limit.ts';
-import type { WorkerConnection } from '../queue/connections.ts';
+import type { RedisLink } from '../redis/connection.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverFacts } from '../volumes/driver-facts.ts';
@@ -108,7 +108,8 @@ export type JobsContext = DriverContext<typeof flags>;
 
 /** What all drivers of a jobs process share, beside its connections. */
 export interface SharedParts {
-  readonly workerConnection: WorkerConnection;
+  /** Of all consumers of this process. */
+  readonly workerLink: RedisLink;
   readonly caches: Caches;
   /** Set where ingest is the same process, and Redis its own. */
   readonly ownLeader?: OwnLeader | undefined;

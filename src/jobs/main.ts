@@ -7,7 +7,7 @@ import {
 import { reportLeftDrivers } from '../connections/left-drivers.ts';
 import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
-import { openWorkerConnection } from '../queue/connections.ts';
+import { openRedis } from '../redis/connection.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { startCaches } from './caches.ts';
@@ -72,10 +72,11 @@ function openShared(
 ): Omit<SharedParts, 'ownLeader'> {
   const { flags, closers, log, metrics } = context;
   const { kube, redisAccess } = connections;
-  const { redisUrl, redisPrefix: prefix } = flags;
-  const workerConnection = openWorkerConnection({ redisUrl, redisAccess, prefix, log });
-  closers.add('worker connection', () => workerConnection.close());
+  const { redisUrl: url } = flags;
+  const access = redisAccess;
+  const workerLink = openRedis({ url, access, role: 'worker', name: 'sutler-worker', log });
+  closers.add('worker connection', () => workerLink.close());
   const caches = startCaches({ client: kube, log, metrics, ownNode });
   closers.add('caches', () => caches.stop());
-  return { workerConnection, caches };
+  return { workerLink, caches };
 }

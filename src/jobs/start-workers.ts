@@ -44,6 +44,8 @@ export async function startWorkers(
   const lease = ownLeader ?? (await followLease(deps, namespace));
   const dependencies = buildDependencies(deps, { caches, gates, lease, journal });
   startConsumers(deps, dependencies);
+  connections.leads.add(driver.name);
+  context.closers.add('taking jobs', () => connections.leads.delete(driver.name));
   log.info({ driver: driver.name, workers: flags.workerThreads }, 'taking jobs');
 }
 
@@ -51,7 +53,6 @@ export async function startWorkers(
 export function addFirstChecks(health: JobsContext['health']): void {
   health.ready('kubernetes', () => 'not started yet');
   health.ready('queues', () => 'not started yet');
-  health.live('progress', () => undefined);
 }
 
 /** @throws UsageError for flags that can't be used, and for a variable that is not set */

@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os';
 import { drainOf } from '../election/lease-view.ts';
 import { CAUSES } from '../explain/causes.ts';
-import { type DriverState, readDriverState, whyNoWorker } from '../explain/driver-state.ts';
+import { type DriverState, readDriverState, workersOf } from '../explain/driver-state.ts';
 import { describeCreation, type OpenCreation, readOpenCreations } from '../hints/open-creations.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
 import type { KubeClient } from '../kube/client.ts';
@@ -44,7 +44,7 @@ async function run(means: Means<typeof command.flags>): Promise<Result> {
   return {
     status: isDrained(state) ? 0 : 1,
     lines: describeDrain(driver, state, flags.wait),
-    json: { driver, isDrained: true, ...state },
+    json: { isDrained: true, ...state },
   };
 }
 
@@ -104,7 +104,7 @@ async function annotate(
 /** How far a drain is. */
 export interface DrainState extends Pick<
   DriverState,
-  'otherProvisioner' | 'isConfirmed' | 'workerAgeMs'
+  'driver' | 'processes' | 'otherProvisioner' | 'isConfirmed'
 > {
   /** The claims in the journal for which a call was begun. */
   readonly creations: readonly OpenCreation[];
@@ -123,7 +123,7 @@ interface DrainPlaces {
 /** Reads all of it. Rejects while Redis or the API server can't be reached. */
 export async function readDrainState({ kube, place, journal }: DrainPlaces): Promise<DrainState> {
   const { redis, prefix, driver } = place;
-  const { otherProvisioner, isConfirmed, workerAgeMs } = await readDriverState(place);
+  const { processes, otherProvisioner, isConfirmed } = await readDriverState(place);
   const open = await readOpenCreations(kube, journal, place, systemClock.nowMs());
   const queueOf = (kind: 'claim' | 'volume') => ({ prefix, queue: queueName(kind, driver) });
   return {
@@ -135,7 +135,8 @@ export async function readDrainState({ kube, place, journal }: DrainPlaces): Pro
     },
     otherProvisioner,
     isConfirmed,
-    workerAgeMs,
+    driver,
+    processes,
   };
 }
 
@@ -185,9 +186,8 @@ export function describeDrain(
   if (isDrained(state)) return [...lines, ...describeEnd(driver, state)];
   if (!isConfirmed)
     lines.push(`no ingest of sutler has looked at the claims: ${CAUSES.NoLeader[1]}`);
-  const noWorker = whyNoWorker(state);
-  if (noWorker !== undefined)
-    lines.push(`${noWorker}: ${CAUSES.NoWorker[1]}; it finishes what was begun`);
+  if (workersOf(state).length === 0)
+    lines.push(`no worker was seen: ${CAUSES.NoWorker[1]}; it finishes what was begun`);
   const more = creations.length - SHOWN;
   return [
     ...lines,

@@ -9,8 +9,8 @@ import { DRAIN, REDIS_HISTORY } from '../kube/keys.ts';
 import type { Lease } from '../kube/objects.ts';
 import { leases, nameOf } from '../kube/resources.ts';
 import { showHistory } from '../queue/history.ts';
-import { readHeartbeat } from '../queue/heartbeat.ts';
-import { listDrivers, listQueues } from '../queue/queues.ts';
+import { readProcesses } from '../redis/processes.ts';
+import { listDrivers } from '../queue/queues.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { counted } from '../runtime/printable.ts';
@@ -150,20 +150,10 @@ async function scanKeys(redis: Redis, prefix: string): Promise<readonly string[]
   return keys;
 }
 
-/** A worker writes its heartbeat every second. */
-const WORKER_GONE_MS = 10_000;
-
-/** Says that a worker has written a heartbeat lately, and what to do. */
+/** Says that a jobs process is at work, and what to do. */
 async function findWorker({ redis, prefix }: Installation): Promise<string | undefined> {
-  for (const { name } of await listQueues(redis, prefix)) {
-    const ageMs = await readHeartbeat(redis, { prefix, queue: name });
-    if (ageMs !== undefined && ageMs < WORKER_GONE_MS)
-      return (
-        `jobs is still running: a worker of the queue ${name} was alive ${Math.ceil(ageMs / 1000)} s ` +
-        `ago; ${STOP}, and try again after ${WORKER_GONE_MS / 1000} s`
-      );
-  }
-  return undefined;
+  const worker = (await readProcesses(redis, prefix)).find(({ process }) => process === 'jobs');
+  return worker && `jobs is still running: ${worker.instance}; ${STOP}, and try again after 10 s`;
 }
 
 const POLL_MS = 1_000;

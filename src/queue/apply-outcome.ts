@@ -5,7 +5,6 @@ import type { Logger } from '../runtime/log.ts';
 import { BLIP_MS } from '../runtime/outage.ts';
 import { type JobKey, logFields } from './contract.ts';
 import { type Outcome, requeueDelayMs, retryDelayMs, shownReason } from './outcome.ts';
-import { takePendingPromotion } from './queues.ts';
 import { clearStatus, writeStatus } from './status.ts';
 
 /** A job that BullMQ gave to this worker. */
@@ -18,7 +17,6 @@ export interface TakenJob {
 }
 
 interface OutcomeApplierOptions extends RedisPlace {
-  readonly queue: string;
   readonly backoff: Backoff;
   readonly random: () => number;
   readonly log: Logger;
@@ -74,7 +72,6 @@ export class OutcomeApplier {
   async delay({ job, token }: TakenJob, delayMs: number): Promise<never> {
     // A whole number, since BullMQ computes the score from it.
     await job.moveToDelayed(Math.ceil(Date.now() + Math.max(1, delayMs)), token);
-    await this.promoteIfPending(job);
     throw new DelayedError();
   }
 
@@ -82,15 +79,6 @@ export class OutcomeApplier {
   async returnToWait({ job, token }: TakenJob): Promise<never> {
     await job.moveToWait(token);
     throw new WaitingError();
-  }
-
-  /** Promotes a job that has just been delayed if `enqueueNow` was called during its run. Never
-   * rejects. */
-  async promoteIfPending(job: Job): Promise<void> {
-    const { redis, log } = this.#options;
-    await takePendingPromotion(redis, this.#options, job).catch((error: unknown) =>
-      log.debug({ err: error, job: job.id }, 'could not check for a pending promotion'),
-    );
   }
 
   /** Sends no command after the job's only run, since nothing is stored then. */

@@ -6,24 +6,30 @@ import { isDenial, isRefusal, isUnreachable } from '../redis/error-text.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
 import { type Backoff, systemClock } from '../runtime/clock.ts';
 import { type Logger, RareWarnings } from '../runtime/log.ts';
-import {
-  AdjustableWorker,
-  type ProgressWatchdog,
-  startProgressWatchdog,
-} from './adjustable-worker.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
-import { CircuitBreaker } from './circuit-breaker.ts';
 import { isWork, type JobFacts, type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
 import { queueName } from './queue-keys.ts';
+import { QueueWorker } from './queue-worker.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
 import { lastRun, markingOf, type Run } from './run.ts';
 import { RunLocks } from './run-locks.ts';
-import type { WorkerConnection } from './connections.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
+/** Whether the driver can be reached. */
+export interface Reachability {
+  /** Why it can't, in one line; undefined while it can. */
+  readonly trouble: string | undefined;
+  /** Calls the listener when that has changed.
+   * @returns ends that */
+  onChange(listener: () => void): () => void;
+  /** Finds out now. */
+  askNow(): void;
+}
+
 export interface ConsumerOptions {
-  readonly connection: WorkerConnection;
+  /** For BullMQ; the consumers of a process share it. */
+  readonly link: RedisLink;
   /** For what a run asks: unlike that of workers, it gives up when Redis has gone away. */
   readonly plain: Redis;
   /** Value of --redis-prefix, without braces. */
@@ -37,6 +43,8 @@ export interface ConsumerOptions {
   /** Delays between the runs of a key that fails. */
   readonly backoff: Backoff;
   readonly process: (key: JobKey, run: Run) => Promise<Outcome>;
+  /** No job is taken while it can't be reached. */
+  readonly driverState: Reachability;
   readonly log: Logger;
   readonly metrics: Registry;
   /** Uniform in [0, 1). */
@@ -45,22 +53,13 @@ export interface ConsumerOptions {
   readonly lockMs: number;
   /** How often to check for jobs of dead workers. */
   readonly stalledCheckMs: number;
-  /** For how long the worker may take nothing, while jobs wait and it has room, before it counts as
-   * stuck. */
-  readonly progressMs?: number;
-  /** Time between trial runs while the driver can't be reached. */
-  readonly trialPause?: Backoff;
 }
 
 /** Delay of a job that BullMQ gives to a worker again while an earlier run of it goes on there. */
 const BUSY_MS = 500;
-const PROGRESS_MS = 60_000;
-const TRIAL_PAUSE: Backoff = { startMs: 250, maxMs: 5_000 };
 
-/** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
- * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
- * Builds on contract.ts and apply-outcome.ts; beside them are adjustable-worker.ts, run-locks.ts,
- * circuit-breaker.ts and connections.ts. */
+/** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock),
+ * #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ). */
 export class Consumer {
   readonly #options: ConsumerOptions;
   readonly #queue: string;
@@ -69,11 +68,8 @@ export class Consumer {
   readonly #labels: { readonly driver: string; readonly kind: JobKind };
   readonly #link: RedisLink;
   readonly #locks: RunLocks;
-  readonly #heartbeat: WorkerConnection['heartbeat'];
-  readonly #breaker: CircuitBreaker;
-  readonly #watchdog: ProgressWatchdog;
   readonly #outcomes: OutcomeApplier;
-  readonly #worker: AdjustableWorker;
+  readonly #worker: QueueWorker;
   readonly #unsubscribe: readonly (() => void)[];
   readonly #warnings: RareWarnings;
   #isPaused = false;
@@ -81,7 +77,7 @@ export class Consumer {
 
   /** Takes jobs as soon as Redis can be reached. */
   constructor(options: ConsumerOptions) {
-    const { connection, driver, kind, prefix, lockMs, backoff, log } = options;
+    const { link, driver, driverState, kind, prefix, lockMs, backoff, log } = options;
     const { random = Math.random } = options;
     this.#options = options;
     this.#warnings = new RareWarnings(log, systemClock);
@@ -91,74 +87,44 @@ export class Consumer {
     this.#workqueue = workqueueMetrics(options.metrics, kind);
     const onLockLost = (): void => this.#metrics.locksLost.inc(this.#labels);
     this.#locks = new RunLocks({ lockMs, log, onLockLost });
-    this.#link = connection.link;
-    this.#heartbeat = connection.heartbeat;
-    const { redis } = this.#link;
-    const place = { prefix, queue: this.#queue };
-    this.#breaker = new CircuitBreaker({
-      concurrency: options.concurrency,
-      log: log.child({ queue: this.#queue }),
-      pause: options.trialPause ?? TRIAL_PAUSE,
-    });
-    this.#watchdog = startProgressWatchdog({
-      ...place,
-      redis,
+    this.#link = link;
+    this.#outcomes = new OutcomeApplier({
+      prefix,
+      driver,
+      redis: link.redis,
+      backoff,
+      random,
       log,
-      limitMs: options.progressMs ?? PROGRESS_MS,
-      isFree: () => this.#isFree(),
     });
-    this.#outcomes = new OutcomeApplier({ ...place, driver, redis, backoff, random, log });
-    this.#worker = new AdjustableWorker({
+    this.#worker = new QueueWorker({
       queue: this.#queue,
       create: () => this.#createWorker(),
-      // So that the delays are extended before a job is taken.
-      prepare: () => this.#heartbeat.write(),
-      intake: () => ({
-        limit: this.#breaker.limit,
-        isPaused: this.#isPaused || this.#breaker.isOpen,
-      }),
-      link: this.#link,
+      isPaused: () => this.#isIdle,
+      link,
       log,
     });
-    this.#breaker.onChange(() => {
-      this.#metrics.driverDown.set(this.#labels, this.#breaker.trouble === undefined ? 0 : 1);
-      void this.#worker.adjust();
-    });
-    connection.join(this.#queue);
     this.#unsubscribe = [
-      connection.onEmptied(() => this.#locks.abortAll('Redis emptied')),
-      connection.link.onReady(() => void this.#worker.start()),
+      driverState.onChange(() => this.#driverChanged()),
+      link.onReady(() => void this.#worker.start()),
     ];
+    this.#driverChanged();
     void this.#worker.start();
   }
 
-  /** Whether it would take a job. */
-  #isFree(): boolean {
-    return (
-      !this.#isPaused &&
-      !this.#isClosing &&
-      this.#link.trouble === undefined &&
-      this.#heartbeat.hasJobs &&
-      this.#breaker.isClosed &&
-      this.#locks.size < this.#options.concurrency
-    );
+  /** Whether it takes no jobs. */
+  get #isIdle(): boolean {
+    return this.#isPaused || this.#options.driverState.trouble !== undefined;
+  }
+
+  #driverChanged(): void {
+    const isDown = this.#options.driverState.trouble !== undefined;
+    this.#metrics.driverDown.set(this.#labels, isDown ? 1 : 0);
+    void this.#worker.adjust();
   }
 
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
   get trouble(): string | undefined {
-    return this.#link.trouble ?? this.#heartbeat.trouble ?? this.#worker.trouble;
-  }
-
-  /** Why the driver gets one call at a time, in one line for /readyz; undefined while it can be
-   * reached. */
-  get driverTrouble(): string | undefined {
-    return this.#breaker.trouble;
-  }
-
-  /** Why this worker should be restarted, in one line for /healthz: it takes no jobs although
-   * jobs wait and it runs fewer than it may. */
-  get stuck(): string | undefined {
-    return this.#watchdog.stuck;
+    return this.#link.trouble ?? this.#worker.trouble;
   }
 
   /** Takes no more jobs; runs under way go on. */
@@ -177,9 +143,7 @@ export class Consumer {
   async close(graceMs: number): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
-    this.#options.connection.leave(this.#queue);
     for (const end of this.#unsubscribe) end();
-    for (const part of [this.#breaker, this.#watchdog]) part.stop();
     this.#workqueue.close();
     const deadlineMs = Date.now() + graceMs;
     const closing = this.#worker.close();
@@ -214,9 +178,6 @@ export class Consumer {
         stalledInterval: Math.ceil(stalledCheckMs),
         // BullMQ never resets this count, so a job that exists for long could reach a lower limit.
         maxStalledCount: 1_000_000_000,
-        // Longer than BullMQ's default, since the heartbeat finds jobs that no worker was unblocked
-        // for.
-        drainDelay: 10,
         runRetryDelay: 1000,
         settings: {
           backoffStrategy: (failures: number, _type?: string, error?: Error) =>
@@ -231,11 +192,8 @@ export class Consumer {
     worker.on('locksRenewed', ({ jobIds }) => this.#locks.renewed(jobIds, Date.now()));
     worker.on('lockRenewalFailed', (jobIds) => this.#locks.markLost(jobIds));
     worker.on('stalled', () => this.#metrics.stalled.inc(this.#labels));
-    worker.on('failed', (job) => {
-      if (job !== undefined) void this.#outcomes.promoteIfPending(job);
-    });
     worker.on('error', (error) => this.#reportError(error));
-    if (this.#isPaused) void worker.pause(true);
+    if (this.#isIdle) void worker.pause(true);
     return worker;
   }
 
@@ -258,7 +216,6 @@ export class Consumer {
   /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job
    * that no version can read is completed. */
   async #takeJob(job: Job, token: string): Promise<string | null> {
-    this.#watchdog.noteProgress();
     const parsed = parseJob(job.data);
     if (parsed.ok) return this.#runKey({ job, token, key: parsed.key }, parsed.facts);
     const { isNewer, reason } = parsed;
@@ -282,27 +239,24 @@ export class Consumer {
     let outcome: Outcome | undefined;
     try {
       // BullMQ hands over a job that it was fetching when the worker was paused or closed.
-      if (this.#isClosing || this.#isPaused || this.#breaker.isOpen)
-        return await this.#outcomes.returnToWait(taken);
-      const trial = this.#breaker.begin();
-      const { reachedDriver } = trial;
+      if (this.#isClosing || this.#isIdle) return await this.#outcomes.returnToWait(taken);
       outcome = await this.#process(key, {
         signal,
         queuedMs: job.timestamp,
         count: job.attemptsStarted,
         facts,
-        reachedDriver,
         ...markingOf({ ...this.#options, redis: this.#options.plain }, this.#queue, {
           ...taken,
           facts,
         }),
         ...lastRun(this.#options.plain, this.#options, job, key),
       });
-      trial.end(outcome);
     } finally {
       this.#locks.end(jobId);
       endWork(outcome);
     }
+    if (outcome.kind === 'later' && outcome.isDriverDown === true)
+      this.#options.driverState.askNow();
     // A run that did not reach the driver because of the shutdown: another worker may take the job.
     if (this.#isClosing && outcome.kind === 'later' && signal.aborted)
       return this.#outcomes.returnToWait(taken);

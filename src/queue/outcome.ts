@@ -30,10 +30,9 @@ export type Outcome =
   /** Did not reach the driver, so it counts as no failure. `delayMs`: when what it waits for ends;
    * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.
    * `isTurn`: nothing is wrong, it waits for that time; the next run comes exactly then.
-   * `isDriverDown`: no other key would reach the driver either, so the circuit breaker opens.
-   * `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows, so the
-   * circuit breaker stays or becomes closed. `until`: the next run comes within 5 s of a
-   * change of one of these objects. */
+   * `isDriverDown`: no other key would reach the driver either, so no job is taken until it answers.
+   * `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows. `until`: the
+   * next run comes within 5 s of a change of one of these objects. */
   | {
       readonly kind: 'later';
       readonly reason: string;
@@ -69,10 +68,8 @@ export const WORKER_STOPPING: Outcome = {
  *            quarter shorter or longer: on average the wait of upstream, which has no jitter, so
  *            that the driver gets as many calls a day
  *   later    grows with each such run from 0.5 s to 30 s, full jitter; 0.5 s to 1 s while the
- *            driver can't be reached, since the circuit breaker keeps the queue from running then,
- *            and while its gateway is full, since the call has waited before the run ended; a wait
- *            whose end is known takes that long and up to half as much again, or exactly that long
- *            where the end is the key's own
+ *            driver's gateway is full; a wait whose end is known takes that long and up to half as
+ *            much again, or exactly that long where the end is the key's own
  *   running  grows with each such run from 1 s to 30 s; no longer than until its end where that is
  *            known, and up to half as much again
  *   parked   --retry-interval-max, unless its object changes before
@@ -85,7 +82,7 @@ export const WORKER_STOPPING: Outcome = {
 /** Short at first, since a run that did not reach the driver cost it nothing. */
 const LATER: Backoff = { startMs: 500, maxMs: 30_000 };
 const POLL: Backoff = { startMs: 1_000, maxMs: 30_000 };
-const DRIVER_DOWN_OR_FULL_MS = 1_000;
+const GATEWAY_FULL_MS = 1_000;
 /** By how much a wait whose end is known is prolonged at most. */
 const LONGEST_EXTRA_MS = 30_000;
 
@@ -125,8 +122,8 @@ export function requeueDelayMs(
   });
   switch (outcome.kind) {
     case 'later':
-      if (outcome.isDriverDown === true || outcome.isGatewayFull === true)
-        return pollDelayMs(1, { startMs: DRIVER_DOWN_OR_FULL_MS, maxMs }, random);
+      if (outcome.isGatewayFull === true)
+        return pollDelayMs(1, { startMs: GATEWAY_FULL_MS, maxMs }, random);
       return outcome.delayMs === undefined
         ? wholeMs(backoffMs(cap(LATER), runs) * random)
         : delayBeyondMs(outcome.delayMs, outcome.isTurn === true ? 0 : random);

@@ -17,15 +17,12 @@ export function queueName(kind: JobKind, driver: string): string {
   return `${kind}s.${driver.replaceAll(':', '-')}`;
 }
 
-/** What BullMQ's keys of a queue begin with. Scripts of heartbeat.ts, doubt.ts and work-queue.ts
+/** What BullMQ's keys of a queue begin with. Scripts of doubt.ts and work-queue.ts
  * read and write some of them (each says why), everything else goes through BullMQ's API.
  * @throws UsageError for a prefix that is not allowed */
 export function queueRoot(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:${queue}:`;
 }
-
-/** BullMQ's score of a delayed job: its due time in Unix ms times this, and a counter. */
-export const DELAYED_SCORE_PER_MS = 4096;
 
 /** Hash of the registered queues; queue/queues.ts. */
 export function registryKey(prefix: string): string {
@@ -50,14 +47,4 @@ export function classPlacesKey(prefix: string, queue: string, className: string)
 /** A random text that lives as long as Redis' data; queue/history.ts. */
 export function markerKey(prefix: string): string {
   return `${keyPrefix(prefix)}:marker`;
-}
-
-/** Unix ms of the queue's last heartbeat; queue/heartbeat.ts. */
-export function heartbeatKey(prefix: string, queue: string): string {
-  return `${keyPrefix(prefix)}:heartbeat:${queue}`;
-}
-
-/** Mark that this job has a pending promotion; queue/queues.ts. */
-export function pendingPromotionKey(prefix: string, queue: string, jobId: string): string {
-  return `${keyPrefix(prefix)}:promotion:${queue}:${jobId}`;
 }

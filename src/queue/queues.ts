@@ -3,13 +3,7 @@ import type { Redis } from 'ioredis';
 import { type DriverPlace, keyPrefix } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import { isJobKind, type JobKind } from './contract.ts';
-import {
-  pendingPromotionKey,
-  queueName,
-  type QueuePlace,
-  registryKey,
-  queueRoot,
-} from './queue-keys.ts';
+import { queueName, type QueuePlace, registryKey, queueRoot } from './queue-keys.ts';
 
 // The queues of an installation from outside: which there are, what they hold, their limits, and
 // the promotion of a job. All by BullMQ's public interface.
@@ -83,7 +77,7 @@ export async function useQueue<T>(
   }
 }
 
-/** Promotes the job of a key as promoteKey does.
+/** Promotes the job of a key if it is delayed, and does nothing otherwise.
  * @returns `running` while a worker runs it, which may be about to delay it, or has just done so;
  *          `waiting` where it was not delayed, or there is none */
 export async function promoteUnlessRunning(
@@ -96,18 +90,6 @@ export async function promoteUnlessRunning(
   // Delayed since it could not be promoted.
   return state === 'active' || state === 'delayed' ? 'running' : 'waiting';
 }
-
-/** Promotes the job of a key if it is delayed, and does nothing otherwise.
- * @returns whether the key has a job */
-export async function promoteKey(queue: Queue, keyId: string): Promise<boolean> {
-  const jobId = jobIdOf(keyId);
-  if (await promoteJob(queue, jobId)) return true;
-  return !WITHOUT_RUN.includes(await queue.getJobState(jobId));
-}
-
-/** What a job is whose key has none that will run: a finished claim stays until the leader has seen
- * it. */
-const WITHOUT_RUN: readonly string[] = ['unknown', 'completed', 'failed'];
 
 /** The id of the job that a key may have (contract.ts, keyId). */
 function jobIdOf(keyId: string): string {
@@ -191,21 +173,6 @@ export function countWaiting(redis: Redis, place: QueuePlace): Promise<number> {
   return useQueue(redis, place, (queue) => queue.getJobCountByTypes('wait', 'prioritized'));
 }
 
-/** How many jobs a worker could take now: those that wait and the delayed ones that are due; 0
- * while the queue is paused or at one of its limits. */
-export function countTakeableJobs(redis: Redis, place: QueuePlace): Promise<number> {
-  return useQueue(redis, place, async (queue) => {
-    const [isPaused, isMaxed, limitedMs, waiting, due] = await Promise.all([
-      queue.isPaused(),
-      queue.isMaxed(),
-      queue.getRateLimitTtl(),
-      queue.getJobCountByTypes('wait', 'prioritized'),
-      queue.getDelayedCount(Date.now()),
-    ]);
-    return isPaused || isMaxed || limitedMs > 0 ? 0 : waiting + due;
-  });
-}
-
 /** What all workers together may do for each queue of a driver; 0 = no limit. */
 export interface QueueLimits {
   readonly maxInFlight: number;
@@ -248,45 +215,4 @@ async function store(queue: Queue, { maxInFlight, maxPerSecond }: QueueLimits): 
     ? queue.removeGlobalRateLimit()
     : queue.setGlobalRateLimit(maxPerSecond, SECOND_MS));
   return true;
-}
-
-/* Promotion of a job whose run is under way. BullMQ promotes only jobs that are delayed already,
- * and keeps a request that comes during a run until the job is complete, which may be many
- * back-offs away. So `enqueueNow` leaves a mark, a pending promotion, with the number of the job's
- * run, and the consumer promotes the job when the end of that run has delayed it. A later run began
- * after the request, so it needs no promotion. */
-
-/** Longer than any run. */
-export const MARK_TTL_MS = 3_600_000;
-
-/** Leaves a pending promotion for the run of this key that may be under way. To be called before
- * the key is added: then either the end of the run finds the mark, or BullMQ finds a delayed job
- * and promotes it. */
-export async function markPendingPromotion(
-  redis: Redis,
-  place: QueuePlace,
-  queue: Queue,
-  keyId: string,
-): Promise<void> {
-  const job = await queue.getJob(jobIdOf(keyId));
-  if (job === undefined || job.attemptsStarted === 0) return;
-  await redis.set(markOf(place, job), runOf(job), 'PX', MARK_TTL_MS);
-}
-
-/** Promotes a job, which the end of its run has just delayed, if that run has a pending
- * promotion. */
-export async function takePendingPromotion(
-  redis: Redis,
-  place: QueuePlace,
-  job: Job,
-): Promise<void> {
-  if ((await redis.get(markOf(place, job))) === runOf(job)) await job.promote();
-}
-
-function markOf({ prefix, queue }: QueuePlace, { id = '' }: Job): string {
-  return pendingPromotionKey(prefix, queue, id);
-}
-
-function runOf({ attemptsStarted }: Job): string {
-  return `run ${attemptsStarted}`;
 }

@@ -1,7 +1,7 @@
 import type { Logger } from '../runtime/log.ts';
 
 /** Why a run may start no more calls. */
-type AbortReason = 'shutdown' | 'lock lost' | 'lock expired' | 'Redis emptied';
+type AbortReason = 'shutdown' | 'lock lost' | 'lock expired';
 
 interface RunUnderWay {
   readonly keyId: string;

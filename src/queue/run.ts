@@ -1,6 +1,5 @@
 import type { Job } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { CsiError } from '../csi/status.ts';
 import type { JobFacts, JobKey } from './contract.ts';
 import { type Begun, doubtOf, NOTHING_BEGUN } from './doubt.ts';
 import { readStatus, type RunStatus } from './status.ts';
@@ -22,8 +21,6 @@ export interface Run extends Marking {
   readonly count: number;
   /** What the job says besides its key. */
   readonly facts: JobFacts;
-  /** To be called when the driver has answered this run, whatever it said. */
-  readonly reachedDriver: () => void;
 }
 
 /** What a run knows of the calls of earlier runs. Both reject while Redis does not answer. */
@@ -46,22 +43,6 @@ export function markingOf(
     begun: () => (isUntouched ? Promise.resolve(NOTHING_BEGUN) : doubt.read()),
     mark: (doubtMs, planned) => doubt.mark(doubtMs, planned),
   };
-}
-
-/** Tells the consumer when the driver itself has answered a call of the run, whatever it said.
- * @returns what the call gives */
-export async function noteReached<T>(
-  { reachedDriver }: Pick<Run, 'reachedDriver'>,
-  call: Promise<T>,
-): Promise<T> {
-  try {
-    const answer = await call;
-    reachedDriver();
-    return answer;
-  } catch (error) {
-    if (error instanceof CsiError && error.driverSaid) reachedDriver();
-    throw error;
-  }
 }
 
 /** What a run may ask about the key's last run; reads the status once at most. */

@@ -18,8 +18,8 @@ import {
 import { Fairness } from './fairness.ts';
 import { HISTORY_KEYS, HISTORY_LUA, historyKeys, type Term, termText } from './history.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
-import { pendingPromotionKey, queueName, queueRoot } from './queue-keys.ts';
-import { MARK_TTL_MS, promoteJob, registerQueues } from './queues.ts';
+import { queueName, queueRoot } from './queue-keys.ts';
+import { promoteJob, registerQueues } from './queues.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
 /* Jobs as the leader adds them, and takes what is finished. The id of a job is the UID of its
@@ -67,24 +67,19 @@ end
 
 /** Answers for each job id one of `absent`, `waiting`, `delayed`, `active`, `finished`,
  * `elsewhere`. A job that is in no list, as after data was deleted by hand, would never run: it is
- * absent from then on. Leaves a pending promotion where a run is under way that may delay its
- * job. */
+ * absent from then on. */
 const lookScript = defineNamedScript({
-  keys: [...HISTORY_KEYS, 'root', 'otherRoot', 'promotions'],
-  args: { termOfOurs: 'text', known: 'text', jobs: 'text' },
+  keys: [...HISTORY_KEYS, 'root', 'otherRoot'],
+  args: { termOfOurs: 'text', known: 'text', ids: 'text' },
   answers: { outdated: {}, states: { states: 'list', nowMs: 'number' } },
-  lua: `${REDIS_NOW}${LEADING_LUA}local function stateOf(id, isNow)
-  local data, finished, runs =
-    unpack(redis.call('HMGET', root .. id, 'data', 'finishedOn', 'ats'))
+  lua: `${REDIS_NOW}${LEADING_LUA}local function stateOf(id)
+  local data, finished = unpack(redis.call('HMGET', root .. id, 'data', 'finishedOn'))
   if not data then
     local other = redis.call('HMGET', otherRoot .. id, 'data', 'finishedOn')
     return other[1] and 'elsewhere' or 'absent'
   end
   if finished then return 'finished' end
-  if redis.call('EXISTS', root .. id .. ':lock') == 1 then
-    if isNow then redis.call('SET', promotions .. id, 'run ' .. (runs or 0), 'PX', ${MARK_TTL_MS}) end
-    return 'active'
-  end
+  if redis.call('EXISTS', root .. id .. ':lock') == 1 then return 'active' end
   if redis.call('ZSCORE', root .. 'delayed', id) then return 'delayed' end
   if redis.call('ZSCORE', root .. 'prioritized', id) then return 'waiting' end
   for _, list in ipairs({'active', 'wait', 'paused'}) do
@@ -94,7 +89,7 @@ const lookScript = defineNamedScript({
   return 'absent'
 end
 local states = {}
-for i, job in ipairs(cjson.decode(jobs)) do states[i] = stateOf(job[1], job[2]) end
+for i, id in ipairs(cjson.decode(ids)) do states[i] = stateOf(id) end
 return {'states', 'states', states, 'nowMs', string.format('%.0f', now)}
 `,
 });
@@ -290,11 +285,10 @@ export class WorkQueue {
     const queue = await this.#openQueue(kind);
     const keys = this.#keys(kind);
     const startedMs = performance.now();
-    const jobs = requests.map(({ key, isNow }) => [workId(key), isNow]);
     // Sent together: the look happens while the key is watched.
     const looking = lookScript.run(redis, keys, {
       ...argsOf(leading),
-      jobs: JSON.stringify(jobs),
+      ids: JSON.stringify(requests.map(({ key }) => workId(key))),
     });
     const [, looked] = await Promise.all([redis.watch(keys.term, keys.jobsHistory), looking]);
     if (looked.kind === 'outdated') {
@@ -391,7 +385,6 @@ export class WorkQueue {
       ...historyKeys(this.#place),
       root,
       otherRoot: queueRoot(prefix, queueName(other, driver)),
-      promotions: pendingPromotionKey(prefix, queueName(kind, driver), ''),
       forget: forgetKey(prefix, driver),
     };
   }

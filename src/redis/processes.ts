@@ -11,6 +11,7 @@ export interface ProcessEntry {
   readonly process: string;
   readonly instance: string;
   readonly version: string;
+  /** The drivers that an ingest leads, or whose jobs a jobs process takes. */
   readonly leads: readonly string[];
   /** Failed checks and notes of its /readyz. */
   readonly lines: readonly string[];

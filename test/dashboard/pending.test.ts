@@ -69,11 +69,13 @@ describe('the first page of the dashboard', () => {
     );
   /** As a leader and a worker of the driver write. */
   const beAtWork = async (): Promise<void> => {
-    const entry = { process: 'ingest', version: '1', leads: [DRIVER], lines: [] };
+    const entry = { version: '1', leads: [DRIVER], lines: [] };
     const inAnHourMs = Date.now() + HOUR_MS;
     await beginLeading({ redis: redis.redis, prefix: PREFIX, driver: DRIVER });
-    await redis.redis.hset('{csi}:processes', 'i-1', `${inAnHourMs} ${JSON.stringify(entry)}`);
-    await redis.redis.set(`{csi}:heartbeat:claims.${DRIVER}`, `${inAnHourMs} 0`);
+    for (const process of ['ingest', 'jobs']) {
+      const text = `${inAnHourMs} ${JSON.stringify({ ...entry, process })}`;
+      await redis.redis.hset('{csi}:processes', `${process}-1`, text);
+    }
   };
   const rowsIn = (text: string): readonly string[] =>
     [...text.matchAll(/<tr><td.*?<\/tr>/gs)].map(([row]) =>

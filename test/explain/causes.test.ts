@@ -16,14 +16,21 @@ import type { DriverState } from '#src/explain/driver-state.ts';
 import type { RunStatus } from '#src/queue/status.ts';
 import { NOW_MS, status } from './run-status.ts';
 
+const processOf = (process: string, driver = 'd.example') => ({
+  process,
+  instance: process,
+  version: '1',
+  leads: [driver],
+  lines: [],
+});
 const state = (fields: Partial<DriverState> = {}): DriverState => ({
   driver: 'd.example',
-  processes: [{ process: 'ingest', instance: 'i', version: '1', leads: ['d.example'], lines: [] }],
+  processes: [processOf('ingest'), processOf('jobs')],
   isConfirmed: true,
   otherProvisioner: undefined,
   drain: undefined,
   gateway: 'unix:///g',
-  workerAgeMs: 100,
+  driverTrouble: undefined,
   journal: {},
   ...fields,
 });
@@ -41,8 +48,9 @@ describe('the cause for which no claim of a driver is worked on', () => {
     ['NoLeader', { isConfirmed: false }],
     ['OtherProvisioner', { processes: [], otherProvisioner: 'x' }],
     ['Drained', { drain: { by: 'ann', atMs: NOW_MS } }],
-    ['NoWorker', { workerAgeMs: 4_000 }],
-    ['NoWorker', { workerAgeMs: undefined }],
+    ['NoWorker', { processes: [processOf('ingest')] }],
+    ['NoWorker', { processes: [processOf('ingest'), processOf('jobs', 'other.example')] }],
+    ['Unreachable', { driverTrouble: 'the socket is not there' }],
   ];
   for (const [name = 'none', fields] of cases)
     it(`is ${name} with ${JSON.stringify(fields)}`, () =>

@@ -6,6 +6,7 @@ import { type DriverReport, groupReport, renderReport, reportDriver } from '#src
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { writeProcess } from '#src/redis/processes.ts';
 import { until } from '../harness/until.ts';
 
 describe('a claim whose call is under way', () => {
@@ -31,9 +32,14 @@ describe('a claim whose call is under way', () => {
     ends = [];
     bench = new QueueBench(redis, driver);
     bench.producer().ensureQueued(key);
-    const ingest = { process: 'ingest', version: '1', leads: [driver], lines: [] };
-    const text = `${Date.now() + 3_600_000} ${JSON.stringify(ingest)}`;
-    await redis.redis.hset('{csi}:processes', 'i-1', text);
+    for (const process of ['ingest', 'jobs'])
+      await writeProcess(redis.redis, 'csi', {
+        process,
+        instance: process,
+        version: '1',
+        leads: [driver],
+        lines: [],
+      });
   });
   afterEach(async () => {
     for (const end of ends) end({ kind: 'done' });
@@ -89,7 +95,7 @@ describe('a report for people', () => {
       otherProvisioner: undefined,
       drain: undefined,
       gateway: '',
-      workerAgeMs: 0,
+      driverTrouble: undefined,
       journal: {},
     },
     cause: undefined,

@@ -3,12 +3,11 @@ import { Dispatcher } from '#src/ingest/dispatcher.ts';
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { Leadership } from '#src/ingest/leadership.ts';
 import { Resync } from '#src/ingest/resync.ts';
-import { Consumer, type ConsumerOptions } from '#src/queue/consumer.ts';
+import { Consumer, type ConsumerOptions, type Reachability } from '#src/queue/consumer.ts';
 import type { Run } from '#src/queue/run.ts';
 import { type JobKey, type JobKind, type KeyToQueue, workId } from '#src/queue/contract.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { openWorkerConnection } from '#src/queue/connections.ts';
 import { WorkQueue } from '#src/queue/work-queue.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -37,6 +36,13 @@ export interface SeenRun {
   readonly atMs: number;
   endMs?: number;
 }
+
+/** A driver that can be reached. */
+export const REACHABLE: Reachability = {
+  trouble: undefined,
+  onChange: () => () => undefined,
+  askNow: () => undefined,
+};
 
 /** Takes requests for keys of all kinds. */
 export type TestProducer = ReturnType<typeof openTestProducer>;
@@ -97,6 +103,7 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
     ownLeader: undefined,
     onDropped: () => undefined,
     leads: new Set(),
+    driverTrouble: () => undefined,
     log: silentLog,
   });
   leadership.begin({
@@ -189,18 +196,15 @@ export class QueueBench {
     process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>,
     o: Partial<ConsumerOptions> & {
       readonly redisUrl?: string;
-      readonly onRedisEmptied?: () => void;
     } = {},
   ): Consumer {
-    const connection = openWorkerConnection({
-      redisUrl: o.redisUrl ?? this.#redis.url,
-      prefix: 'csi',
-      log: o.log ?? silentLog,
-    });
-    const plain = openRedis({ url: o.redisUrl ?? this.#redis.url, role: 'plain', log: silentLog });
+    const url = o.redisUrl ?? this.#redis.url;
+    const link = openRedis({ url, role: 'worker', log: o.log ?? silentLog });
+    const plain = openRedis({ url, role: 'plain', log: silentLog });
     const consumer = new Consumer({
-      connection,
+      link,
       plain: plain.redis,
+      driverState: REACHABLE,
       prefix: 'csi',
       driver: this.#driver,
       kind: this.#kind,
@@ -214,8 +218,7 @@ export class QueueBench {
       ...o,
       process: (key, run) => this.#observe(key, run, process),
     });
-    connection.onEmptied(() => o.onRedisEmptied?.());
-    this.#connections.set(consumer, { close: () => [connection, plain].map((c) => c.close()) });
+    this.#connections.set(consumer, { close: () => [link, plain].map((c) => c.close()) });
     this.#close.push(() => this.endProcess(consumer, 200));
     return consumer;
   }

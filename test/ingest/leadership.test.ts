@@ -83,6 +83,7 @@ describe('Leadership', () => {
       ownLeader,
       onDropped: note('jobs dropped'),
       leads,
+      driverTrouble: () => undefined,
       log,
     });
   };

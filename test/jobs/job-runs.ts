@@ -4,7 +4,6 @@ import { Journal } from '#src/journal/journal.ts';
 import type { JournalPlace } from '#src/journal/list-journal.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
-import { openWorkerConnection } from '#src/queue/connections.ts';
 import { Consumer } from '#src/queue/consumer.ts';
 import { isWork, type KeyToQueue, keyId, workId } from '#src/queue/contract.ts';
 import { showDoubt } from '#src/queue/doubt.ts';
@@ -13,6 +12,7 @@ import { type Outcome, WORKER_STOPPING } from '#src/queue/outcome.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
 import type { Run } from '#src/queue/run.ts';
 import { type Leading, WorkQueue } from '#src/queue/work-queue.ts';
+import { REACHABLE } from '../harness/queue.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
@@ -69,7 +69,7 @@ export class JobRuns {
     this.#common = common;
     this.#leaderLink = openRedis({ url: redisUrl, role: 'producer', log: silentLog });
     this.#plain = openRedis({ url: redisUrl, role: 'plain', log: silentLog });
-    this.#connection = openWorkerConnection({ redisUrl, prefix: 'csi', log: silentLog });
+    this.#connection = openRedis({ url: redisUrl, role: 'worker', log: silentLog });
     this.#work = new WorkQueue({ ...common, link: this.#leaderLink, dirty: () => 0 });
   }
 
@@ -89,7 +89,8 @@ export class JobRuns {
       (kind) =>
         new Consumer({
           ...common,
-          connection: this.#connection,
+          link: this.#connection,
+          driverState: REACHABLE,
           plain: this.#plain.redis,
           kind,
           concurrency: 1_000,

@@ -121,7 +121,7 @@ export class RealRedis {
   readonly #server: TestRedis;
   readonly #links: readonly RedisLink[];
   readonly #workers: readonly Readonly<Record<Job['kind'], Worker>>[];
-  readonly #outcomes: Readonly<Record<Job['kind'], OutcomeApplier>>;
+  readonly #outcomes: OutcomeApplier;
   /** By token: how the run is to end. */
   readonly #ends = new Map<string, Promise<Outcome>>();
   #leader: RealLeader;
@@ -152,15 +152,12 @@ export class RealRedis {
     assert.ok(first && second);
     this.#leader = first;
     this.#former = second;
-    const outcomes = (kind: Job['kind']): OutcomeApplier =>
-      new OutcomeApplier({
-        ...this.#place,
-        queue: queueName(QUEUE_OF[kind], DRIVER),
-        backoff: { startMs: 1_000, maxMs: 60_000 },
-        random: () => 0.5,
-        log: silentLog,
-      });
-    this.#outcomes = { creation: outcomes('creation'), deletion: outcomes('deletion') };
+    this.#outcomes = new OutcomeApplier({
+      ...this.#place,
+      backoff: { startMs: 1_000, maxMs: 60_000 },
+      random: () => 0.5,
+      log: silentLog,
+    });
     this.#workers = WORKER_IDS.map(() => ({
       creation: this.#openWorker('creation'),
       deletion: this.#openWorker('deletion'),
@@ -186,7 +183,7 @@ export class RealRedis {
       async (job: BullJob, token = '') => {
         const outcome = await this.#ends.get(token);
         assert.ok(outcome);
-        return this.#outcomes[kind].apply({ job, token, key: undefined }, outcome);
+        return this.#outcomes.apply({ job, token, key: undefined }, outcome);
       },
       {
         connection: this.#server.redis,
@@ -198,7 +195,7 @@ export class RealRedis {
         removeOnFail: { count: 5_000 },
         settings: {
           backoffStrategy: (failures: number, _type?: string, error?: Error) =>
-            this.#outcomes[kind].failureDelayMs(failures, error),
+            this.#outcomes.failureDelayMs(failures, error),
         },
       },
     );

@@ -9,9 +9,9 @@ import type { Journal } from '#src/journal/journal.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import { heartbeatKey, queueName } from '#src/queue/queue-keys.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { redisUsers, urlOf } from '../harness/redis-users.ts';
+import { writeProcess } from '#src/redis/processes.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { runSutler } from '../harness/run-sutler.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
@@ -108,9 +108,8 @@ describe('sutler drain', () => {
 
   it('says nothing about workers while one lives', async () => {
     await open('busy');
-    const [seconds] = await redis.time();
-    const key = heartbeatKey('csi', queueName('claim', DRIVER));
-    await redis.set(key, `${Number(seconds) * 1000} 0`);
+    const worker = { process: 'jobs', instance: 'j', version: '1', leads: [DRIVER], lines: [] };
+    await writeProcess(redis, 'csi', worker);
     assert.doesNotMatch((await drain(`--driver-name=${DRIVER}`)).out, /readyz of jobs/);
   });
 

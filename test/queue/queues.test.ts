@@ -4,13 +4,7 @@ import { keyId } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { Queue } from 'bullmq';
 import { queueName } from '#src/queue/queue-keys.ts';
-import {
-  countTakeableJobs,
-  countWaiting,
-  promoteUnlessRunning,
-  storeLimits,
-  useQueue,
-} from '#src/queue/queues.ts';
+import { countWaiting, promoteUnlessRunning, storeLimits, useQueue } from '#src/queue/queues.ts';
 import { claimKey, QueueBench, sleep, type TestProducer } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
@@ -113,24 +107,6 @@ describe('a queue', () => {
     await queue.add('claim', {}, { delay: 3_600_000 });
   });
   afterEach(() => queue.close());
-  const takeable = (): Promise<number> => countTakeableJobs(redis.redis, place);
-
-  it('has jobs to take that wait, and delayed ones that are due', async () => {
-    assert.equal(await takeable(), 2);
-    await queue.add('claim', {}, { delay: 1 });
-    await until(async () => (await takeable()) === 3, 'one more is due');
-  });
-
-  for (const [what, stop] of [
-    ['paused', () => queue.pause()],
-    ['at its rate limit', () => queue.rateLimit(60_000)],
-    ['at its limit of runs', () => queue.setGlobalConcurrency(0)],
-  ] as const)
-    it(`has no jobs to take while it is ${what}`, async () => {
-      await stop();
-      assert.equal(await takeable(), 0);
-    });
-
   it('leaves no listeners on the connection when it is asked', async () => {
     const before = redis.redis.listenerCount('error');
     for (let i = 0; i < 5; i += 1) await countWaiting(redis.redis, place);

@@ -1,6 +1,5 @@
 import { Registry } from 'prom-client';
 import { Consumer } from '#src/queue/consumer.ts';
-import { openWorkerConnection } from '#src/queue/connections.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
@@ -10,7 +9,8 @@ const [, , redisUrl = '', driver = ''] = process.argv;
 const place = { prefix: 'csi', driver, log: silentLog };
 void new Consumer({
   ...place,
-  connection: openWorkerConnection({ ...place, redisUrl }),
+  link: openRedis({ url: redisUrl, role: 'worker', log: silentLog }),
+  driverState: { trouble: undefined, onChange: () => () => undefined, askNow: () => undefined },
   plain: openRedis({ url: redisUrl, role: 'plain', log: silentLog }).redis,
   kind: 'claim',
   concurrency: 1,

@@ -53,7 +53,6 @@ const NODES = ['node-1', 'node-2'] as const;
 const OF_RARE_STATES: readonly string[] = [
   'sutler-ingest +pttl',
   'sutler-ingest +zrevrangebyscore',
-  'sutler-ingest ~{csi}:promotion:*',
   'sutler-jobs +expire',
   'sutler-jobs +zremrangebyrank',
   'sutler-jobs +zremrangebyscore',
@@ -422,7 +421,6 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     assert.match(await bed.operate('drain'), /./);
     assert.match(await bed.operate('drain', '--undo'), /is ended/);
     await leader.stop();
-    await bed.data.del(await bed.data.keys('{csi}:heartbeat:*'));
     assert.match(await bed.operate('uninstall', '--yes'), /./);
     assert.deepEqual(await bed.data.keys('*'), []);
   });

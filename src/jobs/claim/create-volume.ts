@@ -6,7 +6,7 @@ import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { classes, volumes } from '../../kube/resources.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { noteReached, type Run } from '../../queue/run.ts';
+import type { Run } from '../../queue/run.ts';
 import { traceHeaders } from '../../runtime/trace-id.ts';
 import { requirementText } from '../../topology/parse-requirement.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
@@ -105,7 +105,7 @@ async function callCreateVolume(
 
 async function sendCreateVolume(
   { cluster, driver: { csi, timeoutMs } }: Dependencies,
-  { claim, job, run, mark: { notAfterMs }, planned }: MarkedCreation,
+  { claim, job, mark: { notAfterMs }, planned }: MarkedCreation,
   secrets: SecretValues,
 ): Promise<VolumeAnswer | BadAnswer> {
   const { endpoint: gateway, pvTemplate } = planned;
@@ -120,7 +120,7 @@ async function sendCreateVolume(
     const metadata = traceHeaders(job.uid);
     const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata };
     const request = withSecrets(planned.request, secrets);
-    return readAnswer(await noteReached(run, csi.createVolume(request, settings)), pvTemplate);
+    return readAnswer(await csi.createVolume(request, settings), pvTemplate);
   } finally {
     clearTimeout(slow);
   }

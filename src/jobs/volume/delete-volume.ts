@@ -3,7 +3,6 @@ import { isOutage } from '../../kube/kube-error.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { noteReached } from '../../queue/run.ts';
 import { MAX_SHARERS } from '../../hints/shared-handles.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { traceHeaders, traceId } from '../../runtime/trace-id.ts';
@@ -36,13 +35,13 @@ interface DeleteCall {
  * @returns why it failed; undefined if the volume is gone */
 export async function sendDeleteVolume(
   { csi, timeoutMs }: CsiDriver,
-  { id, run, handle, isMigrated: migrated, gateway, notAfterMs }: DeleteCall,
+  { id, handle, isMigrated: migrated, gateway, notAfterMs }: DeleteCall,
   secrets: SecretValues,
 ): Promise<CsiError | undefined> {
   const metadata = traceHeaders(id);
   const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata };
   try {
-    await noteReached(run, csi.deleteVolume({ volumeId: handle, secrets }, settings));
+    await csi.deleteVolume({ volumeId: handle, secrets }, settings);
   } catch (error) {
     if (!(error instanceof CsiError)) throw error;
     return error;
