@@ -34,7 +34,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
 
 /** Prepares a Lua script, which is sent once per Redis and called by its digest from then on. */
-export function defineScript(lua: string) {
+function defineScript(lua: string) {
   const digest = createHash('sha1').update(lua).digest('hex');
   return {
     /** @returns what the script returns, as Redis encodes it: the caller knows its shape */
