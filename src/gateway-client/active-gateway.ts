@@ -8,12 +8,10 @@ import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
  *
  * Fields of the hash:
  * endpoint  the active gateway
- * since     when it was named, Unix ms by Redis' clock
  * fence     number of changes so far. A leader names a gateway only if this number is still the
  *           one it has read, so that of two leaders only one succeeds.
- * previous  the gateway before, '' when there was none
- * openAt    until when calls at `previous` may be under way, by Redis' clock; no call begins
- *           before */
+ * openAt    until when calls at the gateway before may be under way, by Redis' clock; no call
+ *           begins before */
 
 /** The keys of the scripts that read the active gateway. */
 export function gatewayKeys({ prefix, driver }: DriverPlace) {
@@ -22,28 +20,9 @@ export function gatewayKeys({ prefix, driver }: DriverPlace) {
 
 /** Lua: the hash as locals. */
 export const GATEWAY_LUA = `
-local active, fence, since, previous, openAt = unpack(redis.call(
-  'HMGET', gatewayKey, 'endpoint', 'fence', 'since', 'previous', 'openAt'))
+local active, fence, openAt = unpack(redis.call('HMGET', gatewayKey, 'endpoint', 'fence', 'openAt'))
 openAt = tonumber(openAt or 0)
 `;
-
-const readScript = defineNamedScript({
-  keys: ['gatewayKey'],
-  args: {},
-  answers: {
-    gateway: {
-      endpoint: 'text',
-      version: 'number',
-      sinceMs: 'number',
-      previous: 'text',
-      waitMs: 'number',
-    },
-  },
-  lua: `${REDIS_NOW}${GATEWAY_LUA}
-return {'gateway', 'endpoint', active or '', 'version', fence or 0, 'sinceMs', since or 0,
-  'previous', previous or '', 'waitMs', math.max(0, openAt - now)}
-`,
-});
 
 /** Changes the active gateway, unless another leader did so since `version`. A wait that is not
  * over yet is never shortened. */
@@ -53,8 +32,8 @@ const nameScript = defineNamedScript({
   answers: { changed: {}, named: {} },
   lua: `${REDIS_NOW}${GATEWAY_LUA}
 if tonumber(fence or 0) ~= version then return {'changed'} end
-redis.call('HSET', gatewayKey, 'endpoint', endpoint, 'since', now, 'fence', version + 1,
-  'previous', active or '', 'openAt', math.max(now + waitMs, openAt))
+redis.call('HSET', gatewayKey, 'endpoint', endpoint, 'fence', version + 1,
+  'openAt', math.max(now + waitMs, openAt))
 return {'named'}
 `,
 });
@@ -65,12 +44,6 @@ export interface NamedGateway {
   readonly endpoint: string;
   /** Grows by one with each change; 0 = none yet. */
   readonly version: number;
-  /** Unix ms by Redis' clock. */
-  readonly sinceMs: number;
-  /** '' = there was none before. */
-  readonly previous: string;
-  /** How long calls at the previous one may still be under way, during which none begins. */
-  readonly waitMs: number;
 }
 
 export type ActiveGateway = ReturnType<typeof redisActiveGateway>;
@@ -79,18 +52,16 @@ export type ActiveGateway = ReturnType<typeof redisActiveGateway>;
 export function redisActiveGateway(place: RedisPlace) {
   const { redis } = place;
   const keys = gatewayKeys(place);
-  const read = async (): Promise<NamedGateway> => {
-    const { kind: _, ...gateway } = await readScript.run(redis, keys, {});
-    return gateway;
-  };
-  const name = async (
-    choice: Pick<NamedGateway, 'version' | 'endpoint' | 'waitMs'>,
-  ): Promise<boolean> => (await nameScript.run(redis, keys, choice)).kind === 'named';
   return {
-    read,
+    async read(): Promise<NamedGateway> {
+      const [endpoint, fence] = await redis.hmget(keys.gatewayKey, 'endpoint', 'fence');
+      return { endpoint: endpoint ?? '', version: Number(fence ?? 0) };
+    },
     /** Names another one. `version`: as read. `waitMs`: how long calls at the previous gateway may
      * still be under way, 0 where there are none.
      * @returns false where another leader named one since `version` was read */
-    name,
+    async name(choice: NamedGateway & { readonly waitMs: number }): Promise<boolean> {
+      return (await nameScript.run(redis, keys, choice)).kind === 'named';
+    },
   };
 }

@@ -5,7 +5,6 @@ import {
   type ConnectionOptions,
   createSecureContext,
   type PeerCertificate,
-  type SecureContext,
 } from 'node:tls';
 import { type Address, isLoopback } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -14,7 +13,6 @@ import type { Logger } from '../runtime/log.ts';
 import {
   areTlsFilesNamed,
   type TlsFiles,
-  type TlsMaterial,
   type TlsSource,
   type WatchedTlsFiles,
   watchTlsFiles,
@@ -89,27 +87,16 @@ export function tlsOptions(
   tls: ClientTls | undefined,
 ): ConnectionOptions | undefined {
   if (tls === undefined || address.kind === 'unix') return undefined;
+  const { ca, cert, key } = tls.source.current;
   const expected = tls.serverName === '' ? address.host : tls.serverName;
   return {
-    secureContext: contextOf(tls.source.current),
+    secureContext: createSecureContext({ ca, cert, key, minVersion: 'TLSv1.3' }),
     rejectUnauthorized: true,
     checkServerIdentity: (_host, certificate) => checkIdentity(expected, certificate),
     // The SNI. RFC 6066 section 3 forbids IP addresses there, so those get a placeholder; the
     // certificate is checked against `expected`.
     servername: isIP(expected) === 0 ? expected : 'sutler-gateway',
   };
-}
-
-/** Connections share the context of their certificates: each context parses and keeps them. */
-const contexts = new WeakMap<TlsMaterial, SecureContext>();
-
-function contextOf(material: TlsMaterial): SecureContext {
-  const known = contexts.get(material);
-  if (known !== undefined) return known;
-  const { ca, cert, key } = material;
-  const context = createSecureContext({ ca, cert, key, minVersion: 'TLSv1.3' });
-  contexts.set(material, context);
-  return context;
 }
 
 /** Returns an error if the certificate is not the expected host's. IP addresses are compared as

@@ -206,7 +206,7 @@ export class GatewayFailover {
   async #name(stored: NamedGateway, endpoint: string, waitMs: number): Promise<boolean> {
     const { version } = stored;
     if (!(await this.#options.active.name({ version, endpoint, waitMs }))) return false;
-    this.#lastNamed = { ...stored, endpoint, version: version + 1 };
+    this.#lastNamed = { endpoint, version: version + 1 };
     return true;
   }
 

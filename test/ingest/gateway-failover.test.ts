@@ -49,6 +49,9 @@ describe('GatewayFailover', () => {
 
   const active = () => redisActiveGateway({ redis: redis.redis, prefix: 'csi', driver: DRIVER });
   const address = (name: string): string => `unix://${folder.file(`${name}.gw`)}`;
+  /** For how long no call begins. */
+  const waitMs = async (): Promise<number> =>
+    Math.max(0, Number(await redis.redis.hget(`{csi}:gateway:${DRIVER}`, 'openAt')) - Date.now());
   const isNamed = (name: string) =>
     until(async () => (await active().read()).endpoint === address(name), `${name} is named`);
 
@@ -157,7 +160,7 @@ describe('GatewayFailover', () => {
     await sleep(600);
     await a.close(5_000);
     await isNamed('b');
-    assert.equal((await active().read()).waitMs, 0);
+    assert.equal(await waitMs(), 0);
     assert.match(
       await metrics.metrics(),
       /sutler_active_gateway_moves_total\{driver="d.example"\} 1/,
@@ -172,7 +175,6 @@ describe('GatewayFailover', () => {
     await a.close(0);
     await isNamed('b');
     assert.ok(Date.now() - goingMs > TIMEOUT_MS);
-    assert.equal((await active().read()).previous, address('a'));
     await until(
       () => lines.some((line) => line.includes(`"waitMs":${TIMEOUT_MS}`)),
       'the wait is logged',
@@ -226,7 +228,7 @@ describe('GatewayFailover', () => {
     await replica('b');
     pods.add('b');
     await isPodNamed('b');
-    assert.equal((await active().read()).waitMs, 0);
+    assert.equal(await waitMs(), 0);
   });
 
   it('takes the active gateway for unreachable when its pod is gone without a drain', async () => {
@@ -237,7 +239,6 @@ describe('GatewayFailover', () => {
     pods.remove('a');
     await isPodNamed('b');
     assert.ok(Date.now() - goingMs > TIMEOUT_MS);
-    assert.equal((await active().read()).previous, 'pod:a/a');
     await until(() => lines.some((line) => line.includes('its pod is gone')), 'the reason');
   });
 
@@ -259,6 +260,6 @@ describe('GatewayFailover', () => {
     doubtMs = NEVER_MS;
     start('a');
     await isNamed('a');
-    assert.ok((await active().read()).waitMs > 400_000);
+    assert.ok((await waitMs()) > 400_000);
   });
 });
