@@ -96,14 +96,11 @@ export class RequestSender {
     this.#transport = new Transport(access, Math.max(1, maxInFlight));
   }
 
-  /** @param openBody  called for each attempt; what it returns receives the body of a 2xx answer in
-   *   pieces. The call is repeated after a network fault, so it may begin again.
-   * @returns the body of a 2xx answer; '' if it was received in pieces
-   * @throws  KubeError, and what receives the body throws */
+  /** @returns the body of a 2xx answer
+   * @throws KubeError */
   async send(
     call: ApiCall,
     { signal, timeoutMs = DEFAULT_TIMEOUT_MS }: CallOptions = {},
-    openBody?: () => (chunk: Buffer) => void,
   ): Promise<string> {
     const endMs = performance.now() + timeoutMs;
     for (let retries = 0; ; retries += 1) {
@@ -112,7 +109,6 @@ export class RequestSender {
         // At least 1 ms, so that there always is a timer.
         timeoutMs: Math.max(1, Math.ceil(endMs - performance.now())),
         signal,
-        onBody: openBody?.(),
       }));
       if (!(answer instanceof KubeError)) return answer.body;
       const delayMs = retryDelayMs(call, answer, retries);
@@ -153,7 +149,7 @@ export class RequestSender {
 
   /** Sends a request; after a 401 once more, with credentials that are read again.
    * @returns a 2xx answer, or the error that another answer or a network fault means
-   * @throws  what receives the body throws; KubeError if there are no credentials */
+   * @throws  KubeError if there are no credentials */
   async #exchange(
     call: ApiCall,
     optionsOf: () => ExchangeOptions,

@@ -33,8 +33,8 @@ export interface ExchangeOptions {
   readonly onStart?: () => void;
   /** Called when a 2xx answer begins. */
   readonly onOpen?: (() => void) | undefined;
-  /** Receives the body of a 2xx answer in pieces; the answer then has none. An error that a
-   * callback throws ends the request with that error. */
+  /** Receives the body of a watch in pieces. An error that a callback throws ends the request with
+   * that error. */
   readonly onBody?: ((chunk: Buffer) => void) | undefined;
 }
 
