@@ -74,7 +74,6 @@ export class ListWatch {
   #trouble: string | undefined;
   /** The version from which the next watch resumes; undefined: relist. */
   #version: string | undefined;
-  #listed = 0;
   /** Whether the API server accepted the watch of this cycle. */
   #isOpen = false;
   #heardMs: number | undefined;
@@ -209,34 +208,25 @@ export class ListWatch {
   /** Fills the sink from a consistent list, page by page.
    * @returns the version to watch from */
   async #relist(): Promise<string> {
-    const { client, resource, pageSize: limit } = this.#options;
+    const { client, resource, pageSize: limit, log } = this.#options;
     const { signal } = this.#cycle;
     const how = { ...this.#selection, limit, signal, timeoutMs: PAGE_TIMEOUT_MS };
     this.#metrics.countList();
-    this.#listed = 0;
     this.#sink.beginList();
     let version = '';
+    let objects = 0;
     for await (const { items, resourceVersion } of listPages<unknown>(client, resource, how)) {
       signal.throwIfAborted();
-      for (const item of items) this.#put(item, 'listed');
+      for (const item of items) this.#sink.put(item, 'listed');
+      objects += items.length;
       version = resourceVersion;
     }
-    this.#endList();
-    return version;
-  }
-
-  #put(raw: unknown, how: 'listed' | 'added' | 'modified'): void {
-    this.#listed += 1;
-    this.#sink.put(raw, how);
-  }
-
-  #endList(): void {
-    const { resource, log } = this.#options;
     this.#sink.endList();
     this.#endReport ??= this.#metrics.reportObjects(() => this.#sink.size);
-    if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.#listed }, 'listed');
+    if (!this.hasSynced) log.info({ resource: resource.plural, objects }, 'listed');
     this.hasSynced = true;
     this.#endFirstList();
+    return version;
   }
 
   /** Follows one watch from a version to its end. */
@@ -273,7 +263,7 @@ export class ListWatch {
     this.#version = versionOf(object) ?? this.#version;
     if (type === 'BOOKMARK') return;
     if (type === 'DELETED') this.#sink.remove(object);
-    else this.#put(object, type === 'ADDED' ? 'added' : 'modified');
+    else this.#sink.put(object, type === 'ADDED' ? 'added' : 'modified');
   }
 
   /** @returns the pause before the next cycle */
