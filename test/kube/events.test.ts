@@ -250,7 +250,7 @@ describe('EventRecorder', () => {
       recorder.record(normal(`told-${i}`, { isAlwaysTold: true }));
       recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
     }
-    await recorder.close();
+    await recorder.close(60_000);
     assert.equal(server.seen.length, 520);
     assert.equal(await counted('Normal', 'dropped-rate'), 10);
   });
