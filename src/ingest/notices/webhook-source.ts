@@ -1,6 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { type KubeClient, PAGE_SIZE } from '../../kube/client.ts';
-import { isExpired } from '../../kube/kube-error.ts';
+import { type KubeClient, listPages } from '../../kube/client.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
 import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
 import { claims, classes, type Resource, volumes } from '../../kube/resources.ts';
@@ -28,7 +27,7 @@ export interface WebhookSourceOptions {
 }
 
 const PAGE_TIMEOUT_MS = 60_000;
-/** Pause after the first page that failed; doubled with each further one. */
+/** Pause after the first list that failed; doubled with each further one. */
 const RETRY = { startMs: 1_000, maxMs: 30_000 };
 /** Longest pause after a page. */
 const MAX_PAUSE_MS = 2_000;
@@ -142,52 +141,52 @@ export class WebhookSource implements ObjectSource {
   }
 
   /** All objects. What needs a job is left to the caller, which may have to spread the keys; edits
-   * are passed on. */
+   * are passed on. A list that fails begins again until it is complete, so objects may come twice.
+   * @throws Error when nobody wants it any more */
   async *#list<T extends Claim | Volume>(
     resource: Resource,
     cache: PendingCache<T>,
     isWanted: () => boolean,
   ): AsyncGenerator<T> {
-    cache.beginList();
-    for await (const raw of this.#listPatiently(resource, isWanted)) {
-      const object = cache.put(raw, 'listed');
-      if (object !== undefined) yield object;
-    }
-    cache.endList();
-  }
-
-  /** Lists in pages, with a pause after each as long as it took. A page that fails is asked for
-   * again until it comes. Where the API server has dropped the snapshot of the list (410), it
-   * starts again, so objects may come twice.
-   * @throws Error when nobody wants it any more */
-  async *#listPatiently(resource: Resource, isWanted: () => boolean): AsyncGenerator {
-    const { client, log } = this.#options;
     const { signal } = this.#stopped;
-    let continueToken: string | undefined;
-    let failures = 0;
-    while (isWanted() && !signal.aborted) {
-      const startedMs = performance.now();
-      const limits = { limit: PAGE_SIZE, signal, timeoutMs: PAGE_TIMEOUT_MS };
+    const checkWanted = (): void => {
+      if (!isWanted() || signal.aborted)
+        throw new Error(`the list of ${resource.plural} ended early: this process does not lead`);
+    };
+    for (let failures = 1; ; failures += 1) {
+      checkWanted();
       try {
-        const page = await client.list<unknown>(resource, { ...limits, continueToken });
-        failures = 0;
-        this.#listTrouble = undefined;
-        yield* page.items;
-        ({ continueToken } = page);
-        if (continueToken === undefined) return;
-        const pauseMs = Math.min(performance.now() - startedMs, MAX_PAUSE_MS);
-        await systemClock.sleep(pauseMs, signal);
+        return yield* this.#listOnce(resource, cache, checkWanted);
       } catch (error) {
-        if (isExpired(error)) continueToken = undefined;
-        failures += 1;
+        checkWanted();
         this.#listTrouble = `${resource.plural}: ${messageOf(error)}`;
-        if (failures === 1 && !signal.aborted)
-          log.warn({ error: this.#listTrouble }, 'could not list a page; trying again');
+        if (failures === 1)
+          this.#options.log.warn({ error: this.#listTrouble }, 'could not list; trying again');
         await systemClock.sleep(backoffMs(RETRY, failures), signal);
+      } finally {
+        if (!isWanted()) this.#listTrouble = undefined;
       }
     }
+  }
+
+  /** Lists in pages, with a pause after each as long as it took. */
+  async *#listOnce<T extends Claim | Volume>(
+    resource: Resource,
+    cache: PendingCache<T>,
+    checkWanted: () => void,
+  ): AsyncGenerator<T, void> {
+    const { signal } = this.#stopped;
+    const o = { signal, timeoutMs: PAGE_TIMEOUT_MS };
+    let startedMs = performance.now();
+    cache.beginList();
+    for await (const { items } of listPages<unknown>(this.#options.client, resource, o)) {
+      yield* items.flatMap((raw) => cache.put(raw, 'listed') ?? []);
+      checkWanted();
+      await systemClock.sleep(Math.min(performance.now() - startedMs, MAX_PAUSE_MS), signal);
+      startedMs = performance.now();
+    }
+    cache.endList();
     this.#listTrouble = undefined;
-    throw new Error(`the list of ${resource.plural} ended early: this process does not lead`);
   }
 
   /** A class that was added, or deleted and created again, may end the cause of its claims'
