@@ -35,10 +35,6 @@ export class ServedDrivers {
     this.#drivers.delete(driver);
   }
 
-  has(driver: ServedDriver): boolean {
-    return this.#drivers.has(driver);
-  }
-
   /** Whether this process leads one of them. */
   get isLeading(): boolean {
     return this.some(({ handler }) => handler.queue.isAllowing);
