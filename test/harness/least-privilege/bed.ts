@@ -31,7 +31,7 @@ import { grantShipped, HOME } from './shipped-rights.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
 
-/** Where the driver with topology is. */
+/** Where the Lease of the driver with topology is. */
 const LOCAL_HOME = 'local-storage';
 /** The pod of ingest. */
 const POD = 'sutler-ingest-pod';
@@ -124,13 +124,13 @@ export class LeastPrivilegeBed {
     const common = { 'gateway-insecure': true, timeout: '5s', 'settle-time': '100ms' };
     const sections = {
       [CENTRAL]: {
-        'gateway-service': `${HOME}/gateways`,
+        'gateway-service': `${HOME}/${CENTRAL}`,
         'max-jobs-in-flight': 50,
         'max-jobs-per-second': 100,
         'volume-name-uuid-length': 16,
       },
       [LOCAL]: {
-        'gateway-service': `${LOCAL_HOME}/gateways`,
+        'gateway-service': `${HOME}/${LOCAL}`,
         'leader-election-namespace': LOCAL_HOME,
         'enable-capacity': true,
         'strict-topology': true,
@@ -151,7 +151,6 @@ export class LeastPrivilegeBed {
     options: Partial<SampleDriverOptions> & { readonly name: string },
   ): Promise<void> {
     const key = options.name;
-    const namespace = key === LOCAL ? LOCAL_HOME : HOME;
     const driver = await startSampleDriver({
       socket: this.#folder.file(`${key}.sock`),
       dataDir: this.#folder.file(key),
@@ -165,10 +164,10 @@ export class LeastPrivilegeBed {
       `--listen=dns:///${host}:${port}`,
       '--insecure',
     ]);
-    await this.kube.create(endpointSlices, namespace, {
+    await this.kube.create(endpointSlices, HOME, {
       apiVersion: 'discovery.k8s.io/v1',
       kind: 'EndpointSlice',
-      metadata: { name: key, labels: { 'kubernetes.io/service-name': 'gateways' } },
+      metadata: { name: key, labels: { 'kubernetes.io/service-name': key } },
       addressType: 'IPv4',
       endpoints: [{ addresses: [host], conditions: { ready: true } }],
       ports: [{ name: 'gateway', port, protocol: 'TCP' }],
