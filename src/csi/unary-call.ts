@@ -15,7 +15,6 @@ import {
   toPairs,
   unframeMessage,
 } from './grpc-wire.ts';
-import type { ResetLimiter } from './reset-limiter.ts';
 import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from './status.ts';
 
 /** Who is called. */
@@ -27,7 +26,6 @@ export interface Peer {
   readonly maxBytes: number;
   /** What the text about a larger one says to do. */
   readonly ifLarger: string;
-  readonly resets: ResetLimiter;
 }
 
 /** A complete response with the peer's own status. */
@@ -210,7 +208,7 @@ class ResponseReader {
 
   #cancel(code: number, details: string): void {
     this.#finish(createAmbiguousAnswer(code, details));
-    this.#peer.resets.reset(this.#stream);
+    this.#stream.close(constants.NGHTTP2_CANCEL);
   }
 
   #finish(answer: UnaryAnswer): void {

@@ -1,4 +1,3 @@
-import { setMaxListeners } from 'node:events';
 import type { ClientHttp2Session } from 'node:http2';
 import { Code, CsiError } from '../csi/status.ts';
 import { type Address, formatAddress } from '../runtime/address.ts';
@@ -7,7 +6,6 @@ import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
 import { callUnary, type Peer, type UnaryAnswer, type UnaryRequest } from '../csi/unary-call.ts';
 import { formatTimeout, frameMessage } from '../csi/grpc-wire.ts';
-import { endStuckSession } from './end-stuck-session.ts';
 import {
   decodeControllerRpcs,
   decodePluginInfo,
@@ -16,7 +14,6 @@ import {
 } from './messages.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { openSession } from '../csi/open-session.ts';
-import { ResetLimiter } from '../csi/reset-limiter.ts';
 
 /** What the driver reported about itself on the present connection. */
 export interface DriverIdentity {
@@ -58,10 +55,6 @@ const PROBE_RETRY_MS = 1_000;
 /** Calls in a row without a response in time after which the connection is replaced. By default
  * that takes twice ten seconds, longer than a busy driver should need for a Probe. */
 const MAX_UNANSWERED = 2;
-/** For how long calls are kept apart after one may have ended the connection of all. */
-const ALONE_MS = 600_000;
-/** Time for setting up the connection of one call; the call was checked before, so it is short. */
-const ALONE_TIMEOUT_MS = 500;
 
 /** Keeps a connection to the driver's socket. It passes through these states until it is closed:
  * - waiting: there is no session. It tries to connect every 50 to 500 ms. Then `connected`.
@@ -70,8 +63,7 @@ const ALONE_TIMEOUT_MS = 500;
  * - probed: all calls are forwarded, even if a later Probe fails.
  *
  * A session that closes, gets a GOAWAY or answers nothing is given up, and the state is `waiting`
- * again. If calls end with it, the answer to one of them may be the reason: then each call has a
- * session of its own for a while, so that it can end no other.
+ * again.
  *
  * `trouble` is undefined only while the latest Probe succeeded and the name is known. */
 export class DriverConnection {
@@ -79,14 +71,9 @@ export class DriverConnection {
   readonly #stop = new AbortController();
   readonly #address: string;
   readonly #peer: Peer;
-  /** Abort it to start the next Probe without waiting for its interval. */
-  #pause = new AbortController();
   /** Own calls in a row that got no response in time, on this session. */
   #unanswered = 0;
   #session: ClientHttp2Session | undefined;
-  /** Forwarded calls under way. */
-  #calls = 0;
-  #aloneUntilMs = -Infinity;
   #isProbed = false;
   #identity: DriverIdentity | undefined;
   #trouble: string | undefined;
@@ -98,15 +85,12 @@ export class DriverConnection {
   constructor(options: DriverConnectionOptions) {
     this.#options = options;
     this.#outage = new Outage(options.log);
-    // Sessions of single calls listen too.
-    setMaxListeners(0, this.#stop.signal);
     this.#address = formatAddress(options.address);
     this.#peer = {
       name: 'the driver',
       headers: {},
       maxBytes: options.maxMessageBytes,
       ifLarger: ': raise --max-message-bytes',
-      resets: new ResetLimiter(),
     };
     this.#trouble = `not connected to ${this.#address} yet`;
   }
@@ -142,51 +126,13 @@ export class DriverConnection {
     const { clock, metrics } = this.#options;
     const startedMs = clock.nowMs();
     metrics.changeInFlight(1);
-    this.#calls += 1;
-    const isAlone = startedMs < this.#aloneUntilMs && !path.startsWith(IDENTITY);
-    const answer = await (isAlone ? this.#sendAlone(request) : this.#sendOn(session, request));
-    this.#calls -= 1;
+    const answer = await callUnary(session, request, this.#peer);
     metrics.changeInFlight(-1);
     const { kind, code } = answer;
-    if (kind === 'ambiguous' && code === Code.DeadlineExceeded) this.#pause.abort();
     if (kind !== 'not-sent') {
       const seconds = (clock.nowMs() - startedMs) / 1000;
       metrics.observeCall({ driver: this.#identity?.name ?? '', path, code, seconds, migrated });
     }
-    return answer;
-  }
-
-  async #sendOn(session: ClientHttp2Session, request: DriverRequest): Promise<UnaryAnswer> {
-    const answer = await callUnary(session, request, this.#peer);
-    if (answer.kind === 'ambiguous' && session.destroyed) this.#keepApart();
-    return answer;
-  }
-
-  #keepApart(): void {
-    const { clock, log } = this.#options;
-    const isNew = clock.nowMs() >= this.#aloneUntilMs;
-    this.#aloneUntilMs = clock.nowMs() + ALONE_MS;
-    if (isNew && !this.#stop.signal.aborted)
-      log.warn(
-        { address: this.#address, forMs: ALONE_MS },
-        'calls ended with the connection to the driver: now each has a connection of its own',
-      );
-  }
-
-  /** Sends one call on a session of its own. */
-  async #sendAlone(request: DriverRequest): Promise<UnaryAnswer> {
-    const { address, maxMessageBytes } = this.#options;
-    const { signal } = this.#stop;
-    const timeoutMs = ALONE_TIMEOUT_MS;
-    const opened = await openSession(address, { timeoutMs, maxMessageBytes, signal });
-    if (typeof opened === 'string') {
-      request.onEnd?.(Code.Unavailable);
-      const details = `the driver is not connected: ${opened}`;
-      return { kind: 'not-sent', code: Code.Unavailable, details };
-    }
-    endStuckSession(opened, () => true);
-    const answer = await this.#sendOn(opened, request);
-    opened.close();
     return answer;
   }
 
@@ -224,16 +170,11 @@ export class DriverConnection {
   async #useSession(session: ClientHttp2Session): Promise<void> {
     const { log, metrics } = this.#options;
     const lost = new AbortController();
-    const endPause = (): void => {
-      if (this.#session === session) this.#pause.abort();
-    };
-    lost.signal.addEventListener('abort', endPause, { once: true });
     const lose = (): void => lost.abort();
     session.once('close', lose);
     // After a GOAWAY, calls under way may still succeed; new calls need a new session at once.
     session.once('goaway', lose);
     if (session.closed || session.destroyed) lose();
-    endStuckSession(session, () => this.#calls > 0);
     this.#session = session;
     this.#isProbed = false;
     this.#unanswered = 0;
@@ -253,7 +194,7 @@ export class DriverConnection {
   /** Probes until the session is lost or answers nothing: the connection may be at fault then, and
    * not the driver. */
   async #probeUntilLost(session: ClientHttp2Session, lost: AbortSignal): Promise<void> {
-    const { log, probeIntervalMs = 10_000 } = this.#options;
+    const { clock, log, probeIntervalMs = 10_000 } = this.#options;
     while (!lost.aborted) {
       const trouble = await this.#checkDriver(lost);
       // A session closes without an event when headers exceed its limits.
@@ -266,7 +207,7 @@ export class DriverConnection {
         return;
       }
       this.#setTrouble(trouble);
-      await this.#waitForNextProbe(trouble === undefined ? probeIntervalMs : PROBE_RETRY_MS, lost);
+      await clock.sleep(trouble === undefined ? probeIntervalMs : PROBE_RETRY_MS, lost);
     }
   }
 
@@ -286,15 +227,6 @@ export class DriverConnection {
 
   #logTrouble(reason: string): void {
     this.#outage.met(reason, { address: this.#address, reason }, 'the driver is not ready');
-  }
-
-  /** Ends early, but not before PROBE_RETRY_MS, when a forwarded call got no response in time. */
-  async #waitForNextProbe(ms: number, lost: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
-    await clock.sleep(Math.min(ms, PROBE_RETRY_MS), lost);
-    if (ms <= PROBE_RETRY_MS) return;
-    this.#pause = new AbortController();
-    if (!lost.aborted) await clock.sleep(ms - PROBE_RETRY_MS, this.#pause.signal);
   }
 
   /** Why the driver is not ready, by a Probe and, once per session, by its identity. */

@@ -1,7 +1,6 @@
 import type { ClientHttp2Session, OutgoingHttpHeaders } from 'node:http2';
 import { formatTimeout, frameMessage, getSingle } from '../csi/grpc-wire.ts';
 import { openSession } from '../csi/open-session.ts';
-import { ResetLimiter } from '../csi/reset-limiter.ts';
 import {
   CANCELED_DETAILS,
   Code,
@@ -79,7 +78,6 @@ export class Channel {
       },
       maxBytes,
       ifLarger: '',
-      resets: new ResetLimiter(),
     };
     this.#stopTlsUpdates = tls?.source.onChange(() => this.#leaveSession());
   }

@@ -240,6 +240,30 @@ describe('DriverConnection', () => {
   });
 });
 
+describe('the connection to the driver', () => {
+  it('is replaced when the driver answers nothing on it', async () => {
+    const folder = await makeFolder();
+    let isSilent = false;
+    const driver = await startRawDriver(folder.file('csi.sock'), (call) => {
+      if (isSilent) return undefined;
+      return call.path.endsWith('/GetCapacity') ? answerOk(call, Buffer.alloc(0)) : false;
+    });
+    const test = await startTestGateway(folder, { probeTimeoutMs: 150, probeIntervalMs: 200 });
+    await until(() => test.gateway.trouble === undefined, 'ready');
+    isSilent = true;
+    await until(
+      async () => /driver_connects_total [2-9]/.test(await test.metrics.metrics()),
+      'there is a new connection',
+    );
+    isSilent = false;
+    await until(() => test.gateway.trouble === undefined, 'ready again');
+    await test.client.getCapacity({}, { timeoutMs: 30_000 });
+    await test.close();
+    await driver.close();
+    await folder.remove();
+  });
+});
+
 describe('a driver that starts late and restarts', () => {
   it('is found and its loss noticed, each time (Q-34, Q-36, Q-37, Q-38, R-35)', async () => {
     const folder = await makeFolder();
