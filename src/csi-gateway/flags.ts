@@ -48,12 +48,12 @@ export const flags = defineFlags({
       'volumes.',
   },
   'max-in-flight': {
-    type: 'strings',
-    default: '500',
+    type: 'int',
+    default: 500,
+    min: 1,
     help:
-      'Most calls of one method at the driver at once; further calls wait for a tenth of their ' +
-      'deadline, then they are refused, not forwarded. A number, and Method:number for single ' +
-      'methods: 500,CreateVolume:50.',
+      'Most calls at the driver at once, but for Identity calls; further calls are refused, not ' +
+      'forwarded. It only protects the driver: limit the work by --max-jobs-in-flight of ingest.',
   },
   'pod-uid': {
     type: 'string',

@@ -3,15 +3,14 @@ import type { Registry } from 'prom-client';
 import { TIME_TRAILER } from '../csi/status.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Address } from '../runtime/address.ts';
-import { CallLimiter, type MaxInFlight } from './call-limiter.ts';
+import { DriverCalls } from '../driver/driver-calls.ts';
 import { DriverConnection, type DriverConnectionOptions } from '../driver/driver-connection.ts';
-import { Forwarder } from './forwarder.ts';
+import { Admission } from './admission.ts';
 import { defaultMethods } from './flags.ts';
 import { HealthService } from './health-service.ts';
 import type { ListenerTls } from './listener.ts';
-import { createGatewayMetrics } from '../driver/metrics.ts';
+import { createDriverMetrics } from '../driver/metrics.ts';
 import { GatewayServer } from './server.ts';
-import { SingleFlight } from '../driver/single-flight.ts';
 
 export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' | 'metrics'> {
   /** The driver's socket. */
@@ -23,8 +22,8 @@ export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' 
   readonly tls?: ListenerTls | undefined;
   /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure?: boolean;
-  /** No limit if absent. */
-  readonly maxInFlight?: MaxInFlight;
+  /** Calls at the driver at once, but for Identity's. */
+  readonly maxInFlight: number;
   /** UID of the pod that it is in. */
   readonly pod?: string;
   /** Whether every method of CSI passes, and not only defaultMethods. */
@@ -42,22 +41,15 @@ export async function startGateway(options: GatewayOptions) {
   // grpc-js would print values of metadata to standard error.
   setLogVerbosity(logVerbosity.NONE);
   const { clock, log, maxMessageBytes, maxRequestBytes } = options;
-  const metrics = createGatewayMetrics(options.metrics, (name) => inTreeNameOf(name) !== undefined);
+  const metrics = createDriverMetrics(options.metrics, (name) => inTreeNameOf(name) !== undefined);
   const driver = new DriverConnection({ ...options, address: options.driver, metrics });
-  const forwarder = new Forwarder({
-    driver,
+  const calls = new DriverCalls({ ...options, driver, logsMessages: options.logMessages, metrics });
+  const admission = new Admission({
+    calls,
     allowed: options.allowAll ? undefined : defaultMethods,
-    flights: new SingleFlight(),
     pod: options.pod ?? '',
-    limiter: new CallLimiter(
-      options.maxInFlight ?? { every: Infinity, byPath: new Map() },
-      (count) => metrics.setWaiting(count),
-    ),
+    maxRequestBytes,
     clock,
-    log,
-    // Imported on demand: only this log needs the protobuf descriptors.
-    logCall: options.logMessages ? (await import('./log-call.ts')).logCall : undefined,
-    metrics,
   });
   let isClosing = false;
   const facts = (): Metadata => {
@@ -65,12 +57,15 @@ export async function startGateway(options: GatewayOptions) {
     metadata.set(TIME_TRAILER, String(clock.nowMs()));
     return metadata;
   };
+  const health = new HealthService(() => !isClosing && driver.trouble === undefined, facts);
+  driver.onReadiness(() => health.notify());
   const server = new GatewayServer({
     addresses: [options.listen, ...(options.alsoListen ?? [])],
     tls: options.tls,
     insecure: options.insecure ?? false,
-    forwarder,
-    health: new HealthService(() => !isClosing && driver.trouble === undefined, facts),
+    admission,
+    calls,
+    health,
     metrics,
     facts,
     maxRequestBytes,

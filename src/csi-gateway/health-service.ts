@@ -7,14 +7,13 @@ import type {
 } from '@grpc/grpc-js';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
-import { eachField } from '../driver/messages.ts';
+import { eachField } from '../driver/volume-keys.ts';
 
 const SERVING = 1;
 const NOT_SERVING = 2;
 const SERVICE_UNKNOWN = 3;
 /** Services with a health status: the gateway as a whole, and the CSI services it forwards. */
 const SERVICES = new Set(['', 'csi.v1.Identity', 'csi.v1.Controller', 'csi.v1.Node']);
-const POLL_INTERVAL_MS = 250;
 
 /** An object, since grpc-js takes an empty text for an absent message. */
 interface HealthRequest {
@@ -31,7 +30,6 @@ export class HealthService {
   readonly #isServing: () => boolean;
   readonly #facts: () => Metadata;
   readonly #watches = new Map<Watch, number>();
-  #timer: NodeJS.Timeout | undefined;
 
   /** @param facts  trailers by which the gateway says something of itself, such as its time */
   constructor(isServing: () => boolean, facts: () => Metadata) {
@@ -64,10 +62,19 @@ export class HealthService {
     );
   }
 
+  /** Sends watchers the status, where it has changed. */
+  notify(): void {
+    for (const [call, last] of this.#watches) {
+      const status = this.#statusOf(call.request.service);
+      if (status === last) continue;
+      this.#watches.set(call, status);
+      call.write(status);
+    }
+  }
+
   /** Sends watchers the last change of the status and ends their streams. */
   close(): void {
-    this.#notify();
-    clearInterval(this.#timer);
+    this.notify();
     const details = 'the gateway is shutting down';
     for (const call of this.#watches.keys())
       call.emit('error', { code: Code.Unavailable, details });
@@ -78,22 +85,7 @@ export class HealthService {
     const status = this.#statusOf(call.request.service);
     call.write(status);
     this.#watches.set(call, status);
-    this.#timer ??= setInterval(() => this.#notify(), POLL_INTERVAL_MS);
-    call.on('cancelled', () => {
-      this.#watches.delete(call);
-      if (this.#watches.size > 0) return;
-      clearInterval(this.#timer);
-      this.#timer = undefined;
-    });
-  }
-
-  #notify(): void {
-    for (const [call, last] of this.#watches) {
-      const status = this.#statusOf(call.request.service);
-      if (status === last) continue;
-      this.#watches.set(call, status);
-      call.write(status);
-    }
+    call.on('cancelled', () => this.#watches.delete(call));
   }
 
   #statusOf(service: string): number {

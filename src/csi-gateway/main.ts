@@ -4,7 +4,6 @@ import { UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { areTlsFilesNamed, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
-import { parseMaxInFlight } from './call-limiter.ts';
 import { parseAllowedNames } from '../runtime/certificate-names.ts';
 import { flags as table, summary } from './flags.ts';
 import { startGateway } from './gateway.ts';
@@ -32,7 +31,7 @@ export async function start(context: Context): Promise<void> {
     alsoListen,
     tls,
     insecure: flags.insecure,
-    maxInFlight: parseMaxInFlight(flags.maxInFlight),
+    maxInFlight: flags.maxInFlight,
     allowAll: flags.allowAll,
     pod: flags.podUid,
     probeTimeoutMs: flags.timeoutMs,

@@ -6,39 +6,41 @@ import {
   ServerCredentials,
   type ServerUnaryCall,
 } from '@grpc/grpc-js';
-import { decompressMessage, getSingle, type HeaderPairs, isHopHeader } from '../csi/grpc-wire.ts';
-import { csiMethodPaths } from '../csi/method-paths.ts';
+import { getSingle, type HeaderPairs, isHopHeader, stripHopHeaders } from '../csi/grpc-wire.ts';
+import { methodsByPath } from '../csi/methods.ts';
 import {
   Code,
   CsiError,
   DRAINING_TRAILER,
   DRIVER_STATUS_TRAILER,
   FULL_TRAILER,
+  MIGRATED_METADATA,
   NOT_FORWARDED_TRAILER,
 } from '../csi/status.ts';
-import type { UnaryResponse } from '../csi/unary-call.ts';
+import type { DriverCall, DriverCalls, DriverReply, Reply } from '../driver/driver-calls.ts';
 import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { Forwarder, GatewayReply, InboundCall } from './forwarder.ts';
+import { type Admission, readNotAfterMs } from './admission.ts';
 import type { HealthService } from './health-service.ts';
 import { type Caller, createListener, listen, type ListenerTls } from './listener.ts';
-import type { GatewayMetrics } from '../driver/metrics.ts';
+import type { DriverMetrics } from '../driver/metrics.ts';
 
 export interface GatewayServerOptions {
   /** Listen addresses, at least one. TLS applies to those on TCP. */
   readonly addresses: readonly Address[];
   readonly tls: ListenerTls | undefined;
   readonly insecure: boolean;
-  readonly forwarder: Forwarder;
+  readonly admission: Admission;
+  readonly calls: DriverCalls;
   readonly health: HealthService;
   /** Trailers of every answer, by which the gateway says something of itself. */
   readonly facts: () => Metadata;
   readonly maxRequestBytes: number;
   /** Largest response sent. */
   readonly maxMessageBytes: number;
-  readonly metrics: GatewayMetrics;
+  readonly metrics: DriverMetrics;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -85,7 +87,7 @@ export class GatewayServer {
       'grpc.keepalive_time_ms': KEEPALIVE_MS,
       'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
     });
-    for (const path of csiMethodPaths)
+    for (const path of methodsByPath.keys())
       this.#server.register(
         path,
         (call: Call, answer: sendUnaryData<Buffer>) => void this.#handle(path, call, answer),
@@ -152,8 +154,8 @@ export class GatewayServer {
   /** Refuses new calls, not forwarded. Waits at most `graceMs` for calls under way, answers the
    * remaining ones as ambiguous, and closes. */
   async drain(graceMs: number): Promise<void> {
-    const { clock, forwarder, health, log } = this.#options;
-    forwarder.drain();
+    const { admission, clock, health, log } = this.#options;
+    admission.drain();
     health.close();
     const calls = this.#calls.size;
     if (calls > 0) log.info({ calls, graceMs }, 'waiting for calls under way');
@@ -170,8 +172,8 @@ export class GatewayServer {
       gone.abort(new CsiError({ code: Code.Unavailable, details, method: '' }));
     // An ingest that learns of the drain moves to another gateway at once. If this gateway just
     // disappeared, ingest would have to wait until calls under way here must have ended.
-    if (forwarder.isProbedForFailover)
-      await clock.sleep(Math.min(graceMs, DRAIN_REPORT_MS), forwarder.drainReported);
+    if (admission.isProbedForFailover)
+      await clock.sleep(Math.min(graceMs, DRAIN_REPORT_MS), admission.drainReported);
     await this.#close();
   }
 
@@ -191,93 +193,78 @@ export class GatewayServer {
   }
 
   async #handle(path: string, call: Call, answer: sendUnaryData<Buffer>): Promise<void> {
-    const { clock, forwarder } = this.#options;
     const gone = new AbortController();
     // 'cancelled' also comes when an answered call closes.
     call.on('cancelled', () => {
       if (this.#calls.has(gone)) gone.abort('the caller is gone');
     });
-    const receivedMs = clock.nowMs();
-    const peer = call.getPeer();
-    const refusal = this.#refuse(path, peer, call.request);
-    if (refusal !== undefined) return this.#answerOwn(refusal, answer);
-    const inbound: InboundCall = {
-      path,
-      headers: toPairs(call.metadata),
-      message: call.request,
-      receivedMs,
-      deadlineMs: receivedMs + Number(call.getDeadline()) - Date.now(),
-      caller: this.#callers.get(peer)?.name ?? (peer === 'unknown' ? 'unix' : peer),
-      signal: gone.signal,
-    };
     this.#calls.add(gone);
     try {
-      const reply = await forwarder.forward(inbound);
-      if (reply.kind === 'gateway') this.#answerOwn(reply, answer);
-      else this.#answerDriver(reply.answer, call, answer);
+      this.#answer(await this.#forward(path, call, gone.signal), call, answer);
     } catch (error) {
       this.#options.log.error({ err: error, method: path }, 'a call failed in the gateway');
       const details = 'the gateway failed while it handled the call; its log says why';
-      this.#answerOwn({ kind: 'gateway', code: Code.Internal, details }, answer);
+      this.#answerOwn({ kind: 'ambiguous', code: Code.Internal, details }, answer);
     } finally {
       this.#calls.delete(gone);
       if (this.#calls.size === 0) this.#onIdle();
     }
   }
 
-  /** Refuses a caller that has to connect anew, and a request that is too large. */
-  #refuse(path: string, peer: string, { length }: Buffer): GatewayReply | undefined {
-    const { maxRequestBytes, metrics } = this.#options;
-    const refuse = (reason: 'caller' | 'too-large', code: number, why: string): GatewayReply => {
-      metrics.countRefusal(reason);
-      return { kind: 'gateway', code, details: `not forwarded: ${why}`, notForwarded: true };
+  async #forward(path: string, call: Call, signal: AbortSignal): Promise<Reply> {
+    const { admission, calls, clock } = this.#options;
+    const peer = call.getPeer();
+    const caller = this.#callers.get(peer);
+    const metadata = toPairs(call.metadata);
+    const forwarded: DriverCall = {
+      path,
+      message: call.request,
+      headers: stripHopHeaders(metadata),
+      deadlineMs: clock.nowMs() + Number(call.getDeadline()) - Date.now(),
+      notAfterMs: readNotAfterMs(metadata),
+      migrated: getSingle(metadata, MIGRATED_METADATA) === 'true',
+      caller: caller?.name ?? (peer === 'unknown' ? 'unix' : peer),
+      signal,
     };
-    if ((this.#callers.get(peer)?.endMs ?? Infinity) < Date.now()) {
-      const why = 'the certificate has ended or is of an authority that is not trusted any more';
-      return refuse('caller', Code.Unavailable, `${why}; connect again`);
-    }
-    if (length <= maxRequestBytes) return undefined;
-    const why = `the request of ${path} is larger than ${maxRequestBytes} bytes`;
-    return refuse('too-large', Code.ResourceExhausted, `${why}: raise --max-request-bytes`);
+    const hasEnded = caller !== undefined && caller.endMs < Date.now();
+    return admission.refuse(forwarded, metadata, hasEnded) ?? calls.send(forwarded);
+  }
+
+  #answer(reply: Reply, call: Call, answer: sendUnaryData<Buffer>): void {
+    if (reply.kind === 'driver') this.#answerDriver(reply, call, answer);
+    else this.#answerOwn(reply, answer);
   }
 
   /** Answers with a status that the gateway made. */
-  #answerOwn(reply: GatewayReply, answer: sendUnaryData<Buffer>): void {
-    const metadata = this.#options.facts();
-    if (reply.notForwarded === true) metadata.set(NOT_FORWARDED_TRAILER, '1');
-    if (reply.isFull === true) metadata.set(FULL_TRAILER, '1');
-    if (reply.draining !== undefined) metadata.set(DRAINING_TRAILER, String(reply.draining));
+  #answerOwn(reply: Exclude<Reply, DriverReply>, answer: sendUnaryData<Buffer>): void {
+    const { calls, facts } = this.#options;
+    const metadata = facts();
+    if (reply.kind === 'not-forwarded') {
+      metadata.set(NOT_FORWARDED_TRAILER, '1');
+      if (reply.reason === 'max-in-flight') metadata.set(FULL_TRAILER, '1');
+      if (reply.reason === 'draining') metadata.set(DRAINING_TRAILER, String(calls.busyVolumes));
+    }
     const details = toWellFormed(reply.details.slice(0, MAX_DETAILS_CHARACTERS));
     answer({ code: reply.code, details, metadata });
   }
 
   /** Passes the driver's answer on, marked as the driver's. */
-  #answerDriver(driver: UnaryResponse, call: Call, answer: sendUnaryData<Buffer>): void {
-    const { code, details, headers = [], trailers, body } = driver;
-    const fail = (why: string): void => {
-      // The driver has acted and its answer is lost, so the status is ambiguous.
-      const text = `the driver's answer ${why}`;
-      this.#answerOwn({ kind: 'gateway', code: Code.Internal, details: text }, answer);
-    };
-    const message = code === Code.OK ? this.#readMessage(body, headers) : undefined;
-    if (code === Code.OK && message === undefined) return fail('can’t be decompressed');
+  #answerDriver(reply: DriverReply, call: Call, answer: sendUnaryData<Buffer>): void {
+    const { code, details, headers, trailers, message } = reply;
     const metadata = this.#options.facts();
     const initial = new Metadata();
     try {
       addPairs(metadata, trailers);
       addPairs(initial, headers);
     } catch (error) {
-      return fail(`has a header that can't be forwarded: ${messageOf(error)}`);
+      // The driver has acted and its answer is lost, so the status is ambiguous.
+      const why = `the driver's answer has a header that can't be forwarded: ${messageOf(error)}`;
+      return this.#answerOwn({ kind: 'ambiguous', code: Code.Internal, details: why }, answer);
     }
     metadata.set(DRIVER_STATUS_TRAILER, '1');
     if (Object.keys(initial.getMap()).length > 0) call.sendMetadata(initial);
-    if (message !== undefined) answer(null, message, metadata);
+    if (code === Code.OK) answer(null, message, metadata);
     else answer({ code, details: toWellFormed(details), metadata });
-  }
-
-  #readMessage(body: Buffer, headers: HeaderPairs): Buffer | undefined {
-    const { maxMessageBytes } = this.#options;
-    return decompressMessage(body, getSingle(headers, 'grpc-encoding'), maxMessageBytes);
   }
 }
 

@@ -1,18 +1,22 @@
 import type { ClientHttp2Session } from 'node:http2';
+import {
+  type DescMessage,
+  type DescMethodUnary,
+  fromBinary,
+  type MessageShape,
+} from '@bufbuild/protobuf';
+import { readControllerCapabilities, readPluginCapabilities } from '../csi/capabilities.ts';
+import { Controller, Identity } from '../csi/generated/csi_pb.ts';
+import { methodPath } from '../csi/methods.ts';
 import { Code, CsiError } from '../csi/status.ts';
 import { type Address, formatAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { Listeners } from '../runtime/listeners.ts';
 import { Outage } from '../runtime/outage.ts';
 import { callUnary, type Peer, type UnaryAnswer, type UnaryRequest } from '../csi/unary-call.ts';
 import { formatTimeout, frameMessage } from '../csi/grpc-wire.ts';
-import {
-  decodeControllerRpcs,
-  decodePluginInfo,
-  decodePluginServices,
-  decodeProbeReady,
-} from './messages.ts';
-import type { GatewayMetrics } from './metrics.ts';
+import type { DriverMetrics } from './metrics.ts';
 import { openSession } from '../csi/open-session.ts';
 
 /** What the driver reported about itself on the present connection. */
@@ -34,7 +38,7 @@ export interface DriverConnectionOptions {
   readonly maxMessageBytes: number;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly metrics: GatewayMetrics;
+  readonly metrics: DriverMetrics;
   /** Interval between Probes of a driver that is ready; 10 s if absent. */
   readonly probeIntervalMs?: number | undefined;
 }
@@ -46,7 +50,6 @@ export interface DriverRequest extends UnaryRequest {
 }
 
 const IDENTITY = '/csi.v1.Identity/';
-const CONTROLLER_CAPABILITIES = '/csi.v1.Controller/ControllerGetCapabilities';
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 500;
 /** Interval between Probes of a driver that is not ready, as in csi-lib-utils rpc/common.go
@@ -79,6 +82,7 @@ export class DriverConnection {
   #trouble: string | undefined;
   #running: Promise<void> | undefined;
   readonly #outage: Outage;
+  readonly #readiness = new Listeners<boolean>();
   /** The facts about the driver that were logged. */
   #shown = '';
 
@@ -103,6 +107,12 @@ export class DriverConnection {
   /** Known from the first successful Probe of a session until the session ends. */
   get identity(): DriverIdentity | undefined {
     return this.#identity;
+  }
+
+  /** Calls the listener after each change between ready and not ready.
+   * @returns ends the subscription */
+  onReadiness(listener: (isReady: boolean) => void): () => void {
+    return this.#readiness.subscribe(listener);
   }
 
   /** Why a call of that path can't be forwarded now; undefined if it can. */
@@ -186,7 +196,7 @@ export class DriverConnection {
     this.#identity = undefined;
     this.#isProbed = false;
     this.#trouble = `lost the driver at ${this.#address}`;
-    metrics.setDriverReady(false);
+    this.#reportReadiness(false);
     if (!session.closed) session.close();
     if (!this.#stop.signal.aborted) this.#logTrouble('the connection was lost');
   }
@@ -212,10 +222,9 @@ export class DriverConnection {
   }
 
   #setTrouble(trouble: string | undefined): void {
-    const { metrics } = this.#options;
-    metrics.setDriverReady(trouble === undefined);
     if (trouble === this.#trouble) return;
     this.#trouble = trouble;
+    this.#reportReadiness(trouble === undefined);
     if (trouble !== undefined) return this.#logTrouble(trouble);
     const { name, vendorVersion, capabilities } = this.#identity ?? {};
     const controller = [...(capabilities?.controller ?? [])];
@@ -225,6 +234,11 @@ export class DriverConnection {
     this.#shown = shown;
   }
 
+  #reportReadiness(isReady: boolean): void {
+    this.#options.metrics.setDriverReady(isReady);
+    this.#readiness.notify(isReady);
+  }
+
   #logTrouble(reason: string): void {
     this.#outage.met(reason, { address: this.#address, reason }, 'the driver is not ready');
   }
@@ -232,8 +246,9 @@ export class DriverConnection {
   /** Why the driver is not ready, by a Probe and, once per session, by its identity. */
   async #checkDriver(lost: AbortSignal): Promise<string | undefined> {
     try {
-      const isReady = await this.#query(`${IDENTITY}Probe`, decodeProbeReady, lost);
-      if (isReady === false) return 'the driver answers Probe with ready=false';
+      // Upstream takes a driver that leaves the field out for ready.
+      const { ready = true } = await this.#query(Identity.method.probe, lost);
+      if (!ready) return 'the driver answers Probe with ready=false';
       this.#isProbed = true;
       const identity = this.#identity ?? (await this.#readIdentity(lost));
       if (identity.name === '') return 'the driver gives no name: its GetPluginInfo must name it';
@@ -246,24 +261,27 @@ export class DriverConnection {
   }
 
   async #readIdentity(lost: AbortSignal): Promise<DriverIdentity> {
-    const info = await this.#query(`${IDENTITY}GetPluginInfo`, decodePluginInfo, lost);
-    const path = `${IDENTITY}GetPluginCapabilities`;
-    const plugin = await this.#query(path, decodePluginServices, lost);
+    const { name, vendorVersion } = await this.#query(Identity.method.getPluginInfo, lost);
+    const plugin = readPluginCapabilities(
+      await this.#query(Identity.method.getPluginCapabilities, lost),
+    );
     // A driver that only serves nodes has no Controller service.
     const controller = plugin.has('CONTROLLER_SERVICE')
-      ? await this.#query(CONTROLLER_CAPABILITIES, decodeControllerRpcs, lost)
+      ? readControllerCapabilities(
+          await this.#query(Controller.method.controllerGetCapabilities, lost),
+        )
       : new Set<string>();
-    return { ...info, capabilities: { plugin, controller } };
+    return { name, vendorVersion, capabilities: { plugin, controller } };
   }
 
   /** Makes a call of the gateway itself, with an empty request.
    * @throws CsiError */
-  async #query<T>(
-    path: string,
-    decode: (response: Uint8Array) => T,
+  async #query<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
     lost: AbortSignal,
-  ): Promise<T> {
+  ): Promise<MessageShape<O>> {
     const { probeTimeoutMs } = this.#options;
+    const path = methodPath(method);
     const answer = await this.send({
       path,
       headers: {
@@ -280,7 +298,7 @@ export class DriverConnection {
     if (answer.kind !== 'answered' || code !== Code.OK)
       throw new CsiError({ code, details, method: path });
     try {
-      return decode(answer.body.subarray(5));
+      return fromBinary(method.output, answer.body.subarray(5));
     } catch (cause) {
       const problem = 'the response can’t be decoded';
       throw new CsiError({ code: Code.Internal, details: problem, method: path }, { cause });

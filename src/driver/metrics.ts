@@ -26,7 +26,7 @@ export interface CallSample {
   readonly migrated: boolean;
 }
 
-export type GatewayMetrics = ReturnType<typeof createGatewayMetrics>;
+export type DriverMetrics = ReturnType<typeof createDriverMetrics>;
 
 /** Registers the histogram of calls, with the name, labels and buckets of csi-lib-utils
  * metrics/metrics.go. The label `migrated` exists for drivers that replace an in-tree plug-in, and
@@ -61,7 +61,7 @@ function registerCallHistogram(
 /** Registers the gateway's metrics.
  * @param replacesInTree  whether the driver of that name replaces an in-tree plug-in
  * @returns the functions that change them */
-export function createGatewayMetrics(
+export function createDriverMetrics(
   registry: Registry,
   replacesInTree: (driver: string) => boolean,
 ) {
@@ -76,10 +76,6 @@ export function createGatewayMetrics(
     'reason',
   );
   const inFlight = createGauge('sutler_gateway_in_flight', 'Calls that the driver is working on.');
-  const waiting = createGauge(
-    'sutler_gateway_waiting',
-    'Calls that wait until --max-in-flight lets them by.',
-  );
   const connects = createCounter(
     'sutler_gateway_driver_connects_total',
     "Connections made to the driver's socket; more than one means that it was lost.",
@@ -93,7 +89,6 @@ export function createGatewayMetrics(
     observeCall: registerCallHistogram(registers, replacesInTree),
     countRefusal: (reason: RefusalReason) => refused.inc({ reason }),
     changeInFlight: (change: 1 | -1) => inFlight.inc(change),
-    setWaiting: (count: number) => waiting.set(count),
     countDriverConnect: () => connects.inc(),
     setDriverReady: (isReady: boolean) => ready.set(isReady ? 1 : 0),
     changeConnections: (change: 1 | -1) => connections.inc(change),

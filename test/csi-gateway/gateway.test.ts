@@ -139,6 +139,34 @@ describe('a gateway with the sample driver', () => {
     }
   });
 
+  it('refuses a call above its cap, not forwarded, and counts no Identity calls', async () => {
+    await test.close();
+    test = await startTestGateway(folder, { maxInFlight: 1 });
+    await until(() => test.gateway.trouble === undefined, 'ready');
+    const finish = createSignal();
+    let arrived = false;
+    hook = ({ method }) => {
+      if (method !== 'CreateVolume') return undefined;
+      arrived = true;
+      return finish.fired.then(() => undefined);
+    };
+    const first = test.client.createVolume(volumeRequest('full'), SETTINGS);
+    await until(() => arrived, 'the first call is at the driver');
+    const error = await failureOf(test.client.createVolume(volumeRequest('more'), SETTINGS));
+    assert.equal(error.code, Code.Unavailable);
+    assert.equal(verdict(error), 'not-forwarded');
+    assert.equal(error.isGatewayFull, true);
+    assert.match(error.details, /the gateway is full: 1 calls are under way \(--max-in-flight\)/);
+    await test.client.getPluginInfo(SETTINGS);
+    assert.match(
+      await test.metrics.metrics(),
+      /sutler_gateway_refused_total\{reason="max-in-flight"\} 1/,
+    );
+    finish.fire();
+    await first;
+    await test.client.createVolume(volumeRequest('more'), SETTINGS);
+  });
+
   it('releases a volume after a failed call and after a cancelled one', async () => {
     hook = () => {
       throw new DriverStatus(Code.ResourceExhausted, 'full');

@@ -111,7 +111,7 @@ describe('csi-gateway main', () => {
       ['--tls-cert=/c', '--tls-key=/k', '--tls-client-ca=/nonexistent', '--tls-allowed-names=a'],
       /--tls-client-ca \/nonexistent: ENOENT/,
     ],
-    [['--max-in-flight=CreateVolumes:5'], /CSI has no method "CreateVolumes"/],
+    [['--max-in-flight=0'], /--max-in-flight/],
     [['--listen='], /--listen/],
     [['--csi-address=relative'], /--csi-address/],
     [['--timeout=0'], /--timeout/],

@@ -5,7 +5,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { ProbeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { DriverConnection, type DriverConnectionOptions } from '#src/driver/driver-connection.ts';
-import { createGatewayMetrics } from '#src/driver/metrics.ts';
+import { createDriverMetrics } from '#src/driver/metrics.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
@@ -43,7 +43,7 @@ describe('DriverConnection', () => {
       probeIntervalMs: 3_600_000_000,
       clock: fastClock,
       log: silentLog,
-      metrics: createGatewayMetrics(new Registry(), () => false),
+      metrics: createDriverMetrics(new Registry(), () => false),
       ...options,
     });
     connection.start();

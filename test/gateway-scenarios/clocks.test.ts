@@ -1,15 +1,10 @@
-import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, it } from 'node:test';
+import { after, before, describe, it } from 'node:test';
 import { Channel } from '#src/gateway-client/channel.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { ProcessClock } from '../harness/process-clock.ts';
-import {
-  type DriverCall,
-  type SampleDriver,
-  startSampleDriver,
-} from '../../sandbox/driver/server.ts';
+import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
-import { failureOf, volumeRequest } from '../harness/csi-gateway.ts';
+import { volumeRequest } from '../harness/csi-gateway.ts';
 import { openTestPool, type TestPool } from '../harness/gateway-pool.ts';
 import { GatewayProcess } from '../harness/gateway-process.ts';
 import { until } from '../harness/until.ts';
@@ -23,7 +18,6 @@ for (const shiftMs of [60_000, -60_000]) {
     let clock: ProcessClock;
     let gateway: GatewayProcess;
     let pool: TestPool;
-    let hook: (call: DriverCall) => unknown = () => undefined;
     const openPool = (): TestPool => openTestPool(folder.file('gw.sock'));
     const create = (name: string, notAfterMs: number) =>
       pool.createVolume(volumeRequest(name), {
@@ -42,14 +36,12 @@ for (const shiftMs of [60_000, -60_000]) {
       driver = await startSampleDriver({
         socket: folder.file('csi.sock'),
         dataDir: folder.file('data'),
-        onCall: (call) => hook(call),
       });
       clock = new ProcessClock(folder.file('clock'));
       await clock.shift(shiftMs);
       const flags = ['--csi-address', folder.file('csi.sock'), '--http-endpoint='];
       const listen = `--listen=unix://${folder.file('gw.sock')}`;
-      const limit = '--max-in-flight=CreateVolume:1';
-      gateway = await GatewayProcess.start([...flags, listen, limit], clock);
+      gateway = await GatewayProcess.start([...flags, listen], clock);
       const asking = openPool();
       const [{ client } = { client: undefined }] = asking.gateways;
       const isReady = () =>
@@ -61,7 +53,6 @@ for (const shiftMs of [60_000, -60_000]) {
       asking.close();
       pool = openPool();
     });
-    afterEach(() => (hook = () => undefined));
     after(async () => {
       pool.close();
       await gateway.stop();
@@ -76,21 +67,6 @@ for (const shiftMs of [60_000, -60_000]) {
     it('forwards creations and deletions, within their limits', async () => {
       const { volume } = await create('a', 30_000);
       await remove(volume?.volumeId ?? '');
-    });
-
-    it('forwards no call that waited beyond its limit', async () => {
-      let end: () => void = () => undefined;
-      hook = () => new Promise<undefined>((resolve) => (end = () => resolve(undefined)));
-      const blocking = create('blocking', 30_000);
-      await until(() => driver.counts.get('CreateVolume') === 3, 'the driver has one call');
-      const startedMs = performance.now();
-      const { isGatewayFull, notForwarded } = await failureOf(create('waiting', 500));
-      const waitedMs = performance.now() - startedMs;
-      assert.ok(isGatewayFull && notForwarded);
-      // The gateway would let it wait for 6 s, a tenth of its deadline.
-      assert.ok(waitedMs > 300 && waitedMs < 4_000, `${waitedMs} ms`);
-      end();
-      await blocking;
     });
 
     it('forwards calls again, after one at most, when its clock is set', async () => {

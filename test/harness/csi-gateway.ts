@@ -20,6 +20,7 @@ export async function startTestGateway(
     driver: { kind: 'unix', path: folder.file('csi.sock') },
     listen: { kind: 'unix', path: folder.file('gw.sock') },
     allowAll: false,
+    maxInFlight: 500,
     probeTimeoutMs: 1_000,
     maxMessageBytes: 64 * 1024 * 1024,
     maxRequestBytes: 4 * 1024 * 1024,

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import type { MaxInFlight } from '#src/csi-gateway/call-limiter.ts';
 import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { NO_CAPACITY_HINTS } from '#src/capacity/hints.ts';
@@ -96,7 +95,7 @@ export interface ClaimJob {
 export async function openRig({
   hasJobs = true,
   ...o
-}: { readonly maxInFlight?: MaxInFlight; readonly hasJobs?: boolean } = {}): Promise<Rig> {
+}: { readonly maxInFlight?: number; readonly hasJobs?: boolean } = {}): Promise<Rig> {
   const dir = await mkdtemp(join(tmpdir(), 'sutler-jobs-'));
   const server = await startRedisServer({ dataDir: dir });
   const redis = new Redis(server.url);
@@ -119,6 +118,7 @@ export async function openRig({
     driver: { kind: 'unix', path: driver.socket },
     listen,
     allowAll: false,
+    maxInFlight: 500,
     probeTimeoutMs: 5000,
     maxMessageBytes: 1 << 20,
     maxRequestBytes: 1 << 20,

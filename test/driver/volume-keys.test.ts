@@ -6,7 +6,7 @@ import {
   CreateVolumeResponseSchema,
   DeleteVolumeRequestSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import { readCreatedHandle, readVolumeKey } from '#src/driver/messages.ts';
+import { readCreatedHandle, readVolumeKey } from '#src/driver/volume-keys.ts';
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const DELETE = '/csi.v1.Controller/DeleteVolume';

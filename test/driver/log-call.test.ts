@@ -6,7 +6,7 @@ import {
   CreateVolumeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { type CallRecord, logCall } from '#src/csi-gateway/log-call.ts';
+import { type CallRecord, logCall } from '#src/driver/log-call.ts';
 import { createLogger } from '#src/runtime/log.ts';
 
 const CALL: CallRecord = {
