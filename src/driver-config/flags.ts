@@ -7,7 +7,7 @@ export const driverConfigFlags = defineFlags({
     default: '',
     help:
       'YAML file with a section for each driver that this process serves, whose keys are flags. ' +
-      'A flag that is given besides is the default for all drivers. Changes of the file take ' +
-      'effect at once. Empty: one driver, by flags alone.',
+      'A flag that is given besides is the default for all drivers. The file is read at the ' +
+      'start. Empty: one driver, by flags alone.',
   },
 });

@@ -11,9 +11,9 @@ const PERIOD_MS = 5_000;
 /** While this ingest does not lead, or Redis can't be used. */
 const IDLE_PERIOD_MS = 1_000;
 
-/** Keeps the limits of the driver's queues in Redis as the flags say, while this ingest leads: at
- * once when they change, and again where Redis has lost them. Those of a class are in the class;
- * of those that can't be read it warns. */
+/** Keeps the limits of the driver's queues in Redis as the flags say, while this ingest leads,
+ * and again where Redis has lost them. Those of a class are in the class; of those that can't be
+ * read it warns. */
 export function openLimits(
   deps: DriverDeps,
   source: ObjectSource,
@@ -21,8 +21,7 @@ export function openLimits(
 ): { readonly storeNow: () => void } {
   const { context, connections, driver, queue } = deps;
   const { link } = connections;
-  const { closers, log, flagChanges } = context;
-  let { flags } = context;
+  const { closers, log, flags } = context;
   const warn = warnOfClasses(deps, source);
   const store = async (): Promise<number | void> => {
     warn();
@@ -39,11 +38,6 @@ export function openLimits(
   });
   closers.add('limits', () => loop.stop());
   onClassChange(() => loop.runNow());
-  const end = flagChanges?.subscribe((next) => {
-    flags = next;
-    loop.runNow();
-  });
-  if (end !== undefined) closers.add('limits of the file', end);
   return { storeNow: () => loop.runNow() };
 }
 

@@ -3,10 +3,9 @@ import {
   type Connections,
   openConnections,
 } from '../connections/open-connections.ts';
-import { reportLeftDrivers } from '../connections/left-drivers.ts';
-import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
+import { serveDrivers } from '../driver-config/driver-set.ts';
+import { readDriverConfig } from '../driver-config/read-config.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
-import { listDrivers } from '../queue/queues.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { type EventSource, openEventSource } from './event-source.ts';
@@ -36,24 +35,15 @@ export async function start(context: IngestContext, ownLeader?: OwnLeader): Prom
 
 /** Serves the drivers of --driver-config. */
 async function startSeveral(context: IngestContext): Promise<void> {
-  const config = await openDriverConfig(context, checkFlags);
+  const config = await readDriverConfig(context, checkFlags);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
   const shared = openShared(context, connections);
   addFirstChecks(context.health);
   context.announce(await openServers(context, connections));
-  const drivers = serveDrivers(config, {
-    context,
-    table,
-    start: async (driverContext, name) => {
-      addFirstChecks(driverContext.health);
-      const ofDriver = await connectDriver(driverContext, connections, name);
-      await startDriver(driverContext, ofDriver, shared);
-    },
-  });
-  reportLeftDrivers(context, connections, {
-    namespace: context.flags.leaderElectionNamespace,
-    served: () => drivers.names,
-    list: () => listDrivers(connections.link.redis, context.flags.redisPrefix),
+  serveDrivers(context, config, async (driverContext, name) => {
+    addFirstChecks(driverContext.health);
+    const ofDriver = await connectDriver(driverContext, connections, name);
+    await startDriver(driverContext, ofDriver, shared);
   });
 }
 

@@ -4,8 +4,8 @@ import {
   instanceName,
   openConnections,
 } from '../connections/open-connections.ts';
-import { reportLeftDrivers } from '../connections/left-drivers.ts';
-import { openDriverConfig, serveDrivers } from '../driver-config/serve-drivers.ts';
+import { serveDrivers } from '../driver-config/driver-set.ts';
+import { readDriverConfig } from '../driver-config/read-config.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
 import { openRedis } from '../redis/connection.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
@@ -39,29 +39,17 @@ export async function start(context: JobsProcess, ownLeader?: OwnLeader): Promis
 
 /** Serves the drivers of --driver-config. */
 async function startSeveral(context: JobsProcess): Promise<void> {
-  const config = await openDriverConfig(context, checkFlags);
+  const config = await readDriverConfig(context, checkFlags);
   const redisName = `sutler-jobs:${instanceName(context)}`;
   const connections = await openConnections(context, 'jobs', redisName);
   const shared = openShared(context, connections);
   context.announce(await openHttpEndpoint(context));
-  const removed = new Set<string>();
-  const drivers = serveDrivers(config, {
-    context,
-    table,
-    start: async (driverContext, name) => {
-      const checked = checkFlags(driverContext);
-      addFirstChecks(driverContext.health);
-      const ofDriver = await connectDriver(driverContext, connections, name);
-      // Runs of the driver before a change of its flags are those of another instance.
-      const instance = instanceName(context);
-      await startWorkers(driverContext, ofDriver, { ...checked, shared, instance });
-    },
-    onRemoved: (name) => void removed.add(name),
-  });
-  reportLeftDrivers(context, connections, {
-    namespace: context.flags.leaderElectionNamespace,
-    served: () => drivers.names,
-    list: () => Promise.resolve([...removed]),
+  serveDrivers(context, config, async (driverContext, name) => {
+    const checked = checkFlags(driverContext);
+    addFirstChecks(driverContext.health);
+    const ofDriver = await connectDriver(driverContext, connections, name);
+    const instance = instanceName(context);
+    await startWorkers(driverContext, ofDriver, { ...checked, shared, instance });
   });
 }
 

@@ -1,6 +1,6 @@
 import { audit as runAudit, type AuditReport, redisAuditLedger } from '../audit/audit.ts';
 import { renderAudit } from '../audit/render.ts';
-import { flagsOfDriver } from '../driver-config/serve-drivers.ts';
+import { flagsOfDriver } from '../driver-config/read-config.ts';
 import { openDriver } from '../gateway-client/open-driver.ts';
 import { VANISHED } from '../explain/causes.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';

@@ -6,7 +6,6 @@ export const limitFlags = perDriver({
     type: 'int',
     default: 0,
     min: 0,
-    isHot: true,
     help:
       'Claims that all workers together work on at once, and the same number of volumes; ' +
       '0: no limit.',
@@ -15,7 +14,6 @@ export const limitFlags = perDriver({
     type: 'int',
     default: 0,
     min: 0,
-    isHot: true,
     help:
       'Claims that all workers together begin to work on in a second, and the same number of ' +
       'volumes; 0: no limit.',

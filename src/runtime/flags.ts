@@ -20,8 +20,6 @@ interface Common {
   readonly group?: string;
   /** Set by `perDriver`. */
   readonly perDriver?: true;
-  /** Of a flag per driver: a change takes effect without a restart of the driver. */
-  readonly isHot?: true;
 }
 
 export type FlagSpec =

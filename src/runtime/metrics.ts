@@ -18,16 +18,6 @@ export function createRegistry(): Registry {
   return registry;
 }
 
-/** Removes the gauges of a driver that is not served any more: nothing would change them again. Its
- * counters stay, as those of a process that ended do. */
-export async function forgetDriver(registry: Registry, driver: string): Promise<void> {
-  for (const metric of registry.getMetricsAsArray()) {
-    if (!(metric instanceof Gauge)) continue;
-    const { values } = await metric.get();
-    for (const { labels } of values) if (labels['driver'] === driver) metric.remove(labels);
-  }
-}
-
 interface Source {
   readonly labels: Readonly<Record<string, string>>;
   /** undefined: no value now. */

@@ -22,9 +22,6 @@ interface WatchOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly intervalMs?: number;
-  /** Whether a change is used only when two looks in a row found it: a file that is written in
-   * place is incomplete for a moment. */
-  readonly needsTwoLooks?: boolean;
 }
 
 type Texts<F extends string> = Readonly<Record<F, string>>;
@@ -44,21 +41,19 @@ export async function watchFiles<T, F extends string>(
     readonly parse: (texts: Texts<F>) => T | Promise<T>;
   },
 ): Promise<WatchedFiles<T>> {
-  const { paths, clock, log, intervalMs = INTERVAL_MS, needsTwoLooks = false } = o;
+  const { paths, clock, log, intervalMs = INTERVAL_MS } = o;
   const changes = new Listeners<{ readonly next: T; readonly before: T }>();
   let used = await readTexts(paths);
   const first = await judge(used, o.parse);
   if (first instanceof UsageError) throw first;
   let current = first.value;
   let trouble: string | undefined;
-  let [judged, last] = [used, used];
+  let judged = used;
   const closed = new AbortController();
 
   const look = async (): Promise<void> => {
     const texts = await readTexts(paths);
-    const isSettled = !needsTwoLooks || isDeepStrictEqual(texts, last);
-    last = texts;
-    if (!isSettled || isDeepStrictEqual(texts, judged)) return;
+    if (isDeepStrictEqual(texts, judged)) return;
     const next = await judge(texts, o.parse);
     if (closed.signal.aborted) return;
     judged = texts;

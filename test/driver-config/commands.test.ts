@@ -74,4 +74,13 @@ describe('--driver-config', () => {
     assert.equal(code, 2);
     assert.match(err, /names no driver three; it names one\.csi\.sutler\.dev, two/);
   });
+
+  it('ends a process at its start, with status 2, where it can’t be used', async () => {
+    await bed.write(`drivers:\n  one:\n    gateway: unix:///a\n    timeout: 10\n`);
+    for (const name of ['ingest', 'jobs']) {
+      const { code, err } = await runSutler([name, `--driver-config=${bed.file}`], {});
+      assert.equal(code, 2);
+      assert.match(err, /--driver-config \S+: driver one: timeout: "10" is not a duration/);
+    }
+  });
 });

@@ -29,7 +29,7 @@ interface KubeObject extends Fields {
   readonly metadata: { name: string };
   spec?: Fields & {
     replicas?: unknown;
-    template?: { readonly metadata?: { readonly labels?: Labels }; spec: Pod };
+    template?: { metadata?: { readonly labels?: Labels; annotations?: Labels }; spec: Pod };
     egress?: readonly unknown[];
     readonly groups?: readonly { readonly rules: readonly Rule[] }[];
   };
@@ -50,8 +50,11 @@ const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const OWN = 'eq .Values.redis.mode "single"';
 const PLAIN = `or (${OWN}) .Values.redis.insecure`;
 const QUICKSTART = 'overlays/quickstart';
-/** Of this file the chart has the ConfigMap that it makes. */
+/** Of these files the chart has the ConfigMaps that they make. */
 const MONITORING = 'monitoring/kustomization.yaml';
+const DRIVERS = 'drivers/kustomization.yaml';
+
+const FILE_OF_DRIVERS = 'dict "drivers" .Values.drivers | toYaml';
 
 /** Values whose keys are those of Kubernetes. */
 const OPEN = new Set(['resources']);
@@ -72,7 +75,7 @@ const SOURCES: readonly (readonly [file: string, condition?: string])[] = [
   [MONITORING, '.Values.monitoring.grafanaDashboard'],
   ['topology/rbac.yaml', '.Values.topology'],
   ['cert-manager/certificates.yaml', '.Values.certManager'],
-  ['drivers/config-map.yaml'],
+  [DRIVERS],
   [`${QUICKSTART}/redis.yaml`, OWN],
   ['make-secrets/job.yaml', OWN],
 ];
@@ -81,6 +84,7 @@ const SOURCES: readonly (readonly [file: string, condition?: string])[] = [
 const CONFIG_MAPS: Readonly<Record<string, string>> = {
   [`${QUICKSTART}/redis.yaml`]: 'redis',
   [MONITORING]: 'monitoring',
+  [DRIVERS]: 'drivers',
 };
 
 /** A line that is nothing but a directive. */
@@ -97,7 +101,9 @@ const write = (value: unknown): string => stringify(value, { lineWidth: 0 });
 /** Every file of charts/sutler that is made of k8s/: its path there, and its content. */
 export function chartFiles(): ReadonlyMap<string, string> {
   const files = SOURCES.map(([file, condition]) => {
-    const objects = (file === MONITORING ? [] : readYaml(file)) as readonly KubeObject[];
+    const objects = (
+      file.endsWith('/kustomization.yaml') ? [] : readYaml(file)
+    ) as readonly KubeObject[];
     const folder = CONFIG_MAPS[file];
     const extra = folder === undefined ? [] : [configMapOf(folder)];
     const text = [...objects, ...extra].map((object) => write(withValues(object))).join('---\n');
@@ -192,10 +198,10 @@ function configMapOf(folder: string): KubeObject {
 
 function withValues(object: KubeObject): KubeObject {
   const { metadata, spec } = object;
-  if (metadata.name === 'sutler-drivers')
-    object.data = {
-      'drivers.yaml': inline('dict "drivers" .Values.drivers | toYaml | quote'),
-    };
+  if (metadata.name.startsWith('sutler-drivers')) {
+    metadata.name = 'sutler-drivers';
+    object.data = { 'drivers.yaml': inline(`${FILE_OF_DRIVERS} | quote`) };
+  }
   withRunbookBase(object);
   if (spec?.egress !== undefined) spec.egress = [...spec.egress, ...rulesForMorePorts];
   const template = spec?.template;
@@ -205,6 +211,12 @@ function withValues(object: KubeObject): KubeObject {
   if (object.kind === 'Job') metadata.name += `-${inline('.Release.Revision')}`;
   const isOurs = object.kind === 'Deployment';
   if (isOurs && component !== 'dashboard') spec.replicas = inline(`.Values.replicas.${component}`);
+  // They read the file when they start.
+  if (patchOf('drivers', component) !== undefined)
+    template.metadata = {
+      ...template.metadata,
+      annotations: { 'sutler.dev/drivers': inline(`${FILE_OF_DRIVERS} | sha256sum`) },
+    };
   template.spec = podWithValues(template.spec, {
     component,
     isOurs,

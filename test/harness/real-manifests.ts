@@ -62,10 +62,10 @@ export function manifestFolders(): readonly string[] {
     .toSorted();
 }
 
-/** The YAML files of one folder, without its kustomization. */
+/** The YAML files of one folder, without its kustomization and what that makes a ConfigMap of. */
 export function manifestFiles(folder: string): readonly string[] {
   return readdirSync(join(K8S, folder)).filter(
-    (file) => file.endsWith('.yaml') && file !== 'kustomization.yaml',
+    (file) => file.endsWith('.yaml') && !['kustomization.yaml', 'drivers.yaml'].includes(file),
   );
 }
 

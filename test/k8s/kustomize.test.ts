@@ -12,7 +12,6 @@ interface Container {
   readonly volumeMounts?: readonly {
     readonly name: string;
     readonly mountPath: string;
-    readonly subPath?: string;
   }[];
   readonly ports?: readonly { readonly name: string; readonly containerPort: number }[];
 }
@@ -178,19 +177,19 @@ describe(
     });
 
     for (const name of ['ingest', 'jobs'] as const)
-      it(`${name} reads a file of the ConfigMap that it mounts as a folder`, () => {
+      it(`${name} reads a file of the ConfigMap that it mounts, whose name changes with it`, () => {
         const { containers, volumes = [] } = podOf(objects, 'Deployment', `sutler-${name}`).spec;
         const [container] = containers;
         assert.ok(container !== undefined);
         const mount = container.volumeMounts?.find((each) => each.name === 'drivers');
         assert.equal(startOf(container).flags['driverConfig'], `${mount?.mountPath}/drivers.yaml`);
-        assert.equal(mount?.subPath, undefined);
         const configMap = volumes.find((each) => each.name === 'drivers')?.configMap?.name;
         const found = objects.find(
           ({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === configMap,
         );
         assert.ok(found !== undefined, 'the ConfigMap is there');
         assert.ok('drivers.yaml' in (found['data'] as object));
+        assert.match(found.metadata.name, /^sutler-drivers-\w{10}$/);
       });
   },
 );

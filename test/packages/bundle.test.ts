@@ -41,7 +41,7 @@ describe('the bundle of the image and of the tarball', () => {
         found.push(named);
       }
     }
-    assert.deepEqual(found.toSorted(), ['../../k8s/', '../../package.json', '../bull-board-ui']);
+    assert.deepEqual(found.toSorted(), ['../../package.json', '../bull-board-ui']);
   });
 
   it('names the licence of each package that it contains', async () => {

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { type Clock, systemClock } from '#src/runtime/clock.ts';
+import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { watchFile } from '#src/runtime/watched-files.ts';
@@ -63,25 +63,6 @@ describe('a watched file', () => {
     await symlink('..1', `${mount}/..new`);
     await rename(`${mount}/..new`, `${mount}/..data`);
     await until(() => watched.current === 2, 'the new file is used');
-    watched.close();
-  });
-
-  it('is not used as one look alone found it, where it needs two', async () => {
-    // A look begins when the test ends the pause before it.
-    const pauses: (() => void)[] = [];
-    const clock: Clock = { nowMs: () => 0, sleep: () => new Promise((end) => pauses.push(end)) };
-    await writeFile(path, '1');
-    const watched = await watchFile({ path, clock, needsTwoLooks: true, ...options });
-    const seen: number[] = [];
-    watched.onChange((next) => void seen.push(next));
-    // It is written in place: half of it, then all.
-    for (const text of ['12', '123', '123']) {
-      assert.deepEqual(seen, []);
-      await writeFile(path, text);
-      pauses.pop()?.();
-      await until(() => pauses.length === 1, 'the look is over');
-    }
-    assert.deepEqual(seen, [123]);
     watched.close();
   });
 });
