@@ -142,7 +142,7 @@ export class KubeLeaseStore implements LeaseStore {
 }
 
 /** Reads the spec of a Lease. */
-export function leaseRecord(spec: LeaseSpec): LeaseRecord {
+function leaseRecord(spec: LeaseSpec): LeaseRecord {
   return {
     holder: spec.holderIdentity ?? '',
     durationMs: (spec.leaseDurationSeconds ?? 0) * 1000,

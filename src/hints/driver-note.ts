@@ -28,12 +28,6 @@ export async function writeDriverNote(place: RedisPlace, note: DriverNote): Prom
   await place.redis.set(driverKey(place, 'note'), JSON.stringify(note), 'PX', EXPIRES_MS);
 }
 
-/** How long it still lasts, in ms; 0 where no ingest lives. Rejects while Redis can't be
- * reached. */
-export async function noteLeftMs(place: RedisPlace): Promise<number> {
-  return Math.max(0, await place.redis.pttl(driverKey(place, 'note')));
-}
-
 /** Reads it; empty where no ingest lives. Rejects while Redis can't be reached. */
 export async function readDriverNote(place: RedisPlace): Promise<DriverNote> {
   const text = await place.redis.get(driverKey(place, 'note'));

@@ -1,7 +1,5 @@
 import type { Redis } from 'ioredis';
-import { holderOf, leaseName, type Observation, observe, otherHolder } from '../election/lease.ts';
-import { leaseRecord } from '../election/kube-lease-store.ts';
-import { noteLeftMs } from '../hints/driver-note.ts';
+import { leaseName } from '../election/lease.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
 import { isJournalOf } from '../journal/journal-entry.ts';
 import type { KubeClient } from '../kube/client.ts';
@@ -9,9 +7,9 @@ import { DRAIN, REDIS_HISTORY } from '../kube/keys.ts';
 import type { Lease } from '../kube/objects.ts';
 import { leases, nameOf } from '../kube/resources.ts';
 import { showHistory } from '../queue/history.ts';
-import { readProcesses } from '../redis/processes.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { keyPrefix } from '../redis/key-prefix.ts';
+import { readProcesses } from '../redis/processes.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { counted } from '../runtime/printable.ts';
 import { type Means, Refusal, type Result, commandMain } from './command.ts';
@@ -40,18 +38,14 @@ interface Leftovers {
   readonly others: readonly string[];
 }
 
-async function run({ context, openRedis, openKube, say }: Means<typeof uninstall.flags>) {
-  const { flags, stopping } = context;
-  const { redisPrefix: prefix, leaderElectionNamespace: namespace } = flags;
-  const kube = await openKube(flags);
+async function run({ context, openRedis, openKube }: Means<typeof uninstall.flags>) {
+  const { redisPrefix: prefix, leaderElectionNamespace: namespace, yes } = context.flags;
+  const kube = await openKube(context.flags);
   const installation = { kube, redis: await openRedis(), prefix, namespace };
+  await checkStopped(installation);
   const found = await findLeftovers(installation);
-  const reason =
-    (await findWorker(installation)) ??
-    (await findIngest(installation, found.drivers, { stopping, say }));
-  if (reason !== undefined) throw new Refusal(`${reason}; nothing was removed`);
-  if (flags.yes) await remove(installation, found);
-  return resultOf(found, flags.yes);
+  if (yes) await remove(installation, found);
+  return resultOf(found, yes);
 }
 
 function resultOf(found: Leftovers, isRemoved: boolean): Result {
@@ -98,7 +92,8 @@ async function findLeftovers(installation: Installation): Promise<Leftovers> {
   const { redis, prefix } = installation;
   const redisKeys = await scanKeys(redis, prefix);
   const drivers = await listDrivers(redis, prefix);
-  const all = await listLeases(installation);
+  const { kube, namespace } = installation;
+  const all = (await kube.list<Lease>(leases, { namespace })).items;
   const journal = all.filter((lease) =>
     drivers.some((driver) => isJournalOf({ driver, lease: leaseName(driver) }, lease)),
   );
@@ -138,10 +133,6 @@ async function checkNoneBegun(
     }
 }
 
-async function listLeases({ kube, namespace }: Installation): Promise<readonly Lease[]> {
-  return (await kube.list<Lease>(leases, { namespace })).items;
-}
-
 async function scanKeys(redis: Redis, prefix: string): Promise<readonly string[]> {
   // The pattern needs no escapes: braces have no meaning in it, and a prefix has no wildcards.
   const pages = redis.scanStream({ match: `${keyPrefix(prefix)}:*`, count: 1000 });
@@ -150,71 +141,13 @@ async function scanKeys(redis: Redis, prefix: string): Promise<readonly string[]
   return keys;
 }
 
-/** Says that a jobs process is at work, and what to do. */
-async function findWorker({ redis, prefix }: Installation): Promise<string | undefined> {
-  const worker = (await readProcesses(redis, prefix)).find(({ process }) => process === 'jobs');
-  return worker && `jobs is still running: ${worker.instance}; ${STOP}, and try again after 10 s`;
-}
-
-const POLL_MS = 1_000;
-
-/** Says that a process of sutler holds a Lease of the drivers, or that a leader
- * writes to Redis, and what to do. Waits until a Lease that was not released has expired. */
-async function findIngest(
-  installation: Installation,
-  drivers: readonly string[],
-  { stopping, say }: { readonly stopping: AbortSignal; readonly say: (line: string) => void },
-): Promise<string | undefined> {
-  if (drivers.length === 0) return undefined;
-  const { redis, prefix } = installation;
-  const names = new Set(drivers.map(leaseName));
-  const seen = new Map<string, Observation>();
-  let leftBeforeMs = Infinity;
-  for (let looks = 1; !stopping.aborted; looks += 1) {
-    const found = await listLeases(installation);
-    const held = [
-      ...heldLeases(
-        found.filter(({ metadata }) => names.has(metadata.name)),
-        seen,
-      ),
-    ];
-    const renewed = held.find(({ isRenewed }) => isRenewed);
-    if (renewed !== undefined) return describeIngest(renewed.line);
-    // An ingest writes its note every second, and it expires soon after.
-    const left = await Promise.all(drivers.map((driver) => noteLeftMs({ redis, prefix, driver })));
-    const leftMs = Math.max(...left);
-    if (leftMs > leftBeforeMs) return describeIngest('a leader writes to this Redis');
-    leftBeforeMs = leftMs;
-    if (held.length === 0 && leftMs === 0 && looks > 1) return undefined;
-    if (looks === 1) {
-      for (const { line } of held) say(`${line}: waiting until that is renewed or has expired`);
-      if (leftMs > 0) say('an ingest was alive a moment ago: waiting whether it still is');
-    }
-    await systemClock.sleep(POLL_MS, stopping);
-  }
-  return 'interrupted';
-}
-
-/** Which of the Leases a process of sutler holds, as far as is known, and whether it has renewed
- * it since the last look. Another provisioner may hold one: after a change-over back, it does. */
-function* heldLeases(found: readonly Lease[], seen: Map<string, Observation>) {
-  const nowMs = systemClock.nowMs();
-  for (const lease of found) {
-    const name = nameOf(lease);
-    const before = seen.get(name);
-    const now = observe(before, leaseRecord(lease.spec ?? {}), nowMs);
-    const holder = holderOf(now, nowMs);
-    if (now === undefined || holder === undefined || otherHolder(holder) !== undefined) continue;
-    seen.set(name, now);
-    const isRenewed = before !== undefined && before !== now;
-    yield { line: `${holder} holds the Lease ${name}`, isRenewed };
-  }
-}
-
-const STOP =
-  'stop sutler (kubectl -n sutler scale deploy sutler-ingest sutler-jobs --replicas=0; of sutler ' +
-  'all, give its container the image of before)';
-
-function describeIngest(how: string): string {
-  return `ingest is still running: ${how}; ${STOP}, and try again`;
+/** @throws Refusal while a process of the installation is at work */
+async function checkStopped({ redis, prefix }: Installation): Promise<void> {
+  const [running] = await readProcesses(redis, prefix);
+  if (running !== undefined)
+    throw new Refusal(
+      `${running.process} is still running: ${running.instance} was alive in the last 10 s; stop ` +
+        'sutler (kubectl -n sutler scale deploy sutler-ingest sutler-jobs --replicas=0; of sutler ' +
+        'all, give its container the image of before), and try again after 10 s; nothing was removed',
+    );
 }

@@ -224,7 +224,7 @@ describe('operator commands', () => {
       assert.equal(code, 1);
       assert.match(
         err,
-        /^sutler audit: no driver answered within 1 s \(gateway unix:\/\/\/nowhere\S*: .+\): start the driver, or name its gateway with --gateway\n$/,
+        /^sutler audit: no driver answered within 1 s \(unix:\/\/\/nowhere\S*: .+\): start the driver, or name its gateway with --gateway\n$/,
       );
     });
 
