@@ -280,12 +280,13 @@ function openWaits(
 
 /** Tells the workers which handles several PVs name, where PVs are watched. */
 function openHandlePublisher(
-  { context: { flags, closers, log }, connections: { link }, driver: { name } }: DriverDeps,
+  { context: { flags, closers, log }, connections: { link }, driver: { name }, queue }: DriverDeps,
   { informers, sharing }: EventSource,
 ): void {
   if (informers === undefined) return;
   const store = redisSharedHandles({ redis: link.redis, prefix: flags.redisPrefix, driver: name });
-  const publisher = new HandlePublisher({ informers, store, clock: systemClock, log });
+  const isLeading = (): boolean => queue.isAllowing;
+  const publisher = new HandlePublisher({ informers, store, isLeading, clock: systemClock, log });
   closers.add('handle publisher', () => publisher.stop());
   const end = sharing.subscribe(() => publisher.changed());
   closers.add('changes of shared handles', end);

@@ -21,29 +21,22 @@ describe('shared handles', () => {
   const sharersOf = (id: string) => handles.sharersOf(volume(id));
   const view = (...entries: readonly (readonly [string, readonly string[]])[]) =>
     new Map(entries.map(([id, names]) => [handleHash(volume(id)), names]));
-  const nowMs = async (): Promise<number> => {
-    const [seconds] = await redis.redis.time();
-    return Number(seconds) * 1_000;
-  };
-  const publish = async (change: Partial<Parameters<SharedHandles['publish']>[0]> = {}) => {
-    const asOfMs = await nowMs();
-    const empty = { publisher: 'a', version: 1, handles: new Map(), asOfMs };
-    return (await handles.publish({ ...empty, ...change })).kind;
-  };
+  const nowMs = (): Promise<number> => handles.publish(view(), 0);
+  const publish = async (of = view()): Promise<void> =>
+    void (await handles.publish(of, await nowMs()));
 
-  it('are not known before an ingest has published', async () => {
+  it('are not known before a leader has published', async () => {
     assert.equal(await sharersOf('h'), undefined);
   });
 
   it('are none if an empty view is published', async () => {
-    assert.equal(await publish(), 'published');
+    await publish();
     assert.deepEqual(await sharersOf('h'), []);
   });
 
   it('name the PVs of each handle, whatever characters it has', async () => {
     const odd = 'a "b" \\ ü\u0001{}*\nend';
-    const both = view(['h', ['one', 'two']], [odd, ['three', 'four']]);
-    assert.equal(await publish({ handles: both }), 'published');
+    await publish(view(['h', ['one', 'two']], [odd, ['three', 'four']]));
     assert.deepEqual(await sharersOf('h'), ['one', 'two']);
     assert.deepEqual(await sharersOf(odd), ['three', 'four']);
     assert.deepEqual(await sharersOf('publisher'), []);
@@ -51,54 +44,26 @@ describe('shared handles', () => {
 
   it('name a limited number of PVs', async () => {
     const names = Array.from({ length: 3 * MAX_SHARERS }, (_, n) => `pv-${n}`);
-    await publish({ handles: view(['h', names]) });
+    await publish(view(['h', names]));
     assert.deepEqual(await sharersOf('h'), names.slice(0, MAX_SHARERS));
   });
 
-  it('are replaced as a whole by the next version', async () => {
-    await publish({ handles: view(['h', ['one', 'two']]) });
-    await publish({ version: 2, handles: view(['other', ['one', 'two']]) });
+  it('are replaced as a whole by the next view', async () => {
+    await publish(view(['h', ['one', 'two']]));
+    await publish(view(['other', ['one', 'two']]));
     assert.deepEqual(await sharersOf('h'), []);
     assert.deepEqual(await sharersOf('other'), ['one', 'two']);
   });
 
-  it('stay if the same version is renewed, and then last longer', async () => {
-    await publish({ handles: view(['h', ['one', 'two']]) });
-    await redis.redis.pexpire(KEY, 100);
-    assert.equal(await publish({ handles: undefined }), 'published');
-    assert.ok((await redis.redis.pttl(KEY)) > 1_000);
-    assert.deepEqual(await sharersOf('h'), ['one', 'two']);
-  });
-
-  it('are asked for as a whole if Redis has lost them, or has an older version', async () => {
-    assert.equal(await publish({ handles: undefined }), 'unknown');
-    await publish();
-    assert.equal(await publish({ version: 2, handles: undefined }), 'unknown');
-  });
-
-  it('are forgotten soon after the publisher has fallen silent', async () => {
+  it('are forgotten soon after the leader has fallen silent', async () => {
     await publish();
     const leftMs = await redis.redis.pttl(KEY);
     assert.ok(leftMs > 0 && leftMs <= 5_000, `${leftMs} ms`);
   });
 
   it('are not published by a process that was frozen after it saw them', async () => {
-    assert.equal(await publish({ asOfMs: (await nowMs()) - 10_000 }), 'outdated');
+    await handles.publish(view(), (await nowMs()) - 10_000);
     assert.equal(await sharersOf('h'), undefined);
-  });
-
-  it('last no longer if Redis’ clock was set back', async () => {
-    await publish({ asOfMs: (await nowMs()) + 3_600_000 });
-    assert.ok((await redis.redis.pttl(KEY)) <= 5_000);
-  });
-
-  it('are left to the ingest that publishes them, until its view expires', async () => {
-    await publish({ handles: view(['h', ['one', 'two']]) });
-    assert.equal(await publish({ publisher: 'b' }), 'taken');
-    assert.deepEqual(await sharersOf('h'), ['one', 'two']);
-    await redis.redis.pexpire(KEY, 0);
-    assert.equal(await publish({ publisher: 'b' }), 'published');
-    assert.equal(await publish({ handles: undefined }), 'taken');
   });
 
   it('can’t be asked for while Redis is away', async () => {

@@ -31,7 +31,8 @@ async function openPublishers(t: TestContext) {
   return {
     redis,
     open(informers: View, change: Partial<HandlePublisherOptions> = {}): HandlePublisher {
-      const options = { informers, store, clock: systemClock, log: silentLog };
+      const isLeading = (): boolean => true;
+      const options = { informers, store, isLeading, clock: systemClock, log: silentLog };
       const publisher = new HandlePublisher({ ...options, ...change });
       closers.add('publisher', () => publisher.stop());
       return publisher;
@@ -77,14 +78,15 @@ describe('handle publisher', { concurrency: true }, () => {
     await until(isShared, 'it is published again');
   });
 
-  it('takes over when the ingest that published has stopped', async (t) => {
+  it('publishes only while it leads', async (t) => {
     const { isKnown, isShared, open } = await openPublishers(t);
     const [first, second] = [new View(), new View()];
-    const publisher = open(first);
-    await until(isKnown, 'the first has published');
+    let firstLeads = true;
+    open(first, { isLeading: () => firstLeads });
     share(second);
-    open(second);
-    await publisher.stop();
+    open(second, { isLeading: () => !firstLeads });
+    await until(isKnown, 'the first has published');
+    firstLeads = false;
     await until(isShared, 'the second has published', 10_000);
   });
 });
