@@ -57,8 +57,8 @@ const REPORT_PERIOD_MS = 2_000;
 const LONGEST_ANSWER_MS = 2_500;
 
 /** Writes to Redis what /readyz of this process says, for commands and the dashboard, and at once
- * when it begins or ends to serve a driver. So it finds out whether Redis takes writes; /readyz says
- * so, and whether its settings are right.
+ * when it begins or ends to serve a driver. So it finds out whether Redis takes writes; /readyz
+ * says so, and whether its settings are right.
  * @returns takes the drivers that it serves */
 function reportProcess(context: Context, process: string, link: RedisLink): LedDrivers {
   const { flags, closers, health, log } = context;
