@@ -4,7 +4,7 @@ import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { ExpressAdapter } from '@bull-board/express';
 import { Queue } from 'bullmq';
-import type { Express } from 'express';
+import type { Express, RequestHandler } from 'express';
 import { keyOf } from '../kube/resources.ts';
 import { isWork, parseJob } from '../queue/contract.ts';
 import { listQueues, type QueueEntry } from '../queue/queues.ts';
@@ -30,7 +30,7 @@ const BUNDLED_UI = fileURLToPath(new URL('../bull-board-ui', import.meta.url));
 
 /** Bull Board with the queues in the registry. Shows none before the first refresh. */
 export class Boards {
-  readonly router: Express;
+  readonly #router: Express;
   readonly #options: BoardsOptions;
   readonly #board: ReturnType<typeof createBullBoard>;
   /** By name. */
@@ -42,8 +42,8 @@ export class Boards {
     this.#options = options;
     const serverAdapter = new ExpressAdapter();
     serverAdapter.setBasePath(BOARDS_PATH);
-    this.router = serverAdapter.getRouter() as Express;
-    this.router.disable('x-powered-by');
+    this.#router = serverAdapter.getRouter() as Express;
+    this.#router.disable('x-powered-by');
     this.#board = createBullBoard({
       queues: [],
       serverAdapter,
@@ -63,13 +63,14 @@ export class Boards {
     });
   }
 
-  /** Reads the registry, at most once a second, and shows the queues that it names now.
-   * @throws the error of Redis */
-  async refresh(): Promise<void> {
-    if (this.#options.clock.nowMs() - this.#refreshedMs < REFRESH_PERIOD_MS) return;
-    this.#refreshing ??= this.#showRegistered().finally(() => (this.#refreshing = undefined));
-    await this.#refreshing;
-  }
+  /** Shows the queues that the registry names, which is read once a second at most. */
+  readonly show: RequestHandler = async (request, response, next) => {
+    if (this.#options.clock.nowMs() - this.#refreshedMs >= REFRESH_PERIOD_MS) {
+      this.#refreshing ??= this.#showRegistered().finally(() => (this.#refreshing = undefined));
+      await this.#refreshing;
+    }
+    this.#router(request, response, next);
+  };
 
   async close(): Promise<void> {
     await Promise.all([...this.#queues.values()].map((queue) => queue.close()));

@@ -1,4 +1,3 @@
-import { isPassing, LASTING_MS, mayPass } from '../explain/causes.ts';
 import { type Explanation, nextRunMs } from '../explain/explain.ts';
 import { readPendingEntry } from '../explain/pending-index.ts';
 import { type DriverReport, explainOne, reportDriver } from '../explain/report.ts';
@@ -36,10 +35,6 @@ interface PendingViewOptions {
 export class PendingView {
   readonly #options: PendingViewOptions;
   #overview: Promise<Overview> | undefined;
-  /** The last one in which sutler was at work. */
-  #atWork: Overview | undefined;
-  /** Since when it is not. */
-  #awayMs: number | undefined;
 
   constructor(options: PendingViewOptions) {
     this.#options = options;
@@ -47,7 +42,7 @@ export class PendingView {
 
   /** Read half a second ago at most, or under way, for all who ask. */
   overview(): Promise<Overview> {
-    this.#overview ??= this.#readLasting(this.#options.clock.nowMs()).finally(() => {
+    this.#overview ??= this.#read(this.#options.clock.nowMs()).finally(() => {
       setTimeout(() => this.forget(), CACHE_MS).unref();
     });
     return this.#overview;
@@ -70,23 +65,12 @@ export class PendingView {
     if (found === undefined) return undefined;
     const place = this.#placeOf(found.driver);
     const entry = await readPendingEntry(place, found.uid);
-    const explained = entry && (await explainOne(place, entry, this.#options.clock.nowMs()));
-    return isPassing(explained?.cause) ? found : explained;
+    return entry && explainOne(place, entry, this.#options.clock.nowMs());
   }
 
   /** What was read is old: somebody has changed something. */
   forget(): void {
     this.#overview = undefined;
-  }
-
-  /** What was read, or what was before as long as Redis or a leader may be about to come back. */
-  async #readLasting(nowMs: number): Promise<Overview> {
-    const { drivers, ...found } = await this.#read(nowMs);
-    const isAway = mayPass(drivers);
-    if (!isAway) this.#atWork = { drivers, ...found };
-    this.#awayMs = isAway ? (this.#awayMs ?? nowMs) : undefined;
-    const isMoment = this.#awayMs !== undefined && nowMs - this.#awayMs < LASTING_MS;
-    return isMoment && this.#atWork !== undefined ? this.#atWork : { drivers, ...found };
   }
 
   async #read(nowMs: number): Promise<Overview> {

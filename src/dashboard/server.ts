@@ -45,7 +45,7 @@ function createApp(options: DashboardOptions, boards: Boards): Express {
   app.use(login(options), refuseOtherSites);
   app.use(requireRedis(options.link));
   app.use(pendingRoutes(options));
-  app.use(BOARDS_PATH, onlyReads, refreshBoards(boards), boards.router);
+  app.use(BOARDS_PATH, onlyReads, boards.show);
   app.use((_request, response) => {
     const detail = `there is no such page; the queues are at ${BOARDS_PATH}/`;
     refuse(response, 404, detail);
@@ -92,13 +92,10 @@ const securityHeaders = helmet({
 
 const limitCaching: RequestHandler = (request, response, next) => {
   response.set('permissions-policy', 'camera=(), geolocation=(), microphone=()');
-  if (!isAsset(request.path)) response.set('cache-control', 'no-store');
+  // Bull Board's files have their version in their name.
+  if (!request.path.startsWith(`${BOARDS_PATH}/static/`)) response.set('cache-control', 'no-store');
   next();
 };
-
-function isAsset(path: string): boolean {
-  return path.startsWith(`${BOARDS_PATH}/static/`);
-}
 
 /** Node's parser lets whole URLs and control characters through, which would get into the log. */
 const refuseOddPaths: RequestHandler = ({ url }, response, next) => {
@@ -114,16 +111,9 @@ const onlyReads: RequestHandler = (request, response, next) => {
 
 /** Answers 503 at once while Redis can't be reached. */
 function requireRedis(link: RedisLink): RequestHandler {
-  return ({ path }, response, next) => {
-    if (link.trouble === undefined || isAsset(path)) next();
+  return (_request, response, next) => {
+    if (link.trouble === undefined) next();
     else sendUnavailable(response, link.trouble);
-  };
-}
-
-function refreshBoards(boards: Boards): RequestHandler {
-  return async ({ baseUrl, path }, _response, next) => {
-    if (!isAsset(baseUrl + path)) await boards.refresh();
-    next();
   };
 }
 

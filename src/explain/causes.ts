@@ -145,14 +145,12 @@ export function driverCause(state: DriverState): Cause | undefined {
  * comes back is away for a second. */
 export const LASTING_MS = 5_000;
 
-/** Whether a cause is one that Redis or a leader that comes back also has, for a second. */
-export function isPassing(cause: Pick<Cause, 'name'> | undefined): boolean {
-  return cause?.name === 'NoLeader' || cause?.name === 'NoWorker';
-}
+/** Causes that Redis or a leader that comes back also has, for a second. */
+const PASSING: readonly string[] = ['NoLeader', 'NoWorker'];
 
 /** Whether what was found may be the moment in which Redis or a leader comes back. */
 export function mayPass(found: readonly { readonly cause: Cause | undefined }[]): boolean {
-  return found.length === 0 || found.some(({ cause }) => isPassing(cause));
+  return found.length === 0 || found.some(({ cause }) => PASSING.includes(cause?.name ?? ''));
 }
 
 /** Why a claim has no job. */

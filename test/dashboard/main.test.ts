@@ -109,7 +109,6 @@ describe('dashboard', () => {
     );
     await redis.redis.replicaof('NO', 'ONE');
     await until(async () => (await fetch(`${http}/readyz`)).ok, 'it is ready');
-    assert.equal(running.log().split('Redis refuses what it is sent').length, 2, running.log());
     await running.stop();
   });
 

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Script } from 'node:vm';
-import { PendingView } from '#src/dashboard/pending-view.ts';
 import {
   encodeEntry,
   NO_CLASS,
@@ -24,7 +23,6 @@ import {
   startTestDashboard,
   USER,
 } from '../harness/dashboard-server.ts';
-import { ManualClock } from '../harness/lease.ts';
 
 const DRIVER = 'd.example';
 const HOUR_MS = 3_600_000;
@@ -150,20 +148,6 @@ describe('the first page of the dashboard', () => {
     const [faults, objects] = tablesOf(await get('/'));
     assert.equal(objects?.length, 1);
     assert.match(faults?.join() ?? '', /^ClassNotFound StorageClass &quot;absent&quot; does not/);
-  });
-
-  it('shows what was before until no ingest has led for 5 s', async () => {
-    const clock = new ManualClock(Date.now());
-    const view = new PendingView({ link: dashboard.link, prefix: PREFIX, clock });
-    const cause = async (): Promise<string | undefined> => {
-      view.forget();
-      return (await view.overview()).drivers[0]?.cause?.name;
-    };
-    assert.equal(await cause(), undefined);
-    await redis.redis.del('{csi}:processes');
-    assert.equal(await cause(), undefined);
-    await clock.jump(5_000);
-    assert.equal(await cause(), 'NoLeader');
   });
 
   it('says of each driver what keeps all of its claims waiting', async () => {
