@@ -237,7 +237,7 @@ function codeCause({ reason, alike }: RunStatus, code: string): Cause {
   return causeOf(code, reason, advices[code] ?? DRIVER_LOG);
 }
 
-/** Of what waits for its turn (jobs/in-turn.ts). */
+/** Of what waits for its class (jobs/class-limit.ts). */
 function limitCause({ outcome, reason }: RunStatus): Cause | undefined {
   if (outcome !== 'later' || !/^class ".*\(sutler\.dev\/max-/.test(reason)) return undefined;
   return causeNamed(reason.endsWith(': 0)') ? 'Paused' : 'Limited', reason);
