@@ -30,9 +30,9 @@ export type Outcome =
   /** Did not reach the driver, so it counts as no failure. `delayMs`: when what it waits for ends;
    * the next run comes no sooner. Without it the delay grows with every run in a row that ended so.
    * `isTurn`: nothing is wrong, it waits for that time; the next run comes exactly then.
-   * `isDriverDown`: no other key would reach the driver either, so no job is taken until it answers.
-   * `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows. `until`:
-   * the next run comes within 5 s of a change of one of these objects. */
+   * `isDriverDown`: no other key would reach the driver either, so no job is taken until it
+   * answers. `isGatewayFull`: other keys reach the driver, as many at once as its gateway allows.
+   * `until`: the next run comes within 5 s of a change of one of these objects. */
   | {
       readonly kind: 'later';
       readonly reason: string;
