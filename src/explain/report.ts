@@ -1,5 +1,5 @@
 import { isWork, keyId, workId } from '../queue/contract.ts';
-import { showDoubt } from '../queue/doubt.ts';
+import { showDoubts } from '../queue/doubt.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { activeJobIds, readJob } from '../queue/queues.ts';
 import { readStatus, readStatuses } from '../queue/status.ts';
@@ -77,11 +77,11 @@ export async function explainOne(
   const { redis, prefix, driver } = place;
   const { key } = entry;
   const queue = queueName(key.kind, driver);
-  const [{ state, cause }, status, job, doubtMs] = await Promise.all([
+  const [{ state, cause }, status, job, [doubtMs]] = await Promise.all([
     reportDriver(place),
     readStatus(redis, { prefix, driver, key }),
     readJob(redis, { prefix, queue }, keyId(key)),
-    isWork(key) ? showDoubt(place, queue, workId(key)) : undefined,
+    isWork(key) ? showDoubts(place, queue, [workId(key)]) : [],
   ]);
   const inDoubtUntilMs = doubtMs !== undefined && doubtMs > 0 ? nowMs + doubtMs : undefined;
   return explainEntry(entry, { state, ofAll: cause, status, job, inDoubtUntilMs });

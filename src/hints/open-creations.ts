@@ -1,7 +1,7 @@
 import { listJournal, type JournalPlace } from '../journal/list-journal.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { keyOf } from '../kube/resources.ts';
-import { showDoubt } from '../queue/doubt.ts';
+import { showDoubts } from '../queue/doubt.ts';
 import { queueName, queueRoot } from '../queue/queue-keys.ts';
 import { readStatus } from '../queue/status.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
@@ -35,8 +35,8 @@ export async function readOpenCreations(
   const open: OpenCreation[] = [];
   for (const { uid, claim, object } of await listJournal(kube, journal)) {
     const key = { kind: 'claim', uid } as const;
-    const [leftMs, status, [data, finishedOn]] = await Promise.all([
-      showDoubt(place, queue, uid),
+    const [[leftMs], status, [data, finishedOn]] = await Promise.all([
+      showDoubts(place, queue, [uid]),
       readStatus(place.redis, { ...place, key }),
       place.redis.hmget(queueRoot(place.prefix, queue) + uid, 'data', 'finishedOn'),
     ]);

@@ -1,4 +1,5 @@
 import { askRedis } from '../redis/ask-redis.ts';
+import { redisNowMs } from '../redis/clock.ts';
 import { driverKey, type RedisPlace } from '../redis/key-prefix.ts';
 import { isFields, parseJson } from '../runtime/json.ts';
 import { handleHash, type VolumeIdentity } from '../volumes/handles.ts';
@@ -35,10 +36,9 @@ export function redisSharedHandles(place: RedisPlace) {
       const lines = [...handles].map(([hash, names]) => [hash, names.slice(0, MAX_SHARERS)]);
       const view = JSON.stringify(Object.fromEntries(lines));
       // Both are sent at once.
-      const asked = redis.time();
+      const asked = redisNowMs(redis);
       if (asOfMs > 0) await redis.set(key, view, 'PXAT', asOfMs + MAX_VIEW_AGE_MS);
-      const [seconds, micros] = await asked;
-      return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
+      return asked;
     },
     /** The names of PVs that may have this handle, up to MAX_SHARERS; empty if it is not shared.
      * @returns undefined if nothing was published within the last seconds

@@ -17,7 +17,7 @@ import {
   readHistory,
   type Term,
 } from '../queue/history.ts';
-import { countDoubts } from '../queue/doubt.ts';
+import { showDoubts } from '../queue/doubt.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import type { Leading, WorkQueue } from '../queue/work-queue.ts';
 import type { RedisLink } from '../redis/connection.ts';
@@ -193,8 +193,10 @@ export class Leadership {
     if (uids.length === 0) this.#doubts = { count: 0, endsMs: Date.now() };
     else if (performance.now() - this.#countedMs > COUNT_PERIOD_MS) {
       this.#countedMs = performance.now();
-      const { count, leftMs } = await countDoubts(place, name, uids.slice(0, MOST_COUNTED));
-      this.#doubts = { count, endsMs: Date.now() + leftMs };
+      const lefts = await showDoubts(place, name, uids.slice(0, MOST_COUNTED));
+      const inDoubt = lefts.filter((leftMs) => leftMs !== undefined && leftMs > 0);
+      const endsMs = Date.now() + inDoubt.reduce((a: number, b = 0) => Math.max(a, b), 0);
+      this.#doubts = { count: inDoubt.length, endsMs };
     }
     return {
       driverTrouble: this.#options.driverTrouble(),

@@ -8,7 +8,7 @@ import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import { claims, classes, keyOf, volumes } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
-import { showDoubt } from '../queue/doubt.ts';
+import { showDoubts } from '../queue/doubt.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { listDrivers } from '../queue/queues.ts';
 import { systemClock } from '../runtime/clock.ts';
@@ -144,7 +144,7 @@ async function withDoubt(
   if (driver === '') return explanation;
   try {
     const redis = await openRedis();
-    const leftMs = await showDoubt({ redis, prefix }, queueName('claim', driver), uid);
+    const [leftMs] = await showDoubts({ redis, prefix }, queueName('claim', driver), [uid]);
     const isInDoubt = leftMs !== undefined && leftMs > 0;
     return isInDoubt
       ? { ...explanation, inDoubtUntilMs: systemClock.nowMs() + leftMs }

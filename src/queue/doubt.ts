@@ -1,8 +1,11 @@
 import { gatewayKeys, GATEWAY_LUA } from '../gateway-client/active-gateway.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
+import { redisNowMs } from '../redis/clock.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { HISTORY_KEYS, HISTORY_LUA, historyKeys } from './history.ts';
+import { parseJob } from './contract.ts';
 import { queueRoot } from './queue-keys.ts';
+import { parseJson } from '../runtime/json.ts';
 
 /* What a job knows of the calls of its runs (docs/leak-proof.md). Two fields of its hash, beside
  * BullMQ's:
@@ -17,16 +20,6 @@ const JOB_LUA = `
 local stored, place = unpack(redis.call('HMGET', job, 'until', 'place'))
 local untilMs = tonumber(stored or given)
 `;
-
-const readScript = defineNamedScript({
-  keys: ['job'],
-  args: { given: 'text' },
-  answers: { read: { leftMs: 'text', place: 'text' } },
-  lua: `${REDIS_NOW}${JOB_LUA}
-return {'read', 'leftMs', untilMs and string.format('%.0f', untilMs - now) or '',
-  'place', place or ''}
-`,
-});
 
 const markScript = defineNamedScript({
   keys: [...HISTORY_KEYS, 'job', 'lock', 'gatewayKey'],
@@ -111,8 +104,12 @@ export function doubtOf(running: RunningJob) {
   const given = running.givenUntilMs === undefined ? '' : String(running.givenUntilMs);
   return {
     async read(): Promise<Begun> {
-      const { leftMs, place } = await readScript.run(redis, { job }, { given });
-      return { leftMs: asMs(leftMs), place };
+      const [[stored, place], nowMs] = await Promise.all([
+        redis.hmget(job, 'until', 'place'),
+        redisNowMs(redis),
+      ]);
+      const leftMs = leftOf(stored ?? given, nowMs);
+      return { leftMs, place: place ?? '' };
     },
     /** M1: marks the job right before a call, for doubtMs from now on.
      * @param planned  the topology that the call asks for, as JSON; '' for none */
@@ -137,61 +134,24 @@ function asMs(text: string): number | undefined {
   return text === '' ? undefined : Number(text);
 }
 
-/** Lua: `untilOf`, the time of a job that no run needs to have, as JOB_LUA knows it; nil: no call
- * was begun. */
-const UNTIL_LUA = `
-local function untilOf(job)
-  local stored, data = unpack(redis.call('HMGET', job, 'until', 'data'))
-  return tonumber(stored or (data and cjson.decode(data)['until']))
-end
-`;
-
-const showScript = defineNamedScript({
-  keys: ['job'],
-  args: {},
-  answers: { shown: { leftMs: 'text' } },
-  lua: `${REDIS_NOW}${UNTIL_LUA}
-local untilMs = untilOf(job)
-return {'shown', 'leftMs', untilMs and string.format('%.0f', untilMs - now) or ''}
-`,
-});
-
-/** For people: how long calls of a job may still be at work in the driver; see Begun. */
-export async function showDoubt(
-  { redis, prefix }: Pick<RedisPlace, 'redis' | 'prefix'>,
-  queue: string,
-  jobId: string,
-): Promise<number | undefined> {
-  const { leftMs } = await showScript.run(redis, { job: queueRoot(prefix, queue) + jobId }, {});
-  return asMs(leftMs);
+/** @param until  Unix ms; '' = no call was begun */
+function leftOf(until: string, nowMs: number): number | undefined {
+  return until === '' ? undefined : Number(until) - nowMs;
 }
 
-const countScript = defineNamedScript({
-  keys: ['root'],
-  args: { ids: 'text' },
-  answers: { counted: { count: 'number', latestMs: 'number', nowMs: 'number' } },
-  lua: `${REDIS_NOW}${UNTIL_LUA}
-local count, latest = 0, 0
-for _, id in ipairs(cjson.decode(ids)) do
-  local untilMs = untilOf(root .. id) or 0
-  if untilMs > now then
-    count = count + 1
-    latest = math.max(latest, untilMs)
-  end
-end
-return {'counted', 'count', count, 'latestMs', string.format('%.0f', latest),
-  'nowMs', string.format('%.0f', now)}
-`,
-});
-
-/** For people: of how many jobs calls may still be at work in the driver, and for how long at
- * most. */
-export async function countDoubts(
+/** For people: how long calls of each job may still be at work in the driver; see Begun. */
+export async function showDoubts(
   { redis, prefix }: Pick<RedisPlace, 'redis' | 'prefix'>,
   queue: string,
   jobIds: readonly string[],
-): Promise<{ readonly count: number; readonly leftMs: number }> {
-  const keys = { root: queueRoot(prefix, queue) };
-  const answer = await countScript.run(redis, keys, { ids: JSON.stringify(jobIds) });
-  return { count: answer.count, leftMs: Math.max(0, answer.latestMs - answer.nowMs) };
+): Promise<readonly (number | undefined)[]> {
+  const root = queueRoot(prefix, queue);
+  // Sent together.
+  const jobs = jobIds.map((id) => redis.hmget(root + id, 'until', 'data'));
+  const nowMs = await redisNowMs(redis);
+  return (await Promise.all(jobs)).map(([stored, data]) => {
+    const parsed = parseJob(parseJson(data ?? ''));
+    const given = parsed.ok ? parsed.facts.until : undefined;
+    return leftOf(stored ?? (given === undefined ? '' : String(given)), nowMs);
+  });
 }

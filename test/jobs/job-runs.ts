@@ -6,7 +6,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { Consumer } from '#src/queue/consumer.ts';
 import { isWork, type KeyToQueue, keyId, workId } from '#src/queue/contract.ts';
-import { showDoubt } from '#src/queue/doubt.ts';
+import { showDoubts } from '#src/queue/doubt.ts';
 import { beginTerm, dropJobsOfBefore, readHistory } from '#src/queue/history.ts';
 import { type Outcome, WORKER_STOPPING } from '#src/queue/outcome.ts';
 import { queueName, queueRoot } from '#src/queue/queue-keys.ts';
@@ -141,7 +141,9 @@ export class JobRuns {
 
   /** How long calls of earlier runs may be at work; see Begun. */
   doubtMs(key: KeyToQueue): Promise<number | undefined> {
-    return showDoubt(this.#place, queueName(key.kind, this.#driver), workId(key));
+    return showDoubts(this.#place, queueName(key.kind, this.#driver), [workId(key)]).then(
+      ([leftMs]) => leftMs,
+    );
   }
 
   /** Of a key in doubt: the time is over. */
