@@ -68,10 +68,7 @@ export function defineNamedScript<
   readonly answers: R;
   readonly lua: string;
 }): NamedScript<K, ValuesOf<A>, AnswerOf<R>> {
-  const { keys, args, lua } = script;
-  const answers: Answers = new Map(
-    Object.entries(script.answers).map(([kind, fields]) => [kind, Object.entries(fields)]),
-  );
+  const { keys, args, answers, lua } = script;
   const names = Object.keys(args);
   const keyValues = keys.map((_, i) => `KEYS[${i + 1}]`);
   const argValues = names.map((name, i) =>
@@ -95,40 +92,23 @@ function localsOf(names: readonly string[], values: readonly string[]): string {
   return names.length === 0 ? '' : `local ${names.join(', ')} = ${values.join(', ')}\n`;
 }
 
-/** The fields of each kind of answer, as a list. */
-type Answers = ReadonlyMap<unknown, readonly (readonly [name: string, type: FieldType])[]>;
-
-function decodeAnswer(answers: Answers, reply: unknown): unknown {
-  const parts: readonly unknown[] = Array.isArray(reply) ? reply : [];
-  const [kind] = parts;
-  const fields = answers.get(kind);
-  if (fields === undefined) throw undeclared(String(kind));
-  const answer: Record<string, unknown> = { kind };
-  for (const [name, type] of fields) {
-    const value = decodeField(type, valueIn(parts, name));
-    if (value === undefined) throw undeclared(`${String(kind)} with a wrong or missing ${name}`);
-    answer[name] = value;
-  }
-  return answer;
+/** @param reply  a list of the kind, and of names and values in turn
+ * @throws Error if the script does not declare that kind, or lacks a field of it */
+function decodeAnswer(answers: Readonly<Record<string, Fields>>, reply: unknown): unknown {
+  const [kind, ...parts] = Array.isArray(reply) ? (reply as readonly unknown[]) : [];
+  const fields = answers[String(kind)];
+  const values = new Map<unknown, unknown>();
+  for (let i = 0; i < parts.length; i += 2) values.set(parts[i], parts[i + 1]);
+  if (fields === undefined || !Object.keys(fields).every((name) => values.has(name)))
+    throw new Error(`a Redis script gave an answer that it does not declare: ${String(kind)}`);
+  const decoded = Object.entries(fields).map(
+    ([name, type]) => [name, decodeField(type, values.get(name))] as const,
+  );
+  return { kind, ...Object.fromEntries(decoded) };
 }
 
-/** The value after a name, in a list of a kind and of names and values in turn. */
-function valueIn(parts: readonly unknown[], name: string): unknown {
-  for (let i = 1; i < parts.length; i += 2) if (parts[i] === name) return parts[i + 1];
-  return undefined;
-}
-
-function undeclared(answer: string): Error {
-  return new Error(`a Redis script gave an answer that it does not declare: ${answer}`);
-}
-
-/** @returns undefined for a value of another type */
 function decodeField(type: FieldType, value: unknown): unknown {
-  if (type === 'list') return Array.isArray(value) ? value.map(String) : undefined;
-  if (typeof value !== 'string' && typeof value !== 'number') return undefined;
-  const text = String(value);
-  if (type === 'text') return text;
-  if (type === 'flag') return text === '1' || (text === '0' ? false : undefined);
-  if (type === 'number') return /^-?\d+$/.test(text) ? Number(text) : undefined;
-  return type.includes(text) ? text : undefined;
+  if (type === 'list') return (value as readonly unknown[]).map(String);
+  if (type === 'flag') return String(value) === '1';
+  return type === 'number' ? Number(value) : String(value);
 }

@@ -144,7 +144,7 @@ const FAULTS: readonly Fault[] = [
     isRefusal: true,
     word: 'NOPERM',
     inject: ({ redis }) => changeUsers(redis, 'clearselectors'),
-    trouble: /claims get no jobs|grant its user the missing/,
+    trouble: /nothing is enqueued|claims get no jobs|grant its user/,
     logged: /NOPERM/,
     repair: async ({ redis }) => {
       await changeUsers(redis, '(~{csi}:* +eval +evalsha)');
