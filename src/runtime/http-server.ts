@@ -4,7 +4,6 @@ import {
   Server as TlsServer,
   type ServerOptions as TlsOptions,
 } from 'node:https';
-import type { Socket } from 'node:net';
 import { bracketIPv6, parseListenAddress } from './address.ts';
 import { UsageError } from './flags.ts';
 
@@ -17,18 +16,12 @@ export interface HttpServerOptions {
   readonly tls?: TlsOptions;
 }
 
-/** Connections of which it is not known who is at the other end. */
-const MAX_CONNECTIONS = { total: 512, perAddress: 256 };
-/** Connections whose owner has shown a credential, counted apart from the others. */
-const MAX_KNOWN = { total: 1_024, perAddress: 512 };
 /** A header takes so many bytes at least. Node drops those beyond a number without a word. */
 const MIN_HEADER_BYTES = 5;
 
-/** An HTTP server whose connections, sizes and times are limited. */
+/** An HTTP server whose sizes and times are limited. */
 export class HttpServer {
   readonly #server: Server | TlsServer;
-  readonly #unknown = new Connections(MAX_CONNECTIONS);
-  readonly #known = new Connections(MAX_KNOWN);
 
   constructor(options: HttpServerOptions, listener: RequestListener) {
     const { idleMs, maxHeaderBytes = 8 * 1024, tls } = options;
@@ -46,15 +39,7 @@ export class HttpServer {
     server.maxHeadersCount = Math.ceil(maxHeaderBytes / MIN_HEADER_BYTES);
     server.maxRequestsPerSocket = 1_000;
     server.timeout = idleMs;
-    server.on('connection', (socket: Socket) => this.#unknown.add(socket));
     this.#server = server;
-  }
-
-  /** Its owner has shown a credential: strangers can't end this connection by opening many.
-   * @param socket  of the request, which may be the TLS socket */
-  identify(socket: Socket): void {
-    const connection = this.#unknown.remove(peerOf(socket));
-    if (connection !== undefined) this.#known.add(connection);
   }
 
   /** Changes the certificate for new connections.
@@ -92,46 +77,8 @@ export class HttpServer {
       close: () =>
         new Promise((resolve) => {
           server.close(() => resolve());
-          for (const connections of [this.#unknown, this.#known]) connections.endAll();
+          server.closeAllConnections();
         }),
     };
   }
-}
-
-/** Open connections within a limit. A new one is always taken and an old one is ended for it, so
- * that nobody can hold all places: a probe that asks at once is answered. */
-class Connections {
-  readonly #max: typeof MAX_CONNECTIONS;
-  /** By peer; the oldest first. */
-  readonly #open = new Map<string, Socket>();
-
-  constructor(max: typeof MAX_CONNECTIONS) {
-    this.#max = max;
-  }
-
-  add(socket: Socket): void {
-    const peer = peerOf(socket);
-    this.#open.set(peer, socket);
-    socket.once('close', () => {
-      if (this.#open.get(peer) === socket) this.#open.delete(peer);
-    });
-    const { remoteAddress } = socket;
-    const own = [...this.#open.values()].filter((each) => each.remoteAddress === remoteAddress);
-    const [oldest] = own.length > this.#max.perAddress ? own : this.#open.values();
-    if (own.length > this.#max.perAddress || this.#open.size > this.#max.total) oldest?.destroy();
-  }
-
-  remove(peer: string): Socket | undefined {
-    const socket = this.#open.get(peer);
-    this.#open.delete(peer);
-    return socket;
-  }
-
-  endAll(): void {
-    for (const socket of this.#open.values()) socket.destroy();
-  }
-}
-
-function peerOf({ remoteAddress, remotePort }: Socket): string {
-  return `${remoteAddress ?? ''} ${remotePort ?? 0}`;
 }

@@ -1,5 +1,4 @@
 import type { Request, Response } from 'express';
-import { TLSSocket } from 'node:tls';
 import { systemClock } from '../runtime/clock.ts';
 import { isFields } from '../runtime/json.ts';
 import { RareWarnings } from '../runtime/log.ts';
@@ -34,11 +33,8 @@ export class AdmissionEndpoint implements Endpoint {
     this.#warnings = new RareWarnings(context.log, systemClock);
   }
 
-  /** @param identify  called when the caller has shown a certificate
-   * @throws RequestProblem */
-  async answer(request: Request, response: Response, identify: () => void): Promise<void> {
-    const { socket } = request;
-    if (socket instanceof TLSSocket && socket.authorized) identify();
+  /** @throws RequestProblem */
+  async answer(request: Request, response: Response): Promise<void> {
     const body = await this.#bodies.receive(request, MAX_BODY_BYTES);
     const { uid, verdict } = readAdmissionReview(body);
     sendJson(response, allowAdmission(uid));

@@ -39,18 +39,15 @@ export class EventsEndpoint implements Endpoint {
     this.#warnings = new RareWarnings(context.log, systemClock);
   }
 
-  /** @param identify  called when the sender is known
-   * @throws RequestProblem */
-  async answer(request: Request, response: Response, identify: () => void): Promise<void> {
+  /** @throws RequestProblem */
+  async answer(request: Request, response: Response): Promise<void> {
     if (this.#context.stopping.aborted) throw unavailable('the process stops');
     const { headersDistinct: headers } = request;
     const verdict = this.#authenticator.readHeaders(request);
     const isSigned = typeof verdict === 'function';
-    if (!isSigned) identify();
     const bodies = isSigned ? this.#unverified : this.#bodies;
     const body = await bodies.receive(request, MAX_BODY_BYTES);
     const sender = isSigned ? verdict(body) : verdict;
-    if (isSigned) identify();
     const deliveryKey = isSigned ? seenKey(sender, `webhook ${headers['webhook-id']?.[0]}`) : '';
     response.status(202);
     if (this.#seen.has(deliveryKey)) {

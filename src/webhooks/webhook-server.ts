@@ -16,9 +16,8 @@ const CLOSE_MS = 2_500;
 /** Answers the requests to a path. */
 export interface Endpoint {
   /** Answers POST.
-   * @param identify  to be called once the sender has shown a credential
    * @throws RequestProblem */
-  answer(request: Request, response: Response, identify: () => void): Promise<void>;
+  answer(request: Request, response: Response): Promise<void>;
   /** Handles an error that `answer` threw. */
   refuse(error: unknown, request: Request, response: Response): void;
   /** Answers OPTIONS; absent if nobody does. */
@@ -67,7 +66,7 @@ export async function startWebhookServer(o: {
       app(request, response);
     },
   );
-  const app = createApp(path, endpoint, (request) => server.identify(request.socket));
+  const app = createApp(path, endpoint);
   // Where the authority was replaced, certificates that were accepted may not be any more.
   tls?.onChange((next, before) => server.renewTls(secureContext(next), next.ca !== before.ca));
   const { url, close } = await server.listen(o.flag, o.address);
@@ -86,15 +85,13 @@ function secureContext({ ca, cert, key }: TlsMaterial) {
   return { cert, key, minVersion: 'TLSv1.3' as const, ...(ca === '' ? {} : { ca }) };
 }
 
-function createApp(path: string, endpoint: Endpoint, identify: (request: Request) => void) {
+function createApp(path: string, endpoint: Endpoint) {
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
   app.enable('case sensitive routing');
   app.enable('strict routing');
-  app.post(path, (request, response) =>
-    endpoint.answer(request, response, () => identify(request)),
-  );
+  app.post(path, (request, response) => endpoint.answer(request, response));
   if (endpoint.answerOptions !== undefined) app.options(path, endpoint.answerOptions);
   app.all(path, (_, response) => {
     response.set('allow', 'POST');
