@@ -4,7 +4,7 @@ import { backoffMs, type Clock, systemClock, unlessAborted } from '../runtime/cl
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { Outage } from '../runtime/outage.ts';
-import { type KubeClient, listPages } from './client.ts';
+import { type KubeClient, PAGE_SIZE } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
 import { createReflectorMetrics, type ReflectorMetrics } from './metrics.ts';
 import { type Resource, versionOf } from './resources.ts';
@@ -208,25 +208,33 @@ export class ListWatch {
   /** Fills the sink from a consistent list, page by page.
    * @returns the version to watch from */
   async #relist(): Promise<string> {
-    const { client, resource, pageSize: limit, log } = this.#options;
-    const { signal } = this.#cycle;
-    const how = { ...this.#selection, limit, signal, timeoutMs: PAGE_TIMEOUT_MS };
+    const { resource, log } = this.#options;
     this.#metrics.countList();
     this.#sink.beginList();
-    let version = '';
-    let objects = 0;
-    for await (const { items, resourceVersion } of listPages<unknown>(client, resource, how)) {
-      signal.throwIfAborted();
-      for (const item of items) this.#sink.put(item, 'listed');
-      objects += items.length;
-      version = resourceVersion;
+    let page = await this.#listPage();
+    let { objects } = page;
+    while (page.continueToken !== undefined) {
+      page = await this.#listPage(page.continueToken);
+      objects += page.objects;
     }
     this.#sink.endList();
     this.#endReport ??= this.#metrics.reportObjects(() => this.#sink.size);
     if (!this.hasSynced) log.info({ resource: resource.plural, objects }, 'listed');
     this.hasSynced = true;
     this.#endFirstList();
-    return version;
+    return page.resourceVersion;
+  }
+
+  /** Keeps nothing of the page but these: objects that live until the next page is there become old
+   * ones for the garbage collector, which adds to the peak of memory. */
+  async #listPage(continueToken?: string) {
+    const { client, resource, pageSize: limit = PAGE_SIZE } = this.#options;
+    const { signal } = this.#cycle;
+    const how = { ...this.#selection, limit, continueToken, signal, timeoutMs: PAGE_TIMEOUT_MS };
+    const { items, ...page } = await client.list<unknown>(resource, how);
+    signal.throwIfAborted();
+    for (const item of items) this.#sink.put(item, 'listed');
+    return { ...page, objects: items.length };
   }
 
   /** Follows one watch from a version to its end. */
