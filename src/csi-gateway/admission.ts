@@ -2,30 +2,27 @@ import { getSingle, type HeaderPairs } from '../csi/grpc-wire.ts';
 import { Code, FAILOVER_METADATA, NOT_AFTER_METADATA, POD_METADATA } from '../csi/status.ts';
 import type { DriverCall, DriverCalls, Refusal } from '../driver/driver-calls.ts';
 import type { RefusalReason } from '../driver/metrics.ts';
-import type { Clock } from '../runtime/clock.ts';
-
-export interface AdmissionOptions {
-  readonly calls: DriverCalls;
-  /** Method paths that may pass; undefined for all of CSI. */
-  readonly allowed: ReadonlySet<string> | undefined;
-  /** UID of the pod that this gateway is in; '' if it does not know. */
-  readonly pod: string;
-  readonly maxRequestBytes: number;
-  readonly clock: Clock;
-}
+import { defaultMethods } from './flags.ts';
+import type { GatewayOptions } from './gateway.ts';
 
 /** The leading ingest probes each gateway twice a second (src/ingest/gateway-failover.ts). */
 const FAILOVER_PROBE_MS = 2_000;
 
 /** Decides which calls may come this far as the driver's calls. */
 export class Admission {
-  readonly #options: AdmissionOptions;
+  readonly #calls: DriverCalls;
+  readonly #options: GatewayOptions;
   #isDraining = false;
   #failoverProbeMs = -Infinity;
   readonly #drainReported = new AbortController();
 
-  constructor(options: AdmissionOptions) {
+  constructor(calls: DriverCalls, options: GatewayOptions) {
+    this.#calls = calls;
     this.#options = options;
+  }
+
+  get isDraining(): boolean {
+    return this.#isDraining;
   }
 
   /** Refuses all further calls. */
@@ -47,10 +44,10 @@ export class Admission {
    * @param metadata  all of the caller's, sutler's own too
    * @param hasEnded  whether the caller's certificate is not valid any more */
   refuse(call: DriverCall, metadata: HeaderPairs, hasEnded: boolean): Refusal | undefined {
-    const { allowed, calls, maxRequestBytes, pod } = this.#options;
+    const { allowAll, maxRequestBytes, pod = '' } = this.#options;
     const { path } = call;
     const refuse = (reason: RefusalReason, code: number, details: string): Refusal =>
-      calls.refuse(call, reason, code, details);
+      this.#calls.refuse(call, reason, code, details);
     if (hasEnded) {
       const why = 'the certificate has ended or is of an authority that is not trusted any more';
       return refuse('caller', Code.Unavailable, `not forwarded: ${why}; connect again`);
@@ -67,7 +64,7 @@ export class Admission {
       const details = `not forwarded: it is for pod ${meant.slice(0, 253)}, and this is ${pod}`;
       return refuse('other-pod', Code.Unavailable, details);
     }
-    if (allowed !== undefined && !allowed.has(path)) {
+    if (!allowAll && !defaultMethods.has(path)) {
       const remedy = 'its --allow-all lets every method of CSI pass';
       const details = `${path} does not pass this gateway (${remedy})`;
       return refuse('method', Code.Unimplemented, details);
@@ -82,10 +79,9 @@ export class Admission {
   }
 
   #noteFailoverProbe(metadata: HeaderPairs): void {
-    const { calls, clock } = this.#options;
     if (!metadata.some(([name]) => name === FAILOVER_METADATA)) return;
-    this.#failoverProbeMs = clock.nowMs();
-    if (this.#isDraining && calls.busyVolumes === 0) this.#drainReported.abort();
+    this.#failoverProbeMs = this.#options.clock.nowMs();
+    if (this.#isDraining && this.#calls.busyVolumes === 0) this.#drainReported.abort();
   }
 }
 

@@ -1,13 +1,9 @@
-import { logVerbosity, Metadata, setLogVerbosity } from '@grpc/grpc-js';
+import { logVerbosity, setLogVerbosity } from '@grpc/grpc-js';
 import type { Registry } from 'prom-client';
-import { TIME_TRAILER } from '../csi/status.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Address } from '../runtime/address.ts';
 import { DriverCalls } from '../driver/driver-calls.ts';
 import { DriverConnection, type DriverConnectionOptions } from '../driver/driver-connection.ts';
-import { Admission } from './admission.ts';
-import { defaultMethods } from './flags.ts';
-import { HealthService } from './health-service.ts';
 import type { ListenerTls } from './listener.ts';
 import { createDriverMetrics } from '../driver/metrics.ts';
 import { GatewayServer } from './server.ts';
@@ -40,39 +36,10 @@ export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 export async function startGateway(options: GatewayOptions) {
   // grpc-js would print values of metadata to standard error.
   setLogVerbosity(logVerbosity.NONE);
-  const { clock, log, maxMessageBytes, maxRequestBytes } = options;
   const metrics = createDriverMetrics(options.metrics, (name) => inTreeNameOf(name) !== undefined);
   const driver = new DriverConnection({ ...options, address: options.driver, metrics });
   const calls = new DriverCalls({ ...options, driver, logsMessages: options.logMessages, metrics });
-  const admission = new Admission({
-    calls,
-    allowed: options.allowAll ? undefined : defaultMethods,
-    pod: options.pod ?? '',
-    maxRequestBytes,
-    clock,
-  });
-  let isClosing = false;
-  const facts = (): Metadata => {
-    const metadata = new Metadata();
-    metadata.set(TIME_TRAILER, String(clock.nowMs()));
-    return metadata;
-  };
-  const health = new HealthService(() => !isClosing && driver.trouble === undefined, facts);
-  driver.onReadiness(() => health.notify());
-  const server = new GatewayServer({
-    addresses: [options.listen, ...(options.alsoListen ?? [])],
-    tls: options.tls,
-    insecure: options.insecure ?? false,
-    admission,
-    calls,
-    health,
-    metrics,
-    facts,
-    maxRequestBytes,
-    maxMessageBytes,
-    clock,
-    log,
-  });
+  const server = new GatewayServer(options, driver, calls, metrics);
   const addresses = await server.listen();
   driver.start();
   return {
@@ -88,7 +55,6 @@ export async function startGateway(options: GatewayOptions) {
     },
     /** Refuses new calls, waits at most `graceMs` for those under way, and closes. */
     close: async (graceMs: number): Promise<void> => {
-      isClosing = true;
       await server.drain(graceMs);
       await driver.close();
     },

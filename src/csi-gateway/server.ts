@@ -16,34 +16,17 @@ import {
   FULL_TRAILER,
   MIGRATED_METADATA,
   NOT_FORWARDED_TRAILER,
+  TIME_TRAILER,
 } from '../csi/status.ts';
+import type { DriverConnection } from '../driver/driver-connection.ts';
 import type { DriverCall, DriverCalls, DriverReply, Reply } from '../driver/driver-calls.ts';
 import type { Address } from '../runtime/address.ts';
-import type { Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
-import type { Logger } from '../runtime/log.ts';
-import { type Admission, readNotAfterMs } from './admission.ts';
-import type { HealthService } from './health-service.ts';
-import { type Caller, createListener, listen, type ListenerTls } from './listener.ts';
+import { Admission, readNotAfterMs } from './admission.ts';
+import type { GatewayOptions } from './gateway.ts';
+import { HealthService } from './health-service.ts';
+import { type Caller, createListener, listen } from './listener.ts';
 import type { DriverMetrics } from '../driver/metrics.ts';
-
-export interface GatewayServerOptions {
-  /** Listen addresses, at least one. TLS applies to those on TCP. */
-  readonly addresses: readonly Address[];
-  readonly tls: ListenerTls | undefined;
-  readonly insecure: boolean;
-  readonly admission: Admission;
-  readonly calls: DriverCalls;
-  readonly health: HealthService;
-  /** Trailers of every answer, by which the gateway says something of itself. */
-  readonly facts: () => Metadata;
-  readonly maxRequestBytes: number;
-  /** Largest response sent. */
-  readonly maxMessageBytes: number;
-  readonly metrics: DriverMetrics;
-  readonly clock: Clock;
-  readonly log: Logger;
-}
 
 type Call = ServerUnaryCall<Buffer, Buffer>;
 
@@ -64,7 +47,11 @@ const MAX_DETAILS_CHARACTERS = 1_000;
 /** The gateway's gRPC server: grpc-js, with the messages passed as the bytes that they are. It gets
  * its connections from listeners of our own, which decide who may call before HTTP/2 begins. */
 export class GatewayServer {
-  readonly #options: GatewayServerOptions;
+  readonly #options: GatewayOptions;
+  readonly #driverCalls: DriverCalls;
+  readonly #metrics: DriverMetrics;
+  readonly #admission: Admission;
+  readonly #health: HealthService;
   readonly #server: Server;
   readonly #listeners: readonly { readonly address: Address; readonly server: SocketServer }[];
   /** The callers with a certificate, by `address:port` of their connection. */
@@ -76,9 +63,20 @@ export class GatewayServer {
   /** Takes in the connections of callers that were identified by the present authorities. */
   #injector: ReturnType<Server['createConnectionInjector']>;
 
-  constructor(options: GatewayServerOptions) {
-    const { addresses, health, log, maxMessageBytes, maxRequestBytes, tls } = options;
+  constructor(
+    options: GatewayOptions,
+    driver: DriverConnection,
+    calls: DriverCalls,
+    metrics: DriverMetrics,
+  ) {
+    const { log, maxMessageBytes, maxRequestBytes, tls } = options;
     this.#options = options;
+    this.#driverCalls = calls;
+    this.#metrics = metrics;
+    this.#admission = new Admission(calls, options);
+    const isServing = (): boolean => !this.#admission.isDraining && driver.trouble === undefined;
+    this.#health = new HealthService(isServing, () => this.#facts());
+    driver.onReadiness(() => this.#health.notify());
     this.#server = new Server({
       'grpc.max_concurrent_streams': MAX_STREAMS,
       // Beyond its limit grpc-js answers without saying that nothing was sent.
@@ -95,8 +93,9 @@ export class GatewayServer {
         asItIs,
         'unary',
       );
-    health.addTo(this.#server);
+    this.#health.addTo(this.#server);
     this.#injector = this.#createInjector();
+    const addresses = [options.listen, ...(options.alsoListen ?? [])];
     this.#listeners = addresses.map((address) => {
       const accept = (socket: Socket, caller?: Caller): void => this.#accept(socket, caller);
       const server = createListener(address.kind === 'tcp' ? tls : undefined, accept, log);
@@ -108,13 +107,12 @@ export class GatewayServer {
   }
 
   #accept(socket: Socket, caller: Caller | undefined): void {
-    const { metrics } = this.#options;
-    metrics.changeConnections(1);
+    this.#metrics.changeConnections(1);
     // As grpc-js names the other side of a connection.
     const peer = `${socket.remoteAddress}:${socket.remotePort}`;
     if (caller !== undefined) this.#callers.set(peer, caller);
     socket.once('close', () => {
-      metrics.changeConnections(-1);
+      this.#metrics.changeConnections(-1);
       this.#callers.delete(peer);
     });
     // grpc-js hears of it too, and ends the calls.
@@ -129,6 +127,13 @@ export class GatewayServer {
     this.#injector = this.#createInjector();
   }
 
+  /** Trailers of every answer, by which the gateway says something of itself. */
+  #facts(): Metadata {
+    const metadata = new Metadata();
+    metadata.set(TIME_TRAILER, String(this.#options.clock.nowMs()));
+    return metadata;
+  }
+
   #createInjector(): ReturnType<Server['createConnectionInjector']> {
     // TLS, where there is any, is the listener's.
     return this.#server.createConnectionInjector(ServerCredentials.createInsecure());
@@ -138,7 +143,7 @@ export class GatewayServer {
    * @throws UsageError as listen() does; all listeners are closed then */
   async listen(): Promise<readonly Address[]> {
     const { insecure, tls } = this.#options;
-    const beyondLoopback = insecure || tls !== undefined;
+    const beyondLoopback = insecure === true || tls !== undefined;
     const bound: Address[] = [];
     try {
       for (const { address, server } of this.#listeners)
@@ -154,9 +159,9 @@ export class GatewayServer {
   /** Refuses new calls, not forwarded. Waits at most `graceMs` for calls under way, answers the
    * remaining ones as ambiguous, and closes. */
   async drain(graceMs: number): Promise<void> {
-    const { admission, clock, health, log } = this.#options;
-    admission.drain();
-    health.close();
+    const { clock, log } = this.#options;
+    this.#admission.drain();
+    this.#health.close();
     const calls = this.#calls.size;
     if (calls > 0) log.info({ calls, graceMs }, 'waiting for calls under way');
     const isOver = new AbortController();
@@ -172,8 +177,8 @@ export class GatewayServer {
       gone.abort(new CsiError({ code: Code.Unavailable, details, method: '' }));
     // An ingest that learns of the drain moves to another gateway at once. If this gateway just
     // disappeared, ingest would have to wait until calls under way here must have ended.
-    if (admission.isProbedForFailover)
-      await clock.sleep(Math.min(graceMs, DRAIN_REPORT_MS), admission.drainReported);
+    if (this.#admission.isProbedForFailover)
+      await clock.sleep(Math.min(graceMs, DRAIN_REPORT_MS), this.#admission.drainReported);
     await this.#close();
   }
 
@@ -212,7 +217,7 @@ export class GatewayServer {
   }
 
   async #forward(path: string, call: Call, signal: AbortSignal): Promise<Reply> {
-    const { admission, calls, clock } = this.#options;
+    const { clock } = this.#options;
     const peer = call.getPeer();
     const caller = this.#callers.get(peer);
     const metadata = toPairs(call.metadata);
@@ -227,7 +232,9 @@ export class GatewayServer {
       signal,
     };
     const hasEnded = caller !== undefined && caller.endMs < Date.now();
-    return admission.refuse(forwarded, metadata, hasEnded) ?? calls.send(forwarded);
+    return (
+      this.#admission.refuse(forwarded, metadata, hasEnded) ?? this.#driverCalls.send(forwarded)
+    );
   }
 
   #answer(reply: Reply, call: Call, answer: sendUnaryData<Buffer>): void {
@@ -237,12 +244,12 @@ export class GatewayServer {
 
   /** Answers with a status that the gateway made. */
   #answerOwn(reply: Exclude<Reply, DriverReply>, answer: sendUnaryData<Buffer>): void {
-    const { calls, facts } = this.#options;
-    const metadata = facts();
+    const metadata = this.#facts();
     if (reply.kind === 'not-forwarded') {
       metadata.set(NOT_FORWARDED_TRAILER, '1');
       if (reply.reason === 'max-in-flight') metadata.set(FULL_TRAILER, '1');
-      if (reply.reason === 'draining') metadata.set(DRAINING_TRAILER, String(calls.busyVolumes));
+      if (reply.reason === 'draining')
+        metadata.set(DRAINING_TRAILER, String(this.#driverCalls.busyVolumes));
     }
     const details = toWellFormed(reply.details.slice(0, MAX_DETAILS_CHARACTERS));
     answer({ code: reply.code, details, metadata });
@@ -251,7 +258,7 @@ export class GatewayServer {
   /** Passes the driver's answer on, marked as the driver's. */
   #answerDriver(reply: DriverReply, call: Call, answer: sendUnaryData<Buffer>): void {
     const { code, details, headers, trailers, message } = reply;
-    const metadata = this.#options.facts();
+    const metadata = this.#facts();
     const initial = new Metadata();
     try {
       addPairs(metadata, trailers);

@@ -10,7 +10,6 @@ import { Code, DEADLINE_DETAILS, FULL_DETAILS, tooLateDetails } from '../csi/sta
 import type { UnaryAnswer } from '../csi/unary-call.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { traceIdIn } from '../runtime/trace-id.ts';
 import type { DriverConnection } from './driver-connection.ts';
 import { logCall } from './log-call.ts';
 import type { DriverMetrics, RefusalReason } from './metrics.ts';
@@ -180,21 +179,7 @@ export class DriverCalls {
 
   #log(call: DriverCall, reply: Reply, durationMs: number): void {
     const { log, logsMessages } = this.#options;
-    if (!logsMessages) return;
-    const { path, caller, headers, message: request } = call;
-    const { kind, code, details } = reply;
-    logCall(log, {
-      path,
-      caller,
-      trace: traceIdIn(headers['traceparent']?.toString()),
-      request,
-      response: kind === 'driver' ? reply.message : undefined,
-      code,
-      details,
-      driverSaid: kind === 'driver',
-      notForwarded: kind === 'not-forwarded',
-      durationMs,
-    });
+    if (logsMessages) logCall(log, call, reply, durationMs);
   }
 
   /** Links name and handle after a successful create, and unlinks them after a delete. */

@@ -5,43 +5,30 @@ import { codeName } from '../csi/status.ts';
 import { redactDriverText, redactSecrets, WITHHELD } from '../csi/redact-secrets.ts';
 import { isFields } from '../runtime/json.ts';
 import type { Logger } from '../runtime/log.ts';
-
-/** A finished call. Messages are decompressed protobuf bytes; undefined if there is none or it
- * could not be decompressed. */
-export interface CallRecord {
-  readonly path: string;
-  /** Name of the caller (Caller.name). */
-  readonly caller: string;
-  /** The id of the caller's trace. */
-  readonly trace: string | undefined;
-  readonly request: Uint8Array | undefined;
-  readonly response: Uint8Array | undefined;
-  readonly code: number;
-  readonly details: string;
-  readonly driverSaid: boolean;
-  readonly notForwarded: boolean;
-  readonly durationMs: number;
-}
+import { traceIdIn } from '../runtime/trace-id.ts';
+import type { DriverCall, Reply } from './driver-calls.ts';
 
 /** Logs a call with its messages, as csi-lib-utils connection/connection.go LogGRPC does at -v=5.
  * Fields marked csi_secret are removed from messages, and their values from all that the driver
  * answered. */
-export function logCall(log: Logger, call: CallRecord): void {
+export function logCall(log: Logger, call: DriverCall, reply: Reply, durationMs: number): void {
   const method = methodsByPath.get(call.path);
-  const request = readMessage(method?.input, call.request);
-  const response = readMessage(method?.output, call.response);
+  const driverSaid = reply.kind === 'driver';
+  const request = readMessage(method?.input, call.message);
+  const response = readMessage(method?.output, driverSaid ? reply.message : undefined);
   const secrets = 'message' in request ? collectSecretValues(...request.message) : undefined;
-  const details = call.driverSaid ? redactAnswer(call.details, secrets) : call.details;
+  const details = driverSaid ? redactAnswer(reply.details, secrets) : reply.details;
+  const trace = traceIdIn(call.headers['traceparent']?.toString());
   log.debug(
     {
       method: call.path.slice(0, 200),
       caller: call.caller,
-      ...(call.trace === undefined ? {} : { trace: call.trace }),
-      code: codeName(call.code),
-      ...(call.details === '' ? {} : { details }),
-      driverSaid: call.driverSaid,
-      notForwarded: call.notForwarded,
-      ms: call.durationMs,
+      ...(trace === undefined ? {} : { trace }),
+      code: codeName(reply.code),
+      ...(reply.details === '' ? {} : { details }),
+      driverSaid,
+      notForwarded: reply.kind === 'not-forwarded',
+      ms: durationMs,
       request: 'message' in request ? redact(...request.message) : request.shown,
       response:
         'message' in response ? redactAnswer(redact(...response.message), secrets) : response.shown,

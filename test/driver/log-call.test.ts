@@ -6,41 +6,55 @@ import {
   CreateVolumeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { type CallRecord, logCall } from '#src/driver/log-call.ts';
+import type { DriverCall, Reply } from '#src/driver/driver-calls.ts';
+import { logCall } from '#src/driver/log-call.ts';
 import { createLogger } from '#src/runtime/log.ts';
 
-const CALL: CallRecord = {
-  path: '/csi.v1.Controller/CreateVolume',
-  caller: 'DNS:sutler-jobs',
-  trace: undefined,
-  request: toBinary(
-    CreateVolumeRequestSchema,
-    create(CreateVolumeRequestSchema, { name: 'v', secrets: { key: 'hunter2hunter2' } }),
-  ),
-  response: undefined,
-  code: Code.OK,
-  details: '',
-  driverSaid: true,
-  notForwarded: false,
-  durationMs: 5,
-};
+const REQUEST = toBinary(
+  CreateVolumeRequestSchema,
+  create(CreateVolumeRequestSchema, { name: 'v', secrets: { key: 'hunter2hunter2' } }),
+);
 
-function log(change: Partial<CallRecord>, verbosity = 5, format: 'text' | 'json' = 'json'): string {
+interface Change {
+  readonly path?: string;
+  readonly request?: Uint8Array;
+  readonly trace?: string;
+  readonly code?: number;
+  readonly details?: string;
+  readonly response?: Uint8Array;
+  readonly kind?: 'driver' | 'not-forwarded';
+}
+
+function log(change: Change, verbosity = 5, format: 'text' | 'json' = 'json'): string {
+  const { code = Code.OK, details = '', kind = 'driver', trace } = change;
+  const message = Buffer.from(change.response ?? []);
+  const reply: Reply =
+    kind === 'driver'
+      ? { kind, code, details, message, headers: [], trailers: [] }
+      : { kind, reason: 'in-flight', code, details };
+  const call: DriverCall = {
+    path: change.path ?? '/csi.v1.Controller/CreateVolume',
+    message: change.request ?? REQUEST,
+    headers: trace === undefined ? {} : { traceparent: trace },
+    deadlineMs: Infinity,
+    notAfterMs: Infinity,
+    migrated: false,
+    caller: 'DNS:sutler-jobs',
+    signal: new AbortController().signal,
+  };
   let text = '';
-  logCall(createLogger({ name: 'gateway', verbosity, format, write: (line) => (text += line) }), {
-    ...CALL,
-    ...change,
-  });
+  const write = (line: string): void => void (text += line);
+  logCall(createLogger({ name: 'gateway', verbosity, format, write }), call, reply, 5);
   return text;
 }
 
-function fieldsOf(change: Partial<CallRecord>): Record<string, unknown> {
+function fieldsOf(change: Change): Record<string, unknown> {
   return JSON.parse(log(change)) as Record<string, unknown>;
 }
 
 describe('logCall', () => {
   it('logs a missing message as null and an empty one as {} (Q-59)', () => {
-    assert.equal(fieldsOf({})['response'], null);
+    assert.equal(fieldsOf({ kind: 'not-forwarded' })['response'], null);
     assert.deepEqual(fieldsOf({ response: new Uint8Array(0) })['response'], {});
     const response = toBinary(
       CreateVolumeResponseSchema,
@@ -93,12 +107,12 @@ describe('logCall', () => {
     assert.match(String(fieldsOf({ request, details: 'PIN 123' })['details']), /withheld/);
     const change = { path: '/vendor.v1.Extra/Do', details: 'PIN 123' };
     assert.match(String(fieldsOf(change)['details']), /withheld/);
-    const own = { ...change, driverSaid: false, notForwarded: true };
+    const own = { ...change, kind: 'not-forwarded' } as const;
     assert.equal(fieldsOf(own)['details'], 'PIN 123');
   });
 
   it('logs no byte of a message that it can’t decode', () => {
-    const size = CALL.request?.length;
+    const size = REQUEST.length;
     assert.equal(
       fieldsOf({ path: '/vendor.v1.Extra/Do' })['request'],
       `${size} bytes of an unknown message`,
@@ -111,16 +125,15 @@ describe('logCall', () => {
 
   it('logs the caller, the trace and who made the status', () => {
     const { caller, trace, code, driverSaid, notForwarded } = fieldsOf({
-      trace: '00-1-2-01',
+      trace: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
       code: Code.Aborted,
-      driverSaid: false,
-      notForwarded: true,
+      kind: 'not-forwarded',
     });
     assert.deepEqual(
       { caller, trace, code, driverSaid, notForwarded },
       {
         caller: 'DNS:sutler-jobs',
-        trace: '00-1-2-01',
+        trace: '0af7651916cd43dd8448eb211c80319c',
         code: 'Aborted',
         driverSaid: false,
         notForwarded: true,
