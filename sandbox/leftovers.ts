@@ -13,7 +13,8 @@ export interface LeftoverOptions {
   readonly redisUrl: string;
   readonly redisAccess: RedisAccess;
   readonly prefix: string;
-  readonly gateway: string;
+  /** Address of its socket. */
+  readonly driver: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -27,7 +28,7 @@ export async function waitForNoLeftovers(
   const redis = new Redis(redisOptions(options.redisUrl, 'plain', options.redisAccess));
   redis.on('error', (error) => options.log.debug({ err: error }, 'Redis'));
   const driver = new CsiClient({
-    address: parseAddress('gateway', options.gateway),
+    address: parseAddress('csi-address', options.driver),
     log: options.log,
   });
   try {

@@ -192,7 +192,7 @@ async function deleteExamples(run: Run): Promise<readonly string[]> {
   const options = {
     redisUrl: environment.redisUrl,
     redisAccess: run.redisAccess,
-    gateway: environment.facts['gateway'] ?? '',
+    driver: environment.socket,
     prefix: 'csi',
     clock: systemClock,
     log: context.log,

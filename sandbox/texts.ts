@@ -96,7 +96,7 @@ export function shellSettings(
 ): string {
   const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
   const call = [
-    `SUTLER_GATEWAY=${quote(facts['gateway'] ?? '')}`,
+    `SUTLER_GATEWAY=${quote(facts['driver'] ?? '')}`,
     ...(isOwnRedis ? [`REDIS_URL=${quote(redisUrl)}`] : []),
     `${quote(process.execPath)} ${quote(cli)} "$@"`,
   ].join(' ');

@@ -3,8 +3,8 @@ import { defineFlags } from '../runtime/flags.ts';
 
 /** One line for --help and docs/flags.md. */
 export const summary =
-  'runs csi-gateway, ingest and jobs in one process beside the driver, in the place of ' +
-  'external-provisioner’s container; takes the flags of all of them';
+  'runs ingest and jobs in one process beside the driver, in the place of external-provisioner’s ' +
+  'container; takes the flags of both, and those of csi-gateway';
 
 /** Flags that differ from those of the processes that `all` runs. */
 export const flags = defineFlags({
@@ -22,15 +22,17 @@ export const flags = defineFlags({
     default: '',
     perDriver: true,
     help:
-      'Address at which csi-gateway listens and is called: unix:///path or dns:///host:port. ' +
-      'Empty: a socket in a private folder.',
+      'Address of a csi-gateway to call, unix:///path or dns:///host:port, in the place of the ' +
+      'driver at --csi-address. Empty: that driver is called directly, unless ' +
+      '--gateway-service is given.',
   },
   listen: {
     type: 'strings',
     default: '',
     help:
-      'Address at which csi-gateway serves workers elsewhere (docs/grow.md): dns:///host:port. ' +
-      'TCP beyond loopback needs TLS. Empty: none.',
+      'Address at which a csi-gateway in this process serves workers elsewhere (docs/grow.md): ' +
+      'dns:///host:port. TCP beyond loopback needs TLS. Needs --gateway-service or --gateway. ' +
+      'Empty: none.',
   },
   'leader-election': {
     type: 'bool',

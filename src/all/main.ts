@@ -1,7 +1,5 @@
-import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { lstat, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
-import { hostname, tmpdir } from 'node:os';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { flags as gatewayFlags } from '../csi-gateway/flags.ts';
 import { start as startGateway } from '../csi-gateway/main.ts';
@@ -27,9 +25,10 @@ import {
 } from '../runtime/own-folder.ts';
 import { logFlags } from '../runtime/process-flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
-import { claimSocketPath, isInUse } from '../runtime/socket-file.ts';
+import { isInUse } from '../runtime/socket-file.ts';
 import { ownNode } from '../election/own-node.ts';
 import { flags as ownFlags, summary } from './flags.ts';
+import { openOwnDriver } from './own-driver.ts';
 
 /** Every flag that `sutler all` serves. */
 export const table = defineFlags({
@@ -40,11 +39,9 @@ export const table = defineFlags({
   ...ownFlags,
 });
 
-const SOCKET = 'gateway.sock';
-
 type AllContext = ProcessContext<typeof table>;
 
-/** Gateway, ingest and jobs in one process, in the place of external-provisioner. */
+/** Ingest and jobs in one process, in the place of external-provisioner. */
 export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'all', summary, table, start });
 }
@@ -56,21 +53,14 @@ async function start(context: AllContext): Promise<void> {
   closers.add('temporary folder', () => rm(folder, { recursive: true, force: true }));
   const ownLeader = openOwnLeader(context, node);
   const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
-  const listen = await listenAddresses(context, folder);
+  const driver = callsOwnDriver(context) ? openOwnDriver(context) : undefined;
   const redis = redisAddress(parseRedisUrl(redisUrl));
-  const given = flagsForCommands(context, { redisUrl, listen });
+  const given = flagsForCommands(context, redisUrl, driver?.address);
   await writeOwnSutler(folder, { pid: context.pid, redis, given });
-  const values = {
-    ...flags,
-    redisUrl,
-    listen: [...listen, ...flags.listen],
-    ...(listen.length === 0 ? {} : { gateway: listen }),
-    // One page for all of them.
-    httpEndpoint: '',
-    metricsAddress: '',
-  };
+  // One page for all of them.
+  const values = { ...flags, redisUrl, httpEndpoint: '', metricsAddress: '' };
   const parts = {
-    ...(listen.length === 0 ? {} : { 'csi-gateway': startGateway }),
+    ...(flags.listen.length === 0 ? {} : { 'csi-gateway': startGateway }),
     ingest: startIngest,
     jobs: startJobs,
     // The dashboard's packages take longer to load than all others.
@@ -81,7 +71,7 @@ async function start(context: AllContext): Promise<void> {
 
   const facts: Record<string, string> = {
     redis,
-    ...(listen.length === 0 ? {} : { gateway: listen.join(',') }),
+    ...(driver === undefined ? {} : { driver: driver.address }),
     ...(await openHttpEndpoint(context)),
   };
   const unannounced = new Set(Object.keys(parts));
@@ -99,7 +89,7 @@ async function start(context: AllContext): Promise<void> {
           flags: values,
           announce: (ofPart) => announce(part, ofPart),
         },
-        ownLeader,
+        { leader: ownLeader, driver: driver?.access },
       ),
     ),
   );
@@ -121,16 +111,34 @@ export function checkedNode({ flags, env }: Pick<AllContext, 'flags' | 'env'>): 
   return node;
 }
 
-/** The arguments but those for the log, with what this process has chosen itself. */
+/** Whether the driver beside this process is called directly: unless flags name gateways.
+ * @throws UsageError */
+export function callsOwnDriver({ flags }: Pick<AllContext, 'flags'>): boolean {
+  const { driverConfig, gateway, gatewayService, listen } = flags;
+  const namesGateways = gateway.length > 0 || gatewayService !== '';
+  if (driverConfig !== '' && (namesGateways || listen.length > 0))
+    throw new UsageError(
+      '--gateway, --gateway-service and --listen: with --driver-config, the file names the gateways',
+    );
+  if (listen.length > 0 && !namesGateways)
+    throw new UsageError(
+      '--listen: this process has to call the gateway that all workers call; give ' +
+        '--gateway-service=NAMESPACE/NAME, or --gateway with an address of this one',
+    );
+  return driverConfig === '' && !namesGateways;
+}
+
+/** The arguments but those for the log, with what this process has chosen itself. A command calls
+ * the driver by its socket. */
 function flagsForCommands(
   { given, flags }: AllContext,
-  own: { readonly redisUrl: string; readonly listen: readonly string[] },
+  redisUrl: string,
+  ownDriver: string | undefined,
 ): GivenFlags {
-  const { redisUrl, listen } = own;
   return {
     ...Object.fromEntries([...given].filter(([name]) => !Object.hasOwn(logFlags, name))),
     ...(flags.redisUrl === '' ? { 'redis-url': [redisUrl] } : {}),
-    ...(listen.length === 0 ? {} : { gateway: listen }),
+    ...(ownDriver === undefined ? {} : { gateway: [ownDriver] }),
   };
 }
 
@@ -164,11 +172,9 @@ async function removeLeftovers(place: string, pid: number): Promise<void> {
   for (const name of await readdir(place).catch(() => [])) {
     if (!OWN_FOLDER.test(name)) continue;
     const folder = join(place, name);
-    const sockets = [OWN_REDIS_SOCKET, SOCKET].map((socket) => join(folder, socket));
+    const socket = join(folder, OWN_REDIS_SOCKET);
     // Another user's can't be read; one that has no socket yet is that of a process that starts.
-    const found = sockets.filter((socket) => existsSync(socket));
-    const used = await Promise.all(found.map(isInUse));
-    const isLeft = found.length > 0 ? !used.includes(true) : await isLeftBehind(folder, pid);
+    const isLeft = existsSync(socket) ? !(await isInUse(socket)) : await isLeftBehind(folder, pid);
     if (isLeft) await rm(folder, { recursive: true, force: true }).catch(() => undefined);
   }
 }
@@ -178,44 +184,6 @@ async function startOwnRedis({ log, closers }: AllContext, folder: string): Prom
   const server = await keepRedisServer({ folder, log });
   closers.add('Redis', () => server.close());
   return server.url;
-}
-
-/** Where the gateway listens; nowhere with --driver-config, which names gateways that run
- * elsewhere.
- * @throws UsageError */
-async function listenAddresses(
-  { flags: { csiAddress, driverConfig, gateway, redisUrl }, closers }: AllContext,
-  folder: string,
-): Promise<readonly string[]> {
-  if (driverConfig !== '' && gateway.length > 0)
-    throw new UsageError('--gateway: with --driver-config, the file names the gateways');
-  if (gateway.length > 1)
-    throw new UsageError('--gateway: all has one gateway; give one address, or run them apart');
-  if (driverConfig !== '') return [];
-  if (gateway.length > 0) return gateway;
-  const lasting = redisUrl === '' ? undefined : await openLastingFolder(csiAddress);
-  if (lasting !== undefined)
-    closers.add('folder of the gateway', () => rm(lasting, { recursive: true, force: true }));
-  return [`unix://${join(lasting ?? folder, SOCKET)}`];
-}
-
-/** Opens a folder for the gateway's socket that has the same path after a restart: Redis names the
- * active gateway by its address, and ingest leaves one that is gone only when none of its calls can
- * still be under way.
- * @returns undefined if another user has that folder, or another process listens there */
-async function openLastingFolder(csiAddress: string): Promise<string | undefined> {
-  const id = createHash('sha256').update(`${hostname()} ${csiAddress}`).digest('hex').slice(0, 16);
-  const folder = join(tmpdir(), `sutler-${id}`);
-  try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-    const stats = await lstat(folder);
-    const isOurs = stats.isDirectory() && stats.uid === process.getuid?.();
-    if (!isOurs || (stats.mode & 0o077) !== 0) return undefined;
-    await claimSocketPath('--gateway', join(folder, SOCKET));
-    return folder;
-  } catch {
-    return undefined;
-  }
 }
 
 /** A part closes what it has opened in reverse order, as a process of its own does. */

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { DriverContext } from '../driver-config/driver-set.ts';
+import type { OwnLeader } from '../election/own-leader.ts';
 import type { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { type DriverAccess, openDriver } from '../gateway-client/open-driver.ts';
 import type { KubeClient } from '../kube/client.ts';
@@ -127,16 +128,25 @@ export function instanceName({ env, pid }: Pick<Context, 'env' | 'pid'>): string
  * drivers share, and the driver's own gateways. */
 export interface DriverConnections extends Connections, DriverAccess {}
 
+/** What ingest and jobs share where they are one process (`sutler all`). */
+export interface OneProcess {
+  /** With a Redis of its own. */
+  readonly leader?: OwnLeader | undefined;
+  /** Where it calls the driver beside it directly. */
+  readonly driver?: DriverAccess | undefined;
+}
+
 /** Opens the gateways of a driver, adds their checks and notes to /readyz, and closes them with the
  * driver. Does not wait for a connection.
- * @param name  of the driver; '' if it is not known
+ * @param o.name  of the driver, where it is known
+ * @param o.own   how it is called, where this process has its socket
  * @throws UsageError for flags that can't be used */
 export async function connectDriver(
   context: DriverContext<typeof gatewayClientFlags>,
   connections: Connections,
-  name = '',
+  o: { readonly name?: string; readonly own?: DriverAccess | undefined } = {},
 ): Promise<DriverConnections> {
-  const access = await openDriver(context, connections.kube, name);
+  const access = o.own ?? (await openDriver(context, connections.kube, o.name ?? ''));
   context.health.ready('driver', () => access.driver.trouble);
   return { ...connections, ...access };
 }

@@ -25,7 +25,7 @@ export interface DriverWatchOptions {
   readonly log: Logger;
 }
 
-const RETRY_MS = 500;
+const RETRY_MS = 100;
 /** Only with --gateway-service. */
 const NO_GATEWAY = 'no gateway can be called: see --gateway-service, and the pods of that Service';
 /** Capabilities change when the driver is upgraded. */

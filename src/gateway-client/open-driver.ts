@@ -50,7 +50,7 @@ export async function openDriver(
 
 /** Starts watching the driver behind gateways, or the driver itself, until the context closes.
  * @param name  of the driver, as for openDriver */
-function watchDriver(
+export function watchDriver(
   {
     flags: { timeoutMs },
     closers,

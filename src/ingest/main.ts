@@ -1,11 +1,11 @@
 import {
   connectDriver,
   type Connections,
+  type OneProcess,
   openConnections,
 } from '../connections/open-connections.ts';
 import { serveDrivers } from '../driver-config/driver-set.ts';
 import { readDriverConfig } from '../driver-config/read-config.ts';
-import type { OwnLeader } from '../election/own-leader.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
 import { type EventSource, openEventSource } from './event-source.ts';
@@ -20,17 +20,17 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 /** Opens everything of ingest; it then runs until the process closes.
- * @param ownLeader  where jobs is the same process, and Redis its own */
-export async function start(context: IngestContext, ownLeader?: OwnLeader): Promise<void> {
+ * @param one  where jobs is the same process */
+export async function start(context: IngestContext, one: OneProcess = {}): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   checkFlags(context);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
-  const ofDriver = await connectDriver(context, connections);
+  const ofDriver = await connectDriver(context, connections, { own: one.driver });
   const shared = openShared(context, connections);
   context.health.ready('kubernetes', () => 'waiting for the driver first');
   addFirstChecks(context.health);
   context.announce(await openServers(context, connections));
-  await startDriver(context, ofDriver, { ...shared, ownLeader });
+  await startDriver(context, ofDriver, { ...shared, ownLeader: one.leader });
 }
 
 /** Serves the drivers of --driver-config. */
@@ -42,7 +42,7 @@ async function startSeveral(context: IngestContext): Promise<void> {
   context.announce(await openServers(context, connections));
   serveDrivers(context, config, async (driverContext, name) => {
     addFirstChecks(driverContext.health);
-    const ofDriver = await connectDriver(driverContext, connections, name);
+    const ofDriver = await connectDriver(driverContext, connections, { name });
     await startDriver(driverContext, ofDriver, shared);
   });
 }

@@ -2,11 +2,11 @@ import {
   connectDriver,
   type Connections,
   instanceName,
+  type OneProcess,
   openConnections,
 } from '../connections/open-connections.ts';
 import { serveDrivers } from '../driver-config/driver-set.ts';
 import { readDriverConfig } from '../driver-config/read-config.ts';
-import type { OwnLeader } from '../election/own-leader.ts';
 import { openRedis } from '../redis/connection.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
@@ -23,14 +23,15 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 /** Opens everything of jobs; it then runs until the process closes.
- * @param ownLeader  where ingest is the same process, and Redis its own */
-export async function start(context: JobsProcess, ownLeader?: OwnLeader): Promise<void> {
+ * @param one  where ingest is the same process */
+export async function start(context: JobsProcess, one: OneProcess = {}): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
   const checked = checkFlags(context);
   const instance = instanceName(context);
   const redisName = `sutler-jobs:${instance}`;
   const connections = await openConnections(context, 'jobs', redisName);
-  const ofDriver = await connectDriver(context, connections);
+  const ofDriver = await connectDriver(context, connections, { own: one.driver });
+  const ownLeader = one.leader;
   const shared = { ...openShared(context, connections, ownLeader?.node), ownLeader };
   addFirstChecks(context.health);
   context.announce(await openHttpEndpoint(context));
@@ -47,7 +48,7 @@ async function startSeveral(context: JobsProcess): Promise<void> {
   serveDrivers(context, config, async (driverContext, name) => {
     const checked = checkFlags(driverContext);
     addFirstChecks(driverContext.health);
-    const ofDriver = await connectDriver(driverContext, connections, name);
+    const ofDriver = await connectDriver(driverContext, connections, { name });
     const instance = instanceName(context);
     await startWorkers(driverContext, ofDriver, { ...checked, shared, instance });
   });

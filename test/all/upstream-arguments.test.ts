@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { checkedNode, table } from '#src/all/main.ts';
+import { callsOwnDriver, checkedNode, table } from '#src/all/main.ts';
 import { capacityPlace } from '#src/capacity/flags.ts';
 import { flagsOf } from '#src/dispatch.ts';
 import { leaseNamespace } from '#src/election/flags.ts';
@@ -158,6 +158,16 @@ describe('sutler all with the arguments of external-provisioner', () => {
     );
     assert.ok(idle.includes('cloning-protection-threads'));
   });
+
+  it('calls the driver beside it, unless a flag names gateways', () => {
+    for (const argv of Object.values(DRIVER_ARGUMENTS)) assert.ok(callsOwnDriver(parse(argv)));
+    for (const flag of ['--gateway=unix:///g', '--gateway-service=a/b', '--driver-config=/f'])
+      assert.equal(callsOwnDriver(parse([flag])), false);
+    assert.equal(callsOwnDriver(parse(['--listen=unix:///l', '--gateway-service=a/b'])), false);
+  });
+
+  it('refuses to listen for workers elsewhere and to call the driver past its gateway', () =>
+    assert.throws(() => callsOwnDriver(parse(['--listen=unix:///l'])), /give --gateway-service/));
 
   it('refuses a process for each node that shares a Redis', () => {
     const { flags } = parse(['--node-deployment', '--redis-url=redis://127.0.0.1']);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -170,7 +170,7 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
         redisUrl: redis.url,
         redisAccess: DEFAULT_ACCESS,
         prefix: 'csi',
-        gateway: facts['gateway'] ?? '',
+        driver: facts['driver'] ?? '',
         clock: systemClock,
         log: silentLog,
       };
@@ -178,13 +178,13 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       assert.deepEqual(readdirSync(volumesDir), []);
     });
 
-    it('has one page of health for gateway, ingest and jobs, with upstream’s check of the Lease', async () => {
+    it('has one page of health for driver, ingest and jobs, with upstream’s check of the Lease', async () => {
       const { http = '' } = deployment.facts;
       const page = await fetch(`${http}/readyz`);
       const text = await page.text();
       assert.equal(page.status, 200, text);
-      for (const part of ['csi-gateway', 'ingest', 'jobs'])
-        assert.match(text, new RegExp(`^\\[\\+\\]${part}/`, 'm'));
+      for (const part of ['driver', 'ingest/driver', 'jobs/driver'])
+        assert.match(text, new RegExp(`^\\[\\+\\]${part} `, 'm'));
       const lease = await fetch(`${http}/healthz/leader-election`);
       assert.equal(lease.status, 200, await lease.text());
     });
@@ -201,13 +201,13 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
     });
 
     it('ends on request, and removes its temporary folder', async () => {
-      const { all, facts } = deployment;
+      const { all, dir } = deployment;
       const { pid = 0 } = all;
-      const folder = dirname(facts['gateway']?.replace('unix://', '') ?? '');
-      assert.ok(existsSync(folder));
+      const folders = () => readdirSync(dir).filter((name) => /^sutler-\w{6}$/.test(name));
+      assert.equal(folders().length, 1);
       await all.stop(STOP_GRACE_MS);
       assert.ok(await isGone(pid), `process ${pid} still runs:\n${deployment.output()}`);
-      assert.ok(!existsSync(folder));
+      assert.deepEqual(folders(), []);
     });
   });
 }
@@ -216,6 +216,8 @@ interface Deployment {
   readonly api: Connection;
   readonly namespace: string;
   readonly driver: string;
+  /** Temporary files are in it. */
+  readonly dir: string;
   readonly volumesDir: string;
   readonly redis: TcpRedisServer;
   readonly all: Child;
@@ -241,6 +243,7 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
       env: {
         PATH: process.env['PATH'],
         HOME: dir,
+        TMPDIR: dir,
         REDIS_URL: redis.url,
       },
       output: (text: string) => (output = (output + text).slice(-20_000)),
@@ -274,7 +277,17 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
     '--retry-interval-start=100ms',
     '-v=4',
   ]);
-  return { api, namespace, driver, volumesDir, redis, all: child, facts, output: () => output };
+  return {
+    api,
+    namespace,
+    driver,
+    dir,
+    volumesDir,
+    redis,
+    all: child,
+    facts,
+    output: () => output,
+  };
 }
 
 async function newClass(

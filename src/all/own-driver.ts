@@ -1,0 +1,80 @@
+import { hostname } from 'node:os';
+import { CsiCalls, type SendCall } from '../csi/csi-calls.ts';
+import { Code, CsiError } from '../csi/status.ts';
+import { DriverCalls } from '../driver/driver-calls.ts';
+import { DriverConnection } from '../driver/driver-connection.ts';
+import { createDriverMetrics } from '../driver/metrics.ts';
+import { type DriverAccess, watchDriver } from '../gateway-client/open-driver.ts';
+import { inTreeNameOf } from '../migration/plugins.ts';
+import { formatAddress, parseAddress } from '../runtime/address.ts';
+import { systemClock } from '../runtime/clock.ts';
+import type { FlagTable } from '../runtime/flags.ts';
+import type { ProcessContext } from '../runtime/process.ts';
+
+interface Context extends Pick<
+  ProcessContext<FlagTable>,
+  'closers' | 'health' | 'log' | 'metrics'
+> {
+  readonly flags: {
+    readonly csiAddress: string;
+    readonly maxInFlight: number;
+    readonly maxMessageBytes: number;
+    readonly showMessagesWithShortSecrets: boolean;
+    readonly timeoutMs: number;
+    readonly v: number;
+  };
+}
+
+/** Opens the driver whose socket this process has. It is called directly, without a gateway. Does
+ * not wait for it.
+ * @returns how it is called, and the address of its socket */
+export function openOwnDriver({ flags, closers, health, log, metrics: registry }: Context): {
+  readonly access: DriverAccess;
+  readonly address: string;
+} {
+  const address = parseAddress('csi-address', flags.csiAddress);
+  const metrics = createDriverMetrics(registry, (name) => inTreeNameOf(name) !== undefined);
+  const { maxMessageBytes, maxInFlight, timeoutMs } = flags;
+  const options = { maxMessageBytes, clock: systemClock, log, metrics };
+  const driver = new DriverConnection({ ...options, address, probeTimeoutMs: timeoutMs });
+  const calls = new DriverCalls({ ...options, driver, maxInFlight, logsMessages: flags.v >= 5 });
+  driver.start();
+  closers.add('driver', () => driver.close());
+  health.ready('driver', () => driver.trouble);
+  const showsShortSecrets = flags.showMessagesWithShortSecrets;
+  const csi = new CsiCalls(sendBy(calls), { clock: systemClock, showsShortSecrets });
+  const name = `own:${hostname()}`;
+  const gateway = { address: name, client: csi };
+  const access = watchDriver(
+    { flags, closers, log },
+    {
+      list: () => [gateway],
+      find: (named) => (named === name ? gateway : undefined),
+      soleAddress: name,
+      remedy: 'that process; this one calls its own driver alone',
+    },
+    '',
+  );
+  return { access, address: formatAddress(address) };
+}
+
+const NEVER = new AbortController().signal;
+
+function sendBy(calls: DriverCalls): SendCall {
+  return async ({ path, message, deadlineMs, settings }) => {
+    const { metadata = {}, migrated = false, notAfterMs = Infinity, signal = NEVER } = settings;
+    const when = { deadlineMs, notAfterMs, signal };
+    const call = { path, message, headers: metadata, migrated, caller: 'this process', ...when };
+    const reply = await calls.send(call);
+    const { code, details, kind } = reply;
+    if (kind === 'driver' && code === Code.OK) return reply.message;
+    throw new CsiError({
+      code,
+      details,
+      method: path,
+      driverSaid: kind === 'driver',
+      notForwarded: kind === 'not-forwarded',
+      isGatewayFull: kind === 'not-forwarded' && reply.reason === 'max-in-flight',
+    });
+  };
+}
