@@ -77,7 +77,7 @@ describe('why a claim is pending', () => {
       },
     });
     const claim = await pending({ storageClassName: 'secret' });
-    const text = await answers(explain(claim), /secrets "none" not found\n\s+cause:\s+Secret\n/);
+    const text = await answers(explain(claim), /secrets "none" not found.*\n\s+cause:\s+Secret\n/);
     assert.match(text, /administrator: create the Secret/);
   });
 
