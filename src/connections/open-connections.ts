@@ -89,6 +89,8 @@ function reportProcess(context: Context, process: string, link: RedisLink): LedD
       else faults.met(wrong.join(), { redis: address, wrong }, 'the settings of Redis are wrong');
       const entry = { process, instance, version, leads: [...leads], lines: health.troubles() };
       await writeProcess(redis, flags.redisPrefix, entry);
+      // Nearly all work is done in scripts.
+      await redis.eval('return 1', 0);
       askedMs = Infinity;
       refusal = undefined;
       refusals.ended({ redis: address }, 'Redis takes again what it is sent');
@@ -96,9 +98,14 @@ function reportProcess(context: Context, process: string, link: RedisLink): LedD
     onError: (error) => {
       askedMs = Infinity;
       log.debug({ err: error }, 'could not report this process; trying again');
-      if (!isRefusal(error)) return;
-      refusal = describeRedisError(address, error);
-      refusals.met(refusal, { refusal }, 'Redis refuses what it is sent; trying again');
+      if (link.trouble !== undefined) return;
+      if (isRefusal(error)) {
+        refusal = describeRedisError(address, error);
+        refusals.met(refusal, { refusal }, 'Redis refuses what it is sent; trying again');
+      } else {
+        refusal = `Redis at ${address} does not answer`;
+        refusals.met(refusal, { redis: address }, 'Redis does not answer; trying again');
+      }
     },
     periodMs: REPORT_PERIOD_MS,
   });

@@ -35,10 +35,11 @@ export function redisSharedHandles(place: RedisPlace) {
     ): Promise<number> {
       const lines = [...handles].map(([hash, names]) => [hash, names.slice(0, MAX_SHARERS)]);
       const view = JSON.stringify(Object.fromEntries(lines));
-      // Both are sent at once.
-      const asked = redisNowMs(redis);
-      if (asOfMs > 0) await redis.set(key, view, 'PXAT', asOfMs + MAX_VIEW_AGE_MS);
-      return asked;
+      const [nowMs] = await Promise.all([
+        redisNowMs(redis),
+        asOfMs > 0 ? redis.set(key, view, 'PXAT', asOfMs + MAX_VIEW_AGE_MS) : undefined,
+      ]);
+      return nowMs;
     },
     /** The names of PVs that may have this handle, up to MAX_SHARERS; empty if it is not shared.
      * @returns undefined if nothing was published within the last seconds

@@ -146,10 +146,9 @@ export async function showDoubts(
   jobIds: readonly string[],
 ): Promise<readonly (number | undefined)[]> {
   const root = queueRoot(prefix, queue);
-  // Sent together.
-  const jobs = jobIds.map((id) => redis.hmget(root + id, 'until', 'data'));
-  const nowMs = await redisNowMs(redis);
-  return (await Promise.all(jobs)).map(([stored, data]) => {
+  const reads = jobIds.map((id) => redis.hmget(root + id, 'until', 'data'));
+  const [nowMs, jobs] = await Promise.all([redisNowMs(redis), Promise.all(reads)]);
+  return jobs.map(([stored, data]) => {
     const parsed = parseJob(parseJson(data ?? ''));
     const given = parsed.ok ? parsed.facts.until : undefined;
     return leftOf(stored ?? (given === undefined ? '' : String(given)), nowMs);

@@ -84,7 +84,7 @@ describe('the driver that sutler all calls itself', () => {
     assert.deepEqual([busy.code, verdict(busy)], [Code.Aborted, 'not-forwarded'], busy.message);
     running.push(create('busy too'));
     await until(() => begun === 2, 'as many as may be are at the driver');
-    const other = await failureOf(create('other', { notAfterMs: Date.now() }));
+    const other = await failureOf(create('other', { notAfterMs: Date.now() + 1_000 }));
     assert.ok(other.notForwarded && other.isGatewayFull, other.message);
     end();
     await Promise.all(running);

@@ -58,9 +58,7 @@ describe('one ingest and one jobs for five drivers', () => {
     const waiting = await bed.newClaim(NAMES[0] ?? '');
     await provision(NAMES.slice(1));
     const isNamed = async (): Promise<boolean> =>
-      /^\[-\]one\.csi\.sutler\.dev\/driver-calls: the driver can't be reached/m.test(
-        await readiness(jobs),
-      );
+      /^\[-\]one\.csi\.sutler\.dev\/driver: /m.test(await readiness(jobs));
     await until(isNamed, 'jobs names it');
     assert.equal(await isReady(jobs), true);
     assert.equal(await bed.isBound(waiting), false);

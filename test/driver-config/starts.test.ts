@@ -64,7 +64,7 @@ describe('a start with another --driver-config', () => {
         { name: ONE },
         { type: 'merge', body: { metadata: { annotations } } },
       );
-    await annotate({ 'sutler.dev/max-in-flight': '0', 'sutler.dev/max-per-second': 'many' });
+    await annotate({ 'sutler.dev/max-in-flight': '0', 'sutler.dev/creation-timeout': 'long' });
     const warning = async (): Promise<string | undefined> => {
       const list = await bed.kube.list<Event>(events, { namespace: 'default' });
       return list.items.find(({ involvedObject: { kind } }) => kind === 'StorageClass')?.message;
@@ -72,7 +72,7 @@ describe('a start with another --driver-config', () => {
     await until(async () => (await warning()) !== undefined, 'a warning on the class', 15_000);
     assert.match(
       (await warning()) ?? '',
-      /^annotation sutler.dev\/max-per-second is ignored: "many" is not a number; write a number/,
+      /^annotation sutler.dev\/creation-timeout is ignored: "long" is .+; write a duration/,
     );
     const claim = await bed.newClaim(ONE);
     const status = statusKey('csi', ONE, claim.metadata.uid);
@@ -81,7 +81,7 @@ describe('a start with another --driver-config', () => {
       'it waits',
       15_000,
     );
-    await annotate({ 'sutler.dev/max-in-flight': null, 'sutler.dev/max-per-second': null });
+    await annotate({ 'sutler.dev/max-in-flight': null, 'sutler.dev/creation-timeout': null });
     await until(() => bed.isBound(claim), 'the claim is bound', 15_000);
   });
 

@@ -411,6 +411,20 @@ describe('Consumer', () => {
     frozen.disconnect();
   });
 
+  it('runs a key again at once that was asked for during a run which delays it', async () => {
+    let end: (outcome: Outcome) => void = () => undefined;
+    bench.consumer(() =>
+      bench.runs.length > 1 ? done : new Promise<Outcome>((next) => (end = next)),
+    );
+    const producer = bench.producer();
+    producer.ensureQueued(key);
+    await until(() => bench.runs.length === 1, 'it runs');
+    producer.enqueueNow(key);
+    await producer.waitUntilFlushed();
+    end({ kind: 'retry', reason: 'full', minDelayMs: 3_600_000 });
+    await until(() => bench.runs.length === 2, 'it runs again');
+  });
+
   it('takes nothing while paused', async () => {
     const consumer = bench.consumer(() => done);
     await until(() => consumer.trouble === undefined, 'connected');

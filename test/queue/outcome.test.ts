@@ -100,12 +100,6 @@ describe('requeueDelayMs', () => {
     assert.equal(wait(0, 1), 1, 'at once');
   });
 
-  it('repeats a run after 0.5 s to 1 s while the driver can’t be reached', () => {
-    const down = { kind: 'later', reason: 'x', isDriverDown: true } as const;
-    assert.deepEqual(ceilings(down), [1000, 1000, 1000]);
-    assert.equal(requeueDelayMs(down, 20, backoff, 0), 500);
-  });
-
   it('repeats a run after 0.5 s to 1 s while the gateway is full', () => {
     const full = { kind: 'later', reason: 'x', isGatewayFull: true } as const;
     assert.deepEqual(ceilings(full), [1000, 1000, 1000]);

@@ -207,18 +207,6 @@ describe('WorkQueue', () => {
     await until(() => bench.runs.length === 2, 'it runs again');
   });
 
-  it('ends the delay that a run under way is about to begin', async () => {
-    let end: (outcome: Outcome) => void = () => undefined;
-    await add();
-    bench.consumer(() =>
-      bench.runs.length > 1 ? { kind: 'done' } : new Promise((next) => (end = next)),
-    );
-    await until(() => bench.runs.length === 1, 'it runs');
-    assert.deepEqual(await add(key, true), ['active']);
-    end({ kind: 'retry', reason: 'full', minDelayMs: HOUR_MS });
-    await until(() => bench.runs.length === 2, 'it runs again');
-  });
-
   it('promotes a delayed job, and does nothing about a key without one', async () => {
     await queue.promote(key);
     assert.equal(await server.redis.exists(rootOf() + key.uid), 0);

@@ -84,7 +84,7 @@ describe('the users of k8s/redis/users.acl', () => {
     assert.match(await bed.operate('drain'), /sutler can be taken out/);
     assert.match(await bed.operate('drain', '--undo'), /is ended/);
     // test/operator/uninstall.test.ts removes an installation as this user.
-    assert.match(await bed.operate('uninstall'), /jobs is still running/);
+    assert.match(await bed.operate('uninstall'), /is still running/);
     assert.deepEqual(await denials(bed.redis.redis), []);
   });
 
