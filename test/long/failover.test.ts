@@ -5,9 +5,7 @@ import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import type { Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
-import { openRedis } from '#src/redis/connection.ts';
 import { Closers } from '#src/runtime/closers.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { ProcessBed } from '../harness/process-bed.ts';
 import { isReady, type Running } from '../harness/run-main.ts';
@@ -91,16 +89,6 @@ describe('ingest and jobs, when three Sentinels replace the master', () => {
   after(async () => {
     await bed.close();
     await closers.close();
-  });
-
-  it('are told that no Sentinel knows a master of that name', async () => {
-    const link = openRedis({
-      url: `redis-sentinel://127.0.0.1:${ports[0]}/mistyped`,
-      role: 'plain',
-      log: silentLog,
-    });
-    closers.add('link', () => link.close());
-    await until(() => /correct the name of the master/.test(link.trouble ?? ''), 'it is reported');
   });
 
   it('say so once, delete on, and say once that it is over', async (t) => {

@@ -51,9 +51,11 @@ const NODES = ['node-1', 'node-2'] as const;
 /** What scripts of BullMQ and of ours send where a job has failed for good, is promoted during its
  * run or waits at a limit. */
 const OF_RARE_STATES: readonly string[] = [
+  'sutler-ingest +lpos',
   'sutler-ingest +pttl',
   'sutler-ingest +zrevrangebyscore',
   'sutler-jobs +expire',
+  'sutler-jobs +pttl',
   'sutler-jobs +zremrangebyrank',
   'sutler-jobs +zremrangebyscore',
   'sutler-jobs +zrevrange',
@@ -120,22 +122,23 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
       });
       await create(home, { storageClassName: home });
       await isWarned(home, /secrets ".*" not found/);
+      await isUsed(/sutler-ingest by sutler-ingest-secrets: list \/secrets/);
       await api.create(paths(home).secrets, secret(name, { fields: { stringData: { key: 'v' } } }));
       await isBound(home);
       await remove(home);
     }
   });
 
-  it('create the volumes of a class in turns, and warn of an annotation of it', async () => {
+  it('create the volumes of a class one by one, and warn of an annotation of it', async () => {
     const metadata = {
       name: 'limited',
-      annotations: { 'sutler.dev/max-in-flight': '1', 'sutler.dev/max-per-second': 'many' },
+      annotations: { 'sutler.dev/max-in-flight': '1', 'sutler.dev/creation-timeout': 'long' },
     };
     await createClass('limited', { metadata });
     for (const name of ['limited-1', 'limited-2'])
       await create(name, { storageClassName: 'limited' });
     for (const name of ['limited-1', 'limited-2']) await isBound(name);
-    await isWarnedIn('default', 'limited', /max-per-second is ignored: "many" is not a number/);
+    await isWarnedIn('default', 'limited', /creation-timeout is ignored: "long" is not a duration/);
   });
 
   it('clone a claim, whose source may go afterwards', async () => {
@@ -182,6 +185,7 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
   it('wait for a VolumeAttributesClass', async () => {
     await create('fast', { volumeAttributesClassName: 'gold' });
     await isWarned('fast', /gold.* not found/i);
+    await isUsed(/sutler-ingest by sutler-ingest: list \/volumeattributesclasses/);
     await api.create(`${STORAGE}/volumeattributesclasses`, {
       apiVersion: 'storage.k8s.io/v1',
       kind: 'VolumeAttributesClass',
