@@ -122,7 +122,7 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
       });
       await create(home, { storageClassName: home });
       await isWarned(home, /secrets ".*" not found/);
-      await isUsed(/sutler-ingest by sutler-ingest-secrets: list \/secrets/);
+      await isUsed(new RegExp(`sutler-ingest by sutler-ingest-secrets/${home}: list /secrets`));
       await api.create(paths(home).secrets, secret(name, { fields: { stringData: { key: 'v' } } }));
       await isBound(home);
       await remove(home);
@@ -185,7 +185,7 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
   it('wait for a VolumeAttributesClass', async () => {
     await create('fast', { volumeAttributesClassName: 'gold' });
     await isWarned('fast', /gold.* not found/i);
-    await isUsed(/sutler-ingest by sutler-ingest: list \/volumeattributesclasses/);
+    await isUsed(/sutler-ingest by sutler-ingest: list \S+volumeattributesclasses/);
     await api.create(`${STORAGE}/volumeattributesclasses`, {
       apiVersion: 'storage.k8s.io/v1',
       kind: 'VolumeAttributesClass',
@@ -210,6 +210,7 @@ describe('processes with exactly the rights of k8s/, on kube-apiserver', { skip 
     });
     await api.call('DELETE', `${paths(namespace).claims}/attached`);
     await isWarnedIn('default', volume, /still attached to node/);
+    await isUsed(/sutler-ingest by sutler-ingest: list \S+volumeattachments/);
     await api.call('DELETE', `${STORAGE}/volumeattachments/attachment`);
     await api.until(`${VOLUMES}/${volume}`, ({ status }) => status === 404);
   });
