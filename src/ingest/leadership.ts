@@ -60,8 +60,10 @@ export interface LeadershipOptions {
   readonly sweep: Pick<SnapshotSweep, 'begin'> | undefined;
   /** Set where jobs is the same process, and Redis its own. */
   readonly ownLeader: OwnLeader | undefined;
-  /** Called when the jobs of the driver were dropped: its queues have lost their limits. */
-  readonly onDropped: () => void;
+  /** Writes the limits of the driver's queues. Rejects while Redis can't be reached. */
+  readonly writeLimits: () => Promise<void>;
+  /** Called when this leader has begun. */
+  readonly onBegun: () => void;
   readonly leads: LedDrivers;
   /** Why the driver can't be reached; undefined while it can. */
   readonly driverTrouble: () => string | undefined;
@@ -288,25 +290,26 @@ export class Leadership {
     const begun = await journal.begin(term.transitions, () => lease.isLeader);
     if (!lease.isLeader) return;
     if (!isOfHistory && !(await this.#dropJobsOfBefore(term, history))) return this.outdated();
+    await this.#options.writeLimits();
     if (lease.isLeader) this.#begun({ term, history }, begun.length, !isOfHistory);
   }
 
   async #dropJobsOfBefore(term: Term, history: string): Promise<boolean> {
-    const { place, onDropped, work } = this.#options;
+    const { place, work } = this.#options;
     const isDropped = await dropJobsOfBefore(place, term, history);
-    onDropped();
     work.emptied();
     return isDropped;
   }
 
   #begun(leading: Leading, entries: number, isWithoutJobs: boolean): void {
-    const { dispatcher, failover, ownLeader, resync, log } = this.#options;
+    const { dispatcher, failover, ownLeader, resync, onBegun, log } = this.#options;
     const { history, term } = leading;
     this.#begunWith = history;
     this.#ledTransitions = term.transitions;
     ownLeader?.confirm(history);
     dispatcher.begin(leading);
     failover.checkNow();
+    onBegun();
     log.debug({ entries, isWithoutJobs }, 'this leader has begun');
     // Requests that waited for the end of a job are gone, and without jobs everything is.
     const reason = this.#dueResync ?? 'Redis has lost its data';
@@ -353,7 +356,7 @@ export function openLeadership(
   source: ObjectSource,
   parts: Pick<
     LeadershipOptions,
-    'journal' | 'dispatcher' | 'work' | 'resync' | 'place' | 'onDropped'
+    'journal' | 'dispatcher' | 'work' | 'resync' | 'place' | 'writeLimits' | 'onBegun'
   > & { readonly workLink: RedisLink },
 ): Leadership {
   const { context, connections, driver, lease, queue, pause, ownLeader } = base;

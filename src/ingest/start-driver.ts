@@ -26,7 +26,7 @@ import { HandlePublisher } from './handle-publisher.ts';
 import { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { type Leadership, openElection, openLeadership } from './leadership.ts';
-import { openLimits } from './limits.ts';
+import { classWarner, limitWriter } from './limits.ts';
 import { openWork, type Work } from './open-work.ts';
 import { PendingReport } from './pending-report.ts';
 import { ProvisioningPause } from './provisioning-pause.ts';
@@ -90,12 +90,14 @@ function lead(
 ): Leadership {
   const { work, handler, source, classChanges } = o;
   openWaits(deps, source, classChanges);
-  const limits = openLimits(deps, source, onChange(classChanges));
+  const warn = classWarner(deps, source);
+  classChanges.subscribe(warn);
   const resync = openResync(deps, source, handler, work);
   const leadership = openLeadership(deps, source, {
     ...work,
     resync,
-    onDropped: () => limits.storeNow(),
+    writeLimits: limitWriter(deps),
+    onBegun: warn,
   });
   work.setOnOutdated(() => leadership.outdated());
   return leadership;
@@ -185,12 +187,8 @@ function openCapacity(
     ownNode: ownLeader?.node,
     classes: () => source.classes(),
     isLeading: () => queue.isAllowing,
-    onClassChange: onChange(classChanges),
+    onClassChange: (listener) => classChanges.subscribe(listener),
   });
-}
-
-function onChange(changes: Listeners<void>): (listener: () => void) => void {
-  return (listener) => changes.subscribe(listener);
 }
 
 /** @throws UsageError for times that can't work together, and a variable that is not set */

@@ -81,7 +81,11 @@ describe('Leadership', () => {
       failover: { checkNow: note('gateways checked') },
       sweep: { begin: note('swept') },
       ownLeader,
-      onDropped: note('jobs dropped'),
+      writeLimits: () => {
+        done.push('limits written');
+        return Promise.resolve();
+      },
+      onBegun: () => undefined,
       leads,
       driverTrouble: () => undefined,
       log,
@@ -144,8 +148,8 @@ describe('Leadership', () => {
       'ended',
       'Lease 7, term 7',
       'journal of 7',
-      'jobs dropped',
       'emptied',
+      'limits written',
       'begun',
       'gateways checked',
       'queued',
@@ -162,7 +166,7 @@ describe('Leadership', () => {
     done = [];
     leadership.begin(lease);
     await until(() => begun.length === 2, 'it has begun again');
-    assert.ok(!done.includes('jobs dropped'), done.join());
+    assert.ok(!done.includes('emptied'), done.join());
   });
 
   it('is trouble until it has begun', async () => {
@@ -210,8 +214,8 @@ describe('Leadership', () => {
         'ended',
         'Lease 7, term 7',
         'journal of 7',
-        'jobs dropped',
         'emptied',
+        'limits written',
         'begun',
         'gateways checked',
         'queued',
@@ -334,7 +338,7 @@ describe('Leadership', () => {
       lease.transitions = 9;
       leadership.begin(lease);
       await until(() => begun.length === 2, 'it has begun again');
-      assert.ok(done.includes('jobs dropped'), done.join());
+      assert.ok(done.includes('emptied'), done.join());
       assert.notEqual(begun[1]?.history, begun[0]?.history);
     });
 
@@ -344,7 +348,7 @@ describe('Leadership', () => {
       done = [];
       leadership.begin(lease);
       await until(() => begun.length === 2, 'it has begun again');
-      assert.ok(!done.includes('jobs dropped'), done.join());
+      assert.ok(!done.includes('emptied'), done.join());
     });
   });
 
