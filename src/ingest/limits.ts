@@ -19,7 +19,8 @@ export function limitWriter({ context, connections, driver }: DriverDeps): () =>
 }
 
 /** @returns warns on each class of the driver, once for each version of it, of annotations that
- *   can't be read, while this ingest leads; to be called when it begins, and when a class changes */
+ *   can't be read, while this ingest leads; to be called when it begins, and at each change of a
+ *   class */
 export function classWarner(
   { driver: { name }, queue, events }: DriverDeps,
   source: ObjectSource,
