@@ -155,7 +155,7 @@ async function handleUnusableAnswer(
       reportProvisioningFailed(events, claim, reason);
       if (claim !== undefined && answer.isPermanent === true)
         return parkOnClass(deps, claim, reason);
-      return { kind: 'retry', reason, isAbsent: true };
+      return { kind: 'retry', reason };
     }
     const { name } = planned.pvTemplate.volume.metadata;
     const begin = `${message}. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed`;
@@ -263,7 +263,6 @@ async function handleRefusal(
     kind: 'retry',
     reason,
     ...(isInfeasible ? startInfeasibleBackoff(deps, claim) : {}),
-    ...(isAbsent ? { isAbsent } : {}),
   };
 }
 

@@ -44,7 +44,8 @@ describe('a volume that no PV can be made of', () => {
       volume: { volumeId: 'too-small', capacityBytes: (REQUESTED_BYTES * 8n) / 10n },
     });
     const outcome = await provision(claim);
-    assert.ok(outcome.kind === 'retry' && outcome.isAbsent === true);
+    assert.equal(outcome.kind, 'retry');
+    assert.equal(await rig.doubtMs(claim), undefined);
     assert.deepEqual(
       deletions().map(({ volumeId }) => volumeId),
       ['too-small'],
@@ -90,7 +91,8 @@ describe('a volume that no PV can be made of', () => {
       throw new DriverStatus(Code.Internal, 'stuck');
     };
     const outcome = await provision(claim);
-    assert.ok(outcome.kind === 'retry' && outcome.isAbsent === undefined);
+    assert.equal(outcome.kind, 'retry');
+    assert.notEqual(await rig.doubtMs(claim), undefined);
     assert.equal(deletions().length, 5);
     const name = `pvc-${claim.metadata.uid}`;
     const why = 'volume is orphaned: rpc error: code = Internal desc = stuck';
