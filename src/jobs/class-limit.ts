@@ -26,7 +26,8 @@ export async function withinClassLimit(
   const { key, cls, isNeeded } = o;
   const limit = limitOf(cls);
   if (limit === undefined) return work();
-  const waits = isNeeded ? await takePlace(deps, key, limit, cls) : undefined;
+  const asked = isNeeded ? deps.redis.classLimits.take(key, limit) : undefined;
+  const waits = asked && (await waitFor(asked, key, limit, cls));
   if (waits !== undefined) return waits;
   let mayBeAtWork = false;
   try {
@@ -40,7 +41,7 @@ export async function withinClassLimit(
   }
 }
 
-/** Has a key that waited for the limit of its class ask once more, before anything is read for it.
+/** Has a key that waited for the limit of its class look once more, before anything is read for it.
  * @returns undefined if the run may go on
  * @throws RedisUnavailable */
 export async function waitForClassLimit(
@@ -55,18 +56,18 @@ export async function waitForClassLimit(
   if (last?.outcome !== 'later' || waited?.resource !== classes.plural) return undefined;
   const cls = deps.cluster.classOf(waited.name);
   const limit = limitOf(cls);
-  return limit && takePlace(deps, key, limit, cls);
+  return limit && waitFor(deps.redis.classLimits.look(key, limit), key, limit, cls);
 }
 
-/** @returns how the run ends that gets no place; undefined if it has one */
-async function takePlace(
-  { redis: { classLimits } }: Deps,
+/** @returns how the run ends that gets no place; undefined if there is one */
+async function waitFor(
+  asked: Promise<number | undefined>,
   key: JobKey,
   limit: Limit,
   cls: Class | undefined,
 ): Promise<Outcome | undefined> {
   const { className, maxInFlight } = limit;
-  const delayMs = await askRedis(classLimits.take(key, limit));
+  const delayMs = await askRedis(asked);
   if (delayMs === undefined) return undefined;
   const does = key.kind === 'claim' ? 'creates' : 'deletes';
   const reason =

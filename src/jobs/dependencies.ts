@@ -74,7 +74,7 @@ export interface CsiDriver {
 /** What sutler keeps in Redis about volumes. */
 export interface RedisState {
   /** The limits of classes. */
-  readonly classLimits: Pick<ClassLimits, 'take' | 'end'>;
+  readonly classLimits: Pick<ClassLimits, 'look' | 'take' | 'end'>;
   /** The names of PVs that may have this handle, as ingest published them, or else as `listVolumes`
    * found them within the last seconds; undefined if neither did.
    * @throws RedisUnavailable */

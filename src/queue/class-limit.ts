@@ -16,7 +16,8 @@ const ASK_AGAIN_MS = 3_000;
 
 /** Takes a place, or renews it.
  *
- * Keys  places  the keys that have a place, with the time at which it expires */
+ * Keys  places  the keys that have a place, with the time at which it expires
+ * Args  keepMs  for how long; 0: only looks whether there is a place */
 const takeScript = defineNamedScript({
   keys: ['places'],
   args: { uid: 'text', maxInFlight: 'number', keepMs: 'number' },
@@ -25,8 +26,10 @@ const takeScript = defineNamedScript({
 redis.call('ZREMRANGEBYSCORE', places, '-inf', now)
 local isKept = redis.call('ZSCORE', places, uid)
 if not isKept and redis.call('ZCARD', places) >= maxInFlight then return {'full'} end
-redis.call('ZADD', places, now + keepMs, uid)
-redis.call('PEXPIRE', places, keepMs)
+if keepMs > 0 then
+  redis.call('ZADD', places, now + keepMs, uid)
+  redis.call('PEXPIRE', places, keepMs)
+end
 return {'taken'}
 `,
 });
@@ -45,8 +48,18 @@ export class ClassLimits {
 
   /** Takes a place for a key; one that has a place keeps it.
    * @returns undefined if the run may go on, else in how many ms to ask again */
-  async take(key: KeyUid, limit: Limit): Promise<number | undefined> {
-    const { redis, keepMs } = this.#place;
+  take(key: KeyUid, limit: Limit): Promise<number | undefined> {
+    return this.#ask(key, limit, this.#place.keepMs);
+  }
+
+  /** Looks whether a key could take a place.
+   * @returns as `take` */
+  look(key: KeyUid, limit: Limit): Promise<number | undefined> {
+    return this.#ask(key, limit, 0);
+  }
+
+  async #ask(key: KeyUid, limit: Limit, keepMs: number): Promise<number | undefined> {
+    const { redis } = this.#place;
     const args = { uid: workId(key), maxInFlight: limit.maxInFlight, keepMs };
     const { kind } = await takeScript.run(redis, { places: this.#key(key, limit) }, args);
     return kind === 'taken' ? undefined : Math.ceil(ASK_AGAIN_MS * (1 + this.#random()));

@@ -114,11 +114,27 @@ describe('a run that can’t send its call', () => {
       assert.equal((await rig.provision(second, { ...ONE, ...kube })).kind, 'later');
     });
 
+    it('takes no place for a claim that was deleted while it waited', async () => {
+      const [first, second, third] = [await inClass(), await inClass(), await inClass()];
+      failWith(Code.DeadlineExceeded);
+      await rig.provision(first, ONE);
+      assert.equal((await rig.provision(second, ONE)).kind, 'later');
+      rig.onCall = () => undefined;
+      await rig.provision(first, ONE);
+      await remove(second);
+      assert.equal((await rig.provision(second, ONE)).kind, 'done');
+      assert.equal((await rig.provision(third, ONE)).kind, 'done');
+    });
+
     it('gives its place back when the run before has created the volume', async () => {
       const [first, second] = [await inClass(), await inClass()];
       const end = () => Promise.reject(new Error('Redis went away'));
       const { classLimits } = rig.parts;
-      const lossy = { take: classLimits.take.bind(classLimits), end };
+      const lossy = {
+        look: classLimits.look.bind(classLimits),
+        take: classLimits.take.bind(classLimits),
+        end,
+      };
       assert.equal((await rig.provision(first, { ...ONE, classLimits: lossy })).kind, 'done');
       assert.equal((await rig.provision(second, ONE)).kind, 'later');
       const body = { spec: { volumeName: (await rig.volumeOf(first))?.metadata.name } };
@@ -154,7 +170,7 @@ describe('a run that can’t send its call', () => {
     });
 
     it('asks for no place if the class has no limit', async () => {
-      const classLimits = { take: rejects, end: rejects };
+      const classLimits = { look: rejects, take: rejects, end: rejects };
       const claim = await inClass();
       assert.equal((await rig.provision(claim, { classLimits })).kind, 'done');
     });
@@ -163,7 +179,7 @@ describe('a run that can’t send its call', () => {
       const claim = await inClass();
       const outcome = await rig.provision(claim, {
         ...ONE,
-        classLimits: { take: rejects, end: rejects },
+        classLimits: { look: rejects, take: rejects, end: rejects },
       });
       assert.equal(outcome.kind, 'later');
       assert.equal(await rig.doubtMs(claim), undefined, 'nothing is begun');
