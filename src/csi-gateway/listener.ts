@@ -12,22 +12,18 @@ import {
   type TLSSocket,
 } from 'node:tls';
 import { type Address, formatAddress, isLoopback } from '../runtime/address.ts';
-import {
-  type CertificateName,
-  findAllowedName,
-  formatName,
-  peerCertificate,
-} from '../runtime/certificate-names.ts';
+import { peerCertificate } from '../runtime/certificate-names.ts';
+import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import type { Logger } from '../runtime/log.ts';
+import { type Logger, RareWarnings } from '../runtime/log.ts';
 import { claimSocketPath } from '../runtime/socket-file.ts';
 import type { TlsMaterial, TlsSource } from '../runtime/tls-files.ts';
 
 /** TLS of the listeners on TCP. */
 export interface ListenerTls {
   readonly source: TlsSource;
-  /** Names of the callers that may call. */
-  readonly allowedNames: readonly CertificateName[];
+  /** Names of the callers that may call, as parseAllowedNames gives them. */
+  readonly allowedNames: readonly string[];
 }
 
 /** Whom the certificate of a connection names. */
@@ -41,7 +37,6 @@ export interface Caller {
 /** Connections that the kernel keeps until the gateway accepts them. */
 const BACKLOG = 4_096;
 const HANDSHAKE_MS = 5_000;
-const WARN_INTERVAL_MS = 10_000;
 
 /** Creates the server for one listen address. With TLS a caller shows a certificate of the
  * authorities; one whose certificate has no allowed name is cut off where the handshake ends.
@@ -60,13 +55,9 @@ export function createListener(
     handshakeTimeout: HANDSHAKE_MS,
     noDelay: true,
   });
-  let warnedMs = -Infinity;
+  const warnings = new RareWarnings(log, systemClock);
   const turnAway = (socket: TLSSocket, reason: string): void => {
-    // Callers must not flood the log.
-    const isQuiet = performance.now() - warnedMs < WARN_INTERVAL_MS;
-    if (!isQuiet) warnedMs = performance.now();
-    const from = socket.remoteAddress;
-    log[isQuiet ? 'debug' : 'warn']({ from, reason }, 'a caller was turned away');
+    warnings.warn({ from: socket.remoteAddress, reason }, 'a caller was turned away');
     socket.destroy();
   };
   server.on('tlsClientError', (error, socket) => turnAway(socket, error.message));
@@ -81,12 +72,12 @@ export function createListener(
 }
 
 /** The caller of a connection, or why it may not call. */
-function identify(socket: TLSSocket, allowed: readonly CertificateName[]): Caller | string {
+function identify(socket: TLSSocket, allowed: readonly string[]): Caller | string {
   if (socket.alpnProtocol !== 'h2') return 'it does not offer HTTP/2';
-  const { names, endMs } = peerCertificate(socket) ?? { names: [], endMs: 0 };
-  const name = findAllowedName(names, allowed);
-  if (name !== undefined) return { name: formatName(name), endMs };
-  const all = names.map(formatName).join(', ').slice(0, 500) || 'no name';
+  const { names, endMs } = peerCertificate(socket);
+  const name = names.find((each) => allowed.includes(each));
+  if (name !== undefined) return { name, endMs };
+  const all = names.join(', ').slice(0, 500) || 'no name';
   return `its certificate has ${all}, which --tls-allowed-names does not list`;
 }
 

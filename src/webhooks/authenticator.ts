@@ -2,12 +2,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import {
-  type CertificateName,
-  findAllowedName,
-  formatName,
-  peerCertificate,
-} from '../runtime/certificate-names.ts';
+import { peerCertificate } from '../runtime/certificate-names.ts';
 import { decodeBase64, type HeaderValues } from './decode.ts';
 import { RequestProblem } from './problem.ts';
 import { type BearerTokens, findToken, type Sender, type SigningKeys } from './sender-secrets.ts';
@@ -23,7 +18,7 @@ export interface Credentials {
   readonly tokens: { readonly current: BearerTokens } | undefined;
   readonly signingKeys: { readonly current: SigningKeys } | undefined;
   /** Names of client certificates; empty where senders have none. */
-  readonly allowedNames: readonly CertificateName[];
+  readonly allowedNames: readonly string[];
 }
 
 /** What the headers of a request say about its sender: who it is, or how to find that out by the
@@ -77,7 +72,7 @@ export class Authenticator {
     const { tokens, allowedNames } = this.#credentials;
     if (this.#wanted === '') return { kind: 'network', name: socket.remoteAddress ?? '' };
     const name = findCertificateName(socket, allowedNames);
-    if (name !== undefined) return { kind: 'certificate', name: formatName(name) };
+    if (name !== undefined) return { kind: 'certificate', name };
     const { authorization = [] } = headers;
     if (tokens === undefined || authorization.length !== 1) return undefined;
     return findToken(authorization[0] ?? '', tokens.current);
@@ -89,10 +84,10 @@ export class Authenticator {
   }
 }
 
-function findCertificateName(socket: Socket, allowed: readonly CertificateName[]) {
+function findCertificateName(socket: Socket, allowed: readonly string[]): string | undefined {
   if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined;
-  const { names = [], endMs = 0 } = peerCertificate(socket) ?? {};
-  return endMs > Date.now() ? findAllowedName(names, allowed) : undefined;
+  const { names, endMs } = peerCertificate(socket);
+  return endMs > Date.now() ? names.find((name) => allowed.includes(name)) : undefined;
 }
 
 /* Signatures as Standard Webhooks describes them: HMAC-SHA256 of id, time and body. */
