@@ -66,8 +66,6 @@ h2 { margin: 1.5rem 0 .5rem; font-size: 1.1rem; }
 .card { padding: .75rem 1rem; }
 .card p { margin: .25rem 0 0; }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-.card svg { display: block; width: 100%; height: 2.5rem; margin-top: .75rem; fill: var(--link);
-  border-bottom: 1px solid var(--line); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .5rem 0 0; }
 dt, .quiet { color: var(--quiet); }
 dd, ul, ol { margin: 0; }

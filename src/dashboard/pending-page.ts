@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto';
 import { leaderOf, workersOf } from '../explain/driver-state.ts';
 import { type Explanation, inWords } from '../explain/explain.ts';
 import { faultOf, groupFaults } from '../explain/fault.ts';
-import { describeJournal } from '../explain/report.ts';
+import { describeJournal, type DriverReport } from '../explain/report.ts';
 import { age, isoTime } from '../runtime/printable.ts';
 import { type Content, definitions, type Markup, markup, time } from './markup.ts';
 import { pathOf } from './object-page.ts';
 import { fullPage } from './pages.ts';
-import { type DriverView, type Overview } from './pending-view.ts';
+import type { Overview } from './pending-view.ts';
 
 /** What the first page shows of all that is pending. */
 export interface Filter {
@@ -73,8 +73,8 @@ ${pendingSection(o)}`,
   );
 }
 
-function driverCard(view: DriverView): Markup {
-  const { state, cause, isFine, perMinute } = view;
+function driverCard(view: DriverReport): Markup {
+  const { state, cause, isFine } = view;
   const { driver, drain, gateway, journal } = state;
   const facts: Readonly<Record<string, Content>> = {
     Leader: leaderOf(state) ?? bad('none'),
@@ -88,12 +88,11 @@ function driverCard(view: DriverView): Markup {
 <span class="${isFine ? 'fine' : 'bad'}">${isFine ? 'fine' : 'somebody has to act'}</span></h2>
 ${cause && markup`<p class="note">${cause.sentence}; ${cause.actor}: ${cause.step}</p>`}
 ${definitions(facts)}
-${throughput(perMinute)}
 <p class="quiet">To drain it: <code>sutler drain --driver-name=${driver}</code></p>
 </section>`;
 }
 
-function processCard([first]: readonly DriverView[]): Content {
+function processCard([first]: readonly DriverReport[]): Content {
   if (first === undefined)
     return markup`<p class="note">Start sutler beside a driver, or wait until that answers.</p>`;
   const items = first.state.processes.map(({ process, instance, version, lines }) => {
@@ -107,22 +106,6 @@ function processCard([first]: readonly DriverView[]): Content {
 
 function bad(text: string): Markup {
   return markup`<span class="bad">${text}</span>`;
-}
-
-const CHART_HEIGHT = 30;
-
-/** A bar for each minute. */
-function throughput(perMinute: readonly number[]): Markup {
-  const total = perMinute.reduce((sum, count) => sum + count, 0);
-  const most = Math.max(...perMinute);
-  const text = `${total} claims done in the last hour, at most ${most} in a minute`;
-  const bars = perMinute.map((count, i) => {
-    const height = (count / Math.max(1, most)) * CHART_HEIGHT;
-    return markup`<rect x="${i * 4}" y="${CHART_HEIGHT - height}" width="3" height="${height}"/>`;
-  });
-  return markup`<svg viewBox="0 0 ${perMinute.length * 4} ${CHART_HEIGHT}" preserveAspectRatio="none"
-role="img" aria-label="${text}">${bars}</svg>
-<p class="quiet">${text}</p>`;
 }
 
 function pendingSection({ overview, filter, faults, found, rows }: Listing): Markup {

@@ -3,27 +3,20 @@ import { readPendingEntry } from '../explain/pending-index.ts';
 import { type DriverReport, explainOne, reportDriver } from '../explain/report.ts';
 import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
-import { completedPerMinute, listDrivers, readJob } from '../queue/queues.ts';
+import { listDrivers, readJob } from '../queue/queues.ts';
 import type { RedisPlace } from '../redis/key-prefix.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import type { Clock } from '../runtime/clock.ts';
 
-/** A driver, for the first page. */
-export interface DriverView extends DriverReport {
-  /** Claims done in each of the last 60 minutes, the oldest first. */
-  readonly perMinute: readonly number[];
-}
-
 /** Everything that is not done, the oldest first. */
 export interface Overview {
   readonly atMs: number;
-  readonly drivers: readonly DriverView[];
+  readonly drivers: readonly DriverReport[];
   readonly claims: readonly Explanation[];
   readonly volumes: readonly Explanation[];
 }
 
 const CACHE_MS = 500;
-const MINUTES = 60;
 
 interface PendingViewOptions {
   readonly link: RedisLink;
@@ -75,24 +68,14 @@ export class PendingView {
 
   async #read(nowMs: number): Promise<Overview> {
     const { link, prefix } = this.#options;
-    const drivers: DriverView[] = [];
+    const drivers: DriverReport[] = [];
     // One after the other: each may be large.
     for (const driver of await listDrivers(link.redis, prefix))
-      drivers.push(await this.#readDriver(driver, nowMs));
+      drivers.push(await reportDriver(this.#placeOf(driver)));
     const pending = onceEach(drivers.flatMap((each) => each.pending));
     const claims = pending.filter(({ kind }) => kind === 'claim');
     const volumes = pending.filter(({ kind }) => kind === 'volume');
     return { atMs: nowMs, drivers, claims, volumes };
-  }
-
-  async #readDriver(driver: string, nowMs: number): Promise<DriverView> {
-    const place = this.#placeOf(driver);
-    const { redis, prefix } = place;
-    const [report, perMinute] = await Promise.all([
-      reportDriver(place),
-      completedPerMinute(redis, { prefix, queue: queueName('claim', driver) }, MINUTES, nowMs),
-    ]);
-    return { ...report, perMinute };
   }
 
   #placeOf(driver: string): RedisPlace {

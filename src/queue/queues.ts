@@ -137,25 +137,6 @@ export function activeJobIds(redis: Redis, place: QueuePlace): Promise<readonly 
   return redis.lrange(`${queueRoot(place.prefix, place.queue)}active`, 0, -1);
 }
 
-/** How many jobs of a queue were completed in each of the last minutes, the oldest first. */
-export function completedPerMinute(
-  redis: Redis,
-  place: QueuePlace,
-  minutes: number,
-  nowMs: number,
-): Promise<readonly number[]> {
-  return useQueue(redis, place, async (queue) => {
-    const { meta, data } = await queue.getMetrics('completed', 0, minutes - 1);
-    const perMinute = Array.from({ length: minutes }, () => 0);
-    // The newest of `data` is the minute before that in which BullMQ wrote last.
-    const written = Math.floor(meta.prevTS / 60_000);
-    const newestAt = minutes - 1 - (Math.floor(nowMs / 60_000) - written);
-    for (const [i, count] of [meta.count - meta.prevCount, ...data].entries())
-      if (newestAt - i in perMinute) perMinute[newestAt - i] = count;
-    return perMinute;
-  });
-}
-
 /** How many keys of a queue have a job: it waits, is delayed, or runs. */
 export function countJobs(redis: Redis, place: QueuePlace): Promise<number> {
   return useQueue(redis, place, (queue) =>
