@@ -16,13 +16,15 @@ import { isFields } from '../runtime/json.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import type { driverConfigFlags } from './flags.ts';
 
-/** Values of flags, by their names in Flags. */
-type FlagValues = Readonly<Record<string, unknown>>;
-
 /** The flags of each driver, by its name: those of the process, and its own in their place. */
 export type DriverConfig<T extends FlagTable> = ReadonlyMap<string, Flags<T>>;
 
 type Table = FlagTable & typeof driverConfigFlags & typeof gatewayClientFlags;
+
+/** What is checked of every section. Some processes have no flag for the Lease's namespace. */
+type SharedFlags = Flags<typeof gatewayClientFlags> & {
+  readonly leaderElectionNamespace?: string;
+};
 
 /** Refuses flags of one driver that can't be used together.
  * @throws UsageError */
@@ -31,20 +33,12 @@ type Check<T extends FlagTable> = (context: Pick<ProcessContext<T>, 'flags' | 'e
 /** Reads --driver-config.
  * @throws UsageError that names driver, key and fix */
 export async function readDriverConfig<T extends Table>(
-  { flags, env, known }: Pick<ProcessContext<T>, 'flags' | 'env' | 'known'>,
+  context: Pick<ProcessContext<T>, 'flags' | 'env' | 'known'>,
   check: Check<T>,
 ): Promise<DriverConfig<T>> {
-  const path = pathOf(flags);
+  const path = pathOf(context.flags);
   try {
-    const sections = await parseDriverConfig(await readFile(path, 'utf8'), { known, flags });
-    for (const [name, values] of sections)
-      ofDriver(name, () => {
-        // By the same table as the flags of the process.
-        const all = values as Flags<T>;
-        checkGatewayFlags(all as unknown as Flags<typeof gatewayClientFlags>);
-        check({ flags: all, env });
-      });
-    return sections as DriverConfig<T>;
+    return await parseDriverConfig(await readFile(path, 'utf8'), context, check);
   } catch (cause) {
     throw new UsageError(`--driver-config ${path}: ${messageOf(cause)}`, { cause });
   }
@@ -81,6 +75,7 @@ export function driverFlags(known: FlagTable): FlagTable {
 /** As the CSI specification restricts it. */
 const DRIVER_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$/;
 const SHAPE = 'write "drivers:", and below it the name of each driver with its keys';
+const OWN_GATEWAYS = 'each driver has gateways of its own';
 /** What each section has of its own: flags of the process are no defaults for these. */
 const NO_GATEWAYS = { gateway: [], gatewayService: '' };
 
@@ -88,32 +83,31 @@ const NO_GATEWAYS = { gateway: [], gatewayService: '' };
  * @param o.known  flags of all processes
  * @param o.flags  those of the process
  * @throws Error that names driver, key and fix */
-export async function parseDriverConfig(
+export async function parseDriverConfig<T extends Table>(
   text: string,
-  { known, flags }: { readonly known: FlagTable; readonly flags: FlagValues },
-): Promise<ReadonlyMap<string, FlagValues>> {
-  const config = new Map<string, FlagValues>();
+  o: Pick<ProcessContext<T>, 'flags' | 'env' | 'known'>,
+  check: Check<T>,
+): Promise<DriverConfig<T>> {
+  const config = new Map<string, Flags<T>>();
+  const owners = new Map<string, string>();
   for (const [name, section] of Object.entries(sectionsOf(await parseYaml(text))))
-    ofDriver(name, () => {
+    try {
       if (!DRIVER_NAME.test(name))
         throw new Error('write the name as GetPluginInfo answers it, like ebs.csi.aws.com');
       if (!isFields(section)) throw new Error('it has no keys; write "gateway: ADDRESS" below it');
-      const values = readSection(section, known);
-      config.set(name, { ...flags, ...NO_GATEWAYS, ...values });
-    });
-  refuseRepeats(config);
+      const values = { ...o.flags, ...NO_GATEWAYS, ...readSection(section, o.known) };
+      // Table contains them, which Flags<T> does not show for a generic T.
+      const shared = values as unknown as SharedFlags;
+      refuseRepeats(name, shared, owners);
+      checkGatewayFlags(shared);
+      check({ flags: values, env: o.env });
+      config.set(name, values);
+    } catch (cause) {
+      // A section has the keys without dashes.
+      const message = messageOf(cause).replaceAll(/--(?=[a-z])/g, '');
+      throw new Error(`driver ${name}: ${message}`, { cause });
+    }
   return config;
-}
-
-/** Names the driver in what the function throws. */
-function ofDriver(name: string, read: () => void): void {
-  try {
-    read();
-  } catch (cause) {
-    // A section has the keys without dashes.
-    const message = messageOf(cause).replaceAll(/--(?=[a-z])/g, '');
-    throw new Error(`driver ${name}: ${message}`, { cause });
-  }
 }
 
 /** @returns texts, lists and mappings: what a text means is decided by the flag that it is for */
@@ -136,7 +130,10 @@ function sectionsOf(root: unknown): Readonly<Record<string, unknown>> {
   return drivers;
 }
 
-function readSection(section: Readonly<Record<string, unknown>>, known: FlagTable): FlagValues {
+function readSection(
+  section: Readonly<Record<string, unknown>>,
+  known: FlagTable,
+): Record<string, unknown> {
   const table = driverFlags(known);
   const values: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(section)) {
@@ -180,43 +177,19 @@ function areTexts(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((each) => typeof each === 'string');
 }
 
-/** Refuses a driver without a gateway, and two with one gateway or one Lease. */
-function refuseRepeats(config: ReadonlyMap<string, FlagValues>): void {
-  const seen = new Map<string, string>();
-  for (const [name, values] of config) {
-    const gateways = gatewaysOf(values);
-    if (gateways.length === 0)
-      throw new Error(
-        `driver ${name}: gateway is missing; write "gateway-service: NAMESPACE/NAME", ` +
-          '"gateway: dns:///HOST:PORT" or "gateway: unix:///PATH"',
-      );
-    const lease = `${textOf(values, 'leaderElectionNamespace')}/${leaseName(name)}`;
-    for (const thing of [...gateways, `the Lease ${lease.replace(/^\//, '')}`]) {
-      const first = seen.get(thing);
-      if (first !== undefined)
-        throw new Error(
-          `driver ${name}: ${thing} is also that of driver ${first}; ` +
-            (thing.startsWith('the Lease')
-              ? 'give one of them another leader-election-namespace'
-              : 'each driver has gateways of its own'),
-        );
-      seen.set(thing, name);
-    }
+/** Refuses a driver whose gateway or Lease is that of another driver.
+ * @param owners  the driver of each gateway and Lease so far */
+function refuseRepeats(name: string, flags: SharedFlags, owners: Map<string, string>): void {
+  const { gateway, gatewayService, leaderElectionNamespace: namespace = '' } = flags;
+  const lease = namespace === '' ? leaseName(name) : `${namespace}/${leaseName(name)}`;
+  const remedies: Readonly<Record<string, string>> = {
+    ...(gatewayService === '' ? {} : { [`gateway-service ${gatewayService}`]: OWN_GATEWAYS }),
+    ...Object.fromEntries(gateway.map((each) => [`gateway ${each}`, OWN_GATEWAYS])),
+    [`the Lease ${lease}`]: 'give one of them another leader-election-namespace',
+  };
+  for (const [thing, remedy] of Object.entries(remedies)) {
+    const owner = owners.get(thing);
+    if (owner !== undefined) throw new Error(`${thing} is also that of driver ${owner}; ${remedy}`);
+    owners.set(thing, name);
   }
-}
-
-/** The gateways of a driver, each as "KEY ADDRESS". */
-function gatewaysOf(values: FlagValues): readonly string[] {
-  const { gateway } = values;
-  const addresses: readonly unknown[] = Array.isArray(gateway) ? gateway : [];
-  const service = textOf(values, 'gatewayService');
-  return [
-    ...(service === '' ? [] : [`gateway-service ${service}`]),
-    ...addresses.map((each) => `gateway ${String(each)}`),
-  ];
-}
-
-function textOf(values: FlagValues, key: string): string {
-  const value = values[key];
-  return typeof value === 'string' ? value : '';
 }

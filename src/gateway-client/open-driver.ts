@@ -98,7 +98,10 @@ export function checkGatewayFlags(flags: Flags<typeof gatewayClientFlags>): void
     if (gateway.length === 0 || isDefault) return;
     throw new UsageError('--gateway and --gateway-service: give one of them');
   }
-  if (gateway.length === 0) throw new UsageError('--gateway: the address of a gateway is missing');
+  if (gateway.length === 0)
+    throw new UsageError(
+      '--gateway: the address of a gateway is missing; give it, or --gateway-service=NAMESPACE/NAME',
+    );
   for (const text of gateway) refusePlaintext(parseAddress('gateway', text), security);
 }
 

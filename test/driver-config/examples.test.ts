@@ -4,11 +4,8 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { flagsOf } from '#src/dispatch.ts';
 import { parseDriverConfig } from '#src/driver-config/read-config.ts';
-import { checkGatewayFlags } from '#src/gateway-client/open-driver.ts';
-import type { gatewayClientFlags } from '#src/gateway-client/flags.ts';
 import { flags as table } from '#src/jobs/flags.ts';
 import { processes } from '#src/processes.ts';
-import type { Flags } from '#src/runtime/flags.ts';
 import { parseFlags } from '#src/runtime/parse-flags.ts';
 
 const ROOT = new URL('../../..', import.meta.url).pathname;
@@ -20,9 +17,8 @@ const TLS = ['ca', 'cert', 'key'].map((file) => `--gateway-tls-${file}=/etc/sutl
 async function driversOf(text: string): Promise<readonly string[]> {
   const parsed = parseFlags(table, { argv: TLS, env: {}, known });
   assert.ok(parsed.kind === 'run');
-  const config = await parseDriverConfig(text, { known, flags: parsed.flags });
-  for (const values of config.values())
-    checkGatewayFlags(values as Flags<typeof gatewayClientFlags>);
+  const context = { known, flags: parsed.flags, env: {} };
+  const config = await parseDriverConfig<typeof table>(text, context, () => undefined);
   return [...config.keys()];
 }
 

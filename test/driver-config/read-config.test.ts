@@ -25,10 +25,14 @@ function flagsOfProcess(argv: readonly string[] = []) {
   return parsed.flags;
 }
 
+function parse(text: string, flags: ReturnType<typeof flagsOfProcess>) {
+  return parseDriverConfig<typeof jobs>(text, { known, flags, env: {} }, () => undefined);
+}
+
 /** What the sections set in the place of the process' flags. */
 async function valuesOf(text: string): Promise<Record<string, unknown>> {
   const flags = flagsOfProcess();
-  const config = await parseDriverConfig(text, { known, flags });
+  const config = await parse(text, flags);
   const isOwn = ([key, value]: readonly [string, unknown]): boolean =>
     value !== '' &&
     !(Array.isArray(value) && value.length === 0) &&
@@ -143,7 +147,7 @@ drivers:
       /^driver b\.example\.com: gateway unix:\/\/\/a is also that of driver a\.example\.com/,
     ],
     'a Service of two drivers': [
-      'drivers:\n  x:\n    gateway-service: a/b\n  y:\n    gateway-service: a/b\n',
+      'drivers:\n  x: {gateway-service: a/b, gateway-insecure: "true"}\n  y: {gateway-service: a/b}\n',
       /^driver y: gateway-service a\/b is also that of driver x/,
     ],
     'names whose Leases have one name': [
@@ -152,7 +156,7 @@ drivers:
     ],
     'a driver without a gateway': [
       'drivers:\n  x:\n    timeout: 1s\n',
-      /^driver x: gateway is missing; write "gateway-service: NAMESPACE\/NAME"/,
+      /^driver x: gateway: the address of a gateway is missing; give it, or gateway-service=/,
     ],
     'a driver without keys': ['drivers:\n  x:\n', /^driver x: it has no keys/],
     'a name that no driver can have': [
@@ -172,12 +176,9 @@ drivers:
 
   it('takes no gateway from a flag of the process', async () => {
     const flags = flagsOfProcess(['--gateway-service=a/b', '--gateway=unix:///a']);
-    await assert.rejects(
-      parseDriverConfig('drivers:\n  x:\n    timeout: 1s\n', { known, flags }),
-      /missing/,
-    );
-    const config = await parseDriverConfig(`drivers:\n${A}`, { known, flags });
-    assert.equal(config.get('a.example.com')?.['gatewayService'], '');
+    await assert.rejects(parse('drivers:\n  x:\n    timeout: 1s\n', flags), /missing/);
+    const config = await parse(`drivers:\n${A}`, flags);
+    assert.equal(config.get('a.example.com')?.gatewayService, '');
   });
 
   describe('in a file', () => {
@@ -218,7 +219,7 @@ drivers:
       .map(([at, count, text]) => good.slice(0, at) + text + good.slice(at + count));
     const flags = flagsOfProcess();
     const check = async (text: string): Promise<void> => {
-      const error = await parseDriverConfig(text, { known, flags }).then(() => undefined, String);
+      const error = await parse(text, flags).then(() => undefined, String);
       if (error !== undefined) assert.match(error, /^Error: ./);
     };
     const any = fc.string({ unit: 'binary', maxLength: 60 });
