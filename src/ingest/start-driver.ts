@@ -9,16 +9,13 @@ import { doubtMsOf, leaseNamespace } from '../election/flags.ts';
 import type { PendingEntry } from '../explain/pending-index.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { eventComponent, EventRecorder } from '../kube/events.ts';
-import type { Volume } from '../kube/objects.ts';
-import { apiVersionOf, leases, volumes } from '../kube/resources.ts';
+import { apiVersionOf, leases } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
 import { redisSharedHandles } from '../hints/shared-handles.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
-import { volumeFailedDelete } from '../volumes/deletion.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
-import { explainShared } from '../volumes/handles.ts';
 import type { Context, DriverDeps } from './driver-deps.ts';
 import type { EventSource } from './event-source.ts';
 import { resyncMs } from './flags.ts';
@@ -158,18 +155,12 @@ async function serveDriver(
   eventSource: EventSource,
   classChanges: Listeners<void>,
 ): Promise<EventHandler> {
-  const { context, connections, driver: info, queue, events, ownLeader } = deps;
+  const { context, driver: info, queue, ownLeader } = deps;
   const { closers, log, stopping } = context;
   const { source, informers } = eventSource;
   if (informers !== undefined) ownLeader?.showClaims((key) => informers.freshClaim(key));
   const driver = { ...info, inTreeName: inTreeNameOf(info.name), ownNode: ownLeader?.node };
-  const sharing = informers && {
-    sharersOf: (volume: Volume) => informers.sharersOf(volume),
-    read: (name: string) => connections.kube.get<Volume>(volumes, { name }),
-    onRefused: (volume: Volume, other: string) =>
-      events.record(volumeFailedDelete(volume, explainShared(other))),
-  };
-  const handler = new EventHandler({ driver, queue, lookups: source, sharing, log });
+  const handler = new EventHandler({ driver, queue, lookups: source, log });
   const serving = source.serve({ handler, onClassChange: () => classChanges.notify() });
   closers.add('objects of the driver', () => serving.stop());
   openHandlePublisher(deps, eventSource);

@@ -4,7 +4,6 @@ import { keyOf } from '../../kube/resources.ts';
 import { type JobKey, type KeyToQueue, logFields } from '../../queue/contract.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import { mayBeSame } from '../../volumes/handles.ts';
 import type { LeaderOnlyQueue } from '../leader-only-queue.ts';
 import type { Unfinished } from './object-source.ts';
 import {
@@ -20,23 +19,11 @@ import {
 } from './predicates.ts';
 import type { WatchedClaim } from './transforms.ts';
 
-/** Looks for another PV with the handle of one whose deletion is about to be enqueued
- * (invariant 6). */
-export interface SharedHandleLook {
-  /** The names of other PVs that may have the volume's handle. */
-  readonly sharersOf: (volume: Volume) => readonly string[];
-  readonly read: (name: string) => Promise<Volume | undefined>;
-  /** Called when the deletion is not enqueued because `other` has the handle too. */
-  readonly onRefused: (volume: Volume, other: string) => void;
-}
-
 export interface EventHandlerOptions {
   readonly driver: PredicateDriver;
   readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'enqueueNow' | 'promote' | 'isAllowing'>;
   /** What is known about other objects than the one that has changed. */
   readonly lookups: ClaimLookups;
-  /** Absent where PVs are not watched: only the worker looks there, before DeleteVolume. */
-  readonly sharing?: SharedHandleLook | undefined;
   readonly log: Logger;
 }
 
@@ -55,14 +42,12 @@ export class EventHandler {
   readonly driver: PredicateDriver;
   readonly queue: EventHandlerOptions['queue'];
   readonly #lookups: ClaimLookups;
-  readonly #sharing: SharedHandleLook | undefined;
   readonly #log: Logger;
 
-  constructor({ driver, queue, lookups, sharing, log }: EventHandlerOptions) {
+  constructor({ driver, queue, lookups, log }: EventHandlerOptions) {
     this.driver = driver;
     this.queue = queue;
     this.#lookups = lookups;
-    this.#sharing = sharing;
     this.#log = log;
   }
 
@@ -96,14 +81,9 @@ export class EventHandler {
     this.#enqueue(this.#claimNeed(claim), `claim ${keyOf(claim.metadata)}`, how);
   }
 
-  /** Passes the volume's key on if it needs a job and no other PV has its handle. */
+  /** Passes the volume's key on if it needs a job. */
   enqueueVolume(volume: Volume, how: EnqueueHow): void {
-    const need = volumeNeed(volume, this.driver);
-    const enqueue = (): void => this.#enqueue(need, `volume ${volume.metadata.name}`, how);
-    if (need.kind === 'ignore' || !this.#mayShare(volume)) return enqueue();
-    void this.#isShared(volume).then((isShared) => {
-      if (!isShared) enqueue();
-    });
+    this.#enqueue(volumeNeed(volume, this.driver), `volume ${volume.metadata.name}`, how);
   }
 
   /** Passes the key of a volume on: its run judges it. */
@@ -121,8 +101,7 @@ export class EventHandler {
     }
     for await (const volume of source.volumes(isWanted)) {
       const key = this.keyOfVolume(volume);
-      if (key !== undefined && !(this.#mayShare(volume) && (await this.#isShared(volume))))
-        yield key;
+      if (key !== undefined) yield key;
     }
   }
 
@@ -139,26 +118,6 @@ export class EventHandler {
       const key = this.keyOfVolume(volume);
       if (key !== undefined) yield { key, className: '', sinceMs: NaN, why: '' as const };
     }
-  }
-
-  #mayShare(volume: Volume): boolean {
-    return this.queue.isAllowing && (this.#sharing?.sharersOf(volume) ?? []).length > 0;
-  }
-
-  /** Reads the other PVs and compares. If they can't be read, the worker decides. */
-  async #isShared(volume: Volume): Promise<boolean> {
-    const { sharersOf, read, onRefused } = this.#sharing ?? {};
-    try {
-      for (const name of sharersOf?.(volume) ?? []) {
-        const other = await read?.(name);
-        if (other === undefined || !mayBeSame(other, volume)) continue;
-        onRefused?.(volume, name);
-        return true;
-      }
-    } catch (error) {
-      this.#log.debug({ err: error }, 'could not read a PV that may share a handle');
-    }
-    return false;
   }
 
   /** The volume's key, if it needs a job. */

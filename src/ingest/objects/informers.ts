@@ -51,11 +51,7 @@ export class Informers implements ObjectSource {
   readonly #classes: Reflector<Class>;
   readonly #pendingClaims: PendingCache<WatchedClaim>;
   readonly #pendingVolumes: PendingCache<Volume>;
-  readonly #volumeIndex = new VolumeIndex((name) => {
-    const volume = this.#pendingVolumes.get(name);
-    if (volume !== undefined)
-      this.#options.drivers.each(({ handler }) => handler.enqueueVolume(volume, 'ensureQueued'));
-  });
+  readonly #volumeIndex = new VolumeIndex();
   readonly #claimWatch: ListWatch;
   readonly #volumeWatch: ListWatch;
   /** What to call when a list of volumes is complete that was begun with the driver in mind. */
@@ -171,11 +167,6 @@ export class Informers implements ObjectSource {
     if (known?.metadata.uid !== uid || known.copy === undefined) return undefined;
     const { dataSource, dataSourceRef } = known.spec;
     return dataSource || dataSourceRef ? undefined : (JSON.parse(known.copy) as Claim);
-  }
-
-  /** The names of other PVs that may share the handle of this one. */
-  sharersOf(volume: Volume): readonly string[] {
-    return this.#volumeIndex.sharersOf(volume);
   }
 
   /** The names of the PVs by each handle, as its hash, that several of them may have. */

@@ -174,7 +174,7 @@ function isNamedAfter(name: string, claimUid: string): boolean {
   return name.endsWith(`-${claimUid}`) || isShortened;
 }
 
-/** Whether a volume needs a job. Whether another PV has its handle is left to the caller. */
+/** Whether a volume needs a job. Whether another PV has its handle, the job finds. */
 export function volumeNeed(volume: Volume, driver: DriverNames): Need {
   const { uid, name } = volume.metadata;
   const verdict = shouldDelete(volume, driver);

@@ -20,12 +20,6 @@ export class VolumeIndex {
   readonly #counts = new Map<string, number>();
   /** Names of PVs that the list under way did not contain so far. */
   #unlisted = new Set<string>();
-  readonly #onAlone: (name: string) => void;
-
-  /** @param onAlone  called with the name of a PV when no other may share its handle any more */
-  constructor(onAlone: (name: string) => void = () => undefined) {
-    this.#onAlone = onAlone;
-  }
 
   get size(): number {
     return this.#hashes.size;
@@ -87,14 +81,6 @@ export class VolumeIndex {
     return (this.#hashes.has(name) && !this.#leaving.has(name)) || this.#counts.has(claimUid);
   }
 
-  /** The names of other PVs that may share the handle of this one. */
-  sharersOf({ metadata: { name } }: Volume): readonly string[] {
-    const names = this.#names.get(this.#hashes.get(name) ?? NO_HANDLE);
-    return names === undefined || typeof names === 'string'
-      ? []
-      : [...names].filter((other) => other !== name);
-  }
-
   /** The names of the PVs by each handle, as its hash, that several of them may have. */
   sharedHandles(): ReadonlyMap<number, readonly string[]> {
     const shared = new Map<number, readonly string[]>();
@@ -123,10 +109,7 @@ export class VolumeIndex {
     }
     names.delete(name);
     const [first, second] = names;
-    if (first !== undefined && second === undefined) {
-      this.#names.set(hash, first);
-      this.#onAlone(first);
-    }
+    if (first !== undefined && second === undefined) this.#names.set(hash, first);
     return true;
   }
 
