@@ -13,7 +13,6 @@ import { QueueWorker } from './queue-worker.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
 import { lastRun, markingOf, type Run } from './run.ts';
-import { RunLocks } from './run-locks.ts';
 import { workqueueMetrics } from './workqueue-metrics.ts';
 
 /** Whether the driver can be reached. */
@@ -67,17 +66,18 @@ export class Consumer {
   readonly #workqueue: ReturnType<typeof workqueueMetrics>;
   readonly #labels: { readonly driver: string; readonly kind: JobKind };
   readonly #link: RedisLink;
-  readonly #locks: RunLocks;
+  /** Runs under way here, by the ids of their jobs; aborted: the run starts no more calls, and none
+   * that was sent is cancelled (invariant 7). */
+  readonly #runs = new Map<string, AbortController>();
   readonly #outcomes: OutcomeApplier;
   readonly #worker: QueueWorker;
   readonly #unsubscribe: readonly (() => void)[];
   readonly #warnings: RareWarnings;
-  #isPaused = false;
   #isClosing = false;
 
   /** Takes jobs as soon as Redis can be reached. */
   constructor(options: ConsumerOptions) {
-    const { link, driver, driverState, kind, prefix, lockMs, backoff, log } = options;
+    const { link, driver, driverState, kind, prefix, backoff, log } = options;
     const { random = Math.random } = options;
     this.#options = options;
     this.#warnings = new RareWarnings(log, systemClock);
@@ -85,8 +85,6 @@ export class Consumer {
     this.#labels = { driver, kind };
     this.#metrics = consumerMetrics(options.metrics, this.#labels);
     this.#workqueue = workqueueMetrics(options.metrics, kind);
-    const onLockLost = (): void => this.#metrics.locksLost.inc(this.#labels);
-    this.#locks = new RunLocks({ lockMs, log, onLockLost });
     this.#link = link;
     this.#outcomes = new OutcomeApplier({
       prefix,
@@ -111,31 +109,19 @@ export class Consumer {
     void this.#worker.start();
   }
 
-  /** Whether it takes no jobs. */
+  /** Whether it takes no jobs: the driver can't be reached. */
   get #isIdle(): boolean {
-    return this.#isPaused || this.#options.driverState.trouble !== undefined;
+    return this.#options.driverState.trouble !== undefined;
   }
 
   #driverChanged(): void {
-    const isDown = this.#options.driverState.trouble !== undefined;
-    this.#metrics.driverDown.set(this.#labels, isDown ? 1 : 0);
+    this.#metrics.driverDown.set(this.#labels, this.#isIdle ? 1 : 0);
     void this.#worker.adjust();
   }
 
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
   get trouble(): string | undefined {
     return this.#link.trouble ?? this.#worker.trouble;
-  }
-
-  /** Takes no more jobs; runs under way go on. */
-  async pause(): Promise<void> {
-    this.#isPaused = true;
-    await this.#worker.adjust();
-  }
-
-  async resume(): Promise<void> {
-    this.#isPaused = false;
-    await this.#worker.adjust();
   }
 
   /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,
@@ -149,16 +135,15 @@ export class Consumer {
     const closing = this.#worker.close();
     let isClosed = closing === undefined;
     closing?.finally(() => (isClosed = true)).catch(() => undefined);
-    this.#locks.abortAll('shutdown');
+    for (const run of this.#runs.values()) run.abort();
     // BullMQ's own close() waits for Redis; without Redis the ends of runs can't be stored anyway.
     const isOver = (): boolean =>
-      isClosed || (this.#link.trouble !== undefined && this.#locks.size === 0);
+      isClosed || (this.#link.trouble !== undefined && this.#runs.size === 0);
     while (!isOver() && Date.now() < deadlineMs)
       await Promise.race([closing, systemClock.sleep(20)]);
-    this.#locks.stop();
-    if (this.#locks.size > 0)
+    if (this.#runs.size > 0)
       this.#options.log.warn(
-        { queue: this.#queue, runs: this.#locks.size },
+        { queue: this.#queue, runs: this.#runs.size },
         'runs did not end in time; another worker takes over their jobs',
       );
   }
@@ -189,12 +174,23 @@ export class Consumer {
         removeOnFail: { count: 5000 },
       },
     );
-    worker.on('locksRenewed', ({ jobIds }) => this.#locks.renewed(jobIds, Date.now()));
-    worker.on('lockRenewalFailed', (jobIds) => this.#locks.markLost(jobIds));
+    worker.on('lockRenewalFailed', (jobIds) => this.#lostLocks(jobIds));
     worker.on('stalled', () => this.#metrics.stalled.inc(this.#labels));
     worker.on('error', (error) => this.#reportError(error));
     if (this.#isIdle) void worker.pause(true);
     return worker;
+  }
+
+  /** The runs of these jobs that go on here do not hold their locks any more. */
+  #lostLocks(jobIds: readonly string[]): void {
+    for (const jobId of jobIds) {
+      const run = this.#runs.get(jobId);
+      if (run === undefined || run.signal.aborted) continue;
+      run.abort();
+      this.#metrics.locksLost.inc(this.#labels);
+      const fields = { job: jobId, queue: this.#queue };
+      this.#options.log.debug(fields, 'a run lost its lock: it starts no more calls');
+    }
   }
 
   /** Logs an error of BullMQ, unless the connection has reported it already. */
@@ -233,8 +229,14 @@ export class Consumer {
     const { job, key } = taken;
     const { id: jobId = '' } = job;
     const startedMs = Date.now();
-    const signal = this.#locks.begin(jobId, keyId(key), job.processedOn ?? startedMs);
-    if (signal === undefined) return this.#outcomes.delay(taken, BUSY_MS);
+    // After an outage of Redis BullMQ gives this worker jobs again whose runs go on here.
+    if (this.#runs.has(jobId)) {
+      this.#lostLocks([jobId]);
+      return this.#outcomes.delay(taken, BUSY_MS);
+    }
+    const run = new AbortController();
+    this.#runs.set(jobId, run);
+    const { signal } = run;
     const endWork = this.#countRun(job, startedMs);
     let outcome: Outcome | undefined;
     try {
@@ -252,7 +254,7 @@ export class Consumer {
         ...lastRun(this.#options.plain, this.#options, job, key),
       });
     } finally {
-      this.#locks.end(jobId);
+      this.#runs.delete(jobId);
       endWork(outcome);
     }
     if (outcome.kind === 'later' && outcome.isDriverDown === true)
@@ -267,14 +269,14 @@ export class Consumer {
   #countRun(job: Job, startedMs: number): (outcome: Outcome | undefined) => void {
     const { inFlight } = this.#metrics;
     const labels = this.#labels;
-    inFlight.set(labels, this.#locks.size);
+    inFlight.set(labels, this.#runs.size);
     const isFirst = job.attemptsStarted === 1;
     const endWork = this.#workqueue.begin(
       isFirst ? Math.max(0, startedMs - job.timestamp) : undefined,
     );
     return (outcome) => {
       endWork(outcome?.kind === 'done');
-      inFlight.set(labels, this.#locks.size);
+      inFlight.set(labels, this.#runs.size);
     };
   }
 

@@ -425,19 +425,6 @@ describe('Consumer', () => {
     await until(() => bench.runs.length === 2, 'it runs again');
   });
 
-  it('takes nothing while paused', async () => {
-    const consumer = bench.consumer(() => done);
-    await until(() => consumer.trouble === undefined, 'connected');
-    await consumer.pause();
-    const producer = bench.producer();
-    producer.ensureQueued(key);
-    await producer.waitUntilFlushed();
-    await sleep(100);
-    assert.equal(bench.runs.length, 0);
-    await consumer.resume();
-    await until(() => bench.runs.length >= 1, 'the run');
-  });
-
   describe('close', () => {
     it('aborts the signals of runs, waits for their ends, and starts no more', async () => {
       let aborted = false;

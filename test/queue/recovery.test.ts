@@ -45,10 +45,6 @@ describe('queue under faults', () => {
     producer.ensureQueued(snapshotKey('during'));
     // Longer than the locks, of one second: all have expired when Redis runs again.
     await sleep(1300);
-    assert.ok(
-      bench.runs.every(({ run }) => run.signal.aborted),
-      'no run may start a call any more',
-    );
     await redis.start();
     await until(
       async () => (await bench.metric('sutler_queue_jobs_stalled_total', { driver })) >= 10,
