@@ -19,7 +19,7 @@ import type { Context, DriverLease } from './driver-deps.ts';
 import { LeaderOnlyQueue } from './leader-only-queue.ts';
 import type { EventHandler } from './objects/event-handler.ts';
 import type { ObjectSource } from './objects/object-source.ts';
-import { transformNoticedClaim } from './objects/transforms.ts';
+import { transformWatchedClaim } from './objects/transforms.ts';
 
 /** What gives the claims and volumes of a driver their jobs. */
 export interface Work {
@@ -118,7 +118,7 @@ async function lookAgain(
   try {
     const claim = await readClaim(o.client, key);
     if (claim !== undefined)
-      o.handler()?.enqueueClaim(transformNoticedClaim(claim), 'ensureQueued');
+      o.handler()?.enqueueClaim(transformWatchedClaim(claim), 'ensureQueued');
   } catch (error) {
     o.log.debug({ err: error }, 'a claim could not be read again; trying again');
     if (o.handler() !== undefined) setTimeout(() => void lookAgain(key, o), READ_AGAIN_MS).unref();

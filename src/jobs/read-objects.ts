@@ -1,31 +1,13 @@
 import { isUtf8 } from 'node:buffer';
 import { isForbidden, isOutage, KubeError } from '../kube/kube-error.ts';
-import type { Claim, KubeObject, Secret } from '../kube/objects.ts';
-import { readClaim } from '../kube/read-claim.ts';
+import type { KubeObject, Secret } from '../kube/objects.ts';
 import { referenceGrants, type Resource, secrets } from '../kube/resources.ts';
-import type { JobKey } from '../queue/contract.ts';
 import type { Answer, Rule, Step, WaitCondition } from '../rules/rule.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
 import type { Kube } from './dependencies.ts';
 import { addFinalizer } from './finalizers.ts';
 
-/* What runs read from the API server: a claim, what a rule asks for, and secrets. */
-
-/** How long the API server's cache may take to have a version. Longer than it is behind, unless
- * etcd was restored from a backup. */
-const CACHE_WAIT_MS = 1_000;
-
-/** Reads a claim from the API server's cache, which may be a moment behind, but has this version
- * or a later one.
- * @throws KubeError */
-export function readCachedClaim(kube: Kube, key: JobKey, seen: string): Promise<Claim | undefined> {
-  const options = { resourceVersion: seen, timeoutMs: CACHE_WAIT_MS };
-  return readClaim(kube, key, options).catch((error: unknown) => {
-    // The server asks to wait for longer than that.
-    if (error instanceof KubeError && error.code === 429) throw error;
-    return readClaim(kube, key);
-  });
-}
+/* What runs read from the API server: what a rule asks for, and secrets. */
 
 /** Runs a rule of src/volumes/ to its end: performs each step at the API server and resumes the
  * rule with the answer. A refusal is an answer too.

@@ -10,11 +10,6 @@ import {
 import type { ObjectRef, Resource } from './resources.ts';
 import { WatchDecoder, type WatchEvent } from './watch-decoder.ts';
 
-export interface GetOptions extends CallOptions {
-  /** The server may answer from its cache, once that has this version or a later one. */
-  readonly resourceVersion?: string;
-}
-
 export interface ListOptions extends CallOptions {
   readonly namespace?: string | undefined;
   readonly limit?: number | undefined;
@@ -69,7 +64,7 @@ export interface WatchOptions {
  * after a network fault if it is a read or was not sent. */
 export interface KubeClient {
   /** @returns undefined if the object does not exist */
-  get<T>(resource: Resource, ref: ObjectRef, o?: GetOptions): Promise<T | undefined>;
+  get<T>(resource: Resource, ref: ObjectRef, o?: CallOptions): Promise<T | undefined>;
   /** One page if there is a limit, else all objects. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
   create<T>(
@@ -105,9 +100,8 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
     decode<T>(titleOf(call), await sender.send(call, options));
 
   return {
-    get<T>(resource: Resource, at: ObjectRef, options: GetOptions = {}) {
-      const { resourceVersion } = options;
-      const call = { verb: 'get', resource, at, query: { resourceVersion } } as const;
+    get<T>(resource: Resource, at: ObjectRef, options: CallOptions = {}) {
+      const call = { verb: 'get', resource, at } as const;
       return request<T>(call, options).catch(undefinedIfAbsent(at));
     },
     // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers

@@ -1,4 +1,4 @@
-import type { GetOptions, KubeClient } from './client.ts';
+import type { KubeClient } from './client.ts';
 import type { Claim } from './objects.ts';
 import { claims } from './resources.ts';
 
@@ -8,8 +8,7 @@ import { claims } from './resources.ts';
 export async function readClaim(
   kube: Pick<KubeClient, 'get'>,
   { namespace = '', name, uid }: { namespace?: string; name: string; uid: string },
-  options?: GetOptions,
 ): Promise<Claim | undefined> {
-  const claim = await kube.get<Claim>(claims, { namespace, name }, options);
+  const claim = await kube.get<Claim>(claims, { namespace, name });
   return claim?.metadata.uid === uid ? claim : undefined;
 }

@@ -23,17 +23,12 @@ export interface JobKey {
 
 /** A key for which a job is asked. */
 export interface KeyToQueue extends JobKey {
-  /** A version that the claim has had. Its first run may read it from the API server's cache, once
-   * that is no older. Absent where that is not enough. */
-  readonly seen?: string;
   /** JSON of the claim, for the journal; it does not go into the job. Absent: it has to be read. */
   readonly claim?: string;
 }
 
 /** What a job says besides its key. */
 export interface JobFacts {
-  /** See KeyToQueue. */
-  readonly seen?: string;
   /** Of a creation: the journal object that has the claim's entry; '' where sutler works without a
    * journal. Absent: the run may not call the driver. */
   readonly journal?: string;
@@ -54,7 +49,7 @@ export interface JobData extends JobKey, JobFacts {
 
 /** The data of a job for this key. */
 export function jobData(key: KeyToQueue, facts: JobFacts = {}): JobData {
-  const { kind, uid, namespace, name, claimUid, seen } = key;
+  const { kind, uid, namespace, name, claimUid } = key;
   return {
     v: CONTRACT_VERSION,
     kind,
@@ -62,7 +57,6 @@ export function jobData(key: KeyToQueue, facts: JobFacts = {}): JobData {
     namespace,
     name,
     ...(claimUid === undefined ? {} : { claimUid }),
-    ...(seen === undefined ? {} : { seen }),
     ...facts,
   };
 }
@@ -81,9 +75,8 @@ export function parseJob(data: unknown): ParsedJob {
   }
   const parsed = parseKey(fields);
   if (!parsed.ok) return parsed;
-  const { seen, journal, until } = fields;
+  const { journal, until } = fields;
   const facts = {
-    ...(typeof seen === 'string' ? { seen } : {}),
     ...(typeof journal === 'string' ? { journal } : {}),
     ...(typeof until === 'number' ? { until } : {}),
   };

@@ -82,8 +82,6 @@ export interface Rig {
 
 /** How a claim without a job gets one. */
 export interface ClaimJob {
-  /** A version that the job carries of its claim. */
-  readonly seen?: string;
   /** Nobody has noted the claim in the journal. */
   readonly isUnnoted?: boolean;
   /** As after the begin of a leader: calls of an earlier job may be at work for so long. */
@@ -237,11 +235,10 @@ export async function openRig({
         },
       });
     },
-    provision: (claim, change = {}, { seen, isUnnoted = false, doubtMs } = {}) => {
+    provision: (claim, change = {}, { isUnnoted = false, doubtMs } = {}) => {
       const cls = classes.get(claim.spec.storageClassName ?? '');
       const noted = isUnnoted ? undefined : { claim, cls };
-      const key = { ...keyOf(claim), ...(seen === undefined ? {} : { seen }) };
-      return run(key, reconcileClaim, change, { noted, doubtMs });
+      return run(keyOf(claim), reconcileClaim, change, { noted, doubtMs });
     },
     remove: (volume, change = {}) => run(keyOf(volume), reconcileVolume, change),
     volumeOf: (claim) => kube.get<Volume>(resources.volumes, { name: `pvc-${claim.metadata.uid}` }),

@@ -120,12 +120,6 @@ describe('KubeClient', () => {
     );
   });
 
-  it('names the version that a cache must have', async () => {
-    const ref = { namespace: 'ns', name: 'c' };
-    await connect().get(claims, ref, { resourceVersion: '7' });
-    assert.equal(server.seen[0]?.query.get('resourceVersion'), '7');
-  });
-
   it('prefixes paths with the path of the server', async () => {
     const client = connect({ to: { server: new URL(`${server.url}/k8s/clusters/c-1/`) } });
     await client.get(claims, { namespace: 'ns', name: 'c' });

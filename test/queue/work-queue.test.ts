@@ -65,10 +65,10 @@ describe('WorkQueue', () => {
 
   it('writes the key, and what the job has to know, and nothing else', async () => {
     const journal = 'd-example-journal-0';
-    const request = { key: { ...key, seen: '7', claim: 'JSON of it' }, isNow: false, journal };
+    const request = { key: { ...key, claim: 'JSON of it' }, isNow: false, journal };
     await queue.add('claim', [request], leading);
     const { data = '' } = await server.redis.hgetall(rootOf() + key.uid);
-    assert.deepEqual(JSON.parse(data), { v: 1, ...key, seen: '7', journal });
+    assert.deepEqual(JSON.parse(data), { v: 1, ...key, journal });
   });
 
   it('writes until when calls of earlier jobs may be at work, by Redis’ clock', async () => {

@@ -17,7 +17,7 @@ import type {
   Unfinished,
 } from '../objects/object-source.ts';
 import { PendingCache } from '../objects/pending-cache.ts';
-import { transformClass, transformNoticedClaim, transformVolume } from '../objects/transforms.ts';
+import { transformClass, transformVolume, transformWatchedClaim } from '../objects/transforms.ts';
 
 export interface WebhookSourceOptions {
   readonly client: KubeClient;
@@ -55,7 +55,7 @@ export class WebhookSource implements ObjectSource {
     });
     this.#claims = new PendingCache<Claim>({
       resource: claims,
-      transform: transformNoticedClaim,
+      transform: transformWatchedClaim,
       mayNeedJob: (claim) => isPending(claim) || claim.metadata.deletionTimestamp !== undefined,
       onChange: ({ object, previous }) => {
         if (previous !== undefined)

@@ -54,13 +54,9 @@ export function claimNeed(
   return job;
 }
 
-/** The claim's key, with what may go into its job besides. */
-function keyToQueue({ metadata, seen, copy }: WatchedClaim): KeyToQueue {
-  return {
-    ...keyOfClaim(metadata),
-    ...(seen === undefined ? {} : { seen }),
-    ...(copy === undefined ? {} : { claim: copy }),
-  };
+/** The claim's key, with the claim for the journal. */
+function keyToQueue({ metadata, copy }: WatchedClaim): KeyToQueue {
+  return { ...keyOfClaim(metadata), ...(copy === undefined ? {} : { claim: copy }) };
 }
 
 export function keyOfClaim({ uid, namespace = '', name }: Claim['metadata']): JobKey {

@@ -42,10 +42,8 @@ export function transformClaim(raw: unknown): Claim {
   };
 }
 
-/** A claim that a watch has shown. */
+/** A claim that a watch has shown, or that was read because a notice named it. */
 export interface WatchedClaim extends Claim {
-  /** Its version, for the first run of its job; absent where that run reads it as it is then. */
-  readonly seen?: string;
   /** JSON of the whole claim, for the journal; absent where it has to be read for that. */
   readonly copy?: string;
 }
@@ -55,18 +53,10 @@ const MAX_COPY_LENGTH = 4_096;
 
 export function transformWatchedClaim(raw: unknown): WatchedClaim {
   const claim = transformClaim(raw);
-  if (!isNew(claim)) return claim;
-  const versioned = { ...claim, seen: claim.metadata.resourceVersion };
-  if (provisionerOf(claim) === undefined) return versioned;
+  if (!isNew(claim) || provisionerOf(claim) === undefined) return claim;
   const { metadata, ...others } = raw as Claim;
   const copy = JSON.stringify({ ...others, metadata: { ...metadata, managedFields: undefined } });
-  return copy.length > MAX_COPY_LENGTH ? versioned : { ...versioned, copy };
-}
-
-/** A claim that was read because a notice named it: its first run reads it as it is then. */
-export function transformNoticedClaim(raw: unknown): WatchedClaim {
-  const { seen: _, ...claim } = transformWatchedClaim(raw);
-  return claim;
+  return copy.length > MAX_COPY_LENGTH ? claim : { ...claim, copy };
 }
 
 export function transformVolume(raw: unknown): Volume {

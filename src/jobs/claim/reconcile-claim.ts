@@ -5,11 +5,10 @@ import type { Begun } from '../../queue/doubt.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
 import type { Run } from '../../queue/run.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
-import { classNameOf, isNew } from '../../volumes/eligibility.ts';
+import { classNameOf } from '../../volumes/eligibility.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
 import { finished } from '../mark-job.ts';
-import { readCachedClaim } from '../read-objects.ts';
 import { releaseCloneSource } from '../release-sources.ts';
 import { createVolume, delayIfRecentlyInfeasible } from './create-volume.ts';
 import {
@@ -113,9 +112,9 @@ function whyUnplanned(
   };
 }
 
-/** The claim as this run sees it. The first run of a job takes it as it was a moment ago: from
- * ingest's watch in the same process, or from the API server's cache. A process that serves one
- * node reads it, since a node may have been selected meanwhile. */
+/** The claim as this run sees it. Where ingest is the same process, the first run of a job takes it
+ * from its watch, as it was a moment ago. A process that serves one node reads it, since a node may
+ * have been selected meanwhile. */
 async function seeClaim(
   { cluster, driver }: Dependencies,
   job: JobKey,
@@ -123,12 +122,7 @@ async function seeClaim(
   { leftMs }: Begun,
 ): Promise<Claim | undefined> {
   const isFirst = run.count === 1 && leftMs === undefined && driver.facts().ownNode === undefined;
-  if (!isFirst) return readClaim(cluster.kube, job);
-  const shown = cluster.freshClaim(job);
-  if (shown !== undefined) return shown;
-  const { seen } = run.facts;
-  const cached = seen === undefined ? undefined : await readCachedClaim(cluster.kube, job, seen);
-  return cached !== undefined && isNew(cached) ? cached : readClaim(cluster.kube, job);
+  return (isFirst ? cluster.freshClaim(job) : undefined) ?? readClaim(cluster.kube, job);
 }
 
 /** Counts a run without a volume in upstream's metrics; write-volume.ts counts those with one. Runs
