@@ -1,3 +1,4 @@
+import { commandFlags } from '#src/operator/flags.ts';
 import type { FlagSpec, FlagTable } from '#src/runtime/flags.ts';
 import type { CommandHelp } from '#src/runtime/parse-flags.ts';
 import { processes } from './processes.ts';
@@ -13,7 +14,8 @@ notation (\`300ms\`, \`10s\`, \`1m30s\`). If a flag is absent, its environment v
 which is read first.
 
 Every process accepts the flags of the other processes and ignores them; at its start it logs which.
-Commands, whose exit statuses are below, take their own flags only. An unknown flag or an invalid
+Commands, whose exit statuses are below, take their own flags and
+[those of every command](#every-command) only. An unknown flag or an invalid
 value ends the process with status 2 and one line that names it.
 
 _Per driver_: also a key of a driver's section in \`--driver-config\` ([drivers](drivers.md)), for
@@ -31,11 +33,19 @@ export function flagsDocument(): string {
       `\`sutler ${name}\` ${summary}.`,
       '',
       ...(command === undefined ? [] : commandParts(name, command)),
-      ...flagItems(flags),
+      ...flagItems(command === undefined ? flags : ownFlags(flags)),
       '',
     ].join('\n'),
   );
-  return `${INTRODUCTION}\n${sections.join('\n')}`;
+  const shared = ['## Every command', '', ...flagItems(commandFlags), ''].join('\n');
+  return `${INTRODUCTION}\n${[...sections, shared].join('\n')}`;
+}
+
+/** Those of a command that not every command has. */
+function ownFlags(flags: FlagTable): FlagTable {
+  return Object.fromEntries(
+    Object.entries(flags).filter(([name]) => !Object.hasOwn(commandFlags, name)),
+  );
 }
 
 function commandParts(name: string, { exits, examples }: CommandHelp): readonly string[] {

@@ -141,18 +141,6 @@ export function driverCause(state: DriverState): Cause | undefined {
   return driverTrouble === undefined ? undefined : causeNamed('Unreachable', driverTrouble);
 }
 
-/** How long what lies outside the claims has to last before people are told: Redis or a leader that
- * comes back is away for a second. */
-export const LASTING_MS = 5_000;
-
-/** Causes that Redis or a leader that comes back also has, for a second. */
-const PASSING: readonly string[] = ['NoLeader', 'NoWorker'];
-
-/** Whether what was found may be the moment in which Redis or a leader comes back. */
-export function mayPass(found: readonly { readonly cause: Cause | undefined }[]): boolean {
-  return found.length === 0 || found.some(({ cause }) => PASSING.includes(cause?.name ?? ''));
-}
-
 /** Why a claim has no job. */
 export function whyNoJob(why: Exclude<PendingWhy, ''>, className: string): Cause {
   if (why !== NO_CLASS)

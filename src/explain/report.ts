@@ -8,7 +8,7 @@ import { age, counted, isoTime } from '../runtime/printable.ts';
 import { type Cause, driverCause, statusCause } from './causes.ts';
 import { type DriverState, leaderOf, readDriverState, workersOf } from './driver-state.ts';
 import { explainEntry, type Explanation } from './explain.ts';
-import { faultOf, groupFaults } from './fault.ts';
+import { groupFaults } from './fault.ts';
 import { type PendingEntry, readPending } from './pending-index.ts';
 
 /** How a driver fares. */
@@ -119,20 +119,6 @@ export function countFaults({ faults: { claims, volumes }, ...report }: GroupedR
   const count = (faults: Faults) =>
     faults.map((fault) => ({ count: fault.length, oldest: fault[0] }));
   return { ...report, claims: count(claims), volumes: count(volumes) };
-}
-
-/** What a report says, without ages: what differs has changed. */
-export function factsOf({ state, cause, troubles, faults }: GroupedReport): readonly unknown[] {
-  const all = [...faults.claims, ...faults.volumes];
-  const shown = all.map((fault) => [faultOf(fault[0]), fault.length]);
-  return [
-    cause?.name,
-    leaderOf(state),
-    state.gateway,
-    workersOf(state).length > 0,
-    troubles,
-    shown,
-  ];
 }
 
 /** Faults that are shown without -o wide. */

@@ -1,4 +1,4 @@
-import { LASTING_MS, unreachableEvent, whyNoJob } from '../explain/causes.ts';
+import { unreachableEvent, whyNoJob } from '../explain/causes.ts';
 import {
   encodeEntry,
   type PendingEntry,
@@ -43,6 +43,9 @@ const LONGEST_EXTRA_PAUSE_MS = 5_000;
 const MEASURE_IDLE_MS = 5_000;
 /** How often the event of a wait is renewed, so that it does not expire. */
 const RENEW_AFTER_MS = 120_000;
+/** How long what lies outside the claims has to last before people are told: Redis or a leader that
+ * comes back is away for a second. */
+const LASTING_MS = 5_000;
 /** Claims that one look tells why they wait. */
 const MOST_TOLD = 500;
 

@@ -7,30 +7,29 @@ import { readOpenCreations } from '../hints/open-creations.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import type { Invocation } from '../runtime/process.ts';
 import { ownNode } from '../election/own-node.ts';
-import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
+import { commandMain, type Means, Refusal, type Result } from './command.ts';
 import { audit } from './flags.ts';
-import { journalPlace } from './journal-place.ts';
+import { journalPlace, servedDrivers } from './installation.ts';
 
 /** Longer than an idle gateway takes to connect to its driver. */
 const DRIVER_LIMIT_MS = 20_000;
 
 /** Runs one audit and prints its report. */
 export function main(invocation: Invocation, driverLimitMs = DRIVER_LIMIT_MS): Promise<void> {
-  const command = { name: 'audit', ...audit };
-  return commandMain(command, (means) => run(means, driverLimitMs))(invocation);
+  return commandMain(audit, (means) => run(means, driverLimitMs))(invocation);
 }
 
 async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Promise<Result> {
   const { context } = means;
   const flags = await flagsOfDriver(context, context.flags.driverName);
-  const kube = await means.openKube(flags);
+  const kube = await means.openKube();
   // What it would log is thrown below.
   const log = context.log.child({}, { level: 'error' });
   const opened = await openDriver({ ...context, flags, log }, kube, flags.driverName);
   const { gateways, driver } = opened;
   const redis = await means.openRedis();
   const { redisPrefix: prefix } = flags;
-  if (flags.driverName !== '') await chooseDriver(redis, prefix, flags.driverName);
+  await servedDrivers(redis, prefix, flags.driverName);
   const limit = signalWithin(context.stopping, driverLimitMs);
   const driverInfo = await driver.waitUntilKnown(limit);
   if (driverInfo === undefined)
@@ -39,7 +38,7 @@ async function run(means: Means<typeof audit.flags>, driverLimitMs: number): Pro
         'driver, or name its gateway with --gateway',
     );
   const { name, controllerCapabilities } = driverInfo;
-  if (flags.driverName === '') await chooseDriver(redis, prefix, name);
+  await servedDrivers(redis, prefix, name);
   if (!controllerCapabilities.has('LIST_VOLUMES'))
     throw new Refusal(
       `driver ${name} can't list its volumes (no LIST_VOLUMES capability), so sutler can't compare ` +

@@ -1,10 +1,7 @@
 import type { Redis } from 'ioredis';
-import { stringify } from 'yaml';
 import type { KubeClient } from '../kube/client.ts';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { openKubeClient } from '../kube/open-client.ts';
-import type { kubeFlags } from '../kube/flags.ts';
-import { listDrivers } from '../queue/queues.ts';
 import { openRedisAccess, parseRedisUrl, redisAddress } from '../redis/access.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError, isDenial, isRefusal } from '../redis/error-text.ts';
@@ -30,14 +27,9 @@ export interface Result {
   readonly status: number;
   /** For people. */
   readonly lines: readonly string[];
-  /** For -o json and yaml, with times in Unix ms. */
+  /** For -o json, with times in Unix ms. */
   readonly json: object;
-  /** With --watch: what has to differ for it to be shown again; ages do not count. */
-  readonly facts?: readonly unknown[];
-  readonly isShown?: true;
 }
-
-type Table = FlagTable & typeof commandFlags;
 
 /** What a command works with. */
 export interface Means<T extends FlagTable> {
@@ -45,11 +37,7 @@ export interface Means<T extends FlagTable> {
   /** Connects to Redis.
    * @throws Refusal if it can't be used in time */
   openRedis(this: void): Promise<Redis>;
-  openKube(this: void, flags: Flags<typeof kubeFlags>): Promise<KubeClient>;
-  /** A line for people, before the result. */
-  say(this: void, line: string): void;
-  /** Prints a result that is not the last one. */
-  show(this: void, result: Result): void;
+  openKube(this: void): Promise<KubeClient>;
 }
 
 /** Longer than a fail-over of Redis usually takes to be noticed by the client. */
@@ -58,7 +46,7 @@ const REDIS_LIMIT_MS = 5_000;
 /** The `main` of a command, which prints its result, as text or with -o json. Exit status: that of
  * the result; 1 with one line on stderr if the command is refused or what it needs can't be used.
  * @param redisLimitMs  how long Redis may take to become usable */
-export function commandMain<T extends Table>(
+export function commandMain<T extends FlagTable & typeof commandFlags>(
   description: {
     readonly name: string;
     readonly summary: string;
@@ -68,39 +56,31 @@ export function commandMain<T extends Table>(
   run: (means: Means<T>) => Promise<Result>,
   redisLimitMs = REDIS_LIMIT_MS,
 ): (invocation: Invocation) => Promise<void> {
-  const { name, summary, flags: table, command } = description;
+  const { name, flags: table } = description;
   const start = async (context: ProcessContext<T>): Promise<void> => {
-    const { stdout } = context;
-    // Table contains these, which Flags<T> does not show for a generic T; those of Redis only where
-    // the command calls openRedis.
-    const flags = context.flags as unknown as Flags<typeof commandFlags & typeof redisFlags>;
-    const isJson = flags.output === 'json' || flags.output === 'yaml';
-    const print = (line: string): unknown => stdout.write(`${escapeControls(line)}\n`);
-    const show = ({ lines, json }: Result): void => {
-      for (const line of isJson ? encode(json, flags.output) : lines) print(line);
-    };
+    // T contains these, which Flags<T> does not show for a generic T.
+    const flags = context.flags as unknown as Flags<typeof commandFlags>;
     let link: RedisLink | undefined;
     try {
-      const result = await run({
+      const { status, lines, json } = await run({
         context,
         async openRedis() {
           link = await connect(name, { ...context, flags }, redisLimitMs);
           return link.redis;
         },
-        openKube: (kubeFlags) => openKubeClient(name, { ...context, flags: kubeFlags }),
-        say: (line) => void (isJson || print(line)),
-        show,
+        openKube: () => openKubeClient(name, { ...context, flags }),
       });
-      if (result.isShown !== true) show(result);
-      context.stop(result.status);
+      for (const line of flags.output === 'json' ? encode(json) : lines)
+        context.stdout.write(`${escapeControls(line)}\n`);
+      context.stop(status);
     } catch (error) {
       if (error instanceof UsageError) throw error;
-      throw new Refusal(explain(error, link), { cause: error });
+      throw new Refusal(describeFailure(error, link), { cause: error });
     }
   };
   return async (invocation) => {
     const inherited = await inheritedFlags(invocation);
-    return runProcess({ ...invocation, inherited }, { name, summary, table, command, start });
+    return runProcess({ ...invocation, inherited }, { ...description, table, start });
   };
 }
 
@@ -142,7 +122,7 @@ async function connect(
 }
 
 /** The error as one sentence that says what to do. */
-function explain(error: unknown, link: RedisLink | undefined): string {
+function describeFailure(error: unknown, link: RedisLink | undefined): string {
   const message = messageOf(error);
   if (error instanceof KubeError)
     return isOutage(error)
@@ -160,13 +140,12 @@ function explain(error: unknown, link: RedisLink | undefined): string {
   return message;
 }
 
-/** Of what is printed with -o json and yaml. A field that is renamed or removed, or that means
- * something else, makes it a new one. */
+/** Of what is printed with -o json. A field that is renamed or removed, or that means something
+ * else, makes it a new one. */
 const FORMAT_VERSION = 1;
 
-function encode(value: object, format: string): readonly string[] {
-  const json = JSON.stringify({ version: FORMAT_VERSION, ...value }, toPlain, 2);
-  return (format === 'json' ? json : stringify(JSON.parse(json)).trimEnd()).split('\n');
+function encode(value: object): readonly string[] {
+  return JSON.stringify({ version: FORMAT_VERSION, ...value }, toPlain, 2).split('\n');
 }
 
 /** Numbers below are durations: no time since 2001 is that small, and no duration that long. */
@@ -183,29 +162,4 @@ function toPlain(_: string, value: unknown): unknown {
         : [name, each],
     ),
   );
-}
-
-/** What to do where Redis knows no driver: each replica of `sutler all` has a Redis of its own. */
-export const WHERE_IT_LEADS =
-  'start sutler beside a driver, or wait until that answers; of several replicas of sutler all, ' +
-  'run this in the one that leads (kubectl get leases names it)';
-
-/** The drivers that this installation serves.
- * @throws Refusal if there is none */
-export async function servedDrivers(redis: Redis, prefix: string): Promise<readonly string[]> {
-  const known = await listDrivers(redis, prefix);
-  if (known.length > 0) return known;
-  throw new Refusal(`this Redis and --redis-prefix=${prefix} have no driver: ${WHERE_IT_LEADS}`);
-}
-
-/** The driver that --driver-name names; without it, the only one that this installation serves.
- * @throws Refusal for a driver that no ingest has registered; UsageError if one has to be chosen */
-export async function chooseDriver(redis: Redis, prefix: string, name: string): Promise<string> {
-  const known = await servedDrivers(redis, prefix);
-  const [only, ...others] = known;
-  if (known.includes(name)) return name;
-  if (name === '' && only !== undefined && others.length === 0) return only;
-  const served = `this Redis and --redis-prefix=${prefix} have ${known.join(', ')}`;
-  if (name === '') throw new UsageError(`--driver-name is missing: name the driver (${served})`);
-  throw new Refusal(`no sutler serves driver ${name} (${served})`);
 }

@@ -1,9 +1,7 @@
-import type { Redis } from 'ioredis';
 import { type Cause, causeNamed, whyNoJob } from '../explain/causes.ts';
 import { type Explanation, renderExplanation } from '../explain/explain.ts';
 import { NO_CLASS, NOT_ANNOTATED } from '../explain/pending-index.ts';
 import { explainOne } from '../explain/report.ts';
-import { listJournal } from '../journal/list-journal.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import { claims, classes, keyOf, volumes } from '../kube/resources.ts';
@@ -11,111 +9,47 @@ import { inTreeNameOf } from '../migration/plugins.ts';
 import { showDoubts } from '../queue/doubt.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { listDrivers } from '../queue/queues.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { traceId } from '../runtime/trace-id.ts';
 import { classNameOf, shouldProvision, waitsForPod } from '../volumes/eligibility.ts';
 import { isKnownAs } from '../volumes/driver-facts.ts';
-import { commandMain, type Means, Refusal, type Result, WHERE_IT_LEADS } from './command.ts';
+import { commandMain, type Means, Refusal, type Result } from './command.ts';
 import { explain } from './flags.ts';
-import { journalPlace } from './journal-place.ts';
-import { lookUntilItLasts, repeat } from './repeat.ts';
+import { WHERE_IT_LEADS } from './installation.ts';
 
 /** Says why a claim is pending. */
-export const main = commandMain({ name: 'explain', ...explain }, run);
+export const main = commandMain(explain, run);
 
-async function run(means: Means<typeof explain.flags>): Promise<Result> {
-  const { context, openRedis, openKube } = means;
+async function run({ context, openRedis, openKube }: Means<typeof explain.flags>): Promise<Result> {
   const { flags, words } = context;
   const refs = words.map((word) => parseClaim(word, flags.namespace));
   if (refs.length === 0) throw new UsageError('name a claim: sutler explain NAMESPACE/CLAIM');
-  const kube = await openKube(flags);
-  let opening: Promise<Redis> | undefined;
-  const redis = (): Promise<Redis> => (opening ??= openRedis());
-  const look = async (): Promise<readonly Explanation[]> => {
-    const nowMs = systemClock.nowMs();
-    const found: Explanation[] = [];
-    for (const ref of refs) found.push(await explainClaim(means, { kube, redis, nowMs }, ref));
-    return found;
+  const kube = await openKube();
+  const installation = { redis: await openRedis(), prefix: flags.redisPrefix };
+  const found: Explanation[] = [];
+  for (const ref of refs) {
+    const claim = await kube.get<Claim>(claims, ref);
+    if (claim === undefined)
+      throw new Refusal(`there is no claim ${keyOf(ref)}: kubectl get pvc -A`);
+    const byVolume = await explainByVolume(kube, claim);
+    const explanation = byVolume ?? (await explainByClass(kube, installation, claim));
+    found.push(await addDoubt(explanation, installation));
+  }
+  const nowMs = systemClock.nowMs();
+  return {
+    status: 0,
+    lines: found.flatMap((each) => renderExplanation(each, nowMs)),
+    json: { claims: found.map((each) => ({ ...each, trace: traceId(each.uid) })) },
   };
-  return repeat(means, async () => {
-    const found = await lookUntilItLasts(look, context.stopping);
-    const nowMs = systemClock.nowMs();
-    return {
-      status: 0,
-      lines: found.flatMap((each) => renderExplanation(each, nowMs)),
-      json: { claims: found.map((each) => ({ ...each, trace: traceId(each.uid) })) },
-      facts: found.map(factsOf),
-    };
-  });
 }
 
-/** What an explanation says, without ages. */
-function factsOf({ cause, status, isRunning, inDoubtUntilMs }: Explanation): readonly unknown[] {
-  return [cause.name, cause.sentence, status?.reason, isRunning, inDoubtUntilMs === undefined];
-}
-
-interface Look {
-  readonly kube: KubeClient;
-  /** Connects when it is first needed. */
-  readonly redis: () => Promise<Redis>;
-  readonly nowMs: number;
-}
-
-type ClaimRef = Readonly<Record<'namespace' | 'name', string>>;
-
-/** @throws Refusal if there is no such claim */
-async function explainClaim(
-  means: Means<typeof explain.flags>,
-  { kube, redis, nowMs }: Look,
-  ref: ClaimRef,
-): Promise<Explanation> {
-  const { redisPrefix: prefix } = means.context.flags;
-  const claim = await kube.get<Claim>(claims, ref);
-  if (claim === undefined) {
-    const vanished = await explainVanished(means, kube, await redis(), ref);
-    if (vanished !== undefined) return vanished;
-    throw new Refusal(`there is no claim ${ref.namespace}/${ref.name}: kubectl get pvc -A`);
-  }
-  const byVolume = await explainByVolume(kube, claim);
-  if (byVolume !== undefined) return withDoubt(byVolume, redis, prefix);
-  return explainByClass(kube, { redis: await redis(), prefix }, { claim, nowMs });
-}
-
-/** Explains a claim that is gone while the journal has it: its volume is brought to an end.
- * @returns undefined if no journal has it */
-async function explainVanished(
-  { context }: Means<typeof explain.flags>,
-  kube: KubeClient,
-  redis: Redis,
-  ref: ClaimRef,
-): Promise<Explanation | undefined> {
-  const { redisPrefix: prefix } = context.flags;
-  for (const driver of await listDrivers(redis, prefix)) {
-    const entries = await listJournal(kube, await journalPlace(context, redis, driver));
-    const found = entries.find(({ claim }) => keyOf(claim.metadata) === keyOf(ref));
-    if (found === undefined) continue;
-    const key = { kind: 'claim', uid: found.uid, ...ref } as const;
-    const entry = { key, className: classNameOf(found.claim), sinceMs: 0, why: '' } as const;
-    const nowMs = systemClock.nowMs();
-    const explanation = await explainOne({ redis, prefix, driver }, entry, nowMs);
-    const sentence = `the claim is gone, and sutler brings to an end what it began for it: ${explanation.cause.sentence}`;
-    return { ...explanation, cause: { ...explanation.cause, sentence }, sinceMs: undefined };
-  }
-  return undefined;
-}
-
-/** @param namespace  of -n; '' if it is not given */
-function parseClaim(word: string, namespace: string): ClaimRef {
-  const [first = '', second, ...more] = word.split('/');
-  if (first === '' || second === '' || more.length > 0)
-    throw new UsageError(`"${word}" names no claim: write NAMESPACE/CLAIM`);
-  if (second === undefined) return { namespace: namespace || 'default', name: first };
-  if (namespace !== '')
-    throw new UsageError(
-      `${word} has its namespace: leave out -n ${namespace}, or write ${second}`,
-    );
-  return { namespace: first, name: second };
+/** @param namespace  of a claim that is given by its name alone; '' for default */
+function parseClaim(word: string, namespace: string) {
+  const [, own = namespace, name] = /^(?:([^/]+)\/)?([^/]+)$/.exec(word) ?? [];
+  if (name === undefined) throw new UsageError(`"${word}" names no claim: write NAMESPACE/CLAIM`);
+  return { namespace: own || 'default', name };
 }
 
 /** @returns undefined for a claim that names no PersistentVolume */
@@ -133,32 +67,26 @@ async function explainByVolume(kube: KubeClient, claim: Claim): Promise<Explanat
   return explained(claim, cause, volume.spec.csi?.driver);
 }
 
-/** Adds until when a call may be at work in the driver, where Redis can be asked: the deletion of
- * the volume waits for that. */
-async function withDoubt(
+type Installation = Pick<RedisPlace, 'redis' | 'prefix'>;
+
+/** Adds until when a call may be at work in the driver: the deletion of the volume waits for
+ * that. */
+async function addDoubt(
   explanation: Explanation,
-  openRedis: () => Promise<Redis>,
-  prefix: string,
+  installation: Installation,
 ): Promise<Explanation> {
   const { driver, uid } = explanation;
   if (driver === '') return explanation;
-  try {
-    const redis = await openRedis();
-    const [leftMs] = await showDoubts({ redis, prefix }, queueName('claim', driver), [uid]);
-    const isInDoubt = leftMs !== undefined && leftMs > 0;
-    return isInDoubt
-      ? { ...explanation, inDoubtUntilMs: systemClock.nowMs() + leftMs }
-      : explanation;
-  } catch {
-    // What the API server says is enough.
-    return explanation;
-  }
+  const [leftMs = 0] = await showDoubts(installation, queueName('claim', driver), [uid]);
+  return leftMs > 0
+    ? { ...explanation, inDoubtUntilMs: systemClock.nowMs() + leftMs }
+    : explanation;
 }
 
 async function explainByClass(
   kube: KubeClient,
-  { redis, prefix }: { readonly redis: Redis; readonly prefix: string },
-  { claim, nowMs }: { readonly claim: Claim; readonly nowMs: number },
+  { redis, prefix }: Installation,
+  claim: Claim,
 ): Promise<Explanation> {
   const className = classNameOf(claim);
   if (className === '' && claim.spec.storageClassName !== undefined) {
@@ -189,7 +117,7 @@ async function explainByClass(
   const key = { kind: 'claim', uid, namespace, name } as const;
   const sinceMs = Date.parse(creationTimestamp);
   const entry = { key, className, sinceMs, why: isOurs ? '' : NOT_ANNOTATED } as const;
-  return explainOne({ redis, prefix, driver: driver.name }, entry, nowMs);
+  return explainOne({ redis, prefix, driver: driver.name }, entry, systemClock.nowMs());
 }
 
 function explained(claim: Claim, cause: Cause, driver = ''): Explanation {

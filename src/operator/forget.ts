@@ -1,62 +1,65 @@
 import { userInfo } from 'node:os';
-import type { Redis } from 'ioredis';
 import { type ListedEntry, listJournal } from '../journal/list-journal.ts';
+import { keyOf } from '../kube/resources.ts';
 import { keyId } from '../queue/contract.ts';
 import { queueName } from '../queue/queue-keys.ts';
 import { readJob } from '../queue/queues.ts';
 import { forgetKey } from '../queue/work-queue.ts';
+import type { RedisPlace } from '../redis/key-prefix.ts';
 import { signalWithin, systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { chooseDriver, type Means, Refusal, type Result, commandMain } from './command.ts';
+import { commandMain, type Means, Refusal, type Result } from './command.ts';
 import { forget } from './flags.ts';
-import { journalPlace } from './journal-place.ts';
+import { chooseDriver, journalPlace } from './installation.ts';
 
 /** Drops one claim from the journal. */
-export const main = commandMain({ name: 'forget', ...forget }, run);
+export const main = commandMain(forget, run);
 
 /** The leader looks every second. */
 const LEADER_LIMIT_MS = 15_000;
 const POLL_MS = 250;
 
 async function run({ context, openRedis, openKube }: Means<typeof forget.flags>): Promise<Result> {
-  const { flags, stopping } = context;
-  const { redisPrefix: prefix, driverName, why } = flags;
-  const [uid] = context.words;
+  const { flags, words, stopping } = context;
+  const { redisPrefix: prefix, why } = flags;
+  const [uid] = words;
   if (uid === undefined)
     throw new UsageError(
       'name the claim’s UID: sutler forget UID --why=REASON (sutler audit lists the journal)',
     );
   if (why === '') throw new UsageError('--why is missing: give the reason for dropping the entry');
-  const kube = await openKube(flags);
+  const kube = await openKube();
   const redis = await openRedis();
-  const driver = await chooseDriver(redis, prefix, driverName);
-  const place = await journalPlace(context, redis, driver);
-  const entries = await listJournal(kube, place);
+  const driver = await chooseDriver(redis, prefix, flags.driverName);
+  const journal = await journalPlace(context, redis, driver);
+  const entries = await listJournal(kube, journal);
   const entry = entries.find((each) => each.uid === uid);
   if (entry === undefined) throw noSuchEntry(driver, uid, entries);
   const queue = queueName('claim', driver);
   const job = await readJob(redis, { prefix, queue }, keyId({ kind: 'claim', uid }));
   if (job?.isActive === true)
     throw new Refusal(`a run is at work on ${uid}: nothing was changed, try again after it`);
-  const hasEntry = async (): Promise<boolean> =>
-    (await listJournal(kube, place)).some((each) => each.uid === uid);
+  const place = { redis, prefix, driver };
   const note = JSON.stringify({ by: userInfo().username, why });
-  await askLeader({ redis, key: forgetKey(prefix, driver), uid, note }, hasEntry, stopping);
-  const { namespace = '', name } = entry.claim.metadata;
+  await askLeader(place, { uid, note }, stopping, async () =>
+    (await listJournal(kube, journal)).some((each) => each.uid === uid),
+  );
+  const claim = keyOf(entry.claim.metadata);
   const line =
-    `forgot ${uid} (${namespace}/${name}). If its volume exists, nothing in the cluster names it: ` +
+    `forgot ${uid} (${claim}). If its volume exists, nothing in the cluster names it: ` +
     'run sutler audit to find it';
-  return { status: 0, lines: [line], json: { driver, uid, claim: `${namespace}/${name}` } };
+  return { status: 0, lines: [line], json: { driver, uid, claim } };
 }
 
 /** Asks the leader to drop the entry, and waits until it has.
  * @throws Refusal if it does not */
 async function askLeader(
-  o: { readonly redis: Redis; readonly key: string; readonly uid: string; readonly note: string },
-  hasEntry: () => Promise<boolean>,
+  { redis, prefix, driver }: RedisPlace,
+  { uid, note }: Readonly<Record<'uid' | 'note', string>>,
   stopping: AbortSignal,
+  hasEntry: () => Promise<boolean>,
 ): Promise<void> {
-  const { redis, key, uid, note } = o;
+  const key = forgetKey(prefix, driver);
   await redis.hset(key, uid, note);
   const limit = signalWithin(stopping, LEADER_LIMIT_MS);
   while (await hasEntry()) {
@@ -73,8 +76,7 @@ async function askLeader(
 
 function noSuchEntry(driver: string, word: string, entries: readonly ListedEntry[]): Refusal {
   // Its claim may be named by mistake.
-  const name = word.split('/').at(-1);
-  const ofClaim = entries.find(({ claim }) => claim.metadata.name === name)?.uid;
+  const ofClaim = entries.find(({ claim }) => keyOf(claim.metadata) === word)?.uid;
   const guess = ofClaim === undefined ? '' : `: the UID of that claim is ${ofClaim}`;
   return new Refusal(
     `the journal of driver ${driver} has no entry ${word} ` +

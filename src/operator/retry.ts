@@ -3,30 +3,20 @@ import type { Explanation } from '../explain/explain.ts';
 import { retryNow, type Retried } from '../queue/retry.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { counted } from '../runtime/printable.ts';
-import {
-  chooseDriver,
-  commandMain,
-  type Means,
-  Refusal,
-  type Result,
-  servedDrivers,
-} from './command.ts';
+import { commandMain, type Means, Refusal, type Result } from './command.ts';
 import { retry } from './flags.ts';
+import { servedDrivers } from './installation.ts';
 
 /** Has what waits tried again at once. */
-export const main = commandMain({ name: 'retry', ...retry }, run);
+export const main = commandMain(retry, run);
 
 async function run({ context, openRedis }: Means<typeof retry.flags>): Promise<Result> {
   const { flags, words } = context;
   const wanted = wantedOf(flags, words);
   const redis = await openRedis();
   const { redisPrefix: prefix, driverName } = flags;
-  const drivers =
-    driverName === ''
-      ? await servedDrivers(redis, prefix)
-      : [await chooseDriver(redis, prefix, driverName)];
   const tried: Tried[] = [];
-  for (const driver of drivers) {
+  for (const driver of await servedDrivers(redis, prefix, driverName)) {
     const { pending } = await reportDriver({ redis, prefix, driver });
     // Several drivers list a claim whose class does not exist.
     const isNew = ({ uid }: Explanation): boolean => tried.every((each) => each.uid !== uid);

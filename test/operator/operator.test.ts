@@ -8,8 +8,7 @@ import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { main as auditMain } from '#src/operator/audit.ts';
 import { commandMain, type Means, type Result } from '#src/operator/command.ts';
-import { audit, forget, status } from '#src/operator/flags.ts';
-import { repeat } from '#src/operator/repeat.ts';
+import { audit, forget } from '#src/operator/flags.ts';
 import { processes } from '#src/processes.ts';
 import { registerQueues } from '#src/queue/queues.ts';
 import { forgetKey } from '#src/queue/work-queue.ts';
@@ -144,74 +143,49 @@ describe('operator commands', () => {
   describe('every command', () => {
     const commands = Object.entries(processes).filter(([, { command }]) => command !== undefined);
 
-    for (const [name, { command }] of commands)
-      it(`${name} has examples, exit statuses and groups of flags in its help, and refuses others’ flags`, async () => {
+    for (const [name, { command }] of commands) {
+      it(`${name} has examples, exit statuses and groups of flags in its help`, async () => {
         const { out } = await sutler(name, '--help');
         for (const part of ['Examples', 'Exit status', 'Redis', 'Logs'])
           assert.ok(out.includes(`\n${part}:\n`), part);
         assert.ok(command !== undefined && 2 in command.exits);
+      });
+
+      it(`${name} refuses flags of other processes`, async () => {
         const json = await sutler(name, '--json');
         assert.equal(json.code, 2);
         assert.match(json.err, /unknown flag --json \(--help lists all flags\)/);
         assert.match((await sutler(name, '--worker-threads=4')).err, /unknown flag/);
         assert.match(
           (await sutler(name, '-o', 'toml')).err,
-          /"toml" is not one of text, wide, json, yaml/,
+          /"toml" is not one of text, wide, json/,
         );
       });
+    }
 
     it('ends with 1 and a sentence if Redis can’t be reached', async () => {
       const run = async ({ openRedis }: Means<typeof forget.flags>): Promise<Result> => {
         await openRedis();
         return assert.fail('Redis can be used');
       };
-      const main = commandMain({ name: 'forget', ...forget }, run, 300);
+      const main = commandMain(forget, run, 300);
       const table = { forget: { ...forget, load: () => Promise.resolve({ main }) } };
       const unreachable = ['forget', '--redis-url=redis://127.0.0.1:1'];
       const { code, out, err } = await runSutler(unreachable, {}, table);
       assert.deepEqual([code, out], [1, '']);
       assert.match(
         err,
-        /^sutler forget: Redis at 127\.0\.0\.1:1 can't be reached \(ECONNREFUSED\): start it, or[^\n]*\n$/,
+        /^sutler forget: Redis at 127\.0\.0\.1:1 can't be reached \(ECONNREFUSED\): start it[^\n]*\n$/,
       );
     });
   });
 
-  it('sutler status --watch prints when the facts change, as JSON too', async () => {
-    const main = commandMain({ name: 'status', ...status }, (means) => {
-      let looks = 0;
-      return repeat(means, () => {
-        looks += 1;
-        if (looks === 3) means.context.stop(0);
-        // Only an age differs in the second look.
-        const facts = [looks === 3];
-        return Promise.resolve({ status: 0, lines: [`look ${looks}`], json: { looks }, facts });
-      });
-    });
-    const table = { status: { ...status, load: () => Promise.resolve({ main }) } };
-    const { code, out } = await runSutler(['status', '--watch', '-o', 'json'], {}, table);
-    assert.equal(code, 0);
-    assert.equal(out.replaceAll(/\s/g, ''), '{"version":1,"looks":1}{"version":1,"looks":3}');
-  });
-
-  it('sutler explain refuses -n beside a claim that has its namespace', async () => {
-    const { code, err } = await sutler('explain', 'ns/c', '-n', 'other');
-    assert.equal(code, 2);
-    assert.match(err, /ns\/c has its namespace: leave out -n other, or write c/);
-  });
-
-  it('sutler explain says of a claim that is gone until when a call may be at work for it', async () => {
-    await open('u', { doubtMs: 60_000 });
-    const where = [`--kubeconfig=${cluster.kubeconfig}`, '--leader-election-namespace=default'];
-    const { code, out, err } = await sutler('explain', 'ns/c', ...where);
-    assert.equal(code, 0, err);
-    assert.match(
-      out,
-      /^ns\/c: the claim is gone, and sutler brings to an end what it began for it/,
-    );
-    assert.match(out, /doubt: +a call may be at work in the driver until \d{4}-/);
-    const none = await sutler('explain', 'ns/other', ...where);
-    assert.match(none.err, /there is no claim ns\/other/);
+  it('sutler explain takes the namespace from -n for a claim that has none', async () => {
+    const where = `--kubeconfig=${cluster.kubeconfig}`;
+    const { code, err } = await sutler('explain', where, '-n', 'other', 'c');
+    assert.equal(code, 1);
+    assert.match(err, /there is no claim other\/c: kubectl get pvc -A/);
+    assert.match((await sutler('explain', where, 'a/b/c')).err, /"a\/b\/c" names no claim/);
   });
 
   describe('sutler audit', () => {
@@ -224,7 +198,7 @@ describe('operator commands', () => {
       assert.equal(code, 1);
       assert.match(
         err,
-        /^sutler audit: no driver answered within 1 s \(unix:\/\/\/nowhere\S*: .+\): start the driver, or name its gateway with --gateway\n$/,
+        /^sutler audit: no driver answered within 1 s \(unix:\/\/\/nowhere\S*: .+\): start [^\n]+\n$/,
       );
     });
 
@@ -292,10 +266,9 @@ describe('operator commands', () => {
       });
       const before = await read();
       const { out } = await uninstall();
-      assert.match(
-        out,
-        /^1 Leases of the journal, annotation \S+ on 1 Leases, \d+ keys in Redis\n(.*\n)*nothing was changed/m,
-      );
+      const counts = /^1 Leases of the journal, annotation \S+ on 1 Leases, \d+ keys in Redis$/m;
+      assert.match(out, counts);
+      assert.match(out, /^nothing was changed/m);
       assert.deepEqual(await read(), before);
       assert.equal((await uninstall('--yes')).code, 0);
       assert.deepEqual(await read(), {
