@@ -35,8 +35,9 @@ export function openOwnDriver({ flags, closers, health, log, metrics: registry }
   const address = parseAddress('csi-address', flags.csiAddress);
   const metrics = createDriverMetrics(registry, (name) => inTreeNameOf(name) !== undefined);
   const { maxMessageBytes, maxInFlight, timeoutMs } = flags;
-  const options = { maxMessageBytes, clock: systemClock, log, metrics };
-  const driver = new DriverConnection({ ...options, address, probeTimeoutMs: timeoutMs });
+  const options = { clock: systemClock, log, metrics };
+  const connection = { ...options, address, maxMessageBytes, probeTimeoutMs: timeoutMs };
+  const driver = new DriverConnection(connection);
   const calls = new DriverCalls({ ...options, driver, maxInFlight, logsMessages: flags.v >= 5 });
   driver.start();
   closers.add('driver', () => driver.close());
@@ -44,12 +45,10 @@ export function openOwnDriver({ flags, closers, health, log, metrics: registry }
   const showsShortSecrets = flags.showMessagesWithShortSecrets;
   const csi = new CsiCalls(sendBy(calls), { clock: systemClock, showsShortSecrets });
   const name = `own:${hostname()}`;
-  const gateway = { address: name, client: csi };
   const access = watchDriver(
     { flags, closers, log },
     {
-      list: () => [gateway],
-      find: (named) => (named === name ? gateway : undefined),
+      list: () => [{ address: name, client: csi }],
       soleAddress: name,
       remedy: 'that process; this one calls its own driver alone',
     },

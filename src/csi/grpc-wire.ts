@@ -1,5 +1,4 @@
 import type { OutgoingHttpHeaders } from 'node:http2';
-import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 
 /* The parts of gRPC over HTTP/2 that unary calls need, after grpc/grpc doc/PROTOCOL-HTTP2.md.
  * unary-call.ts says why sutler's own calls do not use grpc-js. */
@@ -91,14 +90,12 @@ export function parseStatusCode(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,9}$/.test(text) ? Number(text) : undefined;
 }
 
-/** The message in a body; undefined if the body is not exactly one length-prefixed message. */
-export function unframeMessage(
-  body: Buffer,
-): { readonly compressed: boolean; readonly bytes: Buffer } | undefined {
-  if (body.length < 5) return undefined;
-  const flag = body[0];
-  if ((flag !== 0 && flag !== 1) || body.readUInt32BE(1) !== body.length - 5) return undefined;
-  return { compressed: flag === 1, bytes: body.subarray(5) };
+/** The message in a body; undefined if the body is not exactly one length-prefixed message. No peer
+ * compresses one: it was not told that it may. */
+export function unframeMessage(body: Buffer): Buffer | undefined {
+  if (body.length < 5 || body[0] !== 0 || body.readUInt32BE(1) !== body.length - 5)
+    return undefined;
+  return body.subarray(5);
 }
 
 /** An uncompressed message with its length prefix. */
@@ -108,26 +105,4 @@ export function frameMessage(message: Uint8Array): Buffer {
   body.writeUInt32BE(message.length, 1);
   body.set(message, 5);
   return body;
-}
-
-const DECOMPRESSORS: ReadonlyMap<string, typeof gunzipSync> = new Map([
-  ['gzip', gunzipSync],
-  ['deflate', inflateSync],
-  ['br', brotliDecompressSync],
-]);
-
-/** The decompressed message in a body; undefined if the body is not one message, the encoding is
- * unknown, the data is corrupt, or it expands to more than `maxBytes`. */
-export function decompressMessage(
-  body: Buffer,
-  encoding: string | undefined,
-  maxBytes: number,
-): Buffer | undefined {
-  const message = unframeMessage(body);
-  if (message === undefined || !message.compressed) return message?.bytes;
-  try {
-    return DECOMPRESSORS.get(encoding ?? '')?.(message.bytes, { maxOutputLength: maxBytes });
-  } catch {
-    return undefined;
-  }
 }

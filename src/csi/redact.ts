@@ -64,30 +64,15 @@ function scalarToValue(value: unknown): unknown {
   return value;
 }
 
-/** All values of the fields marked csi_secret in a message, nested messages included. */
+/** All values of the fields marked csi_secret in a request. In csi.proto such a field is a map in
+ * the request itself. */
 export function collectSecretValues<D extends DescMessage>(
   schema: D,
   message: MessageShape<D>,
 ): readonly string[] {
-  return collectIn(reflect(schema, message));
-}
-
-function collectIn(message: ReflectMessage): readonly string[] {
-  return message.fields
-    .filter((field) => message.isSet(field))
-    .flatMap((field) => {
-      if (getOption(field, csi_secret)) return toTexts(message, field);
-      if (field.fieldKind === 'message') return collectIn(message.get(field));
-      if (field.fieldKind === 'list' && field.listKind === 'message')
-        return [...message.get(field)].flatMap((item) => collectIn(item as ReflectMessage));
-      if (field.fieldKind === 'map' && field.mapKind === 'message')
-        return [...message.get(field)].flatMap(([, item]) => collectIn(item as ReflectMessage));
-      return [];
-    });
-}
-
-function toTexts(message: ReflectMessage, field: DescField): readonly string[] {
-  if (field.fieldKind === 'map') return [...message.get(field)].map(([, value]) => String(value));
-  if (field.fieldKind === 'list') return [...message.get(field)].map(String);
-  return field.fieldKind === 'scalar' ? [String(scalarToValue(message.get(field)))] : [];
+  const request = reflect(schema, message);
+  return request.fields
+    .filter((field) => field.fieldKind === 'map')
+    .filter((field) => getOption(field, csi_secret))
+    .flatMap((field) => [...request.get(field)].map(([, value]) => String(value)));
 }

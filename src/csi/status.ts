@@ -43,9 +43,6 @@ export const FULL_TRAILER = 'sutler-full';
 export const DRAINING_TRAILER = 'sutler-draining';
 /** Trailer of every answer of the gateway: its Unix time in milliseconds as it answers. */
 export const TIME_TRAILER = 'sutler-time';
-/** Request metadata: the caller probes several gateways and decides about failover. A draining
- * gateway stays up until it has told such a caller that it is drained. */
-export const FAILOVER_METADATA = 'sutler-electing';
 /** Request metadata: Unix time in milliseconds, by the gateway's clock, after which it refuses the
  * call. */
 export const NOT_AFTER_METADATA = 'sutler-not-after';

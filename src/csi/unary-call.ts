@@ -9,6 +9,8 @@ import { timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import {
   decodeStatusMessage,
+  formatTimeout,
+  frameMessage,
   getSingle,
   type HeaderPairs,
   parseStatusCode,
@@ -33,19 +35,17 @@ export interface UnaryResponse {
   readonly kind: 'answered';
   readonly code: number;
   readonly details: string;
-  /** Absent in a response that consists of trailers only. */
-  readonly headers: HeaderPairs | undefined;
+  readonly headers: HeaderPairs;
   readonly trailers: HeaderPairs;
-  /** One framed message, or nothing. */
-  readonly body: Buffer;
+  /** Empty unless the code is OK. */
+  readonly message: Buffer;
 }
 
-/** Result of a call. ambiguous: the peer may or may not have acted. not-sent: nothing was sent.
- * refused: by HTTP/2 the peer has not looked at the call (RFC 9113 section 8.7). */
+/** Result of a call. ambiguous: the peer may or may not have acted. not-sent: nothing was sent. */
 export type UnaryAnswer =
   | UnaryResponse
   | {
-      readonly kind: 'ambiguous' | 'not-sent' | 'refused';
+      readonly kind: 'ambiguous' | 'not-sent';
       readonly code: number;
       readonly details: string;
     };
@@ -53,18 +53,14 @@ export type UnaryAnswer =
 export interface UnaryRequest {
   /** "/csi.v1.Controller/CreateVolume". */
   readonly path: string;
-  /** Request metadata, including grpc-timeout. */
+  /** Request metadata. */
   readonly headers: OutgoingHttpHeaders;
-  /** The framed message. */
-  readonly body: Buffer;
-  /** The call is cancelled after this time; never if absent. */
+  readonly message: Uint8Array;
+  /** The peer's deadline, after which the call is cancelled here too; none if absent. */
   readonly timeoutMs?: number | undefined;
   /** Cancels the call: the peer gets an RST_STREAM frame. If the reason is a CsiError, it becomes
    * the answer. */
   readonly signal?: AbortSignal | undefined;
-  /** Called once, when the peer no longer works on the call, even if nothing was sent. That can be
-   * later than the answer: the peer works on a cancelled call until its reset arrives. */
-  readonly onEnd?: (code: number) => void;
 }
 
 /** Sends one unary call and determines who made its status.
@@ -80,21 +76,23 @@ export function callUnary(
   request: UnaryRequest,
   peer: Peer,
 ): Promise<UnaryAnswer> {
+  const { path, headers, timeoutMs } = request;
   let stream: ClientHttp2Stream;
   try {
     stream = session.request({
       ':method': 'POST',
-      ':path': request.path,
-      te: 'trailers',
+      ':path': path,
       ...peer.headers,
-      ...request.headers,
+      ...headers,
+      ...(timeoutMs === undefined ? {} : { 'grpc-timeout': formatTimeout(timeoutMs) }),
+      'content-type': 'application/grpc',
+      te: 'trailers',
     });
   } catch (error) {
     // Node throws before it sends anything: the session is closed, got a GOAWAY, or a header is
     // invalid.
     const code = error instanceof TypeError ? Code.InvalidArgument : Code.Unavailable;
-    const details = `${request.path} was not sent to ${peer.name}: ${messageOf(error)}`;
-    request.onEnd?.(code);
+    const details = `${path} was not sent to ${peer.name}: ${messageOf(error)}`;
     return Promise.resolve({ kind: 'not-sent', code, details });
   }
   return new Promise((resolve) => new ResponseReader(stream, request, peer, resolve));
@@ -112,8 +110,7 @@ class ResponseReader {
   #receivedBytes = 0;
   #headers: HeaderPairs | undefined;
   #trailers: HeaderPairs | undefined;
-  /** Set when the call has ended: the code of its answer. */
-  #code: number | undefined;
+  #hasEnded = false;
   #streamError: Error | undefined;
 
   constructor(
@@ -146,12 +143,12 @@ class ResponseReader {
     });
     stream.on('error', (error) => (this.#streamError = error));
     stream.on('close', () => this.#onClose());
-    stream.end(request.body);
+    stream.end(frameMessage(request.message));
     if (signal?.aborted === true) this.#onAbort();
   }
 
   #onData(chunk: Buffer): void {
-    if (this.#code !== undefined) return;
+    if (this.#hasEnded) return;
     const { ifLarger } = this.#peer;
     const maxBytes = answerLimit(this.#request.path, this.#peer.maxBytes);
     this.#receivedBytes += chunk.length;
@@ -170,34 +167,29 @@ class ResponseReader {
     const code = readStatusCode(this.#headers ?? [], trailers);
     if (typeof code === 'string')
       return createAmbiguousAnswer(Code.Unknown, `${this.#what} ${code}`);
-    const body = joinChunks(this.#chunks);
-    const isWhole = unframeMessage(body) !== undefined;
-    if (code === Code.OK && !isWhole) {
-      const what = `says OK but does not contain exactly one message (${body.length} bytes)`;
-      return createAmbiguousAnswer(Code.Internal, `${this.#what} ${what}`);
+    const body = Buffer.concat(this.#chunks);
+    const message = code === Code.OK ? unframeMessage(body) : Buffer.alloc(0);
+    if (message === undefined) {
+      const what = 'says OK but does not contain exactly one uncompressed message';
+      const details = `${this.#what} ${what} (${body.length} bytes)`;
+      return createAmbiguousAnswer(Code.Internal, details);
     }
     return {
       kind: 'answered',
       code,
       details: decodeStatusMessage(getSingle(trailers, 'grpc-message') ?? ''),
-      headers: trailers === this.#headers ? undefined : this.#headers,
+      headers: trailers === this.#headers ? [] : (this.#headers ?? []),
       trailers,
-      body: isWhole ? body : Buffer.alloc(0),
+      message,
     };
   }
 
   #onClose(): void {
-    const { path, onEnd } = this.#request;
     const reason = this.#streamError?.message ?? `RST_STREAM ${this.#stream.rstCode}`;
     const httpStatus = getSingle(this.#headers ?? [], ':status') ?? '200';
     const shown = httpStatus === '200' ? reason : `HTTP ${httpStatus}`;
-    const details = `${this.#peer.name} ended ${path} without a status (${shown})`;
-    // A connection that is being closed does this to calls that arrive meanwhile.
-    const isRefused =
-      this.#headers === undefined && this.#stream.rstCode === constants.NGHTTP2_REFUSED_STREAM;
-    const kind = isRefused ? 'refused' : 'ambiguous';
-    this.#finish({ kind, code: Code.Unavailable, details });
-    onEnd?.(this.#code ?? Code.Unavailable);
+    const details = `${this.#peer.name} ended ${this.#request.path} without a status (${shown})`;
+    this.#finish(createAmbiguousAnswer(Code.Unavailable, details));
   }
 
   readonly #onAbort = (): void => {
@@ -212,8 +204,8 @@ class ResponseReader {
   }
 
   #finish(answer: UnaryAnswer): void {
-    if (this.#code !== undefined) return;
-    this.#code = answer.code;
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
     this.#chunks.length = 0;
     clearTimeout(this.#timer);
     this.#request.signal?.removeEventListener('abort', this.#onAbort);
@@ -244,10 +236,4 @@ function readStatusCode(headers: HeaderPairs, trailers: HeaderPairs): number | s
   if (code !== undefined && httpStatus === '200' && isGrpc) return code;
   const problem = code === undefined ? 'has no gRPC status' : 'is not gRPC';
   return `${problem} (HTTP ${httpStatus ?? '?'})`;
-}
-
-/** Joins the chunks of a body. A single chunk is not copied. */
-function joinChunks(chunks: readonly Buffer[]): Buffer {
-  const [only] = chunks;
-  return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks);
 }

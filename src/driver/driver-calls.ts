@@ -1,20 +1,12 @@
 import type { OutgoingHttpHeaders } from 'node:http2';
-import {
-  decompressMessage,
-  formatTimeout,
-  frameMessage,
-  getSingle,
-  type HeaderPairs,
-} from '../csi/grpc-wire.ts';
 import { Code, DEADLINE_DETAILS, FULL_DETAILS, tooLateDetails } from '../csi/status.ts';
-import type { UnaryAnswer } from '../csi/unary-call.ts';
+import type { UnaryAnswer, UnaryResponse } from '../csi/unary-call.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverConnection } from './driver-connection.ts';
 import { logCall } from './log-call.ts';
 import type { DriverMetrics, RefusalReason } from './metrics.ts';
-import { SingleFlight, type VolumeKey } from './single-flight.ts';
-import { readCreatedHandle, readVolumeKey } from './volume-keys.ts';
+import { readVolumeKey } from './volume-keys.ts';
 
 /** A call for the driver. */
 export interface DriverCall {
@@ -37,13 +29,8 @@ export interface DriverCall {
 }
 
 /** The driver's own status, with the message of a success. */
-export interface DriverReply {
+export interface DriverReply extends Omit<UnaryResponse, 'kind'> {
   readonly kind: 'driver';
-  readonly code: number;
-  readonly details: string;
-  readonly message: Buffer;
-  readonly headers: HeaderPairs;
-  readonly trailers: HeaderPairs;
 }
 
 /** Not a byte of the call was sent to the driver. */
@@ -64,8 +51,6 @@ export interface DriverCallsOptions {
   readonly driver: DriverConnection;
   /** Calls at the driver at once; Identity calls are not counted. */
   readonly maxInFlight: number;
-  /** Largest response, decompressed. */
-  readonly maxMessageBytes: number;
   /** Whether each call is logged with its messages, without secrets. */
   readonly logsMessages: boolean;
   readonly clock: Clock;
@@ -78,7 +63,8 @@ const IDENTITY = '/csi.v1.Identity/';
 /** Calls the driver, one call per volume at a time, and says of each who made its status. */
 export class DriverCalls {
   readonly #options: DriverCallsOptions;
-  readonly #flights = new SingleFlight();
+  /** The method of the call under way, by volume (invariant 7). */
+  readonly #busy = new Map<string, string>();
   /** Calls that the driver works on, but for Identity's. */
   #running = 0;
 
@@ -88,7 +74,7 @@ export class DriverCalls {
 
   /** Number of volumes with calls under way. */
   get busyVolumes(): number {
-    return this.#flights.size;
+    return this.#busy.size;
   }
 
   /** Sends a call, or refuses it. Never rejects. */
@@ -103,19 +89,20 @@ export class DriverCalls {
       const details = `the request of ${path} can't be read`;
       return this.refuse(call, 'malformed', Code.InvalidArgument, details);
     }
-    const flight = key === undefined ? undefined : this.#flights.acquire(key, path);
-    if (flight?.ok === false) {
-      const details = `${flight.running} of the same volume is under way`;
+    const running = key === undefined ? undefined : this.#busy.get(key);
+    if (running !== undefined) {
+      const details = `${running} of the same volume is under way`;
       return this.refuse(call, 'in-flight', Code.Aborted, details);
     }
+    if (key !== undefined) this.#busy.set(key, path);
     const answer = await this.#sendNow(call, startedMs);
-    if (answer.kind === 'not-sent') {
-      flight?.release();
-      return this.refuse(call, 'driver-down', answer.code, answer.details);
-    }
-    const reply = this.#read(answer);
-    if (key !== undefined) this.#updateLinks(path, key, reply);
-    flight?.release();
+    if (key !== undefined) this.#busy.delete(key);
+    const { code, details } = answer;
+    if (answer.kind === 'not-sent') return this.refuse(call, 'driver-down', code, details);
+    const reply: Reply =
+      answer.kind === 'answered'
+        ? { ...answer, kind: 'driver' }
+        : { kind: 'ambiguous', code, details };
     this.#log(call, reply, clock.nowMs() - startedMs);
     return reply;
   }
@@ -145,60 +132,26 @@ export class DriverCalls {
     return this.refuse(call, 'max-in-flight', Code.Unavailable, details);
   }
 
-  #sendNow(call: DriverCall, nowMs: number): Promise<UnaryAnswer> {
-    const { path, message, migrated, signal } = call;
-    const timeoutMs = call.deadlineMs === Infinity ? undefined : call.deadlineMs - nowMs;
-    const timeout = timeoutMs === undefined ? {} : { 'grpc-timeout': formatTimeout(timeoutMs) };
+  async #sendNow(call: DriverCall, nowMs: number): Promise<UnaryAnswer> {
+    const { path, headers, message, migrated, signal, deadlineMs } = call;
+    const timeoutMs = deadlineMs === Infinity ? undefined : deadlineMs - nowMs;
     const counted = path.startsWith(IDENTITY) ? 0 : 1;
     this.#running += counted;
-    return this.#options.driver.send({
-      path,
-      headers: { ...call.headers, 'content-type': 'application/grpc', ...timeout },
-      body: frameMessage(message),
-      migrated,
-      signal,
-      timeoutMs,
-      onEnd: () => (this.#running -= counted),
-    });
-  }
-
-  #read(answer: UnaryAnswer): Reply {
-    const { code, details } = answer;
-    if (answer.kind !== 'answered') return { kind: 'ambiguous', code, details };
-    const { body, headers = [], trailers } = answer;
-    const encoding = getSingle(headers, 'grpc-encoding');
-    const message =
-      code === Code.OK
-        ? decompressMessage(body, encoding, this.#options.maxMessageBytes)
-        : Buffer.alloc(0);
-    if (message !== undefined) return { kind: 'driver', code, details, message, headers, trailers };
-    // The driver has acted, and its answer is lost.
-    const why = "the driver's answer can’t be decompressed";
-    return { kind: 'ambiguous', code: Code.Internal, details: why };
+    const request = { path, headers, message, migrated, signal, timeoutMs };
+    const answer = await this.#options.driver.send(request);
+    this.#running -= counted;
+    return answer;
   }
 
   #log(call: DriverCall, reply: Reply, durationMs: number): void {
     const { log, logsMessages } = this.#options;
     if (logsMessages) logCall(log, call, reply, durationMs);
   }
-
-  /** Links name and handle after a successful create, and unlinks them after a delete. */
-  #updateLinks(path: string, key: VolumeKey, reply: Reply): void {
-    if (reply.kind !== 'driver' || reply.code !== Code.OK) return;
-    if (path.endsWith('/DeleteVolume')) return this.#flights.unlink(key.value);
-    if (key.kind !== 'name') return;
-    try {
-      const handle = readCreatedHandle(reply.message);
-      if (handle !== undefined) this.#flights.link(key.value, handle);
-    } catch {
-      // The response can't be decoded. It is passed on as it is, and the caller will report that.
-    }
-  }
 }
 
 /** The volume of a single-flight call; undefined for other methods. A request that can't be read
  * must be refused, or it would bypass the limit of one call per volume. */
-function readKey({ path, message }: DriverCall): VolumeKey | undefined | 'unreadable' {
+function readKey({ path, message }: DriverCall): string | undefined {
   try {
     return readVolumeKey(path, message);
   } catch {

@@ -1,38 +1,19 @@
 import type { ClientHttp2Session } from 'node:http2';
-import {
-  type DescMessage,
-  type DescMethodUnary,
-  fromBinary,
-  type MessageShape,
-} from '@bufbuild/protobuf';
-import { readControllerCapabilities, readPluginCapabilities } from '../csi/capabilities.ts';
-import { Controller, Identity } from '../csi/generated/csi_pb.ts';
-import { methodPath } from '../csi/methods.ts';
+import { CsiCalls, type EncodedCall } from '../csi/csi-calls.ts';
+import type { GetPluginInfoResponse } from '../csi/generated/csi_pb.ts';
 import { Code, CsiError } from '../csi/status.ts';
 import { type Address, formatAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { Listeners } from '../runtime/listeners.ts';
 import { Outage } from '../runtime/outage.ts';
 import { callUnary, type Peer, type UnaryAnswer, type UnaryRequest } from '../csi/unary-call.ts';
-import { formatTimeout, frameMessage } from '../csi/grpc-wire.ts';
 import type { DriverMetrics } from './metrics.ts';
 import { openSession } from '../csi/open-session.ts';
 
-/** What the driver reported about itself on the present connection. */
-export interface DriverIdentity {
-  readonly name: string;
-  readonly vendorVersion: string;
-  readonly capabilities: {
-    readonly plugin: ReadonlySet<string>;
-    readonly controller: ReadonlySet<string>;
-  };
-}
-
 export interface DriverConnectionOptions {
   readonly address: Address;
-  /** Time for setting up the connection, and for each Probe and each question about the driver's
-   * identity. */
+  /** Time for setting up the connection, and for each Probe and each question for the driver's
+   * name. */
   readonly probeTimeoutMs: number;
   /** Largest response accepted. */
   readonly maxMessageBytes: number;
@@ -74,15 +55,17 @@ export class DriverConnection {
   readonly #stop = new AbortController();
   readonly #address: string;
   readonly #peer: Peer;
+  /** Its own calls. */
+  readonly #csi: CsiCalls;
   /** Own calls in a row that got no response in time, on this session. */
   #unanswered = 0;
   #session: ClientHttp2Session | undefined;
   #isProbed = false;
-  #identity: DriverIdentity | undefined;
+  /** Known from the first successful Probe of a session until the session ends. */
+  #identity: GetPluginInfoResponse | undefined;
   #trouble: string | undefined;
   #running: Promise<void> | undefined;
   readonly #outage: Outage;
-  readonly #readiness = new Listeners<boolean>();
   /** The facts about the driver that were logged. */
   #shown = '';
 
@@ -96,23 +79,14 @@ export class DriverConnection {
       maxBytes: options.maxMessageBytes,
       ifLarger: ': raise --max-message-bytes',
     };
+    const { clock } = options;
+    this.#csi = new CsiCalls((call) => this.#sendOwn(call), { clock, showsShortSecrets: false });
     this.#trouble = `not connected to ${this.#address} yet`;
   }
 
   /** Why the driver is not ready; undefined while it is. */
   get trouble(): string | undefined {
     return this.#trouble;
-  }
-
-  /** Known from the first successful Probe of a session until the session ends. */
-  get identity(): DriverIdentity | undefined {
-    return this.#identity;
-  }
-
-  /** Calls the listener after each change between ready and not ready.
-   * @returns ends the subscription */
-  onReadiness(listener: (isReady: boolean) => void): () => void {
-    return this.#readiness.subscribe(listener);
   }
 
   /** Why a call of that path can't be forwarded now; undefined if it can. */
@@ -129,7 +103,6 @@ export class DriverConnection {
     const { path, migrated = false } = request;
     const session = this.#session;
     if (session === undefined) {
-      request.onEnd?.(Code.Unavailable);
       const details = `the driver is not connected: ${this.#trouble ?? ''}`;
       return { kind: 'not-sent', code: Code.Unavailable, details };
     }
@@ -196,7 +169,7 @@ export class DriverConnection {
     this.#identity = undefined;
     this.#isProbed = false;
     this.#trouble = `lost the driver at ${this.#address}`;
-    this.#reportReadiness(false);
+    metrics.setDriverReady(false);
     if (!session.closed) session.close();
     if (!this.#stop.signal.aborted) this.#logTrouble('the connection was lost');
   }
@@ -224,33 +197,28 @@ export class DriverConnection {
   #setTrouble(trouble: string | undefined): void {
     if (trouble === this.#trouble) return;
     this.#trouble = trouble;
-    this.#reportReadiness(trouble === undefined);
+    this.#options.metrics.setDriverReady(trouble === undefined);
     if (trouble !== undefined) return this.#logTrouble(trouble);
-    const { name, vendorVersion, capabilities } = this.#identity ?? {};
-    const controller = [...(capabilities?.controller ?? [])];
-    const facts = { driver: name, version: vendorVersion, controller };
+    const { name, vendorVersion } = this.#identity ?? {};
+    const facts = { driver: name, version: vendorVersion };
     const shown = JSON.stringify(facts);
     this.#outage.ended(facts, 'the driver is ready', shown !== this.#shown);
     this.#shown = shown;
-  }
-
-  #reportReadiness(isReady: boolean): void {
-    this.#options.metrics.setDriverReady(isReady);
-    this.#readiness.notify(isReady);
   }
 
   #logTrouble(reason: string): void {
     this.#outage.met(reason, { address: this.#address, reason }, 'the driver is not ready');
   }
 
-  /** Why the driver is not ready, by a Probe and, once per session, by its identity. */
+  /** Why the driver is not ready, by a Probe and, once per session, by its name. */
   async #checkDriver(lost: AbortSignal): Promise<string | undefined> {
+    const settings = { timeoutMs: this.#options.probeTimeoutMs, signal: lost };
     try {
       // Upstream takes a driver that leaves the field out for ready.
-      const { ready = true } = await this.#query(Identity.method.probe, lost);
+      const { ready = true } = await this.#csi.probe(settings);
       if (!ready) return 'the driver answers Probe with ready=false';
       this.#isProbed = true;
-      const identity = this.#identity ?? (await this.#readIdentity(lost));
+      const identity = this.#identity ?? (await this.#csi.getPluginInfo(settings));
       if (identity.name === '') return 'the driver gives no name: its GetPluginInfo must name it';
       this.#identity = identity;
       return undefined;
@@ -260,48 +228,13 @@ export class DriverConnection {
     }
   }
 
-  async #readIdentity(lost: AbortSignal): Promise<DriverIdentity> {
-    const { name, vendorVersion } = await this.#query(Identity.method.getPluginInfo, lost);
-    const plugin = readPluginCapabilities(
-      await this.#query(Identity.method.getPluginCapabilities, lost),
-    );
-    // A driver that only serves nodes has no Controller service.
-    const controller = plugin.has('CONTROLLER_SERVICE')
-      ? readControllerCapabilities(
-          await this.#query(Controller.method.controllerGetCapabilities, lost),
-        )
-      : new Set<string>();
-    return { name, vendorVersion, capabilities: { plugin, controller } };
-  }
-
-  /** Makes a call of the gateway itself, with an empty request.
-   * @throws CsiError */
-  async #query<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodUnary<I, O>,
-    lost: AbortSignal,
-  ): Promise<MessageShape<O>> {
-    const { probeTimeoutMs } = this.#options;
-    const path = methodPath(method);
-    const answer = await this.send({
-      path,
-      headers: {
-        'content-type': 'application/grpc',
-        'grpc-timeout': formatTimeout(probeTimeoutMs),
-      },
-      body: frameMessage(new Uint8Array(0)),
-      timeoutMs: probeTimeoutMs,
-      signal: lost,
-    });
+  async #sendOwn({ path, message, settings }: EncodedCall): Promise<Uint8Array> {
+    const { timeoutMs, signal } = settings;
+    const answer = await this.send({ path, headers: {}, message, timeoutMs, signal });
     const { kind, code, details } = answer;
     const isLate = kind === 'ambiguous' && code === Code.DeadlineExceeded;
     this.#unanswered = isLate ? this.#unanswered + 1 : 0;
-    if (answer.kind !== 'answered' || code !== Code.OK)
-      throw new CsiError({ code, details, method: path });
-    try {
-      return fromBinary(method.output, answer.body.subarray(5));
-    } catch (cause) {
-      const problem = 'the response can’t be decoded';
-      throw new CsiError({ code: Code.Internal, details: problem, method: path }, { cause });
-    }
+    if (kind === 'answered' && code === Code.OK) return answer.message;
+    throw new CsiError({ code, details, method: path });
   }
 }

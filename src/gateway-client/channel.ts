@@ -1,16 +1,10 @@
-import type { ClientHttp2Session, OutgoingHttpHeaders } from 'node:http2';
-import { formatTimeout, frameMessage, getSingle } from '../csi/grpc-wire.ts';
+import type { ClientHttp2Session } from 'node:http2';
+import { getSingle } from '../csi/grpc-wire.ts';
 import { openSession } from '../csi/open-session.ts';
-import {
-  CANCELED_DETAILS,
-  Code,
-  createNotSentError,
-  DEADLINE_DETAILS,
-  TIME_TRAILER,
-} from '../csi/status.ts';
+import { Code, TIME_TRAILER } from '../csi/status.ts';
 import { callUnary, type Peer, type UnaryAnswer, type UnaryRequest } from '../csi/unary-call.ts';
 import { type Address, bracketIPv6, formatAddress } from '../runtime/address.ts';
-import { type Clock, timerMs } from '../runtime/clock.ts';
+import { type Clock, unlessAborted } from '../runtime/clock.ts';
 import { type ClientTls, tlsOptions } from './credentials.ts';
 
 export interface ChannelOptions {
@@ -33,13 +27,6 @@ const PING_TIMEOUT_MS = 10_000;
 const HEALTH = '/grpc.health.v1.Health/Check';
 const ASK_TIME_MS = 1_000;
 
-interface Wait {
-  /** Method path, for errors. */
-  readonly path: string;
-  readonly ms: number;
-  readonly signal: AbortSignal | undefined;
-}
-
 /** A connection to a gateway or a driver. It passes through these states until it is closed:
  * - idle: there is no session. A call starts connecting.
  * - connecting: calls wait. Then `connected` or `failing`.
@@ -54,13 +41,12 @@ export class Channel {
   readonly #peer: Peer;
   readonly #stop = new AbortController();
   readonly #stopTlsUpdates: (() => void) | undefined;
-  /** The calls that wait until an attempt to connect has ended. */
-  readonly #waiting = new Set<() => void>();
   #session: ClientHttp2Session | undefined;
-  #isConnecting = false;
+  /** Resolves with the end of the first attempt to connect; undefined while idle or connected. */
+  #firstAttempt: Promise<void> | undefined;
   #isRetired = false;
-  /** Why the last attempt failed; undefined if none has since the last session. */
-  #failure: string | undefined;
+  /** Why there is no session. */
+  #trouble = 'it is not connected yet';
   #aheadMs = 0;
 
   constructor(options: ChannelOptions) {
@@ -73,17 +59,12 @@ export class Channel {
       headers: {
         ':scheme': isUnix || tls === undefined ? 'http' : 'https',
         ':authority': isUnix ? 'localhost' : `${bracketIPv6(address.host)}:${address.port}`,
-        'content-type': 'application/grpc',
         'user-agent': 'grpc-node-sutler',
       },
       maxBytes,
       ifLarger: '',
     };
     this.#stopTlsUpdates = tls?.source.onChange(() => this.#leaveSession());
-  }
-
-  get isClosed(): boolean {
-    return this.#stop.signal.aborted;
   }
 
   get isConnected(): boolean {
@@ -97,34 +78,21 @@ export class Channel {
     return this.#aheadMs;
   }
 
-  /** Waits until the channel is connected.
-   * @throws CsiError with notForwarded: the connection failed, the time is up, or the signal
-   *   aborted */
-  async waitUntilConnected({ path, ms, signal }: Wait): Promise<void> {
-    if (!this.#isRetired && this.#failure === undefined && signal?.aborted !== true) {
-      void this.#connect();
-      await this.#waitForAttempt(ms, signal);
-    }
-    if (this.isConnected) return;
-    const fail = (code: number, details: string): never => {
-      throw createNotSentError({ method: path, code, details });
-    };
-    if (signal?.aborted === true) return fail(Code.Canceled, CANCELED_DETAILS);
-    if (this.#isRetired) return fail(Code.Canceled, 'the client was closed');
-    if (this.#failure === undefined && this.#isConnecting)
-      return fail(Code.DeadlineExceeded, DEADLINE_DETAILS);
-    const reason = this.#failure ?? 'the connection was closed';
-    return fail(Code.Unavailable, `no connection to ${this.address}: ${reason}`);
+  /** Waits until the channel is connected, an attempt to connect has failed, or the signal aborts.
+   * @returns why it is not connected */
+  async connect(signal: AbortSignal): Promise<string | undefined> {
+    if (this.isConnected) return undefined;
+    this.#firstAttempt ??= this.#attempt(RETRY_MIN_MS);
+    await unlessAborted(this.#firstAttempt, signal);
+    return this.isConnected ? undefined : `no connection to ${this.address}: ${this.#trouble}`;
   }
 
   /** Sends one call, if the channel is connected. Never rejects. */
   async send(request: UnaryRequest): Promise<UnaryAnswer> {
     const session = this.#session;
-    if (session === undefined) {
-      const details = `no connection to ${this.address}: the connection was closed`;
-      return { kind: 'not-sent', code: Code.Unavailable, details };
-    }
-    return this.#sendOn(session, request);
+    if (session !== undefined) return this.#sendOn(session, request);
+    const details = `no connection to ${this.address}: ${this.#trouble}`;
+    return { kind: 'not-sent', code: Code.Unavailable, details };
   }
 
   /** Ends the connection when the calls under way have ended. */
@@ -132,7 +100,7 @@ export class Channel {
     this.#isRetired = true;
     this.#stopTlsUpdates?.();
     this.#leaveSession();
-    this.#wake();
+    this.#trouble = 'the client was closed';
   }
 
   /** Ends the connection, and the calls under way as ambiguous. */
@@ -155,48 +123,39 @@ export class Channel {
     return answer;
   }
 
-  async #connect(): Promise<void> {
-    if (this.#isConnecting) return;
-    this.#isConnecting = true;
+  /** Tries to connect, and after a failure again later. */
+  async #attempt(retryMs: number): Promise<void> {
+    if (this.#isRetired) return;
     const { address, maxReceiveBytes: maxMessageBytes, tls, clock } = this.#options;
     const { signal } = this.#stop;
-    let retryMs = RETRY_MIN_MS;
-    while (!this.#isRetired) {
-      const material = tls?.source.current;
-      const options = { timeoutMs: CONNECT_TIMEOUT_MS, maxMessageBytes, signal };
-      const opened = await openSession(address, { ...options, tls: tlsOptions(address, tls) });
-      if (typeof opened === 'string') {
-        this.#failure = opened;
-        this.#wake();
-        await clock.sleep(retryMs, signal);
-        retryMs = Math.min(retryMs * RETRY_FACTOR, RETRY_MAX_MS);
-        continue;
-      }
-      await this.#askTime(opened);
-      if (tls?.source.current !== material) {
-        opened.close();
-        continue;
-      }
-      this.#useSession(opened);
-      break;
+    const material = tls?.source.current;
+    const options = { timeoutMs: CONNECT_TIMEOUT_MS, maxMessageBytes, signal };
+    const opened = await openSession(address, { ...options, tls: tlsOptions(address, tls) });
+    if (typeof opened === 'string') {
+      if (!this.#isRetired) this.#trouble = opened;
+      const nextMs = Math.min(retryMs * RETRY_FACTOR, RETRY_MAX_MS);
+      void clock.sleep(retryMs, signal).then(() => this.#attempt(nextMs));
+      return;
     }
-    this.#isConnecting = false;
-    this.#wake();
+    await this.#askTime(opened);
+    if (tls?.source.current === material) return this.#useSession(opened);
+    opened.close();
+    return this.#attempt(retryMs);
   }
 
   /** Learns the gateway's clock before the first call that has a limit. Whether it answers does not
    * matter: a driver, whose socket this may be, does not. */
   async #askTime(session: ClientHttp2Session): Promise<void> {
-    const headers: OutgoingHttpHeaders = { 'grpc-timeout': formatTimeout(ASK_TIME_MS) };
-    const body = frameMessage(new Uint8Array(0));
+    const message = new Uint8Array(0);
     this.#aheadMs = 0;
-    await this.#sendOn(session, { path: HEALTH, headers, body, timeoutMs: ASK_TIME_MS });
+    await this.#sendOn(session, { path: HEALTH, headers: {}, message, timeoutMs: ASK_TIME_MS });
   }
 
   #useSession(session: ClientHttp2Session): void {
-    this.#failure = undefined;
     if (this.#isRetired) return session.close();
     this.#session = session;
+    this.#firstAttempt = undefined;
+    this.#trouble = 'the connection was closed';
     const lose = (): void => {
       if (this.#session === session) this.#session = undefined;
     };
@@ -207,25 +166,6 @@ export class Channel {
     // A connection alone keeps no process from its end. A call does, by its timer.
     session.unref();
     if (this.#options.address.kind === 'tcp') endIfSilent(session);
-  }
-
-  #wake(): void {
-    for (const wake of this.#waiting) wake();
-  }
-
-  /** Resolves when an attempt to connect has ended, after `ms`, or when the signal aborts. */
-  #waitForAttempt(ms: number, signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve) => {
-      const finish = (): void => {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', finish);
-        this.#waiting.delete(finish);
-        resolve();
-      };
-      const timer = setTimeout(finish, timerMs(ms));
-      signal?.addEventListener('abort', finish, { once: true });
-      this.#waiting.add(finish);
-    });
   }
 }
 

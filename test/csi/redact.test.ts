@@ -66,7 +66,7 @@ describe('redact', () => {
     );
   });
 
-  it('finds csi_secret on every field named secrets, and on no other', () => {
+  it('finds csi_secret on maps of requests named secrets, and on no other field', () => {
     const marked: string[] = [];
     const check = (message: DescMessage): void => {
       for (const field of message.fields) {
@@ -75,7 +75,10 @@ describe('redact', () => {
           field.name === 'secrets',
           `${message.typeName}.${field.name}`,
         );
-        if (field.name === 'secrets') marked.push(message.typeName);
+        if (field.name !== 'secrets') continue;
+        assert.equal(field.fieldKind, 'map');
+        assert.match(message.typeName, /^csi\.v1\.\w+Request$/);
+        marked.push(message.typeName);
       }
       message.nestedMessages.forEach(check);
     };

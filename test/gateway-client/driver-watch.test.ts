@@ -46,15 +46,21 @@ describe('DriverWatch', () => {
   let clock: StepClock;
   /** What GetPluginInfo answers. */
   let info: () => unknown;
+  /** A method that fails. */
+  let failing: string;
 
   beforeEach(async () => {
     folder = await makeFolder();
     clock = createStepClock();
     info = () => ({ name: 'csi/example-1' });
+    failing = '';
     driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
       dataDir: folder.file('data'),
-      onCall: ({ method }) => (method === 'GetPluginInfo' ? info() : undefined),
+      onCall: ({ method }) => {
+        if (method === failing) throw new DriverStatus(Code.Internal, 'backend');
+        return method === 'GetPluginInfo' ? info() : undefined;
+      },
     });
     gateways = openTestPool(folder.file('csi.sock'));
   });
@@ -120,6 +126,20 @@ describe('DriverWatch', () => {
     await clock.next();
     assert.equal((await watch.waitUntilKnown(new AbortController().signal))?.name, 'csi/example');
   });
+
+  for (const [method, id] of [
+    ['GetPluginCapabilities', 'Q-23'],
+    ['ControllerGetCapabilities', 'Q-29'],
+  ] as const)
+    it(`waits while ${method} fails, and calls it again (${id})`, async () => {
+      failing = method;
+      await open();
+      assert.match(watch.trouble ?? '', /code = Internal desc = backend$/);
+      assert.throws(() => watch.current(), /not known yet/);
+      failing = '';
+      await clock.next();
+      assert.equal(watch.trouble, undefined);
+    });
 
   it('waits for a driver that has no name (A-04)', async () => {
     info = () => ({ name: '' });

@@ -59,7 +59,7 @@ describe('ServiceGateways', () => {
     });
     closers.add('gateway', () => gateway.close());
     await until(() => gateway.gateway.trouble === undefined, 'ready');
-    const { address } = gateway.gateway;
+    const { address } = gateway;
     assert.ok(address.kind === 'tcp');
     ({ port } = address);
     const cluster = await openSandboxCluster();

