@@ -4,26 +4,22 @@ import { inTreeNameOf } from '../migration/plugins.ts';
 import type { Address } from '../runtime/address.ts';
 import { DriverCalls } from '../driver/driver-calls.ts';
 import { DriverConnection, type DriverConnectionOptions } from '../driver/driver-connection.ts';
+import type { AdmissionRules } from './admission.ts';
 import type { ListenerTls } from './listener.ts';
 import { createDriverMetrics } from '../driver/metrics.ts';
 import { GatewayServer } from './server.ts';
 
-export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' | 'metrics'> {
+export interface GatewayOptions
+  extends Omit<DriverConnectionOptions, 'address' | 'metrics'>, AdmissionRules {
   /** The driver's socket. */
   readonly driver: Address;
-  readonly maxRequestBytes: number;
-  readonly listen: Address;
-  readonly alsoListen?: readonly Address[];
+  readonly listen: readonly Address[];
   /** For listeners on TCP; plaintext if absent. */
   readonly tls?: ListenerTls | undefined;
   /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure?: boolean;
   /** Calls at the driver at once, but for Identity's. */
   readonly maxInFlight: number;
-  /** UID of the pod that it is in. */
-  readonly pod?: string;
-  /** Whether every method of CSI passes, and not only defaultMethods. */
-  readonly allowAll: boolean;
   /** Whether to log each call with its messages, without secrets. */
   readonly logMessages: boolean;
   readonly metrics: Registry;
@@ -43,15 +39,9 @@ export async function startGateway(options: GatewayOptions) {
   const addresses = await server.listen();
   driver.start();
   return {
-    /** The first of the addresses. */
-    address: addresses[0] ?? options.listen,
     addresses,
     get trouble() {
       return driver.trouble;
-    },
-    /** What the driver reported about itself; undefined while that is not known. */
-    get identity() {
-      return driver.identity;
     },
     /** Refuses new calls, waits at most `graceMs` for those under way, and closes. */
     close: async (graceMs: number): Promise<void> => {

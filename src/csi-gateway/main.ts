@@ -21,14 +21,13 @@ export function main(invocation: Invocation): Promise<void> {
 export async function start(context: Context): Promise<void> {
   const { flags, closers, health, log, metrics } = context;
   const driver = parseAddress('csi-address', flags.csiAddress);
-  const [listen, ...alsoListen] = flags.listen.map((text) => parseAddress('listen', text));
-  if (listen === undefined)
+  const listen = flags.listen.map((text) => parseAddress('listen', text));
+  if (listen.length === 0)
     throw new UsageError('--listen: empty; give an address, like unix:///run/sutler/gateway.sock');
   const tls = await openTls(context);
   const gateway = await startGateway({
     driver,
     listen,
-    alsoListen,
     tls,
     insecure: flags.insecure,
     maxInFlight: flags.maxInFlight,

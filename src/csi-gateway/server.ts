@@ -22,9 +22,9 @@ import type { DriverConnection } from '../driver/driver-connection.ts';
 import type { DriverCall, DriverCalls, DriverReply, Reply } from '../driver/driver-calls.ts';
 import type { Address } from '../runtime/address.ts';
 import { messageOf } from '../runtime/error-message.ts';
-import { Admission, readNotAfterMs } from './admission.ts';
+import { findRefusal, readNotAfterMs } from './admission.ts';
 import type { GatewayOptions } from './gateway.ts';
-import { HealthService } from './health-service.ts';
+import { addHealthService } from './health-service.ts';
 import { type Caller, createListener, listen } from './listener.ts';
 import type { DriverMetrics } from '../driver/metrics.ts';
 
@@ -39,8 +39,9 @@ const KEEPALIVE_TIMEOUT_MS = 20_000;
 const RETIRE_MS = 3_600_000;
 /** Time for callers to read their last answer after the drain. */
 const FLUSH_MS = 1_000;
-/** Longest wait, after the drain, for a failover probe, whose answer tells ingest about it. */
-const DRAIN_REPORT_MS = 2_000;
+/** How long the gateway says that it is drained: ingest asks each second or more often, and then
+ * moves to another gateway at once (src/ingest/gateway-failover.ts). */
+const DRAINED_MS = 1_500;
 /** The longest text of its own that the gateway sends, in characters. */
 const MAX_DETAILS_CHARACTERS = 1_000;
 
@@ -50,14 +51,13 @@ export class GatewayServer {
   readonly #options: GatewayOptions;
   readonly #driverCalls: DriverCalls;
   readonly #metrics: DriverMetrics;
-  readonly #admission: Admission;
-  readonly #health: HealthService;
   readonly #server: Server;
   readonly #listeners: readonly { readonly address: Address; readonly server: SocketServer }[];
   /** The callers with a certificate, by `address:port` of their connection. */
   readonly #callers = new Map<string, Caller>();
   /** Calls under way, by what cancels them. */
   readonly #calls = new Set<AbortController>();
+  #isDraining = false;
   #onIdle: () => void = () => undefined;
   readonly #stopTlsUpdates: (() => void) | undefined;
   /** Takes in the connections of callers that were identified by the present authorities. */
@@ -73,10 +73,6 @@ export class GatewayServer {
     this.#options = options;
     this.#driverCalls = calls;
     this.#metrics = metrics;
-    this.#admission = new Admission(calls, options);
-    const isServing = (): boolean => !this.#admission.isDraining && driver.trouble === undefined;
-    this.#health = new HealthService(isServing, () => this.#facts());
-    driver.onReadiness(() => this.#health.notify());
     this.#server = new Server({
       'grpc.max_concurrent_streams': MAX_STREAMS,
       // Beyond its limit grpc-js answers without saying that nothing was sent.
@@ -93,10 +89,10 @@ export class GatewayServer {
         asItIs,
         'unary',
       );
-    this.#health.addTo(this.#server);
+    const isServing = (): boolean => !this.#isDraining && driver.trouble === undefined;
+    addHealthService(this.#server, isServing, () => this.#facts());
     this.#injector = this.#createInjector();
-    const addresses = [options.listen, ...(options.alsoListen ?? [])];
-    this.#listeners = addresses.map((address) => {
+    this.#listeners = options.listen.map((address) => {
       const accept = (socket: Socket, caller?: Caller): void => this.#accept(socket, caller);
       const server = createListener(address.kind === 'tcp' ? tls : undefined, accept, log);
       return { address, server };
@@ -160,8 +156,7 @@ export class GatewayServer {
    * remaining ones as ambiguous, and closes. */
   async drain(graceMs: number): Promise<void> {
     const { clock, log } = this.#options;
-    this.#admission.drain();
-    this.#health.close();
+    this.#isDraining = true;
     const calls = this.#calls.size;
     if (calls > 0) log.info({ calls, graceMs }, 'waiting for calls under way');
     const isOver = new AbortController();
@@ -175,10 +170,9 @@ export class GatewayServer {
     const details = 'the gateway stopped before the driver answered';
     for (const gone of this.#calls)
       gone.abort(new CsiError({ code: Code.Unavailable, details, method: '' }));
-    // An ingest that learns of the drain moves to another gateway at once. If this gateway just
-    // disappeared, ingest would have to wait until calls under way here must have ended.
-    if (this.#admission.isProbedForFailover)
-      await clock.sleep(Math.min(graceMs, DRAIN_REPORT_MS), this.#admission.drainReported);
+    // If this gateway just disappeared, ingest would have to wait until calls under way here must
+    // have ended.
+    await clock.sleep(Math.min(graceMs, DRAINED_MS));
     await this.#close();
   }
 
@@ -232,9 +226,11 @@ export class GatewayServer {
       signal,
     };
     const hasEnded = caller !== undefined && caller.endMs < Date.now();
-    return (
-      this.#admission.refuse(forwarded, metadata, hasEnded) ?? this.#driverCalls.send(forwarded)
-    );
+    const now = { hasEnded, isDraining: this.#isDraining };
+    const refusal = findRefusal(forwarded, metadata, this.#options, now);
+    if (refusal === undefined) return this.#driverCalls.send(forwarded);
+    const { reason, code, details } = refusal;
+    return this.#driverCalls.refuse(forwarded, reason, code, details);
   }
 
   #answer(reply: Reply, call: Call, answer: sendUnaryData<Buffer>): void {

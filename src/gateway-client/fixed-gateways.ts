@@ -1,10 +1,9 @@
-import type { CsiCalls } from '../csi/csi-calls.ts';
 import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import { CsiClient } from './client.ts';
 import { type GatewaySecurity, refusePlaintext } from './credentials.ts';
-import type { GatewayClient, Gateways } from './pool.ts';
+import type { Gateways } from './pool.ts';
 
 /** The gateways of --gateway. They connect when they are first called.
  * @throws UsageError for an empty list, an unreadable address, and one that needs TLS */
@@ -27,24 +26,14 @@ export function fixedGateways(o: {
     throw new UsageError(
       '--gateway: empty; name the csi-gateway, like unix:///run/sutler/gateway.sock',
     );
+  const gateways = [...clients].map(([address, client]) => ({ address, client }));
+  const [first, second] = gateways;
   return {
-    ...listed(clients),
+    list: () => gateways,
+    soleAddress: second === undefined ? (first?.address ?? '') : '',
     remedy: '--gateway, which must be the same for ingest and jobs',
     close() {
       for (const client of clients.values()) client.close();
     },
-  };
-}
-
-function listed(clients: ReadonlyMap<string, CsiCalls>): Omit<Gateways, 'remedy'> {
-  const gateways: readonly GatewayClient[] = [...clients].map(([address, client]) => ({
-    address,
-    client,
-  }));
-  const [first, second] = gateways;
-  return {
-    list: () => gateways,
-    find: (address) => gateways.find((each) => each.address === address),
-    soleAddress: second === undefined ? (first?.address ?? '') : '',
   };
 }

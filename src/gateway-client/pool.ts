@@ -20,7 +20,6 @@ export interface GatewayClient {
 export interface Gateways {
   /** In a fixed order; those of a Service come and go. */
   list(): readonly GatewayClient[];
-  find(address: string): GatewayClient | undefined;
   /** Address of the only one; '' if there are several, or may be. */
   readonly soleAddress: string;
   /** What to look at where one is missing. */
@@ -55,7 +54,7 @@ export class GatewayPool {
 
   /** Prefers a gateway. Does nothing for an address that is not in the pool. */
   prefer(address: string): void {
-    if (this.#gateways.find(address) !== undefined) this.#preferred = address;
+    if (this.#find(address) !== undefined) this.#preferred = address;
   }
 
   async createVolume(
@@ -88,9 +87,13 @@ export class GatewayPool {
     return gateway.client.listVolumes(request, settings);
   }
 
+  #find(address: string): GatewayClient | undefined {
+    return this.gateways.find((gateway) => gateway.address === address);
+  }
+
   #named(named: string, method: string): CsiCalls {
     const address = named === '' ? this.soleAddress : named;
-    const gateway = this.#gateways.find(address);
+    const gateway = this.#find(address);
     if (gateway === undefined)
       throw notSent(
         method,

@@ -90,11 +90,6 @@ export class ServiceGateways implements Gateways {
     return gateways.sort((a, b) => (a.address < b.address ? -1 : 1));
   }
 
-  find(address: string): GatewayClient | undefined {
-    const { client } = this.#clients.get(address) ?? {};
-    return client && { address, client };
-  }
-
   async close(): Promise<void> {
     await this.#slices.stop();
     for (const { client } of this.#clients.values()) client.close();

@@ -105,6 +105,8 @@ export function healthAfterProbe(
 ): GatewayHealth {
   if (result.kind !== 'failed') return result;
   const { reason } = result;
+  // It has said that no call is under way.
+  if (before.kind === 'draining' && before.running === 0) return before;
   if (before.kind === 'unreachable') return { ...before, probes: before.probes + 1, reason };
   const wasDraining = before.kind === 'draining';
   return { kind: 'unreachable', sinceMs: startedMs, probes: 1, reason, wasDraining };

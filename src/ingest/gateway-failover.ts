@@ -1,5 +1,5 @@
 import type { Counter, Gauge, Registry } from 'prom-client';
-import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
+import { CsiError } from '../csi/status.ts';
 import type { GatewayClient, GatewayPool } from '../gateway-client/pool.ts';
 import { doubtMsOf } from '../election/flags.ts';
 import {
@@ -123,7 +123,7 @@ export class GatewayFailover {
   }
 
   /** Adds gateways that came, and drops those that went. The active one counts as unreachable from
-   * the moment it went, unless it has said that no call is under way. */
+   * the moment it went. */
   #followPool(): void {
     const { pool, clock, driver } = this.#options;
     const present = new Set(pool.gateways.map(({ address }) => address));
@@ -134,7 +134,7 @@ export class GatewayFailover {
       if (address !== this.#lastNamed?.endpoint) {
         this.#health.delete(address);
         this.#active.remove({ driver, gateway: address });
-      } else if (health.kind !== 'draining' || health.running > 0) {
+      } else {
         const gone = { kind: 'failed', reason: 'its pod is gone' } as const;
         this.#health.set(address, healthAfterProbe(health, gone, clock.nowMs()));
       }
@@ -241,12 +241,11 @@ async function sendProbe(
   { client }: GatewayClient,
   { driver, timeoutMs }: GatewayFailoverOptions,
 ): Promise<ProbeResult> {
-  const settings = { timeoutMs, metadata: { [FAILOVER_METADATA]: '1' } };
   try {
-    const { ready } = await client.probe(settings);
+    const { ready } = await client.probe({ timeoutMs });
     if (ready === false)
       return { kind: 'failed', reason: 'its driver answers Probe with ready=false' };
-    const { name } = await client.getPluginInfo(settings);
+    const { name } = await client.getPluginInfo({ timeoutMs });
     return name === driver
       ? { kind: 'reachable' }
       : {

@@ -174,7 +174,7 @@ describe('the gateway as a gRPC server', () => {
   });
 
   it('refuses a method that is not allowed with Unimplemented, not forwarded', async () => {
-    const address = strict.gateway.address;
+    const address = strict.address;
     assert.equal(address.kind, 'tcp');
     const tcp = new Client(
       `127.0.0.1:${address.kind === 'tcp' ? address.port : 0}`,

@@ -68,7 +68,7 @@ describe('the identity of a caller with TLS', () => {
   });
 
   const connect = (options: ConnectionOptions): TLSSocket => {
-    const { address } = test.gateway;
+    const { address } = test;
     assert.ok(address.kind === 'tcp');
     const { host, port } = address;
     const common = { host, port, ALPNProtocols: ['h2'], rejectUnauthorized: false };

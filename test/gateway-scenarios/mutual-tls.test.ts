@@ -46,8 +46,8 @@ describe('the gateway with mutual TLS', () => {
     });
     source = await watchOwner(validFolder(), 'gateway');
     test = await startTestGateway(folder, {
-      listen: { kind: 'tcp', host: '127.0.0.1', port: 0 },
-      alsoListen: [
+      listen: [
+        { kind: 'tcp', host: '127.0.0.1', port: 0 },
         { kind: 'tcp', host: '::1', port: 0 },
         { kind: 'unix', path: folder.file('gw.sock') },
       ],

@@ -41,8 +41,10 @@ describe('a gateway among strangers', () => {
     );
     source = await watchOwner(folder.path, 'gateway');
     test = await startTestGateway(folder, {
-      listen: { kind: 'tcp', host: '127.0.0.1', port: 0 },
-      alsoListen: [{ kind: 'unix', path: folder.file('gw.sock') }],
+      listen: [
+        { kind: 'tcp', host: '127.0.0.1', port: 0 },
+        { kind: 'unix', path: folder.file('gw.sock') },
+      ],
       tls: { source, allowedNames: parseAllowedNames(['sutler-jobs']) },
     });
     await until(() => test.gateway.trouble === undefined, 'ready');

@@ -1,6 +1,7 @@
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
 import { type Gateway, type GatewayOptions, startGateway } from '#src/csi-gateway/gateway.ts';
+import type { Address } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
@@ -8,17 +9,22 @@ import { Registry } from '#src/runtime/metrics.ts';
 /** Starts a gateway that forwards from `gw.sock` to `csi.sock` in a folder, and a client of it. */
 export async function startTestGateway(
   folder: { file(name: string): string },
-  options: Partial<GatewayOptions> = {},
+  options: Partial<Omit<GatewayOptions, 'listen'>> & {
+    readonly listen?: Address | readonly Address[];
+  } = {},
 ): Promise<{
   readonly gateway: Gateway;
+  readonly address: Address;
   readonly client: CsiClient;
   readonly metrics: Registry;
   close(): Promise<void>;
 }> {
   const metrics = new Registry();
+  const listen = [
+    options.listen ?? ({ kind: 'unix', path: folder.file('gw.sock') } as const),
+  ].flat();
   const gateway = await startGateway({
     driver: { kind: 'unix', path: folder.file('csi.sock') },
-    listen: { kind: 'unix', path: folder.file('gw.sock') },
     allowAll: false,
     maxInFlight: 500,
     probeTimeoutMs: 1_000,
@@ -29,10 +35,14 @@ export async function startTestGateway(
     log: silentLog,
     metrics,
     ...options,
+    listen,
   });
-  const client = new CsiClient({ address: gateway.address, log: silentLog });
+  const [address] = gateway.addresses;
+  if (address === undefined) throw new Error('it listens nowhere');
+  const client = new CsiClient({ address, log: silentLog });
   return {
     gateway,
+    address,
     client,
     metrics,
     close: async () => {

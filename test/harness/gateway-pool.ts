@@ -18,16 +18,13 @@ export function openTestPool(...addresses: readonly string[]): TestPool {
  * @param addresses  by the name of the gateway; may change */
 export function openPoolOf(addresses: ReadonlyMap<string, Address>): TestPool {
   const clients = new Map<string, CsiClient>();
-  const find = (name: string): GatewayClient | undefined => {
-    const address = addresses.get(name);
-    if (address === undefined) return undefined;
+  const clientOf = ([name, address]: readonly [string, Address]): GatewayClient => {
     const client = clients.get(name) ?? new CsiClient({ address, log: silentLog });
     clients.set(name, client);
     return { address: name, client };
   };
   const pool = new GatewayPool({
-    list: () => [...addresses.keys()].flatMap((name) => find(name) ?? []),
-    find,
+    list: () => [...addresses].map(clientOf),
     soleAddress: '',
     remedy: '--gateway-service',
   });

@@ -26,7 +26,7 @@ export async function startReplica(pod = ''): Promise<Replica> {
     probeTimeoutMs: 5_000,
     pod,
   });
-  const { address } = started.gateway;
+  const { address } = started;
   assert.ok(address.kind === 'tcp');
   let killed: Promise<void> | undefined;
   const kill = (): Promise<void> => (killed ??= started.close());

@@ -157,6 +157,11 @@ describe('healthAfterProbe', () => {
     assert.equal(gone.kind === 'unreachable' && gone.wasDraining, true);
   });
 
+  it('leaves a gateway drained that has said so and is gone', () => {
+    const failed = { kind: 'failed', reason: 'refused' } as const;
+    assert.deepEqual(healthAfterProbe(draining(0), failed, NOW), draining(0));
+  });
+
   it('takes a gateway that answers again after a drain as reachable', () => {
     assert.deepEqual(healthAfterProbe(draining(0), { kind: 'reachable' }, NOW), reachable);
   });

@@ -114,7 +114,7 @@ export async function openRig({
   const listen = { kind: 'unix', path: join(dir, 'gateway.sock') } as const;
   const gateway = await startGateway({
     driver: { kind: 'unix', path: driver.socket },
-    listen,
+    listen: [listen],
     allowAll: false,
     maxInFlight: 500,
     probeTimeoutMs: 5000,

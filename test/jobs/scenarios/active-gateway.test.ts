@@ -21,7 +21,7 @@ describe('a worker with several gateways', () => {
 
   before(async () => {
     rig = await openRig();
-    here = formatAddress(rig.gateway.address);
+    [here = ''] = rig.gateway.addresses.map(formatAddress);
     pool = openTestPool('unix:///run/missing.sock', here);
   });
   after(async () => {
