@@ -219,7 +219,7 @@ const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 /** The largest answer that is accepted to a call. Of csi.v1 only lists, such as ListVolumes', grow
  * with what is there.
  * @param maxBytes  for lists, and for methods that csi.v1 does not have */
-export function answerLimit(path: string, maxBytes: number): number {
+function answerLimit(path: string, maxBytes: number): number {
   const isAboutOne = /^\/csi\.v1\.\w+\/(?!List)/.test(path);
   return isAboutOne ? Math.min(maxBytes, MAX_ANSWER_BYTES) : maxBytes;
 }
