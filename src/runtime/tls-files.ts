@@ -3,7 +3,7 @@ import type { Clock } from './clock.ts';
 import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
-import { watchFiles } from './watched-files.ts';
+import { type NamedFile, type WatchedFiles, watchFiles } from './watched-files.ts';
 
 /** Paths of PEM files, which may be replaced at any time, for example by cert-manager; '' for a
  * file that is not used. */
@@ -25,21 +25,9 @@ export interface TlsMaterial {
 }
 
 /** TLS material that may change while it is in use. */
-export interface TlsSource {
-  readonly current: TlsMaterial;
-  /** Calls the listener after each change of `current`.
-   * @returns a function that removes the listener */
-  onChange(listener: (next: TlsMaterial, before: TlsMaterial) => void): () => void;
-}
+export type TlsSource = Pick<WatchedTlsFiles, 'current' | 'onChange'>;
 
-export interface WatchedTlsFiles extends TlsSource {
-  /** Says that the files can't be used as they are now, or that the certificate in use has expired;
-   * undefined otherwise. */
-  readonly trouble: string | undefined;
-  close(): void;
-}
-
-const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
+export type WatchedTlsFiles = WatchedFiles<TlsMaterial>;
 
 /** Whether the three TLS files are named: all of them, or none.
  * @param isRequired  whether another flag needs them
@@ -63,61 +51,67 @@ export function areTlsFilesNamed(
  * replaced, the other not yet) are ignored.
  * @param o.flags  names of the flags that give the paths, for errors
  * @throws UsageError if the files can't be used at the start */
-export async function watchTlsFiles(o: {
+export function watchTlsFiles(o: {
   readonly files: TlsFiles;
   readonly flags: TlsFiles;
   readonly clock: Clock;
   readonly log: Logger;
   readonly intervalMs?: number;
 }): Promise<WatchedTlsFiles> {
-  const { clock, files, flags } = o;
-  const paths = { [flags.ca]: files.ca, [flags.cert]: files.cert, [flags.key]: files.key };
-  const watched = await watchFiles({
+  const ca = { flag: o.flags.ca, path: o.files.ca };
+  const cert = { flag: o.flags.cert, path: o.files.cert };
+  const key = { flag: o.flags.key, path: o.files.key };
+  return watchFiles({
     ...o,
-    paths,
-    parse: ({ [flags.ca]: ca = '', [flags.cert]: cert = '', [flags.key]: key = '' }) =>
-      readMaterial({ ca, cert, key }, o),
+    files: [ca, cert, key],
+    parse: ([caText = '', certText = '', keyText = '']) => {
+      if (ca.path !== '') checkAuthorities(ca, caText);
+      const notAfterMs =
+        cert.path === ''
+          ? Infinity
+          : checkCertificate({ ...cert, text: certText }, { ...key, text: keyText });
+      return { ca: caText, cert: certText, key: keyText, notAfterMs };
+    },
+    expired: ({ notAfterMs }) =>
+      o.clock.nowMs() < notAfterMs
+        ? undefined
+        : `the certificate in ${cert.path} ended at ${new Date(notAfterMs).toISOString()}: renew it`,
   });
-  return {
-    get current() {
-      return watched.current;
-    },
-    get trouble() {
-      const { notAfterMs } = watched.current;
-      if (clock.nowMs() < notAfterMs) return watched.trouble;
-      const ended = new Date(notAfterMs).toISOString();
-      return `the certificate in ${files.cert} ended at ${ended}: renew it`;
-    },
-    onChange: (listener) => watched.onChange(listener),
-    close: () => watched.close(),
-  };
 }
 
-/** @throws UsageError for texts that can't be used */
-function readMaterial(
-  texts: TlsFiles,
-  { files, flags }: { readonly files: TlsFiles; readonly flags: TlsFiles },
-): TlsMaterial {
-  const refuse = (part: keyof TlsFiles, why: string): never => {
-    throw new UsageError(`--${flags[part]} ${files[part]}: ${why}`);
-  };
-  const read = <T extends object>(part: keyof TlsFiles, what: string, parse: () => T): T => {
-    try {
-      return parse();
-    } catch (error) {
-      return refuse(part, `${what}: ${messageOf(error)}`);
-    }
-  };
-  const authorities = files.ca === '' ? undefined : (texts.ca.match(PEM_CERTIFICATE) ?? []);
-  if (authorities?.length === 0) refuse('ca', 'it contains no PEM certificate');
-  for (const pem of authorities ?? [])
-    read('ca', "a certificate in it can't be read", () => new X509Certificate(pem));
-  if (files.cert === '') return { ...texts, notAfterMs: Infinity };
-  const cert = read('cert', 'it is no PEM certificate', () => new X509Certificate(texts.cert));
-  const key = read('key', 'it is no PEM private key without a passphrase', () =>
-    createPrivateKey(texts.key),
+const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
+
+/** @throws UsageError for a text that can't be used */
+function checkAuthorities(file: NamedFile, text: string): void {
+  const authorities = text.match(PEM_CERTIFICATE) ?? [];
+  if (authorities.length === 0) throw faultOf(file, 'it contains no PEM certificate');
+  for (const pem of authorities)
+    read(file, "a certificate in it can't be read", () => new X509Certificate(pem));
+}
+
+/** @returns when the certificate ends, in Unix ms
+ * @throws UsageError for texts that can't be used */
+function checkCertificate(
+  cert: NamedFile & { readonly text: string },
+  key: NamedFile & { readonly text: string },
+): number {
+  const certificate = read(cert, 'it is no PEM certificate', () => new X509Certificate(cert.text));
+  const privateKey = read(key, 'it is no PEM private key without a passphrase', () =>
+    createPrivateKey(key.text),
   );
-  if (!cert.checkPrivateKey(key))
-    refuse('key', `it is not the key of the certificate in ${files.cert}`);
-  return { ...texts, notAfterMs: Date.parse(cert.validTo) };
+  if (!certificate.checkPrivateKey(privateKey))
+    throw faultOf(key, `it is not the key of the certificate in ${cert.path}`);
+  return Date.parse(certificate.validTo);
+}
+
+function read<T>(file: NamedFile, fault: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch (error) {
+    throw faultOf(file, `${fault}: ${messageOf(error)}`);
+  }
+}
+
+function faultOf({ flag, path }: NamedFile, fault: string): UsageError {
+  return new UsageError(`--${flag} ${path}: ${fault}`);
 }

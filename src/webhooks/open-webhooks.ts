@@ -6,7 +6,7 @@ import { UsageError } from '../runtime/flags.ts';
 import type { processFlags } from '../runtime/process-flags.ts';
 import type { ProcessContext } from '../runtime/process.ts';
 import { type TlsFiles, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
-import { type WatchedFiles, watchFile } from '../runtime/watched-files.ts';
+import { type WatchedFiles, watchFiles } from '../runtime/watched-files.ts';
 import { AdmissionEndpoint } from './admission.ts';
 import { Authenticator } from './authenticator.ts';
 import { EventsEndpoint } from './events.ts';
@@ -109,7 +109,9 @@ async function watchSecrets<T>(
 ): Promise<WatchedFiles<T> | undefined> {
   const path = flags[flag === 'webhook-token-file' ? 'webhookTokenFile' : 'webhookSigningKeyFile'];
   if (path === '') return undefined;
-  const watched = await watchFile({ path, flag, parse, clock: systemClock, log });
+  const files = [{ flag, path }];
+  const parseFile = ([text = '']: readonly string[]): T => parse(text);
+  const watched = await watchFiles({ files, parse: parseFile, clock: systemClock, log });
   closers.add(`file of --${flag}`, () => watched.close());
   health.ready(flag, () => watched.trouble);
   return watched;

@@ -6,10 +6,10 @@ import { after, before, describe, it } from 'node:test';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { watchFile } from '#src/runtime/watched-files.ts';
+import { watchFiles } from '#src/runtime/watched-files.ts';
 import { until } from '../harness/until.ts';
 
-function parse(text: string): number {
+function parse([text = '']: readonly string[]): number {
   if (!/^\d+$/.test(text)) throw new Error('it is no number');
   return Number(text);
 }
@@ -23,8 +23,8 @@ describe('a watched file', () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  const options = { flag: 'file', parse, log: silentLog, intervalMs: 5 };
-  const watch = () => watchFile({ path, clock: systemClock, ...options });
+  const options = { parse, clock: systemClock, log: silentLog, intervalMs: 5 };
+  const watch = (of = path) => watchFiles({ files: [{ flag: 'file', path: of }], ...options });
 
   it('is used as it is now, and as it was while it can not be used', async () => {
     await writeFile(path, '1');
@@ -58,7 +58,7 @@ describe('a watched file', () => {
     }
     await symlink('..0', `${mount}/..data`);
     await symlink('..data/file', `${mount}/file`);
-    const watched = await watchFile({ path: `${mount}/file`, clock: systemClock, ...options });
+    const watched = await watch(`${mount}/file`);
     assert.equal(watched.current, 1);
     await symlink('..1', `${mount}/..new`);
     await rename(`${mount}/..new`, `${mount}/..data`);
