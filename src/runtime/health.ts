@@ -22,8 +22,8 @@ interface Look {
 export class HealthChecks {
   readonly #checks = { live: new Map<string, Check>(), ready: new Map<string, Check>() };
   readonly #notes = new Map<string, Check>();
-  readonly #groups = new Map<string, HealthChecks>();
-  readonly #parts = new Map<string, HealthChecks>();
+  /** Groups and parts. */
+  readonly #below = new Map<string, { readonly checks: HealthChecks; readonly isPart: boolean }>();
 
   /** The process must be restarted while the check fails. */
   live(name: string, check: Check): void {
@@ -40,16 +40,19 @@ export class HealthChecks {
     this.#notes.set(name, check);
   }
 
+  /** A group without checks, in the place of one of that name. */
   addGroup(name: string): HealthChecks {
-    return addTo(this.#groups, name);
-  }
-
-  removeGroup(name: string): void {
-    this.#groups.delete(name);
+    return this.#addBelow(name, false);
   }
 
   addPart(name: string): HealthChecks {
-    return addTo(this.#parts, name);
+    return this.#addBelow(name, true);
+  }
+
+  #addBelow(name: string, isPart: boolean): HealthChecks {
+    const checks = new HealthChecks();
+    this.#below.set(name, { checks, isPart });
+    return checks;
   }
 
   /** Runs all checks of a page, those of a group, or those with the given name.
@@ -75,55 +78,40 @@ export class HealthChecks {
     const own = [...this.#checks[page]]
       .filter(([name]) => asked === '' || asked === name)
       .map(([name, check]) => ({ name, trouble: check() }));
-    const groups = looksOf(this.#groups, asked, (checks, inGroup) => checks.#look(page, inGroup));
-    const parts = looksOf(this.#parts, asked, (checks, inPart) => checks.#look(page, inPart));
-    const notes = page === 'ready' && asked === '' ? [...this.#notes] : [];
+    const below = [...this.#below].map(([name, { checks, isPart }]) => {
+      // What is asked for may begin with the name of a group, and its lines then do.
+      const isNamed = `${asked}/`.startsWith(`${name}/`);
+      const look = checks.#look(page, isNamed ? asked.slice(name.length + 1) : asked);
+      const lines = look.lines.map((line) => line.replace(']', `]${name}/`));
+      return { ...look, lines, mustBeFine: isPart || page === 'live' };
+    });
     // A group without such checks says nothing.
-    const found = groups.filter(({ isFound }) => isFound);
-    const mustAll = page === 'live' || found.length === 0;
+    const found = below.filter(({ isFound }) => isFound);
+    const anyOf = found.filter(({ mustBeFine }) => !mustBeFine);
+    const notes = page === 'ready' && asked === '' ? [...this.#notes] : [];
     return {
       isFine:
         own.every(({ trouble }) => trouble === undefined) &&
-        (mustAll ? found.every(({ isFine }) => isFine) : found.some(({ isFine }) => isFine)) &&
-        parts.every(({ isFine }) => isFine),
-      isFound: own.length > 0 || [...groups, ...parts].some(({ isFound }) => isFound),
+        found.every(({ isFine, mustBeFine }) => isFine || !mustBeFine) &&
+        (anyOf.length === 0 || anyOf.some(({ isFine }) => isFine)),
+      isFound: own.length > 0 || found.length > 0,
       lines: [
         ...own.map(({ name, trouble }) =>
           trouble === undefined ? `[+]${name} ok` : `[-]${name}: ${trouble}`,
         ),
-        ...groups.flatMap(({ lines }) => lines),
         ...notes.flatMap(([name, check]) => {
           const text = check();
           return text === undefined ? [] : [`[!]${name}: ${text}`];
         }),
-        ...parts.flatMap(({ lines }) => lines),
+        ...below.flatMap(({ lines }) => lines),
       ],
     };
   }
 
   #names(page: HealthPage): readonly string[] {
-    const below = [...this.#groups, ...this.#parts].flatMap(([inner, checks]) =>
-      checks.#names(page).map((name) => `${inner}/${name}`),
+    const below = [...this.#below].flatMap(([name, { checks }]) =>
+      checks.#names(page).map((each) => `${name}/${each}`),
     );
     return [...this.#checks[page].keys(), ...below];
   }
-}
-
-function addTo(all: Map<string, HealthChecks>, name: string): HealthChecks {
-  const checks = new HealthChecks();
-  all.set(name, checks);
-  return checks;
-}
-
-/** Looks at each group or part. What is asked for may begin with its name, and lines then do. */
-function looksOf(
-  all: ReadonlyMap<string, HealthChecks>,
-  asked: string,
-  look: (checks: HealthChecks, asked: string) => Look,
-): readonly Look[] {
-  return [...all].map(([name, checks]) => {
-    const isNamed = `${asked}/`.startsWith(`${name}/`);
-    const found = look(checks, isNamed ? asked.slice(name.length + 1) : asked);
-    return { ...found, lines: found.lines.map((line) => line.replace(']', `]${name}/`)) };
-  });
 }

@@ -90,10 +90,10 @@ describe('HealthChecks with groups', () => {
     assert.match(health.answer('ready', 'c').text, /there are: redis, a\/driver, b\/driver/);
   });
 
-  it('forgets a group that was removed', () => {
+  it('begins a group anew that is added again', () => {
     const { health, b } = withGroups();
     b.ready('driver', () => 'away');
-    health.removeGroup('b');
+    health.addGroup('b');
     assert.equal(health.answer('ready', '').text, '[+]redis ok\n[+]a/driver ok\nok\n');
   });
 
