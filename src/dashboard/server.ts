@@ -1,10 +1,11 @@
+import { createServer } from 'node:http';
 import express, { type ErrorRequestHandler, type Express, type RequestHandler } from 'express';
 import helmet from 'helmet';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { HttpServer } from '../runtime/http-server.ts';
+import { listenHttp, TIME_LIMITS } from '../runtime/http-server.ts';
 import { Boards, BOARDS_PATH, type BoardsOptions } from './boards.ts';
 import { isReading, login, type LoginOptions, refuseOtherSites } from './login.ts';
 import { pendingRoutes } from './pending-routes.ts';
@@ -26,8 +27,8 @@ const IDLE_MS = 60_000;
  */
 export async function startDashboard(options: DashboardOptions) {
   const boards = new Boards(options);
-  const server = new HttpServer({ idleMs: IDLE_MS }, createApp(options, boards));
-  const { url, close } = await server.listen('dashboard-address', options.address);
+  const server = createServer(TIME_LIMITS, createApp(options, boards));
+  const { url, close } = await listenHttp(server, 'dashboard-address', options.address, IDLE_MS);
   return {
     url: `${url}/`,
     async close(): Promise<void> {

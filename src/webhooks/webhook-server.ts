@@ -1,15 +1,16 @@
+import { createServer, type RequestListener } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import express, { type ErrorRequestHandler, type Request, type Response } from 'express';
-import { HttpServer } from '../runtime/http-server.ts';
+import { listenHttp, TIME_LIMITS } from '../runtime/http-server.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { TlsMaterial, TlsSource } from '../runtime/tls-files.ts';
 import type { WebhookMetrics } from './metrics.ts';
 import type { NoticeStream } from './notices.ts';
 import { RequestProblem, sendProblem } from './problem.ts';
 
-/** As much as Node takes by default: a CloudEvent in binary mode is in its headers. */
-const MAX_HEADER_BYTES = 16 * 1024;
 /** A body takes 10 s at most, and Redis 5 s. */
 const IDLE_MS = 20_000;
+const HANDSHAKE_MS = 5_000;
 /** Longest wait, at the end of the process, for requests under way. */
 const CLOSE_MS = 2_500;
 
@@ -48,28 +49,17 @@ export async function startWebhookServer(o: {
 }): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
   const { path, endpoint, tls } = o;
   const underWay = new Set<unknown>();
-  const server: HttpServer = new HttpServer(
-    {
-      idleMs: IDLE_MS,
-      maxHeaderBytes: MAX_HEADER_BYTES,
-      ...(tls && {
-        tls: {
-          ...secureContext(tls.current),
-          requestCert: tls.current.ca !== '',
-          rejectUnauthorized: o.requiresCertificate,
-        },
-      }),
-    },
-    (request, response) => {
-      underWay.add(response);
-      response.once('close', () => underWay.delete(response));
-      app(request, response);
-    },
-  );
   const app = createApp(path, endpoint);
-  // Where the authority was replaced, certificates that were accepted may not be any more.
-  tls?.onChange((next, before) => server.renewTls(secureContext(next), next.ca !== before.ca));
-  const { url, close } = await server.listen(o.flag, o.address);
+  const listener: RequestListener = (request, response) => {
+    underWay.add(response);
+    response.once('close', () => underWay.delete(response));
+    app(request, response);
+  };
+  const server =
+    tls === undefined
+      ? createServer(TIME_LIMITS, listener)
+      : createOverTls(tls, o.requiresCertificate, listener);
+  const { url, close } = await listenHttp(server, o.flag, o.address, IDLE_MS);
   return {
     url: `${url}${path}`,
     close: async () => {
@@ -79,6 +69,23 @@ export async function startWebhookServer(o: {
       await close();
     },
   };
+}
+
+function createOverTls(tls: TlsSource, requiresCertificate: boolean, listener: RequestListener) {
+  const options = {
+    ...TIME_LIMITS,
+    ...secureContext(tls.current),
+    handshakeTimeout: HANDSHAKE_MS,
+    requestCert: tls.current.ca !== '',
+    rejectUnauthorized: requiresCertificate,
+  };
+  const server = createTlsServer(options, listener);
+  tls.onChange((next, before) => {
+    server.setSecureContext(secureContext(next));
+    // Where the authority was replaced, certificates that were accepted may not be any more.
+    if (next.ca !== before.ca) server.closeAllConnections();
+  });
+  return server;
 }
 
 function secureContext({ ca, cert, key }: TlsMaterial) {

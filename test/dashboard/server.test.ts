@@ -87,8 +87,8 @@ describe('the dashboard’s server', () => {
     assert.doesNotMatch(logged, /[\u007f-\u009f\u00ad]|\\u00/);
   });
 
-  it('answers 431 to headers above 8 KiB', async () => {
-    const reply = await ask('GET / HTTP/1.1', 'Host: localhost', `X: ${'a'.repeat(9000)}`);
+  it('answers 431 to headers above 16 KiB', async () => {
+    const reply = await ask('GET / HTTP/1.1', 'Host: localhost', `X: ${'a'.repeat(17_000)}`);
     assert.deepEqual(statusesIn(reply), [431]);
   });
 });

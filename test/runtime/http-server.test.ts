@@ -1,6 +1,7 @@
+import { createServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { HttpServer } from '#src/runtime/http-server.ts';
+import { listenHttp } from '#src/runtime/http-server.ts';
 import { connectTo, isClosed } from '../harness/raw-http.ts';
 
 const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
@@ -12,10 +13,10 @@ describe('an HTTP server', () => {
   const opened: Socket[] = [];
 
   before(async () => {
-    const server: HttpServer = new HttpServer({ idleMs: 500 }, (request, response) => {
+    const server = createServer((request, response) => {
       response.end(request.url === '/large' ? LARGE : 'ok');
     });
-    ({ url, close } = await server.listen('flag', '127.0.0.1:0'));
+    ({ url, close } = await listenHttp(server, 'flag', '127.0.0.1:0', 500));
   });
   after(async () => {
     for (const socket of opened) socket.destroy();

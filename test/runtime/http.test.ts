@@ -1,32 +1,42 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { request } from 'undici';
+import { Closers } from '#src/runtime/closers.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { HealthChecks } from '#src/runtime/health.ts';
-import { startHttp } from '#src/runtime/http.ts';
+import { openHttpEndpoint } from '#src/runtime/http.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { createRegistry } from '#src/runtime/metrics.ts';
 
 describe('HTTP endpoint', () => {
-  let server: Awaited<ReturnType<typeof startHttp>>;
+  const closers = new Closers();
+  const start = async (httpEndpoint: string, health = new HealthChecks()): Promise<string> => {
+    const logging = { v: 0, loggingFormat: 'text' };
+    const flags = { ...logging, httpEndpoint, metricsAddress: '', metricsPath: '/metrics' };
+    const metrics = createRegistry();
+    const { http = '' } = await openHttpEndpoint({
+      flags,
+      health,
+      metrics,
+      log: silentLog,
+      closers,
+    });
+    return http;
+  };
+  let url: string;
   let wrong: string | undefined;
   const get = async (path: string) => {
-    const { statusCode, body } = await request(`${server.url}${path}`);
+    const { statusCode, body } = await request(`${url}${path}`);
     return { code: statusCode, text: await body.text() };
   };
 
   before(async () => {
     const health = new HealthChecks();
     health.ready('redis', () => wrong);
-    server = await startHttp({
-      address: '127.0.0.1:0',
-      metrics: createRegistry(),
-      health,
-      log: silentLog,
-    });
+    url = await start('127.0.0.1:0', health);
     health.ready('driver', () => undefined);
   });
-  after(() => server.close());
+  after(() => closers.close());
 
   it('answers /healthz with 200 when there is no check', async () =>
     assert.deepEqual(await get('/healthz'), { code: 200, text: 'ok\n' }));
@@ -50,12 +60,9 @@ describe('HTTP endpoint', () => {
   });
 
   it('listens on IPv6', async () => {
-    const health = new HealthChecks();
-    const metrics = createRegistry();
-    const own = await startHttp({ address: '[::1]:0', metrics, health, log: silentLog });
-    assert.match(own.url, /^http:\/\/\[::1\]:\d+$/);
-    assert.equal((await request(`${own.url}/healthz`)).statusCode, 200);
-    await own.close();
+    const own = await start('[::1]:0');
+    assert.match(own, /^http:\/\/\[::1\]:\d+$/);
+    assert.equal((await request(`${own}/healthz`)).statusCode, 200);
   });
 
   it('serves metrics, with the checks of /readyz that fail', async () => {
@@ -76,15 +83,14 @@ describe('HTTP endpoint', () => {
   });
 
   it('refuses a port that is in use with a UsageError', async () => {
-    const address = server.url.replace('http://', '');
     await assert.rejects(
-      startHttp({ address, health: new HealthChecks(), log: silentLog }),
+      start(url.replace('http://', '')),
       (error) => error instanceof UsageError && /in use/.test(error.message),
     );
   });
 
   it('refuses other methods than GET and HEAD', async () => {
-    const reply = await fetch(`${server.url}/metrics`, { method: 'POST', body: 'x' });
+    const reply = await fetch(`${url}/metrics`, { method: 'POST', body: 'x' });
     assert.equal(reply.status, 405);
     assert.equal(reply.headers.get('allow'), 'GET, HEAD');
   });
