@@ -46,7 +46,6 @@ export interface DispatcherOptions {
     | 'isFinished'
     | 'isOff'
     | 'objectOf'
-    | 'size'
     | 'unfinished'
   >;
   /** The claim of a key. Rejects while it can't be read.
@@ -70,7 +69,6 @@ const BATCH_PERIOD_MS = 20;
 const QUICK_BATCHES = 5;
 const REFUSED_PAUSE = { startMs: 100, maxMs: 2_000 };
 const IDLE_MS = 50;
-const LOOK_PERIOD_MS = 1_000;
 const LOOK_PAUSE_MS = 50;
 /** While a key waits for the end of a job. */
 const LOOK_AGAIN_MS = 250;
@@ -102,13 +100,11 @@ export class Dispatcher {
   readonly #askedLater = new PendingKeys();
   readonly #stopping = new AbortController();
   readonly #outage: Outage;
-  readonly #timer: NodeJS.Timeout;
   #leading: Leading | undefined;
   #flushing: Promise<void> | undefined;
   #looking: Promise<void> | undefined;
   #nextLook: NodeJS.Timeout | undefined;
   #adding = 0;
-  #mayBeFinished = false;
   #dueMs = 0;
   #trouble: string | undefined;
   /** Claims that this leader has noted and that had no job yet. Of any other claim with an entry,
@@ -122,13 +118,10 @@ export class Dispatcher {
   readonly #ending = new Set<string>();
   /** Claims whose jobs only select a node. */
   readonly #selecting = new Set<string>();
-  /** Volumes that have a job, as far as this leader knows. */
-  readonly #deleting = new Set<string>();
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
     this.#outage = new Outage(options.log, BLIP_MS);
-    this.#timer = setInterval(() => void this.look(), LOOK_PERIOD_MS);
   }
 
   /** Why claims get no jobs now; undefined while they do. */
@@ -148,10 +141,7 @@ export class Dispatcher {
     this.#again.clear();
     this.#ending.clear();
     this.#selecting.clear();
-    this.#deleting.clear();
     this.#fresh.clear();
-    // Jobs of an earlier leader may be finished.
-    this.#mayBeFinished = true;
     this.#startFlushing();
     void this.look();
   }
@@ -192,7 +182,7 @@ export class Dispatcher {
     for (const uid of uids) if (!this.#ending.has(uid)) this.#release(uid);
   }
 
-  /** J2: looks which jobs are finished. */
+  /** J2: looks which jobs are finished; to be called every second. */
   look(): Promise<void> {
     const leading = this.#leading;
     if (leading === undefined || this.#options.trouble() !== undefined) return Promise.resolve();
@@ -209,7 +199,6 @@ export class Dispatcher {
 
   /** Flushes for half a second at most; the next leader's resync adds the rest. */
   async close(): Promise<void> {
-    clearInterval(this.#timer);
     const { signal } = this.#stopping;
     if (this.#options.trouble() === undefined && this.#leading !== undefined)
       await unlessAborted(this.#flushAll(), signalWithin(signal, CLOSE_FLUSH_MS));
@@ -436,7 +425,6 @@ export class Dispatcher {
       const state = states[i];
       this.#note(add, state);
       if (state === 'elsewhere') this.#hold(workId(key), { key, kind: 'now' });
-      else this.#deleting.add(workId(key));
     }
   }
 
@@ -477,17 +465,10 @@ export class Dispatcher {
 
   async #look(leading: Leading): Promise<void> {
     const { journal, queue } = this.#options;
-    const known = [this.#deleting, this.#held, this.#selecting, this.#again];
-    const isIdle = journal.size === 0 && known.every(({ size }) => size === 0);
-    const mayBeFinished = this.#mayBeFinished || journal.isOff;
-    if (isIdle && !mayBeFinished) return;
-    this.#mayBeFinished = false;
     await this.#lookAtClaims(leading);
-    if (mayBeFinished || this.#deleting.size > 0 || this.#held.size > 0) {
-      const { ids, unread } = await queue.finished('volume', leading);
-      await this.#dropUnread('volume', unread, leading);
-      await this.#removeJobs('volume', ids);
-    }
+    const { ids, unread } = await queue.finished('volume', leading);
+    await this.#dropUnread('volume', unread, leading);
+    await this.#removeJobs('volume', ids);
     // What waits for a claim in doubt may wait for long, and nothing is to be written for it.
     if ([...this.#held.keys()].some((id) => this.#isEnding(id))) journal.hasten();
     if (this.#held.size + this.#again.size > 0) this.#lookSoon(LOOK_AGAIN_MS);
@@ -529,14 +510,12 @@ export class Dispatcher {
       await queue.remove(kind, ids, leading);
     } catch (error) {
       // The next look finds them again.
-      this.#mayBeFinished = true;
       for (const id of ids) this.#ending.delete(id);
       return this.#failed(error, leading);
     }
     for (const id of ids) {
       this.#ending.delete(id);
-      if (kind === 'volume') this.#deleting.delete(id);
-      else this.#selecting.delete(id);
+      if (kind === 'claim') this.#selecting.delete(id);
       this.#release(id);
     }
   }

@@ -48,16 +48,19 @@ export interface LeadershipOptions {
   /** Of the driver's Lease. */
   readonly namespace: string;
   readonly place: RedisPlace;
-  readonly link: Pick<RedisLink, 'trouble' | 'address'>;
+  readonly link: Pick<RedisLink, 'trouble'>;
   readonly queue: LeaderOnlyQueue;
-  readonly journal: Pick<Journal, 'begin' | 'end' | 'isOff' | 'trouble' | 'unfinishedUids'>;
-  readonly dispatcher: Pick<Dispatcher, 'begin' | 'end'>;
+  readonly journal: Pick<
+    Journal,
+    'begin' | 'end' | 'isOff' | 'tidy' | 'trouble' | 'unfinishedUids'
+  >;
+  readonly dispatcher: Pick<Dispatcher, 'begin' | 'end' | 'look'>;
   readonly work: Pick<WorkQueue, 'emptied' | 'register'>;
   readonly resync: Resync;
   readonly pause: Pick<ProvisioningPause, 'learn' | 'forget'>;
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
   /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
-  readonly sweep: Pick<SnapshotSweep, 'begin'> | undefined;
+  readonly sweep: Pick<SnapshotSweep, 'begin' | 'tick'> | undefined;
   /** Set where jobs is the same process, and Redis its own. */
   readonly ownLeader: OwnLeader | undefined;
   /** Writes the limits of the driver's queues. Rejects while Redis can't be reached. */
@@ -70,8 +73,6 @@ export interface LeadershipOptions {
   readonly log: Logger;
 }
 
-/** Redis answers within milliseconds; after this time it counts as frozen or cut off. */
-const SILENT_MS = 2_500;
 /** How often a journal that may not be written is tried again. */
 const JOURNAL_RETRY_MS = 60_000;
 /** Claims in the journal of which it is told whether they are in doubt. */
@@ -90,8 +91,6 @@ export class Leadership {
   /** The history with which this leader has begun; undefined: it has to begin. */
   #begunWith: string | undefined;
   #isWorking = false;
-  /** Since when Redis is asked, by performance.now(). */
-  #askedMs = Infinity;
   #isAsked = false;
   /** Why a resync is due when this leader has begun. */
   #dueResync: string | undefined;
@@ -110,8 +109,6 @@ export class Leadership {
 
   /** Why this process would enqueue nothing although it leads; undefined if it would. */
   get trouble(): string | undefined {
-    if (performance.now() - this.#askedMs > SILENT_MS)
-      return `Redis at ${this.#options.link.address} does not answer; waiting for it`;
     return this.#options.queue.isAllowing && this.#begunWith === undefined
       ? (this.#trouble ?? 'this ingest has just begun to lead')
       : undefined;
@@ -166,9 +163,17 @@ export class Leadership {
     this.#ask();
   }
 
-  /** To be called every second. */
-  tick(): void {
+  /** To be called every second, with what the driver's Lease says: all that the leader does again
+   * and again. */
+  tick(seen: SeenLease | undefined): void {
+    const { dispatcher, journal, pause, queue, resync, sweep } = this.#options;
     this.#ask();
+    void dispatcher.look();
+    void journal.tidy();
+    resync.tick();
+    sweep?.tick();
+    pause.learn(seen, queue.isAllowing);
+    void this.report(seen);
   }
 
   /** Tells people what the Lease says, and how the journal is. Never rejects. */
@@ -233,9 +238,7 @@ export class Leadership {
     const { place, link, queue, log } = this.#options;
     if (link.trouble !== undefined) return;
     try {
-      this.#askedMs = performance.now();
       const { history, isOfHistory } = await readHistory(place);
-      this.#askedMs = Infinity;
       const isOther = this.#history !== '' && history !== this.#history;
       this.#history = history;
       if (isOther) log.warn({ driver: place.driver }, 'Redis has lost its data or failed over');
@@ -246,7 +249,6 @@ export class Leadership {
       this.#outage.ended({}, 'this ingest enqueues claims and volumes again');
       this.#runResync();
     } catch (error) {
-      this.#askedMs = Infinity;
       this.#trouble = `nothing is enqueued: ${messageOf(error)}`;
       this.#outage.met(messageOf(error), { err: error }, 'nothing is enqueued; trying again');
     }
@@ -413,7 +415,7 @@ export function openElection(
   const lease =
     base.ownLeader === undefined ? openNamedLease(base, leadership, follower) : leadAlone();
   base.ownLeader?.follow(lease, () => follower.seen);
-  tickEverySecond(base, leadership, follower);
+  tickEverySecond(base.context, leadership, follower);
   leadership.begin(lease);
   return () => undefined;
 }
@@ -516,23 +518,19 @@ function competeForLease(
     elector.isHealthy() ? undefined : 'failed to renew leadership in time',
   );
   health.ready('leader-election', () => elector.trouble);
-  tickEverySecond(base, leadership, elector);
+  tickEverySecond(context, leadership, elector);
   return () => (elector.isLeader || elector.holder !== undefined ? undefined : elector.trouble);
 }
 
 const TICK_MS = 1_000;
 
 function tickEverySecond(
-  { context, queue, pause }: DriverDeps,
+  { closers }: DriverDeps['context'],
   leadership: Leadership,
   lease: { readonly seen: SeenLease | undefined },
 ): void {
-  const timer = setInterval(() => {
-    leadership.tick();
-    pause.learn(lease.seen, queue.isAllowing);
-    void leadership.report(lease.seen);
-  }, TICK_MS);
-  context.closers.add('leadership', () => clearInterval(timer));
+  const timer = setInterval(() => leadership.tick(lease.seen), TICK_MS);
+  closers.add('leadership', () => clearInterval(timer));
 }
 
 /** Where nobody competes for the Lease, it is followed all the same: sutler may be drained, or

@@ -83,7 +83,6 @@ export function openWork(
   closers.add('work queue', async () => {
     handler = undefined;
     await dispatcher.close();
-    journal.stop();
     await work.close();
     workLink.close();
   });

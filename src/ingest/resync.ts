@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { type JobKey, keyId, type KeyToQueue } from '../queue/contract.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -9,6 +10,7 @@ export interface ResyncOptions {
   /** The claims in the journal, which may be gone. */
   readonly entries: () => Iterable<KeyToQueue>;
   readonly queue: Pick<LeaderOnlyQueue, 'ensureQueued' | 'isAllowing'>;
+  readonly intervalMs: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -28,6 +30,8 @@ const SLICE_MIN = 20;
  * the queue. */
 export class Resync {
   readonly #options: ResyncOptions;
+  /** When it was asked for last, by performance.now(). */
+  #askedMs = performance.now();
   /** What is under way; another run waits for its end. */
   #current: AbortController | undefined;
   /** Why another run is asked for, and whether it is to be spread. */
@@ -37,10 +41,16 @@ export class Resync {
     this.#options = options;
   }
 
+  /** Resyncs when the interval is over; to be called every second. */
+  tick(): void {
+    if (performance.now() - this.#askedMs >= this.#options.intervalMs) void this.run('resync');
+  }
+
   /** Enqueues everything. Does nothing while this ingest does not lead. Runs once more after a run
    * that had begun to list before this call.
    * @param isSpread  over some seconds, since nothing has a job; ends a run that is under way */
   async run(reason: string, isSpread = false): Promise<void> {
+    this.#askedMs = performance.now();
     this.#requested = { reason, isSpread: isSpread || (this.#requested?.isSpread ?? false) };
     if (isSpread) this.#current?.abort();
     if (this.#current === undefined || isSpread) await this.#runRequested();

@@ -4,7 +4,6 @@ import { KubeError } from '../kube/kube-error.ts';
 import type { KubeObject } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
-import { timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { hasFinalizer } from '../volumes/finalizer-patches.ts';
@@ -33,24 +32,32 @@ export function shouldSweep(intervalMs: number, capabilities: ReadonlySet<string
 export class SnapshotSweep {
   readonly #options: SnapshotSweepOptions;
   readonly #stopped = new AbortController();
-  readonly #timer: NodeJS.Timeout;
+  /** When the next sweep is due, by performance.now(). */
+  #dueMs: number;
   /** Set when the API server refuses to list snapshots. No sweep from then on, until `begin`. */
   #isForbidden = false;
   #isSweeping = false;
 
   constructor(options: SnapshotSweepOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.#sweep(), timerMs(options.intervalMs));
+    this.#dueMs = performance.now() + options.intervalMs;
   }
 
   /** This ingest leads from now on: sweeps at once, even if an earlier sweep was refused. */
   begin(): void {
     this.#isForbidden = false;
+    this.#dueMs = -Infinity;
+    this.tick();
+  }
+
+  /** Sweeps when the interval is over; to be called every second. */
+  tick(): void {
+    if (performance.now() < this.#dueMs) return;
+    this.#dueMs = performance.now() + this.#options.intervalMs;
     void this.#sweep();
   }
 
   stop(): void {
-    clearInterval(this.#timer);
     this.#stopped.abort();
   }
 

@@ -13,7 +13,7 @@ import { apiVersionOf, leases } from '../kube/resources.ts';
 import { inTreeNameOf } from '../migration/plugins.ts';
 import { readOpenCreations } from '../hints/open-creations.ts';
 import { redisSharedHandles } from '../hints/shared-handles.ts';
-import { systemClock, timerMs } from '../runtime/clock.ts';
+import { systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import type { Context, DriverDeps } from './driver-deps.ts';
@@ -225,14 +225,11 @@ function openResync(
     outstanding: () => handler.outstanding(source),
     queue,
     entries: () => dispatcher.entries(),
+    intervalMs: resyncMs(flags),
     clock: systemClock,
     log,
   });
-  const timer = setInterval(() => void resync.run('resync'), timerMs(resyncMs(flags)));
-  closers.add('resync', () => {
-    clearInterval(timer);
-    resync.stop();
-  });
+  closers.add('resync', () => resync.stop());
   return resync;
 }
 

@@ -41,7 +41,8 @@ const MAX_BYTES = 200 * 1_024;
 const MAX_ENTRY_BYTES = 100 * 1_024;
 /** How long a finished entry may stay beside others that are not. */
 const LAZY_MS = 5_000;
-const TICK_MS = 1_000;
+/** What is finished within this time leaves together. */
+const HASTE_MS = 100;
 const MAX_CONFLICTS = 5;
 
 /** An entry, and since when this leader knows it, by performance.now(). */
@@ -106,11 +107,9 @@ export class Journal {
   #isOff = false;
   #mayDelete = true;
   readonly #told = new Set<string>();
-  readonly #timer: NodeJS.Timeout;
 
   constructor(options: JournalOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.#tidy(), TICK_MS);
   }
 
   /** This account has no right on Leases: sutler works without the journal, with upstream's promise
@@ -198,7 +197,7 @@ export class Journal {
   /** Resolves when what is finished has left, as far as the API server answers. */
   flush(): Promise<void> {
     this.#isHasty = true;
-    return this.#tidy();
+    return this.tidy();
   }
 
   /** J1: notes claims. Resolves when the API server has them; those that it has already are not
@@ -238,12 +237,7 @@ export class Journal {
   hasten(): void {
     if (this.#isHasty) return;
     this.#isHasty = true;
-    // What is finished together leaves together.
-    setTimeout(() => void this.#tidy(), TICK_MS / 10).unref();
-  }
-
-  stop(): void {
-    clearInterval(this.#timer);
+    setTimeout(() => void this.tidy(), HASTE_MS).unref();
   }
 
   #encode(claim: Claim, cls: Class | undefined): EntryText {
@@ -450,8 +444,8 @@ export class Journal {
     this.#options.log.warn({ object: what }, message);
   }
 
-  /** Writes the objects from which entries leave. */
-  #tidy(): Promise<void> {
+  /** Writes the objects from which entries leave; to be called every second. Never rejects. */
+  tidy(): Promise<void> {
     const isHasty = this.#isHasty;
     const due = [...this.#objects.values()].filter((object) => {
       if (object.finished.size === 0) return false;

@@ -93,6 +93,7 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
         yield* [];
       },
       entries: () => [],
+      intervalMs: Infinity,
       queue,
       clock: systemClock,
       log: silentLog,
@@ -114,7 +115,7 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
     transitions: 0,
     renewNow: () => Promise.resolve(),
   });
-  const ticks = setInterval(() => leadership.tick(), TICK_MS);
+  const ticks = setInterval(() => leadership.tick(undefined), TICK_MS);
   const closed = new AbortController();
   return {
     ensureQueued: (key: KeyToQueue) => queue.ensureQueued(key),
@@ -146,7 +147,6 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
 const NO_JOURNAL = {
   isOff: true,
   trouble: 'no right on Leases',
-  size: 0,
   add: () => Promise.resolve(),
   begin: () => Promise.resolve([]),
   end: () => undefined,
@@ -156,6 +156,7 @@ const NO_JOURNAL = {
   has: () => false,
   isFinished: () => false,
   objectOf: () => '',
+  tidy: () => Promise.resolve(),
   unfinished: function* () {},
   unfinishedUids: () => [],
 };

@@ -34,6 +34,7 @@ describe('Dispatcher', () => {
   let journal: Journal;
   let dispatcher: Dispatcher;
   let leading: Leading;
+  let ticks: NodeJS.Timeout;
   /** The claims that exist, by UID. */
   let claims: Map<string, ClaimToPlan>;
   let again: KeyToQueue[];
@@ -116,6 +117,7 @@ describe('Dispatcher', () => {
       onOutdated: () => (outdated += 1),
       log: silentLog,
     });
+    ticks = setInterval(() => void dispatcher.look().then(() => journal.tidy()), 1_000);
     leading = await beginLeading(place());
     await journal.begin(1, () => true);
   });
@@ -123,7 +125,7 @@ describe('Dispatcher', () => {
     cluster.api.faults.clear();
     await bench.close();
     await dispatcher.close();
-    journal.stop();
+    clearInterval(ticks);
     await work.close();
     link.close();
   });

@@ -52,6 +52,7 @@ describe('Leadership', () => {
         yield key;
       },
       entries: () => [],
+      intervalMs: Infinity,
       queue,
       clock: systemClock,
       log,
@@ -61,7 +62,6 @@ describe('Leadership', () => {
       namespace: 'default',
       place: place(),
       link: {
-        address: 'redis:6379',
         get trouble() {
           return trouble;
         },
@@ -74,12 +74,13 @@ describe('Leadership', () => {
           done.push('begun');
         },
         end: note('ended'),
+        look: () => Promise.resolve(),
       },
       work: { emptied: note('emptied'), register: () => Promise.resolve() },
       resync,
       pause: { learn: () => undefined, forget: note('pause forgotten') },
       failover: { checkNow: note('gateways checked') },
-      sweep: { begin: note('swept') },
+      sweep: { begin: note('swept'), tick: () => undefined },
       ownLeader,
       writeLimits: () => {
         done.push('limits written');
@@ -130,6 +131,7 @@ describe('Leadership', () => {
       },
       end: () => undefined,
       isOff: false,
+      tidy: () => Promise.resolve(),
       trouble: undefined,
       unfinishedUids: () => ['u1', 'u2'],
     };
@@ -182,7 +184,7 @@ describe('Leadership', () => {
     leadership.end('test');
     done = [];
     queue.ensureQueued(key);
-    leadership.tick();
+    leadership.tick(undefined);
     await sleep(100);
     assert.deepEqual([done, leads.size], [[], 0]);
   });
@@ -196,7 +198,7 @@ describe('Leadership', () => {
 
   it('does nothing at a tick while Redis keeps its data', async () => {
     await beginAnew();
-    leadership.tick();
+    leadership.tick(undefined);
     await sleep(100);
     assert.deepEqual(done, []);
   });
@@ -208,7 +210,7 @@ describe('Leadership', () => {
     it(`begins again at the next tick after Redis ${what}`, async () => {
       await beginAnew();
       await lose();
-      leadership.tick();
+      leadership.tick(undefined);
       await untilBegun(2);
       assert.deepEqual(done, [
         'ended',
@@ -247,11 +249,11 @@ describe('Leadership', () => {
   it('asks nothing of a Redis that can’t be reached', async () => {
     trouble = 'away';
     leadership.begin(lease);
-    leadership.tick();
+    leadership.tick(undefined);
     await sleep(100);
     assert.deepEqual([begun, await termOf()], [[], null]);
     trouble = undefined;
-    leadership.tick();
+    leadership.tick(undefined);
     await untilBegun();
   });
 
@@ -263,7 +265,7 @@ describe('Leadership', () => {
     assert.equal(leadership.trouble, 'nothing is enqueued: the API server is away');
     assert.deepEqual(begun, []);
     journal.begin = begin;
-    leadership.tick();
+    leadership.tick(undefined);
     await untilBegun();
     assert.equal(leadership.trouble, undefined);
   });
@@ -271,12 +273,12 @@ describe('Leadership', () => {
   it('tries the journal again later where this account may not write it', async (t) => {
     await beginAnew();
     journal.isOff = true;
-    leadership.tick();
+    leadership.tick(undefined);
     await sleep(100);
     assert.deepEqual(done, []);
     const { now } = performance;
     t.mock.method(performance, 'now', () => now.call(performance) + 61_000);
-    leadership.tick();
+    leadership.tick(undefined);
     await untilBegun(2);
     assert.ok((done as readonly string[]).includes('journal of 7'));
   });

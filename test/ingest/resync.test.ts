@@ -35,6 +35,7 @@ describe('Resync', () => {
         }
       },
       entries: () => entries,
+      intervalMs: Infinity,
       queue: {
         get isAllowing() {
           return isAllowing;

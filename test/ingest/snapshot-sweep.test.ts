@@ -22,6 +22,7 @@ describe('snapshot sweep', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let sweeps: SnapshotSweep[] = [];
+  let ticks: NodeJS.Timeout[] = [];
   let enqueued: JobKey[] = [];
   let lists = 0;
   let serial = 0;
@@ -44,6 +45,7 @@ describe('snapshot sweep', () => {
       ...o,
     });
     sweeps.push(sweep);
+    ticks.push(setInterval(() => sweep.tick(), 5));
     return sweep;
   };
   const snapshot = (
@@ -81,10 +83,12 @@ describe('snapshot sweep', () => {
       },
     );
     sweeps = [];
+    ticks = [];
     enqueued = [];
     lists = 0;
   });
   afterEach(() => {
+    ticks.forEach(clearInterval);
     for (const sweep of sweeps) sweep.stop();
     cluster.api.faults.clear();
   });

@@ -165,7 +165,6 @@ export class JobRuns {
 
   async close(): Promise<void> {
     await Promise.all(this.#consumers.map((consumer) => consumer.close(200)));
-    this.#journal?.stop();
     await this.#work.close();
     for (const link of [this.#connection, this.#plain, this.#leaderLink]) link.close();
   }

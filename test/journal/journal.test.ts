@@ -17,7 +17,7 @@ describe('the journal', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let journal: Journal;
-  let others: Journal[];
+  let ticks: NodeJS.Timeout[];
   let gone: string[];
   let lines: string[];
 
@@ -34,7 +34,7 @@ describe('the journal', () => {
         write: (line) => void lines.push(line),
       }),
     });
-    others.push(opened);
+    ticks.push(setInterval(() => void opened.tidy(), 1_000));
     return opened;
   };
   const claim = (uid: string, spec: Partial<Claim['spec']> = {}): Claim =>
@@ -62,7 +62,7 @@ describe('the journal', () => {
   });
   after(() => cluster.close());
   beforeEach(async () => {
-    others = [];
+    ticks = [];
     gone = [];
     lines = [];
     journal = open();
@@ -70,7 +70,7 @@ describe('the journal', () => {
     cluster.api.requests.reset();
   });
   afterEach(async () => {
-    for (const each of others) each.stop();
+    ticks.forEach(clearInterval);
     cluster.api.faults.clear();
     for (const { metadata } of await objects()) await kube.delete(leases, metadata);
   });

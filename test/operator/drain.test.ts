@@ -26,7 +26,6 @@ describe('sutler drain', () => {
   let redis: Redis;
   let cluster: SandboxCluster;
   let kube: KubeClient;
-  const journals: Journal[] = [];
   const where = (): readonly string[] => [
     `--kubeconfig=${cluster.kubeconfig}`,
     '--leader-election-namespace=default',
@@ -34,12 +33,8 @@ describe('sutler drain', () => {
   const drain = (...args: string[]) =>
     runSutler(['drain', ...where(), ...args], { REDIS_URL: urlOf('operator', server.url) });
   /** A creation of which a call may be at work. */
-  const open = async (uid: string, doubtMs = 60_000): Promise<Journal> => {
-    const o = { uid, name: `claim-${uid}`, doubtMs };
-    const journal = await openCreation({ kube, server }, DRIVER, o);
-    journals.push(journal);
-    return journal;
-  };
+  const open = (uid: string, doubtMs = 60_000): Promise<Journal> =>
+    openCreation({ kube, server }, DRIVER, { uid, name: `claim-${uid}`, doubtMs });
   const readLease = (): Promise<Lease | undefined> => kube.get<Lease>(leases, LEASE);
   const isDrained = async (): Promise<boolean> =>
     drainOf((await readLease())?.metadata.annotations) !== undefined;
@@ -59,7 +54,6 @@ describe('sutler drain', () => {
     await registerQueues(redis, 'csi', [{ name: 'claims.d', driver: DRIVER, kind: 'claim' }]);
   });
   afterEach(async () => {
-    for (const each of journals.splice(0)) each.stop();
     for (const { metadata } of (await kube.list<Lease>(leases, LEASE)).items)
       await kube.delete(leases, metadata);
   });
@@ -99,7 +93,7 @@ describe('sutler drain', () => {
 
   it('does not wait for a claim in the journal of which nothing was begun', async () => {
     const o = { uid: 'new', name: 'new' };
-    journals.push(await openCreation({ kube, server }, DRIVER, o));
+    await openCreation({ kube, server }, DRIVER, o);
     const { code, out } = await drain();
     assert.equal(code, 0, out);
   });

@@ -47,7 +47,7 @@ describe('operator commands', () => {
     await server.close();
   });
   afterEach(async () => {
-    for (const each of journals.splice(0)) each.stop();
+    journals.length = 0;
     for (const { metadata } of (await kube.list<Lease>(leases, { namespace: 'default' })).items)
       await kube.delete(leases, metadata);
   });
@@ -252,7 +252,6 @@ describe('operator commands', () => {
 
     it('only lists without --yes, then removes journal, annotations and keys', async () => {
       await open('u');
-      for (const each of journals.splice(0)) each.stop();
       const history = await redis.get(`{csi}:jobs-history:${DRIVER}`);
       const annotations = { 'sutler.dev/redis-history': `1/${history}`, other: 'x' };
       const metadata = { name: 'd-example', namespace: 'default', annotations };

@@ -103,6 +103,7 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
       outstanding: () => handler.outstanding(source),
       entries: () => [],
       queue,
+      intervalMs: Infinity,
       clock: systemClock,
       log: silentLog,
     });
