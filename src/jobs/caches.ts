@@ -15,7 +15,6 @@ import type { FeatureGates } from '../volumes/flags.ts';
  * classes, the attachments of volumes, and nodes. */
 export interface DriverCaches {
   readonly classOf: (name: string) => Class | undefined;
-  readonly classes: () => Iterable<Class>;
   /** The attachments of a volume; empty for a driver that doesn't attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   /** The nodes as a driver with topology sees them; undefined until they are listed. Starts to
@@ -68,7 +67,6 @@ export function startCaches(options: {
       let nodeWatch = supportsTopology(driver, gates) ? watchNodes() : undefined;
       return {
         classOf: (name) => classReflector.get(name),
-        classes: () => classReflector.list(),
         attachedTo: (volume) => (attaches ? attachments.of(volume) : []),
         topology() {
           nodeWatch ??= watchNodes();

@@ -1,28 +1,33 @@
-import type { CapacityHints } from '../capacity/hints.ts';
+import { randomInt } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
+import { type CapacityHints, NO_CAPACITY_HINTS, openCapacityHints } from '../capacity/hints.ts';
 import type { DriverConnections } from '../connections/open-connections.ts';
 import type { DriverContext } from '../driver-config/driver-set.ts';
+import { doubtMsOf } from '../election/flags.ts';
 import type { LeaseView } from '../election/lease-view.ts';
 import type { OwnLeader } from '../election/own-leader.ts';
-import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import type { GatewayPool } from '../gateway-client/pool.ts';
-import type { KubeClient } from '../kube/client.ts';
+import { redisSharedHandles } from '../hints/shared-handles.ts';
 import type { JournalPlace } from '../journal/list-journal.ts';
-import type { EventRecorder } from '../kube/events.ts';
-import type { ClassLimits } from '../queue/class-limit.ts';
+import type { KubeClient } from '../kube/client.ts';
+import { eventComponent, EventRecorder } from '../kube/events.ts';
+import { inTreeNameOf } from '../migration/plugins.ts';
 import type { RedisLink } from '../redis/connection.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
-import type { DriverFacts } from '../volumes/driver-facts.ts';
-import type { ProvisioningOptions } from '../volumes/flags.ts';
+import { type Clock, systemClock } from '../runtime/clock.ts';
+import { type Logger, traceStep } from '../runtime/log.ts';
+import { type DriverFacts, supportsTopology } from '../volumes/driver-facts.ts';
+import type { FeatureGates, ProvisioningOptions } from '../volumes/flags.ts';
 import type { VolumeIdentity } from '../volumes/handles.ts';
 import type { Caches, DriverCaches } from './caches.ts';
-import type { RefusedSizes } from './claim/refused-sizes.ts';
+import { RefusedSizes } from './claim/refused-sizes.ts';
+import { ClassLimits } from './class-limit.ts';
 import type { flags } from './flags.ts';
-import type { OperationCounts } from './operation-counts.ts';
+import { createOperationCounts, type OperationCounts } from './operation-counts.ts';
+import { listOpenSources } from './release-sources.ts';
+import { VolumeLists } from './volume/volume-lists.ts';
 
-/* What the runs of one driver's jobs work with, grouped by what it is for. build-dependencies.ts
- * makes it once for each driver; a run keeps nothing in it. Small functions take the part that they
- * need. */
+/* What the runs of one driver's jobs work with, grouped by what it is for. It is made
+ * once for each driver; a run keeps nothing in it. Small functions take the part that they need. */
 
 export interface Dependencies {
   readonly cluster: Cluster;
@@ -45,10 +50,7 @@ export type Kube = Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'updat
 export type Events = Pick<EventRecorder, 'record'>;
 
 /** The API server, and the objects that runs read from memory instead. */
-export interface Cluster extends Pick<
-  DriverCaches,
-  'classOf' | 'classes' | 'attachedTo' | 'topology'
-> {
+export interface Cluster extends Pick<DriverCaches, 'classOf' | 'attachedTo' | 'topology'> {
   readonly kube: Kube;
   readonly events: Events;
   /** Lists all PVs, so that `sharersOf` knows for the next seconds. */
@@ -115,12 +117,88 @@ export interface SharedParts {
   readonly ownLeader?: OwnLeader | undefined;
 }
 
-/** What the parts of one driver in jobs are made of. It is there once the driver is known. */
-export interface DriverDeps {
-  readonly context: JobsContext;
-  readonly connections: DriverConnections;
-  readonly shared: SharedParts;
-  readonly driver: DriverInfo;
-  /** Name of this process, as the one that serves this driver, that no other one has. */
-  readonly instance: string;
+/** How long after a run could have ended its key keeps its place within the limit of its class
+ * without another run. */
+const KEEP_PLACE_MS = 120_000;
+
+/** Makes what the runs of claims, volumes and snapshots work with. */
+export function buildDependencies(
+  { flags, env, closers, log, metrics }: JobsContext,
+  { kube, gateways, link, driver: watched }: DriverConnections,
+  parts: {
+    readonly driver: string;
+    readonly caches: DriverCaches;
+    readonly lease: LeaseView;
+    readonly journal: JournalPlace;
+    readonly gates: FeatureGates;
+    readonly ownLeader: OwnLeader | undefined;
+  },
+): Dependencies {
+  const { driver, caches, gates, lease, journal, ownLeader } = parts;
+  const component = eventComponent(driver, env);
+  const events = new EventRecorder({ client: kube, component, log, metrics });
+  closers.add('events', () => events.close(2_000));
+  const place = { redis: link.redis, prefix: flags.redisPrefix, driver };
+  const published = redisSharedHandles(place);
+  const lists = new VolumeLists(kube);
+  const inTreeName = inTreeNameOf(driver);
+  const ownNode = ownLeader?.node;
+  const ofNode = ownNode === undefined ? '' : `-${ownNode}`;
+  const identity = `${Date.now()}-${randomInt(10_000)}-${driver}${ofNode}`;
+  const facts = () => ({ ...watched.current(), inTreeName, ownNode });
+  return {
+    cluster: {
+      kube: traceCalls(kube, 'kube', log),
+      events,
+      classOf: caches.classOf,
+      attachedTo: caches.attachedTo,
+      topology: () => (supportsTopology(facts(), gates) ? caches.topology() : undefined),
+      listVolumes: () => lists.list(),
+      freshClaim: (key) => ownLeader?.freshClaim(key),
+    },
+    lease,
+    journal,
+    openSources: () => listOpenSources(kube, journal),
+    driver: {
+      facts,
+      csi: traceCalls(gateways, 'csi', log),
+      timeoutMs: flags.timeoutMs,
+      endpoint: gateways.soleAddress,
+      refusedSizes: new RefusedSizes(systemClock),
+    },
+    redis: {
+      classLimits: new ClassLimits({ ...place, keepMs: doubtMsOf(flags) + KEEP_PLACE_MS }),
+      sharersOf: async (volume) => (await published.sharersOf(volume)) ?? lists.sharersOf(volume),
+    },
+    settings: {
+      options: { ...flags, gates, defaultFsType: flags.defaultFstype, identity },
+      doubtMs: doubtMsOf(flags),
+      retryMaxMs: flags.retryIntervalMaxMs,
+      bindsAtOnce: flags.nodeDeploymentImmediateBinding,
+    },
+    reports: {
+      counts: createOperationCounts(metrics),
+      capacity: flags.enableCapacity ? openCapacityHints(place, log) : NO_CAPACITY_HINTS,
+      log,
+    },
+    clock: systemClock,
+  };
+}
+
+/** With -v=6: the same object, except that each call of a method that returns a promise is logged,
+ * with the time at which it began and how long it took. Otherwise the object as it is. */
+function traceCalls<T extends object>(target: T, name: string, log: Logger): T {
+  if (!log.isLevelEnabled('trace')) return target;
+  return new Proxy(target, {
+    get(_, property) {
+      const value: unknown = Reflect.get(target, property, target);
+      if (typeof value !== 'function') return value;
+      return (...args: readonly unknown[]): unknown => {
+        const startedMs = performance.now();
+        const result: unknown = Reflect.apply(value, target, args);
+        if (!(result instanceof Promise)) return result;
+        return result.finally(() => traceStep(log, `${name}.${String(property)}`, startedMs));
+      };
+    },
+  });
 }

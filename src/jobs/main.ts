@@ -7,6 +7,7 @@ import {
 } from '../connections/open-connections.ts';
 import { serveDrivers } from '../driver-config/driver-set.ts';
 import { readDriverConfig } from '../driver-config/read-config.ts';
+import type { OwnLeader } from '../election/own-leader.ts';
 import { openRedis } from '../redis/connection.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
@@ -26,46 +27,44 @@ export function main(invocation: Invocation): Promise<void> {
  * @param one  where ingest is the same process */
 export async function start(context: JobsProcess, one: OneProcess = {}): Promise<void> {
   if (context.flags.driverConfig !== '') return startSeveral(context);
-  const checked = checkFlags(context);
-  const instance = instanceName(context);
-  const redisName = `sutler-jobs:${instance}`;
-  const connections = await openConnections(context, 'jobs', redisName);
+  checkFlags(context);
+  const connections = await openConnections(context, 'jobs', redisName(context));
   const ofDriver = await connectDriver(context, connections, { own: one.driver });
-  const ownLeader = one.leader;
-  const shared = { ...openShared(context, connections, ownLeader?.node), ownLeader };
+  const shared = openShared(context, connections, one.leader);
   addFirstChecks(context.health);
   context.announce(await openHttpEndpoint(context));
-  await startWorkers(context, ofDriver, { ...checked, shared, instance });
+  await startWorkers(context, ofDriver, shared);
 }
 
 /** Serves the drivers of --driver-config. */
 async function startSeveral(context: JobsProcess): Promise<void> {
   const config = await readDriverConfig(context, checkFlags);
-  const redisName = `sutler-jobs:${instanceName(context)}`;
-  const connections = await openConnections(context, 'jobs', redisName);
+  const connections = await openConnections(context, 'jobs', redisName(context));
   const shared = openShared(context, connections);
   context.announce(await openHttpEndpoint(context));
   serveDrivers(context, config, async (driverContext, name) => {
-    const checked = checkFlags(driverContext);
     addFirstChecks(driverContext.health);
     const ofDriver = await connectDriver(driverContext, connections, { name });
-    const instance = instanceName(context);
-    await startWorkers(driverContext, ofDriver, { ...checked, shared, instance });
+    await startWorkers(driverContext, ofDriver, shared);
   });
+}
+
+/** Shown by Redis' CLIENT LIST. */
+function redisName(context: JobsProcess): string {
+  return `sutler-jobs:${instanceName(context)}`;
 }
 
 function openShared(
   context: JobsProcess,
   connections: Connections,
-  ownNode?: string,
-): Omit<SharedParts, 'ownLeader'> {
+  ownLeader?: OwnLeader,
+): SharedParts {
   const { flags, closers, log, metrics } = context;
-  const { kube, redisAccess } = connections;
+  const { kube, redisAccess: access } = connections;
   const { redisUrl: url } = flags;
-  const access = redisAccess;
   const workerLink = openRedis({ url, access, role: 'worker', name: 'sutler-worker', log });
   closers.add('worker connection', () => workerLink.close());
-  const caches = startCaches({ client: kube, log, metrics, ownNode });
+  const caches = startCaches({ client: kube, log, metrics, ownNode: ownLeader?.node });
   closers.add('caches', () => caches.stop());
-  return { workerLink, caches };
+  return { workerLink, caches, ownLeader };
 }

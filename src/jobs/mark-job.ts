@@ -3,9 +3,9 @@ import { DOUBT } from '../explain/causes.ts';
 import { GRACE_MS, PROVISIONING_PAUSE } from '../election/lease-view.ts';
 import type { Marked } from '../queue/doubt.ts';
 import type { Outcome } from '../queue/outcome.ts';
+import type { Run } from '../queue/run.ts';
 import { askRedis } from '../redis/ask-redis.ts';
 import { signalWithin } from '../runtime/clock.ts';
-import type { RunHandle } from './attempt.ts';
 import type { Dependencies } from './dependencies.ts';
 
 /* Before each call of the driver: the job is marked, and the driver's Lease allows the call
@@ -32,6 +32,9 @@ export interface MarkedJob {
   readonly undo: (dropsPlace: boolean) => Promise<void>;
 }
 
+/** How old a read of the PV may be when a DeleteVolume is sent (invariant 6). */
+export const MAX_READ_AGE_MS = 2_000;
+
 /** How long a run waits for a leader that has just begun. */
 const LEADER_WAIT_MS = 2_000;
 const LEADER_PAUSE_MS = 20;
@@ -45,7 +48,7 @@ const WRITE_MS = 10_000;
  * @throws RedisUnavailable */
 export async function markJob(
   deps: Dependencies,
-  run: RunHandle,
+  run: Run,
   { planned, isBegun }: { readonly planned: string; readonly isBegun: boolean },
 ): Promise<MarkedJob | { readonly outcome: Outcome }> {
   const { lease, settings, clock } = deps;
@@ -98,7 +101,7 @@ function whyNotMarked(marked: Exclude<Marked, { kind: 'marked' }>): Outcome {
 
 async function waitForLease(
   { lease, clock }: Dependencies,
-  run: RunHandle,
+  run: Run,
   { history, leftMs }: Extract<Marked, { kind: 'marked' }>,
 ) {
   const endMs = performance.now() + LEADER_WAIT_MS;

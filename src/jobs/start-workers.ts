@@ -1,52 +1,154 @@
-import type { DriverConnections } from '../connections/open-connections.ts';
+import { performance } from 'node:perf_hooks';
+import { type DriverConnections, instanceName } from '../connections/open-connections.ts';
 import { leaseNamespace } from '../election/flags.ts';
+import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { leaseName } from '../election/lease.ts';
+import { LeaseFollower } from '../election/lease-follower.ts';
+import { isOutage, KubeError } from '../kube/kube-error.ts';
+import { Consumer } from '../queue/consumer.ts';
+import { type JobKey, type JobKind, logFields } from '../queue/contract.ts';
+import type { Outcome } from '../queue/outcome.ts';
+import type { Run } from '../queue/run.ts';
+import { RedisUnavailable } from '../redis/ask-redis.ts';
+import { systemClock, timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
+import { type Logger, traceStep } from '../runtime/log.ts';
 import { type FeatureGates, parseFeatureGates, retiredGates } from '../volumes/flags.ts';
-import { buildDependencies } from './build-dependencies.ts';
-import type { DriverCaches } from './caches.ts';
-import { startConsumers } from './consumers.ts';
-import type { JobsContext, SharedParts } from './dependencies.ts';
-import { followLease } from './follow-lease.ts';
-
-/** What the flags of a driver say, once they are checked. */
-export interface CheckedFlags {
-  readonly gates: FeatureGates;
-}
+import { reconcileClaim } from './claim/reconcile-claim.ts';
+import {
+  buildDependencies,
+  type Dependencies,
+  type JobsContext,
+  type SharedParts,
+} from './dependencies.ts';
+import { reconcileSnapshot } from './release-sources.ts';
+import { reconcileVolume } from './volume/reconcile-volume.ts';
 
 /** Begins to take the jobs of one driver, as soon as the driver is known. Resolves then, or when
  * the context's signal aborts.
- * @param o.instance  name of this process that no other one has */
+ * @throws UsageError as checkFlags */
 export async function startWorkers(
   context: JobsContext,
   connections: DriverConnections,
-  o: CheckedFlags & { readonly instance: string; readonly shared: SharedParts },
+  shared: SharedParts,
 ): Promise<void> {
-  const { flags, log, stopping } = context;
-  const { gates, instance, shared } = o;
+  const gates = checkFlags(context);
+  const { flags, env, closers, health, log, stopping } = context;
   for (const gate of retiredGates(flags.featureGates))
     log.warn(`--feature-gates: ${gate} is accepted and ignored: it is always on; remove it`);
-  const driver = await connections.driver.waitUntilKnown(stopping);
-  if (driver === undefined) return;
-  const caches = openCaches(context, shared.caches.openDriver(driver, gates));
+  const known = await connections.driver.waitUntilKnown(stopping);
+  if (known === undefined) return;
+  const { name: driver, controllerCapabilities } = known;
+  const caches = shared.caches.openDriver(known, gates);
+  closers.add('caches', () => caches.stop());
+  health.ready('kubernetes', () => caches.trouble);
   await caches.waitForSync(stopping);
   if (stopping.aborted) return;
 
-  const deps = { context, connections, shared, driver, instance };
-  const namespace = await leaseNamespace(flags.leaderElectionNamespace, context.env);
   const { ownLeader } = shared;
-  const journal = {
-    namespace,
-    lease: leaseName(driver.name),
-    driver: driver.name,
-    node: ownLeader?.node,
+  const namespace = await leaseNamespace(flags.leaderElectionNamespace, env);
+  const journal = { namespace, lease: leaseName(driver), driver, node: ownLeader?.node };
+  const lease = ownLeader ?? (await followLease(context, connections, journal));
+  const parts = { driver, caches, gates, lease, journal, ownLeader };
+  const deps = buildDependencies(context, connections, parts);
+  const makesSnapshots = controllerCapabilities.has('CREATE_DELETE_SNAPSHOT');
+  const kinds: readonly JobKind[] = makesSnapshots
+    ? ['claim', 'volume', 'snapshot']
+    : ['claim', 'volume'];
+  const consumers = kinds.map((kind) => {
+    const options = optionsOf(kind, deps, flags);
+    const consumer = new Consumer({
+      ...options,
+      link: shared.workerLink,
+      driverState: connections.driver,
+      plain: connections.link.redis,
+      prefix: flags.redisPrefix,
+      driver,
+      name: instanceName(context),
+      backoff: { startMs: flags.retryIntervalStartMs, maxMs: flags.retryIntervalMaxMs },
+      lockMs: timerMs(flags.lockDurationMs),
+      kind,
+      process: (key, run) => runToOutcome(key, log, () => options.reconcile(key, run)),
+      log,
+      metrics: context.metrics,
+    });
+    closers.add(`${kind} consumer`, () => consumer.close(flags.gracePeriodMs));
+    return consumer;
+  });
+  health.ready('queues', () => consumers.find(({ trouble }) => trouble !== undefined)?.trouble);
+  connections.leads.add(driver);
+  closers.add('taking jobs', () => connections.leads.delete(driver));
+  log.info({ driver, workers: flags.workerThreads }, 'taking jobs');
+}
+
+/** How often to look for jobs of dead workers, at most. Each look costs seven Redis commands for
+ * each queue. */
+const STALLED_CHECK_MS = 10_000;
+
+/** There are few snapshots to remove our finalizer from, and none of them is urgent. */
+const SNAPSHOT_CONCURRENCY = 2;
+const SNAPSHOT_STALLED_CHECK_MS = 60_000;
+
+/** How the jobs of a kind are run, and how many at once. */
+function optionsOf(kind: JobKind, deps: Dependencies, flags: JobsContext['flags']) {
+  if (kind === 'snapshot') {
+    const { cluster, openSources, reports, settings } = deps;
+    const { gates } = settings.options;
+    const ofSnapshots = { kube: cluster.kube, openSources, gates, log: reports.log };
+    return {
+      concurrency: SNAPSHOT_CONCURRENCY,
+      stalledCheckMs: SNAPSHOT_STALLED_CHECK_MS,
+      reconcile: (key: JobKey) => reconcileSnapshot(ofSnapshots, key),
+    };
+  }
+  const reconcile = kind === 'claim' ? reconcileClaim : reconcileVolume;
+  return {
+    concurrency: flags.workerThreads,
+    stalledCheckMs: Math.min(STALLED_CHECK_MS, flags.lockDurationMs / 3),
+    reconcile: (key: JobKey, run: Run) => reconcile(deps, key, run),
   };
-  const lease = ownLeader ?? (await followLease(deps, namespace));
-  const dependencies = buildDependencies(deps, { caches, gates, lease, journal });
-  startConsumers(deps, dependencies);
-  connections.leads.add(driver.name);
-  context.closers.add('taking jobs', () => connections.leads.delete(driver.name));
-  log.info({ driver: driver.name, workers: flags.workerThreads }, 'taking jobs');
+}
+
+/** Follows the driver's Lease, which says whether the driver may be called (docs/leak-proof.md,
+ * M2), also when no ingest lives. Resolves when the Lease was read, or could not be. */
+async function followLease(
+  { closers, health, log }: JobsContext,
+  { kube: client }: DriverConnections,
+  { namespace, lease: name }: { readonly namespace: string; readonly lease: string },
+): Promise<LeaseFollower> {
+  const follower = new LeaseFollower({
+    store: new KubeLeaseStore({ client, namespace, name, log }),
+    lease: `${namespace}/${name}`,
+    clock: systemClock,
+    log,
+  });
+  closers.add('lease follower', () => follower.stop());
+  health.ready('lease', () => follower.trouble);
+  await follower.waitForFirstRead();
+  return follower;
+}
+
+/** Calls a processor for a key, logs how the run ended, and turns errors of the API server and of
+ * Redis into outcomes.
+ * @throws any other error: it is a defect */
+export async function runToOutcome(
+  key: JobKey,
+  log: Logger,
+  run: () => Promise<Outcome>,
+): Promise<Outcome> {
+  const startedMs = performance.now();
+  const outcome = await run().catch(toOutcome);
+  traceStep(log, 'run', startedMs);
+  const why = outcome.kind === 'done' ? { note: outcome.note } : { reason: outcome.reason };
+  log.debug({ ...logFields(key), outcome: outcome.kind, ...why }, 'run ended');
+  return outcome;
+}
+
+/** `later` while the API server or Redis is down; `retry` if the API server refused. */
+function toOutcome(error: unknown): Outcome {
+  if (error instanceof RedisUnavailable) return { kind: 'later', reason: error.message };
+  if (!(error instanceof KubeError)) throw error;
+  return { kind: isOutage(error) ? 'later' : 'retry', reason: error.message };
 }
 
 /** Checks that /readyz and /healthz have before their parts are opened. */
@@ -56,8 +158,7 @@ export function addFirstChecks(health: JobsContext['health']): void {
 }
 
 /** @throws UsageError for flags that can't be used, and for a variable that is not set */
-export function checkFlags(context: Pick<JobsContext, 'flags' | 'env'>): CheckedFlags {
-  const { flags } = context;
+export function checkFlags({ flags }: Pick<JobsContext, 'flags'>): FeatureGates {
   if (flags.volumeNameUuidLength === 0) {
     throw new UsageError(
       '--volume-name-uuid-length: 0 would give all claims one name; choose -1 or 1 to 32',
@@ -65,11 +166,5 @@ export function checkFlags(context: Pick<JobsContext, 'flags' | 'env'>): Checked
   }
   const gates = parseFeatureGates(flags.featureGates);
   if (typeof gates === 'string') throw new UsageError(`--feature-gates: ${gates}`);
-  return { gates };
-}
-
-function openCaches({ closers, health }: JobsContext, caches: DriverCaches): DriverCaches {
-  closers.add('caches', () => caches.stop());
-  health.ready('kubernetes', () => caches.trouble);
-  return caches;
+  return gates;
 }

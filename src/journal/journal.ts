@@ -123,11 +123,6 @@ export class Journal {
     return this.#isOff;
   }
 
-  /** Claims with an entry, those that may leave among them. */
-  get size(): number {
-    return this.#byUid.size;
-  }
-
   /** The entries that may not leave.
    * @param olderThanMs  only those that this leader has known for longer */
   *unfinished(olderThanMs = 0): Generator<JournalEntry> {

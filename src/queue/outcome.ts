@@ -75,7 +75,7 @@ export const WORKER_STOPPING: Outcome = {
  *
  * The 30 s are --retry-interval-max where that is shorter.
  *
- * jobs/consumers.ts gives all consumers the same Backoff, of --retry-interval-start and
+ * jobs/start-workers.ts gives all consumers the same Backoff, of --retry-interval-start and
  * --retry-interval-max; one of its own for deletions would be set there. */
 
 /** Short at first, since a run that did not reach the driver cost it nothing. */

@@ -39,7 +39,7 @@ export function waitsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:waits:${driver}`;
 }
 
-/** Sorted set of the keys at work on volumes of a class; queue/class-limit.ts. */
+/** Sorted set of the keys at work on volumes of a class; jobs/class-limit.ts. */
 export function classPlacesKey(prefix: string, queue: string, className: string): string {
   return `${keyPrefix(prefix)}:class:${queue}:${className}`;
 }

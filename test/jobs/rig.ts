@@ -11,12 +11,12 @@ import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import { group, type Parts } from './parts.ts';
 import { RefusedSizes } from '#src/jobs/claim/refused-sizes.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
-import { runToOutcome } from '#src/jobs/consumers.ts';
+import { runToOutcome } from '#src/jobs/start-workers.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { EventInput } from '#src/kube/events.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
-import { ClassLimits } from '#src/queue/class-limit.ts';
+import { ClassLimits } from '#src/jobs/class-limit.ts';
 import type { KeyToQueue } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { listOpenSources } from '#src/jobs/release-sources.ts';
@@ -157,7 +157,6 @@ export async function openRig({
     counts: createOperationCounts(metrics),
     capacity: NO_CAPACITY_HINTS,
     classOf: (name) => classes.get(name),
-    classes: () => classes.values(),
     attachedTo: () => [],
     topology: () => undefined,
     sharersOf: () => Promise.resolve([]),

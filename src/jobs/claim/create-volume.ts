@@ -16,9 +16,8 @@ import {
   type VolumeAnswer,
   type VolumeRequest,
 } from '../../volumes/persistent-volume.ts';
-import { MAX_READ_AGE_MS, type RunHandle } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
-import { type MarkedJob, markJob } from '../mark-job.ts';
+import { type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
 import {
   notForwarded,
   recordClaimEvent,
@@ -35,7 +34,7 @@ import { writeVolume } from './write-volume.ts';
 /** A creation that this run has planned. */
 export interface Creation {
   readonly job: JobKey;
-  readonly run: RunHandle;
+  readonly run: Run;
   /** Undefined when the claim is gone. */
   readonly claim: Claim | undefined;
   readonly planned: VolumeRequest;

@@ -3,12 +3,12 @@ import { isOutage } from '../../kube/kube-error.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
+import type { Run } from '../../queue/run.ts';
 import { MAX_SHARERS } from '../../hints/shared-handles.ts';
 import type { WaitCondition } from '../../rules/rule.ts';
 import { traceHeaders, traceId } from '../../runtime/trace-id.ts';
 import { type DeletionPlan, planDeletion } from '../../volumes/deletion.ts';
 import { explainShared, identityOf, mayBeSame } from '../../volumes/handles.ts';
-import type { RunHandle, VolumeRun } from '../attempt.ts';
 import type { CsiDriver, Dependencies, Events, Kube, RedisState } from '../dependencies.ts';
 import type { MarkedJob } from '../mark-job.ts';
 import {
@@ -23,7 +23,7 @@ import { readSecretValues, type SecretProblem, type SecretValues } from '../read
 interface DeleteCall {
   /** The claim's UID, or the PV's: the trace of the call. */
   readonly id: string;
-  readonly run: RunHandle;
+  readonly run: Run;
   readonly handle: string;
   readonly isMigrated: boolean;
   readonly gateway: string;
@@ -72,7 +72,9 @@ export function planDeletionOf({ cluster, driver }: Dependencies, volume: Volume
 }
 
 /** A deletion that this run has planned. */
-interface PlannedDeletion extends VolumeRun {
+interface PlannedDeletion {
+  readonly volume: Volume;
+  readonly run: Run;
   readonly id: string;
   readonly plan: Extract<DeletionPlan, { kind: 'delete' }>;
 }
@@ -117,7 +119,7 @@ export async function callDeleteVolume(
  * behind and say that it is gone. */
 function handleSecretProblem(
   events: Events,
-  { volume }: VolumeRun,
+  { volume }: PlannedDeletion,
   { kind, ref, error, message, waitsFor }: SecretProblem,
 ): Outcome {
   if (error !== undefined && isOutage(error)) throw error;
@@ -131,7 +133,7 @@ function handleSecretProblem(
  * @returns undefined if there is none */
 async function refuseIfShared(
   { cluster, redis }: Dependencies,
-  { volume }: VolumeRun,
+  { volume }: PlannedDeletion,
 ): Promise<Outcome | undefined> {
   const other = await findSharer(cluster.kube, redis.sharersOf, volume);
   if (other === undefined) return undefined;
@@ -185,7 +187,7 @@ export function refuseDeletion(
 
 async function handleFailure(
   { cluster, driver }: Dependencies,
-  { volume, run, mark }: VolumeRun & { readonly mark: MarkedJob },
+  { volume, run, mark }: PlannedDeletion & { readonly mark: MarkedJob },
   error: CsiError,
 ): Promise<Outcome> {
   const { codeName } = error;

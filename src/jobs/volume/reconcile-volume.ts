@@ -4,15 +4,15 @@ import { volumes } from '../../kube/resources.ts';
 import { type JobKey, workId } from '../../queue/contract.ts';
 import type { Begun } from '../../queue/doubt.ts';
 import { type Outcome, WORKER_STOPPING } from '../../queue/outcome.ts';
+import type { Run } from '../../queue/run.ts';
 import { askRedis } from '../../redis/ask-redis.ts';
 import { catchRefusal } from '../../rules/rule.ts';
 import { type DeletionPlan, shouldDelete } from '../../volumes/deletion.ts';
 import { isOnNode } from '../../volumes/own-node.ts';
-import { MAX_READ_AGE_MS, type RunHandle, type VolumeRun } from '../attempt.ts';
 import type { Dependencies } from '../dependencies.ts';
 import { setVolumeFinalizer } from '../finalizers.ts';
 import { waitForClassLimit, withinClassLimit } from '../class-limit.ts';
-import { finished, finishedByCall, type MarkedJob, markJob } from '../mark-job.ts';
+import { finished, finishedByCall, type MarkedJob, markJob, MAX_READ_AGE_MS } from '../mark-job.ts';
 import { whyNodesAreUnknown } from '../outcomes.ts';
 import {
   callDeleteVolume,
@@ -25,11 +25,7 @@ import {
 /** One run of a volume's job: reads the PV, adds or removes its finalizer, and deletes volume and
  * PV if the PV is Released with the policy Delete (docs/leak-proof.md, D1). The job ends when no
  * call of an earlier run can be at work in the driver any more. */
-export async function reconcileVolume(
-  deps: Dependencies,
-  job: JobKey,
-  run: RunHandle,
-): Promise<Outcome> {
+export async function reconcileVolume(deps: Dependencies, job: JobKey, run: Run): Promise<Outcome> {
   const outcome = await readAndReconcile(deps, job, run);
   if (outcome !== NOT_COMPARED) return outcome;
   await deps.cluster.listVolumes();
@@ -37,7 +33,7 @@ export async function reconcileVolume(
   return readAndReconcile(deps, job, run);
 }
 
-async function readAndReconcile(deps: Dependencies, job: JobKey, run: RunHandle): Promise<Outcome> {
+async function readAndReconcile(deps: Dependencies, job: JobKey, run: Run): Promise<Outcome> {
   const { kube } = deps.cluster;
   const limited = await waitForClassLimit(deps, job, run);
   if (limited !== undefined) return limited;
@@ -63,7 +59,9 @@ async function readAndReconcile(deps: Dependencies, job: JobKey, run: RunHandle)
 }
 
 /** A PV that is to be deleted, as a run has read it. */
-interface ReleasedVolume extends VolumeRun {
+interface ReleasedVolume {
+  readonly volume: Volume;
+  readonly run: Run;
   readonly job: JobKey;
   readonly readMs: number;
   readonly begun: Begun;

@@ -33,7 +33,7 @@ describe('a run that can’t send its call', () => {
 
   describe('of a class with a limit', () => {
     /** The classes with annotations of ours. */
-    const annotated = (settings: Record<string, string>): Pick<Parts, 'classOf' | 'classes'> => {
+    const annotated = (settings: Record<string, string>): Pick<Parts, 'classOf'> => {
       const annotations = Object.fromEntries(
         Object.entries(settings).map(([key, value]) => [`sutler.dev/${key}`, value]),
       );
@@ -46,7 +46,6 @@ describe('a run that can’t send its call', () => {
           const cls = rig.parts.classOf(name);
           return cls && change(cls);
         },
-        classes: () => [...rig.parts.classes()].map(change),
       };
     };
     const PAUSED = annotated({ 'max-in-flight': '0' });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { reconcileSnapshot, sourceId } from '#src/jobs/release-sources.ts';
-import { runToOutcome } from '#src/jobs/consumers.ts';
+import { runToOutcome } from '#src/jobs/start-workers.ts';
 import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';

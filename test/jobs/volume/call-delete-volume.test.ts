@@ -150,7 +150,7 @@ describe('DeleteVolume', () => {
         signal: AbortSignal.abort(),
         queuedMs: 0,
         count: 1,
-        reachedDriver: () => undefined,
+        infeasibleBackoffMs: () => Promise.resolve(0),
         lastStatus: () => Promise.resolve(undefined),
         facts: {},
         begun: () => Promise.resolve(NOTHING_BEGUN),

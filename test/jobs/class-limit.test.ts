@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { ClassLimits, type Limit } from '#src/queue/class-limit.ts';
+import { ClassLimits, type Limit } from '#src/jobs/class-limit.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { claimKey, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
