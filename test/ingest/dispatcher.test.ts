@@ -31,10 +31,8 @@ describe('Dispatcher', () => {
   let [driver, serial] = ['', 0];
   let link: RedisLink;
   let work: WorkQueue;
-  let journal: Journal;
-  let dispatcher: Dispatcher;
-  let leading: Leading;
-  let ticks: NodeJS.Timeout;
+  let journal: Journal, dispatcher: Dispatcher;
+  let leading: Leading, ticks: NodeJS.Timeout;
   /** The claims that exist, by UID. */
   let claims: Map<string, ClaimToPlan>;
   let again: KeyToQueue[];
