@@ -101,7 +101,7 @@ export class RequestSender {
   async send(
     call: ApiCall,
     { signal, timeoutMs = DEFAULT_TIMEOUT_MS }: CallOptions = {},
-  ): Promise<string> {
+  ): Promise<Buffer> {
     const endMs = performance.now() + timeoutMs;
     for (let retries = 0; ; retries += 1) {
       await this.#waitForRate(call, endMs, signal);
@@ -191,7 +191,7 @@ export class RequestSender {
       });
       end(answer.code);
       if (isSuccess(answer.code)) return answer;
-      const error = answerError(request.title, answer);
+      const error = answerError(request.title, { ...answer, body: answer.body.toString('utf8') });
       this.#nameMissingRule(error);
       return error;
     } catch (error) {

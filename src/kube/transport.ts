@@ -19,7 +19,7 @@ export interface WireRequest {
 /** An HTTP response as it was received. */
 export interface WireAnswer {
   readonly code: number;
-  readonly body: string;
+  readonly body: Buffer;
   readonly retryAfter: string | undefined;
 }
 
@@ -204,7 +204,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    const body = Buffer.concat(this.#chunks).toString('utf8');
+    const body = Buffer.concat(this.#chunks);
     const answer = { code: this.#code, body, retryAfter: this.#retryAfter };
     this.#end(({ resolve }) => resolve(answer));
   }

@@ -244,7 +244,10 @@ describe('KubeClient', () => {
   it('lists page by page', async () => {
     server.handler = (seen, reply) =>
       seen.query.get('continue') === null
-        ? reply.json(200, { metadata: { resourceVersion: '9', continue: 'more' }, items: [1, 2] })
+        ? reply.json(200, {
+            metadata: { resourceVersion: '9', continue: 'more' },
+            items: [{ a: 1 }, { a: 2 }],
+          })
         : reply.json(200, { metadata: { resourceVersion: '9' }, items: null });
     const client = connect();
     assert.deepEqual(
@@ -256,7 +259,7 @@ describe('KubeClient', () => {
         resourceVersion: '0',
       }),
       {
-        items: [1, 2],
+        items: [{ a: 1 }, { a: 2 }],
         resourceVersion: '9',
         continueToken: 'more',
       },

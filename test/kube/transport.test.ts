@@ -74,7 +74,7 @@ function constant<T>(value: T): () => T {
   return () => value;
 }
 const call = async (transport: ReturnType<typeof open>): Promise<unknown> =>
-  JSON.parse((await transport.call()).body);
+  JSON.parse((await transport.call()).body.toString('utf8'));
 const fails = (transport: ReturnType<typeof open>, message: RegExp): Promise<void> =>
   assert.rejects(
     transport.call(),
