@@ -29,9 +29,9 @@ export function registryKey(prefix: string): string {
   return `${keyPrefix(prefix)}:queues`;
 }
 
-/** Hash that says why a key waits; queue/status.ts. */
+/** JSON of why a key waits; queue/status.ts. */
 export function statusKey(prefix: string, driver: string, uid: string): string {
-  return `${keyPrefix(prefix)}:status:${driver}:${uid}`;
+  return `${keyPrefix(prefix)}:last-run:${driver}:${uid}`;
 }
 
 /** Hash of the driver's keys that wait for objects; queue/status.ts. */

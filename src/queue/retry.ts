@@ -1,8 +1,9 @@
 import type { Redis } from 'ioredis';
 import type { DriverPlace } from '../redis/key-prefix.ts';
 import { keyId, type KeyUid } from './contract.ts';
-import { queueName, statusKey } from './queue-keys.ts';
+import { queueName } from './queue-keys.ts';
 import { promoteUnlessRunning, useQueue } from './queues.ts';
+import { endInfeasible } from './status.ts';
 
 /** What came of a retry: `waiting` if the key has no job that waits for a time. */
 export type Retried = Awaited<ReturnType<typeof promoteUnlessRunning>>;
@@ -19,7 +20,7 @@ export async function retryNow(
   for (const kind of new Set(keys.map((key) => key.kind)))
     await useQueue(redis, { prefix, queue: queueName(kind, driver) }, async (queue) => {
       for (const key of keys.filter((each) => each.kind === kind)) {
-        await redis.hdel(statusKey(prefix, driver, key.uid), 'infeasible');
+        await endInfeasible(redis, { prefix, driver, key });
         retried.set(key.uid, await promoteUnlessRunning(queue, keyId(key)));
       }
     });

@@ -4,7 +4,7 @@ import type { WaitCondition } from '../rules/rule.ts';
 import { type JobKey, keyId, parseKey } from './contract.ts';
 import { statusKey, waitsKey } from './queue-keys.ts';
 import type { Outcome } from './outcome.ts';
-import { isFields, listIn, parseJson } from '../runtime/json.ts';
+import { isFields, parseJson } from '../runtime/json.ts';
 
 /** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes
  * it when one ends so; it expires after a day without a run. */
@@ -26,7 +26,7 @@ export interface RunStatus {
   readonly sinceMs: number;
   /** Whether the reason was told as news. */
   readonly isTold: boolean;
-  readonly infeasible?: InfeasibleBackoff;
+  readonly infeasible?: InfeasibleBackoff | undefined;
 }
 
 /** A delay that no edit ends while the key asks for the same scope. */
@@ -50,49 +50,42 @@ export interface StatusPlace extends DriverPlace {
 export async function writeStatus(
   redis: Redis,
   place: StatusPlace & { readonly key: JobKey },
-  status: Pick<RunStatus, 'outcome' | 'reason' | 'atMs'> & {
+  status: Pick<RunStatus, 'outcome' | 'reason' | 'atMs' | 'infeasible'> & {
     readonly until?: readonly WaitCondition[] | undefined;
-    readonly infeasible?: InfeasibleBackoff | undefined;
     readonly newsAfterMs?: number;
   },
 ): Promise<{ readonly count: number; readonly isNews: boolean }> {
-  const { until = [], infeasible, newsAfterMs = 0, ...run } = status;
-  const last = await readStatus(redis, place);
-  const { sinceMs, firstMs, isTold, ...counts } = countRuns(last, run);
-  const isNews = !isTold && run.atMs - sinceMs >= newsAfterMs;
+  const { newsAfterMs = 0, until = [], ...run } = status;
+  const next = afterRun(await readStatus(redis, place), { ...run, until });
+  const isNews = !next.isTold && next.atMs - next.sinceMs >= newsAfterMs;
+  const text = JSON.stringify({ ...next, isTold: next.isTold || isNews });
   const { status: own, waits } = keysOf(place);
   await Promise.all([
-    redis.hset(own, {
-      outcome: run.outcome,
-      reason: run.reason,
-      at: run.atMs,
-      first: firstMs,
-      since: sinceMs,
-      ...counts,
-      told: isTold || isNews ? '1' : '0',
-      until: JSON.stringify(until),
-      ...(infeasible === undefined ? {} : { infeasible: JSON.stringify(infeasible) }),
-    }),
-    redis.pexpire(own, STATUS_TTL_MS),
+    redis.set(own, text, 'PX', STATUS_TTL_MS),
     until.length === 0
       ? redis.hdel(waits, keyId(place.key))
       : redis.hset(waits, keyId(place.key), JSON.stringify(place.key)),
   ]);
-  return { count: counts.count, isNews };
+  return { count: next.count, isNews };
 }
 
-/** What the runs of a key have in common, this one included. */
-function countRuns(
+/** The status after a run. */
+function afterRun(
   last: RunStatus | undefined,
-  { outcome, reason, atMs }: Pick<RunStatus, 'outcome' | 'reason' | 'atMs'>,
-): Pick<RunStatus, 'count' | 'alike' | 'runs' | 'firstMs' | 'sinceMs' | 'isTold'> {
-  if (last === undefined)
-    return { count: 1, alike: 1, runs: 1, firstMs: atMs, sinceMs: atMs, isTold: false };
-  const count = last.outcome === outcome ? last.count + 1 : 1;
-  const { runs, firstMs, alike, sinceMs, isTold } = last;
-  return withoutNumbers(last.reason) === withoutNumbers(reason)
-    ? { count, alike: alike + 1, runs: runs + 1, firstMs, sinceMs, isTold }
-    : { count, alike: 1, runs: runs + 1, firstMs, sinceMs: atMs, isTold: false };
+  run: Pick<RunStatus, 'outcome' | 'reason' | 'atMs' | 'until' | 'infeasible'>,
+): RunStatus {
+  const { atMs } = run;
+  const news = { alike: 1, sinceMs: atMs, isTold: false };
+  if (last === undefined) return { ...run, ...news, count: 1, runs: 1, firstMs: atMs };
+  const isAlike = withoutNumbers(last.reason) === withoutNumbers(run.reason);
+  return {
+    ...last,
+    ...run,
+    ...(isAlike ? { alike: last.alike + 1 } : news),
+    count: last.outcome === run.outcome ? last.count + 1 : 1,
+    runs: last.runs + 1,
+    infeasible: run.infeasible ?? last.infeasible,
+  };
 }
 
 /** Numbers, as of free bytes, may differ in each run that fails for the same reason. */
@@ -104,6 +97,14 @@ function withoutNumbers(reason: string): string {
 export async function clearStatus(redis: Redis, place: StatusPlace): Promise<void> {
   const { status, waits } = keysOf(place);
   await Promise.all([redis.hdel(waits, keyId(place.key)), redis.del(status)]);
+}
+
+/** Ends an infeasible back-off. */
+export async function endInfeasible(redis: Redis, place: StatusPlace): Promise<void> {
+  const status = await readStatus(redis, place);
+  if (status?.infeasible === undefined) return;
+  const ended: RunStatus = { ...status, infeasible: undefined };
+  await redis.set(keysOf(place).status, JSON.stringify(ended), 'KEEPTTL');
 }
 
 function keysOf({ prefix, driver, key }: StatusPlace) {
@@ -128,11 +129,8 @@ export async function readWaiting({
 
 /** Why a key waits; undefined when nothing is stored. */
 export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunStatus | undefined> {
-  return parseStatus(await redis.hgetall(keysOf(place).status));
+  return parseStatus(await redis.get(keysOf(place).status));
 }
-
-/** Keys that are read at a time: Redis answers nobody else meanwhile. */
-const STATUSES_AT_ONCE = 1_000;
 
 /** Why many keys of a driver wait, by UID. */
 export async function readStatuses(
@@ -140,51 +138,19 @@ export async function readStatuses(
   { prefix, driver }: DriverPlace,
   uids: readonly string[],
 ): Promise<ReadonlyMap<string, RunStatus>> {
+  const texts = await Promise.all(uids.map((uid) => redis.get(statusKey(prefix, driver, uid))));
   const found = new Map<string, RunStatus>();
-  for (let i = 0; i < uids.length; i += STATUSES_AT_ONCE) {
-    const page = uids.slice(i, i + STATUSES_AT_ONCE);
-    const reads = page.map((uid) => redis.hgetall(statusKey(prefix, driver, uid)));
-    for (const [at, fields] of (await Promise.all(reads)).entries()) {
-      const status = parseStatus(fields);
-      if (status !== undefined) found.set(page[at] ?? '', status);
-    }
+  for (const [i, uid] of uids.entries()) {
+    const status = parseStatus(texts[i] ?? null);
+    if (status !== undefined) found.set(uid, status);
   }
   return found;
 }
 
-function parseStatus(fields: Readonly<Record<string, string>>): RunStatus | undefined {
-  const { outcome, count, alike, reason, at, first, runs, until, infeasible } = fields;
-  const { since, told } = fields;
-  if (outcome !== 'retry' && outcome !== 'later' && outcome !== 'running' && outcome !== 'parked')
-    return undefined;
-  return {
-    outcome,
-    count: Number(count),
-    alike: Number(alike ?? 1),
-    reason: reason ?? '',
-    atMs: Number(at),
-    firstMs: Number(first ?? at),
-    runs: Number(runs ?? count),
-    until: listIn(until).flatMap(asCondition),
-    sinceMs: Number(since ?? at),
-    isTold: told === '1',
-    ...(infeasible ? parseInfeasible(infeasible) : {}),
-  };
-}
-
-function asCondition(value: unknown): readonly WaitCondition[] {
-  if (!isFields(value)) return [];
-  const { resource, namespace, name, seen } = value;
-  if (typeof resource !== 'string' || typeof name !== 'string') return [];
-  const place = typeof namespace === 'string' ? { namespace } : {};
-  return [{ resource, name, seen: String(seen), ...place }];
-}
-
-function parseInfeasible(text: string): Pick<RunStatus, 'infeasible'> {
-  const infeasible = parseJson(text);
-  if (!isFields(infeasible)) return {};
-  const { scope, untilMs } = infeasible;
-  return typeof scope === 'string' && typeof untilMs === 'number'
-    ? { infeasible: { scope, untilMs } }
-    : {};
+function parseStatus(text: string | null): RunStatus | undefined {
+  const status = text === null ? undefined : parseJson(text);
+  // Nothing else writes it; one of another version may lack a field.
+  return isFields(status) && typeof status['reason'] === 'string' && Array.isArray(status['until'])
+    ? (status as unknown as RunStatus)
+    : undefined;
 }

@@ -148,9 +148,9 @@ describe('a change-over', { concurrency: 2 }, () => {
     const during = await bed.newClaim();
     await bed.kube.delete<Claim>(claims, before.metadata);
     const reasons = async (): Promise<number> => {
-      const keys = await redis.keys(`{csi}:status:${DRIVER}:*`);
-      const found = await Promise.all(keys.map((key) => redis.hget(key, 'reason')));
-      return found.filter((reason) => reason?.startsWith('nothing new is begun: sutler is drained'))
+      const keys = await redis.keys(`{csi}:last-run:${DRIVER}:*`);
+      const found = await Promise.all(keys.map((key) => redis.get(key)));
+      return found.filter((text) => text?.includes('nothing new is begun: sutler is drained'))
         .length;
     };
     await until(async () => (await reasons()) === 2, 'a creation and a deletion wait');

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { Event } from '#src/kube/objects.ts';
 import { classes, events } from '#src/kube/resources.ts';
-import { statusKey } from '#src/queue/queue-keys.ts';
+import { readStatus } from '#src/queue/status.ts';
 import { type BedDriver, DriverBed } from '../harness/driver-bed.ts';
 import { isReady, readiness, type Running } from '../harness/run-main.ts';
 import { until } from '../harness/until.ts';
@@ -75,12 +75,11 @@ describe('a start with another --driver-config', () => {
       /^annotation sutler.dev\/creation-timeout is ignored: "long" is .+; write a duration/,
     );
     const claim = await bed.newClaim(ONE);
-    const status = statusKey('csi', ONE, claim.metadata.uid);
-    await until(
-      async () => /is paused/.test((await bed.redis.redis.hget(status, 'reason')) ?? ''),
-      'it waits',
-      15_000,
-    );
+    const { uid } = claim.metadata;
+    const place = { prefix: 'csi', driver: ONE, key: { kind: 'claim', uid } } as const;
+    const isPaused = async () =>
+      /is paused/.test((await readStatus(bed.redis.redis, place))?.reason ?? '');
+    await until(isPaused, 'it waits', 15_000);
     await annotate({ 'sutler.dev/max-in-flight': null, 'sutler.dev/creation-timeout': null });
     await until(() => bed.isBound(claim), 'the claim is bound', 15_000);
   });

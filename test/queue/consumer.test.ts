@@ -330,7 +330,7 @@ describe('Consumer', () => {
       sinceMs: atMs,
       isTold: true,
     });
-    const statusKey = `{csi}:status:${driver}:${key.uid}`;
+    const statusKey = `{csi}:last-run:${driver}:${key.uid}`;
     assert.ok((await redis.redis.pttl(statusKey)) > 80_000_000);
   });
 

@@ -61,7 +61,7 @@ describe('parseJob', () => {
 describe('names', () => {
   it('begin with the prefix in braces, so that all keys are in one slot of a cluster', () => {
     assert.equal(keyPrefix('csi'), '{csi}');
-    assert.equal(statusKey('csi', 'd.example', 'u1'), '{csi}:status:d.example:u1');
+    assert.equal(statusKey('csi', 'd.example', 'u1'), '{csi}:last-run:d.example:u1');
     assert.equal(queueName('claim', 'd.example'), 'claims.d.example');
     assert.equal(queueName('volume', 'd.example'), 'volumes.d.example');
     assert.equal(queueName('snapshot', 'd.example'), 'snapshots.d.example');
