@@ -1,46 +1,27 @@
 import type { Connections } from '../connections/open-connections.ts';
 import { openRedis } from '../redis/connection.ts';
 import { systemClock } from '../runtime/clock.ts';
-import { Listeners } from '../runtime/listeners.ts';
 import { NoticeStream } from '../webhooks/notices.ts';
 import type { Context } from './driver-deps.ts';
 import { NoticeReader } from './notices/notice-reader.ts';
 import { WebhookSource } from './notices/webhook-source.ts';
 import { Informers } from './objects/informers.ts';
-import { type Look, type ObjectSource, ServedDrivers } from './objects/object-source.ts';
-
-/** Where this process learns of claims, classes and volumes, as --event-source says. */
-export interface EventSource {
-  readonly source: ObjectSource;
-  /** Absent with `webhook`. */
-  readonly informers: Informers | undefined;
-  /** Notified when it changed which PVs share a handle, where all PVs are watched. */
-  readonly sharing: Listeners<void>;
-  /** Reads change notices; absent with `watch`. */
-  readonly reader?: NoticeReader;
-}
+import type { ObjectSource } from './objects/object-source.ts';
 
 type SharedContext = Omit<Context, 'stopping'>;
 
-/** Begins to learn of claims, classes and volumes, for all drivers. */
-export function openEventSource(context: SharedContext, connections: Connections): EventSource {
+/** Begins to learn of claims, classes and volumes, for all drivers, as --event-source says. */
+export function openEventSource(context: SharedContext, connections: Connections): ObjectSource {
   const { flags, closers, health, log, metrics } = context;
   const { eventSource, webhookAddress, admissionAddress } = flags;
   if (eventSource !== 'watch' && webhookAddress === '' && admissionAddress === '')
     log.warn(NO_RECEIVER);
-  const sharing = new Listeners<void>();
-  const drivers = new ServedDrivers();
-  const base = { client: connections.kube, drivers, log, metrics };
-  const informers =
-    eventSource === 'webhook'
-      ? undefined
-      : new Informers({ ...base, onSharing: () => sharing.notify() });
-  const source = informers ?? new WebhookSource(base);
+  const options = { client: connections.kube, log, metrics };
+  const source = eventSource === 'webhook' ? new WebhookSource(options) : new Informers(options);
   closers.add('objects', () => source.stop());
   health.ready('kubernetes', () => source.trouble);
-  if (eventSource === 'watch') return { source, informers, sharing };
-  const reader = openReader(context, connections, drivers, (look) => source.looked(look));
-  return { source, informers, sharing, reader };
+  if (eventSource !== 'watch') openReader(context, connections, source);
+  return source;
 }
 
 const NO_RECEIVER =
@@ -51,16 +32,14 @@ const NO_RECEIVER =
 function openReader(
   { flags, closers, health, log, metrics }: SharedContext,
   { kube: client, redisAccess: access }: Connections,
-  drivers: ServedDrivers,
-  onLook: (look: Look) => void,
-): NoticeReader {
+  source: ObjectSource,
+): void {
   const { redisUrl: url, redisPrefix } = flags;
   const link = openRedis({ url, access, role: 'plain', name: 'sutler-notices', log });
   const reader = new NoticeReader({
     stream: new NoticeStream(link, redisPrefix),
     client,
-    isLeading: () => drivers.isLeading,
-    onLook,
+    source,
     clock: systemClock,
     log,
     metrics,
@@ -71,5 +50,4 @@ function openReader(
     link.close();
     await reader.stop();
   });
-  return reader;
 }

@@ -8,8 +8,9 @@ import { serveDrivers } from '../driver-config/driver-set.ts';
 import { readDriverConfig } from '../driver-config/read-config.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
-import { type EventSource, openEventSource } from './event-source.ts';
+import { openEventSource } from './event-source.ts';
 import { flags as table, summary } from './flags.ts';
+import type { ObjectSource } from './objects/object-source.ts';
 import { addFirstChecks, checkFlags, type Shared, startDriver } from './start-driver.ts';
 
 type IngestContext = ProcessContext<typeof table>;
@@ -61,8 +62,6 @@ async function openServers(
 }
 
 function openShared(context: IngestContext, connections: Connections): Shared {
-  let eventSource: EventSource | undefined;
-  return {
-    eventSource: () => (eventSource ??= openEventSource(context, connections)),
-  };
+  let source: ObjectSource | undefined;
+  return { objectSource: () => (source ??= openEventSource(context, connections)) };
 }

@@ -17,10 +17,10 @@ import { systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import type { Context, DriverDeps } from './driver-deps.ts';
-import type { EventSource } from './event-source.ts';
 import { resyncMs } from './flags.ts';
 import { HandlePublisher } from './handle-publisher.ts';
 import { EventHandler } from './objects/event-handler.ts';
+import { Informers } from './objects/informers.ts';
 import type { ObjectSource } from './objects/object-source.ts';
 import { type Leadership, openElection, openLeadership } from './leadership.ts';
 import { classWarner, limitWriter } from './limits.ts';
@@ -33,7 +33,7 @@ import { Waits } from './waits.ts';
 /** What all drivers of an ingest process share, beside its connections. */
 export interface Shared {
   /** The objects of all drivers. It begins at the first call. */
-  readonly eventSource: () => EventSource;
+  readonly objectSource: () => ObjectSource;
   /** Set where jobs is the same process, and Redis its own. */
   readonly ownLeader?: OwnLeader | undefined;
 }
@@ -51,8 +51,7 @@ export async function startDriver(
   const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
 
-  const eventSource = shared.eventSource();
-  const { source } = eventSource;
+  const source = shared.objectSource();
   const lease = { namespace, name: leaseName(driver.name) };
   const { ownLeader } = shared;
   const keepMs = 2 * times.leaseDurationMs;
@@ -62,13 +61,14 @@ export async function startDriver(
   const pause = openPause(context);
   const events = openEvents(context, connections, driver);
   const deps = { context, connections, driver, lease, queue, pause, events, ownLeader };
-  const handler = await serveDriver(deps, eventSource, classChanges);
+  const handler = await serveDriver(deps, source, classChanges);
   if (stopping.aborted) return;
   work.setHandler(handler);
   openAudit(deps);
   openCapacity(deps, source, classChanges);
   const leadership = lead(deps, { work, handler, source, classChanges });
-  reportMissedChanges(context, eventSource, leadership);
+  const end = source.missed.subscribe(() => leadership.changesMissed());
+  context.closers.add('reports of missed changes', end);
   openPendingReport(deps, openElection(deps, times, leadership), function* () {
     yield* handler.pending(source.unfinished());
     yield* vanishedEntries(work.journal, source, doubtMsOf(context.flags) + VANISHED_EXTRA_MS);
@@ -140,30 +140,22 @@ function openPendingReport(
   closers.add('report of what waits', () => report.stop());
 }
 
-function reportMissedChanges(
-  { closers }: Context,
-  { reader }: EventSource,
-  leadership: Leadership,
-): void {
-  const end = reader?.missed.subscribe(() => leadership.changesMissed());
-  closers.add('reports of missed changes', () => end?.());
-}
-
 /** Begins to serve the driver. Resolves when all its objects are known. */
 async function serveDriver(
   deps: DriverDeps,
-  eventSource: EventSource,
+  source: ObjectSource,
   classChanges: Listeners<void>,
 ): Promise<EventHandler> {
   const { context, driver: info, queue, ownLeader } = deps;
   const { closers, log, stopping } = context;
-  const { source, informers } = eventSource;
-  if (informers !== undefined) ownLeader?.showClaims((key) => informers.freshClaim(key));
+  if (source instanceof Informers) {
+    ownLeader?.showClaims((key) => source.freshClaim(key));
+    openHandlePublisher(deps, source);
+  }
   const driver = { ...info, inTreeName: inTreeNameOf(info.name), ownNode: ownLeader?.node };
   const handler = new EventHandler({ driver, queue, lookups: source, log });
   const serving = source.serve({ handler, onClassChange: () => classChanges.notify() });
   closers.add('objects of the driver', () => serving.stop());
-  openHandlePublisher(deps, eventSource);
   await serving.waitForSync(stopping);
   return handler;
 }
@@ -267,14 +259,13 @@ function openWaits(
 /** Tells the workers which handles several PVs name, where PVs are watched. */
 function openHandlePublisher(
   { context: { flags, closers, log }, connections: { link }, driver: { name }, queue }: DriverDeps,
-  { informers, sharing }: EventSource,
+  informers: Informers,
 ): void {
-  if (informers === undefined) return;
   const store = redisSharedHandles({ redis: link.redis, prefix: flags.redisPrefix, driver: name });
   const isLeading = (): boolean => queue.isAllowing;
   const publisher = new HandlePublisher({ informers, store, isLeading, clock: systemClock, log });
   closers.add('handle publisher', () => publisher.stop());
-  const end = sharing.subscribe(() => publisher.changed());
+  const end = informers.sharing.subscribe(() => publisher.changed());
   closers.add('changes of shared handles', end);
 }
 

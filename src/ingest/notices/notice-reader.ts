@@ -4,20 +4,18 @@ import { KubeError } from '../../kube/kube-error.ts';
 import { claims, keyOf, volumes } from '../../kube/resources.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import { messageOf } from '../../runtime/error-message.ts';
-import { Listeners } from '../../runtime/listeners.ts';
 import type { Logger } from '../../runtime/log.ts';
 import { metricsIn } from '../../runtime/metrics.ts';
 import { PollLoop } from '../../runtime/poll-loop.ts';
-import type { Look } from '../objects/object-source.ts';
+import type { ObjectSource } from '../objects/object-source.ts';
 import type { ChangeNotice, NoticePosition, NoticeStream } from '../../webhooks/notices.ts';
 
 export interface NoticeReaderOptions {
   readonly stream: Pick<NoticeStream, 'markEnd' | 'read'>;
   readonly client: Pick<KubeClient, 'get'>;
-  /** Whether this process leads a driver. Other notices are skipped: a new leader lists
+  /** Gets what was read. While it leads no driver, notices are skipped: a new leader lists
    * everything. */
-  readonly isLeading: () => boolean;
-  readonly onLook: (look: Look) => void;
+  readonly source: Pick<ObjectSource, 'isLeading' | 'looked' | 'missed'>;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
@@ -37,8 +35,6 @@ const REFUSED_MS = 30_000;
 /** Reads the notices of all senders, and the object that each names from the API server, some at a
  * time. The rest waits in the stream; if that is cut meanwhile, a resync follows. */
 export class NoticeReader {
-  /** Notified when changes may have been missed, so that a resync is needed. */
-  readonly missed = new Listeners<void>();
   readonly #options: NoticeReaderOptions;
   readonly #loop: PollLoop;
   readonly #looks: Counter<'found'>;
@@ -84,11 +80,11 @@ export class NoticeReader {
 
   /** @returns the pause before the next step */
   async #step(signal: AbortSignal): Promise<number> {
-    const { stream, isLeading } = this.#options;
+    const { stream, source } = this.#options;
     if (this.#position === undefined) {
       this.#position = await stream.markEnd();
       // Its resync may have listed before the mark.
-      this.#isMissedPending = isLeading();
+      this.#isMissedPending = source.isLeading;
     }
     const { notices, position, isGap } = await stream.read(this.#position, {
       most: BATCH,
@@ -96,7 +92,7 @@ export class NoticeReader {
     });
     this.#position = position;
     this.#isMissedPending ||= isGap;
-    if (isLeading()) {
+    if (source.isLeading) {
       const targets = new Map(
         notices.map((notice) => [`${notice.resource} ${keyOf(notice)}`, notice]),
       );
@@ -107,14 +103,14 @@ export class NoticeReader {
   }
 
   async #look(target: ChangeNotice, signal: AbortSignal): Promise<void> {
-    const { client, clock, log, onLook } = this.#options;
+    const { client, clock, log, source } = this.#options;
     const { resource: plural, namespace, name } = target;
     const [resource, ref] =
       plural === 'persistentvolumeclaims' ? [claims, { namespace, name }] : [volumes, { name }];
     try {
       const object = await client.get(resource, ref, { signal, timeoutMs: LOOK_TIMEOUT_MS });
       this.#looks.inc({ found: String(object !== undefined) });
-      onLook({ target, object });
+      source.looked({ target, object });
     } catch (error) {
       this.#dropped.inc();
       log.debug({ ...target, err: error }, 'could not read an object that a notice named');
@@ -125,13 +121,13 @@ export class NoticeReader {
   }
 
   #reportMissed(): void {
-    const { clock, isLeading, log } = this.#options;
+    const { clock, source, log } = this.#options;
     const nowMs = clock.nowMs();
     if (!this.#isMissedPending || nowMs < this.#nextMissedMs) return;
     this.#isMissedPending = false;
-    if (!isLeading()) return;
+    if (!source.isLeading) return;
     this.#nextMissedMs = nowMs + MISSED_PAUSE_MS;
     log.warn('changes may have been missed: notices were lost, or not read; listing all objects');
-    this.missed.notify();
+    source.missed.notify();
   }
 }

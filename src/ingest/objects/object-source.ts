@@ -1,6 +1,23 @@
+import type { KubeClient } from '../../kube/client.ts';
+import type { ListWatchOptions } from '../../kube/list-watch.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
+import { type Change, type Reflector, startReflector } from '../../kube/reflector.ts';
+import { claims, classes, volumes } from '../../kube/resources.ts';
+import { unlessAborted } from '../../runtime/clock.ts';
+import { Listeners } from '../../runtime/listeners.ts';
+import type { Logger } from '../../runtime/log.ts';
+import type { Registry } from '../../runtime/metrics.ts';
+import { isPending, isTerminatingCloneSource } from '../../volumes/data-source.ts';
+import { classNameOf } from '../../volumes/eligibility.ts';
 import type { ChangeNotice } from '../../webhooks/notices.ts';
 import type { EventHandler } from './event-handler.ts';
+import { PendingCache, type PendingChange } from './pending-cache.ts';
+import {
+  transformClass,
+  transformVolume,
+  transformWatchedClaim,
+  type WatchedClaim,
+} from './transforms.ts';
 
 /** Objects that may not be done, as they were seen last. */
 export interface Unfinished {
@@ -23,58 +40,133 @@ export interface ServedDriver {
   readonly onClassChange?: () => void;
 }
 
-/** The drivers that a source serves. */
-export class ServedDrivers {
-  readonly #drivers = new Set<ServedDriver>();
-
-  add(driver: ServedDriver): void {
-    this.#drivers.add(driver);
-  }
-
-  delete(driver: ServedDriver): void {
-    this.#drivers.delete(driver);
-  }
-
-  /** Whether this process leads one of them. */
-  get isLeading(): boolean {
-    return this.some(({ handler }) => handler.queue.isAllowing);
-  }
-
-  some(isSo: (driver: ServedDriver) => boolean): boolean {
-    for (const driver of this.#drivers) if (isSo(driver)) return true;
-    return false;
-  }
-
-  each(call: (driver: ServedDriver) => void): void {
-    for (const driver of this.#drivers) call(driver);
-  }
+export interface SourceOptions {
+  readonly client: KubeClient;
+  readonly log: Logger;
+  readonly metrics: Registry;
+  /** See ListWatchOptions. */
+  readonly backoff?: NonNullable<ListWatchOptions['backoff']>;
 }
 
-/** Where this process learns of claims, classes and volumes. One serves all drivers. */
-export interface ObjectSource {
+/** Where this process learns of claims, classes and volumes. One serves all drivers. It watches
+ * classes, which are few; where claims and volumes come from, the subclasses say. */
+export abstract class ObjectSource {
+  /** Notified when changes may have been missed, so that a resync is needed. */
+  readonly missed = new Listeners<void>();
+  /** All classes, with their parameters. */
+  protected readonly classWatch: Reflector<Class>;
+  protected readonly pendingClaims: PendingCache<WatchedClaim>;
+  protected readonly pendingVolumes: PendingCache<Volume>;
+  protected readonly log: Logger;
+  readonly #drivers = new Set<ServedDriver>();
+
+  /** @param isTold  whether the drivers are told of a change */
+  constructor(options: SourceOptions, isTold: (change: PendingChange<unknown>) => boolean) {
+    const { log } = options;
+    this.log = log;
+    this.pendingClaims = new PendingCache({
+      resource: claims,
+      transform: transformWatchedClaim,
+      mayNeedJob: mayClaimNeedJob,
+      onChange: (change) => {
+        const { object, previous, isModified } = change;
+        if (isTold(change))
+          this.tell((handler) => handler.claimChanged(object, previous, isModified));
+      },
+      log,
+    });
+    this.pendingVolumes = new PendingCache({
+      resource: volumes,
+      transform: transformVolume,
+      mayNeedJob: (volume) =>
+        [...this.#drivers].some(({ handler }) => handler.keyOfVolume(volume) !== undefined),
+      onChange: (change) => {
+        const { object, previous, isModified } = change;
+        if (isTold(change))
+          this.tell((handler) => handler.volumeChanged(object, previous, isModified));
+      },
+      log,
+    });
+    this.classWatch = startReflector<Class>({
+      ...options,
+      resource: classes,
+      transform: transformClass,
+      onChange: (change) => this.#classChanged(change),
+    });
+  }
+
   /** Begins to serve a driver, at any time.
    * @returns  `waitForSync` resolves when everything that concerns the driver is known, or when the
    *   signal aborts; `stop` ends serving it */
-  serve(driver: ServedDriver): {
-    readonly waitForSync: (signal: AbortSignal) => Promise<void>;
-    readonly stop: () => void;
-  };
-  /** All classes, without their parameters. */
-  classes(): Iterable<Class>;
-  classOf(name: string): Class | undefined;
+  serve(driver: ServedDriver) {
+    this.#drivers.add(driver);
+    return {
+      waitForSync: async (signal: AbortSignal): Promise<void> => {
+        await unlessAborted(this.classWatch.waitForSync(), signal);
+      },
+      stop: () => void this.#drivers.delete(driver),
+    };
+  }
+
+  /** Whether this process leads one of the drivers. */
+  get isLeading(): boolean {
+    return [...this.#drivers].some(({ handler }) => handler.queue.isAllowing);
+  }
+
+  classes(): Iterable<Class> {
+    return this.classWatch.list();
+  }
+
+  classOf(name: string): Class | undefined {
+    return this.classWatch.get(name);
+  }
+
+  /** What it has in memory. */
+  unfinished(): Unfinished {
+    return { claims: this.pendingClaims.list(), volumes: this.pendingVolumes.list() };
+  }
+
   /** Whether a claim is known to have a volume that is not being deleted. */
-  hasVolume(claimUid: string): boolean;
+  abstract hasVolume(claimUid: string): boolean;
+
   /** The claims that may need a job, and perhaps others; one may come twice.
    * @param isWanted  asked before each request to the API server
    * @throws Error when nobody wants them any more */
-  claims(isWanted: () => boolean): AsyncIterable<Claim>;
+  abstract claims(isWanted: () => boolean): AsyncIterable<Claim>;
+
   /** The volumes, as the claims. */
-  volumes(isWanted: () => boolean): AsyncIterable<Volume>;
+  abstract volumes(isWanted: () => boolean): AsyncIterable<Volume>;
+
   /** Passes on what was read because a change notice named it. */
-  looked(look: Look): void;
-  /** What it has in memory. */
-  unfinished(): Unfinished;
+  abstract looked(look: Look): void;
+
   /** For /readyz: why what is known is incomplete or out of date. */
-  readonly trouble: string | undefined;
-  stop(): Promise<void>;
+  abstract get trouble(): string | undefined;
+
+  async stop(): Promise<void> {
+    await this.classWatch.stop();
+  }
+
+  /** Calls the handler of each driver. */
+  protected tell(call: (handler: EventHandler) => void): void {
+    for (const { handler } of this.#drivers) call(handler);
+  }
+
+  /** A class that was added, or deleted and created again, may end the cause of its claims'
+   * failures. */
+  #classChanged({ type, object: { metadata } }: Change<Class>): void {
+    for (const { onClassChange } of this.#drivers) onClassChange?.();
+    if (type !== 'added') return;
+    for (const claim of this.pendingClaims.list())
+      if (classNameOf(claim) === metadata.name)
+        this.tell((handler) => handler.enqueueClaim(claim, 'enqueueNow'));
+  }
+}
+
+/** Whether a claim may need a job as it is, or because another object changes. One that names its
+ * volume needs one only if it has the finalizer of a clone source, which a job removes. */
+function mayClaimNeedJob(claim: Claim): boolean {
+  return (
+    (claim.spec.volumeName ?? '') === '' || isPending(claim) || isTerminatingCloneSource(claim)
+  );
 }

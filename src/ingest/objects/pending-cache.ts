@@ -3,15 +3,6 @@ import { type Change, passOn, type Transformed, transformOrSkip } from '../../ku
 import { keyOf, rawKey, type Resource } from '../../kube/resources.ts';
 import type { Logger } from '../../runtime/log.ts';
 
-/** Told of every object of the collection, whether it is kept or not, and before `onChange`. */
-export interface Observer<T> {
-  beginList?(): void;
-  put(object: T): void;
-  /** @param raw  the object as it was last, if the API server sent it */
-  remove(key: string, raw: unknown): void;
-  endList(): void;
-}
-
 /** An object was added or modified.
  *
  * `previous`: its earlier state, if that was kept. `isModified`: it was modified, although its
@@ -27,22 +18,14 @@ export interface PendingCacheOptions<T> {
   readonly transform: (raw: unknown) => T;
   /** Whether an object may need a job as it is, or because another object changes. */
   readonly mayNeedJob: (object: T) => boolean;
-  readonly observer?: Observer<T>;
   readonly onChange: (change: PendingChange<T>) => void;
   readonly log: Logger;
 }
-
-const NO_OBSERVER: Observer<unknown> = {
-  put: () => undefined,
-  remove: () => undefined,
-  endList: () => undefined,
-};
 
 /** The objects of a collection that may need a job. The others, nearly all, need none until they
  * change, so nothing is kept of them. */
 export class PendingCache<T extends Transformed> implements ObjectSink {
   readonly #options: PendingCacheOptions<T>;
-  readonly #observer: Observer<T>;
   readonly #log: Logger;
   readonly #kept = new Map<string, T>();
   /** Keys of kept objects that the list under way did not contain so far. */
@@ -50,7 +33,6 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
 
   constructor(options: PendingCacheOptions<T>) {
     this.#options = options;
-    this.#observer = options.observer ?? NO_OBSERVER;
     this.#log = options.log.child({ resource: options.resource.plural });
   }
 
@@ -68,7 +50,6 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
 
   beginList(): void {
     this.#unlisted = new Set(this.#kept.keys());
-    this.#observer.beginList?.();
   }
 
   /** @returns the object, cut down; undefined if it can't be read */
@@ -80,12 +61,6 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
     const { uid, resourceVersion } = object.metadata;
     this.#unlisted.delete(key);
     const known = this.#kept.get(key);
-    // Another object of the same name; its deletion was not shown.
-    if (known !== undefined && known.metadata.uid !== uid) {
-      this.#kept.delete(key);
-      this.#observer.remove(key, undefined);
-    }
-    this.#observer.put(object);
     const previous = known?.metadata.uid === uid ? known : undefined;
     if (previous?.metadata.resourceVersion === resourceVersion) return object;
     if (mayNeedJob(object)) this.#kept.set(key, object);
@@ -100,14 +75,11 @@ export class PendingCache<T extends Transformed> implements ObjectSink {
 
   remove(raw: unknown): void {
     const key = rawKey(raw);
-    if (key === undefined) return;
-    this.#kept.delete(key);
-    this.#observer.remove(key, raw);
+    if (key !== undefined) this.#kept.delete(key);
   }
 
   endList(): void {
     for (const key of this.#unlisted) this.#kept.delete(key);
     this.#unlisted.clear();
-    this.#observer.endList();
   }
 }

@@ -4,7 +4,6 @@ import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promi
 import * as fc from 'fast-check';
 import { EventHandler } from '#src/ingest/objects/event-handler.ts';
 import { Informers } from '#src/ingest/objects/informers.ts';
-import { ServedDrivers } from '#src/ingest/objects/object-source.ts';
 import { Resync } from '#src/ingest/resync.ts';
 import { createKubeClient } from '#src/kube/client.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -64,7 +63,7 @@ async function play({ before, acts, faults }: Scenario): Promise<void> {
   const client = createKubeClient({ access: api.access, userAgent: 'test', log: silentLog });
   const backoff = { startMs: 2, maxMs: 10 };
   const common = { client, log: silentLog, metrics: new Registry() };
-  const source = new Informers({ ...common, drivers: new ServedDrivers(), backoff });
+  const source = new Informers({ ...common, backoff });
   const jobs = new Set<string>();
   const enqueue = ({ kind, uid }: JobKey) => void jobs.add(`${kind} ${uid}`);
   const queue = {

@@ -7,6 +7,7 @@ import type { ObjectRef, Resource } from '#src/kube/resources.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
+import { Listeners } from '#src/runtime/listeners.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { startTestRedis } from '../../harness/redis.ts';
@@ -46,6 +47,7 @@ async function openBed(t: TestContext) {
     send: (...names: readonly string[]) => sender.append(names.map(notice)),
   };
   const metrics = new Registry();
+  const missed = new Listeners<void>();
   const reader = new NoticeReader({
     stream: new NoticeStream(link, 'csi'),
     client: {
@@ -55,14 +57,19 @@ async function openBed(t: TestContext) {
         return bed.answer(name) as Promise<T | undefined>;
       },
     },
-    isLeading: () => bed.isLeading,
-    onLook: ({ target, object }) =>
-      void bed.looks.push(object === undefined ? `no ${target.name}` : target.name),
+    source: {
+      get isLeading() {
+        return bed.isLeading;
+      },
+      looked: ({ target, object }) =>
+        void bed.looks.push(object === undefined ? `no ${target.name}` : target.name),
+      missed,
+    },
     clock: { ...systemClock, nowMs: () => Date.now() + bed.laterMs },
     log: silentLog,
     metrics,
   });
-  reader.missed.subscribe(() => void (bed.misses += 1));
+  missed.subscribe(() => void (bed.misses += 1));
   closers.add('reader', async () => {
     link.close();
     await reader.stop();

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import { WebhookSource } from '#src/ingest/notices/webhook-source.ts';
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { EventHandler } from '#src/ingest/objects/event-handler.ts';
-import { type Look, ServedDrivers } from '#src/ingest/objects/object-source.ts';
+import type { Look } from '#src/ingest/objects/object-source.ts';
 import type { KubeClient, ListOptions } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim, KubeObject, Volume } from '#src/kube/objects.ts';
@@ -42,7 +42,6 @@ describe('webhook source, whose notices and lists', () => {
           return kube.list<T>(resource, { ...o, limit: 2 });
         },
       },
-      drivers: new ServedDrivers(),
       log: silentLog,
       metrics: new Registry(),
     });

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { LeaderOnlyQueue } from '#src/ingest/leader-only-queue.ts';
 import { EventHandler } from '#src/ingest/objects/event-handler.ts';
-import { ServedDrivers } from '#src/ingest/objects/object-source.ts';
 import { Informers } from '#src/ingest/objects/informers.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
@@ -99,7 +98,6 @@ describe('Informers', () => {
     await aClaim('before-start', 'there');
     source = new Informers({
       client: kube,
-      drivers: new ServedDrivers(),
       log: silentLog,
       metrics: new Registry(),
     });
