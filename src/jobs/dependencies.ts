@@ -171,7 +171,7 @@ export function buildDependencies(
       sharersOf: async (volume) => (await published.sharersOf(volume)) ?? lists.sharersOf(volume),
     },
     settings: {
-      options: { ...flags, gates, defaultFsType: flags.defaultFstype, identity },
+      options: { ...flags, gates, identity },
       doubtMs: doubtMsOf(flags),
       retryMaxMs: flags.retryIntervalMaxMs,
       bindsAtOnce: flags.nodeDeploymentImmediateBinding,

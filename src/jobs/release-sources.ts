@@ -18,7 +18,7 @@ import { provisionerOf } from '../volumes/eligibility.ts';
 import { hasFinalizer } from '../volumes/finalizer-patches.ts';
 import type { FeatureGates } from '../volumes/flags.ts';
 import { identityOf } from '../volumes/handles.ts';
-import type { TemplateSource } from '../volumes/persistent-volume.ts';
+import type { PvTemplate } from '../volumes/persistent-volume.ts';
 import type { Dependencies, Kube } from './dependencies.ts';
 import { addFinalizer, removeFinalizer } from './finalizers.ts';
 
@@ -42,7 +42,7 @@ const SNAPSHOT_FINALIZER = { resource: snapshots, finalizer: SNAPSHOT_SOURCE_PRO
 export async function releaseRestoredSnapshot(
   kube: Kube,
   log: Logger,
-  source: TemplateSource | undefined,
+  source: PvTemplate['source'],
 ): Promise<void> {
   if (source?.isReleased !== true) return;
   const { namespace, name } = source;

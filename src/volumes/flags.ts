@@ -1,4 +1,4 @@
-import { parseBool, perDriver } from '../runtime/flags.ts';
+import { type Flags, parseBool, perDriver } from '../runtime/flags.ts';
 
 /** The flags that decide how volumes are named and created. ingest and jobs need the same values,
  * since both compute names. */
@@ -71,19 +71,7 @@ export const provisioningFlags = perDriver({
 });
 
 /** The provisioning flags as the rules read them. */
-export interface ProvisioningOptions {
-  readonly volumeNamePrefix: string;
-  /** -1: the whole UID; otherwise the number of its hex digits to use. */
-  readonly volumeNameUuidLength: number;
-  readonly defaultFsType: string;
-  readonly extraCreateMetadata: boolean;
-  readonly controllerPublishReadonly: boolean;
-  /** A restore may change the volume mode only if the snapshot content's annotation allows it. */
-  readonly preventVolumeModeConversion: boolean;
-  /** With a selected node, only its part of the cluster is asked for. */
-  readonly strictTopology: boolean;
-  /** Without a selected node, all parts of the cluster are named. */
-  readonly immediateTopology: boolean;
+export interface ProvisioningOptions extends Omit<Flags<typeof provisioningFlags>, 'featureGates'> {
   readonly gates: FeatureGates;
   /** Names this installation in the volume attributes of the volumes that it creates. */
   readonly identity: string;

@@ -1,8 +1,13 @@
-import type { CreateVolumeResponse } from '../csi/generated/csi_pb.ts';
+import type {
+  CreateVolumeRequest,
+  CreateVolumeResponse,
+  Topology,
+  Volume,
+} from '../csi/generated/csi_pb.ts';
 import * as keys from '../kube/keys.ts';
 import type { Claim, Class, CsiSource, NewVolume, VolumeSpec } from '../kube/objects.ts';
 import { formatBytes } from '../kube/quantity.ts';
-import { claims, snapshots } from '../kube/resources.ts';
+import { claims } from '../kube/resources.ts';
 import { toInTreeVolume } from '../migration/plugins.ts';
 import { catchRefusal, RefusedError } from '../rules/rule.ts';
 import { omitUnset } from '../runtime/json.ts';
@@ -14,28 +19,21 @@ import type { SecretRef, SecretRefs } from './secret-ref.ts';
 /** The PV as far as it is known before the driver answers. */
 export interface PvTemplate {
   readonly volume: NewVolume & { readonly spec: { readonly csi: CsiSource } };
-  /** Requested bytes, as text: a JSON number is exact only to 8 PiB. */
-  readonly requestedBytes: string;
+  readonly requestedBytes: bigint;
   /** Written to the volume attributes, unless the driver's answer has that key. */
   readonly identity: string;
-  /** The content source; in use until the PV is written. */
-  readonly source?: TemplateSource;
+  /** The content source, with the UID of the snapshot or claim; in use until the PV is written. */
+  readonly source: (SourceRef & { readonly uid: string }) | undefined;
   /** The PV is stored in the form of the in-tree plug-in. */
-  readonly isMigrated?: true;
+  readonly isMigrated: boolean;
   /** The driver's answer says from where the volume can be reached. */
-  readonly hasTopology?: true;
-}
-
-/** The object from which a volume is restored or cloned. */
-export interface TemplateSource extends Omit<SourceRef, 'apiGroup' | 'kind'> {
-  readonly resource: 'volumesnapshots' | 'persistentvolumeclaims';
-  readonly uid: string;
+  readonly hasTopology: boolean;
 }
 
 /** A planned creation, without secret values. */
 export interface PlannedRequest {
-  /** Encoded CreateVolumeRequest without secrets. */
-  readonly request: Uint8Array;
+  /** Without secrets. */
+  readonly request: CreateVolumeRequest;
   /** The PV as far as it is known before the driver answers. */
   readonly pvTemplate: PvTemplate;
   /** The provisioner secret, whose values CreateVolume gets. */
@@ -50,7 +48,7 @@ export interface VolumeRequest extends PlannedRequest {
 }
 
 /** What a PV is made of before the driver answers. */
-export interface PvTemplateInput {
+export interface PvTemplateInput extends Omit<PvTemplate, 'volume'> {
   readonly name: string;
   readonly claim: Claim;
   /** Translated for the driver if it is an in-tree class. */
@@ -60,40 +58,29 @@ export interface PvTemplateInput {
   readonly provisioner: string;
   readonly driver: string;
   readonly fsType: string;
-  readonly requestedBytes: bigint;
   readonly readOnly: boolean;
-  readonly identity: string;
   readonly secrets: SecretRefs;
   readonly attributesClass: string | undefined;
-  readonly isMigrated: boolean;
-  readonly hasTopology: boolean;
-  readonly source: (SourceRef & { readonly uid: string }) | undefined;
 }
 
 /** Every field of the new PV that does not come from the driver's answer. Upstream:
  * external-provisioner pkg/controller/controller.go Provision, and
  * sig-storage-lib-external-provisioner controller/controller.go provisionClaimOperation. */
 export function pvTemplate(input: PvTemplateInput): PvTemplate {
-  const { name, identity, isMigrated, hasTopology, source } = input;
-  return omitUnset({
-    requestedBytes: input.requestedBytes.toString(),
+  const { name, requestedBytes, identity, source, isMigrated, hasTopology } = input;
+  const metadata = {
+    name,
+    annotations: annotationsOf(input),
+    finalizers: [keys.VOLUME_FINALIZER],
+  };
+  return {
+    volume: { apiVersion: 'v1', kind: 'PersistentVolume', metadata, spec: specOf(input) },
+    requestedBytes,
     identity,
-    source: source && toTemplateSource(source),
-    isMigrated: isMigrated || undefined,
-    hasTopology: hasTopology || undefined,
-    volume: {
-      apiVersion: 'v1' as const,
-      kind: 'PersistentVolume' as const,
-      metadata: { name, annotations: annotationsOf(input), finalizers: [keys.VOLUME_FINALIZER] },
-      spec: specOf(input),
-    },
-  });
-}
-
-function toTemplateSource(source: SourceRef & { readonly uid: string }): TemplateSource {
-  const { kind, namespace, name, uid, isEchoed, isReleased } = source;
-  const resource = kind === snapshots.kind ? 'volumesnapshots' : 'persistentvolumeclaims';
-  return { resource, namespace, name, uid, isEchoed, isReleased };
+    source,
+    isMigrated,
+    hasTopology,
+  };
 }
 
 function annotationsOf({ provisioner, secrets }: PvTemplateInput): Record<string, string> {
@@ -137,13 +124,11 @@ function csiSourceOf({ claim, driver, fsType, readOnly, secrets }: PvTemplateInp
   });
 }
 
-/** The part of the driver's answer that the PV needs. */
+/** An answer of the driver. */
 export interface VolumeAnswer {
   readonly handle: string;
-  readonly context: Readonly<Record<string, string>>;
-  /** Bytes, as text; "0" if the driver does not say. */
-  readonly capacityBytes: string;
-  readonly topology: readonly Readonly<Record<string, string>>[];
+  /** The PV that is to be written. */
+  readonly volume: NewVolume;
 }
 
 /** An answer from which no PV can be made. */
@@ -160,8 +145,8 @@ export interface BadAnswer {
 /** csi.proto allows 128 bytes; some drivers need a few hundred (paths of resources in Azure). */
 const MAX_HANDLE_BYTES = 4_096;
 
-/** Reads and checks the answer. Upstream: external-provisioner pkg/controller/controller.go
- * Provision.
+/** Checks the answer and makes the PV of it. Upstream: external-provisioner
+ * pkg/controller/controller.go Provision.
  * @returns what the driver did wrong, if anything */
 export function readAnswer(
   { volume }: CreateVolumeResponse,
@@ -183,61 +168,46 @@ export function readAnswer(
         `${MAX_HANDLE_BYTES}; report this to the driver’s vendor`,
       handle: undefined,
     };
-  const { capacityBytes, contentSource, volumeContext, accessibleTopology } = volume;
-  const requested = BigInt(pvTemplate.requestedBytes);
+  const { capacityBytes, contentSource } = volume;
+  const { requestedBytes: requested, source, isMigrated } = pvTemplate;
   if (capacityBytes !== 0n && capacityBytes < requested) {
     const message = `created volume capacity ${capacityBytes} less than`;
     return { message: `${message} requested capacity ${requested}`, handle };
   }
-  if (pvTemplate.source?.isEchoed === true && contentSource === undefined)
+  if (source?.isEchoed === true && contentSource === undefined)
     return { message: 'volume content source missing', handle, cleanupSpelling: 'cleanup' };
-  const answer: VolumeAnswer = {
-    handle,
-    context: { ...volumeContext },
-    capacityBytes: capacityBytes.toString(),
-    topology: accessibleTopology.map(({ segments }) => ({ ...segments })),
-  };
-  return checkInTreeForm(pvTemplate, answer);
-}
-
-/** A migrated volume has to have an in-tree form. */
-function checkInTreeForm(pvTemplate: PvTemplate, answer: VolumeAnswer): VolumeAnswer | BadAnswer {
-  if (pvTemplate.isMigrated !== true) return answer;
+  const complete = completeVolume(pvTemplate, volume);
   return catchRefusal<VolumeAnswer | BadAnswer>(
-    () => {
-      completeVolume(pvTemplate, answer);
-      return answer;
-    },
-    ({ message }) => ({ message, handle: answer.handle, isPermanent: true }),
+    () => ({ handle, volume: isMigrated ? toInTreeVolume(complete) : complete }),
+    ({ message }) => ({ message, handle, isPermanent: true }),
   );
 }
 
-/** The whole PV.
- * @throws RefusedError for a migrated volume without an in-tree form */
-export function completeVolume(pvTemplate: PvTemplate, answer: VolumeAnswer): NewVolume {
-  const { volume } = pvTemplate;
-  const bytes = answer.capacityBytes === '0' ? pvTemplate.requestedBytes : answer.capacityBytes;
-  const csi: CsiSource = {
-    ...volume.spec.csi,
-    volumeHandle: answer.handle,
-    volumeAttributes: { [keys.PROVISIONER_IDENTITY]: pvTemplate.identity, ...answer.context },
-  };
+/** The whole PV, in the driver's form. */
+function completeVolume(
+  { volume, identity, requestedBytes, hasTopology }: PvTemplate,
+  answer: Volume,
+): NewVolume {
+  const bytes = answer.capacityBytes === 0n ? requestedBytes : answer.capacityBytes;
   const spec: VolumeSpec = omitUnset({
     ...volume.spec,
-    capacity: { storage: formatBytes(BigInt(bytes)) },
-    nodeAffinity: pvTemplate.hasTopology === true ? affinityOf(answer.topology) : undefined,
-    csi,
+    capacity: { storage: formatBytes(bytes) },
+    nodeAffinity: hasTopology ? affinityOf(answer.accessibleTopology) : undefined,
+    csi: {
+      ...volume.spec.csi,
+      volumeHandle: answer.volumeId,
+      volumeAttributes: { [keys.PROVISIONER_IDENTITY]: identity, ...answer.volumeContext },
+    },
   });
-  const complete: NewVolume = { ...volume, spec };
-  return pvTemplate.isMigrated === true ? toInTreeVolume(complete) : complete;
+  return { ...volume, spec };
 }
 
 /** One term for each topology, one expression for each key. Upstream: external-provisioner
  * pkg/controller/topology.go GenerateVolumeNodeAffinity. */
-function affinityOf(topology: VolumeAnswer['topology']): VolumeSpec['nodeAffinity'] {
+function affinityOf(topology: readonly Topology[]): VolumeSpec['nodeAffinity'] {
   if (topology.length === 0) return undefined;
   const terms = topology
-    .map(Object.entries<string>)
+    .map(({ segments }) => Object.entries(segments))
     .filter((segments) => segments.length > 0)
     .map((segments) => ({
       matchExpressions: segments.map(([key, value]) => ({

@@ -1,4 +1,4 @@
-import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   CreateVolumeRequestSchema,
   VolumeCapability_AccessMode_Mode as Mode,
@@ -98,7 +98,7 @@ type CheckedInput = PlanInput &
 function* planCreation(input: CheckedInput): Rule<VolumePlan> {
   const { claim, cls, driver, options, source, attributesClass } = input;
   const name = volumeName(claim.metadata.uid, options);
-  const fsType = fsTypeOf(cls, options.defaultFsType);
+  const fsType = fsTypeOf(cls, options.defaultFstype);
   const requestedBytes = requestedBytesOf(claim);
   const hasMultiWriter = driver.controllerCapabilities.has('SINGLE_NODE_MULTI_WRITER');
   const capabilities = volumeCapabilities(claim, cls, { fsType, hasMultiWriter });
@@ -127,7 +127,7 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
   return {
     kind: 'create',
     name,
-    request: toBinary(CreateVolumeRequestSchema, request),
+    request,
     secret: secrets.Provisioner,
     requirement: accessibilityRequirements,
     pvTemplate: pvTemplate({
@@ -224,7 +224,7 @@ const FS_TYPE = `${RESERVED_PARAMETER_PREFIX}fstype`;
 /** The file system that the class names, else the default. Upstream: external-provisioner
  * pkg/controller/controller.go prepareProvision.
  * @throws RefusedError for a class that names it twice */
-export function fsTypeOf(cls: Class, defaultFsType: string): string {
+export function fsTypeOf(cls: Class, defaultFstype: string): string {
   const named = Object.entries(cls.parameters ?? {}).filter(
     ([key]) => key.toLowerCase() === 'fstype' || key === FS_TYPE,
   );
@@ -233,7 +233,7 @@ export function fsTypeOf(cls: Class, defaultFsType: string): string {
       `fstype specified in parameters with both "fstype" and "${FS_TYPE}" keys`,
     );
   const fsType = named[0]?.[1] ?? '';
-  return fsType === '' ? defaultFsType : fsType;
+  return fsType === '' ? defaultFstype : fsType;
 }
 
 /** The class parameters for the driver: without the reserved ones, which are for the provisioner.

@@ -4,7 +4,7 @@ import { DEFAULT_GATES } from '#src/volumes/flags.ts';
 export const DEFAULT_OPTIONS = {
   volumeNamePrefix: 'pvc',
   volumeNameUuidLength: -1,
-  defaultFsType: '',
+  defaultFstype: '',
   extraCreateMetadata: false,
   controllerPublishReadonly: false,
   preventVolumeModeConversion: true,

@@ -75,7 +75,7 @@ export const driver: DriverFacts = {
 export const options: ProvisioningOptions = {
   volumeNamePrefix: 'test',
   volumeNameUuidLength: 5,
-  defaultFsType: 'ext4',
+  defaultFstype: 'ext4',
   extraCreateMetadata: false,
   controllerPublishReadonly: false,
   preventVolumeModeConversion: true,

@@ -151,12 +151,7 @@ describe('an answer', () => {
   });
 
   it('with exactly the requested bytes is accepted', () => {
-    assert.deepEqual(readDriverAnswer(pvTemplate), {
-      handle: 'test-volume-id',
-      context: {},
-      capacityBytes: '100',
-      topology: [],
-    });
+    assert.equal(completePv().spec.capacity?.storage, '100');
   });
 
   it('keeps sizes that a Number can’t represent', () => {
@@ -219,7 +214,8 @@ describe('the answer for a volume with a source', () => {
 
   it('belongs to a PV template that names the snapshot', () => {
     assert.deepEqual(restored({ dataSource }).pvTemplate.source, {
-      resource: 'volumesnapshots',
+      apiGroup: SNAPSHOT_GROUP,
+      kind: 'VolumeSnapshot',
       namespace: 'ns1',
       name: 'test-snapshot',
       uid: 'snapuid',
@@ -236,7 +232,8 @@ describe('the answer for a volume with a source', () => {
       planCreation({ claim, driver: withCapability('CLONE_VOLUME'), objects: cloneObjects() })
         .pvTemplate.source,
       {
-        resource: 'persistentvolumeclaims',
+        apiGroup: undefined,
+        kind: 'PersistentVolumeClaim',
         namespace: 'fake-pvc-namespace',
         name: 'fake-pvc',
         uid: 'fake-claim-uid',

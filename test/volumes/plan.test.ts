@@ -136,12 +136,12 @@ describe('the file system', () => {
     assert.equal(completePv(withFsType('xfs')).spec.csi?.fsType, 'xfs'));
 
   it('is empty if neither class nor flag name one (B-44)', () => {
-    assert.equal(completePv({ options: { defaultFsType: '' } }).spec.csi?.fsType, undefined);
+    assert.equal(completePv({ options: { defaultFstype: '' } }).spec.csi?.fsType, undefined);
   });
 
   it('is the class’s if there is no default (B-45)', () => {
     assert.equal(
-      completePv({ ...withFsType('xfs'), options: { defaultFsType: '' } }).spec.csi?.fsType,
+      completePv({ ...withFsType('xfs'), options: { defaultFstype: '' } }).spec.csi?.fsType,
       'xfs',
     );
   });

@@ -1,19 +1,13 @@
 import assert from 'node:assert/strict';
-import { create, fromBinary, type MessageInitShape } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   type CreateVolumeRequest,
-  CreateVolumeRequestSchema,
   CreateVolumeResponseSchema,
   type VolumeSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Class, NewVolume } from '#src/kube/objects.ts';
 import { DEFAULT_GATES, type FeatureGates, type ProvisioningOptions } from '#src/volumes/flags.ts';
-import {
-  type BadAnswer,
-  completeVolume,
-  readAnswer,
-  type PvTemplate,
-} from '#src/volumes/persistent-volume.ts';
+import { type BadAnswer, readAnswer, type PvTemplate } from '#src/volumes/persistent-volume.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { RefusedError } from '#src/rules/rule.ts';
@@ -60,19 +54,14 @@ export interface Created {
   readonly plan: Extract<VolumePlan, { kind: 'create' }>;
   /** The request to the driver, without secrets. */
   readonly request: CreateVolumeRequest;
-  /** As the record returns it: encoded and decoded as JSON. */
   readonly pvTemplate: PvTemplate;
 }
 
 /** The plan for a claim that can be served. */
 export function planCreation(given: Given = {}): Created {
   const { value: plan } = runPlan(given);
-  assert.ok(plan?.kind === 'create', JSON.stringify(plan));
-  return {
-    plan,
-    request: fromBinary(CreateVolumeRequestSchema, plan.request),
-    pvTemplate: JSON.parse(JSON.stringify(plan.pvTemplate)) as PvTemplate,
-  };
+  assert.ok(plan?.kind === 'create', `planned ${plan?.kind}`);
+  return { plan, request: plan.request, pvTemplate: plan.pvTemplate };
 }
 
 /** The refusal of a claim that can't be served. */
@@ -108,8 +97,8 @@ export function readBadAnswer(pvTemplate: PvTemplate, volume: VolumeInit): BadAn
 export function completePv(given: Given = {}, volume: VolumeInit = {}): NewVolume {
   const { pvTemplate } = planCreation(given);
   const answer = readDriverAnswer(pvTemplate, volume);
-  assert.ok(!('message' in answer), JSON.stringify(answer));
-  return completeVolume(pvTemplate, answer);
+  assert.ok(!('message' in answer));
+  return answer.volume;
 }
 
 /** The driver with further controller capabilities. */

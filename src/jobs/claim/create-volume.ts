@@ -1,5 +1,3 @@
-import { create, toBinary } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema as RequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import type { Claim, Class, Volume } from '../../kube/objects.ts';
@@ -115,20 +113,14 @@ async function sendCreateVolume(
     recordClaimEvent(cluster.events, claim, { type: 'Normal', reason: 'Provisioning', message });
   }, SLOW_CALL_MS);
   try {
-    const migrated = pvTemplate.isMigrated === true;
+    const migrated = pvTemplate.isMigrated;
     const metadata = traceHeaders(job.uid);
     const settings = { timeoutMs, notAfterMs, gateway, migrated, metadata };
-    const request = withSecrets(planned.request, secrets);
+    const request = { ...planned.request, secrets };
     return readAnswer(await csi.createVolume(request, settings), pvTemplate);
   } finally {
     clearTimeout(slow);
   }
-}
-
-/** Protobuf merges fields in any order, so the planned part is sent byte for byte. */
-function withSecrets(request: Uint8Array, secrets: SecretValues): Uint8Array {
-  if (Object.keys(secrets).length === 0) return request;
-  return Buffer.concat([request, toBinary(RequestSchema, create(RequestSchema, { secrets }))]);
 }
 
 /* What becomes of a call that gave no volume that can be used. */
@@ -191,7 +183,7 @@ async function cleanUpVolume(
   if ((await cluster.kube.get<Volume>(volumes, { name })) !== undefined)
     return `PersistentVolume ${name} exists`;
   const notAfterMs = Math.min(mark.notAfterMs, readMs + MAX_READ_AGE_MS);
-  const isMigrated = pvTemplate.isMigrated === true;
+  const { isMigrated } = pvTemplate;
   const call = { id: job.uid, handle, isMigrated, gateway, notAfterMs, run };
   let failure = 'reading its PersistentVolume took too long';
   for (let i = 0; i < MAX_CLEAN_UP_CALLS && clock.nowMs() < notAfterMs; i += 1) {
@@ -254,7 +246,7 @@ async function handleRefusal(
     return { kind: 'done', note: 'the driver refused, and the claim is gone' };
   if (codeName === 'ResourceExhausted') {
     const { requestedBytes, volume } = planned.pvTemplate;
-    deps.driver.refusedSizes.note(volume.spec.storageClassName ?? '', BigInt(requestedBytes));
+    deps.driver.refusedSizes.note(volume.spec.storageClassName ?? '', requestedBytes);
     const rescheduled = isAbsent && claim && (await requestReschedule(deps, claim));
     if (rescheduled) return rescheduled;
   }

@@ -1,5 +1,3 @@
-import { fromBinary } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import { SELECTED_NODE } from '../../kube/keys.ts';
 import { isConflict } from '../../kube/kube-error.ts';
@@ -72,10 +70,7 @@ async function whyNoRoom(
   segments: Readonly<Record<string, string>> | undefined,
 ): Promise<string | undefined> {
   const { storageClassName = '' } = pvTemplate.volume.spec;
-  const { capacityRange, volumeCapabilities, parameters } = fromBinary(
-    CreateVolumeRequestSchema,
-    request,
-  );
+  const { capacityRange, volumeCapabilities, parameters } = request;
   const bytes = capacityRange?.requiredBytes ?? 0n;
   if (driver.refusedSizes.includes(storageClassName, bytes))
     return `the driver has just refused ${bytes} bytes for want of room`;

@@ -6,7 +6,6 @@ import { logFields } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { compareVolumes, identityOf } from '../../volumes/handles.ts';
 import {
-  completeVolume,
   type NamingOptions,
   type VolumeAnswer,
   volumeName,
@@ -70,7 +69,7 @@ export async function findNameClash(
 /** R4: writes the PV of a created volume, whatever became of the claim. If it can't be written, the
  * next run has the driver answer again. */
 export async function writeVolume(deps: Dependencies, created: CreatedVolume): Promise<Outcome> {
-  const volume = completeVolume(created.planned.pvTemplate, created.answer);
+  const { volume } = created.answer;
   const signal = created.mark.writeSignal();
   if (signal === undefined)
     return { kind: 'later', reason: 'the driver answered too late to write the volume now' };
