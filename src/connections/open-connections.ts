@@ -19,8 +19,9 @@ import { version } from '../runtime/version.ts';
 
 type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;
 
-/** Takes the drivers that an ingest leads, or whose jobs a jobs process takes. */
-export interface LedDrivers {
+/** Takes the drivers that a process serves: those that an ingest leads, or whose jobs a jobs process
+ * takes. */
+export interface ServedDrivers {
   add(driver: string): void;
   delete(driver: string): void;
 }
@@ -31,7 +32,7 @@ export interface Connections {
   readonly redisAccess: RedisAccess;
   readonly link: RedisLink;
   /** For people to look at. */
-  readonly leads: LedDrivers;
+  readonly serves: ServedDrivers;
 }
 
 /** Opens the connections of a process, adds their checks to /readyz, and closes them with the
@@ -49,8 +50,8 @@ export async function openConnections(
   const access = await openRedisAccess(context);
   const link = openRedis({ url: flags.redisUrl, access, role: 'plain', name: redisName, log });
   closers.add('Redis', () => link.close());
-  const leads = reportProcess(context, name, link);
-  return { kube, redisAccess: access, link, leads };
+  const serves = reportProcess(context, name, link);
+  return { kube, redisAccess: access, link, serves };
 }
 
 const REPORT_PERIOD_MS = 2_000;
@@ -61,11 +62,11 @@ const LONGEST_ANSWER_MS = 2_500;
  * when it begins or ends to serve a driver. So it finds out whether Redis takes writes; /readyz
  * says so, and whether its settings are right.
  * @returns takes the drivers that it serves */
-function reportProcess(context: Context, process: string, link: RedisLink): LedDrivers {
+function reportProcess(context: Context, process: string, link: RedisLink): ServedDrivers {
   const { flags, closers, health, log } = context;
   const { redis, address } = link;
   const instance = instanceName(context);
-  const leads = new Set<string>();
+  const drivers = new Set<string>();
   const [refusals, faults] = [new Outage(log), new Outage(log)];
   let refusal: string | undefined;
   let wrong: readonly string[] = [];
@@ -87,7 +88,7 @@ function reportProcess(context: Context, process: string, link: RedisLink): LedD
       if (wrong.length === 0)
         faults.ended({ redis: address }, 'the settings of Redis are right now');
       else faults.met(wrong.join(), { redis: address, wrong }, 'the settings of Redis are wrong');
-      const entry = { process, instance, version, leads: [...leads], lines: health.troubles() };
+      const entry = { process, instance, version, drivers: [...drivers], lines: health.troubles() };
       await writeProcess(redis, flags.redisPrefix, entry);
       // Nearly all work is done in scripts.
       await redis.eval('return 1', 0);
@@ -117,11 +118,11 @@ function reportProcess(context: Context, process: string, link: RedisLink): LedD
   });
   return {
     add(driver) {
-      leads.add(driver);
+      drivers.add(driver);
       loop.runNow();
     },
     delete(driver) {
-      if (leads.delete(driver)) loop.runNow();
+      if (drivers.delete(driver)) loop.runNow();
     },
   };
 }

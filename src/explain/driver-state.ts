@@ -38,7 +38,7 @@ export async function readDriverState(place: RedisPlace): Promise<DriverState> {
 
 /** The instance of the ingest that leads the driver; undefined: none does. */
 export function leaderOf({ processes, driver }: DriverState): string | undefined {
-  return processes.find(({ process, leads }) => process === 'ingest' && leads.includes(driver))
+  return processes.find(({ process, drivers }) => process === 'ingest' && drivers.includes(driver))
     ?.instance;
 }
 
@@ -48,6 +48,6 @@ export function workersOf({
   driver,
 }: Pick<DriverState, 'processes' | 'driver'>): readonly string[] {
   return processes
-    .filter(({ process, leads }) => process === 'jobs' && leads.includes(driver))
+    .filter(({ process, drivers }) => process === 'jobs' && drivers.includes(driver))
     .map(({ instance }) => instance);
 }

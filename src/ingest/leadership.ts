@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import { instanceName, type LedDrivers } from '../connections/open-connections.ts';
+import { instanceName, type ServedDrivers } from '../connections/open-connections.ts';
 import { Elector } from '../election/elector.ts';
 import { KubeLeaseStore } from '../election/kube-lease-store.ts';
 import { IDENTITY_PREFIX, type LeaseTimes } from '../election/lease.ts';
@@ -67,7 +67,7 @@ export interface LeadershipOptions {
   readonly writeLimits: () => Promise<void>;
   /** Called when this leader has begun. */
   readonly onBegun: () => void;
-  readonly leads: LedDrivers;
+  readonly serves: ServedDrivers;
   /** Why the driver can't be reached; undefined while it can. */
   readonly driverTrouble: () => string | undefined;
   readonly log: Logger;
@@ -126,7 +126,7 @@ export class Leadership {
     this.#lease = lease;
     this.#begunWith = undefined;
     queue.allow(() => lease.isLeader);
-    this.#options.leads.add(driver);
+    this.#options.serves.add(driver);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
     this.#request('leading');
     sweep?.begin();
@@ -134,14 +134,14 @@ export class Leadership {
 
   /** Another ingest leads, or none. */
   end(reason: string): void {
-    const { driver, leads, dispatcher, journal, ownLeader, queue, pause, resync, log } =
+    const { driver, serves, dispatcher, journal, ownLeader, queue, pause, resync, log } =
       this.#options;
     queue.block();
     dispatcher.end();
     journal.end();
     ownLeader?.confirm(undefined);
     this.#begunWith = undefined;
-    leads.delete(driver);
+    serves.delete(driver);
     pause.forget();
     resync.stop();
     log.warn({ driver, reason }, 'not leading any more: this ingest enqueues nothing');
@@ -363,7 +363,7 @@ export function openLeadership(
 ): Leadership {
   const { context, connections, driver, lease, queue, pause, ownLeader } = base;
   const { closers, health, log } = context;
-  const { leads } = connections;
+  const { serves } = connections;
   const leadership = new Leadership({
     ...parts,
     driver: driver.name,
@@ -374,12 +374,12 @@ export function openLeadership(
     sweep: openSweep(base, source),
     pause,
     ownLeader,
-    leads,
+    serves,
     driverTrouble: () => connections.driver.trouble,
     log,
   });
   health.ready('leader', () => leadership.trouble);
-  closers.add('leading', () => leads.delete(driver.name));
+  closers.add('leading', () => serves.delete(driver.name));
   closers.add(
     'listener',
     parts.workLink.onReady(() => leadership.reconnected()),

@@ -76,8 +76,8 @@ export async function startWorkers(
     return consumer;
   });
   health.ready('queues', () => consumers.find(({ trouble }) => trouble !== undefined)?.trouble);
-  connections.leads.add(driver);
-  closers.add('taking jobs', () => connections.leads.delete(driver));
+  connections.serves.add(driver);
+  closers.add('taking jobs', () => connections.serves.delete(driver));
   log.info({ driver, workers: flags.workerThreads }, 'taking jobs');
 }
 

@@ -12,7 +12,7 @@ export interface ProcessEntry {
   readonly instance: string;
   readonly version: string;
   /** The drivers that an ingest leads, or whose jobs a jobs process takes. */
-  readonly leads: readonly string[];
+  readonly drivers: readonly string[];
   /** Failed checks and notes of its /readyz. */
   readonly lines: readonly string[];
 }
@@ -74,9 +74,9 @@ function isAtWork(text: string, nowMs: number): boolean {
 function parse(instance: string, text: string): ProcessEntry | undefined {
   const fields = parseJson(text.slice(text.indexOf(' ') + 1));
   if (!isFields(fields)) return undefined;
-  const { process, version, leads, lines } = fields;
-  if (typeof process !== 'string' || !Array.isArray(leads) || !Array.isArray(lines))
+  const { process, version, drivers, lines } = fields;
+  if (typeof process !== 'string' || !Array.isArray(drivers) || !Array.isArray(lines))
     return undefined;
-  const texts = { leads: leads.map(String), lines: lines.map(String) };
+  const texts = { drivers: drivers.map(String), lines: lines.map(String) };
   return { process, instance, version: String(version), ...texts };
 }

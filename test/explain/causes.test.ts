@@ -20,7 +20,7 @@ const processOf = (process: string, driver = 'd.example') => ({
   process,
   instance: process,
   version: '1',
-  leads: [driver],
+  drivers: [driver],
   lines: [],
 });
 const state = (fields: Partial<DriverState> = {}): DriverState => ({

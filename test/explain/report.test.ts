@@ -37,7 +37,7 @@ describe('a claim whose call is under way', () => {
         process,
         instance: process,
         version: '1',
-        leads: [driver],
+        drivers: [driver],
         lines: [],
       });
   });

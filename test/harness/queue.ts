@@ -104,7 +104,7 @@ export function openTestProducer(url: string, driver: string, metrics: Registry)
     ownLeader: undefined,
     writeLimits: () => Promise.resolve(),
     onBegun: () => undefined,
-    leads: new Set(),
+    serves: new Set(),
     driverTrouble: () => undefined,
     log: silentLog,
   });

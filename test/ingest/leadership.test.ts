@@ -30,7 +30,7 @@ describe('Leadership', () => {
   let resync: Resync;
   let leadership: Leadership;
   let ownLeader: OwnLeader | undefined, trouble: string | undefined;
-  let leads: Set<string>, lines: string[];
+  let serves: Set<string>, lines: string[];
 
   const place = () => ({ redis: server.redis, prefix: 'csi', driver });
   const termOf = (): Promise<string | null> => server.redis.get(`{csi}:term:${driver}`);
@@ -87,7 +87,7 @@ describe('Leadership', () => {
         return Promise.resolve();
       },
       onBegun: () => undefined,
-      leads,
+      serves,
       driverTrouble: () => undefined,
       log,
     });
@@ -109,7 +109,7 @@ describe('Leadership', () => {
     done = [];
     begun = [];
     lines = [];
-    leads = new Set();
+    serves = new Set();
     trouble = undefined;
     ownLeader = undefined;
     lease = {
@@ -174,7 +174,7 @@ describe('Leadership', () => {
   it('is trouble until it has begun', async () => {
     leadership.begin(lease);
     assert.match(leadership.trouble ?? '', /just begun to lead/);
-    assert.ok(leads.has(driver));
+    assert.ok(serves.has(driver));
     await untilBegun();
     assert.equal(leadership.trouble, undefined);
   });
@@ -186,7 +186,7 @@ describe('Leadership', () => {
     queue.ensureQueued(key);
     leadership.tick(undefined);
     await sleep(100);
-    assert.deepEqual([done, leads.size], [[], 0]);
+    assert.deepEqual([done, serves.size], [[], 0]);
   });
 
   it('enqueues nothing once the Lease has passed to another, even before its end', async () => {
