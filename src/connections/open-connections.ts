@@ -19,8 +19,8 @@ import { version } from '../runtime/version.ts';
 
 type Context = ProcessContext<typeof kubeFlags & typeof redisFlags>;
 
-/** Takes the drivers that a process serves: those that an ingest leads, or whose jobs a jobs process
- * takes. */
+/** Takes the drivers that a process serves: those that an ingest leads, or whose jobs a jobs
+ * process takes. */
 export interface ServedDrivers {
   add(driver: string): void;
   delete(driver: string): void;

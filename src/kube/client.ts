@@ -143,7 +143,7 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
       );
     },
     async watch(resource, o) {
-      const { namespace, metadataOnly, signal, onOpen, idleTimeoutMs: timeoutMs } = o;
+      const { namespace, metadataOnly, signal, onOpen = () => {}, idleTimeoutMs: timeoutMs } = o;
       const query = {
         watch: 'true',
         resourceVersion: o.resourceVersion,
@@ -156,7 +156,7 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
       const call = { verb: 'watch', resource, at: { namespace }, query, accept } as const;
       const decoder = new WatchDecoder(titleOf(call), o.onEvent);
       const onBody = (chunk: Buffer): void => decoder.push(chunk);
-      await sender.watch(call, { timeoutMs, signal, onOpen, onBody });
+      await sender.watch(call, { timeoutMs, signal, watch: { onOpen, onBody } });
     },
     close: () => sender.close(),
   };

@@ -1,12 +1,12 @@
-import { messageOf } from '../runtime/error-message.ts';
+import { STATUS_CODES } from 'node:http';
 import { isFields, parseJson } from '../runtime/json.ts';
 import type { Status } from './objects.ts';
 
 interface KubeErrorFields {
   /** HTTP status; 0 if there was no answer. */
   readonly code: number;
-  /** Status.reason ("NotFound", "AlreadyExists", …). With code 0: "Network", "Timeout", "Aborted",
-   * "Credentials" or "Undecodable". */
+  /** Status.reason ("NotFound", "AlreadyExists", …), or without a Status the phrase of HTTP ("Not
+   * Found"). With code 0: an Unanswered, or "Undecodable". */
   readonly reason: string;
   /** The server's own message, unabridged. */
   readonly serverMessage: string;
@@ -14,8 +14,6 @@ interface KubeErrorFields {
   readonly request?: string;
   /** How long the server asked us to wait. */
   readonly retryAfterMs?: number | undefined;
-  /** False only if no byte of the request can have reached the server; true where absent. */
-  readonly maybeSent?: boolean;
   readonly details?: Status['details'] | undefined;
 }
 
@@ -26,8 +24,6 @@ export class KubeError extends Error {
   readonly reason: string;
   readonly serverMessage: string;
   readonly retryAfterMs: number | undefined;
-  /** Whether the request may have had an effect. Always true with an answer (code > 0). */
-  readonly maybeSent: boolean;
   readonly details: Status['details'] | undefined;
 
   constructor(fields: KubeErrorFields, options?: ErrorOptions) {
@@ -37,25 +33,12 @@ export class KubeError extends Error {
     this.reason = fields.reason;
     this.serverMessage = fields.serverMessage;
     this.retryAfterMs = fields.retryAfterMs;
-    this.maybeSent = fields.maybeSent ?? true;
     this.details = fields.details;
   }
 }
 
-const REASONS: Readonly<Record<number, string>> = {
-  400: 'BadRequest',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  405: 'MethodNotAllowed',
-  409: 'Conflict',
-  410: 'Expired',
-  413: 'RequestEntityTooLarge',
-  422: 'Invalid',
-  429: 'TooManyRequests',
-  500: 'InternalError',
-  503: 'ServiceUnavailable',
-  504: 'Timeout',
-};
+/** Why there is no answer. "Unreachable": no connection could be made, so nothing was sent. */
+type Unanswered = 'Unreachable' | 'Network' | 'Timeout' | 'Aborted' | 'Credentials';
 
 /** Makes the error of an answer other than 2xx. The body is a Status, or text from a proxy in front
  * of the API server. */
@@ -72,9 +55,7 @@ export function answerError(
   const status: Partial<Status> = isFields(value) && value['kind'] === 'Status' ? value : {};
   return createError(status, {
     code,
-    // A 404 without a Status comes from an unknown API group, a proxy or another server: it says
-    // nothing about the object.
-    reason: code === 404 ? 'NoSuchPath' : (REASONS[code] ?? 'Unknown'),
+    reason: STATUS_CODES[code] ?? 'Unknown',
     serverMessage: body.trim().slice(0, 2000),
     request: `${request}: HTTP ${code}`,
     retryAfterMs: parseRetryAfterMs(retryAfter),
@@ -85,7 +66,7 @@ export function answerError(
 export function statusError(request: string, object: unknown): KubeError {
   const status: Partial<Status> = isFields(object) ? object : {};
   const code = status.code ?? 500;
-  const reason = REASONS[code] ?? 'Unknown';
+  const reason = STATUS_CODES[code] ?? 'Unknown';
   const serverMessage = JSON.stringify(object) ?? '';
   return createError(status, { code, reason, serverMessage, request });
 }
@@ -98,11 +79,11 @@ export function undecodableError(request: string, serverMessage: string): KubeEr
 /** Makes the error of a request without an answer. */
 export function unansweredError(
   request: string,
-  reason: 'Network' | 'Timeout' | 'Aborted' | 'Credentials',
-  o: { readonly why?: string; readonly maybeSent: boolean; readonly cause?: unknown },
+  reason: Unanswered,
+  serverMessage: string,
+  cause?: unknown,
 ): KubeError {
-  const { why: serverMessage = messageOf(o.cause), maybeSent, cause } = o;
-  return new KubeError({ code: 0, reason, serverMessage, request, maybeSent }, { cause });
+  return new KubeError({ code: 0, reason, serverMessage, request }, { cause });
 }
 
 /** @param fallback  used for what the Status does not say */
@@ -133,8 +114,8 @@ function isKube(error: unknown, code: number): error is KubeError {
   return error instanceof KubeError && error.code === code;
 }
 
-/** 404 from the API server itself: the object does not exist. False for a 404 about an unknown path
- * or from a proxy. */
+/** 404 from the API server itself: the object does not exist. False for one without a Status, which
+ * comes from an unknown API group or a proxy, and says nothing about the object. */
 export function isNotFound(error: unknown): error is KubeError {
   return isKube(error, 404) && error.reason === 'NotFound';
 }

@@ -14,33 +14,28 @@ export function createRequestMetrics(registry = new Registry()) {
   );
   const durations = histogram(
     'sutler_kube_request_duration_seconds',
-    'Time from sending a request to the end of its answer; waiting for its turn is excluded.',
+    'Time from a request to the end of its answer, with the wait for a free connection.',
     {
       labelNames: ['verb', 'resource'],
       buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     },
   );
   let inFlight = 0;
-  sum('sutler_kube_in_flight', 'Calls under way, without watches.', () => inFlight);
-  /** For one request. A watch lasts for minutes, and ends for the metrics when it begins. */
+  sum('sutler_kube_in_flight', 'Calls under way or waiting, without watches.', () => inFlight);
+  /** Begins a request. A watch lasts for minutes, and ends for the metrics when it is open.
+   * @returns ends it, with the HTTP status, 0 without an answer; the first call counts */
   return (verb: string, resource: string) => {
-    let startedMs: number | undefined;
+    const startedMs = performance.now();
+    const isWatch = verb === 'watch';
     let hasEnded = false;
-    return {
-      start: (): void => {
-        startedMs = performance.now();
-        if (verb !== 'watch') inFlight += 1;
-      },
-      /** The first call counts.
-       * @param code  HTTP status; 0 without an answer */
-      end: (code: number): void => {
-        if (hasEnded) return;
-        hasEnded = true;
-        requests.inc({ verb, resource, code });
-        if (startedMs === undefined || verb === 'watch') return;
-        inFlight -= 1;
-        durations.observe({ verb, resource }, (performance.now() - startedMs) / 1000);
-      },
+    if (!isWatch) inFlight += 1;
+    return (code: number): void => {
+      if (hasEnded) return;
+      hasEnded = true;
+      requests.inc({ verb, resource, code });
+      if (isWatch) return;
+      inFlight -= 1;
+      durations.observe({ verb, resource }, (performance.now() - startedMs) / 1000);
     };
   };
 }

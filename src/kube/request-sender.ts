@@ -2,19 +2,14 @@ import { setMaxListeners } from 'node:events';
 import { performance } from 'node:perf_hooks';
 import type { Registry } from 'prom-client';
 import { type Clock, systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { TokenBucket } from '../runtime/token-bucket.ts';
 import type { ClusterAccess, Credentials } from './credentials.ts';
 import { answerError, KubeError, missingRule, unansweredError } from './kube-error.ts';
 import { createRequestMetrics, type RequestMetrics } from './metrics.ts';
 import { keyOf, pathOf, type Resource } from './resources.ts';
-import {
-  type ExchangeOptions,
-  isSuccess,
-  Transport,
-  type WireAnswer,
-  type WireRequest,
-} from './transport.ts';
+import { type ExchangeOptions, isSuccess, Transport, type WireRequest } from './transport.ts';
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
@@ -105,12 +100,10 @@ export class RequestSender {
     const endMs = performance.now() + timeoutMs;
     for (let retries = 0; ; retries += 1) {
       await this.#waitForRate(call, endMs, signal);
-      const answer = await this.#exchange(call, () => ({
-        // At least 1 ms, so that there always is a timer.
-        timeoutMs: Math.max(1, Math.ceil(endMs - performance.now())),
-        signal,
-      }));
-      if (!(answer instanceof KubeError)) return answer.body;
+      // At least 1 ms, so that there always is a timer.
+      const leftMs = Math.max(1, Math.ceil(endMs - performance.now()));
+      const answer = await this.#exchange(call, { timeoutMs: leftMs, signal });
+      if (!(answer instanceof KubeError)) return answer;
       const delayMs = retryDelayMs(call, answer, retries);
       if (delayMs === undefined || performance.now() + delayMs >= endMs) throw answer;
       const { code, reason } = answer;
@@ -126,7 +119,7 @@ export class RequestSender {
   /** Opens a watch and follows it to its end.
    * @throws KubeError, or what a callback throws */
   async watch(call: ApiCall, o: ExchangeOptions): Promise<void> {
-    const answer = await this.#exchange(call, () => o);
+    const answer = await this.#exchange(call, o);
     if (answer instanceof KubeError) throw answer;
   }
 
@@ -141,30 +134,27 @@ export class RequestSender {
     const waitMs = this.#rate?.waitMs(nowMs) ?? 0;
     if (nowMs + waitMs > endMs) {
       const why = `would wait ${Math.round(waitMs)} ms for its turn (--kube-api-qps)`;
-      throw unansweredError(titleOf(call), 'Timeout', { why, maybeSent: false });
+      throw unansweredError(titleOf(call), 'Timeout', why);
     }
     this.#rate?.charge(1, nowMs);
     if (waitMs > 0) await this.#clock.sleep(waitMs, signal);
   }
 
   /** Sends a request; after a 401 once more, with credentials that are read again.
-   * @returns a 2xx answer, or the error that another answer or a network fault means
+   * @returns the body of a 2xx answer, or the error that another answer or a network fault means
    * @throws  KubeError if there are no credentials */
-  async #exchange(
-    call: ApiCall,
-    optionsOf: () => ExchangeOptions,
-  ): Promise<WireAnswer | KubeError> {
+  async #exchange(call: ApiCall, o: ExchangeOptions): Promise<Buffer | KubeError> {
     const credentials = await this.#credentials(call);
-    const answer = await this.#exchangeOnce(call, credentials, optionsOf());
+    const answer = await this.#exchangeOnce(call, credentials, o);
     if (!(answer instanceof KubeError) || answer.code !== 401) return answer;
-    return this.#exchangeOnce(call, await this.#credentials(call, credentials), optionsOf());
+    return this.#exchangeOnce(call, await this.#credentials(call, credentials), o);
   }
 
   async #credentials(call: ApiCall, refused?: Credentials): Promise<Credentials> {
     try {
       return await this.#options.access.credentials(refused);
     } catch (cause) {
-      throw unansweredError(titleOf(call), 'Credentials', { cause, maybeSent: false });
+      throw unansweredError(titleOf(call), 'Credentials', messageOf(cause), cause);
     }
   }
 
@@ -172,32 +162,29 @@ export class RequestSender {
     call: ApiCall,
     credentials: Credentials,
     o: ExchangeOptions,
-  ): Promise<WireAnswer | KubeError> {
-    const isWatch = call.verb === 'watch';
+  ): Promise<Buffer | KubeError> {
     // One stop signal can serve hundreds of calls at once, of which Node would warn as a leak.
     if (o.signal !== undefined) setMaxListeners(0, o.signal);
     const request = toWireRequest(call, credentials, this.#options.userAgent);
-    const { start, end } = this.#metrics(call.verb, pluralOf(call));
-    const onOpen = (): void => {
-      if (isWatch) end(200);
-      o.onOpen?.();
+    const end = this.#metrics(call.verb, pluralOf(call));
+    const watch = o.watch && {
+      ...o.watch,
+      onOpen: (): void => {
+        end(200);
+        o.watch?.onOpen();
+      },
     };
     try {
-      const answer = await this.#transport.exchange(request, {
-        ...o,
-        isWatch,
-        onStart: start,
-        onOpen,
-      });
-      end(answer.code);
-      if (isSuccess(answer.code)) return answer;
-      const error = answerError(request.title, { ...answer, body: answer.body.toString('utf8') });
+      const { code, body, retryAfter } = await this.#transport.exchange(request, { ...o, watch });
+      end(code);
+      if (isSuccess(code)) return body;
+      const error = answerError(request.title, { code, body: body.toString(), retryAfter });
       this.#nameMissingRule(error);
       return error;
     } catch (error) {
       end(0);
       if (error instanceof KubeError) return error;
-      return unansweredError(request.title, 'Network', { cause: error, maybeSent: true });
+      throw error;
     }
   }
 
@@ -258,12 +245,12 @@ function searchOf(query: NonNullable<ApiCall['query']>): string {
  * only where the first request can't have had an effect. */
 function retryDelayMs(
   { verb }: ApiCall,
-  { code, reason, retryAfterMs, maybeSent }: KubeError,
+  { code, reason, retryAfterMs }: KubeError,
   retries: number,
 ): number | undefined {
   const asksToRetry =
     code === 429 || ([500, 503, 504].includes(code) && retryAfterMs !== undefined);
-  const isHarmless = code === 0 && reason === 'Network' && (METHODS[verb] === 'GET' || !maybeSent);
+  const isHarmless = reason === 'Unreachable' || (reason === 'Network' && METHODS[verb] === 'GET');
   if (retries >= MAX_RETRIES || (!asksToRetry && !isHarmless)) return undefined;
   const delayMs = asksToRetry
     ? (retryAfterMs ?? DEFAULT_RETRY_AFTER_MS)

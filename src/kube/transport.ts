@@ -1,8 +1,9 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import { Pool, ProxyAgent, type Dispatcher } from 'undici';
+import { unlessAborted } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
+import { isFields } from '../runtime/json.ts';
 import type { ClusterAccess, TlsMaterial } from './credentials.ts';
-import { unansweredError } from './kube-error.ts';
+import { KubeError, unansweredError } from './kube-error.ts';
 
 /** An HTTP request as it is sent. */
 export interface WireRequest {
@@ -23,19 +24,20 @@ export interface WireAnswer {
   readonly retryAfter: string | undefined;
 }
 
+/** Takes what a watch receives. What it throws ends the watch with that error. */
+export interface WatchHandler {
+  /** Called when a 2xx answer begins. */
+  readonly onOpen: () => void;
+  /** Called with the body of a 2xx answer, in pieces. */
+  readonly onBody: (chunk: Buffer) => void;
+}
+
 export interface ExchangeOptions {
   /** Longest time of the whole exchange; of a watch, the longest in which nothing is received. */
   readonly timeoutMs: number;
-  /** A watch has a connection of its own. */
-  readonly isWatch?: boolean;
   readonly signal?: AbortSignal | undefined;
-  /** Called when the request has a connection, and is sent. */
-  readonly onStart?: () => void;
-  /** Called when a 2xx answer begins. */
-  readonly onOpen?: (() => void) | undefined;
-  /** Receives the body of a watch in pieces. An error that a callback throws ends the request with
-   * that error. */
-  readonly onBody?: ((chunk: Buffer) => void) | undefined;
+  /** Set for a watch, which has a connection of its own. */
+  readonly watch?: WatchHandler | undefined;
 }
 
 /** API servers close idle connections after 90 s. Ours are closed earlier, so that no request is
@@ -58,8 +60,6 @@ export class Transport {
   readonly #access: Place;
   readonly #connections: number;
   readonly #prefix: string;
-  /** Replaced pools whose last requests are under way. */
-  readonly #retired = new Set<Dispatcher>();
   #pools: Pools | undefined;
   #isClosed = false;
 
@@ -71,43 +71,56 @@ export class Transport {
   }
 
   /** Sends a request and receives the answer, whatever its status.
-   * @throws KubeError where none is complete; what a callback throws */
+   * @throws KubeError where none is complete; what the handler of a watch throws */
   async exchange(request: WireRequest, o: ExchangeOptions): Promise<WireAnswer> {
-    return new Promise((resolve, reject) => {
-      const pool = this.#poolsFor(request.tls)?.[o.isWatch === true ? 'watches' : 'calls'];
-      const { title, method, headers, body } = request;
-      if (!pool)
-        throw unansweredError(title, 'Aborted', { why: 'the client is closed', maybeSent: false });
-      pool.dispatch(
-        {
-          origin: this.#access.server.origin,
-          path: this.#prefix + request.path,
-          method,
-          headers,
-          // By default undici closes the connection after a DELETE with a body, so that each
-          // deletion would cost a TLS handshake.
-          ...(method === 'DELETE' ? { reset: false } : {}),
-          ...(body === undefined ? {} : { body }),
-        },
-        new Exchange(title, o, { resolve, reject }),
-      );
-    });
+    const { title } = request;
+    const { timeoutMs, signal } = o;
+    const pools = this.#poolsFor(request.tls);
+    if (pools === undefined) throw unansweredError(title, 'Aborted', 'the client is closed');
+    const limit = new AbortController();
+    const timer = setTimeout(() => {
+      const why = `nothing was received for ${Math.round(timeoutMs)} ms`;
+      limit.abort(unansweredError(title, 'Timeout', why));
+    }, timeoutMs);
+    const onAbort = (): void =>
+      limit.abort(unansweredError(title, 'Aborted', 'aborted', signal?.reason));
+    if (signal?.aborted === true) onAbort();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    try {
+      const pool = o.watch === undefined ? pools.calls : pools.watches;
+      // While it waits for a connection, undici does not heed the signal.
+      const answer = await unlessAborted(this.#send(pool, request, limit.signal), limit.signal);
+      if (answer === undefined) throw limit.signal.reason;
+      return await receive(answer, timer, o.watch);
+    } catch (error) {
+      throw error instanceof KubeError ? error : networkError(title, error);
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+    }
   }
 
   /** Ends the watches, lets calls finish within 5 s, and breaks off the others. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    const calls = [...this.#retired, ...(this.#pools ? [this.#pools.calls] : [])];
-    const watches = this.#pools?.watches.destroy();
-    const timer = setTimeout(
-      () => calls.forEach((pool) => void pool.destroy().catch(() => {})),
-      CLOSE_GRACE_MS,
-    );
-    await Promise.allSettled([
-      watches,
-      ...calls.map((pool) => (this.#retired.has(pool) ? pool.destroy() : pool.close())),
-    ]);
+    const { calls, watches } = this.#pools ?? {};
+    const timer = setTimeout(() => void calls?.destroy().catch(() => {}), CLOSE_GRACE_MS);
+    await Promise.allSettled([watches?.destroy(), calls?.close()]);
     clearTimeout(timer);
+  }
+
+  #send(pool: Dispatcher, { method, path, headers, body }: WireRequest, signal: AbortSignal) {
+    return pool.request({
+      origin: this.#access.server.origin,
+      path: this.#prefix + path,
+      method,
+      headers,
+      signal,
+      // By default undici closes the connection after a DELETE with a body, so that each deletion
+      // would cost a TLS handshake.
+      ...(method === 'DELETE' ? { reset: false } : {}),
+      ...(body === undefined ? {} : { body }),
+    });
   }
 
   /** The pools for this certificate and CA; undefined after close. */
@@ -120,11 +133,8 @@ export class Transport {
       calls: createPool(this.#access, tls, this.#connections),
       watches: createPool(this.#access, tls, null),
     };
-    for (const pool of old ? [old.calls, old.watches] : []) {
-      this.#retired.add(pool);
-      // close() waits for the requests under way.
-      void Promise.allSettled([pool.close()]).then(() => this.#retired.delete(pool));
-    }
+    // close() waits for the requests under way.
+    for (const pool of old ? [old.calls, old.watches] : []) void pool.close().catch(() => {});
     return this.#pools;
   }
 }
@@ -132,7 +142,7 @@ export class Transport {
 function createPool(access: Place, tls: TlsMaterial, connections: number | null): Dispatcher {
   const { skipVerify, ...material } = tls;
   const connect = { ...material, timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: !skipVerify };
-  // Exchange has a timer of its own for each request.
+  // Each exchange has a timer of its own.
   const limits = {
     headersTimeout: 0,
     bodyTimeout: 0,
@@ -144,105 +154,32 @@ function createPool(access: Place, tls: TlsMaterial, connections: number | null)
   return new Pool(access.server.origin, { connect, connections, pipelining: 1, ...limits });
 }
 
-/** One request under way, and its answer while that is received. It ends exactly once, and then
- * frees its timer and its listener. */
-class Exchange implements Dispatcher.DispatchHandler {
-  readonly #title: string;
-  readonly #options: ExchangeOptions;
-  readonly #end: (finish: (promise: Settle) => void) => void;
-  readonly #timer: NodeJS.Timeout;
-  readonly #chunks: Buffer[] = [];
-  #controller: Dispatcher.DispatchController | undefined;
-  #code = 0;
-  #retryAfter: string | undefined;
-  #hasEnded = false;
-
-  constructor(title: string, options: ExchangeOptions, promise: Settle) {
-    const { timeoutMs, signal } = options;
-    this.#title = title;
-    this.#options = options;
-    this.#timer = setTimeout(() => {
-      const what =
-        this.#controller === undefined ? 'no connection was free' : 'nothing was received';
-      this.#fail('Timeout', `${what} for ${Math.round(timeoutMs)} ms`);
-    }, timeoutMs);
-    const onAbort = (): void => this.#fail('Aborted', 'aborted', signal?.reason);
-    this.#end = (finish) => {
-      if (this.#hasEnded) return;
-      this.#hasEnded = true;
-      clearTimeout(this.#timer);
-      signal?.removeEventListener('abort', onAbort);
-      finish(promise);
-    };
-    signal?.addEventListener('abort', onAbort, { once: true });
-    if (signal?.aborted === true) onAbort();
+/** @param timer  begins anew with whatever a watch receives */
+async function receive(
+  { statusCode: code, headers, body }: Dispatcher.ResponseData,
+  timer: NodeJS.Timeout,
+  watch: WatchHandler | undefined,
+): Promise<WireAnswer> {
+  const [retryAfter] = [headers['retry-after']].flat();
+  if (watch === undefined || !isSuccess(code))
+    return { code, body: Buffer.from(await body.arrayBuffer()), retryAfter };
+  watch.onOpen();
+  timer.refresh();
+  for await (const chunk of body) {
+    timer.refresh();
+    watch.onBody(chunk as Buffer);
   }
-
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    // It ended while it waited for a connection, so it must not be sent any more.
-    if (this.#hasEnded) return controller.abort(new Error('ended before it was sent'));
-    if (this.#controller === undefined) this.#options.onStart?.();
-    this.#controller = controller;
-  }
-
-  onResponseStart(
-    _controller: Dispatcher.DispatchController,
-    code: number,
-    headers: IncomingHttpHeaders,
-  ): void {
-    this.#code = code;
-    [this.#retryAfter] = [headers['retry-after']].flat();
-    this.#receive(() => isSuccess(code) && this.#options.onOpen?.());
-  }
-
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    const { onBody } = this.#options;
-    this.#receive(() => {
-      if (onBody !== undefined && isSuccess(this.#code)) onBody(chunk);
-      else this.#chunks.push(chunk);
-    });
-  }
-
-  onResponseEnd(): void {
-    const body = Buffer.concat(this.#chunks);
-    const answer = { code: this.#code, body, retryAfter: this.#retryAfter };
-    this.#end(({ resolve }) => resolve(answer));
-  }
-
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    // Node's error for several refused addresses has no message of its own.
-    const [first = error]: unknown[] = error instanceof AggregateError ? error.errors : [];
-    this.#fail('Network', messageOf(first), error);
-  }
-
-  /** Takes something received. An error that a callback throws ends the request. */
-  #receive(take: () => void): void {
-    if (this.#hasEnded) return;
-    if (this.#options.isWatch === true) this.#timer.refresh();
-    try {
-      take();
-    } catch (error) {
-      this.#break(error instanceof Error ? error : new Error(String(error)));
-    }
-  }
-
-  #fail(reason: 'Network' | 'Timeout' | 'Aborted', why: string, cause?: unknown): void {
-    const maybeSent = this.#controller !== undefined;
-    this.#break(unansweredError(this.#title, reason, { why, maybeSent, cause }));
-  }
-
-  #break(error: Error): void {
-    this.#end(({ reject }) => {
-      reject(error);
-      this.#controller?.abort(error);
-    });
-  }
+  return { code, body: Buffer.alloc(0), retryAfter };
 }
 
-/** Settles the promise of a caller. */
-interface Settle {
-  readonly resolve: (answer: WireAnswer) => void;
-  readonly reject: (error: Error) => void;
+/** Makes the error of a connection that could not be made, or that broke. */
+function networkError(title: string, cause: unknown): KubeError {
+  // Node's error for several refused addresses has no message of its own.
+  const [first = cause]: unknown[] = cause instanceof AggregateError ? cause.errors : [];
+  const { syscall = '', code } = isFields(first) ? first : {};
+  const isUnreachable =
+    ['connect', 'getaddrinfo'].includes(String(syscall)) || code === 'UND_ERR_CONNECT_TIMEOUT';
+  return unansweredError(title, isUnreachable ? 'Unreachable' : 'Network', messageOf(first), cause);
 }
 
 export function isSuccess(code: number): boolean {

@@ -67,7 +67,7 @@ describe('the first page of the dashboard', () => {
     );
   /** As a leader and a worker of the driver write. */
   const beAtWork = async (): Promise<void> => {
-    const entry = { version: '1', leads: [DRIVER], lines: [] };
+    const entry = { version: '1', drivers: [DRIVER], lines: [] };
     const inAnHourMs = Date.now() + HOUR_MS;
     await beginLeading({ redis: redis.redis, prefix: PREFIX, driver: DRIVER });
     for (const process of ['ingest', 'jobs']) {

@@ -33,7 +33,7 @@ describe('answerError', () => {
       error.message,
       'get x: HTTP 409: object is being deleted: persistentvolumes "pvc-1" already exists',
     );
-    assert.deepEqual([error.code, error.reason, error.maybeSent], [409, 'AlreadyExists', true]);
+    assert.deepEqual([error.code, error.reason], [409, 'AlreadyExists']);
   });
 
   it('distinguishes a taken name from a conflict, both 409', () => {
