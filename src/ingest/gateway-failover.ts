@@ -40,6 +40,8 @@ export interface GatewayFailoverOptions {
   readonly metrics: Registry;
 }
 
+type Move = Omit<Extract<FailoverDecision, { kind: 'move' }>, 'kind'>;
+
 const PERIOD_MS = 500;
 /** With a single address in --gateway, which is not probed. Redis is read only to name it again
  * after a loss; for one that is noticed, `checkNow` is called. */
@@ -98,7 +100,7 @@ export class GatewayFailover {
 
   close(): void {
     void this.#loop.stop();
-    this.#showNone();
+    this.#show('');
   }
 
   async #step(signal: AbortSignal): Promise<void> {
@@ -116,7 +118,7 @@ export class GatewayFailover {
 
   /** Forgets what this ingest saw while it led: by the next time it is out of date. */
   #reset(): void {
-    this.#showNone();
+    this.#show('');
     this.#health.clear();
     this.#lastNamed = undefined;
     this.#trouble = undefined;
@@ -141,12 +143,6 @@ export class GatewayFailover {
     }
   }
 
-  /** Other drivers of the process have series of the same metric. */
-  #showNone(): void {
-    const { driver } = this.#options;
-    for (const gateway of this.#health.keys()) this.#active.remove({ driver, gateway });
-  }
-
   async #probe(gateway: GatewayClient): Promise<void> {
     const { address } = gateway;
     if (this.#probing.has(address)) return;
@@ -163,68 +159,53 @@ export class GatewayFailover {
 
   /** @returns what is wrong */
   async #decide(): Promise<string | undefined> {
-    const { active, driver, isLeading, clock, log, doubtMs, timeoutMs } = this.#options;
+    const { active, isLeading, clock, pool, doubtMs, timeoutMs } = this.#options;
     const stored = await active.read();
     const last = this.#lastNamed;
     // A lower version: Redis was emptied, or restored from the past.
     const isLost = last !== undefined && stored.version < last.version;
-    const address = isLost ? last.endpoint : stored.endpoint;
-    const decision = decideFailover({
-      health: this.#health,
-      active: address,
-      nowMs: clock.nowMs(),
-      timeoutMs,
-      doubtMs,
-    });
-    if (decision.kind === 'move') return this.#move(stored, address, decision);
-    if (!isLost || address === '' || !isLeading()) this.#lastNamed = stored;
-    else if (await this.#name(stored, address, 0))
-      log.warn({ driver, gateway: address }, 'Redis lost the active gateway: named it again');
-    else return this.#trouble;
-    this.#use(address);
-    return this.#describeTrouble(address, decision);
-  }
-
-  async #move(
-    stored: NamedGateway,
-    previous: string,
-    { to, waitMs, why }: Extract<FailoverDecision, { kind: 'move' }>,
-  ): Promise<string | undefined> {
-    const { driver, isLeading, log } = this.#options;
-    if (!isLeading() || !(await this.#name(stored, to, waitMs))) return this.#trouble;
-    const fields = { driver, gateway: to, why, waitMs };
-    if (previous === '') log.info(fields, 'active gateway named');
-    else {
-      log.warn({ ...fields, previous }, 'active gateway moved');
-      this.#moves.inc({ driver });
+    const before = isLost ? last.endpoint : stored.endpoint;
+    const nowMs = clock.nowMs();
+    const health = this.#health;
+    const decision = decideFailover({ health, active: before, nowMs, timeoutMs, doubtMs });
+    const keep = { to: before, waitMs: 0, why: 'Redis lost it' };
+    const move = decision.kind === 'move' ? decision : keep;
+    const { to: endpoint, waitMs } = move;
+    let { version } = stored;
+    if (decision.kind === 'move' || endpoint !== stored.endpoint) {
+      if (!isLeading() || !(await active.name({ version, endpoint, waitMs }))) return this.#trouble;
+      version += 1;
+      this.#log(before, move);
     }
-    this.#use(to);
-    return this.#describeTrouble(to);
+    this.#lastNamed = { endpoint, version };
+    this.#show(endpoint);
+    pool.prefer(endpoint);
+    return this.#describeTrouble(endpoint, decision);
   }
 
-  /** @returns false where another process named a gateway since `stored` was read */
-  async #name(stored: NamedGateway, endpoint: string, waitMs: number): Promise<boolean> {
-    const { version } = stored;
-    if (!(await this.#options.active.name({ version, endpoint, waitMs }))) return false;
-    this.#lastNamed = { endpoint, version: version + 1 };
-    return true;
+  #log(previous: string, { to: gateway, waitMs, why }: Move): void {
+    const { driver, log } = this.#options;
+    const fields = { driver, gateway, why, waitMs };
+    if (previous === '') return log.info(fields, 'active gateway named');
+    if (previous === gateway)
+      return log.warn(fields, 'Redis lost the active gateway: named it again');
+    log.warn({ ...fields, previous }, 'active gateway moved');
+    this.#moves.inc({ driver });
   }
 
-  /** @param address  '' = none is active */
-  #use(address: string): void {
-    const { driver, pool } = this.#options;
-    this.#showNone();
-    for (const gateway of address === '' ? [] : this.#health.keys())
-      this.#active.set({ driver, gateway }, 0);
-    if (address !== '') this.#active.set({ driver, gateway: address }, 1);
-    pool.prefer(address);
+  /** @param active  '' = none: other drivers of the process have series of the same metric */
+  #show(active: string): void {
+    const { driver } = this.#options;
+    for (const gateway of this.#health.keys())
+      if (active === '') this.#active.remove({ driver, gateway });
+      else this.#active.set({ driver, gateway }, Number(gateway === active));
   }
 
-  #describeTrouble(address: string, decision?: FailoverDecision): string | undefined {
+  #describeTrouble(address: string, decision: FailoverDecision): string | undefined {
     const health = this.#healthOf(address);
     if (health.kind === 'unreachable')
       return `the active gateway ${address} is unreachable: ${health.reason}`;
-    if (decision?.kind !== 'none') return undefined;
+    if (decision.kind !== 'none') return undefined;
     return address === ''
       ? `no gateway is active: ${decision.why}`
       : `the active gateway ${address} has no successor: ${decision.why}`;
