@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { openGatewaySecurity } from '#src/gateway-client/credentials.ts';
+import { openClientTls } from '#src/gateway-client/credentials.ts';
 import { type Address, formatAddress } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { type ProcessContext, runProcess } from '#src/runtime/process.ts';
@@ -40,17 +40,16 @@ async function start(context: ProcessContext<typeof table>): Promise<void> {
       env: { ...context.env, GATEWAY_NAMES: 'IP:127.0.0.1' },
     });
   const file = (name: string): string => (flags.tls ? join(folder, name) : '');
-  const security = await openGatewaySecurity(
+  const tls = await openClientTls(
     {
       gatewayTlsCa: file('ca.crt'),
       gatewayTlsCert: file('jobs.crt'),
       gatewayTlsKey: file('jobs.key'),
       gatewayTlsServerName: '',
-      gatewayInsecure: false,
     },
     { clock: systemClock, log },
   );
-  closers.add('TLS files', () => security.close());
+  closers.add('TLS files', () => tls?.source.close());
 
   const startChild = async (
     nodeFlags: readonly string[],
@@ -81,11 +80,10 @@ async function start(context: ProcessContext<typeof table>): Promise<void> {
     '--http-endpoint=127.0.0.1:0',
     ...(flags.tls ? tlsArgs : []),
   ]);
-  const direct = new CsiClient({ address: { kind: 'unix', path: socket }, log });
+  const direct = new CsiClient({ address: { kind: 'unix', path: socket } });
   const through = new CsiClient({
     address: listen,
-    log,
-    ...(security.tls === undefined ? {} : { tls: security.tls }),
+    tls,
   });
   closers.add('clients', () => [direct, through].forEach((client) => client.close()));
 

@@ -29,7 +29,6 @@ export async function waitForNoLeftovers(
   redis.on('error', (error) => options.log.debug({ err: error }, 'Redis'));
   const driver = new CsiClient({
     address: parseAddress('csi-address', options.driver),
-    log: options.log,
   });
   try {
     for (;;) {

@@ -100,16 +100,9 @@ export class CsiError extends Error {
   }
 }
 
-/** The facts from which a CsiError is made; each field has the meaning it has there. */
-export interface CsiStatus {
-  readonly code: number;
-  readonly details: string;
-  readonly method: string;
-  readonly driverSaid?: boolean;
-  readonly notForwarded?: boolean;
-  readonly isGatewayFull?: boolean;
-  readonly draining?: number | undefined;
-}
+/** The facts from which a CsiError is made. */
+type CsiStatus = Pick<CsiError, 'code' | 'details' | 'method'> &
+  Partial<Pick<CsiError, 'driverSaid' | 'notForwarded' | 'isGatewayFull' | 'draining'>>;
 
 /** The error of a call that was never sent. */
 export function createNotSentError(

@@ -1,5 +1,5 @@
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import { codeName } from '../csi/status.ts';
+import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 /** Why a call was not forwarded. */
 export type RefusalReason =
@@ -33,16 +33,17 @@ export type DriverMetrics = ReturnType<typeof createDriverMetrics>;
  * then on every call: series without it, from before the driver's name was known, are removed.
  * @returns observes a call */
 function registerCallHistogram(
-  registers: Registry[],
+  registry: Registry,
   replacesInTree: (driver: string) => boolean,
 ): (call: CallSample) => void {
-  const operations = new Histogram({
-    name: 'csi_sidecar_operations_seconds',
-    help: '[ALPHA] Time that calls to the CSI driver took, by method and gRPC status.',
-    labelNames: ['driver_name', 'method_name', 'grpc_status_code', 'migrated'],
-    buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600],
-    registers,
-  });
+  const operations = metricsIn(registry).histogram(
+    'csi_sidecar_operations_seconds',
+    '[ALPHA] Time that calls to the CSI driver took, by method and gRPC status.',
+    {
+      labelNames: ['driver_name', 'method_name', 'grpc_status_code', 'migrated'],
+      buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600],
+    },
+  );
   const nameless = new Map<string, Record<string, string>>();
   return ({ driver, path, code, seconds, migrated }) => {
     const labels = {
@@ -65,28 +66,26 @@ export function createDriverMetrics(
   registry: Registry,
   replacesInTree: (driver: string) => boolean,
 ) {
-  const registers = [registry];
-  const createCounter = (name: string, help: string, ...labelNames: string[]): Counter =>
-    new Counter({ name, help, labelNames, registers });
-  const createGauge = (name: string, help: string, ...labelNames: string[]): Gauge =>
-    new Gauge({ name, help, labelNames, registers });
-  const refused = createCounter(
+  const { counter, gauge } = metricsIn(registry);
+  const refused = counter(
     'sutler_gateway_refused_total',
     'Calls that were refused and not forwarded to the driver, by reason.',
-    'reason',
+    ['reason'],
   );
-  const inFlight = createGauge('sutler_gateway_in_flight', 'Calls that the driver is working on.');
-  const connects = createCounter(
+  const inFlight = gauge('sutler_gateway_in_flight', 'Calls that the driver is working on.', []);
+  const connects = counter(
     'sutler_gateway_driver_connects_total',
     "Connections made to the driver's socket; more than one means that it was lost.",
+    [],
   );
-  const ready = createGauge(
+  const ready = gauge(
     'sutler_gateway_driver_ready',
     '1 while the driver is connected and passes Probe.',
+    [],
   );
-  const connections = createGauge('sutler_gateway_connections', 'Open connections of callers.');
+  const connections = gauge('sutler_gateway_connections', 'Open connections of callers.', []);
   return {
-    observeCall: registerCallHistogram(registers, replacesInTree),
+    observeCall: registerCallHistogram(registry, replacesInTree),
     countRefusal: (reason: RefusalReason) => refused.inc({ reason }),
     changeInFlight: (change: 1 | -1) => inFlight.inc(change),
     countDriverConnect: () => connects.inc(),

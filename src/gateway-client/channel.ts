@@ -9,12 +9,12 @@ import { type ClientTls, tlsOptions } from './credentials.ts';
 
 export interface ChannelOptions {
   readonly address: Address;
-  /** Largest response accepted. */
-  readonly maxReceiveBytes: number;
   readonly tls?: ClientTls | undefined;
   readonly clock: Clock;
 }
 
+/** gRPC's default of 4 MiB is too small for ListVolumes. */
+const MAX_RECEIVE_BYTES = 64 * 1024 * 1024;
 /** Time for the TCP and TLS handshakes and the peer's SETTINGS frame. */
 const CONNECT_TIMEOUT_MS = 20_000;
 const RETRY_MIN_MS = 100;
@@ -36,7 +36,7 @@ const ASK_TIME_MS = 1_000;
  *   changed, is given up: `idle` again. Calls under way on it may still end. */
 export class Channel {
   /** As formatAddress writes it. */
-  readonly address: string;
+  readonly #address: string;
   readonly #options: ChannelOptions;
   readonly #peer: Peer;
   readonly #stop = new AbortController();
@@ -50,9 +50,9 @@ export class Channel {
   #aheadMs = 0;
 
   constructor(options: ChannelOptions) {
-    const { address, maxReceiveBytes: maxBytes, tls } = options;
+    const { address, tls } = options;
     this.#options = options;
-    this.address = formatAddress(address);
+    this.#address = formatAddress(address);
     const isUnix = address.kind === 'unix';
     this.#peer = {
       name: 'the gateway',
@@ -61,7 +61,7 @@ export class Channel {
         ':authority': isUnix ? 'localhost' : `${bracketIPv6(address.host)}:${address.port}`,
         'user-agent': 'grpc-node-sutler',
       },
-      maxBytes,
+      maxBytes: MAX_RECEIVE_BYTES,
       ifLarger: '',
     };
     this.#stopTlsUpdates = tls?.source.onChange(() => this.#leaveSession());
@@ -84,14 +84,14 @@ export class Channel {
     if (this.isConnected) return undefined;
     this.#firstAttempt ??= this.#attempt(RETRY_MIN_MS);
     await unlessAborted(this.#firstAttempt, signal);
-    return this.isConnected ? undefined : `no connection to ${this.address}: ${this.#trouble}`;
+    return this.isConnected ? undefined : `no connection to ${this.#address}: ${this.#trouble}`;
   }
 
   /** Sends one call, if the channel is connected. Never rejects. */
   async send(request: UnaryRequest): Promise<UnaryAnswer> {
     const session = this.#session;
     if (session !== undefined) return this.#sendOn(session, request);
-    const details = `no connection to ${this.address}: ${this.#trouble}`;
+    const details = `no connection to ${this.#address}: ${this.#trouble}`;
     return { kind: 'not-sent', code: Code.Unavailable, details };
   }
 
@@ -126,10 +126,10 @@ export class Channel {
   /** Tries to connect, and after a failure again later. */
   async #attempt(retryMs: number): Promise<void> {
     if (this.#isRetired) return;
-    const { address, maxReceiveBytes: maxMessageBytes, tls, clock } = this.#options;
+    const { address, tls, clock } = this.#options;
     const { signal } = this.#stop;
     const material = tls?.source.current;
-    const options = { timeoutMs: CONNECT_TIMEOUT_MS, maxMessageBytes, signal };
+    const options = { timeoutMs: CONNECT_TIMEOUT_MS, maxMessageBytes: MAX_RECEIVE_BYTES, signal };
     const opened = await openSession(address, { ...options, tls: tlsOptions(address, tls) });
     if (typeof opened === 'string') {
       if (!this.#isRetired) this.#trouble = opened;

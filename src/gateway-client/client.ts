@@ -17,18 +17,13 @@ import {
 import type { UnaryAnswer } from '../csi/unary-call.ts';
 import type { Address } from '../runtime/address.ts';
 import { type Clock, signalWithin, systemClock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
 import { Channel } from './channel.ts';
 import type { ClientTls } from './credentials.ts';
-
-/** gRPC's default of 4 MiB is too small for ListVolumes. */
-const MAX_RECEIVE_BYTES = 64 * 1024 * 1024;
 
 export interface CsiClientOptions {
   /** Where a gateway listens, or a driver's socket. Without a gateway every failure is ambiguous,
    * because nothing confirms who made the status. */
   readonly address: Address;
-  readonly log: Logger;
   readonly clock?: Clock;
   /** Mutual TLS for TCP addresses; plaintext if absent. */
   readonly tls?: ClientTls | undefined;
@@ -42,17 +37,15 @@ export interface CsiClientOptions {
  * appears later within about 2 s. */
 export class CsiClient extends CsiCalls {
   readonly #channel: Channel;
-  readonly #log: Logger;
 
   constructor(options: CsiClientOptions) {
     const { clock = systemClock, showsShortSecrets = false, metadata = {} } = options;
-    const channel = new Channel({ ...options, clock, maxReceiveBytes: MAX_RECEIVE_BYTES });
+    const channel = new Channel({ ...options, clock });
     super((call) => sendCall(channel, clock, withMetadata(call, metadata)), {
       clock,
       showsShortSecrets,
     });
     this.#channel = channel;
-    this.#log = options.log;
   }
 
   /** Ends when the calls under way have. */
@@ -62,7 +55,6 @@ export class CsiClient extends CsiCalls {
 
   /** Closes the connection; calls under way end as ambiguous. */
   close(): void {
-    this.#log.debug({ target: this.#channel.address }, 'CSI client closed');
     this.#channel.close();
   }
 }

@@ -6,7 +6,7 @@ import {
   createSecureContext,
   type PeerCertificate,
 } from 'node:tls';
-import { type Address, isLoopback } from '../runtime/address.ts';
+import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -28,56 +28,32 @@ export interface ClientTls {
   readonly serverName: string;
 }
 
-/** How a process may connect to its gateways. */
-export interface GatewaySecurity {
-  readonly tls: (ClientTls & { readonly source: WatchedTlsFiles }) | undefined;
-  /** Whether plaintext beyond loopback is allowed. */
-  readonly insecure: boolean;
-  /** Stops watching the TLS files. */
-  close(): void;
-}
-
-type SecurityFlags = Omit<
+type TlsFlags = Pick<
   Flags<typeof gatewayClientFlags>,
-  'gateway' | 'gatewayService' | 'timeoutMs' | 'showMessagesWithShortSecrets'
+  'gatewayTlsCa' | 'gatewayTlsCert' | 'gatewayTlsKey' | 'gatewayTlsServerName'
 >;
 
 const FLAGS = { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' };
 
-/** Reads the TLS files that the flags name, and watches them.
+/** Reads the TLS files that the flags name, and watches them; undefined if there are none.
  * @throws UsageError if only some of the files are named, or one can't be used */
-export async function openGatewaySecurity(
-  flags: SecurityFlags,
+export async function openClientTls(
+  flags: TlsFlags,
   options: { readonly clock: Clock; readonly log: Logger },
-): Promise<GatewaySecurity> {
-  const { gatewayTlsServerName: serverName, gatewayInsecure: insecure } = flags;
+): Promise<(ClientTls & { readonly source: WatchedTlsFiles }) | undefined> {
   const files = checkTlsFlags(flags);
-  if (files === undefined) return { tls: undefined, insecure, close: () => undefined };
+  if (files === undefined) return undefined;
   const source = await watchTlsFiles({ files, flags: FLAGS, ...options });
-  return { tls: { source, serverName }, insecure, close: () => source.close() };
+  return { source, serverName: flags.gatewayTlsServerName };
 }
 
 /** @returns the files that the flags name; undefined if there are none
  * @throws UsageError if only some of them are named */
-export function checkTlsFlags(flags: SecurityFlags): TlsFiles | undefined {
+export function checkTlsFlags(flags: TlsFlags): TlsFiles | undefined {
   const files = { ca: flags.gatewayTlsCa, cert: flags.gatewayTlsCert, key: flags.gatewayTlsKey };
   if (areTlsFilesNamed({ files, flags: FLAGS })) return files;
   if (flags.gatewayTlsServerName === '') return undefined;
   throw new UsageError('--gateway-tls-server-name is for mutual TLS: give --gateway-tls-ca too');
-}
-
-/** Refuses plaintext to an address where others could read the calls.
- * @throws UsageError */
-export function refusePlaintext(
-  address: Address,
-  security: { readonly tls: object | undefined; readonly insecure: boolean },
-): void {
-  if (address.kind === 'unix' || isLoopback(address.host)) return;
-  if (security.tls !== undefined || security.insecure) return;
-  throw new UsageError(
-    `--gateway: ${address.host} is beyond loopback, which needs TLS; ` +
-      'give --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key, or --gateway-insecure',
-  );
 }
 
 /** How a TLS connection to that address is made, with the certificates that are current now;

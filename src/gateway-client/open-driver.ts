@@ -1,17 +1,12 @@
 import type { KubeClient } from '../kube/client.ts';
-import { parseAddress } from '../runtime/address.ts';
+import { isLoopback, parseAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Closers } from '../runtime/closers.ts';
 import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { HealthChecks } from '../runtime/health.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
-import {
-  checkTlsFlags,
-  type GatewaySecurity,
-  openGatewaySecurity,
-  refusePlaintext,
-} from './credentials.ts';
+import { checkTlsFlags, type ClientTls, openClientTls } from './credentials.ts';
 import { DriverWatch } from './driver-watch.ts';
 import { fixedGateways } from './fixed-gateways.ts';
 import { gatewayClientFlags } from './flags.ts';
@@ -43,9 +38,10 @@ export async function openDriver(
   name: string,
 ): Promise<DriverAccess> {
   const { flags, closers, log } = context;
-  const security = await openGatewaySecurity(flags, { clock: systemClock, log });
-  closers.add('gateway TLS files', () => security.close());
-  return watchDriver(context, openGateways(context, kube, security), name);
+  checkGatewayFlags(flags);
+  const tls = await openClientTls(flags, { clock: systemClock, log });
+  closers.add('gateway TLS files', () => tls?.source.close());
+  return watchDriver(context, openGateways(context, kube, tls), name);
 }
 
 /** Starts watching the driver behind gateways, or the driver itself, until the context closes.
@@ -70,49 +66,48 @@ export function watchDriver(
 function openGateways(
   { flags, closers, health, log, metrics }: Context,
   kube: KubeClient,
-  security: GatewaySecurity,
+  tls: ClientTls | undefined,
 ): Gateways {
-  const options = { security, showsShortSecrets: flags.showMessagesWithShortSecrets, log };
+  const options = { tls, showsShortSecrets: flags.showMessagesWithShortSecrets };
   if (flags.gatewayService === '') {
-    const fixed = fixedGateways({ ...options, addresses: flags.gateway });
+    const fixed = fixedGateways(flags.gateway, options);
     closers.add('gateway clients', () => fixed.close());
     return fixed;
   }
-  refusePlaintextToPods(security);
   const service = parseService(flags.gatewayService);
-  const gateways = new ServiceGateways({ ...options, kube, service, metrics });
+  const gateways = new ServiceGateways({ ...options, kube, service, log, metrics });
   closers.add('gateway clients', () => gateways.close());
   health.ready('gateway-endpoints', () => gateways.trouble);
   return gateways;
 }
 
-/** Finds in the flags alone what openDriver would refuse; TLS files are not read.
+const TLS_REMEDY =
+  'give --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key, or --gateway-insecure';
+
+/** Refuses flags that contradict each other, or would have others read the calls. TLS files are not
+ * read.
  * @throws UsageError */
 export function checkGatewayFlags(flags: Flags<typeof gatewayClientFlags>): void {
-  const security = { tls: checkTlsFlags(flags), insecure: flags.gatewayInsecure };
   const { gateway, gatewayService } = flags;
+  const isPlain = checkTlsFlags(flags) === undefined && !flags.gatewayInsecure;
   const isDefault = gateway.join(',') === gatewayClientFlags.gateway.default;
   if (gatewayService !== '') {
     parseService(gatewayService);
-    refusePlaintextToPods(security);
-    if (gateway.length === 0 || isDefault) return;
-    throw new UsageError('--gateway and --gateway-service: give one of them');
+    if (gateway.length > 0 && !isDefault)
+      throw new UsageError('--gateway and --gateway-service: give one of them');
+    if (isPlain)
+      throw new UsageError(`--gateway-service: gateways of other pods need TLS; ${TLS_REMEDY}`);
+    return;
   }
   if (gateway.length === 0)
     throw new UsageError(
       '--gateway: the address of a gateway is missing; give it, or --gateway-service=NAMESPACE/NAME',
     );
-  for (const text of gateway) refusePlaintext(parseAddress('gateway', text), security);
-}
-
-/** @throws UsageError where gateways behind a Service would be called in plaintext by mistake */
-function refusePlaintextToPods(security: {
-  readonly tls: object | undefined;
-  readonly insecure: boolean;
-}): void {
-  if (security.tls !== undefined || security.insecure) return;
-  throw new UsageError(
-    '--gateway-service: gateways of other pods need TLS; give --gateway-tls-ca, ' +
-      '--gateway-tls-cert and --gateway-tls-key, or --gateway-insecure',
-  );
+  for (const text of gateway) {
+    const address = parseAddress('gateway', text);
+    if (isPlain && address.kind === 'tcp' && !isLoopback(address.host))
+      throw new UsageError(
+        `--gateway: ${address.host} is beyond loopback, which needs TLS; ${TLS_REMEDY}`,
+      );
+  }
 }

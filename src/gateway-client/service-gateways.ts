@@ -9,7 +9,7 @@ import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { CsiClient } from './client.ts';
-import type { GatewaySecurity } from './credentials.ts';
+import type { ClientTls } from './credentials.ts';
 import type { GatewayClient, Gateways } from './pool.ts';
 
 /** A Service by its namespace and name. */
@@ -47,7 +47,7 @@ interface Places extends Transformed {
 export interface ServiceGatewaysOptions {
   readonly kube: KubeClient;
   readonly service: ServiceRef;
-  readonly security: Pick<GatewaySecurity, 'tls'>;
+  readonly tls: ClientTls | undefined;
   readonly showsShortSecrets: boolean;
   readonly log: Logger;
   readonly metrics?: Registry | undefined;
@@ -114,11 +114,15 @@ export class ServiceGateways implements Gateways {
   }
 
   #clientFor({ pod, address }: Place): CsiClient {
-    const { security, service, showsShortSecrets, log } = this.#options;
-    const serverName = security.tls?.serverName || `${service.name}.${service.namespace}.svc`;
-    const tls = security.tls && { ...security.tls, serverName };
+    const { tls, service, showsShortSecrets } = this.#options;
+    const serverName = tls?.serverName || `${service.name}.${service.namespace}.svc`;
     const metadata = pod === '' ? {} : { [POD_METADATA]: pod };
-    return new CsiClient({ address, log, tls, showsShortSecrets, metadata });
+    return new CsiClient({
+      address,
+      tls: tls && { ...tls, serverName },
+      showsShortSecrets,
+      metadata,
+    });
   }
 }
 

@@ -11,7 +11,6 @@ import { ListVolumesResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { startRedisServer, type TcpRedisServer } from '../harness/redis-server.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
@@ -68,7 +67,6 @@ describe('audit', () => {
     });
     const plain = new CsiClient({
       address: { kind: 'unix', path: driver.socket },
-      log: silentLog,
     });
     // Small pages, as from a driver with a page limit of its own.
     csi = {

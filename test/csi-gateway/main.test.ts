@@ -8,7 +8,6 @@ import { fileURLToPath } from 'node:url';
 import { main } from '#src/csi-gateway/main.ts';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { parseAddress } from '#src/runtime/address.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import type { Host } from '#src/runtime/process.ts';
 import { main as driverMain } from '../../sandbox/driver/main.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
@@ -76,7 +75,7 @@ describe('csi-gateway main', () => {
       retired: {},
     });
     await until(async () => (await fetch(`${url}/readyz`)).status === 200, 'ready');
-    const client = new CsiClient({ address: parseAddress('gateway', listen), log: silentLog });
+    const client = new CsiClient({ address: parseAddress('gateway', listen) });
     const { volume } = await client.createVolume(volumeRequest('m'), { timeoutMs: 30_000 });
     assert.ok(existsSync(volume?.volumeContext['directory'] ?? ''));
     client.close();

@@ -5,7 +5,6 @@ import { CsiClient, type CsiClientOptions } from '#src/gateway-client/client.ts'
 import { Code, type CsiError, DEADLINE_DETAILS } from '#src/csi/status.ts';
 import { WITHHELD } from '#src/csi/redact-secrets.ts';
 import { STRIPPED } from '#src/runtime/loggable.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import {
   type DriverCall,
@@ -46,7 +45,7 @@ describe('an error of CsiClient', () => {
       throw new DriverStatus(Code.ResourceExhausted, said);
     };
     const address = { kind: 'unix', path: folder.file('csi.sock') } as const;
-    const client = new CsiClient({ address, log: silentLog, ...options });
+    const client = new CsiClient({ address, ...options });
     try {
       const request = { ...volumeRequest('refused'), secrets };
       return await failureOf(client.createVolume(request, { timeoutMs: 30_000 }));
@@ -94,7 +93,7 @@ describe('an error of CsiClient', () => {
 
   it('shows what sutler itself says, whatever the length of the values', async () => {
     const address = { kind: 'unix', path: folder.file('nobody.sock') } as const;
-    const client = new CsiClient({ address, log: silentLog });
+    const client = new CsiClient({ address });
     const request = { ...volumeRequest('late'), secrets: { pin: '123' } };
     const error = await failureOf(client.createVolume(request, { timeoutMs: 50 }));
     client.close();
@@ -103,7 +102,6 @@ describe('an error of CsiClient', () => {
     hook = () => new Promise(() => {});
     const slow = new CsiClient({
       address: { kind: 'unix', path: folder.file('csi.sock') },
-      log: silentLog,
     });
     const timedOut = await failureOf(slow.createVolume(request, { timeoutMs: 500 }));
     slow.close();

@@ -5,7 +5,6 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import { frameMessage } from '#src/csi/grpc-wire.ts';
 import { Code } from '#src/csi/status.ts';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { failureOf, verdict } from '../harness/csi-gateway.ts';
 import { until } from '../harness/until.ts';
 
@@ -39,7 +38,7 @@ describe('the connection to a gateway', () => {
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
-    client = new CsiClient({ address: { kind: 'tcp', host: '127.0.0.1', port }, log: silentLog });
+    client = new CsiClient({ address: { kind: 'tcp', host: '127.0.0.1', port } });
   });
   afterEach(async () => {
     client.close();
@@ -74,7 +73,6 @@ describe('the connection to a gateway', () => {
     t.mock.timers.enable({ apis: ['setInterval', 'setTimeout'] });
     const other = new CsiClient({
       address: { kind: 'tcp', host: '127.0.0.1', port },
-      log: silentLog,
     });
     const arrived = new Promise<void>((resolve) => (onStream = () => resolve()));
     const call = failureOf(other.probe(SETTINGS));

@@ -20,4 +20,22 @@ describe('checkGatewayFlags', () => {
     ));
   it('refuses a Service without TLS', () =>
     assert.throws(() => check('--gateway-service=a/b'), /need TLS; give --gateway-tls-ca/));
+  it('refuses an empty list', () =>
+    assert.throws(() => check('--gateway='), /the address of a gateway is missing/));
+  for (const address of [
+    'unix:///run/gw.sock',
+    'dns:///127.0.0.1:9808',
+    'dns:///[::1]:9808',
+    'dns:///localhost:9808',
+  ])
+    it(`accepts ${address}`, () => check(`--gateway=${address}`));
+  for (const address of [
+    'dns:///10.0.0.7:9808',
+    'dns:///sutler-gateway.sutler.svc:9808',
+    'dns:///[2001:db8::1]:9808',
+  ])
+    it(`refuses ${address} without --gateway-insecure`, () => {
+      assert.throws(() => check(`--gateway=${address}`), /beyond loopback, which needs TLS/);
+      check(`--gateway=${address}`, '--gateway-insecure');
+    });
 });

@@ -6,7 +6,6 @@ import { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import {
   type DriverCall,
@@ -25,8 +24,7 @@ describe('CsiClient', () => {
   let driver: SampleDriver;
   let client: CsiClient;
   let hook: (call: DriverCall) => unknown = () => undefined;
-  const clientFor = (path: string): CsiClient =>
-    new CsiClient({ address: { kind: 'unix', path }, log: silentLog });
+  const clientFor = (path: string): CsiClient => new CsiClient({ address: { kind: 'unix', path } });
 
   before(async () => {
     folder = await makeFolder();
@@ -200,7 +198,7 @@ describe('CsiClient', () => {
 
   it('connects to a socket by its path and by its URL (Q-32, Q-33)', async () => {
     for (const text of [folder.file('csi.sock'), `unix://${folder.file('csi.sock')}`]) {
-      const one = new CsiClient({ address: parseAddress('csi-address', text), log: silentLog });
+      const one = new CsiClient({ address: parseAddress('csi-address', text) });
       assert.equal((await one.probe(SETTINGS)).ready, true);
       one.close();
     }

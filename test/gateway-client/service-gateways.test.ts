@@ -71,7 +71,7 @@ describe('ServiceGateways', () => {
       const opened = new ServiceGateways({
         kube,
         service: SERVICE,
-        security: { tls: { source: jobs, serverName } },
+        tls: { source: jobs, serverName },
         showsShortSecrets: false,
         log: silentLog,
       });

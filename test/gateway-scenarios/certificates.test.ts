@@ -11,7 +11,6 @@ import { parseAllDocuments } from 'yaml';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import {
   type CertificateOwner,
@@ -134,7 +133,7 @@ describe('certificates for the gateway', () => {
       makeCall: (client: CsiClient) => Promise<T>,
     ): Promise<T> => {
       const tls = await clientTls(folder.file('certificates'), owner);
-      const client = new CsiClient({ address, log: silentLog, tls });
+      const client = new CsiClient({ address, tls });
       const result = await makeCall(client);
       client.close();
       tls.close();

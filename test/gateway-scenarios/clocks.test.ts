@@ -74,7 +74,7 @@ for (const shiftMs of [60_000, -60_000]) {
       // Its process reads the shift every 50 ms; the health service answers without the driver.
       await until(async () => {
         const address = { kind: 'unix', path: folder.file('gw.sock') } as const;
-        const channel = new Channel({ address, maxReceiveBytes: 1_024, clock: systemClock });
+        const channel = new Channel({ address, clock: systemClock });
         await channel.connect(new AbortController().signal);
         const { aheadMs } = channel;
         channel.close();

@@ -6,7 +6,6 @@ import type { CallSettings } from '#src/csi/csi-calls.ts';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import { frameMessage } from '#src/csi/grpc-wire.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import {
@@ -143,7 +142,6 @@ describe('a call without a status of the gateway', () => {
     );
     client = new CsiClient({
       address: { kind: 'unix', path: folder.file('gw.sock') },
-      log: silentLog,
     });
   });
   after(async () => {
@@ -181,7 +179,6 @@ describe('a call without a status of the gateway', () => {
   it('is ambiguous and names the method: a client closed during the call', async () => {
     const other = new CsiClient({
       address: { kind: 'unix', path: folder.file('gw.sock') },
-      log: silentLog,
     });
     play = ({ cut }) => {
       other.close();

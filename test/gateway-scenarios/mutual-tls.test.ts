@@ -10,7 +10,7 @@ import { Code } from '#src/csi/status.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
 import { parseAllowedNames } from '#src/runtime/certificate-names.ts';
 import { type Address, formatAddress } from '#src/runtime/address.ts';
-import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { createLogger } from '#src/runtime/log.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import {
   type CertificateOwner,
@@ -82,7 +82,6 @@ describe('the gateway with mutual TLS', () => {
     const tls = await clientTls(options.folder ?? validFolder(), owner, options.serverName);
     const client = new CsiClient({
       address: options.address ?? addressOf(0),
-      log: silentLog,
       tls,
     });
     ends.push(() => {
@@ -131,7 +130,6 @@ describe('the gateway with mutual TLS', () => {
     };
     const client = new CsiClient({
       address: addressOf(0),
-      log: silentLog,
       tls: { source: trusting, serverName: '' },
     });
     const error = await failureOf(client.createVolume(volumeRequest('f'), { timeoutMs: 30_000 }));
@@ -214,7 +212,6 @@ describe('the gateway with mutual TLS', () => {
     const watched = await watchOwner(validFolder(), 'ingest');
     const frozen = new CsiClient({
       address: addressOf(0),
-      log: silentLog,
       tls: {
         source: { current: watched.current, onChange: () => () => undefined },
         serverName: '',

@@ -6,7 +6,6 @@ import { connect as connectTls } from 'node:tls';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import type { Address } from '#src/runtime/address.ts';
 import { parseAllowedNames } from '#src/runtime/certificate-names.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
 import { clientTls, makeCertificates, watchOwner } from '../harness/csi-certificates.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
@@ -59,7 +58,7 @@ describe('a gateway among strangers', () => {
   const callersOf = async (): Promise<{ readonly client: CsiClient; close(): void }[]> => {
     const tls = await clientTls(folder.path, 'jobs');
     return test.gateway.addresses.map((address) => {
-      const client = new CsiClient({ address, log: silentLog, tls });
+      const client = new CsiClient({ address, tls });
       return { client, close: () => (client.close(), tls.close()) };
     });
   };
@@ -87,7 +86,7 @@ describe('a gateway among strangers', () => {
     const before = driver.calls.length;
     const strangers = Array.from({ length: STRANGERS }, async () => {
       const tls = await clientTls(folder.path, 'audit');
-      const client = new CsiClient({ address, log: silentLog, tls });
+      const client = new CsiClient({ address, tls });
       const error = await failureOf(client.createVolume(volumeRequest('stranger'), SETTINGS));
       client.close();
       tls.close();

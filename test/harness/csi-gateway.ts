@@ -39,7 +39,7 @@ export async function startTestGateway(
   });
   const [address] = gateway.addresses;
   if (address === undefined) throw new Error('it listens nowhere');
-  const client = new CsiClient({ address, log: silentLog });
+  const client = new CsiClient({ address });
   return {
     gateway,
     address,

@@ -2,15 +2,13 @@ import { CsiClient } from '#src/gateway-client/client.ts';
 import { fixedGateways } from '#src/gateway-client/fixed-gateways.ts';
 import { type GatewayClient, GatewayPool } from '#src/gateway-client/pool.ts';
 import type { Address } from '#src/runtime/address.ts';
-import { silentLog } from '#src/runtime/log.ts';
 
 /** A pool whose connections a test closes. */
 export type TestPool = GatewayPool & { close(): void };
 
 /** The gateways of --gateway, in plaintext. */
 export function openTestPool(...addresses: readonly string[]): TestPool {
-  const security = { tls: undefined, insecure: false };
-  const gateways = fixedGateways({ addresses, security, showsShortSecrets: false, log: silentLog });
+  const gateways = fixedGateways(addresses, {});
   return Object.assign(new GatewayPool(gateways), { close: () => gateways.close() });
 }
 
@@ -19,7 +17,7 @@ export function openTestPool(...addresses: readonly string[]): TestPool {
 export function openPoolOf(addresses: ReadonlyMap<string, Address>): TestPool {
   const clients = new Map<string, CsiClient>();
   const clientOf = ([name, address]: readonly [string, Address]): GatewayClient => {
-    const client = clients.get(name) ?? new CsiClient({ address, log: silentLog });
+    const client = clients.get(name) ?? new CsiClient({ address });
     clients.set(name, client);
     return { address: name, client };
   };

@@ -5,7 +5,6 @@ import {
   type MessageShape,
 } from '@bufbuild/protobuf';
 import { CsiClient } from '#src/gateway-client/client.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import {
   type SampleDriver,
   type SampleDriverOptions,
@@ -48,7 +47,7 @@ export async function openDriver(
   const socket = folder.file('csi.sock');
   const start = async (): Promise<{ driver: SampleDriver; client: CsiClient }> => ({
     driver: await startSampleDriver({ socket, dataDir: folder.file('data'), ...options }),
-    client: new CsiClient({ address: { kind: 'unix', path: socket }, log: silentLog }),
+    client: new CsiClient({ address: { kind: 'unix', path: socket } }),
   });
   let running = await start();
   const stop = async (): Promise<void> => {

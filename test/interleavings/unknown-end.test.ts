@@ -6,7 +6,6 @@ import { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { getSingle } from '#src/csi/grpc-wire.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
@@ -72,7 +71,6 @@ describe('a call that ends without an answer of the driver', () => {
     gateway = await startTestGateway(folder);
     direct = new CsiClient({
       address: { kind: 'unix', path: folder.file('csi.sock') },
-      log: silentLog,
     });
   });
   after(async () => {

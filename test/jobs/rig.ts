@@ -127,7 +127,7 @@ export async function openRig({
     ...o,
   });
   while (gateway.trouble !== undefined) await systemClock.sleep(10);
-  const csi = new CsiClient({ address: listen, log: silentLog });
+  const csi = new CsiClient({ address: listen });
   const classes = new Map<string, Class>();
   const events: EventInput[] = [];
   let claims = 0;

@@ -177,7 +177,7 @@ export class LeastPrivilegeBed {
   /** A client of a driver. */
   clientOf(driver: string): CsiClient {
     const path = this.#folder.file(`${driver}.sock`);
-    const client = new CsiClient({ address: { kind: 'unix', path }, log: silentLog });
+    const client = new CsiClient({ address: { kind: 'unix', path } });
     this.#closers.add('client of the driver', () => client.close());
     return client;
   }

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import {
   type SampleDriver,
   type SampleDriverOptions,
@@ -29,7 +28,6 @@ describe('sample driver', () => {
     });
     client = new CsiClient({
       address: { kind: 'unix', path: folder.file('csi.sock') },
-      log: silentLog,
     });
   }
   async function stop(): Promise<void> {
