@@ -7,8 +7,6 @@
  *
  * - is drained: it says that it forwards no more calls and that none is under way. The other
  *   gateway gets calls at once.
- * - went away while it drained: the other gateway gets calls after one --timeout, when the calls
- *   under way have met their deadlines.
  * - is unreachable for longer than --timeout, by two probes in a row or more: the other gateway
  *   gets calls after one more --timeout, because workers may have reached it until now.
  * - was removed from --gateway, or its pod went before this ingest led, so that it is not probed:
@@ -33,7 +31,6 @@ export type GatewayHealth =
       /** How many probes failed in a row. */
       readonly probes: number;
       readonly reason: string;
-      readonly wasDraining: boolean;
     };
 
 export interface FailoverInput {
@@ -83,7 +80,6 @@ function reasonToLeave(input: FailoverInput): { why: string; waitMs: number } | 
     case 'draining':
       return found.running === 0 ? { why: 'it is drained', waitMs: 0 } : undefined;
     case 'unreachable': {
-      if (found.wasDraining) return { why: 'it has shut down', waitMs: timeoutMs };
       const downMs = input.nowMs - found.sinceMs;
       if (found.probes < 2 || downMs <= timeoutMs) return undefined;
       return { why: `it is unreachable for ${downMs} ms: ${found.reason}`, waitMs: timeoutMs };
@@ -108,6 +104,5 @@ export function healthAfterProbe(
   // It has said that no call is under way.
   if (before.kind === 'draining' && before.running === 0) return before;
   if (before.kind === 'unreachable') return { ...before, probes: before.probes + 1, reason };
-  const wasDraining = before.kind === 'draining';
-  return { kind: 'unreachable', sinceMs: startedMs, probes: 1, reason, wasDraining };
+  return { kind: 'unreachable', sinceMs: startedMs, probes: 1, reason };
 }

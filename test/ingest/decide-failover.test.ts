@@ -14,15 +14,11 @@ const OWNERSHIP = 40_000;
 const reachable: GatewayHealth = { kind: 'reachable' };
 const unknown: GatewayHealth = { kind: 'unknown' };
 const draining = (running: number): GatewayHealth => ({ kind: 'draining', running });
-const down = (
-  ms: number,
-  more: { probes?: number; wasDraining?: boolean } = {},
-): GatewayHealth => ({
+const down = (ms: number, more: { probes?: number } = {}): GatewayHealth => ({
   kind: 'unreachable',
   sinceMs: NOW - ms,
   probes: more.probes ?? 5,
   reason: 'refused',
-  wasDraining: more.wasDraining ?? false,
 });
 
 function decide(active: string, health: Record<string, GatewayHealth>): FailoverDecision {
@@ -105,11 +101,6 @@ const table: Record<
     { a: draining(0), b: reachable },
     'to b after 0',
   ],
-  'moves after one --timeout when the active one went away while it drained': [
-    'a',
-    { a: down(10, { wasDraining: true }), b: reachable },
-    'to b after 10000',
-  ],
   'moves after one ownership period when the active one was removed from --gateway': [
     'x',
     { a: reachable, b: reachable },
@@ -143,18 +134,11 @@ describe('healthAfterProbe', () => {
       sinceMs: 100,
       probes: 2,
       reason: 'later',
-      wasDraining: false,
     });
   });
 
   it('forgets failures after an answer', () => {
     assert.deepEqual(healthAfterProbe(down(5_000), { kind: 'reachable' }, NOW), reachable);
-  });
-
-  it('remembers through all failures that the gateway was draining', () => {
-    const failed = { kind: 'failed', reason: 'refused' } as const;
-    const gone = healthAfterProbe(healthAfterProbe(draining(2), failed, 1), failed, 2);
-    assert.equal(gone.kind === 'unreachable' && gone.wasDraining, true);
   });
 
   it('leaves a gateway drained that has said so and is gone', () => {
